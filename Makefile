@@ -1,0 +1,72 @@
+# `make check` is exactly what CI runs.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+WHEEL_VENV := build/wheel-venv
+WORKERS ?= 2
+
+.PHONY: help check format lint types imports test wheel wheel-test docs docs-check ledger constraints fuzz clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
+
+check: lint types imports test docs-check wheel-test ## everything CI runs
+
+$(VENV)/.installed: constraints/dev.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement constraints/dev.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+format: $(VENV)/.installed ## rewrite the code in the house format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lint: $(VENV)/.installed ## format and lint, changing nothing
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(VENV)/.installed ## mypy, strict, tests included
+	$(BIN)/mypy
+
+imports: $(VENV)/.installed ## the layer contract
+	$(BIN)/lint-imports
+
+test: $(VENV)/.installed ## unit, property, golden and integration tests
+	$(BIN)/pytest -n $(WORKERS)
+
+wheel: $(VENV)/.installed ## build the wheel into dist/
+	rm -rf dist
+	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
+
+wheel-test: wheel ## install the wheel in a clean environment and run the command-line tests against it
+	rm -rf $(WHEEL_VENV)
+	$(PYTHON) -m venv $(WHEEL_VENV)
+	$(WHEEL_VENV)/bin/python -m pip install --quiet --require-hashes --requirement constraints/base.txt
+	$(WHEEL_VENV)/bin/python -m pip install --quiet --no-deps dist/*.whl
+	cd build && PENSTOCK_COMMAND=$(abspath $(WHEEL_VENV))/bin/penstock $(abspath $(BIN))/pytest -m wheel -n $(WORKERS) --rootdir .. ../tests
+
+docs: $(VENV)/.installed ## regenerate docs/help.md and the pictures from the real command
+	$(BIN)/python tools/build_docs.py
+
+docs-check: $(VENV)/.installed ## fail when generated docs are out of date
+	$(BIN)/python tools/build_docs.py --check
+
+ledger: $(VENV)/.installed ## record new prices in the append-only ledger
+	$(BIN)/python tools/price_ledger.py
+
+fuzz: $(VENV)/.installed ## the long fuzz: a million hostile configs and headers
+	PENSTOCK_FUZZ_CASES=1000000 $(BIN)/pytest tests/property/test_hostile_input.py -q
+
+constraints: $(VENV)/.installed ## pin versions and hashes again
+	for target in base dev; do \
+	  $(BIN)/pip-compile --quiet --upgrade --generate-hashes --strip-extras --allow-unsafe \
+	    --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header --no-annotate \
+	    $$( [ $$target = dev ] && echo "--all-extras constraints/dev.in" ) \
+	    --output-file constraints/$$target.txt pyproject.toml; \
+	done
+
+clean: ## remove everything generated
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,23 @@
+"""What is known about silicon, prices and models, and who says so? Loaded lazily, one file at a time."""
+
+from penstock.catalog._load import (
+    accelerator_ids,
+    find_model,
+    load_accelerator,
+    load_accelerators,
+    load_models,
+    load_prices,
+    model_ids,
+    priced_ids,
+)
+
+__all__ = [
+    "accelerator_ids",
+    "find_model",
+    "load_accelerator",
+    "load_accelerators",
+    "load_models",
+    "load_prices",
+    "model_ids",
+    "priced_ids",
+]

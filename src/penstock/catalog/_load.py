@@ -1,0 +1,137 @@
+"""How is the catalog read? One TOML file per thing, parsed strictly, only when asked for."""
+
+import difflib
+import tomllib
+from collections.abc import Iterable
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import TYPE_CHECKING, Any
+
+from penstock.catalog.accelerator import Accelerator
+from penstock.catalog.model import CatalogModel
+from penstock.catalog.price import Price
+from penstock.errors import CatalogError, UnknownName
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+_DATA = files("penstock.catalog") / "data"
+_ALIASES = "aliases.toml"
+
+
+def accelerator_ids() -> tuple[str, ...]:
+    """List the accelerators the catalog holds, without reading them."""
+    return _ids("accelerators")
+
+
+def model_ids() -> tuple[str, ...]:
+    """List the models known by name, without reading them."""
+    return _ids("models")
+
+
+def priced_ids() -> tuple[str, ...]:
+    """List the accelerators that have at least one price."""
+    return _ids("prices")
+
+
+@cache
+def load_accelerator(name: str) -> Accelerator:
+    """Read one accelerator by id or short name (`h100` is the SXM part)."""
+    ident = _resolve(name, "accelerators", "penstock catalog list")
+    return parse_accelerator(_read(_DATA / "accelerators" / f"{ident}.toml"), f"{ident}.toml")
+
+
+def load_accelerators() -> tuple[Accelerator, ...]:
+    """Read every accelerator."""
+    return tuple(load_accelerator(ident) for ident in accelerator_ids())
+
+
+@cache
+def load_prices(name: str) -> tuple[Price, ...]:
+    """Read every price recorded for one accelerator, oldest first; empty when there is none."""
+    ident = _resolve(name, "accelerators", "penstock catalog list")
+    path = _DATA / "prices" / f"{ident}.toml"
+    if not path.is_file():
+        return ()
+    entries = _read(path).get("price", [])
+    adapter = _adapter(tuple[Price, ...])
+    prices: tuple[Price, ...] = _validate(adapter, entries, f"prices/{ident}.toml")
+    return tuple(sorted(prices, key=lambda price: (price.effective_from, price.id)))
+
+
+@cache
+def find_model(name: str) -> CatalogModel:
+    """Read one model by id, short name or hub repository name."""
+    ident = _resolve(name, "models", "penstock catalog models")
+    return _load_model(ident)
+
+
+def load_models() -> tuple[CatalogModel, ...]:
+    """Read every model known by name."""
+    return tuple(_load_model(ident) for ident in model_ids())
+
+
+def parse_accelerator(raw: dict[str, Any], where: str) -> Accelerator:
+    """Check one accelerator's table strictly: an unknown key, a number in quotes or a missing source is an error."""
+    accelerator: Accelerator = _validate(_adapter(Accelerator), raw, where)
+    return accelerator
+
+
+@cache
+def _load_model(ident: str) -> CatalogModel:
+    model: CatalogModel = _validate(_adapter(CatalogModel), _read(_DATA / "models" / f"{ident}.toml"), f"{ident}.toml")
+    return model
+
+
+@cache
+def _ids(folder: str) -> tuple[str, ...]:
+    names = (entry.name for entry in (_DATA / folder).iterdir())
+    return tuple(sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml") and name != _ALIASES))
+
+
+@cache
+def _aliases(folder: str) -> dict[str, str]:
+    """Short names live in one file, so that resolving one does not read the whole catalog."""
+    return {str(alias).lower(): str(ident) for alias, ident in _read(_DATA / folder / _ALIASES).items()}
+
+
+def _resolve(name: str, folder: str, listing: str) -> str:
+    wanted = name.strip().lower()
+    aliases = _aliases(folder)
+    ident = aliases.get(wanted, wanted)
+    if ident in _ids(folder):
+        return ident
+    near = _nearest(wanted, (*_ids(folder), *aliases))
+    hint = f"; did you mean {near}?" if near else ""
+    raise UnknownName(f"no {folder.removesuffix('s')} named '{name}'{hint} `{listing}` shows all")
+
+
+def _nearest(wanted: str, known: Iterable[str]) -> str:
+    return " or ".join(difflib.get_close_matches(wanted[:64], list(known), n=2, cutoff=0.6))
+
+
+def _read(path: Traversable) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise CatalogError(f"{path.name}: {error}") from error
+
+
+@cache
+def _adapter(kind: type) -> "TypeAdapter[Any]":
+    from pydantic import TypeAdapter  # noqa: PLC0415 - a tenth of a second that `--help` must not pay
+
+    return TypeAdapter(kind)
+
+
+def _validate(adapter: "TypeAdapter[Any]", raw: object, where: str) -> Any:  # noqa: ANN401 - typed by the adapter
+    import pydantic_core  # noqa: PLC0415 - as above
+
+    try:
+        # JSON mode: strict Python mode would refuse a table where it expects a dataclass.
+        return adapter.validate_json(pydantic_core.to_json(raw), strict=True)
+    except pydantic_core.ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in problem["loc"])
+        raise CatalogError(f"{where}: {place}: {problem['msg']}") from error

@@ -1,0 +1,230 @@
+"""What is this device? One accelerator as the engine sees it, each fact with its source."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import date
+from enum import StrEnum
+from typing import ClassVar, Literal
+
+from penstock.errors import UnsupportedPrecision
+
+STRICT: Mapping[str, object] = {"extra": "forbid"}
+
+
+class Basis(StrEnum):
+    """How a fact is known."""
+
+    VENDOR_SPEC = "vendor_spec"
+    MEASURED = "measured"
+    DERIVED = "derived"
+    ESTIMATED = "estimated"
+    UNVERIFIED = "unverified"
+
+
+class Precision(StrEnum):
+    """A matrix datapath."""
+
+    FP64 = "fp64"
+    FP32 = "fp32"
+    TF32 = "tf32"
+    BF16 = "bf16"
+    FP16 = "fp16"
+    FP8 = "fp8"
+    INT8 = "int8"
+    FP6 = "fp6"
+    FP4 = "fp4"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where some fields come from: who says it, when it was looked at, and how they know."""
+
+    __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
+
+    fields: tuple[str, ...]
+    checked_on: date
+    basis: Basis
+    url: str | None = None
+    title: str | None = None
+    note: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.url is None and self.basis is not Basis.UNVERIFIED:
+            raise ValueError(f"a {self.basis} source for {', '.join(self.fields)} needs a url")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Device memory. `nominal_gb` is the number on the box; vendors print GiB as GB, so bytes are kept apart."""
+
+    __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
+
+    kind: str
+    nominal_gb: float
+    hbm_bytes: int
+    hbm_bytes_per_s: float
+    usable_hbm_bytes: int | None = None
+    """What the driver reports to a process; None where no source gives it."""
+
+    def __post_init__(self) -> None:
+        if self.hbm_bytes <= 0 or self.hbm_bytes_per_s <= 0:
+            raise ValueError("memory capacity and bandwidth must be positive")
+        if self.usable_hbm_bytes is not None and not 0 < self.usable_hbm_bytes <= self.hbm_bytes:
+            raise ValueError("usable_hbm_bytes must lie within hbm_bytes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """The scale-up link. In a mesh one peer gets one link; behind a switch one peer can get all of them."""
+
+    __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
+
+    name: str
+    topology: Literal["mesh", "switched", "pcie", "ring", "torus"]
+    domain_devices: int | None = None
+    per_peer_bytes_per_s_one_way: float | None = None
+    aggregate_bytes_per_s_one_way: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """The server around the accelerator."""
+
+    __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
+
+    devices: int
+    pcie: str | None = None
+    node_watts: float | None = None
+    """The whole server at its maximum."""
+    provisioned_watts_per_device: float | None = None
+    """What a site sets aside per device: its share of host, network and cooling included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accelerator:
+    """One device as the engine sees it."""
+
+    __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
+
+    id: str
+    name: str
+    vendor: Literal["amd", "nvidia", "intel", "google"]
+    architecture: str
+    form_factor: str
+    status: Literal["shipping", "announced", "discontinued"]
+    memory: Memory
+    dense_flops_per_s: Mapping[Precision, float]
+    node: Node
+    sources: tuple[Source, ...]
+    sparse_flops_per_s: Mapping[Precision, float] | None = None
+    """With 2:4 structured sparsity, which no LLM engine uses: for reading vendor sheets, never for predictions."""
+    compute_target: str | None = None
+    wavefront_size: int | None = None
+    compute_units: int | None = None
+    launched: str | None = None
+    fp8_dialect: Literal["ocp", "fnuz"] | None = None
+    fp4_formats: tuple[Literal["mxfp4", "nvfp4"], ...] = ()
+    tdp_watts: float | None = None
+    link: Link | None = None
+    note: str | None = None
+
+    def __post_init__(self) -> None:
+        covered = [name for source in self.sources for name in source.fields]
+        known = set(fact_names(self))
+        unknown = [name for name in covered if name not in known and not _is_table(name, known)]
+        if unknown:
+            raise ValueError(f"a source names {sorted(unknown)}, which {self.id} does not state")
+        unsourced = [name for name in known if not _covering(name, covered)]
+        if unsourced:
+            raise ValueError(f"no source for {sorted(unsourced)}; add a [[sources]] entry naming them")
+        twice = [name for name in known if len(_covering(name, covered)) > 1]
+        if twice:
+            raise ValueError(f"two sources for {sorted(twice)}; keep the better one and put the other in its note")
+
+    @property
+    def usable_hbm_bytes(self) -> int:
+        """Memory a process can see; the physical size where nobody has published a reading."""
+        return self.memory.usable_hbm_bytes or self.memory.hbm_bytes
+
+    @property
+    def unverified_fields(self) -> tuple[str, ...]:
+        """Facts stated from general knowledge, which no stored source confirms."""
+        return tuple(name for name in fact_names(self) if self.source_of(name).basis is Basis.UNVERIFIED)
+
+    @property
+    def recommendable(self) -> bool:
+        """Whether recommendations may name this part: shipping, and what decides fit and speed is verified."""
+        deciding = ("memory.hbm_bytes", "memory.hbm_bytes_per_s", "dense_flops_per_s.bf16")
+        stated = set(fact_names(self))
+        return self.status == "shipping" and all(
+            name in stated and self.source_of(name).basis is not Basis.UNVERIFIED for name in deciding
+        )
+
+    def source_of(self, name: str) -> Source:
+        """Return the source of a field, named with dots: `memory.hbm_bytes`, `dense_flops_per_s.fp8`."""
+        for source in self.sources:
+            if _covering(name, source.fields):
+                return source
+        raise KeyError(name)
+
+    def peak_flops_per_s(self, precision: Precision) -> float:
+        """Return the dense peak of a datapath, or refuse: a missing datapath is never guessed."""
+        try:
+            return self.dense_flops_per_s[precision]
+        except KeyError:
+            known = ", ".join(self.dense_flops_per_s)
+            raise UnsupportedPrecision(
+                f"{self.id} has no {precision} datapath in the catalog; it has {known}"
+            ) from None
+
+
+_IDENTITY = {
+    "id",
+    "name",
+    "vendor",
+    "architecture",
+    "form_factor",
+    "status",
+    "note",
+    "sources",
+    "kind",
+    "pcie",
+}
+
+
+def fact_names(accelerator: Accelerator) -> tuple[str, ...]:
+    """List every sourced fact the accelerator states, with dotted names."""
+    return tuple(name for name, _ in facts(accelerator))
+
+
+def facts(accelerator: Accelerator) -> tuple[tuple[str, object], ...]:
+    """List every sourced fact with its value; identity (name, vendor, form factor) is not a fact to source."""
+    return tuple(_facts_of(accelerator, ""))
+
+
+def _facts_of(holder: object, prefix: str) -> list[tuple[str, object]]:
+    found: list[tuple[str, object]] = []
+    for field in fields(holder):  # type: ignore[arg-type]  # only called on dataclass instances
+        value = getattr(holder, field.name)
+        if field.name in _IDENTITY or value is None or value == ():
+            continue
+        name = f"{prefix}{field.name}"
+        if is_dataclass(value):
+            found += _facts_of(value, f"{name}.")
+        elif isinstance(value, Mapping):
+            found += [(f"{name}.{key}", entry) for key, entry in value.items()]
+        else:
+            found.append((name, value))
+    return found
+
+
+def _covering(name: str, covered: tuple[str, ...] | list[str]) -> list[str]:
+    return [entry for entry in covered if name == entry or name.startswith(f"{entry}.")]
+
+
+def _is_table(name: str, known: set[str]) -> bool:
+    return any(fact.startswith(f"{name}.") for fact in known) or name in {
+        "memory.kind",
+        "node.pcie",
+        "link.name",
+    }

@@ -1,0 +1,8 @@
+"""What is in this checkpoint's files? Reads configs and tensor headers from disk or the hub; never the weights."""
+
+from penstock.checkpoint.crosscheck import CrossCheck, cross_check
+from penstock.checkpoint.files import Checkpoint
+from penstock.checkpoint.locate import open_checkpoint
+from penstock.checkpoint.safetensors_header import StoredTensor, read_header
+
+__all__ = ["Checkpoint", "CrossCheck", "StoredTensor", "cross_check", "open_checkpoint", "read_header"]

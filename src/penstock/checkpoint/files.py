@@ -1,0 +1,29 @@
+"""What is a checkpoint once its files are read?"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.checkpoint.safetensors_header import StoredTensor
+from penstock.errors import CheckpointError
+from penstock.model import ModelSpec
+from penstock.model.config import MAX_CONFIG_BYTES
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """A model and where it was read."""
+
+    spec: ModelSpec
+    source: str
+    tensors: tuple[StoredTensor, ...] | None = None
+    """Headers of the weight files, where they are at hand."""
+
+
+def read_bounded(path: Path) -> bytes:
+    """Read a config file, or refuse one no config can be as large as."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_CONFIG_BYTES + 1)
+    except OSError as error:
+        raise CheckpointError(f"{path}: {error.strerror or error}") from error
+    return data

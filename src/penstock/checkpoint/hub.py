@@ -1,0 +1,68 @@
+"""How is a checkpoint on the Hugging Face hub read? Its config and tensor headers, never its code or its weights."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.checkpoint.files import Checkpoint, read_bounded
+from penstock.checkpoint.safetensors_header import DTYPE_BITS, StoredTensor
+from penstock.errors import CheckpointError, MissingExtra
+from penstock.model import read_config
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+_REPOSITORY = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}(@[\w./-]{1,96})?")
+
+
+def open_hub(repository: str, *, headers: bool = False) -> Checkpoint:
+    """Read `org/name` or `org/name@revision`."""
+    if not _REPOSITORY.fullmatch(repository):
+        raise CheckpointError(
+            f"'{repository[:120]}' is not a hub repository; write hf:org/name or hf:org/name@revision"
+        )
+    name, _, revision = repository.partition("@")
+    try:
+        from huggingface_hub import HfApi  # noqa: PLC0415 - an optional extra
+    except ImportError:
+        raise MissingExtra("reading from the hub needs an extra: pip install 'penstock[hub]'") from None
+    api = HfApi()
+    config = _download(api, name, "config.json", revision or None)
+    if config is None:
+        raise CheckpointError(f"hf:{repository} has no config.json")
+    sidecar = _download(api, name, "hf_quant_config.json", revision or None)
+    spec = read_config(config, name.rpartition("/")[2], sidecar)
+    tensors = _stored_tensors(api, name, revision or None) if headers else None
+    return Checkpoint(spec=spec, source=f"hf:{repository}", tensors=tensors)
+
+
+def _download(api: "HfApi", name: str, file: str, revision: str | None) -> bytes | None:
+    from huggingface_hub.errors import (  # noqa: PLC0415 - an optional extra
+        EntryNotFoundError,
+        HfHubHTTPError,
+        LocalEntryNotFoundError,
+    )
+
+    try:
+        return read_bounded(Path(api.hf_hub_download(name, file, revision=revision)))
+    except LocalEntryNotFoundError as error:
+        raise CheckpointError(
+            f"hf:{name}: the hub cannot be reached; give a local directory or a catalog name"
+        ) from error
+    except EntryNotFoundError:
+        return None
+    except (HfHubHTTPError, OSError, ValueError) as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise CheckpointError(f"hf:{name}: {first[:200]}") from error
+
+
+def _stored_tensors(api: "HfApi", name: str, revision: str | None) -> tuple[StoredTensor, ...]:
+    """Ask for the headers of every shard; the client fetches only those bytes."""
+    metadata = api.get_safetensors_metadata(name, revision=revision)
+    found = []
+    for file in metadata.files_metadata.values():
+        for tensor_name, tensor in file.tensors.items():
+            if tensor.dtype not in DTYPE_BITS:
+                raise CheckpointError(f"hf:{name}: tensor '{tensor_name[:80]}' has an unknown dtype")
+            found.append(StoredTensor(tensor_name, str(tensor.dtype), tuple(tensor.shape)))
+    return tuple(found)

@@ -1,0 +1,109 @@
+"""Which tensors does a safetensors file hold? Reads the header only, with bounds, from an untrusted file."""
+
+import json
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Final, TypeGuard
+
+from penstock.errors import CheckpointError
+
+MAX_HEADER_BYTES: Final = 100_000_000
+"""The format's own limit."""
+_MAX_RANK: Final = 16
+_LENGTH_BYTES: Final = 8
+_SHORTEST_HEADER: Final = len("{}")
+
+DTYPE_BITS: Final = {
+    "BOOL": 8,
+    "F4": 4,
+    "F6_E2M3": 6,
+    "F6_E3M2": 6,
+    "U8": 8,
+    "I8": 8,
+    "F8_E5M2": 8,
+    "F8_E4M3": 8,
+    "F8_E5M2FNUZ": 8,
+    "F8_E4M3FNUZ": 8,
+    "F8_E8M0": 8,
+    "I16": 16,
+    "U16": 16,
+    "F16": 16,
+    "BF16": 16,
+    "I32": 32,
+    "U32": 32,
+    "F32": 32,
+    "I64": 64,
+    "U64": 64,
+    "F64": 64,
+    "C64": 64,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """One tensor as its file describes it."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def elements(self) -> int:
+        """Stored elements; packed formats store several weights in one."""
+        return prod(self.shape)
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes on disk."""
+        return self.elements * DTYPE_BITS[self.dtype] // 8
+
+
+def read_header(path: Path) -> tuple[StoredTensor, ...]:
+    """Read one file's header; the weights are not touched."""
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
+            if not _SHORTEST_HEADER <= length <= min(MAX_HEADER_BYTES, size - _LENGTH_BYTES):
+                raise CheckpointError(f"{path.name}: a header of {length:,} bytes does not fit a file of {size:,}")
+            header = file.read(length)
+    except OSError as error:
+        raise CheckpointError(f"{path.name}: {error.strerror or error}") from error
+    return parse_header(header, data_bytes=size - _LENGTH_BYTES - length, where=path.name)
+
+
+def parse_header(header: bytes, *, data_bytes: int, where: str) -> tuple[StoredTensor, ...]:
+    """Check a header against the format: known dtypes, and byte ranges that fit their shapes and the file."""
+    try:
+        raw = json.loads(header)
+    except (ValueError, RecursionError):
+        raise CheckpointError(f"{where}: the header is not valid JSON") from None
+    if not isinstance(raw, dict):
+        raise CheckpointError(f"{where}: the header is not a JSON object")
+    return tuple(_tensor(name, entry, data_bytes, where) for name, entry in raw.items() if name != "__metadata__")
+
+
+def _tensor(name: str, entry: object, data_bytes: int, where: str) -> StoredTensor:
+    label = f"{where}: tensor '{name[:80]}'"
+    if not isinstance(entry, dict):
+        raise CheckpointError(f"{label} is not described by an object")
+    dtype, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
+    if not isinstance(dtype, str) or dtype not in DTYPE_BITS:
+        raise CheckpointError(f"{label} has an unknown dtype")
+    if not _sizes(shape) or not _sizes(offsets) or len(offsets) != 2:  # noqa: PLR2004 - begin and end
+        raise CheckpointError(f"{label} has a malformed shape or byte range")
+    tensor = StoredTensor(name, dtype, tuple(shape))
+    begin, end = offsets
+    if not begin <= end <= data_bytes or end - begin != tensor.stored_bytes:
+        raise CheckpointError(f"{label} does not fit its byte range")
+    return tensor
+
+
+def _sizes(value: object) -> TypeGuard[list[int]]:
+    """Whether this is a short list of sizes that no real file exceeds."""
+    return (
+        isinstance(value, list)
+        and len(value) <= _MAX_RANK
+        and all(isinstance(size, int) and not isinstance(size, bool) and 0 <= size < 2**48 for size in value)
+    )

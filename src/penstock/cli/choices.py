@@ -1,0 +1,57 @@
+"""How are flags read? The values people may type, and what each stands for."""
+
+from typing import TYPE_CHECKING
+
+from penstock.errors import DeploymentError
+
+if TYPE_CHECKING:
+    from penstock.catalog.accelerator import Accelerator
+    from penstock.model import CacheDtype, WeightFormat
+    from penstock.performance.engine import EngineName
+
+
+def parse_targets(text: str) -> "list[tuple[Accelerator, int]]":
+    """Read `mi300x,h100:2`: accelerators with how many of them."""
+    from penstock.catalog import load_accelerator
+
+    targets = []
+    for piece in text.split(","):
+        name, _, count = piece.strip().partition(":")
+        if not name:
+            raise DeploymentError(f"'{text}' names no accelerator; write --on mi300x or --on mi300x,h100:2")
+        devices = int(count) if count.isdecimal() and len(count) <= 5 else 0  # noqa: PLR2004 - no replica is larger
+        if count and not 1 <= devices <= 4096:  # noqa: PLR2004 - as above
+            raise DeploymentError(f"'{piece.strip()}': the count after the colon must be 1 to 4096")
+        targets.append((load_accelerator(name), devices or 1))
+    return targets
+
+
+def engine_choice(text: str) -> "EngineName":
+    """Read an engine's name."""
+    name = text.strip().lower()
+    if name == "vllm":
+        return "vllm"
+    if name == "sglang":
+        return "sglang"
+    raise DeploymentError(f"'{text}' is not an engine this version knows; write vllm or sglang")
+
+
+def cache_choice(text: str) -> "CacheDtype | None":
+    """Read a KV dtype; `auto` is the engine's own choice."""
+    from penstock.model import cache_dtype
+
+    return None if text.strip().lower() == "auto" else cache_dtype(text)
+
+
+def weight_choice(text: str | None) -> "WeightFormat | None":
+    """Read the format weights should be stored in; None keeps the checkpoint's."""
+    if text is None:
+        return None
+    from penstock.model.weight import BF16, FP8_CHANNEL, FP16, MXFP4, NVFP4, WeightFormat
+
+    int4 = WeightFormat(name="int4", bits=4, scale_bits=16, scale_columns=128)
+    known = {"bf16": BF16, "fp16": FP16, "fp8": FP8_CHANNEL, "mxfp4": MXFP4, "nvfp4": NVFP4, "int4": int4}
+    name = text.strip().lower()
+    if name not in known:
+        raise DeploymentError(f"'{text}' is not a weight format; write one of {', '.join(known)}")
+    return known[name]

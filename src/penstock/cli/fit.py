@@ -1,0 +1,119 @@
+"""Does it fit, and what is left for the KV cache?"""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from penstock.model import ModelSpec
+    from penstock.performance.minimum import FitReport
+
+EXAMPLES = """
+Examples:
+
+- `penstock fit llama-3.1-70b --on mi300x,h100,h200,b200`
+- `penstock fit ./DeepSeek-R1 --on mi355x:8,b200:8 --context 128k --kv fp8`
+- `penstock fit hf:Qwen/Qwen3-235B-A22B --on h200:4 --precision fp8 --json`
+"""
+
+
+def fit_command(
+    model: Annotated[
+        str, typer.Argument(help="A config.json, a checkpoint directory, a name from `catalog models`, or hf:org/name.")
+    ],
+    on: Annotated[
+        str,
+        typer.Option("--on", help="Accelerators, comma separated; `h100:2` is two of them (tp 2).", show_default=False),
+    ],
+    context: Annotated[
+        str, typer.Option("--context", help="Tokens per request, prompt and answer together: 4096, 32k, 1M.")
+    ] = "8k",
+    precision: Annotated[
+        str | None,
+        typer.Option("--precision", help="Store the weights as bf16, fp16, fp8, mxfp4, nvfp4 or int4 instead."),
+    ] = None,
+    kv: Annotated[str, typer.Option("--kv", help="KV cache dtype: auto, bf16, fp16, fp8.")] = "auto",
+    tp: Annotated[
+        int | None, typer.Option("--tp", min=1, help="Tensor parallel ranks, on every accelerator named.")
+    ] = None,
+    pp: Annotated[int, typer.Option("--pp", min=1, help="Pipeline stages.")] = 1,
+    dp: Annotated[int, typer.Option("--dp", min=1, help="Attention data-parallel ranks that share the experts.")] = 1,
+    ep: Annotated[bool, typer.Option("--ep", help="Spread whole experts over the ranks (expert parallelism).")] = False,
+    engine: Annotated[str, typer.Option("--engine", help="vllm or sglang.")] = "vllm",
+    engine_version: Annotated[
+        str | None,
+        typer.Option("--engine-version", help="Its release, such as 0.11.2: defaults and accounting differ."),
+    ] = None,
+    memory_fraction: Annotated[
+        float | None,
+        typer.Option("--memory-fraction", min=0.05, max=1.0, help="Share of the device the engine may use."),
+    ] = None,
+    batched_tokens: Annotated[
+        int | None, typer.Option("--batched-tokens", min=1, help="Tokens of the largest step (max_num_batched_tokens).")
+    ] = None,
+    sequences: Annotated[
+        int | None, typer.Option("--sequences", min=1, help="Requests of the largest step (max_num_seqs).")
+    ] = None,
+    draft: Annotated[
+        bool, typer.Option("--draft", help="Load the checkpoint's own multi-token-prediction layers.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Does it fit, and what is left for the KV cache?
+
+    One row per accelerator: weights under the split, reserves of the engine, KV tokens with their P10-P90, how many
+    requests of the asked context run together, and the fewest devices that would do. Exits 1 when it does not fit on
+    one of them.
+    """
+    from dataclasses import replace
+
+    from penstock.checkpoint import open_checkpoint
+    from penstock.cli.choices import cache_choice, engine_choice, parse_targets, weight_choice
+    from penstock.performance import Deployment, Parallelism, engine_defaults
+    from penstock.performance.minimum import report_fit
+    from penstock.units import parse_tokens
+
+    context_tokens = parse_tokens(context)
+    targets = parse_targets(on)
+    spec = open_checkpoint(model).spec
+    chosen_format = weight_choice(precision)
+    if chosen_format is not None:
+        spec = spec.stored_as(chosen_format)
+    reports = []
+    for accelerator, devices in targets:
+        ranks = tp or max(1, devices // (pp * dp))
+        settings = engine_defaults(engine_choice(engine), accelerator, version=engine_version, tp=ranks, pp=pp)
+        settings = replace(
+            settings,
+            memory_fraction=memory_fraction or settings.memory_fraction,
+            max_batched_tokens=batched_tokens or settings.max_batched_tokens,
+            max_sequences=sequences or settings.max_sequences,
+        )
+        deployment = Deployment(
+            model=spec,
+            accelerator=accelerator,
+            engine=settings,
+            parallelism=Parallelism(tp=ranks, pp=pp, dp=dp, expert_parallel=ep),
+            cache_dtype=cache_choice(kv),
+            speculative=draft,
+        )
+        reports.append(report_fit(deployment, context_tokens))
+    if as_json:
+        _print_json(spec, reports, context_tokens)
+    else:
+        from penstock.cli.terminal import stdout
+        from penstock.report.fit import print_fit
+
+        print_fit(stdout(), spec, reports, context_tokens)
+    if not all(report.fit.fits for report in reports):
+        raise typer.Exit(1)
+
+
+fit_command.__doc__ = f"{fit_command.__doc__}\n{EXAMPLES}"
+
+
+def _print_json(spec: "ModelSpec", reports: "list[FitReport]", context_tokens: int) -> None:
+    from penstock.report.fit_json import fit_document
+    from penstock.report.plain import to_json
+
+    typer.echo(to_json(fit_document(spec, reports, context_tokens)))

@@ -1,0 +1,61 @@
+"""What can be asked? The root command: groups, exit codes and one-line errors."""
+
+import logging
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from penstock import __version__
+from penstock.cli import catalog, fit, inspect
+from penstock.errors import PenstockError
+
+log = logging.getLogger(__name__)
+
+EXIT_EXPECTED_FAILURE = 3
+
+app = typer.Typer(
+    name="penstock",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    help="Maps every LLM-inference workload to the right silicon, AMD or NVIDIA.\n\n"
+    "Exit codes: 0 yes, 1 a negative verdict, 2 usage, 3 expected failure.",
+    epilog="Try: `penstock fit llama-3.1-70b --on mi300x,h100,h200,b200`",
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"penstock {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """Collect the options that belong to no command."""
+    del version  # acted on by its callback
+
+
+app.command(name="fit", rich_help_panel="Plan")(fit.fit_command)
+app.command(name="inspect", rich_help_panel="Plan")(inspect.inspect_command)
+app.add_typer(catalog.app, name="catalog", rich_help_panel="Plan")
+
+
+def main() -> None:
+    """Run the command line: an expected failure is one line and exit code 3, a bug keeps its traceback."""
+    try:
+        app()
+    except PenstockError as error:
+        log.debug("expected failure", exc_info=True)
+        typer.echo(f"Error: {error}", err=True)
+        sys.exit(EXIT_EXPECTED_FAILURE)
+    except BrokenPipeError:
+        # The reader of the pipe went away (`| head`); point stdout elsewhere so that exit does not write to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,50 @@
+"""What can go wrong and is not a bug; the command line prints each as one line.
+
+PenstockError
+├── CatalogError          the shipped or given catalog data is malformed or incomplete
+│   └── UnknownName       no accelerator or model has that name
+├── UnsupportedPrecision  the accelerator has no datapath for the precision asked for
+├── CheckpointError       a file of a checkpoint cannot be read, or its parts contradict each other
+│   └── ConfigError       config.json or its quantisation section is malformed
+│       └── UnknownArchitecture   well formed, but of an architecture this version cannot read exactly
+├── DeploymentError       a deployment that no engine would accept (tp does not divide the heads, ...)
+└── MissingExtra          the feature needs an optional dependency; the message is the install line
+
+"Does not fit" and "claim refuted" are results, never exceptions.
+"""
+
+
+class PenstockError(Exception):
+    """An expected failure: the message says what, where and the fix."""
+
+
+class CatalogError(PenstockError):
+    """Catalog data is malformed or incomplete."""
+
+
+class UnknownName(CatalogError):  # noqa: N818 - the name is the message's first words
+    """No accelerator or model in the catalog has that name."""
+
+
+class UnsupportedPrecision(PenstockError):  # noqa: N818
+    """The accelerator has no datapath for that precision."""
+
+
+class CheckpointError(PenstockError):
+    """A checkpoint's files cannot be read or contradict each other."""
+
+
+class ConfigError(CheckpointError):
+    """config.json, or the quantisation section that belongs to it, is malformed."""
+
+
+class UnknownArchitecture(ConfigError):  # noqa: N818
+    """The architecture is not one this version reads exactly."""
+
+
+class DeploymentError(PenstockError):
+    """No engine would accept this deployment."""
+
+
+class MissingExtra(PenstockError):  # noqa: N818
+    """The feature needs an optional dependency that is not installed."""

@@ -1,0 +1,81 @@
+"""Which architectures can be read exactly? The registry, by the name a config states under `architectures`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock.model.architectures import dense, hybrid, latent, moe, vision
+from penstock.model.architectures.deepseek_v4 import read_deepseek_v4
+from penstock.model.architectures.gemma4 import read_gemma4
+from penstock.model.architectures.outline import Outline, Reader
+from penstock.model.architectures.vision import Tower
+
+_LLAMA4_VISION = "the vision tower (0.9B) is not counted: this config does not describe it"
+_STEP_VISION = "the vision tower (about 2B) is not counted: this config does not describe it"
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """How to read one architecture: its decoder and, where it has one, its vision tower."""
+
+    decoder: Reader
+    tower: Tower | None = None
+
+
+ARCHITECTURES: Mapping[str, Architecture] = {
+    "CohereForCausalLM": Architecture(dense.read_cohere),
+    "Cohere2ForCausalLM": Architecture(dense.read_cohere),
+    "DeciLMForCausalLM": Architecture(dense.read_nemotron_nas),
+    "DeepseekV2ForCausalLM": Architecture(latent.read_deepseek),
+    "DeepseekV3ForCausalLM": Architecture(latent.read_deepseek),
+    "DeepseekV32ForCausalLM": Architecture(latent.read_deepseek),
+    "DeepseekV4ForCausalLM": Architecture(read_deepseek_v4),
+    "Exaone4ForCausalLM": Architecture(dense.read_exaone4),
+    "FalconForCausalLM": Architecture(dense.read_falcon),
+    "Gemma2ForCausalLM": Architecture(dense.read_gemma2),
+    "Gemma3ForCausalLM": Architecture(dense.read_gemma3),
+    "Gemma3ForConditionalGeneration": Architecture(dense.read_gemma3, vision.read_siglip),
+    "Gemma4ForConditionalGeneration": Architecture(read_gemma4, vision.read_gemma4_vision),
+    "Glm4ForCausalLM": Architecture(dense.read_glm4),
+    "Glm4MoeForCausalLM": Architecture(moe.read_glm4_moe),
+    "GlmMoeDsaForCausalLM": Architecture(latent.read_deepseek),
+    "GptOssForCausalLM": Architecture(moe.read_gpt_oss),
+    "GraniteForCausalLM": Architecture(dense.read_llama),
+    "GraniteMoeHybridForCausalLM": Architecture(hybrid.read_granite_hybrid),
+    "KimiK25ForConditionalGeneration": Architecture(latent.read_deepseek, vision.read_moonvit),
+    "KimiK3ForConditionalGeneration": Architecture(hybrid.read_kimi_linear, vision.read_moonvit),
+    "KimiLinearForCausalLM": Architecture(hybrid.read_kimi_linear),
+    "LlamaForCausalLM": Architecture(dense.read_llama),
+    "Llama4ForConditionalGeneration": Architecture(moe.read_llama4, vision.uncounted(_LLAMA4_VISION)),
+    "Llama4ForCausalLM": Architecture(moe.read_llama4),
+    "Mamba2ForCausalLM": Architecture(hybrid.read_mamba2),
+    "MiMoForCausalLM": Architecture(dense.read_mimo),
+    "MiMoV2FlashForCausalLM": Architecture(moe.read_mimo_v2),
+    "MiniMaxM2ForCausalLM": Architecture(moe.read_minimax_m2),
+    "MiniMaxM3ForCausalLM": Architecture(moe.read_minimax_m3, vision.read_minimax_vision),
+    "MiniMaxM3SparseForConditionalGeneration": Architecture(moe.read_minimax_m3, vision.read_minimax_vision),
+    "MistralForCausalLM": Architecture(dense.read_llama),
+    "MixtralForCausalLM": Architecture(moe.read_mixtral),
+    "NemotronHForCausalLM": Architecture(hybrid.read_nemotron_h),
+    "Olmo2ForCausalLM": Architecture(dense.read_olmo2),
+    "OlmoeForCausalLM": Architecture(moe.read_olmoe),
+    "Phi3ForCausalLM": Architecture(dense.read_phi3),
+    "PhiMoEForCausalLM": Architecture(moe.read_phimoe),
+    "Qwen2ForCausalLM": Architecture(dense.read_qwen2),
+    "Qwen2MoeForCausalLM": Architecture(moe.read_qwen2_moe),
+    "Qwen3ForCausalLM": Architecture(dense.read_qwen3),
+    "Qwen3MoeForCausalLM": Architecture(moe.read_qwen3_moe),
+    "Qwen3NextForCausalLM": Architecture(hybrid.read_qwen3_hybrid),
+    "Qwen3VLForConditionalGeneration": Architecture(dense.read_qwen3, vision.read_qwen3_vision),
+    "Qwen3VLMoeForConditionalGeneration": Architecture(moe.read_qwen3_moe, vision.read_qwen3_vision),
+    "Qwen3_5ForCausalLM": Architecture(hybrid.read_qwen3_hybrid),
+    "Qwen3_5ForConditionalGeneration": Architecture(hybrid.read_qwen3_hybrid, vision.read_qwen3_vision),
+    "Qwen3_5MoeForCausalLM": Architecture(hybrid.read_qwen3_hybrid),
+    "Qwen3_5MoeForConditionalGeneration": Architecture(hybrid.read_qwen3_hybrid, vision.read_qwen3_vision),
+    "SeedOssForCausalLM": Architecture(dense.read_llama),
+    "SmolLM3ForCausalLM": Architecture(dense.read_llama),
+    "Starcoder2ForCausalLM": Architecture(dense.read_starcoder2),
+    "Step3p5ForCausalLM": Architecture(moe.read_step3),
+    "Step3p7FlashForCausalLM": Architecture(moe.read_step3, vision.uncounted(_STEP_VISION)),
+}
+
+__all__ = ["ARCHITECTURES", "Architecture", "Outline"]

@@ -1,0 +1,79 @@
+"""What do all decoder configs state? The outline every architecture starts from, and the steps they share."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.errors import ConfigError
+from penstock.model.attention import CacheDtype
+from penstock.model.blocks import GroupedShape
+from penstock.model.config import Config
+from penstock.model.inventory import Inventory
+from penstock.model.spec import Experts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    """The figures of a model that do not depend on its weights' layout."""
+
+    hidden_size: int
+    vocab_size: int
+    query_heads: int
+    max_context_tokens: int | None
+    widest_ffn: int
+    experts: Experts | None = None
+    cache_dtype: CacheDtype | None = None
+    """Set where engines store the cache in one format whatever the checkpoint's dtype."""
+
+
+Reader = Callable[[Config, Inventory], Outline]
+
+
+def context_length(config: Config) -> int | None:
+    """Return the longest context the checkpoint states, or None."""
+    keys = ("max_position_embeddings", "max_sequence_length", "seq_length", "n_positions", "model_max_length")
+    if not any(config.has(key) for key in keys):
+        return None
+    return config.integer(*keys, high=2**40)
+
+
+def tied(config: Config, *, default: bool = False) -> bool:
+    """Whether the output head is the embedding table."""
+    return config.flag("tie_word_embeddings", default=default)
+
+
+def grouped_shape(config: Config, **overrides: bool | int) -> GroupedShape:
+    """Read the attention shape in its usual spelling; a missing head_dim is hidden_size over heads."""
+    hidden = config.integer("hidden_size", "n_embd", "d_model")
+    heads = config.integer("num_attention_heads", "n_head", "n_heads", high=2**16)
+    if not config.has("head_dim") and "head_dim" not in overrides and hidden % heads:
+        raise ConfigError(f"{config.where}: {heads} heads do not divide hidden_size {hidden} and head_dim is missing")
+    head_dim = int(overrides.pop("head_dim", 0)) or config.integer("head_dim", default=max(1, hidden // heads))
+    values: dict[str, bool | int] = {
+        "hidden": hidden,
+        "query_heads": heads,
+        "kv_heads": config.integer("num_key_value_heads", default=heads, high=2**16),
+        "head_dim": head_dim,
+        "value_dim": head_dim,
+    }
+    return GroupedShape(**(values | overrides))  # type: ignore[arg-type]  # keys are checked by the dataclass
+
+
+def sliding_windows(config: Config, layers: int, *, key: str = "sliding_window") -> tuple[int | None, ...]:
+    """Return each layer's window from `layer_types`, or from the older pattern keys; None is full attention."""
+    names = config.per_layer("layer_types", layers)
+    if names:
+        window = config.integer(key) if config.has(key) else None
+        known = {"full_attention": None, "sliding_attention": window, "chunked_attention": window}
+        unknown = sorted({name for name in names if name not in known})
+        if unknown:
+            raise ConfigError(f"{config.where}: layer_types '{unknown[0][:40]}' is not known here")
+        if window is None and "sliding_attention" in names:
+            raise ConfigError(f"{config.where}: layer_types names sliding layers but {key} is missing")
+        return tuple(known[name] for name in names)
+    if not config.has(key) or not config.flag("use_sliding_window", default=True):
+        return (None,) * layers
+    pattern = config.integer("sliding_window_pattern", default=1, low=1)
+    window = config.integer(key)
+    if pattern == 1:
+        return (window,) * layers
+    return tuple(None if (index + 1) % pattern == 0 else window for index in range(layers))

@@ -1,0 +1,174 @@
+"""Vision towers beside a language model: Qwen3-VL and 3.5, MoonViT (Kimi), SigLIP (Gemma 3), MiniMax-M3."""
+
+from collections.abc import Callable
+from math import prod
+
+from penstock.model.architectures.gemma4 import read_gemma4_vision
+from penstock.model.config import Config
+from penstock.model.inventory import Inventory
+from penstock.model.weight import Part, Split
+
+Tower = Callable[[Config, Inventory, int], None]
+"""Reads `vision_config` from the top-level config; the last argument is the text model's hidden size."""
+
+
+def read_qwen3_vision(config: Config, inv: Inventory, text_hidden: int) -> None:
+    """Qwen3-VL and Qwen3.5: biased blocks, a merger, and deepstack mergers where the config lists them."""
+    vision = config.optional("vision_config")
+    if vision is None:
+        inv.notes.append("no vision_config: the vision tower is not counted")
+        return
+    hidden, width = vision.integer("hidden_size"), vision.integer("intermediate_size")
+    patch = vision.integer("patch_size", high=4096)
+    volume = vision.integer("in_channels", default=3) * vision.integer("temporal_patch_size", default=2)
+    merged = hidden * vision.integer("spatial_merge_size", default=2, high=64) ** 2
+    out = vision.integer("out_hidden_size", default=text_hidden)
+    inv.vector("model.visual.patch_embed.proj", (hidden, volume * patch * patch))
+    inv.vector("model.visual.patch_embed.proj.bias", hidden)
+    inv.vector("model.visual.pos_embed", (vision.integer("num_position_embeddings"), hidden))
+    for index in range(vision.layers("depth")):
+        path = f"model.visual.blocks.{index}"
+        for norm in ("norm1", "norm2"):
+            _biased_norm(inv, f"{path}.{norm}", hidden)
+        _column(inv, f"{path}.attn.qkv", (3 * hidden, hidden))
+        _row(inv, f"{path}.attn.proj", (hidden, hidden))
+        _column(inv, f"{path}.mlp.linear_fc1", (width, hidden))
+        _row(inv, f"{path}.mlp.linear_fc2", (hidden, width))
+    deepstack = vision.integers("deepstack_visual_indexes")
+    mergers = [("merger", hidden), *((f"deepstack_merger_list.{k}", merged) for k in range(len(deepstack)))]
+    for name, norm_width in mergers:
+        path = f"model.visual.{name}"
+        _biased_norm(inv, f"{path}.norm", norm_width)
+        _column(inv, f"{path}.linear_fc1", (merged, merged))
+        _row(inv, f"{path}.linear_fc2", (out, merged))
+
+
+def read_moonvit(config: Config, inv: Inventory, text_hidden: int) -> None:
+    """MoonViT of Kimi K2.5 (biases, layer norms) and K3 (neither)."""
+    vision = config.optional("vision_config")
+    if vision is None:
+        inv.notes.append("no vision_config: the vision tower is not counted")
+        return
+    hidden, width = vision.integer("vt_hidden_size"), vision.integer("vt_intermediate_size")
+    inner = vision.integer("qkv_hidden_size", default=hidden)
+    bias = vision.flag("linear_bias", default=not vision.has("qkv_hidden_size"))
+    patch = vision.integer("patch_size", high=4096)
+    norm = _biased_norm if bias else _plain_norm
+    for index in range(vision.layers("vt_num_hidden_layers")):
+        path = f"vision_tower.encoder.blocks.{index}"
+        _column(inv, f"{path}.wqkv", (3 * inner, hidden), bias=bias)
+        _row(inv, f"{path}.wo", (hidden, inner), bias=bias)
+        _column(inv, f"{path}.mlp.fc0", (width, hidden), bias=bias)
+        _row(inv, f"{path}.mlp.fc1", (hidden, width), bias=bias)
+        norm(inv, f"{path}.norm0", hidden)
+        norm(inv, f"{path}.norm1", hidden)
+    norm(inv, "vision_tower.encoder.final_layernorm", hidden)
+    inv.vector("vision_tower.patch_embed.proj", (hidden, 3 * patch * patch))
+    if bias:
+        inv.vector("vision_tower.patch_embed.proj.bias", hidden)
+    rows, columns = (
+        vision.integer("init_pos_emb_height", high=4096),
+        vision.integer("init_pos_emb_width", high=4096),
+    )
+    inv.vector("vision_tower.patch_embed.pos_emb", (rows * columns, hidden))
+    merged = hidden * prod(vision.integers("merge_kernel_size") or (2, 2))
+    if bias:
+        norm(inv, "mm_projector.pre_norm", hidden)
+    else:
+        inv.vector("mm_projector.post_norm", text_hidden)
+    inv.linear("mm_projector.proj.0", (merged, merged), Part.VISION, bias=bias)
+    inv.linear("mm_projector.proj.2", (text_hidden, merged), Part.VISION, bias=bias)
+
+
+def read_siglip(config: Config, inv: Inventory, text_hidden: int) -> None:
+    """SigLIP as Gemma 3 carries it."""
+    vision = config.optional("vision_config")
+    if vision is None:
+        inv.notes.append("no vision_config: the vision tower is not counted")
+        return
+    hidden, width = vision.integer("hidden_size"), vision.integer("intermediate_size")
+    patch, image = (
+        vision.integer("patch_size", high=4096),
+        vision.integer("image_size", default=896, high=65536),
+    )
+    tower = "vision_tower.vision_model"
+    inv.vector(f"{tower}.embeddings.patch_embedding", (hidden, 3 * patch * patch))
+    inv.vector(f"{tower}.embeddings.patch_embedding.bias", hidden)
+    inv.vector(f"{tower}.embeddings.position_embedding", ((image // patch) ** 2 or 1, hidden))
+    for index in range(vision.layers()):
+        path = f"{tower}.encoder.layers.{index}"
+        for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
+            _column(inv, f"{path}.self_attn.{name}", (hidden, hidden))
+        _column(inv, f"{path}.mlp.fc1", (width, hidden))
+        _row(inv, f"{path}.mlp.fc2", (hidden, width))
+        for norm in ("layer_norm1", "layer_norm2"):
+            _biased_norm(inv, f"{path}.{norm}", hidden)
+    _biased_norm(inv, f"{tower}.post_layernorm", hidden)
+    inv.vector("multi_modal_projector.mm_input_projection_weight", (hidden, text_hidden))
+    inv.vector("multi_modal_projector.mm_soft_emb_norm", hidden)
+
+
+def read_minimax_vision(config: Config, inv: Inventory, text_hidden: int) -> None:
+    """MiniMax-M3's CLIP-shaped tower, its projector and patch merger."""
+    vision = config.optional("vision_config")
+    if vision is None:
+        inv.notes.append("a text-only config: the published checkpoint's vision tower (0.9B) is not counted")
+        return
+    hidden, width = vision.integer("hidden_size"), vision.integer("intermediate_size")
+    patch = vision.integer("patch_size", high=4096)
+    merging = vision.section("img_token_compression_config")
+    merge = merging.integer("spatial_merge_size", high=64) ** 2
+    frames = merging.integer("temporal_patch_size", default=2, high=64)
+    wide = config.integer("projector_hidden_size")
+    tower = "vision_tower.vision_model"
+    inv.vector(f"{tower}.embeddings.patch_embedding", (hidden, 3 * frames * patch * patch), fp32=True)
+    _biased_norm(inv, f"{tower}.pre_layrnorm", hidden)
+    for index in range(vision.layers()):
+        path = f"{tower}.encoder.layers.{index}"
+        for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
+            _column(inv, f"{path}.self_attn.{name}", (hidden, hidden))
+        _column(inv, f"{path}.mlp.fc1", (width, hidden))
+        _row(inv, f"{path}.mlp.fc2", (hidden, width))
+        for norm in ("layer_norm1", "layer_norm2"):
+            _biased_norm(inv, f"{path}.{norm}", hidden)
+    inv.linear("multi_modal_projector.linear_1", (wide, hidden), Part.VISION, bias=True)
+    inv.linear("multi_modal_projector.linear_2", (text_hidden, wide), Part.VISION, bias=True)
+    inv.linear("patch_merge_mlp.linear_1", (text_hidden, text_hidden * merge), Part.VISION, bias=True)
+    inv.linear("patch_merge_mlp.linear_2", (text_hidden, text_hidden), Part.VISION, bias=True)
+
+
+def uncounted(what: str) -> Tower:
+    """Return a reader that says the tower's shape is not in the config, rather than guess it."""
+
+    def note(config: Config, inv: Inventory, text_hidden: int) -> None:  # noqa: ARG001 - part of the type
+        inv.notes.append(what)
+
+    return note
+
+
+def _column(inv: Inventory, path: str, shape: tuple[int, int], *, bias: bool = True) -> None:
+    inv.linear(path, shape, Part.VISION, split=Split.COLUMN, bias=bias)
+
+
+def _row(inv: Inventory, path: str, shape: tuple[int, int], *, bias: bool = True) -> None:
+    inv.linear(path, shape, Part.VISION, split=Split.ROW, bias=bias)
+
+
+def _biased_norm(inv: Inventory, path: str, width: int) -> None:
+    inv.vector(path, width)
+    inv.vector(f"{path}.bias", width)
+
+
+def _plain_norm(inv: Inventory, path: str, width: int) -> None:
+    inv.vector(path, width)
+
+
+__all__ = [
+    "Tower",
+    "read_gemma4_vision",
+    "read_minimax_vision",
+    "read_moonvit",
+    "read_qwen3_vision",
+    "read_siglip",
+    "uncounted",
+]

@@ -1,0 +1,223 @@
+"""What are decoder layers made of? The blocks architectures share, added to an inventory with their real names."""
+
+from dataclasses import dataclass
+
+from penstock.model.attention import GroupedAttention, LatentAttention
+from penstock.model.inventory import Inventory
+from penstock.model.weight import Part, Split
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupedShape:
+    """The shape of a grouped-query attention block."""
+
+    hidden: int
+    query_heads: int
+    kv_heads: int
+    head_dim: int
+    value_dim: int
+    qkv_bias: bool = False
+    out_bias: bool = False
+    head_norm: bool = False
+    """RMS norm on each head's query and key (Qwen3 and after)."""
+    output_gate: bool = False
+    """The query projection also produces a gate of the same width."""
+    value_is_key: bool = False
+    """Values are the keys: no v_proj."""
+
+
+def grouped_attention(
+    inv: Inventory, path: str, shape: GroupedShape, *, window: int | None = None, index_dim: int = 0
+) -> GroupedAttention:
+    """Add q, k, v and o projections."""
+    queries = shape.query_heads * shape.head_dim
+    inv.linear(
+        f"{path}.q_proj",
+        (queries * (2 if shape.output_gate else 1), shape.hidden),
+        Part.ATTENTION,
+        split=Split.COLUMN,
+        units=shape.query_heads,
+        bias=shape.qkv_bias,
+    )
+    projections = [("k_proj", shape.head_dim)] + ([] if shape.value_is_key else [("v_proj", shape.value_dim)])
+    for name, width in projections:
+        inv.linear(
+            f"{path}.{name}",
+            (shape.kv_heads * width, shape.hidden),
+            Part.ATTENTION,
+            split=Split.COLUMN,
+            units=shape.kv_heads,
+            bias=shape.qkv_bias,
+        )
+    inv.linear(
+        f"{path}.o_proj",
+        (shape.hidden, shape.query_heads * shape.value_dim),
+        Part.ATTENTION,
+        split=Split.ROW,
+        units=shape.query_heads,
+        bias=shape.out_bias,
+    )
+    if shape.head_norm:
+        inv.vector(f"{path}.q_norm", shape.head_dim)
+        inv.vector(f"{path}.k_norm", shape.head_dim)
+    return GroupedAttention(
+        query_heads=shape.query_heads,
+        kv_heads=shape.kv_heads,
+        key_dim=shape.head_dim,
+        value_dim=shape.value_dim,
+        window_tokens=window,
+        index_dim=index_dim,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatentShape:
+    """The shape of a multi-head latent attention block."""
+
+    hidden: int
+    heads: int
+    latent: int
+    rope: int
+    nope: int
+    value: int
+    query_latent: int | None
+    """Rank of the query's low-rank path; None where queries are projected directly."""
+    bias: bool = False
+
+
+def latent_attention(
+    inv: Inventory,
+    path: str,
+    shape: LatentShape,
+    *,
+    indexer: tuple[int, int, int] | None = None,
+    sparse_topk: int = 0,
+) -> LatentAttention:
+    """Add MLA projections; `indexer` is (heads, head_dim, topk) of a lightning indexer the layer owns."""
+    query_width = shape.heads * (shape.nope + shape.rope)
+    if shape.query_latent is None:
+        inv.linear(
+            f"{path}.q_proj",
+            (query_width, shape.hidden),
+            Part.ATTENTION,
+            split=Split.COLUMN,
+            units=shape.heads,
+        )
+    else:
+        inv.linear(f"{path}.q_a_proj", (shape.query_latent, shape.hidden), Part.ATTENTION, bias=shape.bias)
+        inv.vector(f"{path}.q_a_layernorm", shape.query_latent)
+        inv.linear(
+            f"{path}.q_b_proj",
+            (query_width, shape.query_latent),
+            Part.ATTENTION,
+            split=Split.COLUMN,
+            units=shape.heads,
+        )
+    inv.linear(
+        f"{path}.kv_a_proj_with_mqa",
+        (shape.latent + shape.rope, shape.hidden),
+        Part.ATTENTION,
+        bias=shape.bias,
+    )
+    inv.vector(f"{path}.kv_a_layernorm", shape.latent)
+    inv.linear(
+        f"{path}.kv_b_proj",
+        (shape.heads * (shape.nope + shape.value), shape.latent),
+        Part.ATTENTION,
+        split=Split.COLUMN,
+        units=shape.heads,
+    )
+    inv.linear(
+        f"{path}.o_proj",
+        (shape.hidden, shape.heads * shape.value),
+        Part.ATTENTION,
+        split=Split.ROW,
+        units=shape.heads,
+        bias=shape.bias,
+    )
+    if indexer is not None:
+        _lightning_indexer(inv, f"{path}.indexer", shape, indexer)
+    return LatentAttention(
+        query_heads=shape.heads,
+        latent_dim=shape.latent,
+        rope_dim=shape.rope,
+        nope_dim=shape.nope,
+        value_dim=shape.value,
+        index_dim=indexer[1] if indexer else 0,
+        index_topk=sparse_topk,
+        packed_fp8=bool(sparse_topk),
+    )
+
+
+def _lightning_indexer(inv: Inventory, path: str, shape: LatentShape, indexer: tuple[int, int, int]) -> None:
+    heads, head_dim, _ = indexer
+    inv.linear(f"{path}.wq_b", (heads * head_dim, shape.query_latent or shape.hidden), Part.ATTENTION)
+    inv.linear(f"{path}.wk", (head_dim, shape.hidden), Part.ATTENTION)
+    inv.vector(f"{path}.k_norm", head_dim, fp32=True)
+    inv.vector(f"{path}.k_norm.bias", head_dim, fp32=True)
+    inv.vector(f"{path}.weights_proj", (heads, shape.hidden), Part.ATTENTION)
+
+
+def gated_mlp(
+    inv: Inventory, path: str, hidden: int, width: int, part: Part = Part.DENSE_FFN, *, bias: bool = False
+) -> None:
+    """Add gate, up and down projections (SwiGLU and kin)."""
+    for name in ("gate_proj", "up_proj"):
+        inv.linear(f"{path}.{name}", (width, hidden), part, split=Split.COLUMN, bias=bias)
+    inv.linear(f"{path}.down_proj", (hidden, width), part, split=Split.ROW, bias=bias)
+
+
+def plain_mlp(
+    inv: Inventory,
+    path: str,
+    hidden: int,
+    width: int,
+    part: Part = Part.DENSE_FFN,
+    *,
+    names: tuple[str, str] = ("up_proj", "down_proj"),
+    bias: bool = False,
+) -> None:
+    """Add an ungated feed-forward: one matrix up, one down."""
+    inv.linear(f"{path}.{names[0]}", (width, hidden), part, split=Split.COLUMN, bias=bias)
+    inv.linear(f"{path}.{names[1]}", (hidden, width), part, split=Split.ROW, bias=bias)
+
+
+def routed_experts(
+    inv: Inventory,
+    path: str,
+    *,
+    hidden: int,
+    width: int,
+    experts: int,
+    per_token: int,
+    names: tuple[str, str, str] | tuple[str, str] = ("gate_proj", "up_proj", "down_proj"),
+    bias: bool = False,
+) -> None:
+    """Add the routed experts: every matrix stands for all experts; the last name is the one back to hidden."""
+    *ups, down = names
+    for name in ups:
+        inv.linear(
+            f"{path}.*.{name}",
+            (width, hidden),
+            Part.ROUTED_EXPERTS,
+            split=Split.COLUMN,
+            copies=experts,
+            active=per_token,
+            bias=bias,
+        )
+    inv.linear(
+        f"{path}.*.{down}",
+        (hidden, width),
+        Part.ROUTED_EXPERTS,
+        split=Split.ROW,
+        copies=experts,
+        active=per_token,
+        bias=bias,
+    )
+
+
+def router(inv: Inventory, path: str, hidden: int, experts: int, *, correction_bias: str | None = None) -> None:
+    """Add the router and, where routing is loss-free, its correction bias."""
+    inv.linear(path, (experts, hidden), Part.ROUTER)
+    if correction_bias is not None:
+        inv.vector(correction_bias, experts, Part.ROUTER, fp32=True)

@@ -1,0 +1,125 @@
+"""What is this model? Everything later parts need from a checkpoint's config, exact and frozen."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from penstock.model.attention import CacheDtype, SequenceMixer
+from penstock.model.weight import Part, Weight, WeightFormat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """One decoder layer: how it mixes the sequence, and what follows."""
+
+    index: int
+    mixer: SequenceMixer | None
+    """None where the layer has no attention (pure feed-forward layers of hybrid models)."""
+    feed_forward: str
+    """dense, moe or none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experts:
+    """The routed mixture: how many, and how many a token visits."""
+
+    routed: int
+    per_token: int
+    shared: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec:
+    """A checkpoint as its config describes it."""
+
+    name: str
+    architecture: str
+    hidden_size: int
+    vocab_size: int
+    query_heads: int
+    """Of the widest layer; tensor parallelism must divide it."""
+    layers: tuple[Layer, ...]
+    weights: tuple[Weight, ...]
+    dtype: WeightFormat
+    quantisation: str
+    """Name of the scheme, `none` for an unquantised checkpoint."""
+    cache_dtype: CacheDtype
+    """What an engine uses when told `auto`: the checkpoint's own KV scheme, else its dtype."""
+    max_context_tokens: int | None = None
+    experts: Experts | None = None
+    widest_ffn: int = 0
+    """Channels of the widest feed-forward a token passes (dense, or all its experts together)."""
+    notes: tuple[str, ...] = ()
+    """What the reader had to be told about: missing keys, parts it does not count."""
+
+    @cached_property
+    def params_by_part(self) -> Mapping[Part, int]:
+        """Parameters, grouped by what they are for."""
+        counts: Counter[Part] = Counter()
+        for weight in self.weights:
+            counts[weight.part] += weight.params
+        return counts
+
+    @property
+    def total_params(self) -> int:
+        """Parameters as publishers count them: everything but multi-token-prediction layers."""
+        return sum(count for part, count in self.params_by_part.items() if part is not Part.MTP)
+
+    @property
+    def active_params(self) -> int:
+        """Parameters one text token passes through, the input embedding table included."""
+        skipped = {Part.MTP, Part.VISION}
+        return sum(weight.active_params for weight in self.weights if weight.part not in skipped)
+
+    @property
+    def active_params_without_embedding(self) -> int:
+        """Active parameters when the embedding is counted as a lookup, as some publishers do."""
+        return self.active_params - self.params_by_part.get(Part.EMBEDDING, 0)
+
+    @cached_property
+    def weight_bytes(self) -> int:
+        """Bytes of the whole checkpoint as an engine loads it, without multi-token prediction."""
+        return sum(weight.stored_bytes for weight in self.weights if weight.part is not Part.MTP)
+
+    @cached_property
+    def layer_kinds(self) -> Mapping[str, int]:
+        """How many layers of each kind of sequence mixing."""
+        return Counter(layer.mixer.kind for layer in self.layers if layer.mixer is not None)
+
+    @cached_property
+    def formats(self) -> Mapping[str, int]:
+        """Bytes per storage format, largest first."""
+        counts: Counter[str] = Counter()
+        for weight in self.weights:
+            if weight.part is not Part.MTP:
+                counts[weight.format.name] += weight.stored_bytes
+        return dict(counts.most_common())
+
+    def cache_bytes_per_token(self, dtype: CacheDtype | None = None, tp: int = 1) -> float:
+        """Bytes one more token adds on a device while every layer still remembers everything."""
+        chosen = dtype or self.cache_dtype
+        return sum(layer.mixer.bytes_per_token(chosen, tp) for layer in self.layers if layer.mixer)
+
+    def cache_bytes_by_kind(self, dtype: CacheDtype | None = None, tp: int = 1) -> Mapping[str, float]:
+        """Bytes per token of each layer kind (all its layers together)."""
+        chosen = dtype or self.cache_dtype
+        totals: dict[str, float] = {}
+        for layer in self.layers:
+            if layer.mixer is not None:
+                kind = layer.mixer.kind
+                totals[kind] = totals.get(kind, 0.0) + layer.mixer.bytes_per_token(chosen, tp)
+        return totals
+
+    def state_bytes_per_sequence(self, dtype: CacheDtype | None = None, tp: int = 1) -> int:
+        """Bytes a sequence holds however long it is (recurrent and compressor states)."""
+        chosen = dtype or self.cache_dtype
+        return sum(layer.mixer.bytes_per_sequence(chosen, tp) for layer in self.layers if layer.mixer)
+
+    def stored_as(self, chosen: WeightFormat) -> "ModelSpec":
+        """Return the model with every quantisable weight stored in another format (`--precision`)."""
+        return replace(
+            self,
+            weights=tuple(replace(w, format=chosen) if w.quantisable else w for w in self.weights),
+            quantisation=f"{chosen.name} (asked for; the checkpoint says {self.quantisation})",
+        )

@@ -1,0 +1,49 @@
+"""Where do the bytes go? One stacked bar per device, each kind of use with its own colour and its own letter."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.text import Text
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One kind of use of memory and how it is drawn; the glyph tells it apart where there is no colour."""
+
+    label: str
+    glyph: str
+    style: str
+
+
+WEIGHTS = Use("weights", "█", "cyan")
+EXPERTS = Use("experts", "▓", "blue")
+WORK = Use("activations, runtime, graphs", "▒", "yellow")
+CACHE = Use("KV cache", "░", "green")
+UNUSED = Use("unused", "·", "bright_black")
+OVER = Use("does not fit", "▚", "red")
+
+
+def stacked_bar(parts: Sequence[tuple[Use, float]], *, full: float, width: int) -> Text:
+    """Draw parts of a whole; every part that is not nothing gets at least one cell."""
+    text = Text()
+    if full <= 0:
+        return text
+    edges, total = [0], 0.0
+    for _, amount in parts:
+        total += max(0.0, amount)
+        edges.append(round(min(total / full, 1.0) * width))
+    for (use, amount), begin, end in zip(parts, edges, edges[1:], strict=False):
+        cells = end - begin
+        if not cells and amount / full > 1e-3 and len(text.plain) < width:  # noqa: PLR2004 - a thousandth still shows
+            cells = 1
+        text.append(use.glyph * min(cells, width - len(text.plain)), style=use.style)
+    return text
+
+
+def legend(uses: Sequence[Use]) -> Text:
+    """Name the glyphs."""
+    text = Text()
+    for use in uses:
+        text.append(f"{use.glyph}{use.glyph} ", style=use.style)
+        text.append(f"{use.label}   ", style="dim")
+    return text

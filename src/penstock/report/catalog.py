@@ -1,0 +1,185 @@
+"""How are accelerators shown? A list, one part with its sources, and two parts side by side with the usual traps."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from penstock.catalog.accelerator import Accelerator, Basis, Precision, Source, facts
+from penstock.catalog.compare import Comparison, Trap
+from penstock.catalog.model import CatalogModel
+from penstock.catalog.price import Price
+from penstock.units import GB, GIB, TERA, format_params
+
+_MARK = {Basis.UNVERIFIED: "?", Basis.ESTIMATED: "~", Basis.DERIVED: "=", Basis.MEASURED: "*", Basis.VENDOR_SPEC: ""}
+MARKS = "? unverified   ~ estimated   = derived   * measured   (no mark) vendor specification"
+
+
+def render_list(accelerators: Sequence[Accelerator]) -> RenderableType:
+    """Draw the whole catalog, one line each."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name in ("id", "memory", "usable", "bandwidth", "bf16", "fp8", "fp4", "link", "TDP", "FP8", ""):
+        table.add_column(name, justify="left" if name in {"id", "link", "FP8", ""} else "right")
+    units = ("", "as sold", "GiB", "TB/s", "TFLOPS", "TFLOPS", "TFLOPS", "GB/s one way", "W", "dialect", "")
+    table.add_row(*(Text(unit, style="dim") for unit in units))
+    for part in sorted(accelerators, key=lambda part: (part.vendor, part.memory.hbm_bytes)):
+        table.add_row(*_list_row(part))
+    caption = (
+        "dense FLOPS, no sparsity. ? marks a part kept out of recommendations; `penstock catalog show ID` has sources"
+    )
+    return Group(table, Text(caption, style="dim"))
+
+
+def _list_row(part: Accelerator) -> list[str | Text]:
+    flops = [
+        f"{part.dense_flops_per_s[kind] / TERA:,.0f}" if kind in part.dense_flops_per_s else "-"
+        for kind in (Precision.BF16, Precision.FP8, Precision.FP4)
+    ]
+    link = "-"
+    if part.link is not None and part.link.aggregate_bytes_per_s_one_way is not None:
+        link = f"{part.link.aggregate_bytes_per_s_one_way / GB:,.0f} {part.link.topology}"
+    return [
+        Text(part.id, style="bold"),
+        f"{part.memory.nominal_gb:g} GB",
+        f"{part.usable_hbm_bytes / GIB:,.1f}",
+        f"{part.memory.hbm_bytes_per_s / TERA:.2f}",
+        *flops,
+        link,
+        f"{part.tdp_watts:,.0f}" if part.tdp_watts else "-",
+        part.fp8_dialect or "-",
+        "" if part.recommendable else Text(f"? {part.status}", style="yellow"),
+    ]
+
+
+def render_accelerator(part: Accelerator, prices: Sequence[Price]) -> RenderableType:
+    """Draw one part: every fact, what it rests on, and where that is written."""
+    title = Text.assemble(
+        (part.name, "bold"), f"  {part.vendor}, {part.architecture}, {part.form_factor}, {part.status}"
+    )
+    pieces: list[RenderableType] = [title]
+    if part.note:
+        pieces.append(Text(part.note))
+    if not part.recommendable:
+        pieces.append(Text("kept out of recommendations: not shipping, or unverified where it decides", style="yellow"))
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("fact")
+    table.add_column("value", justify="right")
+    table.add_column("basis")
+    table.add_column("source")
+    for name, value in facts(part):
+        source = part.source_of(name)
+        weak = source.basis in {Basis.UNVERIFIED, Basis.ESTIMATED}
+        basis = Text(source.basis.value.replace("_", " "), style="yellow" if weak else "dim")
+        table.add_row(name, format_fact(name, value), basis, f"[{part.sources.index(source) + 1}]")
+    pieces += [Text(), table, Text()]
+    pieces += [_reference(number, source) for number, source in enumerate(part.sources, 1)]
+    if prices:
+        pieces += [Text(), _price_summary(part, prices)]
+    return Group(*pieces)
+
+
+def _reference(number: int, source: Source) -> Text:
+    text = Text(f"[{number}] ", overflow="fold")
+    text.append(
+        ", ".join(piece for piece in (source.title, source.url, f"checked {source.checked_on}") if piece), style="dim"
+    )
+    if source.note:
+        text.append(f"\n    {source.note}", style="italic dim")
+    return text
+
+
+def _price_summary(part: Accelerator, prices: Sequence[Price]) -> Text:
+    rents = [price for price in prices if price.kind == "rent_on_demand"]
+    text = Text(f"{len(prices)} dated prices", style="bold")
+    if rents:
+        low = min(rents, key=lambda price: price.usd_per_device)
+        high = max(rents, key=lambda price: price.usd_per_device)
+        text.append(
+            f"; on demand ${low.usd_per_device:,.2f} ({low.provider}, {low.effective_from}) to "
+            f"${high.usd_per_device:,.2f} ({high.provider}, {high.effective_from}) per device hour",
+            style="default not bold",
+        )
+    text.append(f"; `penstock catalog prices {part.id}` lists them", style="dim not bold")
+    return text
+
+
+def format_fact(name: str, value: object) -> str:
+    """Write a fact in the unit people read it in; the stored value is SI."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if "flops_per_s" in name:
+            return f"{value / TERA:,.1f} TFLOPS"
+        if name.endswith("bytes_per_s"):
+            return f"{value / TERA:,.3f} TB/s"
+        if name.endswith("bytes_per_s_one_way"):
+            return f"{value / GB:,.1f} GB/s"
+        if name.endswith("_bytes"):
+            return f"{value / GIB:,.2f} GiB"
+        if "watts" in name:
+            return f"{value:,.0f} W"
+        return f"{value:,g}"
+    if isinstance(value, tuple):
+        return ", ".join(str(entry) for entry in value)
+    return str(value)
+
+
+def render_comparison(comparison: Comparison) -> RenderableType:
+    """Draw two parts side by side, then where published comparisons go wrong."""
+    left, right = comparison.left, comparison.right
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("")
+    table.add_column(left.id, justify="right")
+    table.add_column(right.id, justify="right")
+    table.add_column(f"{left.id} / {right.id}", justify="right")
+    for row in comparison.rows:
+        ratio = "" if row.ratio is None else f"{row.ratio:.2f}x"
+        table.add_row(
+            row.label, _cell(left, row.name, row.left), _cell(right, row.name, row.right), Text(ratio, style="bold")
+        )
+    pieces: list[RenderableType] = [table, Text(MARKS, style="dim"), Text()]
+    if comparison.traps:
+        pieces.append(Text("Where published comparisons go wrong", style="bold"))
+        pieces += [_trap(trap) for trap in comparison.traps]
+    return Group(*pieces)
+
+
+def _cell(part: Accelerator, name: str, value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{format_fact(name, value)} {_MARK[part.source_of(name).basis]}".rstrip()
+
+
+def _trap(trap: Trap) -> Text:
+    return Text.assemble(("  ! ", "yellow"), trap.text)
+
+
+def render_prices(name: str, prices: Sequence[Price]) -> RenderableType:
+    """Draw every dated price."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in ("from", "kind", "provider", "devices", "USD", "per device", "confidence", "region / SKU"):
+        table.add_column(column, justify="right" if column in {"devices", "USD", "per device"} else "left")
+    for price in prices:
+        width = {"day": 10, "month": 7, "year": 4}[price.date_precision]
+        hour = "/h" if price.hourly else ""
+        table.add_row(
+            price.effective_from.isoformat()[:width],
+            price.kind,
+            price.provider,
+            str(price.devices),
+            f"{price.usd:,.2f}{hour}",
+            f"{price.usd_per_device:,.2f}{hour}",
+            price.confidence,
+            Text(" ".join(part for part in (price.region, price.sku) if part), style="dim"),
+        )
+    return Group(Text(f"{name}: {len(prices)} prices, oldest first", style="bold"), table)
+
+
+def render_models(models: Sequence[tuple[CatalogModel, int, int]]) -> RenderableType:
+    """Draw the models known by name with their total and active parameters."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in ("name", "parameters", "active", "repository"):
+        table.add_column(column, justify="right" if column in {"parameters", "active"} else "left")
+    for model, total, active in models:
+        shown = format_params(active) if active < 0.95 * total else ""
+        table.add_row(Text(model.id, style="bold"), format_params(total), shown, Text(model.repo, style="dim"))
+    return table

@@ -1,0 +1,27 @@
+"""What does `--json` print? Any result as plain values: SI units and bytes, named as in the code."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import date
+from enum import Enum
+
+
+def to_json(value: object) -> str:
+    """Write a result as JSON, keys as the fields are named."""
+    return json.dumps(plain(value), indent=2, ensure_ascii=False)
+
+
+def plain(value: object) -> object:
+    """Turn dataclasses, enums, dates and mappings into what JSON knows."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {str(plain(key)): plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    return value

@@ -1,0 +1,41 @@
+"""How are amounts written at the edges? Inside, everything is SI and bytes, unscaled."""
+
+import re
+
+from penstock.errors import PenstockError
+
+GB = 10**9
+GIB = 2**30
+MIB = 2**20
+TERA = 10**12
+
+_TOKENS = re.compile(r"(\d{1,12})([kKmM]?)")
+_TOKEN_SCALE = {"": 1, "k": 1024, "m": 1024**2}
+
+
+def parse_tokens(text: str) -> int:
+    """Read a token count as people write context lengths: 4096, 32k (32,768), 1M (1,048,576)."""
+    match = _TOKENS.fullmatch(text.strip())
+    tokens = int(match[1]) * _TOKEN_SCALE[match[2].lower()] if match else 0
+    if tokens < 1:
+        raise PenstockError(f"'{text}' is not a token count; write 4096, 32k or 1M")
+    return tokens
+
+
+def format_tokens(tokens: int) -> str:
+    """Write a token count with thousands separators."""
+    return f"{tokens:,}"
+
+
+def format_gib(count_bytes: float) -> str:
+    """Write bytes as GiB, the unit engines log in."""
+    return f"{count_bytes / GIB:,.1f}"
+
+
+def format_params(count: float) -> str:
+    """Write a parameter count as model cards do: 8.03B, 1.04T, 494M."""
+    if count >= TERA:
+        return f"{count / TERA:.2f}T"
+    if count >= GB:
+        return f"{count / GB:.2f}B" if count < 100 * GB else f"{count / GB:.1f}B"
+    return f"{count / 10**6:.0f}M"

@@ -1,0 +1,62 @@
+"""Fixtures every test may use: where reference files are, and which `penstock` command is tested."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite golden files from what is printed now")
+
+
+@pytest.fixture
+def shared() -> Path:
+    """Reference files kept beside the checkout; CI must have them, anyone else may not."""
+    folder = REPOSITORY.parent / "shared"
+    if not folder.is_dir():
+        if os.environ.get("PENSTOCK_REQUIRE_SHARED"):
+            pytest.fail(f"{folder.name} must be beside the checkout when PENSTOCK_REQUIRE_SHARED is set")
+        pytest.skip("the reference files beside the checkout are not here")
+    return folder
+
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def penstock() -> Run:
+    """Run the command as a user would: the installed wheel when PENSTOCK_COMMAND names it, else this checkout."""
+    named = os.environ.get("PENSTOCK_COMMAND")
+    found = shutil.which("penstock", path=str(Path(sys.executable).parent))
+    command = [named or found or "penstock"]
+
+    def run(
+        *arguments: str, cwd: Path | None = None, env: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "COLUMNS": "132", "NO_COLOR": "1", "TERM": "dumb", **(env or {})}
+        return subprocess.run(
+            [*command, *arguments], capture_output=True, text=True, timeout=120, check=False, env=environment, cwd=cwd
+        )
+
+    return run
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compare text with a stored file; `--update-golden` rewrites it."""
+
+    def check(name: str, text: str) -> None:
+        path = REPOSITORY / "tests" / "golden" / name
+        shown = "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+        if request.config.getoption("--update-golden"):
+            path.write_text(shown, encoding="utf-8")
+        assert shown == path.read_text(encoding="utf-8"), f"{name} changed; if meant, run pytest --update-golden"
+
+    return check

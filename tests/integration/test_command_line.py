@@ -1,0 +1,162 @@
+"""The command as a user runs it; CI runs these against the built wheel in a clean environment."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import Run
+
+pytestmark = pytest.mark.wheel
+
+
+def test_help_groups_commands_and_gives_an_example(penstock: Run) -> None:
+    result = penstock("--help")
+    assert result.returncode == 0
+    assert "Plan" in result.stdout
+    assert "penstock fit llama-3.1-70b --on mi300x,h100,h200,b200" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("fit",),
+        ("inspect",),
+        ("catalog",),
+        ("catalog", "list"),
+        ("catalog", "show"),
+        ("catalog", "diff"),
+        ("catalog", "prices"),
+        ("catalog", "models"),
+    ],
+)
+def test_every_command_has_help_with_an_example(penstock: Run, command: tuple[str, ...]) -> None:
+    result = penstock(*command, "--help")
+    assert result.returncode == 0
+    assert "penstock " in result.stdout.split("Usage:")[1].split("\n", 1)[1]
+
+
+def test_version(penstock: Run) -> None:
+    assert penstock("--version").stdout.startswith("penstock 0.")
+
+
+def test_fit_exits_0_when_it_fits_everywhere_named(penstock: Run) -> None:
+    result = penstock("fit", "llama-3.1-70b", "--on", "mi300x,h200:2")
+    assert result.returncode == 0, result.stderr
+    assert "mi300x" in result.stdout
+
+
+def test_fit_exits_1_when_it_does_not_fit_on_one(penstock: Run) -> None:
+    result = penstock("fit", "llama-3.1-70b", "--on", "mi300x,h100")
+    assert result.returncode == 1
+    assert "what would: --precision fp8, or 2 devices (tp2)" in result.stdout
+
+
+def test_fit_json_states_every_number_in_bytes_and_tokens(penstock: Run) -> None:
+    result = penstock("fit", "deepseek-r1", "--on", "mi300x:8,h200:8", "--context", "32k", "--kv", "fp8", "--json")
+    document = json.loads(result.stdout)
+    assert result.returncode == 0
+    assert document["context_tokens"] == 32 * 1024
+    for placed in document["deployments"]:
+        assert placed["devices"] == 8
+        assert placed["cache_dtype"] == "fp8"
+        assert placed["tier"] == "calibrated"
+        assert placed["capacity"]["low_tokens"] < placed["capacity"]["tokens"] < placed["capacity"]["high_tokens"]
+        assert placed["budget"]["weight_bytes"] == sum(placed["budget"]["weight_bytes_by_part"].values())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("fit", "llama-3.1-70b", "--on", "mi300"), "did you mean mi300x"),
+        (("fit", "llama-3.1-70b", "--on", "h100:0"), "1 to 4096"),
+        (("fit", "llama-3.1-70b", "--on", ","), "names no accelerator"),
+        (("fit", "nobody/knows", "--on", "h100"), "hf:nobody/knows"),
+        (("fit", "llama-3.1-70b", "--on", "h100", "--context", "lots"), "write 4096, 32k or 1M"),
+        (("fit", "llama-3.1-70b", "--on", "h100", "--kv", "int3"), "known: bf16, fp16, fp8"),
+        (("fit", "llama-3.1-70b", "--on", "h100", "--precision", "fp5"), "write one of bf16"),
+        (("fit", "llama-3.1-70b", "--on", "h100", "--engine", "tgi"), "write vllm or sglang"),
+        (("fit", "llama-3.1-70b", "--on", "h100", "--engine-version", "new"), "write 0.20 or 0.11.2"),
+        (("catalog", "show", "h1000"), "did you mean"),
+        (("inspect", "no-such-thing"), "penstock catalog models"),
+    ],
+)
+def test_an_expected_failure_is_one_line_with_the_fix_and_exit_code_3(
+    penstock: Run, arguments: tuple[str, ...], complaint: str
+) -> None:
+    result = penstock(*arguments)
+    assert result.returncode == 3, result.stdout + result.stderr
+    assert result.stderr.count("\n") == 1
+    assert complaint in result.stderr
+    assert not result.stdout
+
+
+def test_a_usage_error_exits_2(penstock: Run) -> None:
+    assert penstock("fit", "llama-3.1-70b").returncode == 2
+    assert penstock("inspect").returncode == 2
+    assert penstock("fit", "llama-3.1-70b", "--on", "h100", "--tp", "0").returncode == 2
+
+
+def test_a_missing_extra_names_the_install_line(penstock: Run) -> None:
+    command = os.environ.get("PENSTOCK_COMMAND")
+    if command is None:
+        pytest.skip("this environment has the extra; CI runs this against the wheel without it")
+    result = penstock("inspect", "hf:acme/small")
+    assert result.returncode == 3
+    assert "pip install 'penstock[hub]'" in result.stderr
+
+
+def test_inspect_checks_stored_tensors(penstock: Run, tmp_path: Path) -> None:
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 1,
+        "vocab_size": 128,
+        "torch_dtype": "bfloat16",
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    header = json.dumps({"lm_head.weight": {"dtype": "BF16", "shape": [128, 64], "data_offsets": [0, 16384]}}).encode()
+    (tmp_path / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(16384))
+    result = penstock("inspect", str(tmp_path), "--headers", "--json")
+    document = json.loads(result.stdout)
+    assert result.returncode == 1
+    assert document["cross_check"]["agrees"] is False
+    assert document["total_params"] > 0
+
+
+def test_catalog_json_carries_sources(penstock: Run) -> None:
+    document = json.loads(penstock("catalog", "show", "mi300x", "--json").stdout)
+    assert document["accelerator"]["memory"]["hbm_bytes"] == 192 * 2**30
+    assert all(source["checked_on"] and source["basis"] for source in document["accelerator"]["sources"])
+    assert len(document["prices"]) >= 10
+
+
+def test_catalog_list_hides_what_is_unverified_unless_asked(penstock: Run) -> None:
+    assert "mi455x" not in penstock("catalog", "list").stdout
+    assert "mi455x" in penstock("catalog", "list", "--all").stdout
+    assert "add --all" in penstock("catalog", "list").stderr
+
+
+def test_catalog_models_and_prices(penstock: Run) -> None:
+    models = json.loads(penstock("catalog", "models", "--json").stdout)
+    assert len(models) >= 70
+    assert {"id", "repo", "architecture", "total_params", "active_params", "published", "source"} == set(models[0])
+    prices = json.loads(penstock("catalog", "prices", "mi300x", "--kind", "rent_on_demand", "--json").stdout)
+    assert {price["kind"] for price in prices} == {"rent_on_demand"}
+
+
+def test_a_reader_that_goes_away_is_not_an_error(penstock: Run) -> None:
+    del penstock
+    command = os.environ.get("PENSTOCK_COMMAND") or str(Path(sys.executable).parent / "penstock")
+    with subprocess.Popen(
+        [command, "catalog", "prices", "h100"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert "Traceback" not in process.stderr.read()

@@ -1,0 +1,37 @@
+"""Starting must stay fast: what is imported before it is needed is counted, not timed."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {"numpy", "pydantic", "pydantic_core", "re2", "huggingface_hub", "altair", "duckdb", "tomllib"}
+
+
+def loaded_after(code: str) -> set[str]:
+    result = subprocess.run(
+        [sys.executable, "-c", f"import sys\n{code}\nprint(*sorted(sys.modules))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return {name.partition(".")[0] for name in result.stdout.split()}
+
+
+def test_importing_penstock_imports_nothing_else() -> None:
+    added = loaded_after("import penstock") - loaded_after("pass")
+    assert added == {"penstock"}
+
+
+def test_the_command_line_loads_no_heavy_library_before_a_command_runs() -> None:
+    assert not loaded_after("import penstock.cli.root") & HEAVY
+
+
+@pytest.mark.parametrize("module", ["penstock.model", "penstock.performance"])
+def test_the_core_loads_no_framework(module: str) -> None:
+    assert not loaded_after(f"import {module}") & (HEAVY - {"tomllib"} | {"rich", "typer", "click"})
+
+
+def test_help_loads_no_part_of_the_library_it_does_not_show() -> None:
+    unwanted = ("penstock.model", "penstock.catalog", "penstock.performance")
+    loaded_after(f"import penstock.cli.root\nassert not set({unwanted}) & set(sys.modules)")

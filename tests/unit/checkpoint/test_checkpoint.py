@@ -1,0 +1,127 @@
+"""Reading a checkpoint from disk, and holding its stored tensors against its config."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from penstock.checkpoint import cross_check, open_checkpoint, read_header
+from penstock.errors import CheckpointError, UnknownArchitecture, UnknownName
+
+CONFIG = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "num_hidden_layers": 2,
+    "vocab_size": 256,
+    "torch_dtype": "float16",
+    "max_position_embeddings": 4096,
+}
+
+
+def tensors() -> dict[str, np.ndarray]:
+    """Exactly the tensors such a checkpoint has."""
+    shapes: dict[str, tuple[int, ...]] = {
+        "model.embed_tokens.weight": (256, 64),
+        "lm_head.weight": (256, 64),
+        "model.norm.weight": (64,),
+    }
+    for layer in range(2):
+        path = f"model.layers.{layer}"
+        shapes |= {
+            f"{path}.self_attn.q_proj.weight": (64, 64),
+            f"{path}.self_attn.k_proj.weight": (32, 64),
+            f"{path}.self_attn.v_proj.weight": (32, 64),
+            f"{path}.self_attn.o_proj.weight": (64, 64),
+            f"{path}.self_attn.q_norm.weight": (16,),
+            f"{path}.self_attn.k_norm.weight": (16,),
+            f"{path}.mlp.gate_proj.weight": (128, 64),
+            f"{path}.mlp.up_proj.weight": (128, 64),
+            f"{path}.mlp.down_proj.weight": (64, 128),
+            f"{path}.input_layernorm.weight": (64,),
+            f"{path}.post_attention_layernorm.weight": (64,),
+        }
+    return {name: np.zeros(shape, dtype=np.float16) for name, shape in shapes.items()}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    stored = tensors()
+    names = sorted(stored)
+    save_file({name: stored[name] for name in names[::2]}, tmp_path / "model-00001-of-00002.safetensors")
+    save_file({name: stored[name] for name in names[1::2]}, tmp_path / "model-00002-of-00002.safetensors")
+    return tmp_path
+
+
+def test_a_real_checkpoint_agrees_with_its_config(folder: Path) -> None:
+    checkpoint = open_checkpoint(str(folder), headers=True)
+    assert checkpoint.tensors is not None
+    check = cross_check(checkpoint.spec, checkpoint.tensors)
+    assert check.agrees
+    assert check.stored_bytes == check.expected_bytes == sum(array.nbytes for array in tensors().values())
+    assert (check.missing, check.unexpected, check.wrong_shapes) == ((), (), ())
+
+
+def test_a_tensor_of_another_size_is_named(folder: Path) -> None:
+    (folder / "config.json").write_text(json.dumps({**CONFIG, "intermediate_size": 256}))
+    checkpoint = open_checkpoint(str(folder), headers=True)
+    assert checkpoint.tensors is not None
+    check = cross_check(checkpoint.spec, checkpoint.tensors)
+    assert not check.agrees
+    assert any("mlp.gate_proj" in name for name in check.wrong_shapes)
+    assert check.difference_fraction < 0
+
+
+def test_missing_and_unexpected_modules_are_named(folder: Path) -> None:
+    (folder / "config.json").write_text(json.dumps({**CONFIG, "num_hidden_layers": 3}))
+    checkpoint = open_checkpoint(str(folder), headers=True)
+    assert checkpoint.tensors is not None
+    assert any(name.startswith("model.layers.2.") for name in cross_check(checkpoint.spec, checkpoint.tensors).missing)
+    (folder / "config.json").write_text(json.dumps({**CONFIG, "num_hidden_layers": 1}))
+    checkpoint = open_checkpoint(str(folder), headers=True)
+    assert checkpoint.tensors is not None
+    assert any(
+        name.startswith("model.layers.1.") for name in cross_check(checkpoint.spec, checkpoint.tensors).unexpected
+    )
+
+
+def test_our_header_reader_sees_what_the_library_wrote(folder: Path) -> None:
+    found = {tensor.name: tensor.shape for file in folder.glob("*.safetensors") for tensor in read_header(file)}
+    assert found == {name: array.shape for name, array in tensors().items()}
+
+
+def test_a_config_file_alone_is_enough(folder: Path) -> None:
+    checkpoint = open_checkpoint(str(folder / "config.json"), headers=True)
+    assert checkpoint.tensors is None
+    assert checkpoint.spec.total_params == sum(array.size for array in tensors().values())
+
+
+def test_a_truncated_file_is_refused(folder: Path) -> None:
+    file = folder / "model-00001-of-00002.safetensors"
+    file.write_bytes(file.read_bytes()[:200])
+    with pytest.raises(CheckpointError, match="model-00001-of-00002"):
+        open_checkpoint(str(folder), headers=True)
+
+
+def test_an_unknown_architecture_is_an_error_that_says_so(folder: Path) -> None:
+    (folder / "config.json").write_text(json.dumps({**CONFIG, "architectures": ["Qwen9ForCausalLM"]}))
+    with pytest.raises(UnknownArchitecture, match=r"Qwen9ForCausalLM.*not one this version reads exactly.*nearest"):
+        open_checkpoint(str(folder))
+
+
+def test_a_name_nobody_knows_says_where_to_look() -> None:
+    with pytest.raises(UnknownName, match=r"not a file or directory.*did you mean llama-3\.1-70b"):
+        open_checkpoint("llama-3.1-70")
+    with pytest.raises(UnknownName, match="hf:acme/Model"):
+        open_checkpoint("acme/Model")
+
+
+def test_an_empty_directory_says_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"no config\.json"):
+        open_checkpoint(str(tmp_path))

@@ -1,0 +1,55 @@
+"""Keeps prices append-only: a digest per recorded price, so that an edit to an old one cannot pass unseen.
+
+`make ledger` adds lines for new prices. `--check` fails when a price changed, vanished, or is not recorded yet.
+"""
+
+import hashlib
+import sys
+from pathlib import Path
+
+from penstock.catalog import load_prices, priced_ids
+from penstock.report.plain import to_json
+
+LEDGER = Path(__file__).resolve().parent.parent / "src/penstock/catalog/data/prices/ledger.txt"
+
+
+def digests() -> dict[str, str]:
+    """Digest every price in the catalog."""
+    found = {}
+    for ident in priced_ids():
+        for price in load_prices(ident):
+            text = f"{ident}\n{to_json(price)}"
+            found[price.id] = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return found
+
+
+def recorded() -> dict[str, str]:
+    """Read the ledger."""
+    if not LEDGER.is_file():
+        return {}
+    lines = (line.split() for line in LEDGER.read_text(encoding="utf-8").splitlines() if line.strip())
+    return {line[0]: line[1] for line in lines}
+
+
+def main() -> int:
+    """Check or extend the ledger."""
+    now, before = digests(), recorded()
+    changed = sorted(ident for ident, digest in before.items() if now.get(ident) != digest)
+    if changed:
+        print(
+            f"prices changed or vanished: {', '.join(changed)}; append a new entry with its own date", file=sys.stderr
+        )
+        return 1
+    new = sorted(now.keys() - before.keys())
+    if "--check" in sys.argv:
+        if new:
+            print(f"prices not in the ledger: {', '.join(new)}; run `make ledger`", file=sys.stderr)
+        return 1 if new else 0
+    with LEDGER.open("a", encoding="utf-8") as ledger:
+        ledger.writelines(f"{ident} {now[ident]}\n" for ident in new)
+    print(f"{len(new)} prices recorded")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
