@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.model.architectures import dense, hybrid, latent, moe, vision
+from penstock.model.architectures import delta, dense, interleaved, latent, mamba, moe, vision
 from penstock.model.architectures.deepseek_v4 import read_deepseek_v4
-from penstock.model.architectures.gemma4 import read_gemma4
+from penstock.model.architectures.gemma4 import read_gemma4, read_gemma4_vision
 from penstock.model.architectures.outline import Outline, Reader
 from penstock.model.architectures.vision import Tower
 
@@ -34,28 +34,28 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "Gemma2ForCausalLM": Architecture(dense.read_gemma2),
     "Gemma3ForCausalLM": Architecture(dense.read_gemma3),
     "Gemma3ForConditionalGeneration": Architecture(dense.read_gemma3, vision.read_siglip),
-    "Gemma4ForConditionalGeneration": Architecture(read_gemma4, vision.read_gemma4_vision),
+    "Gemma4ForConditionalGeneration": Architecture(read_gemma4, read_gemma4_vision),
     "Glm4ForCausalLM": Architecture(dense.read_glm4),
     "Glm4MoeForCausalLM": Architecture(moe.read_glm4_moe),
     "GlmMoeDsaForCausalLM": Architecture(latent.read_deepseek),
-    "GptOssForCausalLM": Architecture(moe.read_gpt_oss),
+    "GptOssForCausalLM": Architecture(interleaved.read_gpt_oss),
     "GraniteForCausalLM": Architecture(dense.read_llama),
-    "GraniteMoeHybridForCausalLM": Architecture(hybrid.read_granite_hybrid),
+    "GraniteMoeHybridForCausalLM": Architecture(mamba.read_granite_hybrid),
     "KimiK25ForConditionalGeneration": Architecture(latent.read_deepseek, vision.read_moonvit),
-    "KimiK3ForConditionalGeneration": Architecture(hybrid.read_kimi_linear, vision.read_moonvit),
-    "KimiLinearForCausalLM": Architecture(hybrid.read_kimi_linear),
+    "KimiK3ForConditionalGeneration": Architecture(delta.read_kimi_linear, vision.read_moonvit),
+    "KimiLinearForCausalLM": Architecture(delta.read_kimi_linear),
     "LlamaForCausalLM": Architecture(dense.read_llama),
-    "Llama4ForConditionalGeneration": Architecture(moe.read_llama4, vision.uncounted(_LLAMA4_VISION)),
-    "Llama4ForCausalLM": Architecture(moe.read_llama4),
-    "Mamba2ForCausalLM": Architecture(hybrid.read_mamba2),
+    "Llama4ForConditionalGeneration": Architecture(interleaved.read_llama4, vision.uncounted(_LLAMA4_VISION)),
+    "Llama4ForCausalLM": Architecture(interleaved.read_llama4),
+    "Mamba2ForCausalLM": Architecture(mamba.read_mamba2),
     "MiMoForCausalLM": Architecture(dense.read_mimo),
-    "MiMoV2FlashForCausalLM": Architecture(moe.read_mimo_v2),
+    "MiMoV2FlashForCausalLM": Architecture(interleaved.read_mimo_v2),
     "MiniMaxM2ForCausalLM": Architecture(moe.read_minimax_m2),
-    "MiniMaxM3ForCausalLM": Architecture(moe.read_minimax_m3, vision.read_minimax_vision),
-    "MiniMaxM3SparseForConditionalGeneration": Architecture(moe.read_minimax_m3, vision.read_minimax_vision),
+    "MiniMaxM3ForCausalLM": Architecture(interleaved.read_minimax_m3, vision.read_minimax_vision),
+    "MiniMaxM3SparseForConditionalGeneration": Architecture(interleaved.read_minimax_m3, vision.read_minimax_vision),
     "MistralForCausalLM": Architecture(dense.read_llama),
     "MixtralForCausalLM": Architecture(moe.read_mixtral),
-    "NemotronHForCausalLM": Architecture(hybrid.read_nemotron_h),
+    "NemotronHForCausalLM": Architecture(mamba.read_nemotron_h),
     "Olmo2ForCausalLM": Architecture(dense.read_olmo2),
     "OlmoeForCausalLM": Architecture(moe.read_olmoe),
     "Phi3ForCausalLM": Architecture(dense.read_phi3),
@@ -64,18 +64,18 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "Qwen2MoeForCausalLM": Architecture(moe.read_qwen2_moe),
     "Qwen3ForCausalLM": Architecture(dense.read_qwen3),
     "Qwen3MoeForCausalLM": Architecture(moe.read_qwen3_moe),
-    "Qwen3NextForCausalLM": Architecture(hybrid.read_qwen3_hybrid),
+    "Qwen3NextForCausalLM": Architecture(delta.read_qwen3_hybrid),
     "Qwen3VLForConditionalGeneration": Architecture(dense.read_qwen3, vision.read_qwen3_vision),
     "Qwen3VLMoeForConditionalGeneration": Architecture(moe.read_qwen3_moe, vision.read_qwen3_vision),
-    "Qwen3_5ForCausalLM": Architecture(hybrid.read_qwen3_hybrid),
-    "Qwen3_5ForConditionalGeneration": Architecture(hybrid.read_qwen3_hybrid, vision.read_qwen3_vision),
-    "Qwen3_5MoeForCausalLM": Architecture(hybrid.read_qwen3_hybrid),
-    "Qwen3_5MoeForConditionalGeneration": Architecture(hybrid.read_qwen3_hybrid, vision.read_qwen3_vision),
+    "Qwen3_5ForCausalLM": Architecture(delta.read_qwen3_hybrid),
+    "Qwen3_5ForConditionalGeneration": Architecture(delta.read_qwen3_hybrid, vision.read_qwen3_vision),
+    "Qwen3_5MoeForCausalLM": Architecture(delta.read_qwen3_hybrid),
+    "Qwen3_5MoeForConditionalGeneration": Architecture(delta.read_qwen3_hybrid, vision.read_qwen3_vision),
     "SeedOssForCausalLM": Architecture(dense.read_llama),
     "SmolLM3ForCausalLM": Architecture(dense.read_llama),
     "Starcoder2ForCausalLM": Architecture(dense.read_starcoder2),
-    "Step3p5ForCausalLM": Architecture(moe.read_step3),
-    "Step3p7FlashForCausalLM": Architecture(moe.read_step3, vision.uncounted(_STEP_VISION)),
+    "Step3p5ForCausalLM": Architecture(interleaved.read_step3),
+    "Step3p7FlashForCausalLM": Architecture(interleaved.read_step3, vision.uncounted(_STEP_VISION)),
 }
 
 __all__ = ["ARCHITECTURES", "Architecture", "Outline"]

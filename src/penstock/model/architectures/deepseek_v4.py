@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from penstock.errors import ConfigError
+from penstock.model.architectures.decoder import Frame, add_layers, mtp_weights
 from penstock.model.architectures.outline import Outline, context_length
 from penstock.model.attention import CacheDtype, CompressedAttention
 from penstock.model.blocks import routed_experts
@@ -40,15 +41,16 @@ def read_deepseek_v4(config: Config, inv: Inventory) -> Outline:
         raise ConfigError(f"{config.where}: compress_ratios names {len(ratios)} layers of {layers}")
     if not set(ratios[:layers]) <= {0, 4, 128}:
         raise ConfigError(f"{config.where}: compress_ratios other than 0, 4 and 128 are not known")
-    inv.embedding("embed", shape.vocab, shape.hidden)
-    for index in range(layers):
-        inv.layer = index
-        path, ratio = f"layers.{index}", ratios[index]
+
+    def layer(index: int, path: str) -> tuple[CompressedAttention, str]:
         _attention(inv, f"{path}.attn", shape)
-        _compressor(inv, f"{path}.attn", shape, ratio)
+        _compressor(inv, f"{path}.attn", shape, ratios[index])
         _mixture(inv, f"{path}.ffn", shape, hashed=index < shape.hash_layers)
         _layer_norms(inv, path, shape)
-        inv.layer_done(_mixer(shape, ratio), "moe")
+        return _mixer(shape, ratios[index]), "moe"
+
+    inv.embedding("embed", shape.vocab, shape.hidden)
+    add_layers(inv, shape.hidden, layers, layer, Frame(prefix="", norms=()))
     inv.vector("norm", shape.hidden)
     _head_connections(inv, "", shape)
     inv.head("head", shape.vocab, shape.hidden, tied=False)
@@ -176,15 +178,14 @@ def _head_connections(inv: Inventory, path: str, shape: _Shape) -> None:
 
 
 def _next_token_layers(config: Config, inv: Inventory, shape: _Shape) -> None:
-    inv.part_override = Part.MTP
-    for extra in range(config.integer("num_nextn_predict_layers", default=0, low=0, high=64)):
-        path = f"mtp.{extra}"
-        _attention(inv, f"{path}.attn", shape)
-        _mixture(inv, f"{path}.ffn", shape, hashed=False)
-        _layer_norms(inv, path, shape)
-        _head_connections(inv, f"{path}.", shape)
-        for name in ("e_proj", "h_proj"):
-            inv.linear(f"{path}.{name}", (shape.hidden, shape.hidden), Part.ATTENTION)
-        for norm in ("enorm", "hnorm", "norm"):
-            inv.vector(f"{path}.{norm}", shape.hidden)
-    inv.part_override = None
+    with mtp_weights(inv):
+        for extra in range(config.integer("num_nextn_predict_layers", default=0, low=0, high=64)):
+            path = f"mtp.{extra}"
+            _attention(inv, f"{path}.attn", shape)
+            _mixture(inv, f"{path}.ffn", shape, hashed=False)
+            _layer_norms(inv, path, shape)
+            _head_connections(inv, f"{path}.", shape)
+            for name in ("e_proj", "h_proj"):
+                inv.linear(f"{path}.{name}", (shape.hidden, shape.hidden), Part.ATTENTION)
+            for norm in ("enorm", "hnorm", "norm"):
+                inv.vector(f"{path}.{norm}", shape.hidden)

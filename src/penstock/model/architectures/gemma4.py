@@ -3,56 +3,45 @@
 from dataclasses import replace
 
 from penstock.errors import ConfigError
-from penstock.model.architectures.outline import Outline, context_length, sliding_windows
+from penstock.model.architectures.decoder import SANDWICH_NORMS, Frame, add_layers
+from penstock.model.architectures.outline import Outline, figures, sliding_windows
 from penstock.model.attention import GroupedAttention
 from penstock.model.blocks import GroupedShape, gated_mlp, grouped_attention, routed_experts
 from penstock.model.config import Config
 from penstock.model.inventory import Inventory
 from penstock.model.spec import Experts
-from penstock.model.weight import Part, Split
+from penstock.model.weight import Part
 
-_NORMS = (
-    "input_layernorm",
-    "post_attention_layernorm",
-    "pre_feedforward_layernorm",
-    "post_feedforward_layernorm",
-)
 _MOE_NORMS = ("post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2")
 
 
 def read_gemma4(config: Config, inv: Inventory) -> Outline:
     """Read the text model; the vision tower is read apart."""
-    prefix = "model.language_model."
-    layers, hidden, vocab = config.layers(), config.integer("hidden_size"), config.integer("vocab_size")
+    layers, hidden = config.layers(), config.integer("hidden_size")
     if config.integer("hidden_size_per_layer_input", default=0, low=0):
         raise ConfigError(f"{config.where}: per-layer input embeddings (Gemma 4 E2B/E4B) are not read exactly yet")
-    spans = sliding_windows(config, layers)
+    windows = sliding_windows(config)
     local, world = _shapes(config)
-    experts = _experts(config)
-    width = config.integer("intermediate_size")
+    experts, width = _experts(config), config.integer("intermediate_size")
     shared_from = layers - config.integer("num_kv_shared_layers", default=0, low=0)
-    inv.embedding(f"{prefix}embed_tokens", vocab, hidden)
-    for index in range(layers):
-        inv.layer = index
-        path = f"{prefix}layers.{index}"
-        shape = world if spans[index] is None else local
-        mixer = _attention(inv, f"{path}.self_attn", shape, spans[index])
+
+    def layer(index: int, path: str) -> tuple[GroupedAttention, str]:
+        shape = world if windows[index] is None else local
+        mixer = grouped_attention(inv, f"{path}.self_attn", shape, window=windows[index])
         gated_mlp(inv, f"{path}.mlp", hidden, width)
         if experts is not None:
             _mixture(inv, path, config, hidden, experts)
-        for norm in _NORMS:
-            inv.vector(f"{path}.{norm}", hidden)
         inv.vector(f"{path}.layer_scalar", 1)
-        inv.layer_done(replace(mixer, shares_cache=index >= shared_from), "moe" if experts else "dense")
-    inv.vector(f"{prefix}norm", hidden)
-    return Outline(
-        hidden_size=hidden,
-        vocab_size=vocab,
-        query_heads=local.query_heads,
-        max_context_tokens=context_length(config),
-        widest_ffn=width + (config.integer("moe_intermediate_size") * experts.per_token if experts else 0),
-        experts=experts,
-    )
+        return replace(mixer, shares_cache=index >= shared_from), "moe" if experts else "dense"
+
+    widest = width + (config.integer("moe_intermediate_size") * experts.per_token if experts else 0)
+    outline = figures(config, hidden=hidden, query_heads=local.query_heads, widest_ffn=widest, experts=experts)
+    frame = Frame(prefix="model.language_model.", norms=SANDWICH_NORMS)
+    inv.embedding(f"{frame.prefix}embed_tokens", outline.vocab_size, hidden)
+    add_layers(inv, hidden, layers, layer, frame)
+    inv.vector(f"{frame.prefix}norm", hidden)
+    # No head: it is tied unless the wrapping config says otherwise, and is then added for the wrapper.
+    return outline
 
 
 def _shapes(config: Config) -> tuple[GroupedShape, GroupedShape]:
@@ -72,10 +61,6 @@ def _shapes(config: Config) -> tuple[GroupedShape, GroupedShape]:
         kv_heads = config.integer("num_global_key_value_heads", default=kv_heads, high=2**16)
     world = replace(local, kv_heads=kv_heads, head_dim=wide, value_dim=wide, value_is_key=key_is_value)
     return local, world
-
-
-def _attention(inv: Inventory, path: str, shape: GroupedShape, window: int | None) -> GroupedAttention:
-    return grouped_attention(inv, path, shape, window=window)
 
 
 def _experts(config: Config) -> Experts | None:
@@ -118,22 +103,22 @@ def read_gemma4_vision(config: Config, inv: Inventory, text_hidden: int) -> None
     inv.vector(f"{tower}.patch_embedder.input_proj", (hidden, 3 * patch * patch))
     positions = vision.integer("position_embedding_size")
     inv.vector(f"{tower}.patch_embedder.position_embedding_table", (2 * positions, hidden))
+    shapes = {
+        "self_attn.q_proj": (heads, hidden),
+        "self_attn.k_proj": (kv, hidden),
+        "self_attn.v_proj": (kv, hidden),
+        "self_attn.o_proj": (hidden, heads),
+        "mlp.gate_proj": (width, hidden),
+        "mlp.up_proj": (width, hidden),
+        "mlp.down_proj": (hidden, width),
+    }
     for index in range(vision.layers()):
         path = f"{tower}.encoder.layers.{index}"
-        shapes = {
-            "q_proj": (heads, hidden),
-            "k_proj": (kv, hidden),
-            "v_proj": (kv, hidden),
-            "o_proj": (hidden, heads),
-        }
         for name, shape in shapes.items():
-            inv.linear(f"{path}.self_attn.{name}.linear", shape, Part.VISION)
-        inv.vector(f"{path}.self_attn.q_norm", head_dim)
-        inv.vector(f"{path}.self_attn.k_norm", head_dim)
-        for name in ("gate_proj", "up_proj"):
-            inv.linear(f"{path}.mlp.{name}.linear", (width, hidden), Part.VISION, split=Split.REPLICATED)
-        inv.linear(f"{path}.mlp.down_proj.linear", (hidden, width), Part.VISION)
-        for norm in _NORMS:
+            inv.linear(f"{path}.{name}.linear", shape, Part.VISION)
+        for norm in ("q_norm", "k_norm"):
+            inv.vector(f"{path}.self_attn.{norm}", head_dim)
+        for norm in SANDWICH_NORMS:
             inv.vector(f"{path}.{norm}", hidden)
     if vision.flag("standardize", default=False):
         inv.vector(f"{tower}.std_bias", hidden)

@@ -1,16 +1,14 @@
 """Latent attention: DeepSeek V2, V3 and V3.2, Kimi K2, GLM-5, with and without the lightning indexer."""
 
 from penstock.errors import ConfigError
-from penstock.model.architectures.moe import mtp_join
-from penstock.model.architectures.outline import Outline, context_length, tied
+from penstock.model.architectures.decoder import Frame, add_decoder, join_mtp, mtp_weights
+from penstock.model.architectures.mixture import Mixture, feed_forward
+from penstock.model.architectures.outline import Outline, text_prefix
 from penstock.model.attention import LatentAttention
-from penstock.model.blocks import LatentShape, gated_mlp, latent_attention, routed_experts, router
+from penstock.model.blocks import LatentShape, latent_attention
 from penstock.model.config import Config
 from penstock.model.inventory import Inventory
 from penstock.model.spec import Experts
-from penstock.model.weight import Part
-
-_NORMS = ("input_layernorm", "post_attention_layernorm")
 
 
 def latent_shape(config: Config) -> LatentShape:
@@ -29,95 +27,51 @@ def latent_shape(config: Config) -> LatentShape:
 
 def read_deepseek(config: Config, inv: Inventory) -> Outline:
     """DeepSeek V2/V3/R1 and Kimi K2 have every layer alike; V3.2 and GLM-5 add an indexer to some or all."""
-    prefix = "language_model.model." if config.where.endswith("text_config") else "model."
-    reader = _Latent(config, inv, prefix)
-    inv.embedding(f"{prefix}embed_tokens", reader.vocab, reader.shape.hidden)
-    for index in range(reader.layers):
-        inv.layer = index
-        mixer = reader.attention(index, indexed=reader.indexed[index])
-        dense = index < reader.first_moe or (index % reader.moe_every != 0)
-        reader.feed_forward(index, dense=dense)
-        for norm in _NORMS:
-            inv.vector(f"{prefix}layers.{index}.{norm}", reader.shape.hidden)
-        inv.layer_done(mixer, "dense" if dense else "moe")
-    inv.vector(f"{prefix}norm", reader.shape.hidden)
-    inv.head(f"{prefix.removesuffix('model.')}lm_head", reader.vocab, reader.shape.hidden, tied=tied(config))
-    outline = reader.outline()
-    inv.part_override = Part.MTP
-    for extra in range(config.integer("num_nextn_predict_layers", default=0, low=0, high=64)):
-        index = reader.layers + extra
-        reader.attention(index, indexed=reader.topk > 0)
-        reader.feed_forward(index, dense=False)
-        own_tables = config.text("model_type", default="") != "glm_moe_dsa"
-        mtp_join(inv, f"{prefix}layers.{index}", outline, own_tables=own_tables)
-    inv.part_override = None
+    shape, layers, mixture = latent_shape(config), config.layers(), _mixture(config)
+    first_moe = config.integer("first_k_dense_replace", default=0, low=0)
+    moe_every = config.integer("moe_layer_freq", default=1, high=1024)
+    topk = config.integer("index_topk", default=0, low=0)
+    indexer, indexed = None, (False,) * layers
+    if topk:
+        indexer = (config.integer("index_n_heads", high=2**16), config.integer("index_head_dim"), topk)
+        indexed = _indexed_layers(config, layers)
+
+    def layer(index: int, path: str) -> tuple[LatentAttention, str]:
+        own = indexer if indexed[index] else None
+        mixer = latent_attention(inv, f"{path}.self_attn", shape, indexer=own, sparse_topk=topk)
+        dense = index < first_moe or index % moe_every != 0
+        return mixer, feed_forward(inv, path, shape.hidden, mixture, dense=dense)
+
+    prefix = text_prefix(config, "language_model.model.")
+    frame = Frame(prefix=prefix, head=f"{prefix.removesuffix('model.')}lm_head")
+    outline = add_decoder(config, inv, mixture.outline(config, shape.hidden, shape.heads), layer, frame)
+    with mtp_weights(inv):
+        for extra in range(config.integer("num_nextn_predict_layers", default=0, low=0, high=64)):
+            path = f"{prefix}layers.{layers + extra}"
+            latent_attention(inv, f"{path}.self_attn", shape, indexer=indexer, sparse_topk=topk)
+            feed_forward(inv, path, shape.hidden, mixture)
+            own_tables = config.text("model_type", default="") != "glm_moe_dsa"
+            join_mtp(inv, path, outline, own_tables=own_tables)
     return outline
 
 
-class _Latent:
-    """The figures of one DeepSeek-family config, and its two blocks."""
-
-    def __init__(self, config: Config, inv: Inventory, prefix: str) -> None:
-        self.config, self.inv, self.prefix = config, inv, prefix
-        self.shape = latent_shape(config)
-        self.vocab, self.layers = config.integer("vocab_size"), config.layers()
-        self.first_moe = config.integer("first_k_dense_replace", default=0, low=0)
-        self.moe_every = config.integer("moe_layer_freq", default=1, high=1024)
-        self.dense_width = config.integer("intermediate_size")
-        self.width = config.integer("moe_intermediate_size")
-        self.shared = config.integer("n_shared_experts", default=0, low=0, high=1024)
-        self.experts = Experts(
-            routed=config.integer("n_routed_experts", high=2**16),
-            per_token=config.integer("num_experts_per_tok", high=2**16),
-            shared=self.shared,
-        )
-        if self.experts.per_token > self.experts.routed:
-            raise ConfigError(f"{config.where}: more experts per token than experts")
-        self.topk = config.integer("index_topk", default=0, low=0)
-        self.indexer = (
-            (config.integer("index_n_heads", high=2**16), config.integer("index_head_dim"), self.topk)
-            if self.topk
-            else None
-        )
-        self.indexed = _indexed_layers(config, self.layers) if self.topk else (False,) * self.layers
-        self.correction = config.text("topk_method", default="") == "noaux_tc" or config.has("scoring_func")
-
-    def attention(self, index: int, *, indexed: bool) -> LatentAttention:
-        return latent_attention(
-            self.inv,
-            f"{self.prefix}layers.{index}.self_attn",
-            self.shape,
-            indexer=self.indexer if indexed else None,
-            sparse_topk=self.topk,
-        )
-
-    def feed_forward(self, index: int, *, dense: bool) -> None:
-        path, hidden = f"{self.prefix}layers.{index}.mlp", self.shape.hidden
-        if dense:
-            gated_mlp(self.inv, path, hidden, self.dense_width)
-            return
-        bias = f"{path}.gate.e_score_correction_bias" if self.correction else None
-        router(self.inv, f"{path}.gate", hidden, self.experts.routed, correction_bias=bias)
-        routed_experts(
-            self.inv,
-            f"{path}.experts",
-            hidden=hidden,
-            width=self.width,
-            experts=self.experts.routed,
-            per_token=self.experts.per_token,
-        )
-        if self.shared:
-            gated_mlp(self.inv, f"{path}.shared_experts", hidden, self.width * self.shared, Part.SHARED_EXPERTS)
-
-    def outline(self) -> Outline:
-        return Outline(
-            hidden_size=self.shape.hidden,
-            vocab_size=self.vocab,
-            query_heads=self.shape.heads,
-            max_context_tokens=context_length(self.config),
-            widest_ffn=max(self.dense_width, self.width * (self.experts.per_token + self.shared)),
-            experts=self.experts,
-        )
+def _mixture(config: Config) -> Mixture:
+    width = config.integer("moe_intermediate_size")
+    experts = Experts(
+        routed=config.integer("n_routed_experts", high=2**16),
+        per_token=config.integer("num_experts_per_tok", high=2**16),
+        shared=config.integer("n_shared_experts", default=0, low=0, high=1024),
+    )
+    if experts.per_token > experts.routed:
+        raise ConfigError(f"{config.where}: more experts per token than experts")
+    corrected = config.text("topk_method", default="") == "noaux_tc" or config.has("scoring_func")
+    return Mixture(
+        experts=experts,
+        width=width,
+        correction_bias="mlp.gate.e_score_correction_bias" if corrected else None,
+        shared_width=width * experts.shared,
+        dense_width=config.integer("intermediate_size"),
+    )
 
 
 def _indexed_layers(config: Config, layers: int) -> tuple[bool, ...]:

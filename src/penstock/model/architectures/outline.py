@@ -1,4 +1,4 @@
-"""What do all decoder configs state? The outline every architecture starts from, and the steps they share."""
+"""What do all decoder configs state? The outline every architecture starts from, and the figures spelt alike."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,6 +9,8 @@ from penstock.model.blocks import GroupedShape
 from penstock.model.config import Config
 from penstock.model.inventory import Inventory
 from penstock.model.spec import Experts
+
+_STATE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "auto": 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +28,22 @@ class Outline:
 
 
 Reader = Callable[[Config, Inventory], Outline]
+Windows = tuple[int | None, ...]
+"""Each layer's window; None is full attention."""
+
+
+def figures(
+    config: Config, *, hidden: int, query_heads: int, widest_ffn: int, experts: Experts | None = None
+) -> Outline:
+    """Return the outline of a decoder; vocabulary and context are spelt alike everywhere."""
+    return Outline(
+        hidden_size=hidden,
+        vocab_size=config.integer("vocab_size"),
+        query_heads=query_heads,
+        max_context_tokens=context_length(config),
+        widest_ffn=widest_ffn,
+        experts=experts,
+    )
 
 
 def context_length(config: Config) -> int | None:
@@ -39,6 +57,16 @@ def context_length(config: Config) -> int | None:
 def tied(config: Config, *, default: bool = False) -> bool:
     """Whether the output head is the embedding table."""
     return config.flag("tie_word_embeddings", default=default)
+
+
+def is_nested(config: Config) -> bool:
+    """Whether the decoder is the text model of a multimodal config."""
+    return config.where.endswith("text_config")
+
+
+def text_prefix(config: Config, nested: str) -> str:
+    """Return what the decoder's names start with: `nested` where a multimodal config holds it."""
+    return nested if is_nested(config) else "model."
 
 
 def grouped_shape(config: Config, **overrides: bool | int) -> GroupedShape:
@@ -58,22 +86,35 @@ def grouped_shape(config: Config, **overrides: bool | int) -> GroupedShape:
     return GroupedShape(**(values | overrides))  # type: ignore[arg-type]  # keys are checked by the dataclass
 
 
-def sliding_windows(config: Config, layers: int, *, key: str = "sliding_window") -> tuple[int | None, ...]:
-    """Return each layer's window from `layer_types`, or from the older pattern keys; None is full attention."""
+def stated_windows(config: Config) -> Windows:
+    """Return each layer's window in families where stating `sliding_window` turns it on."""
+    return sliding_windows(config) if config.has("sliding_window") else (None,) * config.layers()
+
+
+def sliding_windows(config: Config) -> Windows:
+    """Return each layer's window from `layer_types`, or from the older pattern keys."""
+    layers, stated = config.layers(), config.has("sliding_window")
     names = config.per_layer("layer_types", layers)
     if names:
-        window = config.integer(key) if config.has(key) else None
+        window = config.integer("sliding_window") if stated else None
         known = {"full_attention": None, "sliding_attention": window, "chunked_attention": window}
         unknown = sorted({name for name in names if name not in known})
         if unknown:
             raise ConfigError(f"{config.where}: layer_types '{unknown[0][:40]}' is not known here")
         if window is None and "sliding_attention" in names:
-            raise ConfigError(f"{config.where}: layer_types names sliding layers but {key} is missing")
+            raise ConfigError(f"{config.where}: layer_types names sliding layers but sliding_window is missing")
         return tuple(known[name] for name in names)
-    if not config.has(key) or not config.flag("use_sliding_window", default=True):
+    if not stated or not config.flag("use_sliding_window", default=True):
         return (None,) * layers
-    pattern = config.integer("sliding_window_pattern", default=1, low=1)
-    window = config.integer(key)
+    pattern, window = config.integer("sliding_window_pattern", default=1), config.integer("sliding_window")
     if pattern == 1:
         return (window,) * layers
     return tuple(None if (index + 1) % pattern == 0 else window for index in range(layers))
+
+
+def state_bytes(config: Config, key: str, default: str) -> int:
+    """Return the bytes of one element of a recurrent state, from the name of its dtype."""
+    name = config.text(key, default=default)
+    if name not in _STATE_BYTES:
+        raise ConfigError(f"{config.where}: {key} '{name[:40]}' is not known")
+    return _STATE_BYTES[name]

@@ -1,0 +1,90 @@
+"""How is a decoder put together? Embedding, layers, final norm and head, around the blocks a family adds."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from penstock.model.architectures.outline import Outline, tied
+from penstock.model.attention import SequenceMixer
+from penstock.model.config import Config
+from penstock.model.inventory import Inventory
+from penstock.model.weight import Part, Split
+
+PRE_NORMS = ("input_layernorm", "post_attention_layernorm")
+SANDWICH_NORMS = (*PRE_NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm")
+
+LayerReader = Callable[[int, str], tuple[SequenceMixer | None, str]]
+"""Adds the blocks of layer `index` under `path`; returns its mixer and its feed-forward (dense, moe or none)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """What surrounds the blocks, by name; the defaults are Llama's."""
+
+    prefix: str = "model."
+    embedding: str = "embed_tokens"
+    layers: str = "layers"
+    norms: tuple[str, ...] = PRE_NORMS
+    norm_bias: bool = False
+    final_norm: str = "norm"
+    head: str = "lm_head"
+    tied: bool = False
+    """Whether the head is tied when the config does not say."""
+
+
+LLAMA = Frame()
+
+
+def add_decoder(
+    config: Config,
+    inv: Inventory,
+    outline: Outline,
+    layer: LayerReader,
+    frame: Frame = LLAMA,
+    *,
+    layers: int | None = None,
+) -> Outline:
+    """Add the whole decoder and return its outline; `layers` is for configs that spell their number differently."""
+    hidden, vocab = outline.hidden_size, outline.vocab_size
+    inv.embedding(f"{frame.prefix}{frame.embedding}", vocab, hidden)
+    add_layers(inv, hidden, config.layers() if layers is None else layers, layer, frame)
+    add_norm(inv, f"{frame.prefix}{frame.final_norm}", hidden, bias=frame.norm_bias)
+    inv.head(frame.head, vocab, hidden, tied=tied(config, default=frame.tied))
+    return outline
+
+
+def add_layers(inv: Inventory, hidden: int, layers: int, layer: LayerReader, frame: Frame) -> None:
+    """Open each layer, let the family add its blocks, add the norms and close it."""
+    for index in range(layers):
+        inv.layer = index
+        path = f"{frame.prefix}{frame.layers}.{index}"
+        mixer, feed_forward = layer(index, path)
+        for norm in frame.norms:
+            add_norm(inv, f"{path}.{norm}", hidden, bias=frame.norm_bias)
+        inv.layer_done(mixer, feed_forward)
+
+
+def add_norm(inv: Inventory, path: str, width: int, *, bias: bool) -> None:
+    """Add an RMS norm or, with a bias, a layer norm."""
+    inv.vector(path, width)
+    if bias:
+        inv.vector(f"{path}.bias", width)
+
+
+@contextmanager
+def mtp_weights(inv: Inventory) -> Iterator[None]:
+    """Count everything added inside as multi-token prediction."""
+    inv.part_override = Part.MTP
+    yield
+    inv.part_override = None
+
+
+def join_mtp(inv: Inventory, path: str, outline: Outline, *, own_tables: bool = True) -> None:
+    """Add what joins a multi-token-prediction layer to the model: projection, norms and perhaps its own tables."""
+    hidden, vocab = outline.hidden_size, outline.vocab_size
+    inv.linear(f"{path}.eh_proj", (hidden, 2 * hidden), Part.ROUTER)
+    for norm in (*PRE_NORMS, "enorm", "hnorm", "shared_head.norm"):
+        inv.vector(f"{path}.{norm}", hidden)
+    if own_tables:
+        inv.embedding(f"{path}.embed_tokens", vocab, hidden)
+        inv.linear(f"{path}.shared_head.head", (vocab, hidden), Part.LM_HEAD, split=Split.VOCAB)
