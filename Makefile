@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 WHEEL_VENV := build/wheel-venv
 WORKERS ?= 2
 
-.PHONY: help check format lint types imports test wheel wheel-test docs docs-check ledger constraints fuzz clean
+.PHONY: help check format lint types imports test wheel wheel-test docs docs-check accuracy calibration ledger constraints fuzz clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
@@ -53,6 +53,12 @@ docs: $(VENV)/.installed ## regenerate docs/help.md and the pictures from the re
 
 docs-check: $(VENV)/.installed ## fail when generated docs are out of date
 	$(BIN)/python tools/build_docs.py --check
+
+accuracy: $(VENV)/.installed ## recompute docs/accuracy.md and its charts (three minutes)
+	$(BIN)/python tools/build_accuracy.py
+
+calibration: $(VENV)/.installed ## fit the shipped efficiencies to the shipped measurements again (two minutes)
+	$(BIN)/python tools/build_calibration.py
 
 ledger: $(VENV)/.installed ## record new prices in the append-only ledger
 	$(BIN)/python tools/price_ledger.py

@@ -12,13 +12,16 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.terminal_theme import DIMMED_MONOKAI
 
-from penstock.catalog import load_accelerator
+from penstock.catalog import load_accelerator, load_efficiencies
 from penstock.catalog.compare import compare
 from penstock.checkpoint import open_checkpoint
 from penstock.performance import Deployment, Parallelism, engine_defaults
+from penstock.performance.choose import predict_on
+from penstock.performance.efficiencies import from_document
 from penstock.performance.minimum import report_fit
 from penstock.report.catalog import render_comparison
 from penstock.report.fit import render_fit
+from penstock.report.predict import render_predictions
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from published_logs import LOGS, error, predicted, tokens_as_logged
@@ -27,7 +30,10 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 COMMANDS = (
     (),
     ("fit",),
+    ("predict",),
     ("inspect",),
+    ("tax",),
+    ("accuracy",),
     ("catalog",),
     ("catalog", "list"),
     ("catalog", "show"),
@@ -83,6 +89,28 @@ def diff_picture() -> str:
     """`penstock catalog diff` on the pair everybody compares."""
     comparison = compare(load_accelerator("mi300x"), load_accelerator("h100"))
     return picture(render_comparison(comparison), "penstock catalog diff mi300x h100")
+
+
+def predict_picture() -> str:
+    """`penstock predict` on four eight-device nodes."""
+    spec, load = open_checkpoint("deepseek-r1").spec, (8192, 1024, 64)
+    efficiencies = from_document(load_efficiencies())
+    predictions = [
+        predict_on(
+            spec,
+            load_accelerator(name),
+            Parallelism(tp=8),
+            cache_dtype=None,
+            engine="best",
+            load=load,
+            efficiencies=efficiencies,
+        )
+        for name in ("mi355x", "mi300x", "b200", "h200")
+    ]
+    return picture(
+        render_predictions(spec, predictions, {}, WIDTH),
+        "penstock predict deepseek-r1 --on mi355x:8,mi300x:8,b200:8,h200:8 --in 8192 --out 1024 --concurrency 64",
+    )
 
 
 def memory_page() -> str:
@@ -149,6 +177,7 @@ def main() -> int:
         DOCS / "memory-accuracy.md": memory_page(),
         DOCS / "images" / "fit.svg": fit_picture(),
         DOCS / "images" / "diff.svg": diff_picture(),
+        DOCS / "images" / "predict.svg": predict_picture(),
     }
     stale = [path for path, text in wanted.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
     if "--check" in sys.argv:

@@ -7,7 +7,8 @@ PenstockError
 ├── CheckpointError       a file of a checkpoint cannot be read, or its parts contradict each other
 │   └── ConfigError       config.json or its quantisation section is malformed
 │       └── UnknownArchitecture   well formed, but of an architecture this version cannot read exactly
-├── DeploymentError       a deployment that no engine would accept (tp does not divide the heads, ...)
+├── UsageError            what was typed cannot be meant: a bad flag value, or flags that contradict each other
+│   └── DeploymentError   settings no engine has: a memory fraction above 1, a version that is not one, ...
 └── MissingExtra          the feature needs an optional dependency; the message is the install line
 
 "Does not fit" and "claim refuted" are results, never exceptions.
@@ -42,8 +43,12 @@ class UnknownArchitecture(ConfigError):  # noqa: N818
     """The architecture is not one this version reads exactly."""
 
 
-class DeploymentError(PenstockError):
-    """No engine would accept this deployment."""
+class UsageError(PenstockError):
+    """What was typed cannot be meant; the command line exits 2 for it."""
+
+
+class DeploymentError(UsageError):
+    """No engine has these settings."""
 
 
 class MissingExtra(PenstockError):  # noqa: N818

@@ -2,7 +2,7 @@
 
 import re
 
-from penstock.errors import PenstockError
+from penstock.errors import UsageError
 
 GB = 10**9
 GIB = 2**30
@@ -18,13 +18,8 @@ def parse_tokens(text: str) -> int:
     match = _TOKENS.fullmatch(text.strip())
     tokens = int(match[1]) * _TOKEN_SCALE[match[2].lower()] if match else 0
     if tokens < 1:
-        raise PenstockError(f"'{text}' is not a token count; write 4096, 32k or 1M")
+        raise UsageError(f"'{text}' is not a token count; write 4096, 32k or 1M")
     return tokens
-
-
-def format_tokens(tokens: int) -> str:
-    """Write a token count with thousands separators."""
-    return f"{tokens:,}"
 
 
 def format_gib(count_bytes: float) -> str:

@@ -72,14 +72,7 @@ def test_fit_json_states_every_number_in_bytes_and_tokens(penstock: Run) -> None
     ("arguments", "complaint"),
     [
         (("fit", "llama-3.1-70b", "--on", "mi300"), "did you mean mi300x"),
-        (("fit", "llama-3.1-70b", "--on", "h100:0"), "1 to 4096"),
-        (("fit", "llama-3.1-70b", "--on", ","), "names no accelerator"),
         (("fit", "nobody/knows", "--on", "h100"), "hf:nobody/knows"),
-        (("fit", "llama-3.1-70b", "--on", "h100", "--context", "lots"), "write 4096, 32k or 1M"),
-        (("fit", "llama-3.1-70b", "--on", "h100", "--kv", "int3"), "known: bf16, fp16, fp8"),
-        (("fit", "llama-3.1-70b", "--on", "h100", "--precision", "fp5"), "write one of bf16"),
-        (("fit", "llama-3.1-70b", "--on", "h100", "--engine", "tgi"), "write vllm or sglang"),
-        (("fit", "llama-3.1-70b", "--on", "h100", "--engine-version", "new"), "write 0.20 or 0.11.2"),
         (("catalog", "show", "h1000"), "did you mean"),
         (("inspect", "no-such-thing"), "penstock catalog models"),
     ],
@@ -92,6 +85,82 @@ def test_an_expected_failure_is_one_line_with_the_fix_and_exit_code_3(
     assert result.stderr.count("\n") == 1
     assert complaint in result.stderr
     assert not result.stdout
+
+
+FIT_70B = ("fit", "llama-3.1-70b", "--on")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ((*FIT_70B, "h100:0"), "1 to 4096"),
+        ((*FIT_70B, "h100:"), "1 to 4096"),
+        ((*FIT_70B, ","), "names no accelerator"),
+        ((*FIT_70B, "h100", "--context", "lots"), "write 4096, 32k or 1M"),
+        ((*FIT_70B, "h100", "--kv", "int3"), "known: bf16, fp16, fp8"),
+        ((*FIT_70B, "h100", "--precision", "fp5"), "write one of bf16"),
+        ((*FIT_70B, "h100", "--engine", "tgi"), "write vllm or sglang"),
+        ((*FIT_70B, "h100", "--engine-version", "new"), "write 0.20 or 0.11.2"),
+        ((*FIT_70B, "h100", "--tp", "5000"), "tp must be between 1 and 4096"),
+        ((*FIT_70B, "h100", "--draft"), "no multi-token-prediction layers"),
+        ((*FIT_70B, "h100:8", "--pp", "3"), "h100_sxm:8 is 8 devices, which pp 3 does not split evenly"),
+        ((*FIT_70B, "h100:2", "--tp", "8"), "h100_sxm:2 is 2 devices, which tp 8 does not split evenly"),
+        (("fit", "", "--on", "h100"), "no model is named"),
+        (("catalog", "diff", "h100", "h100_sxm"), "are both h100_sxm"),
+        (("catalog", "prices", "h100", "--kind", "foo"), "write one of rent_on_demand, rent_spot"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_line_and_exit_code_2(
+    penstock: Run, arguments: tuple[str, ...], complaint: str
+) -> None:
+    result = penstock(*arguments)
+    assert result.returncode == 2, result.stdout + result.stderr
+    assert result.stderr.count("\n") == 1
+    assert complaint in result.stderr
+    assert not result.stdout
+
+
+def test_every_no_has_its_reason_even_when_nothing_would_help(penstock: Run) -> None:
+    result = penstock("fit", "llama-3.1-8b", "--on", "h100", "--ep")
+    assert result.returncode == 1
+    assert "h100_sxm does not fit: expert parallelism needs a mixture of experts" in result.stdout
+    assert "what would" not in result.stdout
+
+
+def test_a_tight_fit_is_marked_and_still_exits_0(penstock: Run) -> None:
+    arguments = ("fit", "llama-3.1-70b", "--on", "b200", "--context", "90000")
+    result = penstock(*arguments)
+    assert result.returncode == 0
+    assert "tight" in result.stdout
+    placed = json.loads(penstock(*arguments, "--json").stdout)["deployments"][0]
+    assert (placed["fits"], placed["certain"]) == (True, False)
+
+
+def test_the_context_left_out_is_what_the_model_allows(penstock: Run) -> None:
+    document = json.loads(penstock("fit", "llama-2-13b", "--on", "h100", "--json").stdout)
+    assert document["context_tokens"] == 2048
+
+
+def test_a_part_that_is_not_verified_is_marked(penstock: Run) -> None:
+    result = penstock("fit", "gpt-oss-120b", "--on", "mi455x,mi300x", "--json")
+    notes = [placed["notes"] for placed in json.loads(result.stdout)["deployments"]]
+    assert any("mi455x is announced" in note for note in notes[0])
+    assert notes[1] == ["stored in mxfp4, which mi300x does not compute natively"]
+    assert "mi455x ?" in penstock("fit", "gpt-oss-120b", "--on", "mi455x").stdout
+
+
+def test_a_bug_keeps_its_traceback_and_exits_70() -> None:
+    code = "import penstock.cli.root as root\nroot.app = lambda: 1 / 0\nroot.main()"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 70
+    assert "ZeroDivisionError" in result.stderr
+
+
+def test_a_terminal_without_unicode_still_gets_its_answer(penstock: Run) -> None:
+    result = penstock("fit", "llama-3.1-70b", "--on", "mi300x", env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
+    assert result.returncode == 0, result.stderr
+    assert "mi300x" in result.stdout
+    assert result.stdout.isascii()
 
 
 def test_a_usage_error_exits_2(penstock: Run) -> None:
@@ -159,4 +228,5 @@ def test_a_reader_that_goes_away_is_not_an_error(penstock: Run) -> None:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
-        assert "Traceback" not in process.stderr.read()
+        assert not process.stderr.read()
+    assert process.returncode != 1

@@ -5,8 +5,11 @@ from penstock.catalog._load import (
     find_model,
     load_accelerator,
     load_accelerators,
+    load_efficiencies,
+    load_measurements,
     load_models,
     load_prices,
+    measurement_sources,
     model_ids,
     priced_ids,
 )
@@ -16,8 +19,11 @@ __all__ = [
     "find_model",
     "load_accelerator",
     "load_accelerators",
+    "load_efficiencies",
+    "load_measurements",
     "load_models",
     "load_prices",
+    "measurement_sources",
     "model_ids",
     "priced_ids",
 ]

@@ -1,14 +1,19 @@
 """How is the catalog read? One TOML file per thing, parsed strictly, only when asked for."""
 
+import csv
 import difflib
+import io
+import json
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from datetime import date
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING, Any
 
 from penstock.catalog.accelerator import Accelerator
+from penstock.catalog.measurement import Measurement, MeasurementSource
 from penstock.catalog.model import CatalogModel
 from penstock.catalog.price import Price
 from penstock.errors import CatalogError, UnknownName
@@ -72,6 +77,62 @@ def load_models() -> tuple[CatalogModel, ...]:
     return tuple(_load_model(ident) for ident in model_ids())
 
 
+@cache
+def load_measurements() -> tuple[Measurement, ...]:
+    """Read every public measurement the package ships."""
+    text = (_DATA / "measurements" / "rows.csv").read_text(encoding="utf-8")
+    return tuple(_measurement(row) for row in csv.DictReader(io.StringIO(text)))
+
+
+@cache
+def load_efficiencies() -> Mapping[str, Any]:
+    """Read the shipped calibration, as `penstock.performance.efficiencies` writes it."""
+    try:
+        document = json.loads((_DATA / "efficiencies.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CatalogError(f"efficiencies.json: {error}") from error
+    return document if isinstance(document, dict) else {}
+
+
+@cache
+def measurement_sources() -> Mapping[str, MeasurementSource]:
+    """Read who published the measurements."""
+    raw = _read(_DATA / "measurements" / "sources.toml").get("source", [])
+    sources: tuple[MeasurementSource, ...] = _validate(_adapter(tuple[MeasurementSource, ...]), raw, "sources.toml")
+    return {source.id: source for source in sources}
+
+
+def _measurement(row: dict[str, str]) -> Measurement:
+    def number(key: str) -> float | None:
+        return float(row[key]) if row[key] else None
+
+    try:
+        return Measurement(
+            id=row["id"],
+            source=row["source"],
+            ref=row["ref"],
+            scenario=row["scenario"],  # type: ignore[arg-type]  # a test holds every row to the three known ones
+            model=row["model"],
+            weights=row["weights"],
+            kv=row["kv"],
+            accelerator=row["accelerator"],
+            engine=row["engine"],
+            version=row["version"],
+            date=date.fromisoformat(row["date"]),
+            tp=int(row["tp"]),
+            dp=int(row["dp"]),
+            ep=row["ep"] == "1",
+            concurrency=number("concurrency"),
+            input_tokens=float(row["input_tokens"]),
+            output_tokens=float(row["output_tokens"]),
+            tpot_s=number("tpot_s"),
+            ttft_s=number("ttft_s"),
+            output_tokens_per_s=number("output_tokens_per_s"),
+        )
+    except (KeyError, ValueError) as error:
+        raise CatalogError(f"measurements/rows.csv: row {row.get('id', '?')}: {error}") from error
+
+
 def parse_accelerator(raw: dict[str, Any], where: str) -> Accelerator:
     """Check one accelerator's table strictly: an unknown key, a number in quotes or a missing source is an error."""
     accelerator: Accelerator = _validate(_adapter(Accelerator), raw, where)
@@ -103,8 +164,8 @@ def _resolve(name: str, folder: str, listing: str) -> str:
     if ident in _ids(folder):
         return ident
     near = _nearest(wanted, (*_ids(folder), *aliases))
-    hint = f"; did you mean {near}?" if near else ""
-    raise UnknownName(f"no {folder.removesuffix('s')} named '{name}'{hint} `{listing}` shows all")
+    hint = f"did you mean {near}? " if near else ""
+    raise UnknownName(f"no {folder.removesuffix('s')} named '{name}'; {hint}`{listing}` shows all")
 
 
 def _nearest(wanted: str, known: Iterable[str]) -> str:

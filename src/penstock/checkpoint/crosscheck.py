@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 
 from penstock.checkpoint.safetensors_header import StoredTensor
-from penstock.model import ModelSpec
+from penstock.model import ModelSpec, Weight
 
 AGREES_WITHIN = 0.01
 _LISTED = 20
@@ -26,7 +26,7 @@ class CrossCheck:
     stored_bytes: int
     expected_bytes: int
     wrong_shapes: tuple[str, ...]
-    """Unquantised tensors whose size is not the one the config implies (the first few)."""
+    """Unquantised tensors whose shape is not the one the config implies (the first few)."""
     missing: tuple[str, ...]
     """Modules the config implies that no file holds under that name: fused, renamed or absent (the first few)."""
     unexpected: tuple[str, ...]
@@ -39,32 +39,50 @@ class CrossCheck:
 
     @property
     def agrees(self) -> bool:
-        """Whether bytes agree within a percent and no shape contradicts the config."""
-        return abs(self.difference_fraction) <= AGREES_WITHIN and not self.wrong_shapes
+        """Whether bytes agree within a percent, no shape contradicts the config and nothing is simply absent."""
+        # Beside unexpected modules, missing ones may be the same weights fused or renamed; alone they are not there.
+        absent = self.missing and not self.unexpected
+        return abs(self.difference_fraction) <= AGREES_WITHIN and not self.wrong_shapes and not absent
 
 
 def cross_check(model: ModelSpec, tensors: Iterable[StoredTensor]) -> CrossCheck:
     """Compare every stored tensor with what the config implies."""
-    expected: dict[str, int] = {}
-    plain: set[str] = set()
+    expected: dict[str, list[Weight]] = {}
     for weight in model.weights:
-        expected[weight.module] = expected.get(weight.module, 0) + prod(weight.shape)
-        if weight.format.bits >= 16:  # noqa: PLR2004 - unquantised
-            plain.add(weight.module)
+        expected.setdefault(weight.module, []).append(weight)
     stored_bytes, seen, wrong, unexpected = 0, set[str](), [], dict[str, None]()
     for tensor in tensors:
         stored_bytes += tensor.stored_bytes
         module = _EXPERT.sub(".experts.*.", _SUFFIX.sub("", tensor.name))
         if module not in expected:
             unexpected[module] = None
-        else:
-            seen.add(module)
-            if module in plain and tensor.name.endswith(".weight") and tensor.elements != expected[module]:
-                wrong.append(f"{tensor.name} {list(tensor.shape)}: {tensor.elements:,} of {expected[module]:,}")
+            continue
+        seen.add(module)
+        if tensor.name.endswith(".weight") and (problem := _wrong_shape(tensor, expected[module])):
+            wrong.append(problem)
     return CrossCheck(
         stored_bytes=stored_bytes,
-        expected_bytes=sum(weight.stored_bytes for weight in model.weights),
+        expected_bytes=sum(_file_bytes(weight, model) for weight in model.weights),
         wrong_shapes=tuple(wrong[:_LISTED]),
         missing=tuple(module for module in expected if module not in seen)[:_LISTED],
         unexpected=tuple(unexpected)[:_LISTED],
     )
+
+
+def _wrong_shape(tensor: StoredTensor, weights: list[Weight]) -> str | None:
+    """Compare shapes of the same rank exactly, others (a convolution's kernel) by their elements."""
+    if weights[0].format.bits < 16:  # noqa: PLR2004 - quantised weights are packed
+        return None
+    shape, elements = weights[0].shape, sum(prod(weight.shape) for weight in weights)
+    if len(weights) == 1 and len(tensor.shape) == len(shape) and tensor.shape != shape:
+        return f"{tensor.name} {list(tensor.shape)}: expected {list(shape)}"
+    if tensor.elements != elements:
+        return f"{tensor.name} {list(tensor.shape)}: {tensor.elements:,} of {elements:,}"
+    return None
+
+
+def _file_bytes(weight: Weight, model: ModelSpec) -> int:
+    """Bytes in the files, which may hold wider weights than engines load."""
+    if model.stored_dtype is not None and weight.format is model.dtype:
+        return model.stored_dtype.bytes_of(weight.shape) * weight.copies
+    return weight.stored_bytes

@@ -31,7 +31,7 @@ def open_hub(repository: str, *, headers: bool = False) -> Checkpoint:
     if config is None:
         raise CheckpointError(f"hf:{repository} has no config.json")
     sidecar = _download(api, name, "hf_quant_config.json", revision or None)
-    spec = read_config(config, name.rpartition("/")[2], sidecar)
+    spec = read_config(config, name.rpartition("/")[2], sidecar, where=f"hf:{repository} config.json")
     tensors = _stored_tensors(api, name, revision or None) if headers else None
     return Checkpoint(spec=spec, source=f"hf:{repository}", tensors=tensors)
 

@@ -8,15 +8,18 @@ from penstock.catalog import find_model
 from penstock.checkpoint.files import Checkpoint, read_bounded
 from penstock.checkpoint.hub import open_hub
 from penstock.checkpoint.safetensors_header import StoredTensor, read_header
-from penstock.errors import CheckpointError, UnknownName
+from penstock.checkpoint.shards import shards_of
+from penstock.errors import CheckpointError, UnknownName, UsageError
 from penstock.model import read_config
 
+_CONFIG: Final = "config.json"
 _SIDECAR: Final = "hf_quant_config.json"
-_MAX_SHARDS: Final = 4096
 
 
 def open_checkpoint(name: str, *, headers: bool = False) -> Checkpoint:
     """Resolve what a user typed: a path if it exists, else a catalog name, else `hf:org/name` on the hub."""
+    if not name.strip():
+        raise UsageError("no model is named; give a config.json, a directory, a catalog name or hf:org/name")
     if name.startswith("hf:"):
         return open_hub(name.removeprefix("hf:"), headers=headers)
     path = Path(name)
@@ -24,34 +27,35 @@ def open_checkpoint(name: str, *, headers: bool = False) -> Checkpoint:
         exists = path.exists()
     except (OSError, ValueError):
         exists = False
-    if exists:
-        return _open_path(path, headers=headers)
-    return _open_catalog(name)
+    if not exists:
+        return _open_catalog(name)
+    config = path / _CONFIG if path.is_dir() else path
+    return _open_config(config, str(path), headers=headers) if config.is_file() else _open_shadowed(path)
 
 
-def _open_path(path: Path, *, headers: bool) -> Checkpoint:
-    config = path / "config.json" if path.is_dir() else path
-    if not config.is_file():
-        raise CheckpointError(f"{path} has no config.json")
+def _open_config(config: Path, source: str, *, headers: bool) -> Checkpoint:
     sidecar = config.parent / _SIDECAR
     spec = read_config(
         read_bounded(config),
-        path.resolve().name if path.is_dir() else path.stem,
+        config.resolve().parent.name if config.name == _CONFIG else config.stem,
         read_bounded(sidecar) if sidecar.is_file() else None,
+        where=str(config),
     )
-    tensors = _headers(path) if headers and path.is_dir() else None
-    return Checkpoint(spec=spec, source=str(path), tensors=tensors)
+    tensors = _headers(config.parent) if headers else None
+    return Checkpoint(spec=spec, source=source, tensors=tensors)
 
 
 def _headers(folder: Path) -> tuple[StoredTensor, ...] | None:
-    files = sorted(folder.glob("*.safetensors"))
-    if not files:
-        return None
-    if len(files) > _MAX_SHARDS:
-        raise CheckpointError(
-            f"{folder} holds {len(files):,} safetensors files; a checkpoint has at most {_MAX_SHARDS:,}"
-        )
-    return tuple(tensor for file in files for tensor in read_header(file))
+    files = shards_of(folder)
+    return tuple(tensor for file in files for tensor in read_header(file)) if files else None
+
+
+def _open_shadowed(path: Path) -> Checkpoint:
+    """A directory that holds no checkpoint may only share its name with a model people ask for."""
+    try:
+        return _open_catalog(str(path))
+    except UnknownName:
+        raise CheckpointError(f"{path} has no {_CONFIG}") from None
 
 
 def _open_catalog(name: str) -> Checkpoint:
@@ -61,5 +65,5 @@ def _open_catalog(name: str) -> Checkpoint:
         hub = f"; on the hub it would be hf:{name}" if name.count("/") == 1 else ""
         raise UnknownName(f"'{name}' is not a file or directory, and {error}{hub}") from None
     sidecar = None if known.quantisation_file is None else json.dumps(known.quantisation_file).encode()
-    spec = read_config(json.dumps(known.config).encode(), known.id, sidecar)
+    spec = read_config(json.dumps(known.config).encode(), known.id, sidecar, where=f"{known.id}.toml")
     return Checkpoint(spec=spec, source=known.source)

@@ -1,8 +1,10 @@
 """What is known about the silicon, and who says so?"""
 
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
+
+from penstock.errors import UsageError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -33,7 +35,7 @@ def list_command(
     from penstock.report.catalog import render_list
 
     console = stdout()
-    console.print(render_list(parts))
+    console.print(render_list(parts, console.width))
     hidden = len(load_accelerators()) - len(parts)
     if hidden:
         typer.echo(f"{hidden} announced or unverified parts are not shown; add --all", err=True)
@@ -72,7 +74,10 @@ def diff_command(
     from penstock.catalog import load_accelerator
     from penstock.catalog.compare import compare
 
-    comparison = compare(load_accelerator(left), load_accelerator(right))
+    ours, theirs = load_accelerator(left), load_accelerator(right)
+    if ours.id == theirs.id:
+        raise UsageError(f"'{left}' and '{right}' are both {ours.id}; name two accelerators")
+    comparison = compare(ours, theirs)
     if as_json:
         _echo(
             {
@@ -100,7 +105,10 @@ def prices_command(
     Example: `penstock catalog prices mi300x --kind rent_on_demand`
     """
     from penstock.catalog import load_accelerator, load_prices
+    from penstock.catalog.price import Kind
 
+    if kind is not None and kind not in get_args(Kind):
+        raise UsageError(f"'{kind}' is not a kind of price; write one of {', '.join(get_args(Kind))}")
     prices = [price for price in load_prices(name) if kind is None or price.kind == kind]
     if as_json:
         _echo(prices)

@@ -2,28 +2,49 @@
 
 from typing import TYPE_CHECKING
 
-from penstock.errors import DeploymentError
+from penstock.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     from penstock.catalog.accelerator import Accelerator
     from penstock.model import CacheDtype, WeightFormat
+    from penstock.performance import Parallelism
     from penstock.performance.engine import EngineName
 
 
 def parse_targets(text: str) -> "list[tuple[Accelerator, int]]":
-    """Read `mi300x,h100:2`: accelerators with how many of them."""
+    """Read `mi300x,h100:2`: accelerators with how many of them, one where no count is given."""
+    return [(part, devices or 1) for part, devices in counted_targets(text)]
+
+
+def counted_targets(text: str) -> "list[tuple[Accelerator, int | None]]":
+    """Read `mi300x,h100:2`: accelerators with the count that was typed, if any."""
     from penstock.catalog import load_accelerator
 
     targets = []
     for piece in text.split(","):
-        name, _, count = piece.strip().partition(":")
+        name, colon, count = piece.strip().partition(":")
         if not name:
-            raise DeploymentError(f"'{text}' names no accelerator; write --on mi300x or --on mi300x,h100:2")
+            raise UsageError(f"'{text}' names no accelerator; write --on mi300x or --on mi300x,h100:2")
         devices = int(count) if count.isdecimal() and len(count) <= 5 else 0  # noqa: PLR2004 - no replica is larger
-        if count and not 1 <= devices <= 4096:  # noqa: PLR2004 - as above
-            raise DeploymentError(f"'{piece.strip()}': the count after the colon must be 1 to 4096")
-        targets.append((load_accelerator(name), devices or 1))
+        if colon and not 1 <= devices <= 4096:  # noqa: PLR2004 - as above
+            raise UsageError(f"'{piece.strip()}': the count after the colon must be 1 to 4096")
+        targets.append((load_accelerator(name), devices if colon else None))
     return targets
+
+
+def split_choice(
+    part: "Accelerator", devices: int | None, *, tp: int | None, pp: int, dp: int, ep: bool
+) -> "Parallelism":
+    """Split a replica as asked; ranks nobody counted are tensor parallel, and a typed count must come out exactly."""
+    from penstock.performance import Parallelism
+
+    split = Parallelism(tp=tp or max(1, (devices or 1) // (pp * dp)), pp=pp, dp=dp, expert_parallel=ep)
+    if devices is not None and split.devices != devices:
+        ranks = " x ".join(
+            f"{name} {count}" for name, count in (("tp", tp), ("pp", pp), ("dp", dp)) if count not in {None, 1}
+        )
+        raise UsageError(f"{part.id}:{devices} is {devices} devices, which {ranks or 'tp 1'} does not split evenly")
+    return split
 
 
 def engine_choice(text: str) -> "EngineName":
@@ -33,14 +54,17 @@ def engine_choice(text: str) -> "EngineName":
         return "vllm"
     if name == "sglang":
         return "sglang"
-    raise DeploymentError(f"'{text}' is not an engine this version knows; write vllm or sglang")
+    raise UsageError(f"'{text}' is not an engine this version knows; write vllm or sglang")
 
 
 def cache_choice(text: str) -> "CacheDtype | None":
     """Read a KV dtype; `auto` is the engine's own choice."""
     from penstock.model import cache_dtype
 
-    return None if text.strip().lower() == "auto" else cache_dtype(text)
+    try:
+        return None if text.strip().lower() == "auto" else cache_dtype(text)
+    except ConfigError as error:
+        raise UsageError(f"--kv: {error}") from None
 
 
 def weight_choice(text: str | None) -> "WeightFormat | None":
@@ -53,5 +77,5 @@ def weight_choice(text: str | None) -> "WeightFormat | None":
     known = {"bf16": BF16, "fp16": FP16, "fp8": FP8_CHANNEL, "mxfp4": MXFP4, "nvfp4": NVFP4, "int4": int4}
     name = text.strip().lower()
     if name not in known:
-        raise DeploymentError(f"'{text}' is not a weight format; write one of {', '.join(known)}")
+        raise UsageError(f"'{text}' is not a weight format; write one of {', '.join(known)}")
     return known[name]

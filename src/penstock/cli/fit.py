@@ -4,9 +4,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.errors import UsageError
+
 if TYPE_CHECKING:
+    from penstock.catalog.accelerator import Accelerator
     from penstock.model import ModelSpec
+    from penstock.performance import Engine, Parallelism
     from penstock.performance.minimum import FitReport
+
+DEFAULT_CONTEXT_TOKENS = 8192
 
 EXAMPLES = """
 Examples:
@@ -26,8 +32,12 @@ def fit_command(
         typer.Option("--on", help="Accelerators, comma separated; `h100:2` is two of them (tp 2).", show_default=False),
     ],
     context: Annotated[
-        str, typer.Option("--context", help="Tokens per request, prompt and answer together: 4096, 32k, 1M.")
-    ] = "8k",
+        str | None,
+        typer.Option(
+            "--context",
+            help="Tokens per request, prompt and answer together: 4096, 32k, 1M. Left out: 8k, or the model's limit.",
+        ),
+    ] = None,
     precision: Annotated[
         str | None,
         typer.Option("--precision", help="Store the weights as bf16, fp16, fp8, mxfp4, nvfp4 or int4 instead."),
@@ -62,49 +72,46 @@ def fit_command(
     """Does it fit, and what is left for the KV cache?
 
     One row per accelerator: weights under the split, reserves of the engine, KV tokens with their P10-P90, how many
-    requests of the asked context run together, and the fewest devices that would do. Exits 1 when it does not fit on
-    one of them.
+    requests of the asked context run together, and the fewest devices that would do with tensor parallelism inside a
+    node, then whole nodes in a pipeline. `tight` fits at the median of the reserves but not at their P90. Exits 1 when
+    it does not fit on one of them.
     """
-    from dataclasses import replace
-
     from penstock.checkpoint import open_checkpoint
-    from penstock.cli.choices import cache_choice, engine_choice, parse_targets, weight_choice
-    from penstock.performance import Deployment, Parallelism, engine_defaults
+    from penstock.cli.choices import cache_choice, counted_targets, split_choice, weight_choice
+    from penstock.model import Part
+    from penstock.performance import Deployment
     from penstock.performance.minimum import report_fit
     from penstock.units import parse_tokens
 
-    context_tokens = parse_tokens(context)
-    targets = parse_targets(on)
+    asked_tokens = None if context is None else parse_tokens(context)
+    cache_dtype, chosen_format, targets = cache_choice(kv), weight_choice(precision), counted_targets(on)
     spec = open_checkpoint(model).spec
-    chosen_format = weight_choice(precision)
+    if draft and Part.MTP not in spec.params_by_part:
+        raise UsageError(f"--draft: {spec.name} has no multi-token-prediction layers of its own")
     if chosen_format is not None:
         spec = spec.stored_as(chosen_format)
+    context_tokens = asked_tokens or min(DEFAULT_CONTEXT_TOKENS, spec.max_context_tokens or DEFAULT_CONTEXT_TOKENS)
     reports = []
     for accelerator, devices in targets:
-        ranks = tp or max(1, devices // (pp * dp))
-        settings = engine_defaults(engine_choice(engine), accelerator, version=engine_version, tp=ranks, pp=pp)
-        settings = replace(
-            settings,
-            memory_fraction=memory_fraction or settings.memory_fraction,
-            max_batched_tokens=batched_tokens or settings.max_batched_tokens,
-            max_sequences=sequences or settings.max_sequences,
-        )
+        parallelism = split_choice(accelerator, devices, tp=tp, pp=pp, dp=dp, ep=ep)
         deployment = Deployment(
             model=spec,
             accelerator=accelerator,
-            engine=settings,
-            parallelism=Parallelism(tp=ranks, pp=pp, dp=dp, expert_parallel=ep),
-            cache_dtype=cache_choice(kv),
+            engine=_settings(
+                accelerator,
+                parallelism,
+                name=engine,
+                version=engine_version,
+                memory_fraction=memory_fraction,
+                batched_tokens=batched_tokens,
+                sequences=sequences,
+            ),
+            parallelism=parallelism,
+            cache_dtype=cache_dtype,
             speculative=draft,
         )
         reports.append(report_fit(deployment, context_tokens))
-    if as_json:
-        _print_json(spec, reports, context_tokens)
-    else:
-        from penstock.cli.terminal import stdout
-        from penstock.report.fit import print_fit
-
-        print_fit(stdout(), spec, reports, context_tokens)
+    _print(spec, reports, context_tokens, as_json=as_json)
     if not all(report.fit.fits for report in reports):
         raise typer.Exit(1)
 
@@ -112,8 +119,39 @@ def fit_command(
 fit_command.__doc__ = f"{fit_command.__doc__}\n{EXAMPLES}"
 
 
-def _print_json(spec: "ModelSpec", reports: "list[FitReport]", context_tokens: int) -> None:
-    from penstock.report.fit_json import fit_document
-    from penstock.report.plain import to_json
+def _settings(
+    accelerator: "Accelerator",
+    parallelism: "Parallelism",
+    *,
+    name: str,
+    version: str | None,
+    memory_fraction: float | None,
+    batched_tokens: int | None,
+    sequences: int | None,
+) -> "Engine":
+    """Return the engine's defaults, except what was asked for."""
+    from dataclasses import replace
 
-    typer.echo(to_json(fit_document(spec, reports, context_tokens)))
+    from penstock.cli.choices import engine_choice
+    from penstock.performance import engine_defaults
+
+    chosen = engine_defaults(engine_choice(name), accelerator, version=version, tp=parallelism.tp, pp=parallelism.pp)
+    return replace(
+        chosen,
+        memory_fraction=memory_fraction or chosen.memory_fraction,
+        max_batched_tokens=batched_tokens or chosen.max_batched_tokens,
+        max_sequences=sequences or chosen.max_sequences,
+    )
+
+
+def _print(spec: "ModelSpec", reports: "list[FitReport]", context_tokens: int, *, as_json: bool) -> None:
+    if as_json:
+        from penstock.report.fit_json import fit_document
+        from penstock.report.plain import to_json
+
+        typer.echo(to_json(fit_document(spec, reports, context_tokens)))
+    else:
+        from penstock.cli.terminal import stdout
+        from penstock.report.fit import print_fit
+
+        print_fit(stdout(), spec, reports, context_tokens)

@@ -1,19 +1,25 @@
 """What can be asked? The root command: groups, exit codes and one-line errors."""
 
+import io
 import logging
 import os
+import signal
 import sys
+import traceback
 from typing import Annotated
 
 import typer
 
 from penstock import __version__
-from penstock.cli import catalog, fit, inspect
-from penstock.errors import PenstockError
+from penstock.cli import accuracy, catalog, fit, inspect, predict, tax
+from penstock.errors import PenstockError, UsageError
 
 log = logging.getLogger(__name__)
 
+EXIT_USAGE = 2
 EXIT_EXPECTED_FAILURE = 3
+EXIT_BUG = 70
+"""EX_SOFTWARE of sysexits.h; Python's own 1 would read as a negative verdict."""
 
 app = typer.Typer(
     name="penstock",
@@ -22,7 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     help="Maps every LLM-inference workload to the right silicon, AMD or NVIDIA.\n\n"
-    "Exit codes: 0 yes, 1 a negative verdict, 2 usage, 3 expected failure.",
+    "Exit codes: 0 yes, 1 a negative verdict, 2 usage, 3 expected failure, 70 a bug.",
     epilog="Try: `penstock fit llama-3.1-70b --on mi300x,h100,h200,b200`",
 )
 
@@ -44,18 +50,34 @@ def root(
 
 
 app.command(name="fit", rich_help_panel="Plan")(fit.fit_command)
+app.command(name="predict", rich_help_panel="Plan")(predict.predict_command)
 app.command(name="inspect", rich_help_panel="Plan")(inspect.inspect_command)
+app.command(name="tax", rich_help_panel="Plan")(tax.tax_command)
+app.command(name="accuracy", rich_help_panel="Prove")(accuracy.accuracy_command)
 app.add_typer(catalog.app, name="catalog", rich_help_panel="Plan")
 
 
 def main() -> None:
-    """Run the command line: an expected failure is one line and exit code 3, a bug keeps its traceback."""
+    """Run the command line: an expected failure is one line and exit code 2 or 3, a bug keeps its traceback and 70."""
+    _prepare_streams()
     try:
         app()
     except PenstockError as error:
         log.debug("expected failure", exc_info=True)
         typer.echo(f"Error: {error}", err=True)
-        sys.exit(EXIT_EXPECTED_FAILURE)
+        sys.exit(EXIT_USAGE if isinstance(error, UsageError) else EXIT_EXPECTED_FAILURE)
     except BrokenPipeError:
         # The reader of the pipe went away (`| head`); point stdout elsewhere so that exit does not write to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except Exception:  # noqa: BLE001 - the outermost frame: all it adds is the exit code
+        traceback.print_exc()
+        sys.exit(EXIT_BUG)
+
+
+def _prepare_streams() -> None:
+    """Let a reader that goes away end us quietly, and print what the terminal's encoding lacks as `?`."""
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")

@@ -1,6 +1,7 @@
 """What does this config.json say? Bytes in, a ModelSpec out; an architecture it cannot read exactly is refused."""
 
 import difflib
+import re
 
 from penstock.errors import ConfigError, UnknownArchitecture
 from penstock.model.architectures import ARCHITECTURES, Architecture, Outline
@@ -11,10 +12,12 @@ from penstock.model.quantisation import dtype_format, read_quantisation
 from penstock.model.spec import ModelSpec
 from penstock.model.weight import BF16, FP16, FP32, Part, WeightFormat
 
+_SUFFIX = re.compile(r"For(CausalLM|ConditionalGeneration)$")
 
-def read_config(data: bytes, name: str, sidecar: bytes | None = None) -> ModelSpec:
-    """Read the bytes of config.json and, where a checkpoint has it, hf_quant_config.json."""
-    config = parse_json(data, "config.json")
+
+def read_config(data: bytes, name: str, sidecar: bytes | None = None, *, where: str = "config.json") -> ModelSpec:
+    """Read the bytes of config.json and, where a checkpoint has it, hf_quant_config.json; errors start with `where`."""
+    config = parse_json(data, where)
     beside = None if sidecar is None else parse_json(sidecar, "hf_quant_config.json")
     return read_model(config, name, beside)
 
@@ -24,7 +27,8 @@ def read_model(config: Config, name: str, sidecar: Config | None = None) -> Mode
     label, architecture = _find(config)
     text = config.optional("text_config") or config
     notes: list[str] = []
-    dtype = _dtype(config, text, notes)
+    stored = _stored_dtype(config, text, notes)
+    dtype = BF16 if stored is FP32 else stored
     quantisation = read_quantisation(config, sidecar)
     inv = Inventory(quantisation=quantisation, dtype=dtype, notes=notes)
     outline = architecture.decoder(text, inv)
@@ -46,6 +50,7 @@ def read_model(config: Config, name: str, sidecar: Config | None = None) -> Mode
         max_context_tokens=outline.max_context_tokens,
         experts=outline.experts,
         widest_ffn=outline.widest_ffn,
+        stored_dtype=stored if stored is not dtype else None,
         notes=tuple(inv.notes),
     )
 
@@ -58,21 +63,27 @@ def _find(config: Config) -> tuple[str, Architecture]:
         if name in ARCHITECTURES:
             return name, ARCHITECTURES[name]
     asked = names[0][:80]
-    near = difflib.get_close_matches(asked, ARCHITECTURES, n=1, cutoff=0.75)
-    hint = f" (the nearest it reads is {near[0]})" if near else ""
+    near = _nearest(asked)
+    hint = f" (the nearest it reads is {near})" if near else ""
     raise UnknownArchitecture(
         f"{config.where}: architecture '{asked}' is not one this version reads exactly{hint}; "
         f"`penstock inspect --architectures` lists the {len(ARCHITECTURES)} it does"
     )
 
 
-def _dtype(config: Config, text: Config, notes: list[str]) -> WeightFormat:
+def _nearest(asked: str) -> str | None:
+    """Compare what tells architectures apart: with their common ending, Jamba would look like Mamba2."""
+    stems = {_SUFFIX.sub("", name): name for name in ARCHITECTURES}
+    found = difflib.get_close_matches(_SUFFIX.sub("", asked), stems, n=1, cutoff=0.8)
+    return stems[found[0]] if found else None
+
+
+def _stored_dtype(config: Config, text: Config, notes: list[str]) -> WeightFormat:
     for section in (config, text):
         if section.has("torch_dtype") or section.has("dtype"):
             stated = dtype_format(section.text("torch_dtype", "dtype"), section.where)
             if stated is FP32:
                 notes.append("stored as fp32; engines load it as bf16")
-                return BF16
             return stated
     notes.append("the config states no dtype; engines load such a checkpoint as bf16")
     return BF16

@@ -42,6 +42,7 @@ class ModelSpec:
     layers: tuple[Layer, ...]
     weights: tuple[Weight, ...]
     dtype: WeightFormat
+    """What engines load unquantised weights as."""
     quantisation: str
     """Name of the scheme, `none` for an unquantised checkpoint."""
     cache_dtype: CacheDtype
@@ -50,6 +51,8 @@ class ModelSpec:
     experts: Experts | None = None
     widest_ffn: int = 0
     """Channels of the widest feed-forward a token passes (dense, or all its experts together)."""
+    stored_dtype: WeightFormat | None = None
+    """What the files hold unquantised weights as, where it is not `dtype` (fp32)."""
     notes: tuple[str, ...] = ()
     """What the reader had to be told about: missing keys, parts it does not count."""
 
@@ -71,11 +74,6 @@ class ModelSpec:
         """Parameters one text token passes through, the input embedding table included."""
         skipped = {Part.MTP, Part.VISION}
         return sum(weight.active_params for weight in self.weights if weight.part not in skipped)
-
-    @property
-    def active_params_without_embedding(self) -> int:
-        """Active parameters when the embedding is counted as a lookup, as some publishers do."""
-        return self.active_params - self.params_by_part.get(Part.EMBEDDING, 0)
 
     @cached_property
     def weight_bytes(self) -> int:
@@ -116,10 +114,13 @@ class ModelSpec:
         chosen = dtype or self.cache_dtype
         return sum(layer.mixer.bytes_per_sequence(chosen, tp) for layer in self.layers if layer.mixer)
 
-    def stored_as(self, chosen: WeightFormat) -> "ModelSpec":
-        """Return the model with every quantisable weight stored in another format (`--precision`)."""
+    def stored_as(self, chosen: WeightFormat, only: Part | None = None) -> "ModelSpec":
+        """Return the model with every quantisable weight, or those of one part, stored in another format."""
         return replace(
             self,
-            weights=tuple(replace(w, format=chosen) if w.quantisable else w for w in self.weights),
+            weights=tuple(
+                replace(weight, format=chosen) if weight.quantisable and only in {None, weight.part} else weight
+                for weight in self.weights
+            ),
             quantisation=f"{chosen.name} (asked for; the checkpoint says {self.quantisation})",
         )

@@ -1,5 +1,6 @@
 """What does the serving engine take for itself? Defaults and memory accounting of vLLM and SGLang, by version."""
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,6 +12,7 @@ EngineName = Literal["vllm", "sglang"]
 
 _LATEST = {"vllm": "0.31", "sglang": "0.5.18"}
 """The newest releases whose start-up logs were seen."""
+_VERSION = re.compile(r"v?(\d{1,6}(?:\.\d{1,6}){0,3})(?:[.-]?(?:rc|dev|post)\d{0,6})*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,15 +71,10 @@ def engine_defaults(
 
 def parse_version(text: str) -> tuple[int, ...]:
     """Read a release number: 0.11.2, v0.20, 0.13.0rc2."""
-    numbers = []
-    for piece in text.strip().removeprefix("v").split(".")[:3]:
-        digits = piece[: len(piece) - len(piece.lstrip("0123456789"))]
-        if not digits or len(digits) > 6:  # noqa: PLR2004 - no release number has more digits
-            break
-        numbers.append(int(digits))
-    if not numbers:
+    match = _VERSION.fullmatch(text.strip())
+    if match is None:
         raise DeploymentError(f"'{text[:40]}' is not an engine version; write 0.20 or 0.11.2")
-    return tuple(numbers)
+    return tuple(int(number) for number in match[1].split("."))
 
 
 def _at_least(version: str, wanted: tuple[int, ...]) -> bool:

@@ -51,18 +51,21 @@ class CacheCapacity:
     context_tokens: int
     request_bytes: int
     """Bytes one request of that length takes on a device."""
-    concurrent_requests: int
+    concurrent_requests: int | None
+    """Requests of that length that run together: what the cache holds, up to vLLM's limit for a step."""
+    cached_requests: int | None
+    """Requests of that length the cache alone would hold; None where a request caches nothing."""
     tokens: int
-    """Tokens of requests of that length that fit together, as engines log it."""
+    """Tokens of requests of that length the cache holds together, as engines log it; 0 where one caches nothing."""
     low_tokens: int
     """P10: if activations, runtime and graphs take as much as the larger published logs show."""
     high_tokens: int
     """P90."""
-    longest_context_tokens: int
-    """The longest single request that fits alone, within what the model allows."""
+    longest_context_tokens: int | None
+    """The longest single request that fits alone and the model allows; None where the model states no limit."""
 
 
-Obstacle = Literal["refused", "weights", "context", "model_limit"]
+Obstacle = Literal["refused", "weights", "fraction", "context", "model_limit"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +75,8 @@ class DoesNotFit:
     obstacle: Obstacle
     reason: str
     shortfall_bytes: int = 0
+    longest_context_tokens: int | None = None
+    """The longest context that would fit, where a shorter one is all it takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,10 +95,24 @@ class MemoryFit:
         """Whether at least one request of the asked context can be served."""
         return self.obstacle is None
 
+    @property
+    def certain(self) -> bool:
+        """Whether the verdict is the same at both ends of the range of what the reserves take."""
+        if self.capacity is None or self.capacity.cached_requests is None:
+            return True
+        one_each = self.context_tokens * self.deployment.parallelism.dp
+        if self.fits:
+            return self.capacity.low_tokens >= one_each
+        return self.obstacle_is("model_limit") or self.capacity.high_tokens < one_each
+
+    def obstacle_is(self, kind: Obstacle) -> bool:
+        """Whether this is what stands in the way."""
+        return self.obstacle is not None and self.obstacle.obstacle == kind
+
 
 def fit(deployment: Deployment, context_tokens: int) -> MemoryFit:
     """Divide the memory of the fullest device between weights, reserves and cache."""
-    refused = refusal(deployment.model, deployment.parallelism)
+    refused = refusal(deployment)
     if refused is not None:
         return MemoryFit(
             deployment=deployment,
@@ -105,13 +124,14 @@ def fit(deployment: Deployment, context_tokens: int) -> MemoryFit:
     stages = [_Stage(deployment, stage) for stage in range(deployment.parallelism.pp)]
     tightest = min(stages, key=lambda stage: (stage.requests(context_tokens), stage.kv_bytes))
     budget = tightest.budget()
-    capacity = _capacity(stages, deployment, context_tokens)
+    longest = _longest(stages, deployment.model.max_context_tokens)
+    capacity = _capacity(stages, deployment, context_tokens, longest)
     return MemoryFit(
         deployment=deployment,
         context_tokens=context_tokens,
         budget=budget,
         capacity=capacity,
-        obstacle=_obstacle(deployment, budget, capacity),
+        obstacle=_memory_obstacle(deployment, budget) or _context_obstacle(deployment, budget, capacity, longest),
     )
 
 
@@ -185,21 +205,25 @@ class _Stage:
         return available / needed if needed else float("inf")
 
 
-def _capacity(stages: list[_Stage], deployment: Deployment, context_tokens: int) -> CacheCapacity:
-    replicas = deployment.parallelism.dp
+def _capacity(stages: list[_Stage], deployment: Deployment, context_tokens: int, longest: int) -> CacheCapacity:
+    replicas, engine = deployment.parallelism.dp, deployment.engine
     fitting = min(stage.requests(context_tokens) for stage in stages)
     # A larger reserve leaves less: the high case of the reserve is the low case of the cache.
     low = min(stage.requests(context_tokens, "high") for stage in stages)
     high = min(stage.requests(context_tokens, "low") for stage in stages)
     unlimited = fitting == float("inf")
+    cached = None if unlimited else int(fitting) * replicas
+    # SGLang's largest decode graph does not limit how many requests run.
+    most = engine.max_sequences * replicas if engine.name == "vllm" else None
     return CacheCapacity(
         context_tokens=context_tokens,
         request_bytes=max(stage.request_bytes(context_tokens) for stage in stages),
-        concurrent_requests=0 if unlimited else int(fitting) * replicas,
+        concurrent_requests=min((count for count in (cached, most) if count is not None), default=None),
+        cached_requests=cached,
         tokens=0 if unlimited else int(fitting * context_tokens) * replicas,
         low_tokens=0 if unlimited else int(low * context_tokens) * replicas,
         high_tokens=0 if unlimited else int(high * context_tokens) * replicas,
-        longest_context_tokens=_longest(stages, deployment.model.max_context_tokens),
+        longest_context_tokens=None if deployment.model.max_context_tokens is None else longest,
     )
 
 
@@ -218,25 +242,48 @@ def _longest(stages: list[_Stage], limit: int | None) -> int:
     return low
 
 
-def _obstacle(deployment: Deployment, budget: MemoryBudget, capacity: CacheCapacity) -> DoesNotFit | None:
+def _memory_obstacle(deployment: Deployment, budget: MemoryBudget) -> DoesNotFit | None:
+    if not budget.shortfall_bytes:
+        return None
     where = f"{deployment.parallelism.devices} x {deployment.accelerator.id}"
-    limit = deployment.model.max_context_tokens
-    if budget.shortfall_bytes:
-        within = budget.total_bytes <= budget.device_bytes
-        share = f"the {deployment.engine.memory_fraction:g} of memory the engine may use on {where}"
+    engine = deployment.engine
+    if budget.total_bytes - budget.kv_bytes <= budget.device_bytes < budget.total_bytes:
         return DoesNotFit(
-            obstacle="weights",
-            reason=f"weights and reserves exceed {share if within else f'the memory of {where}'}",
+            obstacle="fraction",
+            reason=f"a memory fraction of {engine.memory_fraction:g} leaves too little outside it on {where} for "
+            + ("graphs" if engine.name == "vllm" else "activations and graphs"),
             shortfall_bytes=budget.shortfall_bytes,
         )
-    if limit is not None and capacity.context_tokens > limit:
-        return DoesNotFit(obstacle="model_limit", reason=f"the model allows at most {limit:,} tokens of context")
-    if capacity.longest_context_tokens < capacity.context_tokens:
+    within = budget.total_bytes <= budget.device_bytes
+    return DoesNotFit(
+        obstacle="weights",
+        reason="weights and reserves exceed "
+        + (
+            f"the {engine.memory_fraction:g} of memory the engine may use on {where}"
+            if within
+            else f"the memory of {where}"
+        ),
+        shortfall_bytes=budget.shortfall_bytes,
+    )
+
+
+def _context_obstacle(
+    deployment: Deployment, budget: MemoryBudget, capacity: CacheCapacity, longest: int
+) -> DoesNotFit | None:
+    """Name memory before the model's limit: more devices answer the one, nothing answers the other."""
+    limit, asked = deployment.model.max_context_tokens, capacity.context_tokens
+    if capacity.cached_requests == 0:
         return DoesNotFit(
             obstacle="context",
-            reason=f"one request of {capacity.context_tokens:,} tokens does not fit; the longest that does has "
-            f"{capacity.longest_context_tokens:,}",
-            shortfall_bytes=capacity.request_bytes - budget.kv_bytes,
+            reason=f"one request of {asked:,} tokens does not fit; the longest that does has {longest:,}",
+            shortfall_bytes=max(0, capacity.request_bytes - budget.kv_bytes),
+            longest_context_tokens=longest or None,
+        )
+    if limit is not None and asked > limit:
+        return DoesNotFit(
+            obstacle="model_limit",
+            reason=f"the model allows at most {limit:,} tokens of context",
+            longest_context_tokens=limit,
         )
     return None
 

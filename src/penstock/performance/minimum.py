@@ -2,11 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import ceil
 
+from penstock.catalog.accelerator import Precision
 from penstock.model import CacheDtype
 from penstock.model.weight import FP8_CHANNEL
 from penstock.performance.deployment import Deployment, Parallelism
+from penstock.performance.engine import engine_defaults
 from penstock.performance.memory_fit import MemoryFit, fit
+from penstock.performance.sharding import refusal
 
 MAX_NODES = 16
 
@@ -21,49 +25,93 @@ class Remedy:
 
 def minimum_devices(deployment: Deployment, context_tokens: int) -> MemoryFit | None:
     """Find the smallest replica that fits: tensor parallel within a node, then whole nodes in a pipeline."""
-    for parallelism in _layouts(deployment):
-        found = fit(replace(deployment, parallelism=parallelism), context_tokens)
+    for layout in _layouts(deployment):
+        found = fit(_placed(deployment, layout), context_tokens)
         if found.fits:
             return found
-        if found.obstacle is not None and found.obstacle.obstacle == "model_limit":
+        if found.obstacle_is("model_limit"):
             return None
     return None
 
 
 def remedies(result: MemoryFit, fewest: MemoryFit | None) -> tuple[Remedy, ...]:
     """List single changes that make it fit, the smallest first."""
-    if result.fits:
+    if result.obstacle is None:
         return ()
-    deployment, context = result.deployment, result.context_tokens
+    deployment = result.deployment
     devices = deployment.parallelism.devices
-    found: list[Remedy] = []
-    longest = result.capacity.longest_context_tokens if result.capacity else 0
-    if longest > 0 and not (result.budget and result.budget.shortfall_bytes):
-        found.append(Remedy(change=f"a context of at most {longest:,} tokens", devices=devices))
+    changes = [_smaller_fraction(result)]
+    if result.obstacle.longest_context_tokens is not None:
+        changes.append(f"a context of at most {result.obstacle.longest_context_tokens:,} tokens")
     if deployment.chosen_cache_dtype is not CacheDtype.FP8:
-        smaller_cache = replace(deployment, cache_dtype=CacheDtype.FP8)
-        if fit(smaller_cache, context).fits:
-            found.append(Remedy(change="--kv fp8", devices=devices))
-    widest = max((weight.format.bits for weight in deployment.model.weights if weight.quantisable), default=0)
-    if widest > FP8_CHANNEL.bits:
-        smaller_weights = replace(deployment, model=deployment.model.stored_as(FP8_CHANNEL))
-        if fit(smaller_weights, context).fits:
-            found.append(Remedy(change="--precision fp8", devices=devices))
+        changes.append("--kv fp8" if _fits(result, replace(deployment, cache_dtype=CacheDtype.FP8)) else None)
+    if result.obstacle_is("refused"):
+        spread = replace(deployment, parallelism=replace(deployment.parallelism, expert_parallel=True))
+        changes.append("--ep" if _fits(result, spread) else None)
+    found = [Remedy(change=change, devices=devices) for change in changes if change is not None]
+    found += _smaller_weights(result, fewest)
     if fewest is not None:
         layout = fewest.deployment.parallelism
-        found.append(Remedy(change=f"{layout.devices} devices ({layout})", devices=layout.devices))
+        found.append(Remedy(change=_replica(layout), devices=layout.devices))
     return tuple(found)
 
 
+def _fits(result: MemoryFit, changed: Deployment) -> bool:
+    return fit(changed, result.context_tokens).fits
+
+
+def _smaller_fraction(result: MemoryFit) -> str | None:
+    """Name the largest share of memory, in hundredths, that leaves room for what lives outside it."""
+    deployment, hundredths = result.deployment, ceil(result.deployment.engine.memory_fraction * 100)
+    while result.obstacle_is("fraction") and hundredths > 1:
+        hundredths -= 1
+        engine = replace(deployment.engine, memory_fraction=hundredths / 100)
+        result = fit(replace(deployment, engine=engine), result.context_tokens)
+        if result.fits:
+            return f"--memory-fraction {hundredths / 100:.2f}"
+    return None
+
+
+def _smaller_weights(result: MemoryFit, fewest: MemoryFit | None) -> list[Remedy]:
+    """Offer fp8 weights where the accelerator computes fp8: on these devices, or on fewer than 16 bits would need."""
+    deployment = result.deployment
+    widest = max((weight.format.bits for weight in deployment.model.weights if weight.quantisable), default=0)
+    if widest <= FP8_CHANNEL.bits or Precision.FP8 not in deployment.accelerator.dense_flops_per_s:
+        return []
+    smaller = replace(deployment, model=deployment.model.stored_as(FP8_CHANNEL))
+    if _fits(result, smaller):
+        return [Remedy(change="--precision fp8", devices=deployment.parallelism.devices)]
+    found = minimum_devices(smaller, result.context_tokens)
+    if found is None or (fewest is not None and _devices(found) >= _devices(fewest)):
+        return []
+    layout = found.deployment.parallelism
+    return [Remedy(change=f"--precision fp8 with {_replica(layout)}", devices=layout.devices)]
+
+
+def _devices(result: MemoryFit) -> int:
+    return result.deployment.parallelism.devices
+
+
+def _replica(layout: Parallelism) -> str:
+    return f"{layout.devices} device{'s' if layout.devices > 1 else ''} ({layout})"
+
+
 def _layouts(deployment: Deployment) -> Iterator[Parallelism]:
-    node = deployment.accelerator.node.devices
-    asked = deployment.parallelism
-    within = [tp for tp in range(1, node + 1) if deployment.model.query_heads % tp == 0]
-    for tp in within:
-        yield replace(asked, tp=tp, pp=1, dp=1)
-    widest = within[-1]
-    for nodes in range(2, MAX_NODES + 1):
-        yield replace(asked, tp=widest, pp=nodes, dp=1)
+    """List splits no engine refuses, the smallest first."""
+    asked = replace(deployment.parallelism, pp=1, dp=1)
+    within = [replace(asked, tp=tp) for tp in range(1, deployment.accelerator.node.devices + 1)]
+    within = [layout for layout in within if refusal(replace(deployment, parallelism=layout)) is None]
+    yield from within
+    for layout in within[-1:]:
+        yield from (replace(layout, pp=nodes) for nodes in range(2, MAX_NODES + 1))
+
+
+def _placed(deployment: Deployment, layout: Parallelism) -> Deployment:
+    """Split it so; an engine left to its defaults chooses them for the new split."""
+    engine, part, asked = deployment.engine, deployment.accelerator, deployment.parallelism
+    if engine == engine_defaults(engine.name, part, version=engine.version, tp=asked.tp, pp=asked.pp):
+        engine = engine_defaults(engine.name, part, version=engine.version, tp=layout.tp, pp=layout.pp)
+    return replace(deployment, parallelism=layout, engine=engine)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,11 +120,14 @@ class FitReport:
 
     fit: MemoryFit
     fewest_devices: int | None
-    """The smallest replica of the same accelerator that fits, or None within 16 nodes."""
+    """The smallest replica of the same accelerator that fits, by tensor parallelism within a node and then whole
+    nodes; None within 16 nodes."""
     fewest_split: str | None
     remedies: tuple[Remedy, ...]
     tier: str
     """calibrated where the reserves were fitted to this engine's logs on this vendor, else transferred."""
+    notes: tuple[str, ...] = ()
+    """What the numbers do not say: a format without a datapath, an unverified part, ranks in several nodes."""
 
 
 def report_fit(deployment: Deployment, context_tokens: int) -> FitReport:
@@ -86,8 +137,27 @@ def report_fit(deployment: Deployment, context_tokens: int) -> FitReport:
     calibrated = deployment.engine.name == "vllm" and deployment.accelerator.vendor in {"amd", "nvidia"}
     return FitReport(
         fit=result,
-        fewest_devices=fewest.deployment.parallelism.devices if fewest else None,
+        fewest_devices=_devices(fewest) if fewest else None,
         fewest_split=str(fewest.deployment.parallelism) if fewest else None,
         remedies=remedies(result, fewest),
         tier="calibrated" if calibrated else "transferred",
+        notes=tuple(_notes(deployment)),
     )
+
+
+def _notes(deployment: Deployment) -> Iterator[str]:
+    part, tp = deployment.accelerator, deployment.parallelism.tp
+    yield from (f"stored in {name}, which {part.id} does not compute natively" for name in _emulated(deployment))
+    together = max(part.node.devices, (part.link.domain_devices if part.link else None) or 0)
+    if tp > together:
+        yield f"tp {tp} spans nodes: the scale-up link joins {together} {part.id}"
+    if not part.recommendable:
+        status = "announced" if part.status == "announced" else "not verified"
+        yield f"{part.id} is {status}: its figures may change, and it is kept out of recommendations"
+
+
+def _emulated(deployment: Deployment) -> list[str]:
+    """List the storage formats the accelerator has no matrix datapath for."""
+    part = deployment.accelerator
+    native = {*part.fp4_formats, *({"fp8", "mxfp8"} if Precision.FP8 in part.dense_flops_per_s else ())}
+    return [name for name in deployment.model.formats if name in {"fp8", "mxfp8", "mxfp4", "nvfp4"} - native]

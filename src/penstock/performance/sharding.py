@@ -3,10 +3,12 @@
 from math import ceil
 
 from penstock.model import ModelSpec, Part, Split, Weight
+from penstock.model.attention import GroupedAttention
 from penstock.performance.deployment import Deployment, Parallelism
 
 _VOCAB_MULTIPLE = 64
 """Engines pad the vocabulary to this before splitting it (vLLM and SGLang, DEFAULT_VOCAB_PADDING_SIZE)."""
+_FEED_FORWARD = {Part.DENSE_FFN, Part.SHARED_EXPERTS, Part.ROUTED_EXPERTS}
 
 
 def stage_of_layers(layers: int, pp: int) -> tuple[int, ...]:
@@ -86,12 +88,82 @@ def _stages_holding(weight: Weight, stages: tuple[int, ...], pp: int, *, tied: b
     return (0,) if weight.part is Part.VISION else (pp - 1,)
 
 
-def refusal(model: ModelSpec, parallelism: Parallelism) -> str | None:
-    """Say why an engine would refuse this split, or None when it would not."""
-    if model.query_heads % parallelism.tp:
-        return f"{model.query_heads} attention heads do not divide over tp {parallelism.tp}"
-    if parallelism.pp > max(1, len(model.layers)):
-        return f"{len(model.layers)} layers do not fill {parallelism.pp} pipeline stages"
-    if parallelism.expert_parallel and model.experts is None:
-        return "expert parallelism needs a mixture of experts, and this model is dense"
+def refusal(deployment: Deployment) -> str | None:
+    """Say why the engine would refuse this split, or None when it would not."""
+    model, split = deployment.model, deployment.parallelism
+    if split.pp > max(1, len(model.layers)):
+        return f"{len(model.layers)} layers do not fill {split.pp} pipeline stages"
+    return _refused_heads(model, split) or _refused_experts(deployment) or _refused_widths(deployment)
+
+
+def _refused_heads(model: ModelSpec, split: Parallelism) -> str | None:
+    if model.query_heads % split.tp:
+        return f"{model.query_heads} attention heads do not divide over tp {split.tp}"
+    mixers = {layer.mixer for layer in model.layers}
+    for heads in sorted({mixer.kv_heads for mixer in mixers if isinstance(mixer, GroupedAttention)}):
+        if heads % split.tp and split.tp % heads:
+            return f"{heads} key-value heads neither divide over tp {split.tp} nor repeat evenly on it"
     return None
+
+
+def _refused_experts(deployment: Deployment) -> str | None:
+    experts, split = deployment.model.experts, deployment.parallelism
+    if not split.expert_parallel:
+        return None
+    if experts is None:
+        return "expert parallelism needs a mixture of experts, and this model is dense"
+    ranks = split.tp * split.dp
+    if ranks > experts.routed:
+        return f"{experts.routed} routed experts do not fill tp x dp = {ranks} ranks"
+    # vLLM gives the first ranks one expert more (determine_expert_map); SGLang asserts an even share.
+    if deployment.engine.name == "sglang" and experts.routed % ranks:
+        return f"{experts.routed} routed experts do not divide over tp x dp = {ranks}"
+    return None
+
+
+def _refused_widths(deployment: Deployment) -> str | None:
+    """Check every kind of cut weight once: layers repeat each other."""
+    kinds = {
+        (weight.part, weight.split, _cut_size(weight), weight.units, _block(weight), weight.copies > 1)
+        for weight in deployment.model.weights
+        if weight.split in {Split.COLUMN, Split.ROW} and weight.part is not Part.VISION
+    }
+    for part, _, size, units, block, routed in sorted(kinds, key=str):
+        ranks = _ranks_cutting(deployment.parallelism, routed=routed)
+        if ranks == 1 or (part is Part.MTP and not deployment.speculative):
+            continue
+        if part in _FEED_FORWARD and size % ranks:
+            return f"{part.replace('_', ' ')} width {size:,} does not divide over {_over(ranks, routed=routed)}"
+        held = ceil(size * max(1, ceil(units / ranks)) / units)
+        if held % block:
+            fix = "; spread whole experts with --ep" if routed else ""
+            slice_of = f"{part.replace('_', ' ')} width {size:,} over {_over(ranks, routed=routed)}"
+            return (
+                f"{slice_of} leaves {held:,} a device, which is not a multiple of the quantisation block {block}{fix}"
+            )
+    return None
+
+
+def _cut_size(weight: Weight) -> int:
+    return weight.shape[1] if weight.split is Split.ROW and len(weight.shape) > 1 else weight.shape[0]
+
+
+def _block(weight: Weight) -> int:
+    """Return how many channels along the cut share a scale that a slice may not divide, or 1 where it may."""
+    stored, routed = weight.format, weight.copies > 1
+    padded = routed and stored.name == "mxfp4"
+    # Dense columns are fused with their neighbours, and there vLLM lets a slice end inside a block.
+    fused = weight.split is Split.COLUMN and not routed
+    if not stored.scale_bits or padded or fused:
+        return 1
+    return (stored.scale_columns if weight.split is Split.ROW else stored.scale_rows) or 1
+
+
+def _ranks_cutting(split: Parallelism, *, routed: bool) -> int:
+    if not routed:
+        return split.tp
+    return 1 if split.expert_parallel else split.tp * split.dp
+
+
+def _over(ranks: int, *, routed: bool) -> str:
+    return f"tp x dp = {ranks}" if routed else f"tp {ranks}"

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from rich.text import Text
 
@@ -24,20 +25,20 @@ OVER = Use("does not fit", "▚", "red")
 
 
 def stacked_bar(parts: Sequence[tuple[Use, float]], *, full: float, width: int) -> Text:
-    """Draw parts of a whole; every part that is not nothing gets at least one cell."""
-    text = Text()
+    """Draw parts of a whole; every part that is not nothing gets at least one cell, taken from the widest."""
     if full <= 0:
-        return text
+        return Text()
     edges, total = [0], 0.0
     for _, amount in parts:
         total += max(0.0, amount)
         edges.append(round(min(total / full, 1.0) * width))
-    for (use, amount), begin, end in zip(parts, edges, edges[1:], strict=False):
-        cells = end - begin
-        if not cells and amount / full > 1e-3 and len(text.plain) < width:  # noqa: PLR2004 - a thousandth still shows
-            cells = 1
-        text.append(use.glyph * min(cells, width - len(text.plain)), style=use.style)
-    return text
+    cells = [end - begin for begin, end in pairwise(edges)]
+    for number, (_, amount) in enumerate(parts):
+        widest = cells.index(max(cells))
+        if not cells[number] and amount / full > 1e-3 and cells[widest] > 1:  # noqa: PLR2004 - a thousandth still shows
+            cells[number] = 1
+            cells[widest] -= 1
+    return Text().join(Text(use.glyph * count, style=use.style) for (use, _), count in zip(parts, cells, strict=True))
 
 
 def legend(uses: Sequence[Use]) -> Text:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -16,19 +16,45 @@ _MARK = {Basis.UNVERIFIED: "?", Basis.ESTIMATED: "~", Basis.DERIVED: "=", Basis.
 MARKS = "? unverified   ~ estimated   = derived   * measured   (no mark) vendor specification"
 
 
-def render_list(accelerators: Sequence[Accelerator]) -> RenderableType:
-    """Draw the whole catalog, one line each."""
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name in ("id", "memory", "usable", "bandwidth", "bf16", "fp8", "fp4", "link", "TDP", "FP8", ""):
-        table.add_column(name, justify="left" if name in {"id", "link", "FP8", ""} else "right")
-    units = ("", "as sold", "GiB", "TB/s", "TFLOPS", "TFLOPS", "TFLOPS", "GB/s one way", "W", "dialect", "")
-    table.add_row(*(Text(unit, style="dim") for unit in units))
-    for part in sorted(accelerators, key=lambda part: (part.vendor, part.memory.hbm_bytes)):
-        table.add_row(*_list_row(part))
+_COLUMNS = (
+    ("id", ""),
+    ("memory", "as sold"),
+    ("usable", "GiB"),
+    ("bandwidth", "TB/s"),
+    ("bf16", "TFLOPS"),
+    ("fp8", "TFLOPS"),
+    ("fp4", "TFLOPS"),
+    ("link", "GB/s one way"),
+    ("TDP", "W"),
+    ("FP8", "dialect"),
+    ("", ""),
+)
+_LEFT_OUT_WHEN_NARROW = {"memory", "link", "TDP", "FP8"}
+
+
+def render_list(accelerators: Sequence[Accelerator], width: int) -> RenderableType:
+    """Draw the whole catalog, one line each; in a narrow terminal fewer columns, never half a number."""
+    parts = sorted(accelerators, key=lambda part: (part.vendor, part.memory.hbm_bytes))
+    table = _list_table(parts, frozenset())
+    if Console(width=1000).measure(table).maximum > width:
+        table = _list_table(parts, frozenset(_LEFT_OUT_WHEN_NARROW))
     caption = (
         "dense FLOPS, no sparsity. ? marks a part kept out of recommendations; `penstock catalog show ID` has sources"
     )
     return Group(table, Text(caption, style="dim"))
+
+
+def _list_table(parts: Sequence[Accelerator], left_out: frozenset[str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    shown = [number for number, (name, _) in enumerate(_COLUMNS) if name not in left_out]
+    for number in shown:
+        name, _ = _COLUMNS[number]
+        table.add_column(name, justify="left" if name in {"id", "link", "FP8", ""} else "right", no_wrap=True)
+    table.add_row(*(Text(_COLUMNS[number][1], style="dim") for number in shown))
+    for part in parts:
+        row = _list_row(part)
+        table.add_row(*(row[number] for number in shown))
+    return table
 
 
 def _list_row(part: Accelerator) -> list[str | Text]:
@@ -157,7 +183,10 @@ def render_prices(name: str, prices: Sequence[Price]) -> RenderableType:
     """Draw every dated price."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in ("from", "kind", "provider", "devices", "USD", "per device", "confidence", "region / SKU"):
-        table.add_column(column, justify="right" if column in {"devices", "USD", "per device"} else "left")
+        number = column in {"devices", "USD", "per device"}
+        # Words give way in a narrow terminal, so that no number and no date is cut short.
+        whole = number or column == "from"
+        table.add_column(column, justify="right" if number else "left", no_wrap=whole, overflow="fold")
     for price in prices:
         width = {"day": 10, "month": 7, "year": 4}[price.date_precision]
         hour = "/h" if price.hourly else ""

@@ -12,16 +12,21 @@ from penstock.performance.minimum import FitReport
 from penstock.report.bars import CACHE, EXPERTS, OVER, UNUSED, WEIGHTS, WORK, Use, legend, stacked_bar
 from penstock.units import GIB, format_gib, format_params
 
+MEASURING_WIDTH = 1000
+NONE = "-"
+
 
 def render_fit(model: ModelSpec, reports: Sequence[FitReport], context_tokens: int, width: int) -> RenderableType:
     """Draw the whole answer."""
-    pieces: list[RenderableType] = [_headline(model, reports), _table(reports, context_tokens), Text()]
-    pieces += [_bars(reports, width)]
-    for report in reports:
-        if report.remedies:
-            pieces.append(_remedies(report))
+    table = _table(reports, context_tokens)
+    # A column that is too narrow would cut numbers short; fewer columns say less, but nothing false.
+    if Console(width=MEASURING_WIDTH).measure(table).maximum > width:
+        table = _narrow_table(reports, context_tokens)
+    pieces: list[RenderableType] = [_headline(model, reports), table, Text(), _bars(reports, width)]
+    pieces += [_verdict(report) for report in reports if not report.fit.fits]
     pieces += [_footnote(reports)]
-    pieces += [Text(f"note: {note}", style="dim") for note in model.notes]
+    notes = dict.fromkeys((*model.notes, *(note for report in reports for note in report.notes)))
+    pieces += [Text(f"note: {note}", style="dim") for note in notes]
     return Group(*pieces)
 
 
@@ -45,42 +50,79 @@ def _headline(model: ModelSpec, reports: Sequence[FitReport]) -> Text:
 
 def _table(reports: Sequence[FitReport], context_tokens: int) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("accelerator")
-    table.add_column("split")
-    table.add_column("fits")
-    for name in ("memory\nGiB", "weights\nGiB", "KV cache\nGiB", "KV tokens\n(P10-P90)"):
-        table.add_column(name, justify="right")
-    table.add_column(f"requests\nof {context_tokens:,}", justify="right")
-    table.add_column("longest\ncontext", justify="right")
-    table.add_column("fewest\ndevices", justify="right")
+    for name in ("accelerator", "split", "fits"):
+        table.add_column(name, no_wrap=True)
+    for name in (
+        "memory\nGiB",
+        "weights\nGiB",
+        "KV cache\nGiB",
+        "KV tokens\n(P10-P90)",
+        f"requests\nof {context_tokens:,}",
+        "longest\ncontext",
+        "fewest (tp,\nthen nodes)",
+    ):
+        table.add_column(name, justify="right", no_wrap=True)
     for report in reports:
-        table.add_row(*_row(report))
+        cells = _Cells(report)
+        span = (f"\n{cells.low}-{cells.high}", "dim") if cells.low else ""
+        tokens = Text.assemble(cells.tokens, span)
+        numbers = (cells.memory, cells.weights, cells.cache, tokens, cells.requests, cells.longest, cells.fewest)
+        table.add_row(cells.name, cells.split, cells.verdict, *numbers)
     return table
 
 
-def _row(report: FitReport) -> list[str | Text]:
-    fit = report.fit
-    devices = fit.deployment.parallelism.devices
-    name = fit.deployment.accelerator.id + (f" x{devices}" if devices > 1 else "")
-    fewest = str(report.fewest_devices) if report.fewest_devices else "-"
-    verdict = Text("yes", style="bold green") if fit.fits else Text("no", style="bold red")
-    budget, capacity = fit.budget, fit.capacity
-    if budget is None or capacity is None:
-        return [name, str(fit.deployment.parallelism), verdict, "-", "-", "-", "-", "-", "-", fewest]
-    room = budget.kv_bytes > 0
-    span = f"{capacity.low_tokens:,}-{capacity.high_tokens:,}"
-    return [
-        name,
-        str(fit.deployment.parallelism),
-        verdict,
-        format_gib(budget.device_bytes),
-        format_gib(budget.weight_bytes),
-        format_gib(budget.kv_bytes) if room else "-",
-        Text.assemble(f"{capacity.tokens:,}", (f"\n{span}", "dim")) if room else "-",
-        f"{capacity.concurrent_requests:,}" if room else "-",
-        f"{capacity.longest_context_tokens:,}" if room else "-",
-        fewest,
-    ]
+def _narrow_table(reports: Sequence[FitReport], context_tokens: int) -> Table:
+    """Draw the table in 80 columns: names and ranges over several lines, the longest context left out."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("accelerator\nsplit", overflow="fold")
+    table.add_column("fits", no_wrap=True)
+    for name in (
+        "weights\nof GiB",
+        "KV\nGiB",
+        "KV tokens\nP10\nP90",
+        f"requests\nof {context_tokens:,}",
+        "fewest\n(tp, then\nnodes)",
+    ):
+        table.add_column(name, justify="right", no_wrap=True)
+    for report in reports:
+        cells = _Cells(report)
+        ends = (f"\n{cells.low}\n{cells.high}", "dim") if cells.low else ""
+        held = f"{cells.weights}\n{cells.memory}" if cells.weights != NONE else NONE
+        tokens = Text.assemble(cells.tokens, ends)
+        numbers = (held, cells.cache, tokens, cells.requests, cells.fewest)
+        table.add_row(f"{cells.name}\n{cells.split}", cells.verdict, *numbers)
+    return table
+
+
+class _Cells:
+    """One accelerator's row, each figure as it is written."""
+
+    def __init__(self, report: FitReport) -> None:
+        fit, budget, capacity = report.fit, report.fit.budget, report.fit.capacity
+        part, devices = fit.deployment.accelerator, fit.deployment.parallelism.devices
+        self.name = part.id + (f" x{devices}" if devices > 1 else "") + ("" if part.recommendable else " ?")
+        self.split = str(fit.deployment.parallelism)
+        self.verdict = _verdict_word(fit)
+        self.fewest = str(report.fewest_devices or NONE)
+        self.memory = self.weights = self.cache = self.tokens = self.requests = self.longest = NONE
+        self.low = self.high = ""
+        if budget is not None:
+            self.memory, self.weights = format_gib(budget.device_bytes), format_gib(budget.weight_bytes)
+        if budget is not None and capacity is not None and budget.kv_bytes > 0:
+            self.cache, self.tokens = format_gib(budget.kv_bytes), f"{capacity.tokens:,}"
+            self.low, self.high = f"{capacity.low_tokens:,}", f"{capacity.high_tokens:,}"
+            self.requests = _count(capacity.concurrent_requests, "no limit")
+            self.longest = _count(capacity.longest_context_tokens, "not stated")
+
+
+def _verdict_word(fit: MemoryFit) -> Text:
+    if not fit.fits:
+        return Text("no", style="bold red")
+    return Text("yes", style="bold green") if fit.certain else Text("tight", style="bold yellow")
+
+
+def _count(number: int | None, otherwise: str) -> str:
+    return otherwise if number is None else f"{number:,}"
 
 
 def _bars(reports: Sequence[FitReport], width: int) -> RenderableType:
@@ -111,9 +153,10 @@ def _parts(budget: MemoryBudget) -> list[tuple[Use, float]]:
     experts = budget.weight_bytes_by_part.get(Part.ROUTED_EXPERTS, 0)
     work = budget.activation_bytes + budget.runtime_bytes + budget.graph_bytes
     parts: list[tuple[Use, float]] = [(WEIGHTS, budget.weight_bytes - experts), (EXPERTS, experts), (WORK, work)]
+    parts.append((CACHE, budget.kv_bytes))
     over = max(0, budget.total_bytes - budget.device_bytes)
     if not over:
-        return [*parts, (CACHE, budget.kv_bytes), (UNUSED, budget.unused_bytes)]
+        return [*parts, (UNUSED, budget.unused_bytes)]
     # What exceeds the device is drawn in red, taken off the end of what asked for it.
     kept: list[tuple[Use, float]] = []
     left = float(budget.device_bytes)
@@ -123,22 +166,17 @@ def _parts(budget: MemoryBudget) -> list[tuple[Use, float]]:
     return [*kept, (OVER, over)]
 
 
-def _remedies(report: FitReport) -> Text:
-    fit = report.fit
-    where = fit.deployment.accelerator.id
-    text = Text(f"{where} does not fit: ", style="red")
-    if fit.obstacle is not None:
-        text.append(_reason(fit), style="default")
-    text.append("\n  what would: ", style="dim")
-    text.append(", or ".join(remedy.change for remedy in report.remedies), style="default")
+def _verdict(report: FitReport) -> Text:
+    """Say why it does not fit, by how much, and what would help."""
+    obstacle = report.fit.obstacle
+    text = Text(f"{report.fit.deployment.accelerator.id} does not fit: ", style="red")
+    if obstacle is not None:
+        short = f" ({format_gib(obstacle.shortfall_bytes)} GiB short)" if obstacle.shortfall_bytes else ""
+        text.append(obstacle.reason + short, style="default")
+    if report.remedies:
+        text.append("\n  what would: ", style="dim")
+        text.append(", or ".join(remedy.change for remedy in report.remedies), style="default")
     return text
-
-
-def _reason(fit: MemoryFit) -> str:
-    if fit.obstacle is None:
-        return ""
-    short = f" ({format_gib(fit.obstacle.shortfall_bytes)} GiB short)" if fit.obstacle.shortfall_bytes else ""
-    return fit.obstacle.reason + short
 
 
 def _footnote(reports: Sequence[FitReport]) -> Text:

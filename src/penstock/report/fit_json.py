@@ -47,6 +47,7 @@ def _deployment(report: FitReport) -> dict[str, object]:
         "engine": plain(deployment.engine),
         "cache_dtype": deployment.chosen_cache_dtype.value,
         "fits": fit.fits,
+        "certain": fit.certain,
         "obstacle": plain(fit.obstacle),
         "remedies": plain(report.remedies),
         "fewest_devices": report.fewest_devices,
@@ -54,6 +55,7 @@ def _deployment(report: FitReport) -> dict[str, object]:
         "budget": None if fit.budget is None else {**_plain_dict(fit.budget), "weight_bytes": fit.budget.weight_bytes},
         "capacity": plain(fit.capacity),
         "tier": report.tier,
+        "notes": list(report.notes),
     }
 
 

@@ -95,7 +95,7 @@ def _check(check: CrossCheck) -> Text:
         style="default not bold",
     )
     for label, names in (
-        ("wrong size", check.wrong_shapes),
+        ("wrong shape", check.wrong_shapes),
         ("not stored", check.missing),
         ("unexpected", check.unexpected),
     ):

@@ -88,8 +88,10 @@ def test_what_is_unverified_says_so() -> None:
 
 
 def test_an_unknown_name_suggests_the_nearest() -> None:
-    with pytest.raises(UnknownName, match="did you mean mi300x"):
+    with pytest.raises(UnknownName, match=r"'mi300'; did you mean mi300x.*\? `penstock catalog list` shows all"):
         load_accelerator("mi300")
+    with pytest.raises(UnknownName, match="named 'zzz'; `penstock catalog list` shows all"):
+        load_accelerator("zzz")
 
 
 def edited(change: str, value: object) -> dict[str, Any]:

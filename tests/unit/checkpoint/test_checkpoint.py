@@ -1,6 +1,7 @@
 """Reading a checkpoint from disk, and holding its stored tensors against its config."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from penstock.checkpoint import cross_check, open_checkpoint, read_header
-from penstock.errors import CheckpointError, UnknownArchitecture, UnknownName
+from penstock.errors import CheckpointError, UnknownArchitecture, UnknownName, UsageError
 
 CONFIG = {
     "architectures": ["Qwen3ForCausalLM"],
@@ -96,10 +97,85 @@ def test_our_header_reader_sees_what_the_library_wrote(folder: Path) -> None:
     assert found == {name: array.shape for name, array in tensors().items()}
 
 
-def test_a_config_file_alone_is_enough(folder: Path) -> None:
-    checkpoint = open_checkpoint(str(folder / "config.json"), headers=True)
+def test_a_config_file_alone_is_enough(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    alone = tmp_path_factory.mktemp("DeepSeek-R9") / "config.json"
+    alone.write_bytes((folder / "config.json").read_bytes())
+    checkpoint = open_checkpoint(str(alone), headers=True)
     assert checkpoint.tensors is None
     assert checkpoint.spec.total_params == sum(array.size for array in tensors().values())
+    assert checkpoint.spec.name == alone.parent.name
+    renamed = alone.rename(alone.with_name("acme-9b.json"))
+    assert open_checkpoint(str(renamed)).spec.name == "acme-9b"
+
+
+def test_tensors_are_found_beside_a_config_file(folder: Path) -> None:
+    checkpoint = open_checkpoint(str(folder / "config.json"), headers=True)
+    assert checkpoint.tensors is not None
+    assert cross_check(checkpoint.spec, checkpoint.tensors).agrees
+
+
+def test_a_second_copy_of_the_weights_is_not_counted(folder: Path) -> None:
+    save_file(tensors(), folder / "consolidated.safetensors")
+    unindexed = open_checkpoint(str(folder), headers=True)
+    assert unindexed.tensors is not None
+    assert cross_check(unindexed.spec, unindexed.tensors).agrees
+    save_file(tensors(), folder / "weights.safetensors")
+    index = {"weight_map": dict.fromkeys(tensors(), "weights.safetensors")}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    indexed = open_checkpoint(str(folder), headers=True)
+    assert indexed.tensors is not None
+    assert len(indexed.tensors) == len(tensors())
+
+
+@pytest.mark.parametrize(
+    ("index", "complaint"),
+    [
+        ("[", "not valid JSON"),
+        ("[]", "weight_map is missing"),
+        ('{"weight_map": {"a": "../../etc/passwd"}}', "not one of its files"),
+        ('{"weight_map": {"a": "/tmp/model.safetensors"}}', "not one of its files"),
+        ('{"weight_map": {"a": "gone.safetensors"}}', "gone.safetensors: No such file"),
+    ],
+)
+def test_an_index_is_not_trusted(folder: Path, index: str, complaint: str) -> None:
+    (folder / "model.safetensors.index.json").write_text(index)
+    with pytest.raises(CheckpointError, match=complaint):
+        open_checkpoint(str(folder), headers=True)
+
+
+def test_an_fp32_checkpoint_agrees_with_its_headers(folder: Path) -> None:
+    for file in folder.glob("*.safetensors"):
+        file.unlink()
+    (folder / "config.json").write_text(json.dumps({**CONFIG, "torch_dtype": "float32"}))
+    save_file({name: array.astype(np.float32) for name, array in tensors().items()}, folder / "model.safetensors")
+    checkpoint = open_checkpoint(str(folder), headers=True)
+    assert checkpoint.tensors is not None
+    check = cross_check(checkpoint.spec, checkpoint.tensors)
+    assert check.agrees
+    # Engines load half of what is stored.
+    assert check.expected_bytes == 2 * checkpoint.spec.weight_bytes
+
+
+def test_a_transposed_tensor_is_a_wrong_shape(folder: Path) -> None:
+    checkpoint = open_checkpoint(str(folder), headers=True)
+    assert checkpoint.tensors is not None
+    turned = [
+        replace(tensor, shape=tensor.shape[::-1]) if "gate_proj" in tensor.name else tensor
+        for tensor in checkpoint.tensors
+    ]
+    check = cross_check(checkpoint.spec, turned)
+    assert not check.agrees
+    assert check.wrong_shapes[0] == "model.layers.0.mlp.gate_proj.weight [64, 128]: expected [128, 64]"
+
+
+def test_a_missing_module_with_nothing_in_its_place_does_not_agree(folder: Path) -> None:
+    checkpoint = open_checkpoint(str(folder), headers=True)
+    assert checkpoint.tensors is not None
+    kept = [tensor for tensor in checkpoint.tensors if tensor.name != "model.norm.weight"]
+    check = cross_check(checkpoint.spec, kept)
+    assert abs(check.difference_fraction) < 0.01
+    assert check.missing == ("model.norm",)
+    assert not check.agrees
 
 
 def test_a_truncated_file_is_refused(folder: Path) -> None:
@@ -120,6 +196,33 @@ def test_a_name_nobody_knows_says_where_to_look() -> None:
         open_checkpoint("llama-3.1-70")
     with pytest.raises(UnknownName, match="hf:acme/Model"):
         open_checkpoint("acme/Model")
+
+
+def test_an_architecture_that_is_merely_spelt_alike_is_not_suggested(folder: Path) -> None:
+    (folder / "config.json").write_text(json.dumps({**CONFIG, "architectures": ["JambaForCausalLM"]}))
+    with pytest.raises(UnknownArchitecture, match=r"^(?!.*nearest).*JambaForCausalLM"):
+        open_checkpoint(str(folder))
+
+
+def test_an_error_names_the_file_it_is_in(tmp_path: Path) -> None:
+    file = tmp_path / "acme.json"
+    file.write_text("{")
+    with pytest.raises(CheckpointError, match=r"acme\.json: not valid JSON"):
+        open_checkpoint(str(file))
+
+
+@pytest.mark.parametrize("name", ["", "  "])
+def test_an_empty_name_is_not_the_current_directory(name: str) -> None:
+    with pytest.raises(UsageError, match="no model is named"):
+        open_checkpoint(name)
+
+
+def test_a_directory_that_only_shares_a_name_does_not_hide_the_catalog(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "llama-3.1-70b").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert open_checkpoint("llama-3.1-70b").spec.total_params == 70_553_706_496
 
 
 def test_an_empty_directory_says_what_is_missing(tmp_path: Path) -> None:

@@ -1,17 +1,23 @@
 """Does it fit? The articles' arithmetic, and each part of the budget."""
 
+import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from examples import deployment, model
 from penstock.catalog import load_accelerator
+from penstock.errors import DeploymentError
 from penstock.model import CacheDtype, Part
 from penstock.model.weight import FP8_CHANNEL
 from penstock.performance import Parallelism, fit, minimum_devices
+from penstock.performance.engine import parse_version
+from penstock.performance.memory_fit import DoesNotFit
 from penstock.performance.minimum import report_fit
 from penstock.performance.sharding import stage_of_layers
 from penstock.units import GIB
+from published_logs import LOGS, predicted
 
 
 def test_70b_in_16_bits_does_not_fit_one_h100_and_says_what_would() -> None:
@@ -105,10 +111,153 @@ def test_a_split_no_engine_accepts_is_a_value() -> None:
     assert result.obstacle.reason == "64 attention heads do not divide over tp 3"
 
 
+@pytest.mark.parametrize(
+    ("name", "part", "tp", "ep", "reason"),
+    [
+        ("phi-4", "h100", 4, False, "10 key-value heads neither divide over tp 4 nor repeat evenly on it"),
+        ("qwen2.5-7b", "h100", 7, False, "4 key-value heads neither divide over tp 7"),
+        # 1,536 / 8 = 192 channels, one and a half blocks of 128.
+        ("qwen3-235b-a22b-fp8", "h200", 8, False, "leaves 192 a device, which is not a multiple .* block 128; .*--ep"),
+        ("qwen3-32b-fp8", "h200", 16, False, "dense ffn width 25,600 over tp 16 leaves 1,600 a device"),
+        ("llama-3.1-70b", "h100", 2, True, "this model is dense"),
+        ("mixtral-8x7b", "h100", 16, True, "8 routed experts do not fill tp x dp = 16 ranks"),
+    ],
+)
+def test_splits_engines_refuse_at_start_up(name: str, part: str, tp: int, ep: bool, reason: str) -> None:  # noqa: FBT001
+    result = fit(deployment(name, part, tp=tp, ep=ep), 4096)
+    assert result.obstacle_is("refused")
+    assert result.obstacle is not None
+    assert re.search(reason, result.obstacle.reason)
+    assert "\n" not in result.obstacle.reason
+
+
+def test_a_feed_forward_that_does_not_divide_is_refused() -> None:
+    spec = model("llama-3.1-8b")
+    narrow = replace(
+        spec,
+        weights=tuple(
+            replace(weight, shape=(weight.shape[0], 14_332)) if "down_proj" in weight.module else weight
+            for weight in spec.weights
+        ),
+    )
+    assert fit(deployment(narrow, "h100", tp=8), 8192).obstacle == DoesNotFit(
+        obstacle="refused", reason="dense ffn width 14,332 does not divide over tp 8"
+    )
+
+
+def test_expert_parallelism_must_be_even_in_sglang_only() -> None:
+    # 160 experts over 12 ranks: vLLM gives the first four 14 and the others 13.
+    assert fit(deployment("glm-4.7", "mi355x", tp=4, dp=3, ep=True), 8192).fits
+    refused = fit(deployment("glm-4.7", "mi355x", tp=4, dp=3, ep=True, engine="sglang"), 8192)
+    assert refused.obstacle_is("refused")
+
+
+@pytest.mark.parametrize("log", LOGS, ids=lambda log: f"{log['model']}-{log['accelerator']}-tp{log['tp']}")
+def test_no_split_that_was_run_is_refused(log: dict[str, Any]) -> None:
+    assert not predicted(log).obstacle_is("refused")
+
+
+def test_remedies_never_name_a_split_that_would_be_refused() -> None:
+    report = report_fit(deployment("qwen3-235b-a22b-fp8", "h100", tp=8), 8192)
+    assert [remedy.change for remedy in report.remedies] == ["--ep", "4 devices (tp4)"]
+    assert report_fit(deployment("phi-4", "h100", tp=4), 8192).fewest_split == "tp1"
+
+
 def test_a_context_beyond_the_model_is_a_value() -> None:
     result = fit(deployment("llama-3.1-8b", "mi300x"), 200_000)
     assert result.obstacle is not None
     assert result.obstacle.obstacle == "model_limit"
+    assert result.certain
+
+
+def test_memory_is_named_before_the_models_limit() -> None:
+    result = fit(deployment("llama-3.1-70b", "b200"), 400_000)
+    assert result.obstacle_is("context")
+    assert result.obstacle is not None
+    assert result.obstacle.shortfall_bytes > GIB
+
+
+def test_a_fraction_that_leaves_no_room_outside_it_is_its_own_obstacle() -> None:
+    placed = deployment("llama-3.1-70b", "mi300x")
+    report = report_fit(replace(placed, engine=replace(placed.engine, memory_fraction=1.0)), 8192)
+    assert report.fit.obstacle_is("fraction")
+    assert report.fit.budget is not None
+    assert report.fit.budget.kv_bytes > 0
+    # 0.9 GiB of graphs outside: 0.99 of 192 GiB leaves 1.9.
+    assert report.remedies[0].change == "--memory-fraction 0.99"
+
+
+def test_a_fit_that_only_holds_at_the_median_is_not_certain() -> None:
+    placed = deployment("llama-3.1-70b", "b200")
+    capacity = fit(placed, 8192).capacity
+    assert capacity is not None
+    # Between what P10 and the median hold.
+    between = (capacity.low_tokens + capacity.tokens) // 2
+    tight, sure = fit(placed, between), fit(placed, 8192)
+    assert (tight.fits, tight.certain) == (True, False)
+    assert (sure.fits, sure.certain) == (True, True)
+
+
+def test_vllm_runs_no_more_requests_than_its_limit_for_a_step() -> None:
+    vllm = fit(deployment("llama-3.1-8b", "mi355x", tp=8), 1024).capacity
+    sglang = fit(deployment("llama-3.1-8b", "mi355x", tp=8, engine="sglang"), 1024).capacity
+    assert vllm is not None
+    assert sglang is not None
+    assert vllm.concurrent_requests == 1024
+    assert vllm.cached_requests is not None
+    assert vllm.cached_requests > 10 * 1024
+    assert sglang.concurrent_requests == sglang.cached_requests
+
+
+def test_a_model_that_states_no_limit_has_no_longest_context() -> None:
+    capacity = fit(deployment("codestral-mamba-7b", "h100"), 8192).capacity
+    assert capacity is not None
+    assert capacity.longest_context_tokens is None
+
+
+def test_what_caches_nothing_has_no_limit_of_requests() -> None:
+    spec = model("llama-3.2-1b")
+    stateless = replace(spec, layers=tuple(replace(layer, mixer=None) for layer in spec.layers))
+    capacity = fit(deployment(stateless, "h100", engine="sglang"), 8192).capacity
+    assert capacity is not None
+    assert capacity.concurrent_requests is None
+    assert fit(deployment(stateless, "h100", engine="sglang"), 8192).certain
+
+
+def test_sglang_chooses_its_fraction_again_for_a_smaller_split() -> None:
+    wide = deployment("llama-3.1-8b", "h100", tp=8, pp=4, engine="sglang")
+    fewest = minimum_devices(wide, 8192)
+    assert fewest is not None
+    assert fewest.deployment.engine == deployment("llama-3.1-8b", "h100", engine="sglang").engine
+    assert fewest.deployment.engine.memory_fraction > wide.engine.memory_fraction
+    asked = replace(wide, engine=replace(wide.engine, memory_fraction=0.5))
+    kept = minimum_devices(asked, 8192)
+    assert kept is not None
+    assert kept.deployment.engine.memory_fraction == 0.5
+
+
+def test_fp8_is_offered_with_fewer_devices_and_only_where_it_is_computed() -> None:
+    changes = [remedy.change for remedy in report_fit(deployment("llama-3.1-405b", "h100", tp=4), 8192).remedies]
+    assert changes == ["--precision fp8 with 8 devices (tp8)", "16 devices (tp8 pp2)"]
+    assert [remedy.change for remedy in report_fit(deployment("llama-3.1-70b", "a100"), 8192).remedies] == [
+        "2 devices (tp2)"
+    ]
+    split_in_three = report_fit(deployment("llama-3.1-8b", "h100", tp=3), 8192)
+    assert [remedy.change for remedy in split_in_three.remedies] == ["1 device (tp1)"]
+
+
+def test_notes_say_what_the_numbers_do_not() -> None:
+    spec = model("gpt-oss-120b")
+    assert report_fit(deployment(spec, "mi355x"), 8192).notes == ()
+    assert report_fit(deployment(spec, "mi300x"), 8192).notes == (
+        "stored in mxfp4, which mi300x does not compute natively",
+    )
+    assert report_fit(deployment("deepseek-r1", "a100", tp=8), 8192).notes == (
+        "stored in fp8, which a100_80gb_sxm does not compute natively",
+    )
+    assert "tp 16 spans nodes" in report_fit(deployment("llama-3.1-70b", "h100", tp=16), 8192).notes[0]
+    assert report_fit(deployment("llama-3.1-70b", "gb200", tp=8), 8192).notes == ()
+    assert "mi455x is announced" in report_fit(deployment("llama-3.1-70b", "mi455x"), 8192).notes[0]
 
 
 def test_a_context_that_does_not_fit_names_the_longest_that_does() -> None:
@@ -117,6 +266,7 @@ def test_a_context_that_does_not_fit_names_the_longest_that_does() -> None:
     assert report.fit.obstacle.obstacle == "context"
     assert report.fit.capacity is not None
     longest = report.fit.capacity.longest_context_tokens
+    assert longest is not None
     assert fit(report.fit.deployment, longest).fits
     assert not fit(report.fit.deployment, longest + 16).fits
     assert [remedy.change for remedy in report.remedies][:2] == [
@@ -159,7 +309,9 @@ def test_hybrid_models_hold_far_more_requests_than_their_token_rate_suggests() -
     assert full is not None
     assert hybrid is not None
     # A quarter of the layers, a quarter of the heads of 256: 6 to 7 times as many.
-    assert hybrid.concurrent_requests > 6 * full.concurrent_requests
+    assert full.cached_requests is not None
+    assert hybrid.cached_requests is not None
+    assert hybrid.cached_requests > 6 * full.cached_requests
 
 
 def test_draft_layers_cost_memory_only_when_asked_for() -> None:
@@ -185,3 +337,14 @@ def test_defaults_differ_by_version_and_memory() -> None:
     assert engine_defaults("vllm", mi300x).memory_fraction == 0.92
     assert engine_defaults("vllm", mi300x).max_batched_tokens == 16384
     assert engine_defaults("vllm", a100).max_batched_tokens == 2048
+
+
+@pytest.mark.parametrize("text", ["0.11.2", "v0.20", "0.13.0rc2", "0.5.10.post1", "0.11.1rc2.dev4", " 1.0 "])
+def test_engine_versions_as_released(text: str) -> None:
+    assert parse_version(text)[0] in {0, 1}
+
+
+@pytest.mark.parametrize("text", ["", "new", "0.11.2 (rocm)", "0.x", "0..2", "0.6.3-0.6.4", "v", "1" * 9, "0.2;rm"])
+def test_what_is_not_a_version_is_refused(text: str) -> None:
+    with pytest.raises(DeploymentError, match="not an engine version"):
+        parse_version(text)

@@ -48,7 +48,8 @@ def figures(
 
 def context_length(config: Config) -> int | None:
     """Return the longest context the checkpoint states, or None."""
-    keys = ("max_position_embeddings", "max_sequence_length", "seq_length", "n_positions", "model_max_length")
+    # Command-R's positions reach 8,192 and its model_max_length 131,072; engines believe the latter.
+    keys = ("model_max_length", "max_position_embeddings", "max_sequence_length", "seq_length", "n_positions")
     if not any(config.has(key) for key in keys):
         return None
     return config.integer(*keys, high=2**40)

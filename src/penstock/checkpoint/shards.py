@@ -1,0 +1,44 @@
+"""Which files hold a checkpoint's weights? Those its index names, so that a second copy is not counted twice."""
+
+import json
+import re
+from pathlib import Path
+from typing import Final
+
+from penstock.checkpoint.files import read_bounded
+from penstock.checkpoint.safetensors_header import MAX_HEADER_BYTES
+from penstock.errors import CheckpointError
+
+_INDEX: Final = "model.safetensors.index.json"
+_SHARD: Final = re.compile(r"\w[\w.-]{0,200}\.safetensors")
+_MAX_SHARDS: Final = 4096
+
+
+def shards_of(folder: Path) -> tuple[Path, ...]:
+    """List the weight files: those the index names, else `model*.safetensors`, else all (Mistral has both kinds)."""
+    index = folder / _INDEX
+    if index.is_file():
+        return tuple(folder / name for name in _indexed(index))
+    every = sorted(folder.glob("*.safetensors"))
+    files = [file for file in every if file.name.startswith("model")] or every
+    if len(files) > _MAX_SHARDS:
+        raise CheckpointError(f"{folder}: {len(files):,} safetensors files; a checkpoint has at most {_MAX_SHARDS:,}")
+    return tuple(files)
+
+
+def _indexed(index: Path) -> tuple[str, ...]:
+    try:
+        raw = json.loads(read_bounded(index, MAX_HEADER_BYTES))
+    except (ValueError, RecursionError):
+        raise CheckpointError(f"{index}: not valid JSON") from None
+    held = raw.get("weight_map") if isinstance(raw, dict) else None
+    if not isinstance(held, dict):
+        raise CheckpointError(f"{index}: weight_map is missing or not an object")
+    names = sorted({str(name) for name in held.values()})
+    # The index is untrusted: a shard lies beside it, never elsewhere on this machine.
+    outside = next((name for name in names if not _SHARD.fullmatch(name)), None)
+    if outside is not None or len(names) > _MAX_SHARDS:
+        raise CheckpointError(
+            f"{index}: weight_map names '{(outside or names[0])[:80]}', which is not one of its files"
+        )
+    return tuple(names)

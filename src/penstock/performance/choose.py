@@ -1,0 +1,53 @@
+"""Which engine's measurements speak for an accelerator? The one asked for, or the fastest that was measured."""
+
+from penstock.catalog.accelerator import Accelerator
+from penstock.errors import DeploymentError
+from penstock.model import CacheDtype, ModelSpec
+from penstock.performance.deployment import Deployment, Parallelism
+from penstock.performance.engine import engine_defaults
+from penstock.performance.predict import Efficiencies, Prediction, predict
+
+BEST = "best"
+
+
+def measured_engines(efficiencies: Efficiencies, accelerator: Accelerator) -> tuple[str, ...]:
+    """List the engines the accelerator was measured with."""
+    depth = 3
+    return tuple(
+        sorted(path[2] for path in efficiencies.calibration.pools if len(path) == depth and path[1] == accelerator.id)
+    )
+
+
+def predict_on(
+    model: ModelSpec,
+    accelerator: Accelerator,
+    parallelism: Parallelism,
+    *,
+    cache_dtype: CacheDtype | None,
+    engine: str,
+    load: tuple[int, int, int],
+    efficiencies: Efficiencies | None,
+) -> Prediction:
+    """Predict with one engine's efficiencies, or with each measured one and keep the fastest that is not a guess."""
+    input_tokens, output_tokens, concurrency = load
+    settings = engine_defaults("sglang" if engine == "sglang" else "vllm", accelerator, tp=parallelism.tp)
+    placed = Deployment(
+        model=model, accelerator=accelerator, engine=settings, parallelism=parallelism, cache_dtype=cache_dtype
+    )
+    measured = measured_engines(efficiencies, accelerator) if efficiencies else ()
+    if engine not in {BEST, *measured} and efficiencies is not None and measured:
+        raise DeploymentError(f"{accelerator.id} was not measured with '{engine}'; measured: {', '.join(measured)}")
+    tried = (measured or ("vllm",)) if engine == BEST else (engine,)
+    answers = [
+        predict(
+            placed,
+            name,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+            concurrency=concurrency,
+            efficiencies=efficiencies,
+        )
+        for name in tried
+    ]
+    surest = {"shape": 0, "configuration": 1, "model": 2, "accelerator": 3}
+    return min(answers, key=lambda answer: (surest[answer.novelty], answer.tpot_s.value))

@@ -1,0 +1,249 @@
+"""How fast will it be? One deployment under one load, with what bounds it, how sure we are, and on what grounds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import numpy as np
+
+from penstock.performance.calibration import LEAST, Calibration, Pool
+from penstock.performance.deployment import Deployment
+from penstock.performance.evidence import FORMATS, family_of, pool_path
+from penstock.performance.memory_fit import MemoryFit, fit
+from penstock.performance.work import PARTS, PHYSICAL, Array, Load, ReplicaWork
+
+Tier = Literal["calibrated", "transferred", "speed-of-light"]
+Novelty = Literal["shape", "configuration", "model", "accelerator"]
+"""What about a prediction was never measured; errors held out in the same way give its interval."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """A predicted value with its P10 and P90."""
+
+    value: float
+    low: float
+    high: float
+
+    def scaled(self, by: float) -> "Range":
+        """Multiply all three."""
+        return Range(value=self.value * by, low=self.low * by, high=self.high * by)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Efficiencies:
+    """What was fitted, and how wrong it was where it had not looked."""
+
+    calibration: Calibration
+    spreads: Mapping[Novelty, tuple[float, float]]
+    """P10 and P90 of measured over predicted, as logarithms, by what was held out."""
+    first_token: Mapping[str, tuple[float, float, float]]
+    """Time to first token over the step that carries the prompt: P10, median, P90, by accelerator and engine."""
+    fitted_on: str
+    rows: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepTime:
+    """One average engine step and where its time goes."""
+
+    parts_s: Mapping[str, float]
+
+    @property
+    def seconds(self) -> float:
+        """The whole step."""
+        return sum(self.parts_s.values())
+
+    @property
+    def bound_by(self) -> str:
+        """The part that takes longest."""
+        return max(self.parts_s, key=lambda name: self.parts_s[name])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """What a replica delivers under a closed loop of so many users."""
+
+    deployment: Deployment
+    engine: str
+    concurrency: float
+    running: float
+    """Requests that really run together: fewer than asked when the KV cache is full."""
+    tpot_s: Range
+    ttft_s: Range | None
+    """None where no time to first token was ever measured for the pool."""
+    output_tokens_per_s: Range
+    step: StepTime
+    light_s: float
+    """The same step at the speed of light."""
+    tier: Tier
+    novelty: Novelty
+    borrowed_from: tuple[str, ...]
+    software: str | None
+    memory: MemoryFit
+
+    @property
+    def output_tokens_per_s_per_device(self) -> float:
+        """Throughput over the devices of the replica."""
+        return self.output_tokens_per_s.value / self.deployment.parallelism.devices
+
+    @property
+    def software_tax(self) -> float:
+        """One minus the fraction of the speed of light that is delivered."""
+        return 1 - self.light_s / self.tpot_s.value
+
+
+_SPEED_OF_LIGHT: Final = np.where(np.arange(len(PARTS)) < PHYSICAL, np.minimum(LEAST, 1.0), 0.0)
+
+
+def predict(
+    deployment: Deployment,
+    engine: str,
+    *,
+    input_tokens: float,
+    output_tokens: float,
+    concurrency: float,
+    efficiencies: Efficiencies | None,
+) -> Prediction:
+    """Predict a closed loop; without efficiencies the answer is the speed of light, a bound and not an estimate."""
+    memory = fit(deployment, max(1, round(input_tokens + output_tokens)))
+    running = _running(memory, concurrency)
+    work = ReplicaWork(deployment)
+    light = work.light(_closed(running, input_tokens, output_tokens))[0]
+    light_s = roofline_s(light)
+    if efficiencies is None:
+        return _at_the_speed_of_light(deployment, engine, concurrency, running, light, memory)
+    path, pool = efficiencies.calibration.nearest(pool_path(deployment.accelerator, engine))
+    novelty = _novelty(deployment, engine, path, pool)
+    adjust, software = _adjustment(deployment, pool)
+    parts = {name: float(value) for name, value in zip(PARTS, light * pool.slowdowns * adjust, strict=True)}
+    step = StepTime(parts_s=parts)
+    low, high = efficiencies.spreads[novelty]
+    tpot = Range(
+        value=step.seconds, low=max(light_s, step.seconds * float(np.exp(low))), high=step.seconds * float(np.exp(high))
+    )
+    ttft = _first_token(
+        efficiencies, deployment, engine, work, pool.slowdowns * adjust, running, input_tokens, output_tokens
+    )
+    throughput = Range(value=running / tpot.value, low=running / tpot.high, high=running / tpot.low)
+    return Prediction(
+        deployment=deployment,
+        engine=engine,
+        concurrency=concurrency,
+        running=running,
+        tpot_s=tpot,
+        ttft_s=ttft,
+        output_tokens_per_s=throughput,
+        step=step,
+        light_s=light_s,
+        tier="calibrated" if novelty in {"shape", "configuration"} else "transferred",
+        novelty=novelty,
+        borrowed_from=path,
+        software=software,
+        memory=memory,
+    )
+
+
+def _closed(running: float, input_tokens: float, output_tokens: float) -> Load:
+    return Load.closed_loop(np.array([running]), np.array([input_tokens]), np.array([output_tokens]))
+
+
+def roofline_s(light: Array) -> float:
+    """The least time the physics allows: memory and compute can overlap, so the larger of the two."""
+    memory = float(light[PARTS.index("weights")] + light[PARTS.index("experts")] + light[PARTS.index("cache")])
+    compute = float(light[PARTS.index("compute")] + light[PARTS.index("prefill")])
+    return max(memory, compute)
+
+
+def _running(memory: MemoryFit, concurrency: float) -> float:
+    held = memory.capacity.tokens / memory.context_tokens if memory.capacity is not None else 0.0
+    return max(1.0, min(concurrency, held)) if held else concurrency
+
+
+def _at_the_speed_of_light(
+    deployment: Deployment, engine: str, concurrency: float, running: float, light: Array, memory: MemoryFit
+) -> Prediction:
+    seconds = roofline_s(light)
+    only = Range(value=seconds, low=seconds, high=seconds)
+    rate = Range(value=running / seconds, low=running / seconds, high=running / seconds)
+    return Prediction(
+        deployment=deployment,
+        engine=engine,
+        concurrency=concurrency,
+        running=running,
+        tpot_s=only,
+        ttft_s=None,
+        output_tokens_per_s=rate,
+        step=StepTime(parts_s=dict(zip(PARTS[:PHYSICAL], (float(value) for value in light[:PHYSICAL]), strict=True))),
+        light_s=seconds,
+        tier="speed-of-light",
+        novelty="accelerator",
+        borrowed_from=(),
+        software=None,
+        memory=memory,
+    )
+
+
+def _weights_label(deployment: Deployment) -> str:
+    """The format most weight bytes are in, as measurements name it."""
+    largest = next(iter(deployment.model.formats))
+    return largest if largest in FORMATS else "bf16"
+
+
+def _configuration(deployment: Deployment) -> str:
+    split = deployment.parallelism
+    label = f"tp{split.tp} dp{split.dp} ep{int(split.expert_parallel)}"
+    return f"online {family_of(deployment.model)} {_weights_label(deployment)} {label}"
+
+
+def _novelty(deployment: Deployment, engine: str, path: tuple[str, ...], pool: Pool) -> Novelty:
+    if len(path) < len(pool_path(deployment.accelerator, engine)):
+        return "accelerator"
+    if _configuration(deployment) in pool.factors.get("configuration", {}):
+        return "shape"
+    return "configuration" if family_of(deployment.model) in pool.factors.get("family", {}) else "model"
+
+
+def _adjustment(deployment: Deployment, pool: Pool) -> tuple[float, str | None]:
+    """The factors that apply today: the newest software seen, the model, and the exact configuration."""
+    newest = _newest_software(pool)
+    logs = [
+        pool.factors.get("software", {}).get(newest, 0.0) if newest else 0.0,
+        pool.factors.get("family", {}).get(family_of(deployment.model), 0.0),
+        pool.factors.get("configuration", {}).get(_configuration(deployment), 0.0),
+    ]
+    return float(np.exp(sum(logs))), newest
+
+
+def _newest_software(pool: Pool) -> str | None:
+    """Keys end in their date; serving runs count before offline ones."""
+    seen = list(pool.factors.get("software", {}))
+    online = [key for key in seen if key.startswith("online ")]
+    return max(online or seen, key=lambda key: key.rsplit(" ", 1)[-1], default=None)
+
+
+def _first_token(
+    efficiencies: Efficiencies,
+    deployment: Deployment,
+    engine: str,
+    work: ReplicaWork,
+    slowdowns: Array,
+    running: float,
+    input_tokens: float,
+    output_tokens: float,
+) -> Range | None:
+    known = efficiencies.first_token.get(f"{deployment.accelerator.id} {engine}")
+    if known is None:
+        return None
+    base = prompt_step_s(work, slowdowns, running, input_tokens, output_tokens)
+    low, median, high = known
+    return Range(value=base * median, low=base * low, high=base * high)
+
+
+def prompt_step_s(
+    work: ReplicaWork, slowdowns: Array, running: float, input_tokens: float, output_tokens: float
+) -> float:
+    """Seconds of the step that carries a whole prompt among the running decodes, and half a step of waiting for it."""
+    average = _closed(running, input_tokens, output_tokens)
+    carrying = replace(average, prefill_tokens=np.array([input_tokens]))
+    return float((work.light(carrying)[0] + 0.5 * work.light(average)[0]) @ slowdowns)

@@ -1,0 +1,228 @@
+"""How much work is a step? Bytes, FLOPs and messages of one device, as the seconds they take at the speed of light."""
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.catalog.accelerator import Accelerator, Precision
+from penstock.errors import UnsupportedPrecision
+from penstock.model import CacheDtype, LatentAttention, Part, RecurrentState, Weight
+from penstock.model.attention import CompressedAttention, GroupedAttention, SequenceMixer
+from penstock.performance.deployment import Deployment
+from penstock.performance.sharding import device_bytes
+
+Array = npt.NDArray[np.float64]
+
+PARTS: Final = (
+    "weights",
+    "experts",
+    "cache",
+    "compute",
+    "prefill",
+    "collectives",
+    "layers",
+    "mixtures",
+    "state_layers",
+    "step",
+)
+"""The columns of a step's work: six in seconds at peak, then three counts of layers and one of steps."""
+PHYSICAL: Final = 6
+"""How many of the parts are physics; the rest count launches, whose cost is fitted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What an engine step serves, on average: one entry per step asked about."""
+
+    decodes: Array
+    """Requests that decode one token in this step, over the whole replica."""
+    context_tokens: Array
+    """Mean tokens each of them has behind it."""
+    prefill_tokens: Array
+    """Prompt tokens processed in this step."""
+    prompt_tokens: Array
+    """Mean length of the prompts they belong to."""
+
+    @staticmethod
+    def closed_loop(concurrency: Array, input_tokens: Array, output_tokens: Array) -> "Load":
+        """Return the average step of a closed loop: every step carries its share of somebody's prompt."""
+        return Load(
+            decodes=concurrency,
+            context_tokens=input_tokens + output_tokens / 2,
+            prefill_tokens=concurrency * input_tokens / output_tokens,
+            prompt_tokens=input_tokens,
+        )
+
+
+def compute_precision(format_name: str, accelerator: Accelerator) -> Precision:
+    """Return the datapath a weight format is multiplied in; a format without one is widened to the next it has."""
+    wanted: dict[str, tuple[Precision, ...]] = {
+        "fp8": (Precision.FP8, Precision.BF16),
+        "mxfp8": (Precision.FP8, Precision.BF16),
+        "int8": (Precision.INT8, Precision.BF16),
+        "nvfp4": (Precision.FP4, Precision.FP8, Precision.BF16),
+        "mxfp4": (Precision.FP4, Precision.FP8, Precision.BF16),
+        "fp16": (Precision.FP16, Precision.BF16),
+        "fp32": (Precision.TF32, Precision.FP32),
+    }
+    for precision in wanted.get(format_name, (Precision.BF16, Precision.FP16)):
+        if precision in accelerator.dense_flops_per_s:
+            return precision
+    raise UnsupportedPrecision(f"{accelerator.id} has no datapath for {format_name} weights in the catalog")
+
+
+class ReplicaWork:
+    """A deployment's constants, summed once so that a step costs a few multiplications."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self.deployment = deployment
+        model, parallelism, part = deployment.model, deployment.parallelism, deployment.accelerator
+        self.bytes_per_s = part.memory.hbm_bytes_per_s
+        self.dense_bytes = self.expert_bytes = 0.0
+        self.token_s = self.routed_token_s = 0.0
+        tied = not any(weight.part is Part.LM_HEAD for weight in model.weights)
+        for weight in model.weights:
+            if weight.part in {Part.VISION, Part.MTP} or (weight.part is Part.EMBEDDING and not tied):
+                continue
+            held = device_bytes(weight, deployment)
+            seconds = self._multiply_s(weight)
+            if weight.part is Part.ROUTED_EXPERTS:
+                self.expert_bytes += held
+                self.routed_token_s += seconds / (parallelism.tp * parallelism.dp)
+            else:
+                self.dense_bytes += held
+                self.token_s += seconds * held / max(1, weight.stored_bytes)
+        self.layers = len(model.layers)
+        self.mixtures = sum(layer.feed_forward == "moe" for layer in model.layers)
+        self.mixers = Counter(layer.mixer for layer in model.layers if layer.mixer is not None)
+        self.state_layers = sum(count for mixer, count in self.mixers.items() if _keeps_more_than_tokens(mixer))
+
+    def _multiply_s(self, weight: Weight) -> float:
+        """Seconds one token spends multiplying with a weight, unsplit, at peak."""
+        if len(weight.shape) == 1 or weight.part is Part.NORM:
+            return 0.0
+        part = self.deployment.accelerator
+        return 2 * weight.active_params / part.peak_flops_per_s(compute_precision(weight.format.name, part))
+
+    @cached_property
+    def link_bytes_per_s(self) -> float:
+        """What one device can send its tensor-parallel peers: in a mesh only the links to those peers count."""
+        link, tp = self.deployment.accelerator.link, self.deployment.parallelism.tp
+        if link is None or link.aggregate_bytes_per_s_one_way is None:
+            return 32e9  # one PCIe 4.0 x16 slot
+        together = link.aggregate_bytes_per_s_one_way
+        if link.topology == "mesh" and link.per_peer_bytes_per_s_one_way is not None:
+            return min(together, link.per_peer_bytes_per_s_one_way * max(1, tp - 1))
+        return together
+
+    def light(self, load: Load) -> Array:
+        """Return the work of each step: a row per entry of the load, a column per part."""
+        ranks = self.deployment.parallelism.dp
+        decodes, prefill = load.decodes / ranks, load.prefill_tokens / ranks
+        tokens_everywhere = load.decodes + load.prefill_tokens
+        cache_s, attention_s = self._attention(load, decodes)
+        columns = {
+            "weights": np.full_like(decodes, self.dense_bytes / self.bytes_per_s),
+            "experts": self.expert_bytes / self.bytes_per_s * self._experts_read(load.decodes),
+            "cache": cache_s,
+            "compute": decodes * self.token_s + load.decodes * self.routed_token_s + attention_s,
+            "prefill": prefill * self.token_s
+            + load.prefill_tokens * self.routed_token_s
+            + self._prefill_attention(prefill, load.prompt_tokens),
+            "collectives": self._collectives(tokens_everywhere / ranks),
+            "layers": np.full_like(decodes, self.layers),
+            "mixtures": np.full_like(decodes, self.mixtures),
+            "state_layers": np.full_like(decodes, self.state_layers),
+            "step": np.ones_like(decodes),
+        }
+        return np.column_stack([columns[name] for name in PARTS])
+
+    def _experts_read(self, tokens: Array) -> Array:
+        """Share of the experts that some token of the step visits: 1 - (1 - k/E)^tokens."""
+        experts = self.deployment.model.experts
+        if experts is None:
+            return np.zeros_like(tokens)
+        return 1.0 - (1.0 - experts.per_token / experts.routed) ** tokens
+
+    def _attention(self, load: Load, decodes: Array) -> tuple[Array, Array]:
+        """Seconds of reading the cache, and of multiplying with it, for the decoding requests."""
+        dtype, tp = self.deployment.chosen_cache_dtype, self.deployment.parallelism.tp
+        peak = self.deployment.accelerator.peak_flops_per_s(Precision.BF16)
+        read, multiplied = np.zeros_like(decodes), np.zeros_like(decodes)
+        for mixer, count in self.mixers.items():
+            tokens = _attended(mixer, load.context_tokens)
+            read += count * (tokens * _read_bytes(mixer, dtype, tp) + mixer.bytes_per_sequence(dtype, tp))
+            read += count * _index_bytes(mixer) * load.context_tokens
+            multiplied += count * tokens * _decode_flops_per_token(mixer, tp)
+        return decodes * read / self.bytes_per_s, decodes * multiplied / peak
+
+    def _prefill_attention(self, prefill: Array, prompt: Array) -> Array:
+        tp, peak = self.deployment.parallelism.tp, self.deployment.accelerator.peak_flops_per_s(Precision.BF16)
+        flops = np.zeros_like(prefill)
+        for mixer, count in self.mixers.items():
+            # A prompt token sees half of its prompt on average, or the window if that is less.
+            flops += count * np.minimum(prompt / 2, _attended(mixer, prompt)) * _prefill_flops_per_pair(mixer, tp)
+        return prefill * flops / peak
+
+    def _collectives(self, tokens: Array) -> Array:
+        """Two all-reduces a layer, each moving 2 (tp - 1)/tp of the activations."""
+        tp = self.deployment.parallelism.tp
+        if tp == 1:
+            return np.zeros_like(tokens)
+        message_bytes = tokens * self.deployment.model.hidden_size * 2
+        return 2 * self.layers * 2 * (tp - 1) / tp * message_bytes / self.link_bytes_per_s
+
+
+def _keeps_more_than_tokens(mixer: SequenceMixer) -> bool:
+    """Recurrent, indexed and compressed layers launch more kernels than plain attention."""
+    if isinstance(mixer, RecurrentState | CompressedAttention):
+        return True
+    return bool(getattr(mixer, "index_dim", 0))
+
+
+def _attended(mixer: SequenceMixer, tokens: Array) -> Array:
+    """Tokens a query reads: the window, the chosen few, or everything."""
+    if isinstance(mixer, RecurrentState):
+        return np.zeros_like(tokens)
+    limit = np.inf
+    if isinstance(mixer, GroupedAttention) and mixer.window_tokens is not None:
+        limit = mixer.window_tokens
+    elif isinstance(mixer, LatentAttention) and mixer.index_topk:
+        limit = mixer.index_topk
+    elif isinstance(mixer, CompressedAttention):
+        return np.minimum(tokens, mixer.window_tokens + tokens / max(1, mixer.compress_ratio))
+    return np.minimum(tokens, limit)
+
+
+def _read_bytes(mixer: SequenceMixer, dtype: CacheDtype, tp: int) -> float:
+    return mixer.bytes_per_token(dtype, tp) - _index_bytes(mixer)
+
+
+def _index_bytes(mixer: SequenceMixer) -> float:
+    """Bytes of index keys per token, which an indexer reads for every token behind it."""
+    if isinstance(mixer, LatentAttention) and mixer.index_dim:
+        return mixer.index_dim + 4 * ceil(mixer.index_dim / 128)
+    return 0.0
+
+
+def _decode_flops_per_token(mixer: SequenceMixer, tp: int) -> float:
+    """FLOPs of one query with one token of cache; latent attention multiplies with the latent itself (absorbed)."""
+    if isinstance(mixer, GroupedAttention):
+        return 2 * max(1.0, mixer.query_heads / tp) * (mixer.key_dim + mixer.value_dim)
+    if isinstance(mixer, LatentAttention):
+        return 2 * max(1.0, mixer.query_heads / tp) * (2 * mixer.latent_dim + mixer.rope_dim)
+    if isinstance(mixer, CompressedAttention):
+        return 4 * max(1.0, mixer.query_heads / tp) * mixer.entry_dim
+    return 0.0
+
+
+def _prefill_flops_per_pair(mixer: SequenceMixer, tp: int) -> float:
+    """FLOPs of one query with one key in prefill, where latents are expanded to heads."""
+    if isinstance(mixer, LatentAttention):
+        return 2 * max(1.0, mixer.query_heads / tp) * (mixer.nope_dim + mixer.rope_dim + mixer.value_dim)
+    return _decode_flops_per_token(mixer, tp)

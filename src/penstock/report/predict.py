@@ -1,0 +1,172 @@
+"""How is a prediction shown? A table, where a step's time goes, and measurements to hold it against."""
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from penstock.catalog.measurement import Measurement, MeasurementSource
+from penstock.model import ModelSpec
+from penstock.performance.predict import Prediction, Range
+from penstock.report.bars import Use, legend, stacked_bar
+from penstock.report.fit_json import model_document
+from penstock.report.plain import plain
+
+PARTS = {
+    "weights": Use("weights", "█", "cyan"),
+    "experts": Use("experts", "▓", "blue"),
+    "cache": Use("KV cache", "░", "green"),
+    "compute": Use("compute", "▒", "yellow"),
+    "prefill": Use("prefill", "▞", "magenta"),
+    "collectives": Use("collectives", "═", "red"),
+    "layers": Use("launches and host", "·", "bright_black"),
+}
+_OVERHEAD = ("layers", "mixtures", "state_layers", "step")
+
+
+def render_predictions(
+    model: ModelSpec, predictions: Sequence[Prediction], nearby: Mapping[int, Sequence[Measurement]], width: int
+) -> RenderableType:
+    """Draw the whole answer."""
+    pieces: list[RenderableType] = [
+        Text(model.name, style="bold"),
+        _table(predictions),
+        Text(),
+        _bars(predictions, width),
+    ]
+    pieces += [_near(prediction, nearby[number]) for number, prediction in enumerate(predictions) if number in nearby]
+    pieces.append(_grounds(predictions))
+    return Group(*pieces)
+
+
+def _table(predictions: Sequence[Prediction]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("accelerator", no_wrap=True)
+    for name in ("output tok/s\n(P10-P90)", "tok/s\nper device", "TPOT ms\n(P10-P90)", "TTFT ms\n(P10-P90)"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("bound by", "of light", "tier"):
+        table.add_column(name, no_wrap=True)
+    for prediction in predictions:
+        table.add_row(*_row(prediction))
+    return table
+
+
+def _row(prediction: Prediction) -> list[str | Text]:
+    placed = prediction.deployment
+    devices = placed.parallelism.devices
+    name = placed.accelerator.id + (f" x{devices}" if devices > 1 else "")
+    tpot = prediction.tpot_s.scaled(1e3)
+    ttft = "-" if prediction.ttft_s is None else _ranged(prediction.ttft_s.scaled(1e3), 0)
+    return [
+        Text(name) if prediction.memory.fits else Text(f"{name} does not fit", style="red"),
+        _ranged(prediction.output_tokens_per_s, 0),
+        f"{prediction.output_tokens_per_s_per_device:,.0f}",
+        _ranged(tpot, 1),
+        ttft,
+        PARTS[_shown(prediction.step.bound_by)].label,
+        f"{prediction.light_s / prediction.tpot_s.value:.0%}",
+        prediction.tier,
+    ]
+
+
+def _ranged(value: Range, digits: int) -> Text:
+    span = f"\n{value.low:,.{digits}f}-{value.high:,.{digits}f}"
+    return Text.assemble(f"{value.value:,.{digits}f}", (span, "dim"))
+
+
+def _shown(part: str) -> str:
+    return "layers" if part in _OVERHEAD else part
+
+
+def _bars(predictions: Sequence[Prediction], width: int) -> RenderableType:
+    longest = max(prediction.step.seconds for prediction in predictions)
+    names = max(len(prediction.deployment.accelerator.id) for prediction in predictions)
+    room = max(20, min(width, 110) - names - 14)
+    grid = Table.grid(padding=(0, 1))
+    for prediction in predictions:
+        shares: dict[str, float] = dict.fromkeys(PARTS, 0.0)
+        for part, seconds in prediction.step.parts_s.items():
+            shares[_shown(part)] += seconds
+        whole = prediction.step.seconds
+        parts = [(PARTS[name], seconds) for name, seconds in shares.items()]
+        bar = stacked_bar(parts, full=whole, width=max(1, round(room * whole / longest)))
+        grid.add_row(prediction.deployment.accelerator.id, bar, Text(f"{whole * 1e3:,.1f} ms a step", style="dim"))
+    return Group(grid, legend(list(PARTS.values())), Text())
+
+
+def _near(prediction: Prediction, rows: Sequence[Measurement]) -> Text:
+    where = prediction.deployment.accelerator.id
+    if not rows:
+        return Text(f"{where}: no public serving measurement of this model family", style="dim")
+    text = Text(f"{where}, nearest measured:", style="dim")
+    for row in rows:
+        tpot = f"{row.tpot_s * 1e3:.1f} ms" if row.tpot_s is not None else "-"
+        text.append(
+            f"\n  {row.date} {row.engine} {row.version} x{row.devices} {row.weights} "
+            f"{row.input_tokens:,.0f}/{row.output_tokens:,.0f} at {row.concurrency:,.0f}: TPOT {tpot} ({row.source})",
+            style="dim",
+        )
+    return text
+
+
+def _grounds(predictions: Sequence[Prediction]) -> Text:
+    text = Text(style="dim")
+    for prediction in predictions:
+        grounds = " > ".join(prediction.borrowed_from) or "nothing measured"
+        new = {"shape": "this exact setup, other lengths", "configuration": "this model, another split or format"}
+        seen = new.get(prediction.novelty, f"another {prediction.novelty}")
+        text.append(f"{prediction.deployment.accelerator.id}: from {grounds}; measured before: {seen}")
+        if prediction.running < prediction.concurrency:
+            text.append(
+                f"; only {prediction.running:,.0f} of {prediction.concurrency:,.0f} requests fit in the KV cache"
+            )
+        text.append("\n")
+    text.append("TTFT is for a steady closed loop; near saturation only a simulation of the queue can say.")
+    return text
+
+
+def prediction_document(
+    model: ModelSpec,
+    predictions: Sequence[Prediction],
+    nearby: Mapping[int, Sequence[Measurement]],
+    sources: Mapping[str, MeasurementSource],
+) -> dict[str, object]:
+    """Collect what `predict --json` prints."""
+    return {
+        "model": model_document(model),
+        "deployments": [
+            {
+                "accelerator": prediction.deployment.accelerator.id,
+                "devices": prediction.deployment.parallelism.devices,
+                "parallelism": plain(prediction.deployment.parallelism),
+                "engine": prediction.engine,
+                "fits": prediction.memory.fits,
+                "concurrency": prediction.concurrency,
+                "running": prediction.running,
+                "output_tokens_per_s": plain(prediction.output_tokens_per_s),
+                "output_tokens_per_s_per_device": prediction.output_tokens_per_s_per_device,
+                "tpot_s": plain(prediction.tpot_s),
+                "ttft_s": plain(prediction.ttft_s),
+                "step_parts_s": plain(prediction.step.parts_s),
+                "bound_by": prediction.step.bound_by,
+                "light_s": prediction.light_s,
+                "software_tax_fraction": prediction.software_tax,
+                "tier": prediction.tier,
+                "novelty": prediction.novelty,
+                "borrowed_from": list(prediction.borrowed_from),
+                "software": prediction.software,
+                "nearest": [{**_as_dict(plain(row)), "url": _url(row, sources)} for row in nearby.get(number, ())],
+            }
+            for number, prediction in enumerate(predictions)
+        ],
+    }
+
+
+def _url(row: Measurement, sources: Mapping[str, MeasurementSource]) -> str:
+    source = sources[row.source]
+    return source.row_url.format(ref=row.ref) if source.row_url and row.ref else source.url
+
+
+def _as_dict(value: object) -> dict[str, object]:
+    return value if isinstance(value, dict) else {}

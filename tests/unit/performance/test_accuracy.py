@@ -1,0 +1,74 @@
+"""The error we publish: every row predicted by a model that never saw its shape, its model or its accelerator."""
+
+from functools import cache
+
+import pytest
+
+from penstock.catalog import load_accelerator, load_measurements
+from penstock.checkpoint import open_checkpoint
+from penstock.model import ModelSpec
+from penstock.performance.accuracy import FOLDS, HeldOut, Pair, contests, coverage, hold_out, summarise
+from penstock.performance.evidence import calibration_rows
+
+CORE = ("mi300x", "mi325x", "mi355x", "h100_sxm", "h200_sxm", "b200_sxm")
+
+
+@cache
+def model_of(name: str) -> ModelSpec:
+    return open_checkpoint(name).spec
+
+
+@pytest.fixture(scope="module")
+def pairs() -> list[Pair]:
+    return calibration_rows(load_measurements(), model_of, load_accelerator)
+
+
+@pytest.fixture(scope="module")
+def by_shape(pairs: list[Pair]) -> list[HeldOut]:
+    return list(hold_out(pairs, FOLDS["shape"]))
+
+
+@pytest.fixture(scope="module")
+def by_model(pairs: list[Pair]) -> list[HeldOut]:
+    return list(hold_out(pairs, FOLDS["model"]))
+
+
+def online(held: list[HeldOut], accelerator: str | None = None) -> list[HeldOut]:
+    chosen = [entry for entry in held if entry.measurement.scenario == "online"]
+    return [entry for entry in chosen if accelerator in {None, entry.measurement.accelerator}]
+
+
+def test_time_per_token_held_out_by_shape(by_shape: list[HeldOut]) -> None:
+    overall = summarise(online(by_shape))
+    assert overall.rows >= 3000
+    assert overall.median <= 0.10
+    assert overall.p90 <= 0.30
+
+
+@pytest.mark.parametrize("accelerator", CORE)
+def test_every_core_accelerator_is_within_its_bound(by_shape: list[HeldOut], accelerator: str) -> None:
+    held = online(by_shape, accelerator)
+    assert len(held) >= 15
+    assert summarise(held).median <= 0.15
+
+
+def test_intervals_cover_what_they_say(by_shape: list[HeldOut]) -> None:
+    held = online(by_shape)
+    assert 0.75 <= sum(coverage(held, FOLDS["shape"])) / len(held) <= 0.85
+
+
+def test_time_per_token_held_out_by_model(by_model: list[HeldOut]) -> None:
+    assert summarise(online(by_model)).median <= 0.20
+
+
+def test_saturated_throughput_held_out_by_model(by_model: list[HeldOut]) -> None:
+    saturated = [entry for entry in by_model if entry.measurement.scenario == "saturated"]
+    assert len(saturated) >= 2500
+    assert summarise(saturated).median <= 0.20
+
+
+def test_the_right_winner_is_named(by_shape: list[HeldOut]) -> None:
+    found = contests(by_shape, lambda name: load_accelerator(name).vendor)
+    crossed = [contest for contest in found if contest.cross_vendor]
+    assert len(crossed) >= 1000
+    assert sum(contest.named_right for contest in crossed) / len(crossed) >= 0.95

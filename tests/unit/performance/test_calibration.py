@@ -1,0 +1,85 @@
+"""Fitting slowdowns: recovered where they are known, bounded by physics, and the shipped ones are the fitted ones."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from penstock.catalog import load_accelerator, load_efficiencies, load_measurements
+from penstock.checkpoint import open_checkpoint
+from penstock.model import ModelSpec
+from penstock.performance.calibration import LEAST, Row, calibrate
+from penstock.performance.efficiencies import from_document, to_document
+from penstock.performance.evidence import calibration_rows
+from penstock.performance.work import PARTS
+
+
+@cache
+def model_of(name: str) -> ModelSpec:
+    return open_checkpoint(name).spec
+
+
+def rows(slowdowns: list[float], *, software: float = 1.0, noise: float = 0.0, count: int = 200) -> list[Row]:
+    random = np.random.default_rng(7)
+    made = []
+    for number in range(count):
+        physical = random.uniform(1e-3, 2e-2, 6)
+        light = np.concatenate([physical, [61, 58, 0, 1]])
+        seconds = float(light @ np.array(slowdowns))
+        new = number % 2 == 0
+        made.append(
+            Row(
+                light=light,
+                seconds=seconds * (software if new else 1.0) * float(np.exp(noise * random.normal())),
+                pool=("CDNA 3", "mi300x", "sglang"),
+                family="one",
+                software="new" if new else "old",
+                configuration="same",
+            )
+        )
+    return made
+
+
+TRUE = [1.3, 1.5, 1.2, 2.5, 2.2, 1.8, 40e-6, 30e-6, 0, 2e-3]
+
+
+def test_known_slowdowns_are_recovered() -> None:
+    calibration = calibrate(rows(TRUE, noise=0.02))
+    errors = [calibration.seconds(row) / row.seconds - 1 for row in rows(TRUE)]
+    assert np.median(np.abs(errors)) < 0.03
+
+
+def test_a_faster_release_is_a_factor_not_a_slowdown() -> None:
+    calibration = calibrate(rows(TRUE, software=0.7))
+    _, pool = calibration.nearest(("CDNA 3", "mi300x", "sglang"))
+    gap = pool.factors["software"]["new"] - pool.factors["software"]["old"]
+    assert gap == pytest.approx(np.log(0.7), abs=0.05)
+
+
+def test_no_part_is_ever_faster_than_light() -> None:
+    calibration = calibrate(rows([0.2] * 6 + [0, 0, 0, 0]))
+    for pool in calibration.pools.values():
+        assert (pool.slowdowns >= LEAST - 1e-12).all()
+
+
+def test_an_unseen_accelerator_borrows_from_its_architecture() -> None:
+    calibration = calibrate(rows(TRUE))
+    path, _ = calibration.nearest(("CDNA 3", "mi325x", "sglang"))
+    assert path == ("CDNA 3",)
+    assert calibration.nearest(("Hopper", "h100", "vllm"))[0] == ()
+
+
+def test_the_shipped_efficiencies_are_what_the_shipped_measurements_give() -> None:
+    pairs = calibration_rows(load_measurements(), model_of, load_accelerator)
+    fitted = calibrate([row for _, row in pairs])
+    shipped = from_document(load_efficiencies())
+    assert shipped.rows == len(pairs)
+    assert shipped.calibration.pools.keys() == fitted.pools.keys()
+    for path, pool in fitted.pools.items():
+        assert shipped.calibration.pools[path].slowdowns == pytest.approx(pool.slowdowns, rel=1e-3, abs=1e-7)
+
+
+def test_the_document_round_trips() -> None:
+    shipped = from_document(load_efficiencies())
+    assert to_document(shipped) == load_efficiencies()
+    assert set(load_efficiencies()["pools"][0]["slowdowns"]) == set(PARTS)

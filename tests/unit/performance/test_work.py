@@ -1,0 +1,161 @@
+"""The work of a step: arithmetic anybody can check, and laws for every model and part."""
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from examples import deployment, model
+from penstock.catalog import load_accelerator
+from penstock.catalog.accelerator import Accelerator, Precision
+from penstock.performance.predict import predict
+from penstock.performance.work import PARTS, Load, ReplicaWork, compute_precision
+
+law = settings(max_examples=60, deadline=None)
+models = st.sampled_from(
+    [
+        "llama-3.1-8b",
+        "llama-3.1-70b",
+        "deepseek-r1",
+        "gpt-oss-120b",
+        "qwen3.5-397b-a17b",
+        "kimi-k3",
+        "glm-5.2",
+        "deepseek-v4-pro",
+    ]
+)
+parts = st.sampled_from(["mi300x", "mi355x", "h100", "h200", "b200"])
+
+
+def load(decodes: float = 1, context: float = 1024, prefill: float = 0, prompt: float = 1) -> Load:
+    return Load(
+        decodes=np.array([decodes]),
+        context_tokens=np.array([context]),
+        prefill_tokens=np.array([prefill]),
+        prompt_tokens=np.array([prompt]),
+    )
+
+
+def light(work: ReplicaWork, at: Load) -> dict[str, float]:
+    return dict(zip(PARTS, work.light(at)[0].tolist(), strict=True))
+
+
+def test_one_request_of_a_140_gb_model_is_bounded_by_bandwidth() -> None:
+    # 5.3 TB/s over 140 GB of weights: 37.9 tokens a second, before anything else.
+    work = ReplicaWork(deployment("llama-3.1-70b", "mi300x"))
+    seconds = light(work, load(context=1))["weights"]
+    embedding = 128_256 * 8192 * 2
+    assert 1 / seconds == pytest.approx(5.3e12 / (70_553_706_496 * 2 - embedding), rel=0.01)
+    assert predict(
+        deployment("llama-3.1-70b", "mi300x"),
+        "vllm",
+        input_tokens=1,
+        output_tokens=1024,
+        concurrency=1,
+        efficiencies=None,
+    ).output_tokens_per_s.value == pytest.approx(37.9, rel=0.02)
+
+
+def test_the_experts_read_are_the_distinct_ones() -> None:
+    work = ReplicaWork(deployment("deepseek-r1", "h200", tp=8))
+    one, many = light(work, load(1))["experts"], light(work, load(10_000))["experts"]
+    assert one / many == pytest.approx(8 / 256, rel=0.001)
+    # 32 tokens visit 1 - (1 - 8/256)^32 = 64% of the experts.
+    assert light(work, load(32))["experts"] / many == pytest.approx(1 - (1 - 8 / 256) ** 32, rel=0.001)
+
+
+def test_a_mesh_gives_few_peers_few_links() -> None:
+    two, eight = (ReplicaWork(deployment("llama-3.1-70b", "mi300x", tp=tp)).link_bytes_per_s for tp in (2, 8))
+    assert (two, eight) == (64e9, 448e9)
+    assert ReplicaWork(deployment("llama-3.1-70b", "h100", tp=2)).link_bytes_per_s == 450e9
+
+
+def test_windows_and_states_do_not_grow_with_the_context() -> None:
+    for name in ("gpt-oss-120b", "qwen3.5-397b-a17b"):
+        work = ReplicaWork(deployment(name, "b200", tp=8))
+        short, long = light(work, load(64, 1024))["cache"], light(work, load(64, 65_536))["cache"]
+        assert long < 64 * short
+
+
+def test_sparse_attention_reads_the_chosen_tokens_and_all_index_keys() -> None:
+    dense, sparse = (ReplicaWork(deployment(name, "h200", tp=8)) for name in ("deepseek-r1", "deepseek-v3.2"))
+    assert light(sparse, load(8, 131_072))["cache"] < light(dense, load(8, 131_072))["cache"] / 4
+
+
+def test_a_format_without_a_datapath_is_widened_never_invented() -> None:
+    assert compute_precision("fp8", load_accelerator("a100")) is Precision.BF16
+    assert compute_precision("mxfp4", load_accelerator("mi355x")) is Precision.FP4
+    assert compute_precision("nvfp4", load_accelerator("h100")) is Precision.FP8
+
+
+def faster(part: Accelerator, by: float, what: str) -> Accelerator:
+    if what == "bandwidth":
+        return replace(part, memory=replace(part.memory, hbm_bytes_per_s=part.memory.hbm_bytes_per_s * by))
+    return replace(part, dense_flops_per_s={kind: rate * by for kind, rate in part.dense_flops_per_s.items()})
+
+
+@law
+@given(
+    name=models,
+    part=parts,
+    what=st.sampled_from(["bandwidth", "flops"]),
+    by=st.floats(1, 10),
+    decodes=st.floats(1, 512),
+    context=st.floats(1, 1e5),
+    prefill=st.floats(0, 8192),
+)
+def test_more_bandwidth_or_flops_never_makes_a_step_slower(
+    name: str, part: str, what: str, by: float, decodes: float, context: float, prefill: float
+) -> None:
+    placed = deployment(name, part, tp=8)
+    at = load(decodes, context, prefill, context)
+    before = ReplicaWork(placed).light(at)
+    after = ReplicaWork(replace(placed, accelerator=faster(placed.accelerator, by, what))).light(at)
+    assert (after <= before * (1 + 1e-9)).all()
+
+
+@law
+@given(name=models, part=parts, tp=st.sampled_from([1, 2, 4]), decodes=st.floats(1, 512), context=st.floats(1, 1e5))
+def test_more_devices_never_slow_anything_but_the_collective(
+    name: str, part: str, tp: int, decodes: float, context: float
+) -> None:
+    at = load(decodes, context, 512, context)
+    few = light(ReplicaWork(deployment(name, part, tp=tp)), at)
+    many = light(ReplicaWork(deployment(name, part, tp=2 * tp)), at)
+    for column in ("weights", "experts", "cache", "compute", "prefill"):
+        assert many[column] <= few[column] * (1 + 1e-6), column
+
+
+def test_a_hundred_thousand_steps_take_less_than_a_second() -> None:
+    work = ReplicaWork(deployment("deepseek-r1", "mi300x", tp=8))
+    count = 200_000
+    random = np.random.default_rng(1)
+    many = Load(
+        decodes=random.uniform(1, 256, count),
+        context_tokens=random.uniform(1, 1e5, count),
+        prefill_tokens=random.uniform(0, 8192, count),
+        prompt_tokens=random.uniform(1, 1e4, count),
+    )
+    began = time.perf_counter()
+    slowdowns = np.ones(len(PARTS))
+    seconds = work.light(many) @ slowdowns
+    taken = time.perf_counter() - began
+    assert seconds.shape == (count,)
+    assert count / taken > 100_000
+
+
+def test_a_model_larger_than_memory_still_has_a_bound() -> None:
+    assert model("llama-3.1-405b").weight_bytes > load_accelerator("h100").memory.hbm_bytes
+    answer = predict(
+        deployment("llama-3.1-405b", "h100"),
+        "vllm",
+        input_tokens=128,
+        output_tokens=128,
+        concurrency=1,
+        efficiencies=None,
+    )
+    assert not answer.memory.fits
+    assert answer.tier == "speed-of-light"
