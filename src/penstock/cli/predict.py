@@ -37,6 +37,12 @@ def predict_command(
     ] = "best",
     dp: Annotated[int, typer.Option("--dp", min=1, help="Attention data-parallel ranks.")] = 1,
     ep: Annotated[bool, typer.Option("--ep", help="Expert parallelism.")] = False,
+    drafted: Annotated[
+        int, typer.Option("--drafted", min=0, help="Speculative tokens proposed per step (0: no speculation).")
+    ] = 0,
+    accepted: Annotated[
+        float | None, typer.Option("--accepted", min=1, help="Tokens a step yields per request with --drafted.")
+    ] = None,
     light: Annotated[bool, typer.Option("--light", help="Print the speed of light instead of an estimate.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
@@ -54,12 +60,16 @@ def predict_command(
     from penstock.performance.efficiencies import from_document
     from penstock.performance.evidence import FORMATS, family_of, model_as_measured
     from penstock.performance.nearest import nearest_measurements
+    from penstock.performance.predict import Speculation
 
     targets = parse_targets(on)
     spec = open_checkpoint(model).spec
     chosen = weight_choice(precision)
     if chosen is not None:
         spec = model_as_measured(spec, chosen.name) if chosen.name in FORMATS else spec.stored_as(chosen)
+    if drafted and accepted is None:
+        raise typer.BadParameter("say how many tokens a step yields: --accepted 2.4", param_hint="--drafted")
+    speculation = Speculation(drafted_tokens=drafted, accepted_tokens=accepted or 1.0) if drafted else None
     efficiencies = None if light else from_document(load_efficiencies())
     predictions = [
         predict_on(
@@ -70,6 +80,7 @@ def predict_command(
             engine=engine.strip().lower(),
             load=(input_tokens, output_tokens, concurrency),
             efficiencies=efficiencies,
+            speculation=speculation,
         )
         for part, devices in targets
     ]

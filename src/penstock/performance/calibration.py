@@ -13,11 +13,11 @@ import numpy as np
 
 from penstock.performance.work import PARTS, PHYSICAL, Array
 
-LEAST: Final = np.array([1.0] * 5 + [0.5] + [0.0] * 4)
+LEAST: Final = np.array([1.0] * 5 + [0.5] + [0.0] * 5)
 """No part is faster than light; a collective may be, where a switch reduces in the network."""
-PRIOR: Final = np.array([1.4, 1.6, 1.6, 2.0, 2.0, 1.5, 20e-6, 20e-6, 20e-6, 1e-3])
-"""Slowdowns of the six physical parts, then seconds per layer, mixture, state layer and step."""
-_FLOOR: Final = np.array([0.2, 0.2, 0.2, 0.2, 0.2, 0.3, 5e-6, 5e-6, 5e-6, 0.3e-3])
+PRIOR: Final = np.array([1.4, 1.6, 1.6, 2.0, 2.0, 1.5, 20e-6, 20e-6, 20e-6, 5e-6, 1e-3])
+"""Slowdowns of the six physical parts, then seconds per layer, mixture, state layer, message and step."""
+_FLOOR: Final = np.array([0.2, 0.2, 0.2, 0.2, 0.2, 0.3, 5e-6, 5e-6, 5e-6, 3e-6, 0.3e-3])
 _FREEDOM: Final = (2.0, 0.4, 0.3, 0.2)
 """How far, relative to its kin, each level may move."""
 _PULL: Final = 0.3
@@ -144,7 +144,7 @@ def _robust(light: Array, seconds: Array, kin: Array, spread: Array) -> Array:
 
 
 def _bounded_ridge(design: Array, target: Array, kin: Array, spread: Array) -> Array:
-    """Least squares with a pull to the kin and lower bounds, by coordinate descent on the 10 x 10 normal equations."""
+    """Least squares with a pull to the kin and lower bounds, by coordinate descent on the 11 x 11 normal equations."""
     pull = (_PULL / spread) ** 2
     gram = design.T @ design + np.diag(pull)
     aim = design.T @ target + pull * kin

@@ -5,7 +5,7 @@ from penstock.errors import DeploymentError
 from penstock.model import CacheDtype, ModelSpec
 from penstock.performance.deployment import Deployment, Parallelism
 from penstock.performance.engine import engine_defaults
-from penstock.performance.predict import Efficiencies, Prediction, predict
+from penstock.performance.predict import Efficiencies, Prediction, Speculation, predict
 
 BEST = "best"
 
@@ -27,6 +27,7 @@ def predict_on(
     engine: str,
     load: tuple[int, int, int],
     efficiencies: Efficiencies | None,
+    speculation: Speculation | None = None,
 ) -> Prediction:
     """Predict with one engine's efficiencies, or with each measured one and keep the fastest that is not a guess."""
     input_tokens, output_tokens, concurrency = load
@@ -46,6 +47,7 @@ def predict_on(
             output_tokens=output_tokens,
             concurrency=concurrency,
             efficiencies=efficiencies,
+            speculation=speculation,
         )
         for name in tried
     ]

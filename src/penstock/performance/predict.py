@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Literal
 
 import numpy as np
 
-from penstock.performance.calibration import LEAST, Calibration, Pool
+from penstock.errors import DeploymentError
+from penstock.performance.calibration import Calibration, Pool
 from penstock.performance.deployment import Deployment
 from penstock.performance.evidence import FORMATS, family_of, pool_path
 from penstock.performance.memory_fit import MemoryFit, fit
@@ -28,6 +29,23 @@ class Range:
     def scaled(self, by: float) -> "Range":
         """Multiply all three."""
         return Range(value=self.value * by, low=self.low * by, high=self.high * by)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speculation:
+    """Speculative decoding as an input: what a drafter proposes a step, and how much of it the model keeps."""
+
+    drafted_tokens: int
+    accepted_tokens: float
+    """Tokens a step yields per request, the model's own included: 1 to drafted + 1. The drafter's own time is not
+    counted; multi-token-prediction layers add a percent or two."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.drafted_tokens <= 64 or not 1 <= self.accepted_tokens <= self.drafted_tokens + 1:  # noqa: PLR2004
+            raise DeploymentError(
+                f"a step that drafts {self.drafted_tokens} tokens yields 1 to {self.drafted_tokens + 1}, "
+                f"not {self.accepted_tokens:g}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,9 +111,6 @@ class Prediction:
         return 1 - self.light_s / self.tpot_s.value
 
 
-_SPEED_OF_LIGHT: Final = np.where(np.arange(len(PARTS)) < PHYSICAL, np.minimum(LEAST, 1.0), 0.0)
-
-
 def predict(
     deployment: Deployment,
     engine: str,
@@ -104,12 +119,17 @@ def predict(
     output_tokens: float,
     concurrency: float,
     efficiencies: Efficiencies | None,
+    speculation: Speculation | None = None,
 ) -> Prediction:
     """Predict a closed loop; without efficiencies the answer is the speed of light, a bound and not an estimate."""
     memory = fit(deployment, max(1, round(input_tokens + output_tokens)))
     running = _running(memory, concurrency)
     work = ReplicaWork(deployment)
-    light = work.light(_closed(running, input_tokens, output_tokens))[0]
+    drafted = speculation or Speculation(drafted_tokens=0, accepted_tokens=1.0)
+    # A step yields `accepted_tokens` of each request, so all of it is shared by that many tokens.
+    average = _closed(running, input_tokens, output_tokens / drafted.accepted_tokens)
+    average = replace(average, drafted_tokens=float(drafted.drafted_tokens))
+    light = work.light(average)[0] / drafted.accepted_tokens
     light_s = roofline_s(light)
     if efficiencies is None:
         return _at_the_speed_of_light(deployment, engine, concurrency, running, light, memory)

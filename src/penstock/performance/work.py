@@ -28,9 +28,10 @@ PARTS: Final = (
     "layers",
     "mixtures",
     "state_layers",
+    "messages",
     "step",
 )
-"""The columns of a step's work: six in seconds at peak, then three counts of layers and one of steps."""
+"""The columns of a step's work: six in seconds at peak, then counts of layers, of messages and of steps."""
 PHYSICAL: Final = 6
 """How many of the parts are physics; the rest count launches, whose cost is fitted."""
 
@@ -47,6 +48,8 @@ class Load:
     """Prompt tokens processed in this step."""
     prompt_tokens: Array
     """Mean length of the prompts they belong to."""
+    drafted_tokens: float = 0.0
+    """Speculative tokens verified beside each decoded one."""
 
     @staticmethod
     def closed_loop(concurrency: Array, input_tokens: Array, output_tokens: Array) -> "Load":
@@ -124,13 +127,14 @@ class ReplicaWork:
         """Return the work of each step: a row per entry of the load, a column per part."""
         ranks = self.deployment.parallelism.dp
         decodes, prefill = load.decodes / ranks, load.prefill_tokens / ranks
-        tokens_everywhere = load.decodes + load.prefill_tokens
+        verified = 1.0 + load.drafted_tokens
+        tokens_everywhere = load.decodes * verified + load.prefill_tokens
         cache_s, attention_s = self._attention(load, decodes)
         columns = {
             "weights": np.full_like(decodes, self.dense_bytes / self.bytes_per_s),
-            "experts": self.expert_bytes / self.bytes_per_s * self._experts_read(load.decodes),
+            "experts": self.expert_bytes / self.bytes_per_s * self._experts_read(load.decodes * verified),
             "cache": cache_s,
-            "compute": decodes * self.token_s + load.decodes * self.routed_token_s + attention_s,
+            "compute": verified * (decodes * self.token_s + load.decodes * self.routed_token_s + attention_s),
             "prefill": prefill * self.token_s
             + load.prefill_tokens * self.routed_token_s
             + self._prefill_attention(prefill, load.prompt_tokens),
@@ -138,6 +142,7 @@ class ReplicaWork:
             "layers": np.full_like(decodes, self.layers),
             "mixtures": np.full_like(decodes, self.mixtures),
             "state_layers": np.full_like(decodes, self.state_layers),
+            "messages": np.full_like(decodes, 2 * self.layers if self.deployment.parallelism.tp > 1 else 0),
             "step": np.ones_like(decodes),
         }
         return np.column_stack([columns[name] for name in PARTS])

@@ -22,7 +22,7 @@ PARTS = {
     "collectives": Use("collectives", "═", "red"),
     "layers": Use("launches and host", "·", "bright_black"),
 }
-_OVERHEAD = ("layers", "mixtures", "state_layers", "step")
+_OVERHEAD = ("layers", "mixtures", "state_layers", "messages", "step")
 
 
 def render_predictions(

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from examples import deployment, model
 from penstock.catalog import load_accelerator
 from penstock.catalog.accelerator import Accelerator, Precision
-from penstock.performance.predict import predict
+from penstock.errors import DeploymentError
+from penstock.performance.predict import Speculation, predict
 from penstock.performance.work import PARTS, Load, ReplicaWork, compute_precision
 
 law = settings(max_examples=60, deadline=None)
@@ -159,3 +160,50 @@ def test_a_model_larger_than_memory_still_has_a_bound() -> None:
     )
     assert not answer.memory.fits
     assert answer.tier == "speed-of-light"
+
+
+@law
+@given(
+    name=models,
+    part=parts,
+    concurrency=st.floats(1, 512),
+    prompt=st.floats(16, 16_384),
+    answer=st.floats(16, 4096),
+)
+def test_a_prediction_is_never_above_the_roofline(
+    name: str, part: str, concurrency: float, prompt: float, answer: float
+) -> None:
+    from penstock.catalog import load_efficiencies  # noqa: PLC0415
+    from penstock.performance.efficiencies import from_document  # noqa: PLC0415
+
+    answered = predict(
+        deployment(name, part, tp=8),
+        "sglang",
+        input_tokens=prompt,
+        output_tokens=answer,
+        concurrency=concurrency,
+        efficiencies=from_document(load_efficiencies()),
+    )
+    assert answered.tpot_s.value >= answered.light_s
+    assert answered.tpot_s.low >= answered.light_s
+    assert answered.tpot_s.low <= answered.tpot_s.value <= answered.tpot_s.high
+    assert answered.step.seconds == pytest.approx(answered.tpot_s.value)
+
+
+def test_speculation_yields_what_it_accepts_and_costs_what_it_verifies() -> None:
+    def tpot(drafted: int, accepted: float, concurrency: int) -> float:
+        return predict(
+            deployment("deepseek-r1", "h200", tp=8),
+            "sglang",
+            input_tokens=1024,
+            output_tokens=1024,
+            concurrency=concurrency,
+            efficiencies=None,
+            speculation=Speculation(drafted_tokens=drafted, accepted_tokens=accepted),
+        ).tpot_s.value
+
+    assert tpot(0, 1.0, 1) > tpot(3, 2.5, 1)
+    # A mixture reads more experts for drafted tokens, so the gain is less than what is accepted.
+    assert tpot(3, 2.5, 1) > tpot(0, 1.0, 1) / 2.5
+    with pytest.raises(DeploymentError, match="yields 1 to 4"):
+        tpot(3, 5.0, 1)
