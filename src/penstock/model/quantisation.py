@@ -1,14 +1,12 @@
 """How is each weight stored? Reads every quantisation dialect a checkpoint may carry, `ignore` lists included."""
 
-import fnmatch
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final
 
 from penstock.errors import ConfigError
 from penstock.model.attention import CacheDtype
 from penstock.model.config import Config
+from penstock.model.patterns import MAX_PATTERNS, is_pattern, matcher, plain_matcher
 from penstock.model.weight import (
     BF16,
     FP8_CHANNEL,
@@ -22,9 +20,6 @@ from penstock.model.weight import (
     Part,
     WeightFormat,
 )
-
-_MAX_PATTERNS: Final = 200_000
-_MAX_PATTERN_CHARS: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +178,7 @@ def _compressed_tensors(section: Config) -> Quantisation:
             if target in {"Linear", "re:.*"}:
                 default = stored
             else:
-                rules.append(_Rule(_matcher(target, contains=False), stored))
+                rules.append(_Rule(matcher(target, contains=False), stored))
     label = section.text("format", default="compressed")
     return Quantisation(
         scheme=f"compressed-tensors {label}",
@@ -249,7 +244,7 @@ def _quark(section: Config) -> Quantisation:
     by_layer = section.optional("layer_quant_config")
     for pattern in by_layer.raw if by_layer is not None else ():
         entry = by_layer.section(str(pattern)) if by_layer is not None else None
-        rules.append(_Rule(_matcher(str(pattern), contains=False), _quark_format(entry)))
+        rules.append(_Rule(matcher(str(pattern), contains=False), _quark_format(entry)))
     global_scheme = section.optional("global_quant_config")
     default = _quark_format(global_scheme)
     export = section.optional("export")
@@ -321,59 +316,13 @@ def _kv_scheme(section: Config) -> CacheDtype | None:
 
 def _ignore_rules(patterns: tuple[str, ...], *, contains: bool) -> tuple[_Rule, ...]:
     """Turn an ignore list into rules; plain names go into one set so that long lists stay cheap."""
-    if len(patterns) > _MAX_PATTERNS:
+    if len(patterns) > MAX_PATTERNS:
         raise ConfigError(f"an ignore list of {len(patterns):,} entries is beyond reason")
-    plain = {pattern for pattern in patterns if not _is_pattern(pattern)}
-    rules = [_Rule(_matcher(pattern, contains=contains), None) for pattern in patterns if _is_pattern(pattern)]
+    plain = {pattern for pattern in patterns if not is_pattern(pattern)}
+    rules = [_Rule(matcher(pattern, contains=contains), None) for pattern in patterns if is_pattern(pattern)]
     if plain:
-        rules.append(_Rule(_plain_matcher(plain, contains=contains), None))
+        rules.append(_Rule(plain_matcher(plain, contains=contains), None))
     return tuple(rules)
-
-
-def _is_pattern(text: str) -> bool:
-    return text.startswith("re:") or "*" in text or "?" in text
-
-
-def _plain_matcher(names: set[str], *, contains: bool) -> Callable[[str], bool]:
-    """Match a module listed itself, or inside a listed parent; with `contains`, a bare last name too."""
-
-    def matches(module: str) -> bool:
-        parts = module.split(".")
-        prefixes = (".".join(parts[:count]) for count in range(1, len(parts) + 1))
-        if any(prefix in names for prefix in prefixes):
-            return True
-        return any(part in names for part in parts) if contains else parts[-1] in names
-
-    return matches
-
-
-def _matcher(pattern: str, *, contains: bool) -> Callable[[str], bool]:
-    if len(pattern) > _MAX_PATTERN_CHARS:
-        raise ConfigError(f"a module pattern of {len(pattern):,} characters is beyond reason")
-    if pattern.startswith("re:"):
-        return _linear_time_regex(pattern.removeprefix("re:"))
-    if "*" in pattern or "?" in pattern:
-        # A listed parent covers its children, as engines read it.
-        compiled = re.compile(fnmatch.translate(pattern))
-        below = re.compile(fnmatch.translate(f"{pattern}.*"))
-        return lambda module: bool(compiled.match(module) or below.match(module))
-    return _plain_matcher({pattern}, contains=contains)
-
-
-def _linear_time_regex(pattern: str) -> Callable[[str], bool]:
-    """Compile with RE2: a checkpoint is untrusted, and a backtracking engine could be made to hang on it."""
-    import re2  # noqa: PLC0415 - only checkpoints that carry a regular expression pay for it
-
-    options: Any = re2.Options()
-    options.log_errors = False
-    options.max_mem = 1 << 20
-    try:
-        compiled = re2.compile(pattern, options=options)
-    except re2.error:
-        raise ConfigError(
-            f"module pattern '{pattern[:80]}' cannot be matched in bounded time (look-around or malformed)"
-        ) from None
-    return lambda module: compiled.match(module) is not None
 
 
 def _listed(exact: dict[str, WeightFormat | None], module: str) -> str | None:
