@@ -54,15 +54,14 @@ def predict_command(
     """
     from penstock.catalog import load_efficiencies, load_measurements, measurement_sources
     from penstock.checkpoint import open_checkpoint
-    from penstock.cli.choices import cache_choice, parse_targets, weight_choice
-    from penstock.performance import Parallelism
+    from penstock.cli.choices import cache_choice, counted_targets, split_choice, weight_choice
     from penstock.performance.choose import predict_on
     from penstock.performance.efficiencies import from_document
     from penstock.performance.evidence import FORMATS, family_of, model_as_measured
     from penstock.performance.nearest import nearest_measurements
     from penstock.performance.predict import Speculation
 
-    targets = parse_targets(on)
+    targets = counted_targets(on)
     spec = open_checkpoint(model).spec
     chosen = weight_choice(precision)
     if chosen is not None:
@@ -75,7 +74,7 @@ def predict_command(
         predict_on(
             spec,
             part,
-            Parallelism(tp=max(1, devices // dp), dp=dp, expert_parallel=ep),
+            split_choice(part, devices, tp=None, pp=1, dp=dp, ep=ep),
             cache_dtype=cache_choice(kv),
             engine=engine.strip().lower(),
             load=(input_tokens, output_tokens, concurrency),

@@ -176,8 +176,9 @@ def roofline_s(light: Array) -> float:
 
 
 def _running(memory: MemoryFit, concurrency: float) -> float:
-    held = memory.capacity.tokens / memory.context_tokens if memory.capacity is not None else 0.0
-    return max(1.0, min(concurrency, held)) if held else concurrency
+    """Requests that run together: as many as asked, the cache holds and the engine puts in one step."""
+    limit = memory.capacity.concurrent_requests if memory.capacity is not None else None
+    return max(1.0, min(concurrency, limit)) if limit else concurrency
 
 
 def _at_the_speed_of_light(

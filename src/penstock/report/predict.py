@@ -35,7 +35,9 @@ def render_predictions(
         Text(),
         _bars(predictions, width),
     ]
-    pieces += [_near(prediction, nearby[number]) for number, prediction in enumerate(predictions) if number in nearby]
+    for number, prediction in enumerate(predictions):
+        if number in nearby and prediction.memory.fits:
+            pieces.append(_near(prediction, nearby[number]))
     pieces.append(_grounds(predictions))
     return Group(*pieces)
 
@@ -56,10 +58,12 @@ def _row(prediction: Prediction) -> list[str | Text]:
     placed = prediction.deployment
     devices = placed.parallelism.devices
     name = placed.accelerator.id + (f" x{devices}" if devices > 1 else "")
+    if not prediction.memory.fits:
+        return [name, Text("does not fit", style="bold red"), "-", "-", "-", "-", "-", "-"]
     tpot = prediction.tpot_s.scaled(1e3)
     ttft = "-" if prediction.ttft_s is None else _ranged(prediction.ttft_s.scaled(1e3), 0)
     return [
-        Text(name) if prediction.memory.fits else Text(f"{name} does not fit", style="red"),
+        name,
         _ranged(prediction.output_tokens_per_s, 0),
         f"{prediction.output_tokens_per_s_per_device:,.0f}",
         _ranged(tpot, 1),
@@ -79,7 +83,10 @@ def _shown(part: str) -> str:
     return "layers" if part in _OVERHEAD else part
 
 
-def _bars(predictions: Sequence[Prediction], width: int) -> RenderableType:
+def _bars(every: Sequence[Prediction], width: int) -> RenderableType:
+    predictions = [prediction for prediction in every if prediction.memory.fits]
+    if not predictions:
+        return Text()
     longest = max(prediction.step.seconds for prediction in predictions)
     names = max(len(prediction.deployment.accelerator.id) for prediction in predictions)
     room = max(20, min(width, 110) - names - 14)
@@ -113,14 +120,16 @@ def _near(prediction: Prediction, rows: Sequence[Measurement]) -> Text:
 def _grounds(predictions: Sequence[Prediction]) -> Text:
     text = Text(style="dim")
     for prediction in predictions:
+        obstacle = prediction.memory.obstacle
+        if obstacle is not None:
+            text.append(f"{prediction.deployment.accelerator.id}: {obstacle.reason}; `penstock fit` says what would\n")
+            continue
         grounds = " > ".join(prediction.borrowed_from) or "nothing measured"
         new = {"shape": "this exact setup, other lengths", "configuration": "this model, another split or format"}
         seen = new.get(prediction.novelty, f"another {prediction.novelty}")
         text.append(f"{prediction.deployment.accelerator.id}: from {grounds}; measured before: {seen}")
         if prediction.running < prediction.concurrency:
-            text.append(
-                f"; only {prediction.running:,.0f} of {prediction.concurrency:,.0f} requests fit in the KV cache"
-            )
+            text.append(f"; only {prediction.running:,.0f} of {prediction.concurrency:,.0f} requests run together")
         text.append("\n")
     text.append("TTFT is for a steady closed loop; near saturation only a simulation of the queue can say.")
     return text
