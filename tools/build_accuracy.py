@@ -20,16 +20,17 @@ from penstock.cli.evidence import measured_pairs
 from penstock.performance.accuracy import (
     FOLDS,
     ErrorSummary,
+    Held,
     HeldOut,
     before_and_after,
     contests,
-    coverage,
     hold_out,
     summarise,
+    with_coverage,
 )
 from penstock.performance.efficiencies import from_document
 from penstock.performance.tax import delivered_over_time
-from penstock.report.accuracy import SCENARIOS, Held, markdown_table, summary_rows, winner_lines
+from penstock.report.accuracy import SCENARIOS, markdown_table, summary_rows, winner_lines
 
 ROOT = Path(__file__).resolve().parent.parent
 PEER = ROOT / "tests" / "data" / "aiconfigurator_0_12.csv"
@@ -39,12 +40,8 @@ CUTS = (date(2026, 2, 1), date(2026, 4, 1))
 def held_out(name: str) -> Held:
     """Hold out in one way, with the interval coverage of each scenario."""
     rows = list(hold_out(measured_pairs(), FOLDS[name]))
-    inside: list[tuple[HeldOut, bool]] = []
-    for scenario in SCENARIOS:
-        chosen = [row for row in rows if row.measurement.scenario == scenario]
-        inside += list(zip(chosen, coverage(chosen, FOLDS[name]), strict=True))
     print(f"held out by {name}: {len(rows)} rows", file=sys.stderr)
-    return Held(name=name, rows=[row for row, _ in inside], covered=[covered for _, covered in inside])
+    return with_coverage(name, rows)
 
 
 def peer_table(shape: Held, model: Held) -> str:

@@ -21,8 +21,8 @@ def accuracy_command(
     from penstock.catalog import load_accelerator
     from penstock.cli.evidence import measured_pairs
     from penstock.cli.terminal import progress
-    from penstock.performance.accuracy import FOLDS, contests, coverage, hold_out
-    from penstock.report.accuracy import SCENARIOS, Held, render_accuracy, summary_rows
+    from penstock.performance.accuracy import FOLDS, contests, hold_out, with_coverage
+    from penstock.report.accuracy import SCENARIOS, render_accuracy, summary_rows
 
     names = list(FOLDS) if by == "all" else [by]
     if unknown := [name for name in names if name not in FOLDS]:
@@ -31,11 +31,7 @@ def accuracy_command(
     held, winners = [], {}
     for name in names:
         rows = list(progress(hold_out(pairs, FOLDS[name]), total=len(pairs), label=f"held out by {name}"))
-        inside = []
-        for scenario in SCENARIOS:
-            chosen = [row for row in rows if row.measurement.scenario == scenario]
-            inside += list(zip(chosen, coverage(chosen, FOLDS[name]), strict=True))
-        held.append(Held(name=name, rows=[row for row, _ in inside], covered=[covered for _, covered in inside]))
+        held.append(with_coverage(name, rows))
         crossed = [found for found in contests(rows, lambda part: load_accelerator(part).vendor) if found.cross_vendor]
         winners[f"held out by {name}, AMD against NVIDIA"] = crossed
     if as_json:

@@ -11,11 +11,6 @@ if TYPE_CHECKING:
     from penstock.performance.engine import EngineName
 
 
-def parse_targets(text: str) -> "list[tuple[Accelerator, int]]":
-    """Read `mi300x,h100:2`: accelerators with how many of them, one where no count is given."""
-    return [(part, devices or 1) for part, devices in counted_targets(text)]
-
-
 def counted_targets(text: str) -> "list[tuple[Accelerator, int | None]]":
     """Read `mi300x,h100:2`: accelerators with the count that was typed, if any."""
     from penstock.catalog import load_accelerator

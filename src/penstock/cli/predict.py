@@ -1,11 +1,8 @@
 """How fast will it be?"""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from penstock.catalog.measurement import Measurement
 
 EXAMPLES = """
 Examples:
@@ -55,6 +52,7 @@ def predict_command(
     from penstock.catalog import load_efficiencies, load_measurements, measurement_sources
     from penstock.checkpoint import open_checkpoint
     from penstock.cli.choices import cache_choice, counted_targets, split_choice, weight_choice
+    from penstock.cli.evidence import model_of
     from penstock.performance.choose import predict_on
     from penstock.performance.efficiencies import from_document
     from penstock.performance.evidence import FORMATS, family_of, model_as_measured
@@ -83,18 +81,11 @@ def predict_command(
         )
         for part, devices in targets
     ]
-    families: dict[str, str] = {}
-
-    def family_of_row(row: "Measurement") -> str:
-        if row.model not in families:
-            families[row.model] = family_of(open_checkpoint(row.model).spec)
-        return families[row.model]
-
     nearby = {
         number: nearest_measurements(
             prediction,
             load_measurements(),
-            family_of_row,
+            lambda row: family_of(model_of(row.model)),
             family=family_of(spec),
             input_tokens=input_tokens,
             output_tokens=output_tokens,

@@ -19,12 +19,12 @@ def tax_command(
     Example: `penstock tax --on mi300x,mi355x,h200`
     """
     from penstock.catalog import load_efficiencies
-    from penstock.cli.choices import parse_targets
+    from penstock.cli.choices import counted_targets
     from penstock.cli.evidence import measured_pairs
     from penstock.performance.efficiencies import from_document
     from penstock.performance.tax import delivered_over_time
 
-    wanted = None if on is None else {part.id for part, _ in parse_targets(on)}
+    wanted = None if on is None else {part.id for part, _ in counted_targets(on)}
     points = [
         point
         for point in delivered_over_time(measured_pairs(), from_document(load_efficiencies()).calibration)

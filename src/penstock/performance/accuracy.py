@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import combinations
-from typing import Final
+from typing import Final, get_args
 
 import numpy as np
 
-from penstock.catalog.measurement import Measurement
+from penstock.catalog.measurement import Measurement, Scenario
 from penstock.performance.calibration import Calibration, Row, calibrate
 
 Pair = tuple[Measurement, Row]
@@ -118,6 +118,33 @@ def coverage(held: Sequence[HeldOut], fold: Fold) -> list[bool]:
         low, high = spans[label]
         inside.append(low <= entry.log_ratio <= high)
     return inside
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """One way of holding out: its rows, and whether each lay in its interval."""
+
+    name: str
+    rows: Sequence[HeldOut]
+    covered: Sequence[bool]
+
+    def summary(self, keep: Callable[[HeldOut], bool]) -> ErrorSummary | None:
+        """Summarise the rows that pass."""
+        chosen = [(row, inside) for row, inside in zip(self.rows, self.covered, strict=True) if keep(row)]
+        if not chosen:
+            return None
+        return summarise([row for row, _ in chosen], covered=[inside for _, inside in chosen])
+
+
+def with_coverage(name: str, rows: Sequence[HeldOut]) -> Held:
+    """Judge every row against its interval; a scenario's intervals come from that scenario's errors."""
+    ordered: list[HeldOut] = []
+    inside: list[bool] = []
+    for scenario in get_args(Scenario):
+        chosen = [row for row in rows if row.measurement.scenario == scenario]
+        ordered += chosen
+        inside += coverage(chosen, FOLDS[name])
+    return Held(name=name, rows=ordered, covered=inside)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import date
-from functools import cache
 from typing import Any, cast
 
 import numpy as np
@@ -41,23 +40,18 @@ def first_token_ratios(
     pairs: Sequence[Pair], calibration: Calibration, model_of: ModelOf, accelerator_of: AcceleratorOf
 ) -> dict[str, tuple[float, float, float]]:
     """Measured time to first token over the step that carries the prompt, per accelerator and engine."""
-
-    @cache
-    def compiled(key: tuple[object, ...], at: int) -> ReplicaWork:
-        del key
-        return ReplicaWork(measured_deployment(pairs[at][0], model_of, accelerator_of))
-
     ratios: dict[str, list[float]] = {}
-    first: dict[tuple[object, ...], int] = {}
-    for at, (measurement, row) in enumerate(pairs):
+    compiled: dict[tuple[object, ...], ReplicaWork] = {}
+    for measurement, row in pairs:
         if measurement.scenario != "online" or not measurement.ttft_s or measurement.concurrency is None:
             continue
         key = (measurement.model, measurement.weights, measurement.accelerator, measurement.tp, measurement.dp)
-        work = compiled(key, first.setdefault(key, at))
+        if key not in compiled:
+            compiled[key] = ReplicaWork(measured_deployment(measurement, model_of, accelerator_of))
         _, pool = calibration.nearest(row.pool)
         slowdowns = pool.slowdowns * float(np.exp(factor(pool, row)))
         base = prompt_step_s(
-            work, slowdowns, measurement.concurrency, measurement.input_tokens, measurement.output_tokens
+            compiled[key], slowdowns, measurement.concurrency, measurement.input_tokens, measurement.output_tokens
         )
         label = f"{measurement.accelerator} {measurement.engine}"
         ratios.setdefault(label, []).append(measurement.ttft_s / base)

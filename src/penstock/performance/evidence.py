@@ -38,12 +38,17 @@ def model_as_measured(model: ModelSpec, weights: str) -> ModelSpec:
         return model
     if chosen.bits < 8 and model.experts is not None:  # noqa: PLR2004 - four-bit formats
         return model.stored_as(chosen, only=Part.ROUTED_EXPERTS)
-    return model if weights == "fp8" and model.quantisation.startswith("fp8") else model.stored_as(chosen)
+    return model.stored_as(chosen)
 
 
 def family_of(model: ModelSpec) -> str:
     """Name a shape: fine-tunes and point releases of one model are one family."""
     return f"{model.architecture} {model.hidden_size}x{len(model.layers)}"
+
+
+def configuration_of(scenario: str, family: str, weights: str, split: Parallelism) -> str:
+    """Name an exact setup, whatever the lengths and the load."""
+    return f"{scenario} {family} {weights} tp{split.tp} dp{split.dp} ep{int(split.expert_parallel)}"
 
 
 def pool_path(accelerator: Accelerator, engine: str) -> tuple[str, ...]:
@@ -96,7 +101,6 @@ def calibration_rows(
             continue
         load = Load.closed_loop(np.array([batch]), np.array([row.input_tokens]), np.array([row.output_tokens]))
         family = family_of(placed.model)
-        split = f"tp{row.tp} dp{row.dp} ep{int(row.ep)}"
         found.append(
             (
                 row,
@@ -106,7 +110,7 @@ def calibration_rows(
                     pool=pool_path(placed.accelerator, row.engine),
                     family=family,
                     software=f"{row.scenario} {row.version} {row.date}",
-                    configuration=f"{row.scenario} {family} {row.weights} {split}",
+                    configuration=configuration_of(row.scenario, family, row.weights, placed.parallelism),
                 ),
             )
         )

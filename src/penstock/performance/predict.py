@@ -9,7 +9,7 @@ import numpy as np
 from penstock.errors import DeploymentError
 from penstock.performance.calibration import Calibration, Pool
 from penstock.performance.deployment import Deployment
-from penstock.performance.evidence import FORMATS, family_of, pool_path
+from penstock.performance.evidence import FORMATS, configuration_of, family_of, pool_path
 from penstock.performance.memory_fit import MemoryFit, fit
 from penstock.performance.work import PARTS, PHYSICAL, Array, Load, ReplicaWork
 
@@ -212,9 +212,8 @@ def _weights_label(deployment: Deployment) -> str:
 
 
 def _configuration(deployment: Deployment) -> str:
-    split = deployment.parallelism
-    label = f"tp{split.tp} dp{split.dp} ep{int(split.expert_parallel)}"
-    return f"online {family_of(deployment.model)} {_weights_label(deployment)} {label}"
+    family = family_of(deployment.model)
+    return configuration_of("online", family, _weights_label(deployment), deployment.parallelism)
 
 
 def _novelty(deployment: Deployment, engine: str, path: tuple[str, ...], pool: Pool) -> Novelty:

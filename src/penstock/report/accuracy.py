@@ -1,13 +1,12 @@
 """How is our error published? Tables of held-out error, for the terminal and for docs/accuracy.md."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from penstock.performance.accuracy import Contest, ErrorSummary, HeldOut, summarise
+from penstock.performance.accuracy import Contest, ErrorSummary, Held, HeldOut
 
 Key = Callable[[HeldOut], str]
 
@@ -22,22 +21,6 @@ SCENARIOS = {
     "static_batch": "time per output token, one batch",
     "saturated": "throughput, everything queued",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Held:
-    """One way of holding out: its rows, and whether each lay in its interval."""
-
-    name: str
-    rows: Sequence[HeldOut]
-    covered: Sequence[bool]
-
-    def summary(self, keep: Callable[[HeldOut], bool]) -> ErrorSummary | None:
-        """Summarise the rows that pass."""
-        chosen = [(row, inside) for row, inside in zip(self.rows, self.covered, strict=True) if keep(row)]
-        if not chosen:
-            return None
-        return summarise([row for row, _ in chosen], covered=[inside for _, inside in chosen])
 
 
 def summary_rows(held: Held, scenario: str, group: str | None) -> list[tuple[str, ErrorSummary]]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from penstock.model import ModelSpec
 from penstock.performance.minimum import FitReport
-from penstock.report.plain import plain
+from penstock.report.plain import plain, plain_fields
 
 
 def fit_document(model: ModelSpec, reports: Sequence[FitReport], context_tokens: int) -> dict[str, object]:
@@ -52,13 +52,8 @@ def _deployment(report: FitReport) -> dict[str, object]:
         "remedies": plain(report.remedies),
         "fewest_devices": report.fewest_devices,
         "fewest_split": report.fewest_split,
-        "budget": None if fit.budget is None else {**_plain_dict(fit.budget), "weight_bytes": fit.budget.weight_bytes},
+        "budget": None if fit.budget is None else {**plain_fields(fit.budget), "weight_bytes": fit.budget.weight_bytes},
         "capacity": plain(fit.capacity),
         "tier": report.tier,
         "notes": list(report.notes),
     }
-
-
-def _plain_dict(value: object) -> dict[str, object]:
-    document = plain(value)
-    return document if isinstance(document, dict) else {}

@@ -7,7 +7,7 @@ from rich.text import Text
 from penstock.checkpoint import CrossCheck
 from penstock.model import CacheDtype, ModelSpec
 from penstock.report.fit_json import model_document
-from penstock.report.plain import plain
+from penstock.report.plain import plain, plain_fields
 from penstock.units import GIB, format_gib, format_params
 
 _CACHE_CHOICES = (CacheDtype.BF16, CacheDtype.FP8)
@@ -28,7 +28,7 @@ def inspect_document(model: ModelSpec, source: str, check: CrossCheck | None) ->
         },
         "cross_check": None
         if check is None
-        else {**_as_dict(plain(check)), "agrees": check.agrees, "difference_fraction": check.difference_fraction},
+        else {**plain_fields(check), "agrees": check.agrees, "difference_fraction": check.difference_fraction},
     }
 
 
@@ -102,7 +102,3 @@ def _check(check: CrossCheck) -> Text:
         if names:
             text.append(f"\n  {label}: {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}", style="dim not bold")  # noqa: PLR2004
     return text
-
-
-def _as_dict(value: object) -> dict[str, object]:
-    return value if isinstance(value, dict) else {}

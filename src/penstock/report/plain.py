@@ -12,6 +12,12 @@ def to_json(value: object) -> str:
     return json.dumps(plain(value), indent=2, ensure_ascii=False)
 
 
+def plain_fields(value: object) -> dict[str, object]:
+    """Turn a dataclass into a dict of plain values, to be extended."""
+    document = plain(value)
+    return document if isinstance(document, dict) else {}
+
+
 def plain(value: object) -> object:
     """Turn dataclasses, enums, dates and mappings into what JSON knows."""
     if is_dataclass(value) and not isinstance(value, type):

@@ -11,7 +11,7 @@ from penstock.model import ModelSpec
 from penstock.performance.predict import Prediction, Range
 from penstock.report.bars import Use, legend, stacked_bar
 from penstock.report.fit_json import model_document
-from penstock.report.plain import plain
+from penstock.report.plain import plain, plain_fields
 
 PARTS = {
     "weights": Use("weights", "█", "cyan"),
@@ -165,7 +165,7 @@ def prediction_document(
                 "novelty": prediction.novelty,
                 "borrowed_from": list(prediction.borrowed_from),
                 "software": prediction.software,
-                "nearest": [{**_as_dict(plain(row)), "url": _url(row, sources)} for row in nearby.get(number, ())],
+                "nearest": [{**plain_fields(row), "url": _url(row, sources)} for row in nearby.get(number, ())],
             }
             for number, prediction in enumerate(predictions)
         ],
@@ -175,7 +175,3 @@ def prediction_document(
 def _url(row: Measurement, sources: Mapping[str, MeasurementSource]) -> str:
     source = sources[row.source]
     return source.row_url.format(ref=row.ref) if source.row_url and row.ref else source.url
-
-
-def _as_dict(value: object) -> dict[str, object]:
-    return value if isinstance(value, dict) else {}

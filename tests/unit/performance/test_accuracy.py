@@ -1,26 +1,17 @@
 """The error we publish: every row predicted by a model that never saw its shape, its model or its accelerator."""
 
-from functools import cache
-
 import pytest
 
-from penstock.catalog import load_accelerator, load_measurements
-from penstock.checkpoint import open_checkpoint
-from penstock.model import ModelSpec
+from penstock.catalog import load_accelerator
+from penstock.cli.evidence import measured_pairs
 from penstock.performance.accuracy import FOLDS, HeldOut, Pair, contests, coverage, hold_out, summarise
-from penstock.performance.evidence import calibration_rows
 
 CORE = ("mi300x", "mi325x", "mi355x", "h100_sxm", "h200_sxm", "b200_sxm")
 
 
-@cache
-def model_of(name: str) -> ModelSpec:
-    return open_checkpoint(name).spec
-
-
 @pytest.fixture(scope="module")
 def pairs() -> list[Pair]:
-    return calibration_rows(load_measurements(), model_of, load_accelerator)
+    return list(measured_pairs())
 
 
 @pytest.fixture(scope="module")

@@ -1,22 +1,13 @@
 """Fitting slowdowns: recovered where they are known, bounded by physics, and the shipped ones are the fitted ones."""
 
-from functools import cache
-
 import numpy as np
 import pytest
 
-from penstock.catalog import load_accelerator, load_efficiencies, load_measurements
-from penstock.checkpoint import open_checkpoint
-from penstock.model import ModelSpec
+from penstock.catalog import load_efficiencies
+from penstock.cli.evidence import measured_pairs
 from penstock.performance.calibration import LEAST, Row, calibrate
 from penstock.performance.efficiencies import from_document, to_document
-from penstock.performance.evidence import calibration_rows
 from penstock.performance.work import PARTS
-
-
-@cache
-def model_of(name: str) -> ModelSpec:
-    return open_checkpoint(name).spec
 
 
 def rows(slowdowns: list[float], *, software: float = 1.0, noise: float = 0.0, count: int = 200) -> list[Row]:
@@ -70,7 +61,7 @@ def test_an_unseen_accelerator_borrows_from_its_architecture() -> None:
 
 
 def test_the_shipped_efficiencies_are_what_the_shipped_measurements_give() -> None:
-    pairs = calibration_rows(load_measurements(), model_of, load_accelerator)
+    pairs = measured_pairs()
     fitted = calibrate([row for _, row in pairs])
     shipped = from_document(load_efficiencies())
     assert shipped.rows == len(pairs)
