@@ -1,0 +1,135 @@
+"""Who serves a request, and what happens next in the whole fleet? Arrivals, routes, KV transfers and the ends of steps."""
+
+import math
+
+from penstock.simulation.batching import begin, end, enqueue
+from penstock.simulation.compiled import compiled
+from penstock.simulation.world import DONE, NONE, World
+
+FINISHED, MORE_ROWS, WHERE_TO, SATURATED, PAUSED = range(5)
+"""Why the loop came back: all is done; it needs rows; it asks for a route; a queue is too long; to show a sign of life."""
+
+ROUND_ROBIN, LEAST_REQUESTS, LEAST_TOKENS = range(3)
+
+
+@compiled
+def run(w: World, budget: int) -> int:
+    """Advance until something is needed from outside, or after `budget` events."""
+    control = w.control[0]
+    while True:
+        # In an open loop no arrival may be overlooked; in a closed one every user may finish at once and ask again.
+        ahead = control.known_rows if control.closed else control.next_row
+        if not control.final and control.loaded_rows - ahead <= control.users:
+            return MORE_ROWS
+        ends = _next_end(w)
+        ready = _next_transfer(w) if control.transferring > 0 else NONE
+        end_s = w.replicas[ends].end_s
+        ready_s = w.rows[w.replicas[ready].transfer_first & (len(w.rows) - 1)].queued_s if ready != NONE else math.inf
+        arrival_s = math.inf
+        if control.next_row < control.known_rows:
+            arrival_s = w.rows[control.next_row & (len(w.rows) - 1)].arrival_s
+        if arrival_s <= end_s and arrival_s <= ready_s and arrival_s < math.inf:
+            if control.ask:
+                control.now_s = arrival_s
+                return WHERE_TO
+            number = control.next_row
+            row = w.rows[number & (len(w.rows) - 1)]
+            place(w, number, choose(w, number, row.pool, False), arrival_s)  # noqa: FBT003 - compiled code takes no keywords
+            if w.replicas[row.replica].waiting > control.stop_waiting:
+                return SATURATED
+        elif ready_s <= end_s and ready_s < math.inf:
+            _receive(w, ready, ready_s)
+        elif end_s < math.inf:
+            control.now_s = end_s
+            end(w, ends)
+            begin(w, ends, end_s)
+        else:
+            return FINISHED
+        budget -= 1
+        if budget <= 0:
+            return PAUSED
+
+
+@compiled
+def place(w: World, number: int, r: int, now_s: float) -> None:
+    """Hand the next arrival to a replica."""
+    control = w.control[0]
+    row = w.rows[number & (len(w.rows) - 1)]
+    control.next_row += 1
+    control.in_flight += 1
+    control.now_s = now_s
+    w.replicas[r].outstanding_tokens += row.input_tokens + row.output_tokens
+    enqueue(w, r, number, now_s, False)  # noqa: FBT003 - compiled code takes no keywords
+
+
+@compiled
+def _next_end(w: World) -> int:
+    best = 0
+    for r in range(1, len(w.replicas)):
+        if w.replicas[r].end_s < w.replicas[best].end_s:
+            best = r
+    return best
+
+
+@compiled
+def _next_transfer(w: World) -> int:
+    best, best_s = NONE, math.inf
+    for r in range(len(w.replicas)):
+        first = w.replicas[r].transfer_first
+        if first != NONE and w.rows[first & (len(w.rows) - 1)].queued_s < best_s:
+            best, best_s = r, w.rows[first & (len(w.rows) - 1)].queued_s
+    return best
+
+
+@compiled
+def _receive(w: World, sender: int, now_s: float) -> None:
+    """A prompt's KV has arrived: a decoding replica takes it on."""
+    mask = len(w.rows) - 1
+    replica = w.replicas[sender]
+    number = replica.transfer_first
+    row = w.rows[number & mask]
+    replica.transfer_first = row.after
+    if row.after == NONE:
+        replica.transfer_last = NONE
+    w.control[0].transferring -= 1
+    w.control[0].now_s = now_s
+    r = choose(w, number, NONE, True)  # noqa: FBT003 - compiled code takes no keywords
+    w.replicas[r].outstanding_tokens += row.input_tokens + row.output_tokens
+    enqueue(w, r, number, now_s, False)  # noqa: FBT003 - compiled code takes no keywords
+
+
+@compiled
+def choose(w: World, number: int, pool: int, decode: bool) -> int:  # noqa: FBT001 - compiled code takes no keywords
+    """Pick a replica: in turn, or the one with the least requests or tokens outstanding; ties go to the first."""
+    control = w.control[0]
+    row = w.rows[number & (len(w.rows) - 1)]
+    most_tokens = row.input_tokens + row.output_tokens - 1
+    count = len(w.replicas)
+    if count == 1:
+        return 0
+    best, best_load = NONE, math.inf
+    for ahead in range(count):
+        r = (control.turn + ahead) % count if control.policy == ROUND_ROBIN else ahead
+        replica = w.replicas[r]
+        wrong_pool = pool != NONE and pool != replica.pool  # noqa: PLR1714 - compiled code has no mixed tuples
+        if wrong_pool or replica.decodes_only != decode or most_tokens > replica.blocks * replica.block_tokens:
+            continue
+        load = 0.0
+        if control.policy == LEAST_REQUESTS:
+            load = float(replica.running + replica.waiting)
+        elif control.policy == LEAST_TOKENS:
+            load = float(replica.outstanding_tokens)
+        if load < best_load:
+            best, best_load = r, load
+    control.turn = best + 1
+    return best
+
+
+@compiled
+def settled(w: World, base: int) -> int:
+    """Return the first row that is not finished, from `base` on."""
+    control = w.control[0]
+    mask = len(w.rows) - 1
+    while base < control.next_row and w.rows[base & mask].state == DONE:
+        base += 1
+    return base
