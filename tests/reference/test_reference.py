@@ -157,8 +157,8 @@ def test_nobody_is_admitted_in_a_step_that_preempts_nor_before_the_preempted_one
 
 
 def test_several_preempted_in_one_step_resume_in_their_order_of_admission() -> None:
-    # 7 blocks of 1 token, all used by 2 + 2 + 2 + 1 prompt tokens. Step 2: the first needs a block, the fourth goes; the
-    # second needs one, the third goes. Both finish. Step 3 resumes the third (2 + 1 tokens), then the fourth (1 + 1).
+    # 7 blocks of 1 token, all used by 2 + 2 + 2 + 1 prompt tokens. Step 2: the first needs a block, the fourth goes;
+    # the second needs one, the third goes. Both finish. Step 3 resumes the third (2 + 1 tokens), then the fourth.
     requests = [request(2, 2), request(2, 2), request(2, 2), request(1, 2)]
     result = simulate(requests, settings(block=1, blocks=7, caching=False), COST)
     assert work(result) == [((), ((0, 2), (0, 2), (0, 2), (0, 1))), ((2, 2), ()), ((), ((0, 3), (0, 2)))]
@@ -166,8 +166,8 @@ def test_several_preempted_in_one_step_resume_in_their_order_of_admission() -> N
 
 
 def test_a_request_is_admitted_only_when_its_whole_input_fits() -> None:
-    # 5 blocks of 4, budget 4: in steps 2 and 3 the first holds 2 of them. A first chunk of the second would fit into the
-    # other 3, its 13 tokens would not.
+    # 5 blocks of 4, budget 4: in steps 2 and 3 the first holds 2 of them. A first chunk of the second would fit into
+    # the other 3, its 13 tokens would not.
     result = simulate([request(4, 3), request(13, 1, at_s=1e-6)], settings(budget=4, seats=4, block=4, blocks=5), COST)
     assert work(result)[:4] == [((), ((0, 4),)), ((4,), ()), ((5,), ()), ((), ((0, 4),))]
 
