@@ -88,7 +88,8 @@ def _unrelated(rng: Random, scale: float) -> _Traffic:
     median, outputs = scale * rng.choice((30, 120, 300)), scale * rng.choice((8, 40, 120))
     prompts = [
         _Prompt(_length(rng, median, 0.8, 1, 1200 * scale), _length(rng, outputs, 0.7, 1, 400 * scale))
-        for _ in range(rng.randint(60, 240))
+        # Fewer where answers are long: one request at a time is one step per token.
+        for _ in range(rng.randint(50, round(min(240, 8000 / outputs))))
     ]
     return _Traffic(prompts, [])
 
@@ -147,7 +148,7 @@ def _settings(rng: Random, kind: str, block_tokens: int, prompts: list[_Prompt])
         budget = rng.choice((8, 16, 48, 96))
     needed = [math.ceil((prompt.inputs + prompt.outputs - 1) / block_tokens) for prompt in prompts]
     mean = sum(needed) / len(needed)
-    low, high = _REQUESTS_HELD.get(kind, (4, 40))
+    low, high = _REQUESTS_HELD.get(kind, (4, 25))
     blocks = max(*needed, round(mean * rng.uniform(low, high)))
     return ReferenceSettings(
         max_num_batched_tokens=max(budget, seats),
