@@ -164,7 +164,7 @@ def _cost(rng: Random, prompts: list[_Prompt]) -> ReferenceCost:
     context = sum(prompt.inputs + prompt.outputs / 2 for prompt in prompts) / len(prompts)
     limits: tuple[float, ...] = (math.inf,)
     if rng.random() < 0.35:
-        limits = rng.choice(((context / 3,), (math.inf, float(round(context / 4)) + 1)))
+        limits = rng.choice(((float(round(context / 3)) + 1,), (math.inf, float(round(context / 4)) + 1)))
     experts = rng.random() < 0.35
     return ReferenceCost(
         step_s=rng.uniform(0.004, 0.02),

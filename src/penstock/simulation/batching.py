@@ -358,7 +358,7 @@ def _remember_decode(w: World, r: int, number: int) -> None:
         w.contexts[r, kind] += min(tokens, limit)
         if tokens < limit:
             w.growing[r, kind] += 1
-            if limit - tokens < left:
+            if limit - tokens <= left:
                 _note(w, r, number, kind + 1, replica.step + limit - tokens)
 
 
@@ -398,7 +398,7 @@ def _forget_decode(w: World, r: int, number: int, tokens: int) -> None:
     _strike(w, r, number, 0, finish - row.lag)
     for kind in range(w.limits.shape[1]):
         limit = w.limits[replica.cost, kind]
-        if tokens < limit < finish:
+        if tokens < limit <= finish:
             _strike(w, r, number, kind + 1, limit - row.lag)
     _find_next_event(w, r)
 
@@ -448,13 +448,13 @@ def _leave_windows_and_finish(w: World, r: int, now_s: float) -> None:
         else:
             # Blocks are freed in running order, which is not the calendar's: insert by admission, few at a time.
             place = finished
-            while place > 0 and w.path[place - 1] > number:
-                w.path[place] = w.path[place - 1]
+            while place > 0 and w.leaving[place - 1] > number:
+                w.leaving[place] = w.leaving[place - 1]
                 place -= 1
-            w.path[place] = number
+            w.leaving[place] = number
             finished += 1
     for place in range(finished):
-        number = w.path[place]
+        number = w.leaving[place]
         row = w.rows[number & rows_mask]
         tokens = row.lag + replica.step
         _leave_sums(w, r, number, tokens)

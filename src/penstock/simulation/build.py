@@ -59,7 +59,8 @@ def build(pools: Sequence[Pool], *, log_steps: int, policy: int, stop_waiting: i
         chain=np.full((_FIRST_ROWS, kinds + 1), NONE, np.int64),
         segments=np.zeros((len(pools), 1), SEGMENT),
         cached=np.zeros((count, 1), CACHED),
-        path=np.zeros(max(pool.replica.max_sequences for pool in pools) + 64, np.int64),
+        path=np.zeros(64, np.int64),
+        leaving=np.zeros(max(pool.replica.max_sequences for pool in pools), np.int64),
         tokens_between=np.zeros((len(pools), BINS), np.int64),
         timeline=np.zeros((len(pools), TIMELINE, 6)),
         log=np.zeros(log_steps, EVENT),
@@ -144,7 +145,7 @@ def _know_segments(world: World, pools: Sequence[Pool], block: Requests, prefixe
     owners = np.flatnonzero(prefixes.own != NONE)
     leaves, shared = _leaves(prefixes), prefixes.shared_tokens()
     _place(world, pools, prefixes.own[owners], leaves[owners], lengths[owners], shared[owners], prefixes)
-    deepest = int(depth.max(initial=0)) + 2
+    deepest = int(lengths.max(initial=0)) + 2
     if deepest > len(world.path):
         world = world._replace(path=np.zeros(2 * deepest, np.int64))
     return world
@@ -186,9 +187,10 @@ def feed(world: World, pools: Sequence[Pool], block: Requests, options: "Options
     rows = np.zeros(len(kept), ROW)
     rows["arrival_s"], rows["slo_class"] = block.arrival_s[kept], block.slo_class[kept]
     rows["input_tokens"], rows["output_tokens"] = block.input_tokens[kept], block.output_tokens[kept]
-    rows["leaf"] = rows["own"] = rows["pool"] = NONE
+    rows["leaf"] = rows["doubled"] = rows["pool"] = NONE
     if block.prefixes is not None:
-        rows["leaf"], rows["own"] = _leaves(block.prefixes)[kept], block.prefixes.own[kept]
+        own = block.prefixes.own
+        rows["leaf"] = np.where(own == NONE, _leaves(block.prefixes), own)[kept]
     if options.pool_of is not None:
         rows["pool"] = options.pool_of(block)[kept]
     world.rows[np.arange(start, start + len(kept)) & (len(world.rows) - 1)] = rows

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from penstock.simulation.compiled import compiled
+from penstock.simulation.compiled import compiled, entry
 from penstock.simulation.fleet import settled
 from penstock.simulation.outcome import ClassOutcome, Latency, Outcome, PoolOutcome, Saturation, Served, Timeline
 from penstock.simulation.replica import Pool
@@ -43,7 +43,7 @@ class _Tables(NamedTuple):
     counts: Any
 
 
-@compiled
+@entry
 def _tally(w: World, tables: _Tables, base: int, upto: int) -> None:
     """Add rows to the histograms of their class and hold them against its SLO."""
     mask = len(w.rows) - 1

@@ -3,7 +3,7 @@
 import math
 
 from penstock.simulation.batching import begin, end, enqueue
-from penstock.simulation.compiled import compiled
+from penstock.simulation.compiled import compiled, entry
 from penstock.simulation.world import DONE, NONE, World
 
 FINISHED, MORE_ROWS, WHERE_TO, SATURATED, PAUSED = range(5)
@@ -12,7 +12,7 @@ FINISHED, MORE_ROWS, WHERE_TO, SATURATED, PAUSED = range(5)
 ROUND_ROBIN, LEAST_REQUESTS, LEAST_TOKENS = range(3)
 
 
-@compiled
+@entry
 def run(w: World, budget: int) -> int:
     """Advance until something is needed from outside, or after `budget` events."""
     control = w.control[0]
@@ -41,8 +41,13 @@ def run(w: World, budget: int) -> int:
             _receive(w, ready, ready_s)
         elif end_s < math.inf:
             control.now_s = end_s
+            known = control.known_rows
             end(w, ends)
-            begin(w, ends, end_s)
+            # Whoever asks again at this very moment is in the queue before the next step is scheduled.
+            if control.known_rows > known and control.think_s == 0:
+                w.replicas[ends].steps = 0
+            else:
+                begin(w, ends, end_s)
         else:
             return FINISHED
         budget -= 1
@@ -50,7 +55,7 @@ def run(w: World, budget: int) -> int:
             return PAUSED
 
 
-@compiled
+@entry
 def place(w: World, number: int, r: int, now_s: float) -> None:
     """Hand the next arrival to a replica."""
     control = w.control[0]
@@ -125,7 +130,7 @@ def choose(w: World, number: int, pool: int, decode: bool) -> int:  # noqa: FBT0
     return best
 
 
-@compiled
+@entry
 def settled(w: World, base: int) -> int:
     """Return the first row that is not finished, from `base` on."""
     control = w.control[0]

@@ -7,7 +7,7 @@ never older than what follows it in a prompt, so what is cached of a prompt is a
 """
 
 from penstock.simulation.compiled import compiled
-from penstock.simulation.world import NONE, World
+from penstock.simulation.world import DECODE, NONE, World
 
 SEGMENTS_FROM = -2
 """In the list of free runs a row is its number, a segment is SEGMENTS_FROM minus its own."""
@@ -110,13 +110,21 @@ def release(w: World, r: int, number: int, tokens: int, keep: bool) -> None:  # 
     """Free a request's blocks: its own tail first, then its segments from the leaf up. `keep`: it will come back."""
     replica = w.replicas[r]
     row = w.rows[number & (len(w.rows) - 1)]
+    compute(w, r, number, tokens)
     size = replica.block_tokens
     full, held = tokens // size, -(-tokens // size)
     private = held - row.shared
     replica.free += private
     if replica.caching:
         replica.blank += held - full
-        _keep_own(w, r, number, full, private - (held - full), keep)
+        private -= held - full
+        mine = 0
+        if keep:
+            mine = min(private, max(0, full - _path_blocks(w, r, number)))
+            row.own_cached = mine
+        replica.junk += private - mine
+        if mine > 0:
+            append(w, r, number)
     else:
         replica.blank += private
     leave_segments(w, r, number)
@@ -124,30 +132,11 @@ def release(w: World, r: int, number: int, tokens: int, keep: bool) -> None:  # 
 
 
 @compiled
-def _keep_own(w: World, r: int, number: int, full: int, private: int, keep: bool) -> None:  # noqa: FBT001 - compiled
-    """List a request's own full blocks, where it or a later turn can hit them; the others are junk."""
+def _path_blocks(w: World, r: int, number: int) -> int:
+    """Blocks of a prompt that belong to segments."""
     tree = w.segments[w.replicas[r].pool]
-    replica = w.replicas[r]
-    row = w.rows[number & (len(w.rows) - 1)]
-    begin = 0
-    if row.leaf != NONE:
-        begin = tree[row.leaf].first_block + tree[row.leaf].blocks
-    mine = min(max(0, full - begin), private)
-    if keep:
-        replica.junk += private - mine
-        row.own_cached = mine
-        if mine > 0:
-            append(w, r, number)
-        return
-    if row.own != NONE and mine > 0:
-        held = w.cached[r, row.own]
-        mine = min(mine, tree[row.own].blocks)
-        if held.users == 0 and held.blocks == 0:
-            replica.junk += private - mine
-            held.blocks = mine
-            append(w, r, SEGMENTS_FROM - row.own)
-            return
-    replica.junk += private
+    leaf = w.rows[number & (len(w.rows) - 1)].leaf
+    return tree[leaf].first_block + tree[leaf].blocks if leaf != NONE else 0
 
 
 @compiled
@@ -162,12 +151,55 @@ def leave_segments(w: World, r: int, number: int) -> None:
     while segment != NONE:
         held = w.cached[r, segment]
         held.users -= 1
+        if row.doubled == segment:
+            held.doubles -= 1
+            row.doubled = NONE
+        if held.builder == number + 1:
+            held.builder = 0
+        if 0 < held.users == held.doubles:
+            _hand_over(w, r, segment)
         if held.users == 0 and held.blocks > 0:
             replica.free += held.blocks
             append(w, r, SEGMENTS_FROM - segment)
         segment = tree[segment].parent
     row.entered = 0
     row.building = 0
+
+
+@compiled
+def _double(w: World, r: int, number: int, node: int, beginning: int) -> None:
+    """A request computes blocks of a segment for itself. Only the last such segment is remembered."""
+    row = w.rows[number & (len(w.rows) - 1)]
+    if row.doubled != NONE:
+        w.cached[r, row.doubled].doubles -= 1
+    w.cached[r, node].doubles += 1
+    row.doubled, row.doubled_from = node, beginning
+
+
+@compiled
+def _hand_over(w: World, r: int, node: int) -> None:
+    """Only requests that double a segment are left: the first now holds it for everybody with its own blocks."""
+    mask = len(w.rows) - 1
+    replica, held = w.replicas[r], w.cached[r, node]
+    segment = w.segments[replica.pool, node]
+    number = replica.running_first
+    while number != NONE:
+        row = w.rows[number & mask]
+        if row.doubled == node:
+            tokens = row.lag + replica.step if row.state == DECODE else row.computed
+            reached = min(tokens // replica.block_tokens - segment.first_block, segment.blocks)
+            reached = max(reached, row.doubled_from)
+            replica.free += held.blocks - row.doubled_from
+            replica.junk += held.blocks - row.doubled_from
+            row.shared += reached - row.doubled_from
+            held.blocks = reached
+            held.doubles -= 1
+            row.doubled = NONE
+            if reached < segment.blocks:
+                row.building = 1
+                held.builder = number + 1
+            return
+        number = row.after
 
 
 @compiled
@@ -187,6 +219,8 @@ def lookup(w: World, r: int, number: int, tokens: int) -> tuple[int, int]:
     for level in range(depth):
         node = w.path[level]
         held = w.cached[r, node]
+        if held.builder > 0:
+            _catch_up(w, r, node)
         if found >= most or (held.blocks == 0 and tree[node].blocks > 0):
             return found, freed
         usable = min(held.blocks, most - found)
@@ -203,12 +237,26 @@ def lookup(w: World, r: int, number: int, tokens: int) -> tuple[int, int]:
 
 
 @compiled
+def _catch_up(w: World, r: int, node: int) -> None:
+    """Count the blocks of a segment that a decoding request has filled, the one of this step included."""
+    replica, held = w.replicas[r], w.cached[r, node]
+    segment = w.segments[replica.pool, node]
+    row = w.rows[(held.builder - 1) & (len(w.rows) - 1)]
+    if row.state != DECODE or not row.building:
+        return
+    reached = min((row.lag + replica.step + 1) // replica.block_tokens - segment.first_block, segment.blocks)
+    if reached > held.blocks:
+        row.shared += reached - held.blocks
+        held.blocks = reached
+
+
+@compiled
 def hold(w: World, r: int, number: int, hit: int) -> None:
     """Take the blocks `lookup` found out of the free ones and into a request's table."""
     tree = w.segments[w.replicas[r].pool]
     replica = w.replicas[r]
     row = w.rows[number & (len(w.rows) - 1)]
-    row.entered, row.shared, row.building = 0, 0, 0
+    row.entered, row.shared, row.building, row.doubled = 0, 0, 0, NONE
     depth = tree[row.leaf].depth + 1 if row.leaf != NONE else 0
     found = 0
     for level in range(depth):
@@ -227,6 +275,10 @@ def hold(w: World, r: int, number: int, hit: int) -> None:
         row.entered += 1
         # Whoever meets a segment that is cached in part and in nobody's hands computes the rest for everybody.
         row.building = held.users == 1 and held.blocks < tree[node].blocks
+        if row.building:
+            held.builder = number + 1
+        elif usable < tree[node].blocks:
+            _double(w, r, number, node, usable)
         found += usable
     row.shared = found
     _take_back_own(w, r, number, hit)
@@ -279,5 +331,9 @@ def compute(w: World, r: int, number: int, tokens: int) -> None:
             w.replicas[r].junk += held.blocks
             held.blocks = 0
         row.building = held.users == 0
+        if row.building:
+            held.builder = number + 1
+        else:
+            _double(w, r, number, node, 0)
         held.users += 1
         row.entered += 1

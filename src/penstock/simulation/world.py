@@ -31,8 +31,9 @@ ROW: Final = np.dtype(
         ("computed", "i4"),  # tokens in the KV cache, while it prefills
         ("shared", "i4"),  # blocks of its table that belong to segments
         ("own_cached", "i4"),  # its own full blocks still cached, while preempted
-        ("leaf", "i4"),  # deepest shared segment of its prompt
-        ("own", "i4"),  # segment its remainder becomes
+        ("leaf", "i4"),  # deepest segment it shares, or becomes
+        ("doubled", "i4"),  # segment it computes although another request does
+        ("doubled_from", "i4"),  # blocks of that segment it did not have to
         ("entered", "i4"),  # segments it refers to, from the root
         ("hit_tokens", "i4"),  # at its first admission
         ("preempted", "i4"),  # times
@@ -115,9 +116,18 @@ SEGMENT: Final = np.dtype([("parent", "i4"), ("first_block", "i4"), ("blocks", "
 """A piece of prompt that several requests begin with. Its blocks are those that are full by its end."""
 
 CACHED: Final = np.dtype(
-    [("after", "i8"), ("before", "i8"), ("junk", "i4"), ("blocks", "i4"), ("users", "i4")], align=True
+    [
+        ("after", "i8"),  # neighbours among cached free blocks, while nobody holds it
+        ("before", "i8"),
+        ("builder", "i8"),  # one plus the row that computes it for everybody
+        ("junk", "i4"),
+        ("blocks", "i4"),  # cached
+        ("users", "i4"),  # requests that hold it
+        ("doubles", "i4"),  # of those, the ones that hold its beginning and compute the rest themselves
+    ],
+    align=True,
 )
-"""A segment on one replica: its cached blocks, the requests that hold it, its place among the free."""
+"""A segment on one replica."""
 
 CONTROL: Final = np.dtype(
     [
@@ -193,6 +203,8 @@ class World(NamedTuple):
     cached: Any
     path: Any
     """Scratch: one prompt's segments from the root."""
+    leaving: Any
+    """Scratch: the requests that finish in a step."""
     tokens_between: Any
     """Histogram of the time between tokens, by pool."""
     timeline: Any
