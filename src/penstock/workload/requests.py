@@ -13,8 +13,8 @@ Int64s = NDArray[np.int64]
 Uint8s = NDArray[np.uint8]
 
 NO_SEGMENT = -1
-MAX_TOKENS = 2**31 - 1
-"""Token counts are 32-bit; no model's context comes near."""
+MAX_TOKENS = 2**30 - 1
+"""A prompt and its answer together stay 32-bit; no context comes near."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
