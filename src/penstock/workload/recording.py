@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from penstock.workload.randomness import NATIVE_BLOCK
-from penstock.workload.requests import Requests
+from penstock.workload.requests import Int32s, Requests
 from penstock.workload.slo import SloClass
 
 
@@ -29,8 +29,8 @@ class Recording(Protocol):
         """Seconds from the first arrival to the last."""
 
     @property
-    def segments(self) -> int | None:
-        """How many segments prompts share; None where sharing is not known."""
+    def segment_tokens(self) -> Int32s | None:
+        """Length of every segment that prompts share, as each block repeats it; None where sharing is not known."""
 
     @property
     def classes(self) -> tuple[SloClass, ...]:
@@ -65,9 +65,9 @@ class Records:
         return float(self.columns.arrival_s[-1] - self.columns.arrival_s[0]) if len(self.columns) else 0.0
 
     @property
-    def segments(self) -> int | None:
-        """How many segments prompts share."""
-        return None if self.columns.prefixes is None else len(self.columns.prefixes.segment_tokens)
+    def segment_tokens(self) -> Int32s | None:
+        """Length of every segment that prompts share."""
+        return None if self.columns.prefixes is None else self.columns.prefixes.segment_tokens
 
     def blocks(self) -> Iterator[Requests]:
         """Yield the requests in order of arrival."""

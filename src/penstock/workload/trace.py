@@ -29,7 +29,7 @@ from penstock.workload._table import Progress, open_table
 from penstock.workload.errors import TraceError
 from penstock.workload.formats import recognise
 from penstock.workload.randomness import NATIVE_BLOCK
-from penstock.workload.requests import Prefixes, Requests
+from penstock.workload.requests import Int32s, Prefixes, Requests
 from penstock.workload.slo import SloClass
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ class Trace:
         return (self._rows.last_ns - self._rows.first_ns) / _NS
 
     @property
-    def segments(self) -> int | None:
-        """How many segments prompts share; None where the trace does not say."""
-        return None if self._rows.tree is None else len(self._rows.tree)
+    def segment_tokens(self) -> Int32s | None:
+        """Length of every segment that prompts share; None where the trace does not say."""
+        return None if self._rows.tree is None else self._rows.tree.tokens
 
     def blocks(self) -> Iterator[Requests]:
         """Yield the requests in order of arrival, the first at 0 s."""

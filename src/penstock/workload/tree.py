@@ -21,20 +21,26 @@ class SegmentTree:
         return len(self.parent)
 
     def prefixes(self, last: Int32s, own: Int32s) -> Prefixes:
-        """Spell out the paths of requests that begin with everything down to their `last` segment (-1: nothing)."""
-        lengths = np.where(last >= 0, self.depth[last], 0) if len(self) else np.zeros(len(last), np.int64)
-        path_start = np.zeros(len(last) + 1, np.int64)
-        np.cumsum(lengths, out=path_start[1:])
-        path = np.empty(path_start[-1], np.int32)
-        # From the last segment upwards, one level of all paths at a time.
-        rows = np.flatnonzero(last >= 0)
-        segment, place = last[rows], path_start[rows + 1] - 1
-        while len(segment):
-            path[place] = segment
-            segment, place = self.parent[segment], place - 1
-            below_root = segment >= 0
-            segment, place = segment[below_root], place[below_root]
+        """Describe requests that begin with everything down to their `last` segment (-1: nothing)."""
+        path_start, path = spell_paths(self.parent, self.depth, last)
         return Prefixes(segment_tokens=self.tokens, path_start=path_start, path=path, own=own)
+
+
+def spell_paths(parent: Int32s, depth: Int32s, last: Int32s) -> tuple[Int64s, Int32s]:
+    """Write out the way from the root to each `last` node (-1: nothing), one path after the other."""
+    path_start = np.zeros(len(last) + 1, np.int64)
+    rows = np.flatnonzero(last >= 0)
+    node = last[rows]
+    path_start[rows + 1] = depth[node]
+    np.cumsum(path_start, out=path_start)
+    path = np.empty(path_start[-1], np.int32)
+    place = path_start[rows + 1] - 1
+    while len(node):  # From the last node upwards, one level of all paths at a time.
+        path[place] = node
+        node, place = parent[node], place - 1
+        below_root = node >= 0
+        node, place = node[below_root], place[below_root]
+    return path_start, path
 
 
 def grow_tree(parent: Int32s, tokens: Int32s) -> SegmentTree:
