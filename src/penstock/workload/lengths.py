@@ -1,7 +1,7 @@
 """How long are prompts and answers? Fixed, drawn from a distribution, or as pairs seen in a trace."""
 
 from dataclasses import dataclass
-from math import exp, log
+from math import ceil, floor, log
 
 import numpy as np
 
@@ -22,6 +22,52 @@ class Fixed:
     def draw(self, _rng: np.random.Generator, count: int) -> tuple[Int32s, Int32s]:
         """Return the prompt and answer lengths of `count` requests."""
         return np.full(count, self.input_tokens, np.int32), np.full(count, self.output_tokens, np.int32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uniform:
+    """Every length between two bounds, both included, equally likely; prompts and answers independent."""
+
+    input_low_tokens: int
+    input_high_tokens: int
+    output_low_tokens: int
+    output_high_tokens: int
+
+    def __post_init__(self) -> None:
+        _require_tokens(self.input_low_tokens, self.input_high_tokens, self.output_low_tokens, self.output_high_tokens)
+        if self.input_low_tokens > self.input_high_tokens or self.output_low_tokens > self.output_high_tokens:
+            raise UsageError("the shortest length is above the longest")
+
+    def draw(self, rng: np.random.Generator, count: int) -> tuple[Int32s, Int32s]:
+        """Return the prompt and answer lengths of `count` requests."""
+        return (
+            rng.integers(self.input_low_tokens, self.input_high_tokens, count, np.int32, endpoint=True),
+            rng.integers(self.output_low_tokens, self.output_high_tokens, count, np.int32, endpoint=True),
+        )
+
+
+def uniform_around(input_tokens: int, output_tokens: int, range_ratio: float) -> Uniform:
+    """Return lengths as `vllm bench --random-range-ratio r` draws them: from (1 - r) to (1 + r) times the length."""
+    if not 0 <= range_ratio < 1:
+        raise UsageError(f"a range ratio of {range_ratio:g} around a length cannot be meant; it is 0 to below 1")
+    return Uniform(
+        input_low_tokens=max(1, floor(input_tokens * (1 - range_ratio))),
+        input_high_tokens=ceil(input_tokens * (1 + range_ratio)),
+        output_low_tokens=max(1, floor(output_tokens * (1 - range_ratio))),
+        output_high_tokens=ceil(output_tokens * (1 + range_ratio)),
+    )
+
+
+def uniform_below(input_tokens: int, output_tokens: int, range_ratio: float) -> Uniform:
+    """Return lengths as SGLang's and InferenceX's benchmark draws them: from r times the length up to the length."""
+    if not 0 <= range_ratio <= 1:
+        raise UsageError(f"a range ratio of {range_ratio:g} below a length cannot be meant; it is 0 to 1")
+    return Uniform(
+        input_low_tokens=max(1, floor(input_tokens * range_ratio)),
+        input_high_tokens=input_tokens,
+        output_low_tokens=max(1, floor(output_tokens * range_ratio)),
+        output_high_tokens=output_tokens,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +102,26 @@ class LogNormal:
         )
 
 
-Lengths = Fixed | LogNormal
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Empirical:
+    """Pairs that were seen, drawn with replacement: whatever shape they have, and how answers follow prompts."""
+
+    input_tokens: Int32s
+    output_tokens: Int32s
+
+    def __post_init__(self) -> None:
+        if not len(self.input_tokens) or len(self.input_tokens) != len(self.output_tokens):
+            raise UsageError("lengths can be drawn from at least one pair of prompt and answer")
+        for column in (self.input_tokens, self.output_tokens):
+            _require_tokens(int(column.min()), int(column.max()))
+
+    def draw(self, rng: np.random.Generator, count: int) -> tuple[Int32s, Int32s]:
+        """Return the prompt and answer lengths of `count` requests."""
+        picked = rng.integers(len(self.input_tokens), size=count)
+        return self.input_tokens[picked], self.output_tokens[picked]
+
+
+Lengths = Fixed | Uniform | LogNormal | Empirical
 
 
 def _tokens(median: float, sigma: float, normal: Float64s, most: int) -> Int32s:
@@ -64,11 +129,6 @@ def _tokens(median: float, sigma: float, normal: Float64s, most: int) -> Int32s:
     logarithm = np.minimum(log(median) + sigma * normal, log(most))
     tokens: Int32s = np.clip(np.rint(np.exp(logarithm)), 1, most).astype(np.int32)
     return tokens
-
-
-def mean_tokens(median: float, sigma: float) -> float:
-    """Mean of a log-normal before it is cut and rounded."""
-    return median * exp(sigma**2 / 2)
 
 
 def _require_tokens(*counts: int) -> None:

@@ -15,7 +15,8 @@ class Stream(IntEnum):
     LENGTHS = 1
     CLASSES = 2
     SHARING = 3
-    SAMPLE = 4
+    ROUNDS = 4
+    SAMPLE = 5
 
 
 def generator(seed: int, stream: Stream, block: int) -> np.random.Generator:

@@ -1,7 +1,7 @@
 """What does a workload ask for? Requests as columns, and which parts of their prompts are the same."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,8 @@ Int64s = NDArray[np.int64]
 Uint8s = NDArray[np.uint8]
 
 NO_SEGMENT = -1
-MAX_TOKENS = 2**31 - 1
-"""Token counts are 32-bit; no model's context comes near."""
+MAX_TOKENS = 2**30 - 1
+"""A prompt and its answer together stay 32-bit; no context comes near."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -57,6 +57,27 @@ class Prefixes:
             path_start=starts - starts[0],
             path=self.path[starts[0] : starts[-1]],
             own=self.own[start:stop],
+        )
+
+    def take(self, rows: Int64s) -> "Prefixes":
+        """Take rows by number, in the order given."""
+        lengths = np.diff(self.path_start)[rows]
+        path_start = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(lengths, out=path_start[1:])
+        # Each place of the new path counts on from where its row's old path starts.
+        place = np.arange(path_start[-1]) + np.repeat(self.path_start[rows] - path_start[:-1], lengths)
+        return Prefixes(
+            segment_tokens=self.segment_tokens, path_start=path_start, path=self.path[place], own=self.own[rows]
+        )
+
+    def renumbered(self, offset: int, segment_tokens: Int32s) -> "Prefixes":
+        """Give every segment an id higher by `offset`, in a table that holds them there."""
+        own = np.where(self.own >= 0, self.own + offset, NO_SEGMENT).astype(np.int32)
+        return Prefixes(
+            segment_tokens=segment_tokens,
+            path_start=self.path_start,
+            path=(self.path + offset).astype(np.int32),
+            own=own,
         )
 
     def shared_tokens(self) -> Int64s:
@@ -109,6 +130,20 @@ class Requests:
             slo_class=self.slo_class[start:stop],
             prefixes=None if self.prefixes is None else self.prefixes.rows(start, stop),
         )
+
+    def take(self, rows: Int64s) -> "Requests":
+        """Take rows by number, in ascending order."""
+        return Requests(
+            arrival_s=self.arrival_s[rows],
+            input_tokens=self.input_tokens[rows],
+            output_tokens=self.output_tokens[rows],
+            slo_class=self.slo_class[rows],
+            prefixes=None if self.prefixes is None else self.prefixes.take(rows),
+        )
+
+    def at(self, arrival_s: Float64s) -> "Requests":
+        """Return the same requests at other times."""
+        return replace(self, arrival_s=arrival_s)
 
 
 def no_requests() -> Requests:
