@@ -6,7 +6,7 @@ one: the batch changes when a request finishes, when a prompt is in it, when blo
 
 import math
 
-from penstock.simulation.compiled import compiled
+from penstock.simulation.compiled import compiled, rare
 from penstock.simulation.kv_blocks import compute, hold, lookup, release, take
 from penstock.simulation.world import (
     BINS,
@@ -257,7 +257,7 @@ def _pairs(tokens: float, limit: float) -> float:
     return limit * limit / 2 + limit * (tokens - limit)
 
 
-@compiled
+@rare
 def preempt(w: World, r: int, number: int, now_s: float) -> None:
     """Take a running request's blocks and put it in front of the queue; it computes again what it loses."""
     mask = len(w.rows) - 1
@@ -372,7 +372,7 @@ def _note(w: World, r: int, number: int, kind: int, step: int) -> None:
     w.replicas[r].next_event = min(w.replicas[r].next_event, step)
 
 
-@compiled
+@rare
 def _strike(w: World, r: int, number: int, kind: int, step: int) -> None:
     """Take an event out of the calendar."""
     mask, kinds = len(w.rows) - 1, w.chain.shape[1]
@@ -388,7 +388,7 @@ def _strike(w: World, r: int, number: int, kind: int, step: int) -> None:
         w.chain[(event // kinds) & mask, event % kinds] = following
 
 
-@compiled
+@rare
 def _forget_decode(w: World, r: int, number: int, tokens: int) -> None:
     """Take a decoding request out of the sums, and out of the calendar when it is preempted before its events."""
     replica = w.replicas[r]
@@ -483,7 +483,7 @@ def _finish(w: World, r: int, number: int, tokens: int, now_s: float) -> None:
         control.known_rows += 1
 
 
-@compiled
+@rare
 def _send(w: World, r: int, number: int, now_s: float) -> None:
     """Put a prefilled prompt's KV on the wire; one link per replica carries them one after another."""
     mask = len(w.rows) - 1
@@ -562,7 +562,7 @@ def _count_steps(w: World, r: int) -> None:
         done += count
 
 
-@compiled
+@rare
 def _widen(w: World) -> None:
     """Make two timeline columns one."""
     w.control[0].width_s *= 2

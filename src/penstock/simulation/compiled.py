@@ -13,12 +13,17 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 def compiled(function: Function) -> Function:
     """Compile a part of the loop into whatever calls it."""
-    return cast("Function", _compile(function, keep=False))
+    return cast("Function", _compile(function, keep=False, inline=True))
+
+
+def rare(function: Function) -> Function:
+    """Compile a part that is seldom needed once, and call it: the machine code stays small."""
+    return cast("Function", _compile(function, keep=False, inline=False))
 
 
 def entry(function: Function) -> Function:
     """Compile what Python calls, and keep the machine code beside the source or in the user's cache folder."""
-    dispatcher = _compile(function, keep=True)
+    dispatcher = _compile(function, keep=True, inline=False)
     # numba looks at the age of this function's own file only; a change in any part of the loop must count.
     dispatcher._cache._cache_file._source_stamp = _sources()  # noqa: SLF001 - there is no public way
     return cast("Function", dispatcher)
@@ -30,10 +35,10 @@ def is_compiled(function: Callable[..., object]) -> bool:
     return bool(dispatcher.signatures or dispatcher._cache._cache_file._load_index())  # noqa: SLF001 - same
 
 
-def _compile(function: Function, *, keep: bool) -> Any:  # noqa: ANN401 - numba's dispatcher has no type
+def _compile(function: Function, *, keep: bool, inline: bool) -> Any:  # noqa: ANN401 - numba's dispatcher has no type
     # Every call carries some twenty arrays. Inlined and without reference counting of them (nothing is allocated
     # inside), the loop is thirty times faster. The numpy error model has no exception paths for divisions.
-    return numba.njit(cache=keep, error_model="numpy", nogil=True, forceinline=True, _nrt=False)(function)
+    return numba.njit(cache=keep, error_model="numpy", nogil=True, forceinline=inline, _nrt=False)(function)
 
 
 @cache

@@ -3,7 +3,7 @@
 import math
 
 from penstock.simulation.batching import begin, end, enqueue
-from penstock.simulation.compiled import compiled, entry
+from penstock.simulation.compiled import compiled, entry, rare
 from penstock.simulation.world import DONE, NONE, World
 
 FINISHED, MORE_ROWS, WHERE_TO, SATURATED, PAUSED = range(5)
@@ -76,7 +76,7 @@ def _next_end(w: World) -> int:
     return best
 
 
-@compiled
+@rare
 def _next_transfer(w: World) -> int:
     best, best_s = NONE, math.inf
     for r in range(len(w.replicas)):
@@ -86,7 +86,7 @@ def _next_transfer(w: World) -> int:
     return best
 
 
-@compiled
+@rare
 def _receive(w: World, sender: int, now_s: float) -> None:
     """A prompt's KV has arrived: a decoding replica takes it on."""
     mask = len(w.rows) - 1

@@ -6,7 +6,7 @@ blocks, a shared segment, or blocks nobody can hit again ("junk", counted with t
 never older than what follows it in a prompt, so what is cached of a prompt is always its beginning and a count says it.
 """
 
-from penstock.simulation.compiled import compiled
+from penstock.simulation.compiled import compiled, rare
 from penstock.simulation.world import DECODE, NONE, World
 
 SEGMENTS_FROM = -2
@@ -166,7 +166,7 @@ def leave_segments(w: World, r: int, number: int) -> None:
     row.building = 0
 
 
-@compiled
+@rare
 def _double(w: World, r: int, number: int, node: int, beginning: int) -> None:
     """A request computes blocks of a segment for itself. Only the last such segment is remembered."""
     row = w.rows[number & (len(w.rows) - 1)]
@@ -176,7 +176,7 @@ def _double(w: World, r: int, number: int, node: int, beginning: int) -> None:
     row.doubled, row.doubled_from = node, beginning
 
 
-@compiled
+@rare
 def _hand_over(w: World, r: int, node: int) -> None:
     """Only requests that double a segment are left: the first now holds it for everybody with its own blocks."""
     mask = len(w.rows) - 1
@@ -236,7 +236,7 @@ def lookup(w: World, r: int, number: int, tokens: int) -> tuple[int, int]:
     return found, freed
 
 
-@compiled
+@rare
 def _catch_up(w: World, r: int, node: int) -> None:
     """Count the blocks of a segment that a decoding request has filled, the one of this step included."""
     replica, held = w.replicas[r], w.cached[r, node]
@@ -284,7 +284,7 @@ def hold(w: World, r: int, number: int, hit: int) -> None:
     _take_back_own(w, r, number, hit)
 
 
-@compiled
+@rare
 def _take_back_own(w: World, r: int, number: int, hit: int) -> None:
     """Hit a resumed request's own blocks; those past the last-token rule stay behind as junk."""
     row = w.rows[number & (len(w.rows) - 1)]

@@ -24,21 +24,21 @@ ROW: Final = np.dtype(
         ("lru_after", "i8"),  # neighbours among cached free blocks, while preempted
         ("lru_before", "i8"),
         ("lag", "i8"),  # tokens behind it minus the replica's step count: constant while it decodes
-        ("lru_junk", "i4"),
-        ("input_tokens", "i4"),
-        ("output_tokens", "i4"),
-        ("generated", "i4"),
-        ("computed", "i4"),  # tokens in the KV cache, while it prefills
-        ("shared", "i4"),  # blocks of its table that belong to segments
-        ("own_cached", "i4"),  # its own full blocks still cached, while preempted
-        ("leaf", "i4"),  # deepest segment it shares, or becomes
-        ("doubled", "i4"),  # segment it computes although another request does
-        ("doubled_from", "i4"),  # blocks of that segment it did not have to
-        ("entered", "i4"),  # segments it refers to, from the root
-        ("hit_tokens", "i4"),  # at its first admission
-        ("preempted", "i4"),  # times
-        ("replica", "i2"),
-        ("pool", "i2"),  # NONE: any
+        ("lru_junk", "i8"),
+        ("input_tokens", "i8"),
+        ("output_tokens", "i8"),
+        ("generated", "i8"),
+        ("computed", "i8"),  # tokens in the KV cache, while it prefills
+        ("shared", "i8"),  # blocks of its table that belong to segments
+        ("own_cached", "i8"),  # its own full blocks still cached, while preempted
+        ("leaf", "i8"),  # deepest segment it shares, or becomes
+        ("doubled", "i8"),  # segment it computes although another request does
+        ("doubled_from", "i8"),  # blocks of that segment it did not have to
+        ("entered", "i8"),  # segments it refers to, from the root
+        ("hit_tokens", "i8"),  # at its first admission
+        ("preempted", "i8"),  # times
+        ("replica", "i8"),
+        ("pool", "i8"),  # NONE: any
         ("slo_class", "u1"),
         ("state", "u1"),
         ("building", "u1"),  # it computes the newest segment it entered, for everybody
@@ -90,8 +90,8 @@ REPLICA: Final = np.dtype(
         ("max_tokens", "i8"),
         ("max_requests", "i8"),
         ("outstanding_tokens", "i8"),
-        ("pool", "i4"),
-        ("cost", "i4"),
+        ("pool", "i8"),
+        ("cost", "i8"),
         ("caching", "u1"),
         ("prefills_only", "u1"),
         ("decodes_only", "u1"),
@@ -112,7 +112,7 @@ COST: Final = np.dtype(
     align=True,
 )
 
-SEGMENT: Final = np.dtype([("parent", "i4"), ("first_block", "i4"), ("blocks", "i4"), ("depth", "i4")], align=True)
+SEGMENT: Final = np.dtype([("parent", "i8"), ("first_block", "i8"), ("blocks", "i8"), ("depth", "i8")], align=True)
 """A piece of prompt that several requests begin with. Its blocks are those that are full by its end."""
 
 CACHED: Final = np.dtype(
@@ -120,10 +120,10 @@ CACHED: Final = np.dtype(
         ("after", "i8"),  # neighbours among cached free blocks, while nobody holds it
         ("before", "i8"),
         ("builder", "i8"),  # one plus the row that computes it for everybody
-        ("junk", "i4"),
-        ("blocks", "i4"),  # cached
-        ("users", "i4"),  # requests that hold it
-        ("doubles", "i4"),  # of those, the ones that hold its beginning and compute the rest themselves
+        ("junk", "i8"),
+        ("blocks", "i8"),  # cached
+        ("users", "i8"),  # requests that hold it
+        ("doubles", "i8"),  # of those, the ones that hold its beginning and compute the rest themselves
     ],
     align=True,
 )
@@ -155,12 +155,12 @@ EVENT: Final = np.dtype(
     [
         ("start_s", "f8"),
         ("seconds", "f8"),
-        ("replica", "i4"),
-        ("steps", "i4"),
-        ("decodes", "i4"),
-        ("prefill_tokens", "i4"),
-        ("used_blocks", "i4"),
-        ("waiting", "i4"),
+        ("replica", "i8"),
+        ("steps", "i8"),
+        ("decodes", "i8"),
+        ("prefill_tokens", "i8"),
+        ("used_blocks", "i8"),
+        ("waiting", "i8"),
     ],
     align=True,
 )
