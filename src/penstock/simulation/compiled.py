@@ -29,8 +29,8 @@ def entry(function: Function) -> Function:
     return cast("Function", dispatcher)
 
 
-def is_compiled(function: Callable[..., object]) -> bool:
-    """Whether an entry was compiled in this process or is found on disk."""
+def on_disk(function: Callable[..., object]) -> bool:
+    """Whether an entry was compiled in this process or an earlier one."""
     dispatcher = cast("Any", function)
     return bool(dispatcher.signatures or dispatcher._cache._cache_file._load_index())  # noqa: SLF001 - same
 

@@ -20,6 +20,8 @@ class Replica:
     max_batched_tokens: int = 8192
     max_sequences: int = 256
     prefix_caching: bool = True
+    request_s: float = 0.0
+    """Seconds a request spends outside the engine before its first token: HTTP, tokeniser, first detokenising."""
 
     def __post_init__(self) -> None:
         if min(self.kv_blocks, self.block_tokens, self.max_sequences) < 1:
