@@ -36,8 +36,12 @@ def simulate_command(
         Path | None,
         typer.Option("--trace", help="Azure, Mooncake, BurstGPT or a plain CSV, JSONL or Parquet of requests."),
     ] = None,
-    input_tokens: Annotated[int, typer.Option("--in", min=1, help="Prompt tokens per request, without a trace.")] = 1024,
-    output_tokens: Annotated[int, typer.Option("--out", min=1, help="Answer tokens per request, without a trace.")] = 256,
+    input_tokens: Annotated[
+        int, typer.Option("--in", min=1, help="Prompt tokens per request, without a trace.")
+    ] = 1024,
+    output_tokens: Annotated[
+        int, typer.Option("--out", min=1, help="Answer tokens per request, without a trace.")
+    ] = 256,
     arrivals: Annotated[
         str | None,
         typer.Option(
@@ -45,7 +49,9 @@ def simulate_command(
             help="recorded, poisson, gamma:CV or diurnal:PEAK_TO_TROUGH. Default: recorded with a trace, else poisson.",
         ),
     ] = None,
-    rate: Annotated[float | None, typer.Option("--rate", min=0, help="Requests a second; a trace is stretched.")] = None,
+    rate: Annotated[
+        float | None, typer.Option("--rate", min=0, help="Requests a second; a trace is stretched.")
+    ] = None,
     users: Annotated[
         int | None, typer.Option("--users", min=1, help="A closed loop of so many users instead of arrivals.")
     ] = None,
@@ -161,8 +167,6 @@ def simulate_command(
 
 
 simulate_command.__doc__ = f"{simulate_command.__doc__}\n{EXAMPLES}"
-
-
 
 
 def _answer(placing: "Placing", on: str, question: "Question") -> "list[Scenario]":

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from rich.console import Console
 
@@ -47,7 +47,7 @@ class Watch:
         )
         self._task: TaskID | None = None
 
-    def __enter__(self) -> "Watch":
+    def __enter__(self) -> Self:
         self._bar.start()
         return self
 

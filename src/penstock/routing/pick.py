@@ -41,5 +41,5 @@ class Decision:
 class Route(Protocol):
     """Any function that decides."""
 
-    def __call__(self, request: RouteRequest, endpoints: Sequence[EndpointState]) -> Decision:
+    def __call__(self, request: RouteRequest, endpoints: Sequence[EndpointState], /) -> Decision:
         """Choose one of the endpoints."""

@@ -1,7 +1,7 @@
-"""What does a replica do next, and how long does it take? Continuous batching with chunked prefill as vLLM V1 schedules.
+"""What does a replica do next, and for how long? Continuous batching with chunked prefill as vLLM V1 schedules it.
 
-Every decoding request gains one token in every step, so between two changes of the batch a number of steps is planned as
-one: the batch changes when a request finishes, when a prompt is in it, when blocks run out, or when somebody arrives.
+Every decoding request gains one token in every step, so between two changes of the batch a number of steps is planned
+as one: the batch changes when a request finishes, when a prompt is in it, when blocks run out, or when somebody comes.
 """
 
 import math
@@ -192,7 +192,7 @@ def _leave_queue(w: World, r: int) -> None:
 
 @compiled
 def _count_lookup(w: World, r: int, number: int, total: int, known: int) -> None:
-    """vLLM's own counters leave resumed requests out, and so does the request's."""
+    """Count what was hit, as vLLM's own metrics do: a resumed request is left out."""
     row, replica = w.rows[number & (len(w.rows) - 1)], w.replicas[r]
     if row.preempted == 0:
         row.hit_tokens = known
@@ -281,13 +281,13 @@ def preempt(w: World, r: int, number: int, now_s: float) -> None:
 def _equal_steps(w: World, r: int) -> int:
     """How many decode steps in a row have the same batch and enough blocks?"""
     replica = w.replicas[r]
-    steps = replica.next_event - replica.step
+    steps: int = replica.next_event - replica.step
     size, free = replica.block_tokens, replica.free
     # The first step's blocks are taken; each further `size` steps take one for every request.
     if replica.decoding * (1 + (steps - 1) // size) <= free:
         return steps
     cycles = free // replica.decoding
-    count = 1 + cycles * size
+    count: int = 1 + cycles * size
     free -= cycles * replica.decoding
     while count < steps:
         free -= w.phases[r, -(replica.step + count) % size]
@@ -526,21 +526,36 @@ def _observe(w: World, r: int, now_s: float) -> None:
     replica.decode_total += tokens
     if tokens > 0:
         _count_steps(w, r)
-    while replica.start_s >= control.width_s * TIMELINE:
-        _widen(w)
-    column = w.timeline[replica.pool, int(replica.start_s / control.width_s)]
-    column[BUSY] += seconds
-    column[RUNNING] += replica.running * seconds
-    column[QUEUED] += replica.waiting * seconds
-    column[USED] += used * seconds
-    column[PROMPT] += replica.prefill_tokens
-    column[OUTPUT] += tokens
+    _draw(w, r, now_s, tokens)
     if control.log_size < len(w.log):
         event = w.log[control.log_size]
         control.log_size += 1
         event.start_s, event.seconds, event.replica, event.steps = replica.start_s, seconds, r, replica.steps
         event.decodes, event.prefill_tokens = replica.decoding, replica.prefill_tokens
         event.used_blocks, event.waiting = used, replica.waiting
+
+
+@compiled
+def _draw(w: World, r: int, now_s: float, tokens: int) -> None:
+    """Spread the steps that just ended over the columns of the timeline they cover."""
+    replica, control = w.replicas[r], w.control[0]
+    while now_s >= control.width_s * TIMELINE:
+        _widen(w)
+    seconds, used = now_s - replica.start_s, replica.blocks - replica.free
+    from_s = replica.start_s
+    column = int(from_s / control.width_s)
+    while from_s < now_s:
+        until_s = min(now_s, (column + 1) * control.width_s)
+        here_s = max(0.0, until_s - from_s)
+        cell = w.timeline[replica.pool, column]
+        cell[BUSY] += here_s
+        cell[RUNNING] += replica.running * here_s
+        cell[QUEUED] += replica.waiting * here_s
+        cell[USED] += used * here_s
+        cell[PROMPT] += replica.prefill_tokens * here_s / seconds
+        cell[OUTPUT] += tokens * here_s / seconds
+        from_s = max(until_s, (column + 1) * control.width_s)
+        column += 1
 
 
 @compiled

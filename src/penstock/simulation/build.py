@@ -107,7 +107,7 @@ def make_room(world: World, pools: Sequence[Pool], block: Requests, base: int) -
     if longest >= world.calendar.shape[1]:
         world = _longer_calendar(world, power_of_two(longest + 1))
     if block.prefixes is not None:
-        world = _know_segments(world, pools, block, block.prefixes)
+        world = _know_segments(world, pools, block.prefixes)
     return world
 
 
@@ -129,7 +129,7 @@ def _longer_calendar(world: World, size: int) -> World:
     return world._replace(calendar=calendar)
 
 
-def _know_segments(world: World, pools: Sequence[Pool], block: Requests, prefixes: Prefixes) -> World:
+def _know_segments(world: World, pools: Sequence[Pool], prefixes: Prefixes) -> World:
     """Learn where each segment of the block begins and ends; the arrays double when they grow."""
     count, known = len(prefixes.segment_tokens), world.segments.shape[1]
     if count > known:

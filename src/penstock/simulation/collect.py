@@ -135,7 +135,11 @@ class Collected:
     def _class(self, index: int) -> ClassOutcome:
         item, tables = self.classes[index], self.tables
         latencies = [
-            Latency(counts=tables.bins[index, what], sum_s=float(tables.sums[index, what]), max_s=float(tables.peaks[index, what]))
+            Latency(
+                counts=tables.bins[index, what],
+                sum_s=float(tables.sums[index, what]),
+                max_s=float(tables.peaks[index, what]),
+            )
             for what in range(3)
         ]
         requests, met, tokens, good = (int(value) for value in tables.counts[index])
@@ -175,8 +179,8 @@ def _pool(world: World, index: int, pool: Pool, makespan_s: float) -> PoolOutcom
     mine = world.replicas[world.replicas["pool"] == index]
     busy_s, blocks = float(mine["busy_s"].sum()), pool.replica.kv_blocks
     gaps = world.tokens_between[index]
-    middles = LEAST_S * np.exp((np.arange(BINS) + 0.5) / BINS_PER_E)
-    longest = int(np.flatnonzero(gaps)[-1]) if gaps.any() else 0
+    seen = np.flatnonzero(gaps)
+    middles = LEAST_S * np.exp((seen + 0.5) / BINS_PER_E)
     available_s = makespan_s * pool.replicas
     price = pool.usd_per_hour
     return PoolOutcome(
@@ -193,7 +197,7 @@ def _pool(world: World, index: int, pool: Pool, makespan_s: float) -> PoolOutcom
         mean_running=float(mine["running_s"].sum()) / busy_s if busy_s else 0.0,
         kv_mean_fraction=float(mine["used_s"].sum()) / (busy_s * blocks) if busy_s else 0.0,
         kv_peak_fraction=float(mine["peak_used"].max()) / blocks,
-        itl=Latency(counts=gaps, sum_s=float(gaps @ middles), max_s=float(middles[longest])),
+        itl=Latency(counts=gaps, sum_s=float((gaps[seen] * middles).sum()), max_s=float(middles.max(initial=0.0))),
         usd=None if price is None else price * available_s / 3600,
     )
 

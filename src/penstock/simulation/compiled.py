@@ -1,4 +1,4 @@
-"""How does Python source run at native speed? Two decorators around numba, typed, with the compiled code kept on disk."""
+"""How does Python source run at native speed? Decorators around numba, with the compiled code kept on disk."""
 
 import hashlib
 from collections.abc import Callable
@@ -38,7 +38,8 @@ def on_disk(function: Callable[..., object]) -> bool:
 def _compile(function: Function, *, keep: bool, inline: bool) -> Any:  # noqa: ANN401 - numba's dispatcher has no type
     # Every call carries some twenty arrays. Inlined and without reference counting of them (nothing is allocated
     # inside), the loop is thirty times faster. The numpy error model has no exception paths for divisions.
-    return numba.njit(cache=keep, error_model="numpy", nogil=True, forceinline=inline, _nrt=False)(function)
+    options: dict[str, Any] = {"error_model": "numpy", "nogil": True, "_nrt": False}
+    return numba.njit(cache=keep, forceinline=inline, **options)(function)
 
 
 @cache

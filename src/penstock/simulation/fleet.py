@@ -1,4 +1,4 @@
-"""Who serves a request, and what happens next in the whole fleet? Arrivals, routes, KV transfers and the ends of steps."""
+"""Who serves a request, and what happens next in the fleet? Arrivals, routes, KV transfers and the ends of steps."""
 
 import math
 
@@ -7,7 +7,7 @@ from penstock.simulation.compiled import compiled, entry, rare
 from penstock.simulation.world import DONE, NONE, World
 
 FINISHED, MORE_ROWS, WHERE_TO, SATURATED, PAUSED = range(5)
-"""Why the loop came back: all is done; it needs rows; it asks for a route; a queue is too long; to show a sign of life."""
+"""Why the loop came back: all done; it needs rows; it asks for a route; a queue is too long; to show a sign of life."""
 
 ROUND_ROBIN, LEAST_REQUESTS, LEAST_TOKENS = range(3)
 
@@ -16,7 +16,7 @@ ROUND_ROBIN, LEAST_REQUESTS, LEAST_TOKENS = range(3)
 def run(w: World, budget: int) -> int:
     """Advance until something is needed from outside, or after `budget` events."""
     control = w.control[0]
-    while True:
+    for _ in range(budget):
         # In an open loop no arrival may be overlooked; in a closed one every user may finish at once and ask again.
         ahead = control.known_rows if control.closed else control.next_row
         if not control.final and control.loaded_rows - ahead <= control.users:
@@ -28,36 +28,52 @@ def run(w: World, budget: int) -> int:
         arrival_s = math.inf
         if control.next_row < control.known_rows:
             arrival_s = w.rows[control.next_row & (len(w.rows) - 1)].arrival_s
-        if arrival_s <= end_s and arrival_s <= ready_s and arrival_s < math.inf:
-            if control.ask:
-                control.now_s = arrival_s
-                return WHERE_TO
-            number = control.next_row
-            row = w.rows[number & (len(w.rows) - 1)]
-            place(w, number, choose(w, number, row.pool, False), arrival_s)  # noqa: FBT003 - compiled code takes no keywords
-            if w.replicas[row.replica].waiting > control.stop_waiting:
-                return SATURATED
-        elif ready_s <= end_s and ready_s < math.inf:
-            _receive(w, ready, ready_s)
-        elif end_s < math.inf:
-            control.now_s = end_s
-            known = control.known_rows
-            end(w, ends)
-            # Whoever asks again at this very moment is in the queue before the next step is scheduled.
-            if control.known_rows > known and control.think_s == 0:
-                w.replicas[ends].steps = 0
-            else:
-                begin(w, ends, end_s)
-        else:
+        soonest_s = min(arrival_s, ready_s, end_s)
+        if soonest_s == math.inf:
             return FINISHED
-        budget -= 1
-        if budget <= 0:
-            return PAUSED
+        control.now_s = soonest_s
+        if arrival_s == soonest_s:
+            if control.ask:
+                return WHERE_TO
+            if not _arrive(w, arrival_s):
+                return SATURATED
+        elif ready_s == soonest_s:
+            _receive(w, ready, ready_s)
+        else:
+            _proceed(w, ends, end_s)
+    return PAUSED
+
+
+@compiled
+def _arrive(w: World, now_s: float) -> bool:
+    """Route the next arrival; False when the queue it joins is longer than allowed."""
+    number = w.control[0].next_row
+    row = w.rows[number & (len(w.rows) - 1)]
+    _hand(w, number, choose(w, number, row.pool, False), now_s)  # noqa: FBT003 - compiled code takes no keywords
+    return bool(w.replicas[row.replica].waiting <= w.control[0].stop_waiting)
+
+
+@compiled
+def _proceed(w: World, r: int, now_s: float) -> None:
+    """End a replica's steps and begin the next ones."""
+    control = w.control[0]
+    known = control.known_rows
+    end(w, r)
+    # Whoever asks again at this very moment is in the queue before the next step is scheduled.
+    if control.known_rows > known and control.think_s == 0:
+        w.replicas[r].steps = 0
+    else:
+        begin(w, r, now_s)
 
 
 @entry
 def place(w: World, number: int, r: int, now_s: float) -> None:
-    """Hand the next arrival to a replica."""
+    """Hand the next arrival to a replica somebody else has chosen."""
+    _hand(w, number, r, now_s)
+
+
+@compiled
+def _hand(w: World, number: int, r: int, now_s: float) -> None:
     control = w.control[0]
     row = w.rows[number & (len(w.rows) - 1)]
     control.next_row += 1

@@ -1,9 +1,9 @@
 """Which KV blocks are free, which can still be hit, and which are evicted next? vLLM's block pool, in runs of blocks.
 
 A replica's free blocks are, in the order they are taken: blank ones, then cached ones, least recently freed first. A
-finished request frees its blocks tail first, so they lie side by side and are kept as one run: a preempted request's own
-blocks, a shared segment, or blocks nobody can hit again ("junk", counted with the entry that follows them). A segment is
-never older than what follows it in a prompt, so what is cached of a prompt is always its beginning and a count says it.
+finished request frees its blocks tail first, so they lie side by side and are kept as one run: a preempted request's
+own blocks, a shared segment, or blocks nobody can hit again ("junk", counted with the entry that follows them). What is
+cached of a prompt is always its beginning, because a segment is never older than what follows it: a count says it all.
 """
 
 from penstock.simulation.compiled import compiled, rare

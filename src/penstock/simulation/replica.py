@@ -1,4 +1,4 @@
-"""What is simulated? A replica as its engine and step times see it, pools of equal ones, and how they share requests."""
+"""What is simulated? A replica as its scheduler sees it, and pools of equal ones."""
 
 from dataclasses import dataclass
 from typing import Literal

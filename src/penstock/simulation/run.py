@@ -61,7 +61,11 @@ def simulate(
     _check(pools)
     world = build(pools, log_steps=chosen.log_steps, policy=_policy(chosen.route), stop_waiting=chosen.stop_waiting)
     control = world.control[0]
-    control["closed"], control["users"], control["think_s"] = chosen.users is not None, chosen.users or 0, chosen.think_s
+    control["closed"], control["users"], control["think_s"] = (
+        chosen.users is not None,
+        chosen.users or 0,
+        chosen.think_s,
+    )
     control["ask"] = callable(chosen.route)
     collected = Collected(classes, keep=chosen.keep_requests)
     rows = _cut(blocks, _BLOCK)
