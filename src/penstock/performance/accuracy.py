@@ -73,13 +73,13 @@ class Refit:
         """Predict the fold's times per output token."""
         return [_predicted(self.fitted.step, measurement, row) for measurement, row in self.pairs]
 
-    def first_tokens(self, served_s: Callable[["Refit", Waited], float] | None = None) -> list[HeldOut]:
-        """Predict the fold's times to first token, in closed form or through a simulation of each."""
+    def first_tokens(self, served_s: Callable[[Waited], float] | None = None) -> list[HeldOut]:
+        """Predict the fold's times to first token, in closed form or from what a simulation of each says."""
         return [
             HeldOut(
                 measurement=item.measurement,
                 row=replace(item.row, seconds=item.seconds),
-                predicted_s=self.fitted.first_token_s(item, served_s and served_s(self, item)),
+                predicted_s=self.fitted.first_token_s(item, served_s and served_s(item)),
                 pool=self.fitted.first.nearest(item.row.pool)[0],
             )
             for item in self.waits

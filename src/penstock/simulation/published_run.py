@@ -6,8 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.catalog.measurement import Measurement
+from penstock.performance.evidence import AcceleratorOf, ModelOf, cache_tokens, measured_deployment
 from penstock.performance.harness import harness_of
-from penstock.performance.step_cost import StepCost
+from penstock.performance.step_cost import StepCost, step_cost
+from penstock.performance.work import Array, ReplicaWork
 from penstock.simulation.replica import Pool, Replica
 from penstock.simulation.run import Options, simulate
 from penstock.workload import Requests
@@ -26,6 +28,24 @@ class Rerun:
     tpot_s: float
     kv_limited: bool
     """Whether the cache we predict is too small for the load; the run was served, so it is simulated without limit."""
+
+
+class Reruns:
+    """Published runs through the simulator; what a deployment needs is worked out once."""
+
+    def __init__(self, model_of: ModelOf, accelerator_of: AcceleratorOf) -> None:
+        self._model_of, self._accelerator_of = model_of, accelerator_of
+        self._placed: dict[tuple[object, ...], tuple[ReplicaWork, int]] = {}
+
+    def __call__(self, measurement: Measurement, slowdowns: Array) -> Rerun:
+        """Run one again, on a stack with these slowdowns."""
+        m = measurement
+        key = (m.model, m.weights, m.accelerator, m.tp, m.dp, m.ep, m.kv)
+        if key not in self._placed:
+            deployment = measured_deployment(m, self._model_of, self._accelerator_of)
+            self._placed[key] = ReplicaWork(deployment), cache_tokens(deployment)
+        work, kv_tokens = self._placed[key]
+        return rerun(m, step_cost(work, slowdowns), kv_tokens)
 
 
 def rerun(measurement: Measurement, cost: StepCost, kv_tokens: int) -> Rerun:
