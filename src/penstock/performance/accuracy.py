@@ -1,6 +1,6 @@
 """How wrong are we? Every row predicted by a model that never saw it, and what that says about the next prediction."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from itertools import combinations
@@ -86,11 +86,13 @@ class Refit:
         ]
 
 
-def refits(pairs: Sequence[Pair], waits: Sequence[Waited], fold: Fold) -> Iterator[Refit]:
-    """Fit to all folds but one, for each."""
+def refits(
+    pairs: Sequence[Pair], waits: Sequence[Waited], fold: Fold, *, only: Collection[str] | None = None
+) -> Iterator[Refit]:
+    """Fit to all folds but one, for each of them or for some."""
     labels = [fold(measurement, row) for measurement, row in pairs]
     waited = [fold(item.measurement, item.row) for item in waits]
-    for label in sorted(set(labels)):
+    for label in sorted(set(labels) if only is None else set(labels).intersection(only)):
         seen = [row for (_, row), at in zip(pairs, labels, strict=True) if at != label]
         if seen:
             yield Refit(
