@@ -7,7 +7,8 @@ from typing import Final
 from penstock.errors import UsageError
 from penstock.simulation.outcome import Outcome
 from penstock.simulation.replica import Pool
-from penstock.simulation.run import Options, simulate
+from penstock.simulation.options import Options
+from penstock.simulation.run import simulate
 from penstock.workload import SloClass, Workload
 
 _TOLERANCE: Final = 0.01

@@ -10,7 +10,8 @@ from penstock.simulation.capacity import Capacity, capacity
 from penstock.simulation.outcome import Latency, Outcome
 from penstock.simulation.placement import Placement
 from penstock.simulation.replica import Pool, Replica, Transfer
-from penstock.simulation.run import Options, Policy, simulate
+from penstock.simulation.options import Options, Policy
+from penstock.simulation.run import simulate
 from penstock.workload import Workload
 
 Progress = Callable[[str, int, int], None]
