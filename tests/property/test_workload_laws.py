@@ -2,8 +2,10 @@
 
 from itertools import islice
 from math import sqrt
+from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,10 +24,13 @@ from penstock.workload import (
     Records,
     Sharing,
     SystemPrompts,
+    Trace,
+    TraceError,
     Uniform,
     Workload,
     day_curve,
     describe,
+    read_trace,
     repeat,
 )
 from workloads import as_bytes, assert_prefixes_are_a_causal_tree, joined, recorded
@@ -198,3 +203,55 @@ def test_splicing_repeats_every_request_and_keeps_the_rate(drawn: list[tuple[flo
     if before.rate_per_s is not None and original.span_s > 1e-3:
         assert after.rate_per_s is not None
         np.testing.assert_allclose(after.rate_per_s, before.rate_per_s, rtol=1e-6)
+
+
+cells = st.one_of(
+    st.integers(-5, 5).map(str),
+    st.integers().map(str),
+    st.floats().map(str),
+    st.sampled_from(["", " ", "NaN", "-inf", "1e400", "0x10", "1_000", "null", "'", ";", "2024-05-10 00:00:00"]),
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters='",\r\n\0'), max_size=8),
+)
+
+
+def trace_or_refusal(path: Path) -> Trace | str:
+    try:
+        return read_trace(path)
+    except TraceError as error:
+        return str(error)
+
+
+@law
+@given(table=st.lists(st.tuples(cells, cells, cells, cells), min_size=1, max_size=30))
+def test_every_row_is_read_or_counted(tmp_path_factory: pytest.TempPathFactory, table: list[tuple[str, ...]]) -> None:
+    path = tmp_path_factory.mktemp("cells") / "trace.csv"
+    lines = [",".join(row) for row in table]
+    path.write_text("\n".join(["arrival_s,input_tokens,output_tokens,session", *lines, ""]), encoding="utf-8")
+    trace = trace_or_refusal(path)
+    if isinstance(trace, str):
+        assert "no request to be used" in trace
+        return
+    requests = joined(trace.blocks())
+    assert len(requests) + sum(trace.dropped.values()) == len(table)
+    if requests.prefixes is not None:
+        assert_prefixes_are_a_causal_tree(requests)
+
+
+@law
+@given(
+    content=st.one_of(
+        st.binary(max_size=400),
+        st.binary(max_size=200).map(lambda junk: b"PAR1" + junk + b"PAR1"),
+        st.binary(max_size=200).map(lambda junk: b"\x1f\x8b\x08\x00" + junk),
+        st.binary(max_size=200).map(lambda junk: b"arrival_s,input_tokens,output_tokens\n0,1,1\n" + junk),
+        st.binary(max_size=200).map(lambda junk: b'{"timestamp": 0, "input_length": 1, "output_length": 1}\n' + junk),
+    )
+)
+def test_any_bytes_are_a_trace_or_refused_in_one_line(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    path = tmp_path_factory.mktemp("bytes") / "trace"
+    path.write_bytes(content)
+    trace = trace_or_refusal(path)
+    if isinstance(trace, str):
+        assert "\n" not in trace
+    else:
+        assert sum(len(block) for block in trace.blocks()) == trace.requests >= 1

@@ -1,10 +1,10 @@
 """How is a user's table read? By a database of its own that can reach this one file and nothing else."""
 
+import shutil
 import tempfile
 import threading
-import uuid
+import weakref
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
@@ -32,7 +32,11 @@ class Database:
 
         self.file = file
         self._error = duckdb.Error
-        self._connection = connection or _connect(file)
+        if connection is None:
+            spill = tempfile.mkdtemp(prefix="penstock-")  # Only this user can read what does not fit memory.
+            weakref.finalize(self, shutil.rmtree, spill, ignore_errors=True)
+            connection = _connect(file, spill)
+        self._connection = connection
 
     def another(self) -> "Database":
         """Return a second reader of the same tables; the two may be used in turn."""
@@ -99,17 +103,16 @@ def _first_line(error: Exception) -> str:
     return lines[0][:300] if lines else type(error).__name__
 
 
-def _connect(file: TableFile) -> "duckdb.DuckDBPyConnection":
+def _connect(file: TableFile, spill: str) -> "duckdb.DuckDBPyConnection":
     import duckdb  # noqa: PLC0415 - as above
 
-    spill = Path(tempfile.gettempdir()) / f"penstock-{uuid.uuid4().hex}"  # DuckDB makes it, and removes it, if needed.
     connection = duckdb.connect(
         ":memory:",
         config={
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",
             "memory_limit": MEMORY_LIMIT,
-            "temp_directory": str(spill),
+            "temp_directory": spill,
         },
     )
     connection.execute("SET TimeZone = 'UTC'")

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import stat
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -16,6 +17,7 @@ Container = Literal["csv", "jsonl", "parquet"]
 
 _MAX_LINE_BYTES = 16 * 2**20  # As long as DuckDB's JSON reader allows an object to be.
 _MAX_COLUMNS = 1000
+_MAX_BLANK_LINES = 100
 _PATTERN = re.compile(r"([*?\[])")
 _WANTED = "name one CSV, JSONL or Parquet file"
 
@@ -51,7 +53,7 @@ def look_at(path: Path) -> TableFile:
             file.seek(0)
             gzipped = magic.startswith(b"\x1f\x8b")
             container, columns = _table(b"PAR1" if magic == b"PAR1" else _first_line(file, gzipped=gzipped), path.name)
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "cannot be read"
         raise TraceError(f"{path.name or path!r}: {reason}; {_WANTED}") from error
     return TableFile(
@@ -60,12 +62,10 @@ def look_at(path: Path) -> TableFile:
 
 
 def _first_line(file: BinaryIO, *, gzipped: bool) -> bytes:
-    """Return the first line that is not blank."""
+    """Return the first line that is not blank, if it comes soon."""
     stream = gzip.GzipFile(fileobj=file) if gzipped else file
-    while True:
-        line = stream.readline(_MAX_LINE_BYTES)
-        if not line or line.strip():
-            return line
+    lines = (stream.readline(_MAX_LINE_BYTES) for _ in range(_MAX_BLANK_LINES))
+    return next((line for line in lines if line.strip()), b"")
 
 
 def _table(line: bytes, name: str) -> tuple[Container, tuple[str, ...] | None]:

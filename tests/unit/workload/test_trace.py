@@ -304,6 +304,9 @@ def test_a_name_is_only_a_name(written: Write, name: str) -> None:
         (bytes(range(256)) * 20, "neither a CSV"),
         (b"\x00" * 100, "neither a CSV"),
         (b"\x1f\x8b\x08\x00junk", "cannot be read"),
+        (b"\x1f\x8b\x08" + b"\x00" * 12, "cannot be read"),
+        (gzip.compress(f"{PLAIN}\n0,1,1\n".encode())[:-12], "trace.csv: "),
+        (b"\n" * 1000 + f"{PLAIN}\n0,1,1\n".encode(), "neither a CSV"),
         (b"PAR1" + b"\x00" * 50, "trace.csv: "),
         (b"a,b,c\n1,2,3\n", "expected one of Azure LLM inference: TIMESTAMP, ContextTokens, GeneratedTokens"),
         (b"1,2,3\n1,2,3\n", "expected one of"),
@@ -385,10 +388,16 @@ def test_a_trace_larger_than_memory_is_read(tmp_path: Path, monkeypatch: pytest.
         "'user-' || (i % 50000) AS session FROM range(1000000) r(i)",
     )
     trace = read_trace(path)
-    (spilled_bytes,) = trace._database.row("SELECT sum(size) FROM duckdb_temporary_files()")  # noqa: SLF001
+    spilled, spilled_bytes = trace._database.row(  # noqa: SLF001 - where the rest went is the point
+        "SELECT min(path), sum(size) FROM duckdb_temporary_files()"
+    )
     assert spilled_bytes > 0
     assert sum(len(block) for block in trace.blocks()) == 1_000_000
     assert trace.span_s == 1_000_000 - 1
+    folder = Path(spilled).parent
+    assert folder.stat().st_mode & 0o777 == 0o700
+    del trace
+    assert not folder.exists()
 
 
 def test_two_readers_of_one_trace_do_not_disturb_each_other(written: Write) -> None:
