@@ -32,6 +32,8 @@ class TableFile:
     size_bytes: int
     container: Container
     gzipped: bool
+    blank_lines: int
+    """Before the first that is not."""
     columns: tuple[str, ...] | None
     """Names in the header or the first object; None for Parquet, whose own reader tells."""
 
@@ -52,20 +54,27 @@ def look_at(path: Path) -> TableFile:
             magic = file.read(4)
             file.seek(0)
             gzipped = magic.startswith(b"\x1f\x8b")
-            container, columns = _table(b"PAR1" if magic == b"PAR1" else _first_line(file, gzipped=gzipped), path.name)
+            blank_lines, line = (0, magic) if magic == b"PAR1" else _first_line(file, gzipped=gzipped)
+            container, columns = _table(line, path.name)
     except (OSError, EOFError, ValueError, zlib.error) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "cannot be read"
         raise TraceError(f"{path.name or path!r}: {reason}; {_WANTED}") from error
     return TableFile(
-        path=real, name=path.name, size_bytes=status.st_size, container=container, gzipped=gzipped, columns=columns
+        path=real,
+        name=path.name,
+        size_bytes=status.st_size,
+        container=container,
+        gzipped=gzipped,
+        blank_lines=blank_lines,
+        columns=columns,
     )
 
 
-def _first_line(file: BinaryIO, *, gzipped: bool) -> bytes:
-    """Return the first line that is not blank, if it comes soon."""
+def _first_line(file: BinaryIO, *, gzipped: bool) -> tuple[int, bytes]:
+    """Return how many lines are blank before the first that is not, and that line, if it comes soon."""
     stream = gzip.GzipFile(fileobj=file) if gzipped else file
-    lines = (stream.readline(_MAX_LINE_BYTES) for _ in range(_MAX_BLANK_LINES))
-    return next((line for line in lines if line.strip()), b"")
+    lines = enumerate(stream.readline(_MAX_LINE_BYTES) for _ in range(_MAX_BLANK_LINES))
+    return next(((blank, line) for blank, line in lines if line.strip()), (0, b""))
 
 
 def _table(line: bytes, name: str) -> tuple[Container, tuple[str, ...] | None]:

@@ -233,8 +233,8 @@ def _scan(file: TableFile, columns: Sequence[str], wanted: Mapping[str, str | No
     if file.container == "csv":
         types = ", ".join(f"'c{index}': 'VARCHAR'" for index in range(len(columns)))
         source = (
-            f"read_csv(?, columns = {{{types}}}, auto_detect = false, header = true, delim = ',', quote = '\"', "
-            f"escape = '\"', compression = '{compression}', store_rejects = true)"
+            f"read_csv(?, columns = {{{types}}}, auto_detect = false, skip = {file.blank_lines}, header = true, "
+            f"delim = ',', quote = '\"', escape = '\"', compression = '{compression}', store_rejects = true)"
         )
         names = {column: f"c{columns.index(column)}" for column in present}
     elif file.container == "jsonl":

@@ -153,6 +153,12 @@ def test_a_plain_trace_may_be_in_any_order_with_more_columns_than_needed(written
     assert requests.input_tokens.tolist() == [10, 30]
 
 
+def test_blank_lines_are_nothing(written: Write) -> None:
+    for lines in (f"\n\n{PLAIN}\n0,1,1\n", f"{PLAIN}\n\n0,1,1\n\n", f"\r\n{PLAIN}\r\n0,1,1"):
+        trace = read_trace(written(lines))
+        assert (trace.requests, trace.dropped) == (1, {})
+
+
 def test_equal_arrivals_stay_in_the_order_of_the_file(written: Write) -> None:
     rows = "".join(f"{row % 3},{row + 1},1\n" for row in range(5000))
     _, requests = read(written(f"{PLAIN}\n{rows}"))
