@@ -13,6 +13,7 @@ Int64s = NDArray[np.int64]
 Uint8s = NDArray[np.uint8]
 
 NO_SEGMENT = -1
+MAX_CLASSES = 256
 MAX_TOKENS = 2**30 - 1
 """A prompt and its answer together stay 32-bit; no context comes near."""
 
