@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from penstock.errors import UsageError
+from penstock.simulation.options import Options
 from penstock.simulation.outcome import Outcome
 from penstock.simulation.replica import Pool
-from penstock.simulation.options import Options
 from penstock.simulation.run import simulate
 from penstock.workload import SloClass, Workload
 

@@ -24,6 +24,7 @@ _BLOCK: Final = 16384
 _EVENTS: Final = 2_000_000
 """Events between two signs of life."""
 
+
 def simulate(
     pools: Sequence[Pool],
     blocks: Iterable[Requests],

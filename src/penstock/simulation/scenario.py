@@ -7,10 +7,10 @@ from functools import partial
 from penstock.errors import UsageError
 from penstock.performance.predict import Range
 from penstock.simulation.capacity import Capacity, capacity
+from penstock.simulation.options import Options, Policy
 from penstock.simulation.outcome import Latency, Outcome
 from penstock.simulation.placement import Placement
 from penstock.simulation.replica import Pool, Replica, Transfer
-from penstock.simulation.options import Options, Policy
 from penstock.simulation.run import simulate
 from penstock.workload import Workload
 
