@@ -31,6 +31,8 @@ _GROWTH_FRACTION = 0.02
 """A queue that grows by more than this share of the arrivals is not keeping up."""
 _QUEUE_PER_REPLICA = 8
 """Below this a queue is a fluctuation."""
+_LEAST_COLUMNS = 5
+"""A line needs that many points of the timeline."""
 
 
 class _Tables(NamedTuple):
@@ -218,14 +220,17 @@ def _timeline(world: World, index: int, pool: Pool) -> Timeline:
 
 
 def _saturation(world: World, start_s: float, span_s: float, last: int, *, stopped: bool) -> Saturation | None:
-    """Fit a line through the queue over the later half of the arrivals: does it keep growing?"""
-    width_s = float(world.control[0]["width_s"])
+    """Does the queue keep growing over the later half of the arrivals, or take longer to drain than it took to fill?"""
+    control = world.control[0]
+    width_s = float(control["width_s"])
     begin, end = int((start_s + span_s / 2) / width_s), int((start_s + span_s) / width_s)
-    queue = world.timeline[:, begin : end + 1, QUEUED].sum(axis=0) / width_s
-    waiting = round(float(queue[-2:].max())) if len(queue) else 0
-    growth = float(np.polyfit(np.arange(len(queue)) * width_s, queue, 1)[0]) if len(queue) > 4 else 0.0  # noqa: PLR2004 - a line needs points
+    queue = world.timeline[:, begin : end + 2, QUEUED].sum(axis=0) / width_s
+    waiting = round(float(queue[-3:].max(initial=0.0)))
+    growth = waiting / span_s if span_s else 0.0
+    if len(queue) > _LEAST_COLUMNS:
+        growth = float(np.polyfit(np.arange(len(queue) - 1) * width_s, queue[:-1], 1)[0])
     rate = last / span_s if span_s else 0.0
-    grows = growth > _GROWTH_FRACTION * rate and waiting > _QUEUE_PER_REPLICA * len(world.replicas)
-    if not (grows or stopped):
+    grows = growth > _GROWTH_FRACTION * rate or float(control["now_s"]) - start_s > 2 * span_s
+    if not (stopped or (grows and waiting > _QUEUE_PER_REPLICA * len(world.replicas))):
         return None
     return Saturation(growth_per_s=growth, waiting=waiting, stopped=stopped)
