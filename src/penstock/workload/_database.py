@@ -34,8 +34,8 @@ class Database:
         self._error = duckdb.Error
         if connection is None:
             spill = tempfile.mkdtemp(prefix="penstock-")  # Only this user can read what does not fit memory.
-            weakref.finalize(self, shutil.rmtree, spill, ignore_errors=True)
             connection = _connect(file, spill)
+            weakref.finalize(self, _discard, connection, spill)
         self._connection = connection
 
     def another(self) -> "Database":
@@ -101,6 +101,11 @@ def _first_line(error: Exception) -> str:
     """Return what went wrong, without the query that DuckDB appends."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0][:300] if lines else type(error).__name__
+
+
+def _discard(connection: "duckdb.DuckDBPyConnection", spill: str) -> None:
+    connection.close()
+    shutil.rmtree(spill, ignore_errors=True)
 
 
 def _connect(file: TableFile, spill: str) -> "duckdb.DuckDBPyConnection":

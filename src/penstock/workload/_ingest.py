@@ -228,7 +228,7 @@ def _scan(file: TableFile, columns: Sequence[str], wanted: Mapping[str, str | No
     The path is a parameter to bind, and no text of the file becomes part of the query: columns of a CSV file go by
     their number, the others by the names written in `formats`.
     """
-    compression = "gzip" if file.gzipped else "none"
+    compression = "gzip" if file.gzipped else "uncompressed"
     present = {column for column in wanted.values() if column is not None and column in columns}
     if file.container == "csv":
         types = ", ".join(f"'c{index}': 'VARCHAR'" for index in range(len(columns)))

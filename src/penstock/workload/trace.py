@@ -3,7 +3,7 @@
 The layout is recognised from the columns: the Azure LLM inference traces of 2023 and 2024, Mooncake with its prefix
 hashes, BurstGPT, or the plain schema:
 
-    arrival_s       seconds, from any origin                           required
+    arrival_s       seconds, 0 or more, from any origin                required
     input_tokens    tokens of the prompt, at least 1                   required
     output_tokens   tokens generated, at least 1                       required
     class           which promise the request is served under          optional, any text
@@ -14,7 +14,8 @@ hashes, BurstGPT, or the plain schema:
 A turn continues the turn before it in its session (same prefix) when its prompt is at least as long as that prompt and
 its answer together; else the history was cut and only the prefix is shared. Rows may be in any order. A row that
 cannot be used is counted under its reason and left out. Blocks of a Mooncake prompt are shared when their hash id is
-seen at least twice; the trace does not hash answers, so what a reply adds to the cache is not known from it.
+seen at least twice; an id that follows different ids, or has different lengths, ends the path before it and is counted.
+The trace does not hash answers, so what a reply adds to the cache is not known from it.
 """
 
 from collections.abc import Iterator, Mapping

@@ -20,6 +20,7 @@ from penstock.workload.slo import SloClass
 from penstock.workload.splice import repeat
 from penstock.workload.turns import Turns
 
+AS_RECORDED = AsRecorded()
 Scalar = TypeVar("Scalar", bound=np.generic)
 Clock = OpenLoop | ClosedLoop
 Extend = Callable[[int, Int32s, Int32s], tuple[Int32s, Prefixes | None]]
@@ -82,10 +83,10 @@ class Workload:
         rate = self._rate(rate_per_s)
         if not isinstance(self.lengths, Lengths):
             endless = self._replayed(self.lengths, seed, rate)
-        elif isinstance(self.arrivals, AsRecorded):
-            raise UsageError(f"workload '{self.name}' has no recording whose times it could take")
+        elif not isinstance(self.arrivals, AsRecorded):
+            endless = self._drawn(self.lengths, self.arrivals, self._sharer(seed, rate), seed, rate)
         else:
-            endless = self._drawn(self.lengths, self.arrivals, seed, rate)
+            raise UsageError(f"workload '{self.name}' has no recording whose times it could take")
         return _recut(_limited(endless, requests), block_requests)
 
     @property
@@ -98,12 +99,17 @@ class Workload:
                 raise UsageError("the users of a closed loop decide its rate; leave the rate out")
             return 0.0
         rate = self.rate_per_s if rate_per_s is None else rate_per_s
+        if isinstance(self.arrivals, AsRecorded) and self.rate_per_s is None and self._recording is not None:
+            if rate_per_s is None:
+                return 1.0  # All at once, as an offline batch is; there is no time to stretch.
+            raise UsageError(f"'{self._recording.name}' has all its requests at one time, so it has no rate to change")
         if rate is None or not 0 < rate < np.inf:
             raise UsageError(f"workload '{self.name}' needs a rate above 0 requests/s")
         return rate
 
-    def _drawn(self, lengths: Lengths, arrivals: Clock, seed: int, rate_per_s: float) -> Iterator[Requests]:
-        extend = self._sharer(seed, rate_per_s)
+    def _drawn(
+        self, lengths: Lengths, arrivals: Clock, extend: Extend, seed: int, rate_per_s: float
+    ) -> Iterator[Requests]:
         for block, arrival_s in enumerate(arrivals.times(seed, rate_per_s)):
             inputs, outputs = lengths.draw(generator(seed, Stream.LENGTHS, block), NATIVE_BLOCK)
             inputs, prefixes = extend(block, inputs, outputs)
@@ -127,19 +133,9 @@ class Workload:
         return Turns(sharing, seed=seed, slots=slots, shuffled=self.users is None).extend
 
     def _replayed(self, recording: Recording, seed: int, rate_per_s: float) -> Iterator[Requests]:
-        times, classes = None, None
-        stretch = 1.0
-        if isinstance(self.arrivals, AsRecorded):
-            recorded = mean_rate_per_s(recording)
-            if recorded is None:
-                raise UsageError(
-                    f"'{recording.name}' has all its requests at one time; choose another kind of arrivals"
-                )
-            stretch = recorded / rate_per_s
-        else:
-            times = _Feed(self.arrivals.times(seed, rate_per_s))
-        if not recording.classes:
-            classes = _Feed(self._classes(seed, block) for block in count())
+        times = None if isinstance(self.arrivals, AsRecorded) else _Feed(self.arrivals.times(seed, rate_per_s))
+        classes = None if recording.classes else _Feed(self._classes(seed, block) for block in count())
+        stretch = (mean_rate_per_s(recording) or 1.0) / rate_per_s if times is None else 0.0
         for block in repeat(recording):
             yield replace(
                 block,
@@ -153,6 +149,17 @@ class Workload:
         bounds = np.cumsum([item.share_fraction for item in self.classes[:-1]])
         drawn = generator(seed, Stream.CLASSES, block).random(NATIVE_BLOCK)
         return np.searchsorted(bounds, drawn, "right").astype(np.uint8)
+
+
+def replay(recording: Recording, *, arrivals: Arrivals = AS_RECORDED) -> Workload:
+    """Return the workload of a recording: its requests, its classes and its source, at its own times or others."""
+    return Workload(
+        name=recording.name,
+        arrivals=arrivals,
+        lengths=recording,
+        classes=recording.classes,
+        source=recording.source,
+    )
 
 
 class _Feed(Generic[Scalar]):

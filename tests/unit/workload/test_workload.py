@@ -18,6 +18,7 @@ from penstock.workload import (
     Workload,
     mean_rate_per_s,
     repeat,
+    replay,
 )
 from workloads import as_bytes, joined, paths, recorded
 
@@ -37,24 +38,24 @@ SHARED = Records(
 )
 
 
-def replay(recording: Records, requests: int, rate_per_s: float | None = None) -> list[float]:
+def replayed(recording: Records, requests: int, rate_per_s: float | None = None) -> list[float]:
     workload = Workload(name="replay", arrivals=AsRecorded(), lengths=recording)
     blocks = workload.blocks(seed=1, requests=requests, rate_per_s=rate_per_s, block_requests=2)
     return [float(at) for at in joined(blocks).arrival_s]
 
 
 def test_a_recording_is_replayed_as_it_was() -> None:
-    assert replay(THREE, 3) == [0.0, 1.0, 4.0]
+    assert replayed(THREE, 3) == [0.0, 1.0, 4.0]
 
 
 def test_past_its_end_a_recording_starts_again_one_mean_gap_later() -> None:
     # Mean gap 4 / 2 = 2 s, so a pass takes 6 s.
-    assert replay(THREE, 8) == [0, 1, 4, 6, 7, 10, 12, 13]
+    assert replayed(THREE, 8) == [0, 1, 4, 6, 7, 10, 12, 13]
 
 
 def test_another_rate_compresses_time_alone() -> None:
     assert mean_rate_per_s(THREE) == 2 / 4
-    assert replay(THREE, 4, rate_per_s=1.0) == [0.0, 0.5, 2.0, 3.0]
+    assert replayed(THREE, 4, rate_per_s=1.0) == [0.0, 0.5, 2.0, 3.0]
     faster = Workload(name="replay", arrivals=AsRecorded(), lengths=THREE).blocks(seed=1, requests=3, rate_per_s=1.0)
     assert joined(faster).input_tokens.tolist() == [10, 20, 30]
 
@@ -83,6 +84,17 @@ def test_every_pass_has_segments_of_its_own_unless_they_are_kept() -> None:
     assert renewed.prefixes.segment_tokens.tolist() == [8, 4] * 3
     kept = joined(islice(repeat(SHARED, renew_segments=False), 3))
     assert paths(kept) == [[0], [0], [0, 1]] * 3
+
+
+def test_an_offline_batch_arrives_at_once() -> None:
+    assert replayed(AT_ONCE, 3) == [0.0, 0.0, 0.0]
+
+
+def test_a_replay_has_the_name_the_classes_and_the_source_of_its_recording() -> None:
+    workload = replay(THREE)
+    assert (workload.name, workload.source, workload.classes) == ("recorded", "a test", ())
+    assert workload.rate_per_s == 2 / 4
+    assert replay(THREE, arrivals=ClosedLoop(users=4)).users == 4
 
 
 def test_classes_are_drawn_by_their_shares() -> None:
@@ -138,9 +150,7 @@ AT_ONCE = recorded([0.0, 0.0], [1, 1], [1, 1])
             seed=1, requests=1, rate_per_s=1.0
         ),
         lambda: Workload(name="x", arrivals=AsRecorded(), lengths=ONE).blocks(seed=1, requests=1, rate_per_s=1.0),
-        lambda: list(
-            Workload(name="x", arrivals=AsRecorded(), lengths=AT_ONCE).blocks(seed=1, requests=1, rate_per_s=1.0)
-        ),
+        lambda: Workload(name="x", arrivals=AsRecorded(), lengths=AT_ONCE).blocks(seed=1, requests=1, rate_per_s=1.0),
         lambda: Workload(name="x", arrivals=AsRecorded(), lengths=THREE, sharing=SystemPrompts(prompts=1, tokens=1)),
         lambda: Workload(name="x", arrivals=Poisson(), lengths=ONE, classes=(SloClass(name="a", share_fraction=0.5),)),
         lambda: list(repeat(recorded([], [], []))),
