@@ -85,15 +85,15 @@ def tally(chunks: Iterable[Codes], dialect: Dialect) -> Tally:
 
 def _screen(chunk: Codes, dialect: Dialect, found: Tally) -> None:
     signed = chunk.view(np.int8)
-    highest, top = int(signed.max()), int(chunk.max())
+    highest, top = int(np.maximum.reduce(signed)), int(np.maximum.reduce(chunk))
     found.zero_chunks += top == 0
     found.largest_code = max(found.largest_code, highest, top & _MAGNITUDE if top > _MAGNITUDE else 0)
     if dialect in {Dialect.E4M3FNUZ, Dialect.E5M2FNUZ}:
-        if int(signed.min()) == _LOWEST:
+        if int(np.minimum.reduce(signed)) == _LOWEST:
             found.has_negative_zero = True
             found.nan_codes += int(np.count_nonzero(chunk == 0x80))  # noqa: PLR2004 - FNUZ's only NaN
         return
     # Once seen, whether a tensor has a negative zero is settled.
-    found.has_negative_zero = found.has_negative_zero or int(signed.min()) == _LOWEST
+    found.has_negative_zero = found.has_negative_zero or int(np.minimum.reduce(signed)) == _LOWEST
     if highest >= (special := _FIRST_SPECIAL[dialect]) or top >= special | 0x80:
         found.nan_codes += int(np.count_nonzero(~np.isfinite(decode_table(dialect))[chunk]))

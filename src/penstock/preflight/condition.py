@@ -138,11 +138,14 @@ class _Checker:
 
 
 def _dotted(node: ast.expr) -> str:
-    return ast.unparse(node)
+    """Spell a name: `model.attention` is an attribute of a name."""
+    if isinstance(node, ast.Attribute):
+        return f"{_dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ast.unparse(node)
 
 
 def _fact(name: str, facts: Facts) -> Value | Unknown:
-    return facts.get(name, Unknown(f"{name} is not stated"))
+    return facts[name] if name in facts else Unknown(f"{name} is not stated")
 
 
 def _truth(node: ast.expr, facts: Facts) -> Truth:

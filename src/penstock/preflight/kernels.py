@@ -61,6 +61,9 @@ def as_executed(model: ModelSpec, groups: tuple[WeightGroup, ...]) -> ModelSpec:
     A format name no datapath claims is priced in bf16, so renaming it keeps the bytes and drops the speed.
     """
     kernels = {(entry.group, entry.format): entry.kernel for entry in groups}
+    priced_otherwise = {KernelClass.EXPANDED, KernelClass.EMULATED, KernelClass.WIDENED}
+    if not priced_otherwise & set(kernels.values()):
+        return model
 
     def executed(weight: Weight) -> Weight:
         kernel = kernels.get((_group(weight), weight.format.name))

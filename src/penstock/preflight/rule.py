@@ -95,11 +95,16 @@ class Rule:
 
     def holds(self, facts: Facts) -> Truth:
         """Whether it applies; None when the facts do not decide."""
-        return _all_of((self._engine(facts), self._version(facts), self.when.holds(facts)))
+        placed = _all_of((self._engine(facts), self._version(facts)))
+        # Most rules are about another engine or release; their conditions need not be asked.
+        return False if placed is False else _all_of((placed, self.when.holds(facts)))
 
     def missing(self, facts: Facts) -> tuple[str, ...]:
         """Facts that would decide it."""
-        return self.when.missing(facts)
+        asked = ("engine",) if self.engine is not None else ()
+        asked += ("version",) if self.versions is not None else ()
+        absent = tuple(name for name in asked if isinstance(facts.get(name, Unknown("")), Unknown))
+        return absent + self.when.missing(facts)
 
     def _engine(self, facts: Facts) -> Truth:
         engine = facts.get("engine", Unknown("no engine is named"))
