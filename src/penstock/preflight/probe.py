@@ -31,10 +31,12 @@ TOP_TOKENS: Final = 5
 
 SAME_DRIFT: Final = 0.05
 """Below it, rounding explains the difference: bf16 kernels of two vendors differ by one to three percent."""
-DIFFERENT_DRIFT: Final = 0.10
+DIFFERENT_DRIFT: Final = 0.08
+"""Above it, rounding does not; between the two, neither is shown."""
 CONFIDENT_NATS: Final = 1.0
 """A lead no rounding overturns."""
-_FLIPPED_FRACTION: Final = 0.02
+_FLIPPED_FRACTION: Final = 0.005
+_FLIPPED_AT_LEAST: Final = 3
 _SMALLEST_SPREAD_NATS: Final = 1e-3
 FORMAT: Final = 1
 
@@ -174,7 +176,7 @@ def _verdict(prompt: float, decode: float | None, confident: int, flipped: int) 
     if worst > DIFFERENT_DRIFT:
         cause = "the KV cache or its scales" if prompt <= SAME_DRIFT else "weights, scales or kernels"
         return ProbeVerdict.DIFFERENT, f"drift of {worst:.1%} {where}, beyond rounding: {cause}"
-    if confident and flipped > max(1, _FLIPPED_FRACTION * confident):
+    if flipped >= max(_FLIPPED_AT_LEAST, _FLIPPED_FRACTION * confident):
         return ProbeVerdict.DIFFERENT, f"{flipped} of {confident} clear choices turned around"
     if worst > SAME_DRIFT or flipped:
         return ProbeVerdict.INCONCLUSIVE, f"drift of {worst:.1%} {where}: more than bf16 rounding, less than an error"
