@@ -51,6 +51,9 @@ def preflight_command(
         list[str] | None,
         typer.Option("--host", help="What is under the engine: rocm=7.2.3, python=3.12, install=wheel, ..."),
     ] = None,
+    scan: Annotated[
+        bool, typer.Option("--scan", help="Read the FP8 bytes as well (`penstock fp8 scan`), for a local checkpoint.")
+    ] = False,
     matrix: Annotated[bool, typer.Option("--matrix", help="Every accelerator and both engines, as a table.")] = False,
     probe: Annotated[
         str | None, typer.Option("--probe", help="Ask a running OpenAI-compatible endpoint instead: its base URL.")
@@ -88,7 +91,7 @@ def preflight_command(
     if model is None:
         raise UsageError("no model is named; give a config.json, a directory, a catalog name or hf:org/name")
     options = _Options(engine, engine_version, tp, pp, dp, kv, context, command, host or [], ep=ep)
-    subject = _subject(model)
+    subject = _subject(model, scan=scan)
     if matrix:
         if on is not None or command is not None:
             raise UsageError("--matrix covers every accelerator and both engines; leave out --on and --command")
@@ -169,11 +172,24 @@ class _Options:
         )
 
 
-def _subject(name: str) -> "Subject":
-    from penstock.checkpoint import open_checkpoint
-    from penstock.preflight.subject import subject_of
+def _subject(name: str, *, scan: bool) -> "Subject":
+    from dataclasses import replace
+    from pathlib import Path
 
-    return subject_of(open_checkpoint(name, headers=True), name)
+    from penstock.checkpoint import open_checkpoint
+    from penstock.preflight.subject import scanned_facts, subject_of
+
+    subject = subject_of(open_checkpoint(name, headers=True), name)
+    if not scan:
+        return subject
+    folder = Path(name) if Path(name).is_dir() else Path(name).parent
+    if not Path(name).exists():
+        raise UsageError(f"--scan reads a checkpoint on this machine, and '{name}' is none")
+    from penstock.checkpoint.scan import scan_bytes, scan_fp8
+    from penstock.cli.terminal import byte_progress
+
+    with byte_progress(scan_bytes(folder), "scanning") as advance:
+        return replace(subject, scanned=scanned_facts(scan_fp8(folder, advance)))
 
 
 def _answers(questions: "Iterable[Question]") -> "list[Preflight]":
@@ -205,11 +221,17 @@ def _matrix(subject: "Subject", options: _Options, *, as_json: bool) -> None:
 
 
 def _print(answers: "list[Preflight]", *, as_json: bool) -> None:
+    from penstock.catalog import load_efficiencies
+    from penstock.performance.efficiencies import from_document
+    from penstock.preflight.speed import predicted_speed
+
+    efficiencies = from_document(load_efficiencies())
+    speeds = [predicted_speed(answer, efficiencies) for answer in answers]
     if as_json:
         from penstock.report.plain import to_json
         from penstock.report.preflight_json import preflight_document
 
-        typer.echo(to_json(preflight_document(answers)))
+        typer.echo(to_json(preflight_document(answers, speeds)))
         return
     from penstock.cli.terminal import stdout
     from penstock.report.preflight import render_preflight
@@ -218,7 +240,7 @@ def _print(answers: "list[Preflight]", *, as_json: bool) -> None:
     for number, answer in enumerate(answers):
         if number:
             console.print()
-        console.print(render_preflight(answer))
+        console.print(render_preflight(answer, speeds[number]))
 
 
 def _cache_text(text: str) -> str | None:

@@ -101,7 +101,7 @@ class Rule:
 
     def missing(self, facts: Facts) -> tuple[str, ...]:
         """Facts that would decide it."""
-        asked = ("engine",) if self.engine is not None else ()
+        asked: tuple[str, ...] = ("engine",) if self.engine is not None else ()
         asked += ("version",) if self.versions is not None else ()
         absent = tuple(name for name in asked if isinstance(facts.get(name, Unknown("")), Unknown))
         return absent + self.when.missing(facts)

@@ -5,10 +5,11 @@ from collections.abc import Iterable
 
 from penstock.catalog.accelerator import Accelerator
 from penstock.checkpoint import Checkpoint, StoredTensor
+from penstock.checkpoint.scan import Fp8Scan
 from penstock.performance import Deployment, Parallelism, engine_defaults, minimum_devices
 from penstock.preflight.check import DEFAULT_CONTEXT_TOKENS
 from penstock.preflight.scheme import read_scheme
-from penstock.preflight.situation import StoredFacts, Subject
+from penstock.preflight.situation import ScannedFacts, StoredFacts, Subject
 
 _REPOSITORY = re.compile(r"https://huggingface\.co/([\w.-]+)/([\w.-]+)|.*/([\w.-]+)--([\w.-]+)_config\.json")
 """Where a catalog model's config was read names its repository."""
@@ -38,6 +39,11 @@ def stored_facts(tensors: Iterable[StoredTensor]) -> StoredFacts:
         dtypes.add(tensor.dtype)
         kinds.add(tensor.name.rsplit(".", 1)[-1])
     return StoredFacts(dtypes=frozenset(dtypes), kinds=frozenset(kinds))
+
+
+def scanned_facts(scan: Fp8Scan) -> ScannedFacts:
+    """Keep of a scan what rules ask for."""
+    return ScannedFacts(fp8_nan=scan.has_nan_codes, e8m0_top=scan.has_e8m0_top)
 
 
 def smallest_split(subject: Subject, part: Accelerator, context_tokens: int | None) -> Parallelism:

@@ -12,6 +12,7 @@ from penstock.preflight.condition import Value
 from penstock.preflight.findings import Finding, Undetermined
 from penstock.preflight.kernels import KernelClass
 from penstock.preflight.rule import Severity
+from penstock.preflight.speed import LOAD, Speed
 from penstock.units import format_gib
 
 STYLES: Mapping[Severity, str] = {
@@ -36,8 +37,8 @@ _SHORT: Mapping[Verdict, str] = {
 }
 
 
-def render_preflight(answer: Preflight) -> RenderableType:
-    """Draw one answer."""
+def render_preflight(answer: Preflight, speed: Speed | None = None) -> RenderableType:
+    """Draw one answer, with how fast it would be where that was asked."""
     pieces: list[RenderableType] = [_headline(answer)]
     if answer.obstacles:
         pieces.append(Text("\nblocker", style=STYLES[Severity.BLOCKER]))
@@ -47,7 +48,7 @@ def render_preflight(answer: Preflight) -> RenderableType:
         if found:
             pieces.append(Text(f"\n{severity} ({len(found)})", style=STYLES[severity]))
             pieces += [_finding(finding) for finding in found]
-    pieces += [Text("\nwhat will serve", style="bold"), _predictions(answer)]
+    pieces += [Text("\nwhat will serve", style="bold"), _predictions(answer, speed)]
     if answer.assessment.undetermined:
         pieces += [Text("\nnot decided", style="bold"), _undetermined(answer.assessment.undetermined)]
     pieces += [Text("\nlaunch", style="bold"), _launch(answer)]
@@ -91,7 +92,7 @@ def shown_value(value: Value) -> str:
     return str(value)
 
 
-def _predictions(answer: Preflight) -> RenderableType:
+def _predictions(answer: Preflight, speed: Speed | None) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True, style="dim")
     grid.add_column()
@@ -114,6 +115,8 @@ def _predictions(answer: Preflight) -> RenderableType:
         known = ", ".join(str(count) for count in found.available_heads)
         grid.add_row("AITER MLA", f"{heads}, {found.kv} cache: {has} (it has {known} heads)")
     grid.add_row("memory", _memory(answer))
+    if speed is not None:
+        grid.add_row("speed", _speed(speed))
     return Padding(grid, (0, 0, 0, 2))
 
 
@@ -135,6 +138,16 @@ def _memory(answer: Preflight) -> str:
         return "fits"
     held = format_gib(memory.budget.weight_bytes)
     return f"{held} GiB of weights per device, {capacity.tokens:,} tokens of KV cache"
+
+
+def _speed(speed: Speed) -> str:
+    rate, (prompt, output, requests) = speed.prediction.output_tokens_per_s, LOAD
+    text = (
+        f"{rate.value:,.0f} output tok/s ({rate.low:,.0f}-{rate.high:,.0f}, {speed.prediction.tier}) with {requests} "
+        f"requests of {prompt}/{output} tokens"
+    )
+    lost = speed.lost_fraction
+    return text if lost is None else f"{text}; formats without their own kernels cost {max(0.0, lost):.0%} of it"
 
 
 def _undetermined(entries: Sequence[Undetermined]) -> RenderableType:

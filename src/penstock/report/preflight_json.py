@@ -1,23 +1,28 @@
 """What does `preflight --json` print? The same answer, every fact, finding and source by name."""
 
 from collections.abc import Sequence
+from itertools import zip_longest
 
 from penstock.preflight.check import Preflight
 from penstock.preflight.condition import Unknown, Value
 from penstock.preflight.findings import Finding
 from penstock.preflight.launch import LaunchPlan
 from penstock.preflight.release import Release
+from penstock.preflight.speed import LOAD, Speed
 from penstock.report.fit_json import model_document
 from penstock.report.plain import plain
 
 
-def preflight_document(answers: Sequence[Preflight]) -> dict[str, object]:
-    """Collect the answers for one model."""
+def preflight_document(answers: Sequence[Preflight], speeds: Sequence[Speed | None] = ()) -> dict[str, object]:
+    """Collect the answers for one model, and speeds where they were asked."""
     model = answers[0].question.subject.model
     return {
         "model": model_document(model),
         "passes": all(answer.passes for answer in answers),
-        "deployments": [_answer(answer) for answer in answers],
+        "deployments": [
+            {**_answer(answer), "speed": _speed(speed)}
+            for answer, speed in zip_longest(answers, speeds[: len(answers)])
+        ],
         "method": "docs/preflight.md",
     }
 
@@ -60,6 +65,19 @@ def _answer(answer: Preflight) -> dict[str, object]:
         "flags": [{"name": flag.name, "problem": flag.problem, "message": flag.message} for flag in answer.flags],
         "launch": _launch(answer.plan),
         "facts": {name: _value(value) for name, value in sorted(answer.facts.items())},
+    }
+
+
+def _speed(speed: Speed | None) -> object:
+    if speed is None:
+        return None
+    return {
+        "output_tokens_per_s": plain(speed.prediction.output_tokens_per_s),
+        "tier": speed.prediction.tier,
+        "input_tokens": LOAD[0],
+        "output_tokens": LOAD[1],
+        "concurrency": LOAD[2],
+        "lost_to_missing_kernels_fraction": speed.lost_fraction,
     }
 
 
