@@ -63,7 +63,7 @@ def ask(url: str, served: str | None) -> Answers:
     prompts, decoded = [], []
     for prompt in PROMPTS:
         body = {"model": model, "prompt": prompt, "temperature": 0, "seed": 0, "logprobs": TOP_TOKENS}
-        prompts.append(_scored(_post(base, {**body, "max_tokens": 1, "echo": True}), base))
+        prompts.append(_without_answer(_post(base, {**body, "max_tokens": 1, "echo": True}), base))
         decoded.append(_scored(_post(base, {**body, "max_tokens": DECODED_TOKENS}), base))
     return Answers(model=model, prompts=tuple(prompts), decoded=tuple(decoded))
 
@@ -136,6 +136,16 @@ def _request(request: Request, base: str) -> Any:  # noqa: ANN401 - JSON of a fo
         raise EndpointError(f"{base}: {getattr(error, 'reason', error)}") from None
     except (ValueError, RecursionError):
         raise EndpointError(f"{base}: the answer is not JSON") from None
+
+
+def _without_answer(answer: Any, base: str) -> Scored:  # noqa: ANN401 - JSON of a foreign server
+    """Keep the prompt's own tokens: servers must write at least one, and echo it with them."""
+    scored = _scored(answer, base)
+    try:
+        count = int(answer["usage"]["prompt_tokens"])
+    except (KeyError, TypeError, ValueError):
+        count = len(scored.tokens) - 1
+    return Scored(tokens=scored.tokens[:count], logprobs=scored.logprobs[:count], top=scored.top[:count])
 
 
 def _scored(answer: Any, base: str) -> Scored:  # noqa: ANN401 - JSON of a foreign server

@@ -147,12 +147,19 @@ class Server(BaseHTTPRequestHandler):
             return
         prompt, decoded = score(self.toy, body["prompt"])
         scored = prompt if body.get("echo") else decoded
+        if body.get("echo"):
+            # As vLLM does: the one token it must write comes back with the prompt.
+            scored = Scored(
+                tokens=(*prompt.tokens, decoded.tokens[0]),
+                logprobs=(*prompt.logprobs, decoded.logprobs[0]),
+                top=(*prompt.top, decoded.top[0]),
+            )
         found = {
             "tokens": scored.tokens,
             "token_logprobs": scored.logprobs,
             "top_logprobs": [place or None for place in scored.top],
         }
-        self.answer({"choices": [{"logprobs": found}]})
+        self.answer({"choices": [{"logprobs": found}], "usage": {"prompt_tokens": len(prompt.tokens)}})
 
     def answer(self, document: object) -> None:
         data = json.dumps(document).encode()
