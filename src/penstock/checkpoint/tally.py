@@ -7,11 +7,11 @@ from typing import Final
 import numpy as np
 
 from penstock.checkpoint.fp8 import CODES, Dialect, Histogram, decode_table
-from penstock.checkpoint.safetensors_stream import Codes
+from penstock.checkpoint.safetensors_stream import CHUNK_BYTES, Codes
 
 SAMPLE_BYTES: Final = 1 << 16
 SAMPLE_EVERY: Final = 16
-"""Code by code, 64 KiB of one chunk in 16 are counted: all of a small tensor, one byte in 256 of a large one."""
+"""Code by code, 64 KiB of a tensor that fits one chunk are counted, and of a larger one 16 KiB of one chunk in 16."""
 _MAGNITUDE: Final = 0x7F
 _LOWEST: Final = -0x80
 """0x80 as a signed byte: nothing is below it."""
@@ -74,7 +74,7 @@ def tally(chunks: Iterable[Codes], dialect: Dialect) -> Tally:
     found = Tally()
     for chunk in chunks:
         if found.chunks % SAMPLE_EVERY == 0:
-            sample = chunk[:SAMPLE_BYTES]
+            sample = chunk[: SAMPLE_BYTES if chunk.size < CHUNK_BYTES else SAMPLE_BYTES // 4]
             found.histogram += np.bincount(sample, minlength=CODES)
             found.sampled += sample.size
         found.codes += chunk.size

@@ -143,9 +143,19 @@ def _decode_pairs(reference: Answers, other: Answers) -> Iterable[tuple[float, f
     for first, second in zip(reference.decoded, other.decoded, strict=True):
         places = zip(first.tokens, second.tokens, first.top, second.top, strict=False)
         for left, right, left_top, right_top in places:
-            yield from ((left_top[token], right_top[token]) for token in left_top if token in right_top)
+            yield from _alternatives(left_top, right_top)
             if left != right:
                 break
+
+
+def _alternatives(first: Mapping[str, float], second: Mapping[str, float]) -> Iterable[tuple[float, float]]:
+    """Pair what both list; what the other does not list is at most as likely as the last that it does."""
+    floor = min(second.values(), default=None)
+    for token, logprob in first.items():
+        if token in second:
+            yield logprob, second[token]
+        elif floor is not None and logprob > floor:
+            yield logprob, floor
 
 
 def _flips(reference: Answers, other: Answers) -> tuple[int, int]:

@@ -73,14 +73,16 @@ def _headline(answer: Preflight) -> Text:
 
 def _finding(finding: Finding) -> RenderableType:
     rule = finding.rule
-    text = Text(f"• {rule.message}")
-    text.append(f"\n  fix: {rule.fix}")
     because = ", ".join(f"{name} {shown_value(value)}" for name, value in finding.because.items())
-    text.append(f"\n  {rule.id} ({rule.confidence}); because {because}", style="dim")
-    text.append(f"\n  {'  '.join(str(source.url) for source in rule.sources)}", style="dim")
+    grounds = Text(f"{rule.id} ({rule.confidence}); because {because}", style="dim")
+    for source in rule.sources:
+        grounds.append(f"\n{source.url}")
     if finding.unchecked_since is not None:
-        text.append(f"\n  last checked in {finding.unchecked_since}; later releases were not read", style="dim")
-    return Padding(text, (0, 0, 0, 2))
+        grounds.append(f"\nlast checked in {finding.unchecked_since}; later releases were not read")
+    body = Group(Text(rule.message), Text(f"fix: {rule.fix}"), grounds)
+    grid = Table.grid(padding=(0, 1))
+    grid.add_row("•", body)
+    return Padding(grid, (0, 0, 0, 2))
 
 
 def shown_value(value: Value) -> str:

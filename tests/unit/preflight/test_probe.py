@@ -121,6 +121,20 @@ def test_a_cache_that_saturates_is_caught_while_decoding_only() -> None:
     assert "KV cache" in outcome.reason
 
 
+def test_a_decode_that_shares_no_alternative_is_different_not_uncompared() -> None:
+    def decoded(second: dict[str, float]) -> Answers:
+        place = Scored(
+            tokens=("a", max(second, key=lambda token: second[token])),
+            logprobs=(-0.1, -0.1),
+            top=({"a": -0.1, "b": -3.0}, second),
+        )
+        return Answers(model="x", prompts=REFERENCE.prompts, decoded=(place,) * len(PROMPTS))
+
+    outcome = compare(decoded({"c": -0.1, "d": -9.0}), decoded({"e": -0.1, "f": -9.5}))
+    assert outcome.verdict is ProbeVerdict.DIFFERENT
+    assert "KV cache" in outcome.reason
+
+
 def test_other_tokens_are_not_compared() -> None:
     other = Answers(
         model="x",
