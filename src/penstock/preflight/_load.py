@@ -83,6 +83,7 @@ def load_knowledge() -> Knowledge:
         aiter=load_table("aiter"),
         flags=load_table("flags"),
         images=load_table("images"),
+        recipes=load_table("recipes"),
     )
 
 

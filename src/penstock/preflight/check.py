@@ -19,6 +19,7 @@ from penstock.preflight.flags import FlagFinding, check_flags
 from penstock.preflight.kernels import KernelClass, WeightGroup, as_executed, predict_kernels
 from penstock.preflight.knowledge import Knowledge
 from penstock.preflight.launch import Asked, LaunchPlan, plan_launch, rocm_of_image
+from penstock.preflight.recipe import Recipe, find_recipe
 from penstock.preflight.release import Release
 from penstock.preflight.rule import Severity
 from penstock.preflight.situation import Launch, Situation, Subject
@@ -66,6 +67,7 @@ class Preflight:
     memory: MemoryFit
     flags: tuple[FlagFinding, ...]
     plan: LaunchPlan
+    recipe: Recipe | None
 
     @property
     def obstacles(self) -> tuple[str, ...]:
@@ -136,7 +138,15 @@ def check(question: Question, knowledge: Knowledge) -> Preflight:
         memory=_memory(question, launch, as_executed(question.subject.model, kernels)),
         flags=check_flags(launch, question.engine, question.version, knowledge.flags[question.engine]),
         plan=plan,
+        recipe=_recipe(question, knowledge),
     )
+
+
+def _recipe(question: Question, knowledge: Knowledge) -> Recipe | None:
+    """Recipes are vLLM's."""
+    if question.engine != "vllm":
+        return None
+    return find_recipe(question.subject.name, question.accelerator, question.version, knowledge.recipes)
 
 
 def _situation(question: Question, launch: Launch, knowledge: Knowledge) -> Situation:

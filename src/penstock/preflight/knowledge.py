@@ -17,3 +17,4 @@ class Knowledge:
     aiter: Mapping[str, Any]
     flags: Mapping[str, Any]
     images: Mapping[str, Any]
+    recipes: Mapping[str, Any]

@@ -130,7 +130,23 @@ def _activation_group(section: Config | None) -> Config | None:
     return None
 
 
+def _quark_activation(section: Config | None) -> tuple[int, str] | None:
+    """Read AMD Quark's input scheme: none is weight-only."""
+    scheme = None if section is None else section.optional("global_quant_config")
+    if scheme is None:
+        return None
+    if not scheme.has("input_tensors"):
+        return _WEIGHT_ONLY_BITS, "none"
+    inputs = scheme.raw["input_tensors"]
+    dtype = inputs.get("dtype") if isinstance(inputs, dict) else None
+    known = {"fp8_e4m3": (8, "float"), "fp8": (8, "float"), "fp4": (4, "float"), "int8": (8, "int")}
+    return known.get(dtype) if isinstance(dtype, str) else None
+
+
 def _activation_bits(method: str, section: Config | None) -> int | None:
+    if method == "quark":
+        quark = _quark_activation(section)
+        return None if quark is None else quark[0]
     group = _activation_group(section)
     if group is not None:
         return group.integer("num_bits", default=8, low=1, high=32)
@@ -148,6 +164,9 @@ def _activation_bits(method: str, section: Config | None) -> int | None:
 
 
 def _activation_type(method: str, section: Config | None) -> str | None:
+    if method == "quark":
+        quark = _quark_activation(section)
+        return None if quark is None else quark[1]
     group = _activation_group(section)
     if group is not None:
         return group.text("type", default="int")

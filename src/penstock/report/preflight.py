@@ -11,6 +11,7 @@ from penstock.preflight.check import Preflight, Verdict
 from penstock.preflight.condition import Value
 from penstock.preflight.findings import Finding, Undetermined
 from penstock.preflight.kernels import KernelClass
+from penstock.preflight.recipe import Recipe
 from penstock.preflight.rule import Severity
 from penstock.preflight.speed import LOAD, Speed
 from penstock.units import format_gib
@@ -119,6 +120,8 @@ def _predictions(answer: Preflight, speed: Speed | None) -> RenderableType:
     grid.add_row("memory", _memory(answer))
     if speed is not None:
         grid.add_row("speed", _speed(speed))
+    if answer.recipe is not None:
+        grid.add_row("recipe", _recipe(answer.recipe))
     return Padding(grid, (0, 0, 0, 2))
 
 
@@ -140,6 +143,13 @@ def _memory(answer: Preflight) -> str:
         return "fits"
     held = format_gib(memory.budget.weight_bytes)
     return f"{held} GiB of weights per device, {capacity.tokens:,} tokens of KV cache"
+
+
+def _recipe(recipe: Recipe) -> str:
+    since = f", from vLLM {recipe.since}" if recipe.since else ""
+    old = " (this release is older)" if recipe.too_old else ""
+    adds = f"; on AMD it adds {recipe.amd_line}" if recipe.amd_line else ""
+    return f"vLLM's recipe: {recipe.status} on this chip{since}{old}{adds}"
 
 
 def _speed(speed: Speed) -> str:

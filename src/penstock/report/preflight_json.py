@@ -7,10 +7,11 @@ from penstock.preflight.check import Preflight
 from penstock.preflight.condition import Unknown, Value
 from penstock.preflight.findings import Finding
 from penstock.preflight.launch import LaunchPlan
+from penstock.preflight.recipe import SOURCE
 from penstock.preflight.release import Release
 from penstock.preflight.speed import LOAD, Speed
 from penstock.report.fit_json import model_document
-from penstock.report.plain import plain
+from penstock.report.plain import plain, plain_fields
 
 
 def preflight_document(answers: Sequence[Preflight], speeds: Sequence[Speed | None] = ()) -> dict[str, object]:
@@ -62,6 +63,7 @@ def _answer(answer: Preflight) -> dict[str, object]:
                 "capacity": plain(answer.memory.capacity),
             },
         },
+        "recipe": None if answer.recipe is None else {**plain_fields(answer.recipe), "source": SOURCE},
         "flags": [{"name": flag.name, "problem": flag.problem, "message": flag.message} for flag in answer.flags],
         "launch": _launch(answer.plan),
         "facts": {name: _value(value) for name, value in sorted(answer.facts.items())},

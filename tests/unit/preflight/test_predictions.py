@@ -215,3 +215,15 @@ def test_memory_is_that_of_fit() -> None:
 def test_a_host_fact_nobody_knows_is_refused() -> None:
     with pytest.raises(UsageError, match="rocm"):
         ask("llama-3.1-70b", "mi300x", host={"rcom": "7.2"})
+
+
+def test_recipes_say_where_a_model_was_run() -> None:
+    flash = ask("deepseek-v4-flash", "mi300x", tp=1).recipe
+    assert flash is not None
+    assert flash.status == "unsupported"
+    verified = ask("gpt-oss-120b", "mi300x", tp=1).recipe
+    assert verified is not None
+    assert verified.status == "verified"
+    assert "VLLM_ROCM_USE_AITER=1" in str(verified.amd_line)
+    assert ask("gpt-oss-120b", "h200", tp=1).recipe is not None
+    assert ask("gpt-oss-120b", "mi300x", tp=1, engine="sglang", version="0.5.18").recipe is None
