@@ -99,6 +99,9 @@ def _refuse_overlaps(tensors: Sequence[StoredTensor], where: str) -> None:
 
 
 def _tensor(name: str, entry: object, data_bytes: int, where: str) -> StoredTensor:
+    if not name.isprintable():
+        # Names are printed: control characters in one are meant for the terminal.
+        raise CheckpointError(f"{where}: a tensor's name holds control characters")
     label = f"{where}: tensor '{name[:80]}'"
     if not isinstance(entry, dict):
         raise CheckpointError(f"{label} is not described by an object")
