@@ -6,7 +6,7 @@ from functools import partial
 
 from penstock.errors import UsageError
 from penstock.performance.predict import Range
-from penstock.simulation.capacity import Capacity, capacity
+from penstock.simulation.capacity import Capacity, capacity, require_searchable
 from penstock.simulation.options import Options, Policy
 from penstock.simulation.outcome import Latency, Outcome
 from penstock.simulation.placement import Placement
@@ -38,6 +38,8 @@ class Question:
     def __post_init__(self) -> None:
         if self.prefill_replicas and self.kv_bytes_per_s is None:
             raise UsageError("prefill replicas send KV to the others; say how fast with --kv-gbps")
+        if self.capacity:
+            require_searchable(self.workload, self.workload.classes)
 
 
 @dataclass(frozen=True, kw_only=True)
