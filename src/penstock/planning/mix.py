@@ -41,7 +41,7 @@ def cheapest(
 def runners_up(
     problem: Problem, first: Mix, *, count: int, gap_fraction: float = DEFAULT_GAP, time_limit_s: float = 20.0
 ) -> tuple[Mix, ...]:
-    """Find the next best fleets, each with another set of accelerators than all before it."""
+    """Find the next best fleets, each without at least one accelerator of every fleet before it."""
     found: list[Mix] = []
     while len(found) < count:
         seen = tuple(mix.support for mix in (first, *found))
@@ -69,8 +69,12 @@ class _Built:
     offers: tuple[Offer, ...] = ()
 
     def __post_init__(self) -> None:
-        only = self.restriction.only_vendors
-        self.offers = tuple(offer for offer in self.problem.offers if only is None or offer.vendor in only)
+        vendors, parts = self.restriction.only_vendors, self.restriction.only_accelerators
+        self.offers = tuple(
+            offer
+            for offer in self.problem.offers
+            if (vendors is None or offer.vendor in vendors) and (parts is None or offer.accelerator in parts)
+        )
         for offer in self.offers:
             self._nodes(offer)
             for period in range(offer.first_period, self.problem.periods):
@@ -256,20 +260,16 @@ class _Built:
         self.milp.row(terms, at_most=0)
 
     def _other_supports(self) -> None:
-        """Keep the answer away from sets of accelerators already seen."""
-        if not self.restriction.not_supports:
-            return
-        present: dict[str, int] = {}
-        for accelerator in dict.fromkeys(offer.accelerator for offer in self.offers):
-            here = self.milp.variable(upper=1, whole=True)
-            uses = [v for (key, _), v in self.used.items() if key[0] == accelerator]
-            for used in uses:
-                self.milp.row([(here, 1.0), (used, -1.0)], at_least=0)
-            self.milp.row([*((used, 1.0) for used in uses), (here, -1.0)], at_least=0)
-            present[accelerator] = here
+        """Keep the answer from using every accelerator of a set already seen: a runner-up lacks one of them."""
         for support in self.restriction.not_supports:
-            terms = [(v, -1.0 if accelerator in support else 1.0) for accelerator, v in present.items()]
-            self.milp.row(terms, at_least=1 - sum(accelerator in support for accelerator in present))
+            present = []
+            for accelerator in sorted(support):
+                here = self.milp.variable(upper=1, whole=True)
+                present.append((here, 1.0))
+                for (key, _), used in self.used.items():
+                    if key[0] == accelerator:
+                        self.milp.row([(here, 1.0), (used, -1.0)], at_least=0)
+            self.milp.row(present, at_most=len(present) - 1)
 
     # the answer
 

@@ -96,7 +96,8 @@ class Restriction:
     only_vendors: frozenset[str] | None = None
     require_vendors: frozenset[str] = frozenset()
     not_supports: tuple[frozenset[str], ...] = ()
-    """Sets of accelerators already answered; the next best uses another set."""
+    """Sets of accelerators already answered; the next best does not use all of any of them."""
+    only_accelerators: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +141,11 @@ class Mix:
     def vendors(self) -> frozenset[str]:
         """The vendors in it."""
         return frozenset(pool.offer.vendor for pool in self.pools)
+
+    @property
+    def label(self) -> str:
+        """The vendor, or `mix`."""
+        return next(iter(self.vendors)) if len(self.vendors) == 1 else "mix"
 
     def nodes_of(self, accelerator: str, period: int) -> int:
         """Nodes of an accelerator in a period, over all sites."""
