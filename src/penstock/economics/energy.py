@@ -26,7 +26,9 @@ def node_power(accelerator: Accelerator) -> NodePower | None:
     """
     node = accelerator.node
     if node.node_watts is not None:
-        return NodePower(node_watts=node.node_watts, basis="catalog", note="the server at its maximum, from the catalog")
+        return NodePower(
+            node_watts=node.node_watts, basis="catalog", note="the server at its maximum, from the catalog"
+        )
     if accelerator.tdp_watts is None:
         return None
     return NodePower(

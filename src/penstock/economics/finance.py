@@ -22,7 +22,9 @@ class Finance:
 
     def __post_init__(self) -> None:
         if self.discount_rate_fraction < 0 or self.depreciation_years <= 0 or not 0 <= self.salvage_fraction <= 1:
-            raise UsageError("a discount rate is at least 0, depreciation takes time, salvage is a fraction of the price")
+            raise UsageError(
+                "a discount rate is at least 0, depreciation takes time, salvage is a fraction of the price"
+            )
 
     def worth_today(self, years: float) -> float:
         """What a dollar paid so many years from now is worth today."""

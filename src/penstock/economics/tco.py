@@ -117,9 +117,7 @@ def owned(
 
 def _running(terms: Ownership, nodes: float, years: float, site: Site) -> Iterable[Line]:
     """Electricity for the machines and for cooling them, and the space."""
-    average = average_watts(
-        terms.node_watts, idle_fraction=terms.idle_fraction, load_fraction=terms.load_fraction
-    )
+    average = average_watts(terms.node_watts, idle_fraction=terms.idle_fraction, load_fraction=terms.load_fraction)
     energy = {
         "nodes": nodes,
         "average_kw": average / _WATTS_PER_KW,

@@ -18,9 +18,7 @@ class TokenPrice:
     """Everything over all tokens, input and output alike."""
 
 
-def token_price(
-    usd: float, *, input_tokens: float, output_tokens: float, prefill_fraction: float | None
-) -> TokenPrice:
+def token_price(usd: float, *, input_tokens: float, output_tokens: float, prefill_fraction: float | None) -> TokenPrice:
     """Divide a bill between input and output tokens: input pays for the share of device time that prefill takes.
 
     The share is the caller's rule: device-seconds of prefill over all busy device-seconds by default; idle time and

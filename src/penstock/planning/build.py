@@ -34,7 +34,7 @@ def periods_of(plan: Plan) -> tuple[Period, ...]:
 def peak_requests_per_s(workload: WorkloadPlan, period: Period) -> float:
     """The highest rate of a period: at its end where demand grows, at its start where it shrinks."""
     growth = 1 + workload.growth_per_year.value
-    return workload.peak_requests_per_s * max(growth ** period[0], growth ** period[1])
+    return workload.peak_requests_per_s * float(max(growth ** period[0], growth ** period[1]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,9 @@ class Terms:
         """The end."""
         return self.periods[-1][1]
 
-    def bought(self, part: PartPlan, site: SitePlan, level: int, period: int, *, nodes: float = 1.0) -> tuple[Line, ...]:
+    def bought(
+        self, part: PartPlan, site: SitePlan, level: int, period: int, *, nodes: float = 1.0
+    ) -> tuple[Line, ...]:
         """Bill nodes bought in a period at a price level and kept to the end."""
         accelerator = self.resolved.accelerators[part.id]
         price = part.buy.value if part.buy is not None else 0.0

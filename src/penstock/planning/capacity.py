@@ -1,4 +1,4 @@
-"""How much does one replica carry? Requests per second within an SLO, for requests of one length: the planner's seam."""
+"""How much does one replica carry? Requests per second within an SLO, per length: the planner's seam."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -58,7 +58,8 @@ class ClosedLoop:
                 high=rate * seen.tpot_s.value / seen.tpot_s.low,
             ),
             tier=seen.tier,
-            grounds=f"{seen.engine}, from {' > '.join(seen.borrowed_from)}; closed loop of {together[best]:,.0f}, no queue",
+            grounds=f"{seen.engine}, from {' > '.join(seen.borrowed_from)}; "
+            f"closed loop of {together[best]:,.0f}, no queue",
             prefill_fraction=float(prefill[best]),
         )
 
@@ -124,4 +125,4 @@ def _within(tpot_s: Array, ttft_s: Array, bucket: Bucket, slo: Slo) -> Array:
         if limit is not None:
             kept &= seconds <= limit
     # More requests never make a step shorter: what follows the first miss is missed too.
-    return np.logical_and.accumulate(kept)  # type: ignore[no-any-return]
+    return np.logical_and.accumulate(kept)

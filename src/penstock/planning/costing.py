@@ -154,9 +154,7 @@ def _workload_costs(
                 usd=usd,
                 input_tokens=inputs,
                 output_tokens=outputs,
-                price=token_price(
-                    usd, input_tokens=inputs, output_tokens=outputs, prefill_fraction=_weighted(shares)
-                ),
+                price=token_price(usd, input_tokens=inputs, output_tokens=outputs, prefill_fraction=_weighted(shares)),
             )
         )
     return found

@@ -56,7 +56,7 @@ class Milp:
 
     def solve(self, *, gap_fraction: float, time_limit_s: float) -> Optimum | None:
         """Minimise; None where nothing satisfies every row (or nothing was found in time)."""
-        solver = highspy.Highs()
+        solver = highspy.Highs()  # type: ignore[no-untyped-call]
         for option, value in (
             ("output_flag", False),
             ("mip_rel_gap", gap_fraction),

@@ -96,9 +96,7 @@ class _Built:
                     cost=tier.node_usd[period], upper=most, whole=True
                 )
             if offer.rent_usd is not None:
-                self.rented[offer.key, period] = self.milp.variable(
-                    cost=offer.rent_usd[period], upper=most, whole=True
-                )
+                self.rented[offer.key, period] = self.milp.variable(cost=offer.rent_usd[period], upper=most, whole=True)
             self.used[offer.key, period] = self.milp.variable(upper=1, whole=True)
 
     def _placement(self, offer: Offer, period: int) -> None:
@@ -163,7 +161,7 @@ class _Built:
         """All nodes of an accelerator are bought at one level, which its total volume must reach."""
         for accelerator in dict.fromkeys(offer.accelerator for offer in self.offers):
             offers = [offer for offer in self.offers if offer.accelerator == accelerator and offer.tiers]
-            if not offers or len(offers[0].tiers) == 1 and offers[0].tiers[0].min_devices <= 0:
+            if not offers or (len(offers[0].tiers) == 1 and offers[0].tiers[0].min_devices <= 0):
                 continue
             levels = []
             for number, tier in enumerate(offers[0].tiers):
@@ -296,9 +294,7 @@ class _Built:
         )
 
     def _pool(self, offer: Offer, period: int, at: tuple[float, ...]) -> PoolPeriod:
-        owned = sum(
-            int(at[v]) for (key, _, bought), v in self.bought.items() if key == offer.key and bought <= period
-        )
+        owned = sum(int(at[v]) for (key, _, bought), v in self.bought.items() if key == offer.key and bought <= period)
         rented = self.rented.get((offer.key, period))
         return PoolPeriod(
             offer=offer,

@@ -49,8 +49,10 @@ class WorkloadPlan:
         if self.requests_per_s is not None:
             return self.requests_per_s
         answer = sum(share.fraction * share.bucket.output_tokens for share in self.shares)
-        waits_s = inf if self.slo.ttft_s is None or self.slo.tpot_s is None else (
-            self.slo.ttft_s + self.slo.tpot_s * max(0.0, answer - 1)
+        waits_s = (
+            inf
+            if self.slo.ttft_s is None or self.slo.tpot_s is None
+            else (self.slo.ttft_s + self.slo.tpot_s * max(0.0, answer - 1))
         )
         return (self.users or 0.0) / (min(waits_s, self.slo.e2e_s or inf) + self.think_s)
 

@@ -92,9 +92,7 @@ def _shares(value: Value) -> tuple[Share, ...]:
     found = []
     for entry in value.items():
         table = entry.table()
-        bucket = Bucket(
-            input_tokens=table.required("input").tokens(), output_tokens=table.required("output").tokens()
-        )
+        bucket = Bucket(input_tokens=table.required("input").tokens(), output_tokens=table.required("output").tokens())
         found.append(
             Share(bucket=bucket, fraction=table.optional("share", lambda part: part.number(low=1e-6, high=1), 1.0))
         )

@@ -60,7 +60,7 @@ def resolve(plan: Plan, accelerators: Sequence[Accelerator], prices_of: PricesOf
     if not kept:
         raise UsageError("no accelerator of the plan has a price; give buy_usd or rent_usd_per_hour in the plan file")
     chosen = {entry.id: entry for entry in accelerators if entry.id in kept}
-    vendors = dict.fromkeys(entry.vendor for entry in chosen.values())
+    vendors: dict[str, None] = dict.fromkeys(entry.vendor for entry in chosen.values())
     stacks = {vendor: plan.stacks.get(vendor) or stack(vendor, None) for vendor in vendors}
     return Resolved(
         plan=replace(plan, parts=tuple(kept.values()), stacks=stacks),
@@ -127,7 +127,10 @@ def assumptions(resolved: Resolved) -> tuple[Assumption, ...]:
         ("use of capacity at the peak", plan.constraints.utilisation),
     ]
     for workload in plan.workloads:
-        found += [(f"{workload.name}: mean load", workload.mean_load), (f"{workload.name}: growth", workload.growth_per_year)]
+        found += [
+            (f"{workload.name}: mean load", workload.mean_load),
+            (f"{workload.name}: growth", workload.growth_per_year),
+        ]
     return tuple(Assumption(name=name, input=entry) for name, entry in found)
 
 
