@@ -1,6 +1,5 @@
 """Which fleet should be bought?"""
 
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from penstock.planning.make import PlanResult, Progress, Sources
     from penstock.planning.plan_file import Plan
 
@@ -36,8 +37,8 @@ def plan_command(
 ) -> None:
     """Which fleet should be bought?
 
-    Accelerators, how many, AMD, NVIDIA or both: the cheapest fleet that serves the workloads within their SLOs, its cost
-    all in, how sure that is, and the price or the fact that would change it. Exits 1 when no fleet keeps every rule.
+    Accelerators, how many, AMD, NVIDIA or both: the cheapest fleet that serves the workloads within their SLOs, its
+    cost all in, how sure that is, and what would change it. Exits 1 when no fleet keeps every rule.
     """
     from penstock.planning.make import NoFleet, make_plan
 
@@ -50,7 +51,7 @@ def plan_command(
         raise typer.BadParameter("name a plan file, or print one with --init", param_hint="FILE")
     plan = _read(file)
     with _progress() as progress:
-        result = make_plan(plan, _sources(plan), progress)
+        result = make_plan(plan, _sources(plan, file.parent), progress)
     if isinstance(result.answer, NoFleet):
         _show(result, as_json=as_json)
         raise typer.Exit(1)
@@ -81,13 +82,15 @@ def _read(file: Path) -> "Plan":
     return parse_plan(text, file.name, today=datetime.now(tz=UTC).date())
 
 
-def _sources(plan: "Plan") -> "Sources":
+def _sources(plan: "Plan", folder: Path) -> "Sources":
     """Join the catalog, the models and the judge of capacity."""
     from penstock.catalog import load_accelerator, load_accelerators, load_efficiencies, load_prices
     from penstock.cli.evidence import model_of
     from penstock.performance.efficiencies import from_document
     from penstock.planning.closed_loop import ClosedLoop
     from penstock.planning.make import Sources
+    from penstock.planning.trace_lengths import trace_lengths
+    from penstock.workload import read_trace
 
     named = tuple(load_accelerator(part.id) for part in plan.parts)
     return Sources(
@@ -96,6 +99,7 @@ def _sources(plan: "Plan") -> "Sources":
         model_of=model_of,
         capacity_of=ClosedLoop(from_document(load_efficiencies())),
         capacity_note="Capacity within the SLO from closed-loop predictions; no queue was simulated.",
+        read_trace=lambda name: trace_lengths(read_trace(folder / name).blocks()),
     )
 
 
@@ -137,8 +141,7 @@ def _progress() -> "Iterator[Progress]":
         def update(label: str, done: int, total: int) -> None:
             bar.update(task, description=label, completed=done, total=total)
 
-        shown: Callable[[str, int, int], None] = update
-        yield shown
+        yield update
 
 
 plan_command.__doc__ = f"{plan_command.__doc__}\n{EXAMPLES}"

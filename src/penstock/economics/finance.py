@@ -1,12 +1,14 @@
 """What is a dollar of another year worth today? Discounting, and what hardware is worth when it is given back."""
 
 from dataclasses import dataclass
-from math import log
+from math import exp, expm1, log1p
 
 from penstock.errors import UsageError
 
 HOURS_PER_YEAR = 8760.0
 MONTHS_PER_YEAR = 12.0
+_NO_INTEREST = 1e-12
+"""Below this the quotient has no digits left and the limit is exact to all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,13 +30,15 @@ class Finance:
 
     def worth_today(self, years: float) -> float:
         """What a dollar paid so many years from now is worth today."""
-        return float((1 + self.discount_rate_fraction) ** -years)
+        return exp(-years * log1p(self.discount_rate_fraction))
 
     def paid_years(self, start_years: float, end_years: float) -> float:
         """Years of a steady payment between two dates, each moment discounted to today; plain years at a rate of 0."""
-        if self.discount_rate_fraction == 0:
-            return end_years - start_years
-        return (self.worth_today(start_years) - self.worth_today(end_years)) / log(1 + self.discount_rate_fraction)
+        force, length = log1p(self.discount_rate_fraction), end_years - start_years
+        if force * length < _NO_INTEREST:
+            return length * self.worth_today(start_years)
+        # expm1 keeps its digits where the rate is so small that 1 - (1 + rate)^-length would lose them.
+        return self.worth_today(start_years) * -expm1(-force * length) / force
 
     def book_fraction(self, age_years: float) -> float:
         """What is left of the price paid after so many years."""

@@ -14,25 +14,18 @@ from penstock.planning.family import Family, find_family, steps_of
 from penstock.planning.knobs import World, knobs_of
 from penstock.planning.mix import cheapest
 from penstock.planning.monte_carlo import Confidence, draw_confidence
-from penstock.planning.plan_file import Plan, Share, WorkloadPlan
+from penstock.planning.plan_file import Plan, WorkloadPlan
 from penstock.planning.problem import Mix, Problem
 from penstock.planning.resolve import Assumption, LeftOut, PricesOf, Resolved, assumptions, resolve
 from penstock.planning.saving_claim import ClaimCheck, check_claim
 from penstock.planning.sensitivity import Flip, Judge, Swing, flips, tornado
+from penstock.planning.trace_lengths import TraceLengths
 from penstock.planning.verdict import Verdict, judge
 from penstock.planning.verify import Verified, VerifyOf, regret_usd, verify_fleet
 
 RUNNERS_UP = 3
 Progress = Callable[[str, int, int], None]
 """What is being done, how many steps are done, and of how many."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceLengths:
-    """What a trace says about a workload."""
-
-    requests_per_s: float
-    shares: tuple[Share, ...]
 
 
 ReadTrace = Callable[[str], TraceLengths]
@@ -137,10 +130,12 @@ def _with_trace(workload: WorkloadPlan, read_trace: ReadTrace | None) -> Workloa
     if read_trace is None:
         raise UsageError(f"{workload.name}: traces cannot be read here; give `lengths:` instead of `trace:`")
     seen = read_trace(workload.trace)
-    rate = workload.requests_per_s
+    rate, mean = workload.requests_per_s, workload.mean_load
     if rate is None and workload.users is None:
         rate = seen.requests_per_s
-    return replace(workload, shares=seen.shares, requests_per_s=rate)
+        source = f"{workload.trace}: mean over the busiest minute"
+        mean = mean if mean.given else replace(mean.at(seen.mean_load_fraction), source=source)
+    return replace(workload, shares=seen.shares, requests_per_s=rate, mean_load=mean)
 
 
 def _place(

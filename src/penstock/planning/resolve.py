@@ -8,8 +8,8 @@ from penstock.catalog.price import Price
 from penstock.economics.energy import NodePower, node_power
 from penstock.errors import UsageError
 from penstock.planning.inputs import DEFAULTS, Input
-from penstock.planning.plan_file import Acquisition, PartPlan, Plan, StackPlan
-from penstock.planning.plan_yaml import stack
+from penstock.planning.plan_file import Acquisition, PartPlan, Plan, SitePlan, StackPlan
+from penstock.planning.plan_yaml import VENDORS, stack
 from penstock.planning.prices import catalog_price
 
 PricesOf = Callable[[str], Sequence[Price]]
@@ -39,7 +39,7 @@ class Resolved:
 
 def resolve(plan: Plan, accelerators: Sequence[Accelerator], prices_of: PricesOf, *, named: bool) -> Resolved:
     """Fill in prices and power; `accelerators` are the ones the plan names, or the whole catalog if it names none."""
-    asked = {part.id: part for part in plan.parts}
+    asked = _asked(plan, accelerators) if named else {}
     kept: dict[str, PartPlan] = {}
     power: dict[str, NodePower] = {}
     left_out: list[LeftOut] = []
@@ -63,11 +63,33 @@ def resolve(plan: Plan, accelerators: Sequence[Accelerator], prices_of: PricesOf
     vendors: dict[str, None] = dict.fromkeys(entry.vendor for entry in chosen.values())
     stacks = {vendor: plan.stacks.get(vendor) or stack(vendor, None) for vendor in vendors}
     return Resolved(
-        plan=replace(plan, parts=tuple(kept.values()), stacks=stacks),
+        plan=replace(plan, parts=tuple(kept.values()), stacks=stacks, sites=_sites(plan, accelerators)),
         accelerators=chosen,
         power=power,
         left_out=tuple(left_out),
     )
+
+
+def _asked(plan: Plan, accelerators: Sequence[Accelerator]) -> dict[str, PartPlan]:
+    """Give each part its catalog id: a plan may say h200 for h200_sxm."""
+    asked: dict[str, PartPlan] = {}
+    for part, accelerator in zip(plan.parts, accelerators, strict=True):
+        if accelerator.id in asked:
+            raise UsageError(f"accelerators: {accelerator.id} is listed twice; keep one entry")
+        asked[accelerator.id] = replace(part, id=accelerator.id)
+    return asked
+
+
+def _sites(plan: Plan, accelerators: Sequence[Accelerator]) -> tuple[SitePlan, ...]:
+    """Read what a site denies by catalog id; a name that is neither vendor nor part would deny nothing, silently."""
+    known = {accelerator.id: accelerator.id for accelerator in accelerators}
+    known |= {vendor: vendor for vendor in VENDORS}
+    known |= {part.id: accelerator.id for part, accelerator in zip(plan.parts, accelerators, strict=False)}
+    for site in plan.sites:
+        unknown = [name for name in site.deny if name not in known]
+        if unknown:
+            raise UsageError(f"site {site.name}: deny: '{unknown[0]}' is neither a vendor nor a part of the plan")
+    return tuple(replace(site, deny=tuple(known[name] for name in site.deny)) for site in plan.sites)
 
 
 def _priced(part: PartPlan, acquire: Sequence[Acquisition], prices: Sequence[Price]) -> PartPlan:

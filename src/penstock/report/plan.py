@@ -11,7 +11,6 @@ from penstock.planning.candidates import Candidate
 from penstock.planning.make import Answer, Bill, NoFleet, PlanResult
 from penstock.planning.problem import Mix, PoolPeriod
 from penstock.planning.saving_claim import ClaimCheck
-from penstock.planning.sensitivity import Flip
 from penstock.report.bars import Use, legend, stacked_bar
 from penstock.report.plan_words import (
     amount,
@@ -143,7 +142,7 @@ def _bar(bill: Bill, most: float, room: int) -> Text:
 
 
 def _changes(answer: Answer) -> RenderableType:
-    found: Sequence[Flip] = answer.flips[:_FLIPS_SHOWN]
+    found = answer.flips[:_FLIPS_SHOWN]
     lines = [Text("would change the answer", style="bold")]
     lines += [Text(f"  {flip_sentence(flip)}", style="yellow" if flip.within_range else "") for flip in found]
     if not found:
