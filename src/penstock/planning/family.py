@@ -1,6 +1,6 @@
 """Which fleets compete? The winner, its runners-up, the best of each vendor, the best mix and every part alone."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
 
@@ -10,9 +10,10 @@ from penstock.planning.mix import cheapest, runners_up
 from penstock.planning.problem import Mix, Problem, Restriction
 from penstock.planning.resize import Array, Worlds, resized_usd
 
-MIX = "mix"
 COMPETING = ("amd", "nvidia")
 """The vendors whose mix is asked for even where it does not win."""
+_FIRST, _NEXT = "cheapest fleet", "runners-up"
+
 Step = Callable[[str], None]
 
 
@@ -22,60 +23,72 @@ class Family:
 
     winner: Mix
     runners_up: tuple[Mix, ...]
-    by_label: Mapping[str, Mix]
-    """The best fleet of each vendor alone, and the best mix; missing where no such fleet keeps the rules."""
     others: tuple[Mix, ...]
+    """The best of each vendor alone, the best mix, and every part alone, as far as such a fleet keeps the rules."""
+    by_vendor: bool
+    """Whether vendors compete; where all parts are of one vendor, sets of parts do."""
 
     @property
     def fleets(self) -> tuple[Mix, ...]:
         """All of them, each once."""
         seen: dict[tuple[object, ...], Mix] = {}
-        for mix in (self.winner, *self.runners_up, *self.by_label.values(), *self.others):
+        for mix in (self.winner, *self.runners_up, *self.others):
             key = (mix.support, round(mix.cost_usd), tuple(sorted(mix.purchases)))
             seen.setdefault(key, mix)
         return tuple(seen.values())
 
+    def label(self, mix: Mix) -> str:
+        """What a fleet competes as: its vendor or `mix`, or its parts."""
+        return mix.label if self.by_vendor else " + ".join(sorted(mix.support))
+
     @property
-    def labels(self) -> tuple[str, ...]:
-        """Vendors and `mix`, as far as they compete."""
-        return tuple(dict.fromkeys(mix.label for mix in self.fleets))
+    def by_label(self) -> Mapping[str, Mix]:
+        """The cheapest fleet of each label, the cheapest label first."""
+        found: dict[str, Mix] = {self.label(self.winner): self.winner}
+        for mix in sorted(self.fleets, key=lambda entry: entry.cost_usd):
+            found.setdefault(self.label(mix), mix)
+        return found
 
     def costs(self, problem: Problem, worlds: Worlds) -> dict[str, Array]:
         """The cheapest fleet of each label in every world."""
         found: dict[str, Array] = {}
         for mix in self.fleets:
-            usd = resized_usd(mix, problem, worlds)
-            found[mix.label] = np.minimum(found.get(mix.label, np.full(worlds.count, inf)), usd)
+            usd, label = resized_usd(mix, problem, worlds), self.label(mix)
+            found[label] = np.minimum(found.get(label, np.full(worlds.count, inf)), usd)
         return found
 
 
 def find_family(problem: Problem, *, runner_up_count: int, step: Step = lambda _: None) -> Family | None:
     """Solve every question once; None where no fleet at all keeps the rules."""
-    step("cheapest fleet")
+    step(_FIRST)
     winner = cheapest(problem)
     if winner is None:
         return None
-    step("runners-up")
+    step(_NEXT)
     following = runners_up(problem, winner, count=runner_up_count)
-    by_label = {winner.label: winner}
+    others = []
+    for name, restriction in _questions(problem):
+        step(name)
+        found = cheapest(problem, restriction)
+        others += [found] if found is not None else []
+    vendors = {offer.vendor for offer in problem.offers}
+    return Family(winner=winner, runners_up=following, others=tuple(others), by_vendor=len(vendors) > 1)
+
+
+def _questions(problem: Problem) -> Iterator[tuple[str, Restriction]]:
+    """Each vendor alone, a mix of the two that compete, each part alone."""
     vendors = tuple(dict.fromkeys(offer.vendor for offer in problem.offers))
     for vendor in vendors:
-        step(f"{vendor} alone")
-        _keep(by_label, vendor, cheapest(problem, Restriction(only_vendors=frozenset({vendor}))))
+        yield f"{vendor} alone", Restriction(only_vendors=frozenset({vendor}))
     if set(COMPETING) <= set(vendors):
-        step("a mix")
-        _keep(by_label, MIX, cheapest(problem, Restriction(require_vendors=frozenset(COMPETING))))
-    others = []
+        yield "a mix", Restriction(require_vendors=frozenset(COMPETING))
     for accelerator in dict.fromkeys(offer.accelerator for offer in problem.offers):
-        step(f"{accelerator} alone")
-        alone = cheapest(problem, Restriction(only_accelerators=frozenset({accelerator})))
-        others += [alone] if alone is not None else []
-    return Family(winner=winner, runners_up=following, by_label=by_label, others=tuple(others))
+        yield f"{accelerator} alone", Restriction(only_accelerators=frozenset({accelerator}))
 
 
-def _keep(found: dict[str, Mix], label: str, mix: Mix | None) -> None:
-    if mix is not None and mix.label == label and label not in found:
-        found[label] = mix
+def steps_of(problem: Problem) -> tuple[str, ...]:
+    """What `find_family` will say, for a progress bar."""
+    return (_FIRST, _NEXT, *(name for name, _ in _questions(problem)))
 
 
 def cheapest_label(costs: Mapping[str, float]) -> str:
@@ -86,12 +99,3 @@ def cheapest_label(costs: Mapping[str, float]) -> str:
 def best_other(costs: Mapping[str, float], label: str) -> float:
     """The least cost without a label; infinite where nothing else competes."""
     return min((usd for name, usd in costs.items() if name != label), default=inf)
-
-
-def steps_of(problem: Problem) -> Iterable[str]:
-    """What `find_family` will say, for a progress bar."""
-    vendors = tuple(dict.fromkeys(offer.vendor for offer in problem.offers))
-    yield from ("cheapest fleet", "runners-up", *(f"{vendor} alone" for vendor in vendors))
-    if set(COMPETING) <= set(vendors):
-        yield "a mix"
-    yield from (f"{name} alone" for name in dict.fromkeys(offer.accelerator for offer in problem.offers))

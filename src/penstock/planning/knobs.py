@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from datetime import timedelta
+from typing import Final, Literal
 
 from penstock.planning.inputs import Input
 from penstock.planning.plan_file import PartPlan, SitePlan, StackPlan
 from penstock.planning.resolve import Resolved
 
+DAYS_PER_MONTH: Final = 365.25 / 12
 _WIDE: Final = 10.0
 """How far a flip is looked for: a tenth of the value to ten times it."""
 
@@ -20,10 +22,16 @@ class World:
     capacity: Mapping[str, float] = field(default_factory=dict)
 
 
+Kind = Literal["price", "rent", "throughput", "engineers", "delivery", "rate"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Knob:
     """One input: its value and range, how far to look for a flip, and the world with it turned."""
 
+    kind: Kind
+    subject: str
+    """The part or the vendor it belongs to, or what it is called."""
     name: str
     input: Input
     least: float
@@ -39,6 +47,7 @@ def knobs_of(resolved: Resolved, spreads: Mapping[str, tuple[float, float]]) -> 
         *_stacks(resolved.plan.stacks),
         *_sites(resolved.plan.sites),
         *_money(resolved),
+        *_deliveries(resolved),
     )
 
 
@@ -48,8 +57,16 @@ def _prices(parts: Sequence[PartPlan]) -> Iterator[Knob]:
             price = getattr(part, kind)
             if price is None:
                 continue
-            name = f"{part.id} price" if kind == "buy" else f"{part.id} rent"
-            yield _wide(name, price, _part_turner(part.id, kind))
+            name: Kind = "price" if kind == "buy" else "rent"
+            yield Knob(
+                kind=name,
+                subject=part.id,
+                name=f"{part.id} {name}",
+                input=price,
+                least=price.value / _WIDE,
+                most=price.value * _WIDE,
+                turned=_part_turner(part.id, kind),
+            )
 
 
 def _part_turner(ident: str, kind: str) -> Callable[[World, float], World]:
@@ -68,6 +85,8 @@ def _capacities(spreads: Mapping[str, tuple[float, float]]) -> Iterator[Knob]:
         source = "P10 to P90 of the prediction"
         estimate = Input(value=1.0, low=min(1.0, low), high=max(1.0, high), unit="x estimate", source=source)
         yield Knob(
+            kind="throughput",
+            subject=ident,
             name=f"{ident} throughput",
             input=estimate,
             least=1 / _WIDE,
@@ -85,7 +104,15 @@ def _stacks(stacks: Mapping[str, StackPlan]) -> Iterator[Knob]:
             changed = {**plan.stacks, vendor: replace(entry, engineers=entry.engineers.at(value))}
             return replace(world, resolved=replace(world.resolved, plan=replace(plan, stacks=changed)))
 
-        yield Knob(name=f"extra {vendor} engineers", input=stack.engineers, least=0.0, most=100.0, turned=turned)
+        yield Knob(
+            kind="engineers",
+            subject=vendor,
+            name=f"extra {vendor} engineers",
+            input=stack.engineers,
+            least=0.0,
+            most=100.0,
+            turned=turned,
+        )
 
 
 def _sites(sites: Sequence[SitePlan]) -> Iterator[Knob]:
@@ -98,7 +125,8 @@ def _sites(sites: Sequence[SitePlan]) -> Iterator[Knob]:
             return replace(world, resolved=replace(world.resolved, plan=replace(plan, sites=changed)))
 
         least = 1.0 if key == "pue" else first.value / _WIDE
-        yield Knob(name=name, input=first, least=least, most=first.value * _WIDE or 1.0, turned=turned)
+        most = first.value * _WIDE or 1.0
+        yield Knob(kind="rate", subject=name, name=name, input=first, least=least, most=most, turned=turned)
 
 
 def _money(resolved: Resolved) -> Iterator[Knob]:
@@ -121,8 +149,38 @@ def _money(resolved: Resolved) -> Iterator[Knob]:
             return replace(world, resolved=replace(world.resolved, plan=replace(plan, **{section: changed})))
 
         least = current.value / _WIDE if key == "depreciation_years" else 0.0
-        yield Knob(name=name, input=current, least=least, most=max(most, current.value), turned=turned)
+        yield Knob(
+            kind="rate",
+            subject=name,
+            name=name,
+            input=current,
+            least=least,
+            most=max(most, current.value),
+            turned=turned,
+        )
 
 
-def _wide(name: str, entry: Input, turned: Callable[[World, float], World]) -> Knob:
-    return Knob(name=name, input=entry, least=entry.value / _WIDE, most=entry.value * _WIDE, turned=turned)
+def _deliveries(resolved: Resolved) -> Iterator[Knob]:
+    """Dates as months from the start; a part that is there at once is not asked about."""
+    plan = resolved.plan
+    for part in plan.parts:
+        if part.available is None or part.available <= plan.start:
+            continue
+        months = (part.available - plan.start).days / DAYS_PER_MONTH
+
+        def turned(world: World, value: float, ident: str = part.id) -> World:
+            plan = world.resolved.plan
+            day = plan.start + timedelta(days=round(value * DAYS_PER_MONTH))
+            parts = tuple(replace(entry, available=day) if entry.id == ident else entry for entry in plan.parts)
+            return replace(world, resolved=replace(world.resolved, plan=replace(plan, parts=parts)))
+
+        late = Input(value=months, low=months, high=months + 6, unit="months", source="plan file; half a year late")
+        yield Knob(
+            kind="delivery",
+            subject=part.id,
+            name=f"{part.id} delivery",
+            input=late,
+            least=0.0,
+            most=12 * plan.horizon_years,
+            turned=turned,
+        )

@@ -176,7 +176,7 @@ def _unserved(resolved: Resolved, candidates: Sequence[Candidate]) -> tuple[str,
 
 
 def _family(problem: Problem, progress: Progress) -> Family | None:
-    steps = list(steps_of(problem))
+    steps = steps_of(problem)
 
     def step(name: str) -> None:
         progress(f"optimising: {name}", steps.index(name), len(steps))
@@ -215,7 +215,7 @@ def _answer(
     world, knobs = World(resolved=resolved), knobs_of(resolved, capacity_spreads(candidates))
     progress("what would change the answer", 0, 3)
     confidence = draw_confidence(family, world, candidates, knobs, seed=resolved.plan.seed, draws=resolved.plan.draws)
-    judged = Judge(family=family, candidates=candidates, winner=family.winner.label)
+    judged = Judge(family=family, candidates=candidates, winner=family.label(family.winner))
     progress("what would change the answer", 1, 3)
     swings = tornado(judged, world, knobs)
     progress("what would change the answer", 2, 3)

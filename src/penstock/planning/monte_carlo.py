@@ -17,6 +17,7 @@ from penstock.planning.resize import Array, Worlds
 _P10_Z: Final = 1.2815515655446004
 """Standard deviations between the median and P10 of a normal distribution."""
 _MOST_BLAMED: Final = 3
+_DRAWN: Final = ("price", "rent", "throughput")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +70,7 @@ def draw_confidence(
     Resizing instead of solving again: a thousand integer programs would take minutes, and what is lost is only what
     another assignment of lengths to pools would gain, which every label forgoes alike.
     """
-    uncertain = [knob for knob in knobs if knob.input.uncertain and _drawn(knob.name)]
+    uncertain = [knob for knob in knobs if knob.input.uncertain and knob.kind in _DRAWN]
     generator = np.random.default_rng(seed)
     values = {knob.name: _draw(knob, generator, draws) for knob in uncertain}
     problem = build_problem(world.resolved, candidates)
@@ -77,7 +78,7 @@ def draw_confidence(
     labels = sorted(costs)
     stacked = np.vstack([costs[label] for label in labels])
     first = np.argmin(stacked, axis=0)
-    winner = family.winner.label
+    winner = family.label(family.winner)
     rest = [costs[label] for label in labels if label != winner]
     saving = np.min(np.vstack(rest), axis=0) - costs[winner] if rest else None
     finite = saving is not None and bool(np.isfinite(saving).all())
@@ -91,14 +92,10 @@ def draw_confidence(
     )
 
 
-def _drawn(name: str) -> bool:
-    return name.endswith((" price", " rent", " throughput"))
-
-
 def _draw(knob: Knob, generator: np.random.Generator, draws: int) -> Array:
     """Capacities from the two halves of a log-normal through P10, median and P90; prices from a triangle."""
     entry = knob.input
-    if knob.name.endswith(" throughput"):
+    if knob.kind == "throughput":
         normal = generator.standard_normal(draws)
         below, above = np.log(entry.low / entry.value) / -_P10_Z, np.log(entry.high / entry.value) / _P10_Z
         return np.asarray(entry.value * np.exp(np.where(normal < 0, below, above) * normal))
@@ -118,7 +115,7 @@ def _worlds(
     bought: dict[tuple[tuple[str, str], int, int], Array] = {}
     rented: dict[tuple[tuple[str, str], int], Array] = {}
     for knob in knobs:
-        part, _, kind = knob.name.rpartition(" ")
+        part, kind = knob.subject, knob.kind
         if kind == "throughput":
             capacity[part] = values[knob.name]
             continue

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 from typing import Final, Literal
 
 from penstock.planning.build import build_problem
 from penstock.planning.candidates import Candidate
-from penstock.planning.family import Family, best_other, cheapest_label
-from penstock.planning.knobs import Knob, World
+from penstock.planning.family import Family, best_other, cheapest_label, find_family
+from penstock.planning.knobs import Kind, Knob, World
 from penstock.planning.resize import one_world
 
 _TOLERANCE: Final = 0.005
@@ -38,6 +38,8 @@ class Swing:
 class Flip:
     """A value of one input, all others as they are, beyond which another label is cheapest."""
 
+    kind: Kind
+    subject: str
     name: str
     unit: str
     current: float
@@ -57,16 +59,24 @@ class Judge:
     candidates: Sequence[Candidate]
     winner: str
 
-    def costs(self, world: World) -> Mapping[str, float]:
-        """The cheapest fleet of each label."""
+    def costs(self, world: World, kind: Kind) -> Mapping[str, float]:
+        """The cheapest fleet of each label: resized, or solved again where the world moves when a part is there at all."""
         problem = build_problem(world.resolved, self.candidates)
+        if kind == "delivery":
+            again = find_family(problem, runner_up_count=1)
+            costs = {label: inf for label in self.family.by_label}
+            return costs if again is None else {**costs, **{k: mix.cost_usd for k, mix in again.by_label.items()}}
         found = self.family.costs(problem, one_world(world.capacity))
         return {label: float(usd[0]) for label, usd in found.items()}
 
-    def saving(self, world: World) -> float:
+    def saving(self, world: World, kind: Kind) -> float:
         """What the winning label saves over the best other one; negative once it has lost."""
-        costs = self.costs(world)
-        return best_other(costs, self.winner) - costs[self.winner]
+        return self.margin(self.costs(world, kind))
+
+    def margin(self, costs: Mapping[str, float]) -> float:
+        """The same of known costs; a label that is gone has lost."""
+        own, other = costs.get(self.winner, inf), best_other(costs, self.winner)
+        return -inf if own == inf else other - own
 
 
 def tornado(judge: Judge, world: World, knobs: Sequence[Knob]) -> tuple[Swing, ...]:
@@ -75,15 +85,15 @@ def tornado(judge: Judge, world: World, knobs: Sequence[Knob]) -> tuple[Swing, .
     for knob in knobs:
         if not knob.input.uncertain:
             continue
-        low = judge.costs(knob.turned(world, knob.input.low))
-        high = judge.costs(knob.turned(world, knob.input.high))
+        low = judge.costs(knob.turned(world, knob.input.low), knob.kind)
+        high = judge.costs(knob.turned(world, knob.input.high), knob.kind)
         swing = Swing(
             name=knob.name,
             unit=knob.input.unit,
             low=knob.input.low,
             high=knob.input.high,
-            saving_at_low_usd=best_other(low, judge.winner) - low[judge.winner],
-            saving_at_high_usd=best_other(high, judge.winner) - high[judge.winner],
+            saving_at_low_usd=judge.margin(low),
+            saving_at_high_usd=judge.margin(high),
             cost_at_low_usd=min(low.values()),
             cost_at_high_usd=min(high.values()),
         )
@@ -99,7 +109,7 @@ def _finite(usd: float) -> float:
 
 def flips(judge: Judge, world: World, knobs: Sequence[Knob]) -> tuple[Flip, ...]:
     """Find, for each input, the nearest value on either side that changes the winner; the nearest first."""
-    if not isfinite(judge.saving(world)):
+    if not isfinite(judge.saving(world, "rate")):
         return ()
     found = []
     for knob in knobs:
@@ -112,23 +122,25 @@ def flips(judge: Judge, world: World, knobs: Sequence[Knob]) -> tuple[Flip, ...]
 
 def _flip(judge: Judge, world: World, knob: Knob, side: Literal["above", "below"], bound: float) -> Flip | None:
     current = knob.input.value
-    if bound == current or judge.saving(knob.turned(world, bound)) >= 0:
+    if bound == current or judge.saving(knob.turned(world, bound), knob.kind) >= 0:
         return None
     holds, lost = current, bound
     while abs(lost - holds) > _TOLERANCE * max(abs(lost), abs(holds)):
         middle = (holds + lost) / 2
-        if judge.saving(knob.turned(world, middle)) >= 0:
+        if judge.saving(knob.turned(world, middle), knob.kind) >= 0:
             holds = middle
         else:
             lost = middle
     return Flip(
+        kind=knob.kind,
+        subject=knob.subject,
         name=knob.name,
         unit=knob.input.unit,
         current=current,
         at=lost,
         side=side,
         winner=judge.winner,
-        instead=cheapest_label(judge.costs(knob.turned(world, lost))),
+        instead=cheapest_label(judge.costs(knob.turned(world, lost), knob.kind)),
         within_range=knob.input.low <= lost <= knob.input.high,
     )
 

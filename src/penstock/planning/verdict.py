@@ -1,5 +1,6 @@
 """What is the answer in one sentence? Who wins, by how much, how surely, and what to measure if it is close."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,9 +17,8 @@ class Verdict:
 
     outcome: Outcome
     winner: str
-    next_best: str | None
-    saving_usd: float | None
-    """Over the best fleet of another label, as planned."""
+    others_usd: Mapping[str, float]
+    """What the best fleet of every other label costs more, the nearest first."""
     probability: float
     """That the winning label is cheapest."""
     measure: tuple[str, ...]
@@ -27,19 +27,15 @@ class Verdict:
 
 def judge(family: Family, confidence: Confidence, candidates: tuple[Candidate, ...]) -> Verdict:
     """Compare the winner with the best fleet of any other label."""
-    winner = family.winner
-    others = sorted((mix for mix in family.fleets if mix.label != winner.label), key=lambda mix: mix.cost_usd)
-    if not others:
-        return Verdict(
-            outcome="only choice", winner=winner.label, next_best=None, saving_usd=None, probability=1.0, measure=()
-        )
+    winner = family.label(family.winner)
+    more = {label: mix.cost_usd - family.winner.cost_usd for label, mix in family.by_label.items() if label != winner}
+    outcome: Outcome = "too close to call" if confidence.too_close else "wins"
     return Verdict(
-        outcome="too close to call" if confidence.too_close else "wins",
-        winner=winner.label,
-        next_best=others[0].label,
-        saving_usd=others[0].cost_usd - winner.cost_usd,
-        probability=confidence.probability.get(winner.label, 0.0),
-        measure=tuple(_measure(entry.name, family, candidates) for entry in confidence.blame),
+        outcome=outcome if more else "only choice",
+        winner=winner,
+        others_usd=more,
+        probability=confidence.probability.get(winner, 0.0),
+        measure=tuple(_measure(entry.name, family, candidates) for entry in confidence.blame) if more else (),
     )
 
 
@@ -47,7 +43,7 @@ def _measure(name: str, family: Family, candidates: tuple[Candidate, ...]) -> st
     """Say what to do about an input: a benchmark for throughput, a quote for a price."""
     part, _, kind = name.rpartition(" ")
     if kind != "throughput":
-        return f"a written quote for {part} ({'per device' if kind == 'price' else 'per hour'})"
+        return f"get a written quote for {part}, {'a device' if kind == 'price' else 'a device-hour'}"
     running = {
         replica
         for mix in family.fleets
@@ -57,6 +53,7 @@ def _measure(name: str, family: Family, candidates: tuple[Candidate, ...]) -> st
     }
     placed = next((entry for entry in candidates if entry.id in running), None)
     if placed is None:
-        return f"{part} on your own workload"
-    bucket_note = placed.deployment.parallelism
-    return f"{placed.deployment.model.name} on {part}, {bucket_note}, {placed.weights} weights, at your lengths and SLO"
+        return f"benchmark {part} on your own workload"
+    split = placed.deployment.parallelism
+    model = placed.deployment.model.name
+    return f"benchmark {model} on {part}, {split}, {placed.weights} weights, at your lengths and SLO"

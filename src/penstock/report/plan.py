@@ -1,22 +1,21 @@
 """How is a plan shown on one screen? The verdict, the fleet, what it is compared with, and what would change it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from penstock.economics.line import Item
-from penstock.planning.candidates import Candidate
 from penstock.planning.make import Answer, Bill, NoFleet, PlanResult
 from penstock.planning.problem import Mix, PoolPeriod
 from penstock.planning.saving_claim import ClaimCheck
 from penstock.report.bars import Use, legend, stacked_bar
 from penstock.report.plan_words import (
     amount,
+    fleet_name,
     flip_sentence,
     headline,
-    label_name,
     per_mtok,
     question,
     runs,
@@ -38,6 +37,7 @@ USES = {
     Item.SOFTWARE: Use("software engineers", "▚", "red"),
 }
 _FLIPS_SHOWN = 5
+_OTHERS_SHOWN = 3
 _LEFT_OUT_SHOWN = 3
 
 
@@ -57,9 +57,9 @@ def render_plan(result: PlanResult, width: int) -> RenderableType:
 def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[RenderableType]:
     yield Text(headline(answer), style="bold yellow" if answer.verdict.outcome == "too close to call" else "bold green")
     if answer.verdict.outcome == "too close to call":
-        yield from (Text(f"  to settle it, measure {what}") for what in answer.verdict.measure[:2])
+        yield from (Text(f"  to settle it: {what}") for what in answer.verdict.measure[:2])
     yield Text()
-    yield _fleet(answer.winner.mix, result.candidates)
+    yield _fleet(answer.winner.mix, result)
     yield Text()
     yield _comparison(answer, width)
     yield legend(list({use.label: use for use in USES.values() if use.label != "rent"}.values()))
@@ -68,7 +68,7 @@ def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[Renderab
     yield from _verification(answer)
 
 
-def _fleet(mix: Mix, candidates: Sequence[Candidate]) -> Table:
+def _fleet(mix: Mix, result: PlanResult) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name, justify in (("buy or rent", "left"), ("nodes", "right"), ("devices", "right")):
         table.add_column(name, justify="right" if justify == "right" else "left", no_wrap=True)
@@ -81,8 +81,8 @@ def _fleet(mix: Mix, candidates: Sequence[Candidate]) -> Table:
             f"{pool.offer.accelerator}{when}",
             _nodes(pool),
             str(pool.nodes * pool.offer.devices),
-            runs(pool, candidates),
-            served(pool),
+            runs(pool, result.candidates),
+            served(pool, result.plan.workloads),
         )
     return table
 
@@ -120,17 +120,13 @@ def _comparison(answer: Answer, width: int) -> Table:
 
 def _rows(answer: Answer) -> list[tuple[str, Bill]]:
     """The winner, the best of each other label, and the runners-up that are neither."""
-    rows = [(f"{label_name(answer.winner.mix.label)}: {_parts(answer.winner.mix)}", answer.winner)]
-    others = [bill for label, bill in answer.by_label.items() if label != answer.winner.mix.label]
+    rows = [(fleet_name(answer.winner.mix), answer.winner)]
+    others = [bill for label, bill in answer.by_label.items() if label != answer.verdict.winner][:_OTHERS_SHOWN]
     for bill in sorted((*others, *answer.runners_up[:1]), key=lambda entry: entry.cost.total_usd):
-        name = f"{label_name(bill.mix.label)}: {_parts(bill.mix)}"
+        name = fleet_name(bill.mix)
         if name not in [seen for seen, _ in rows]:
             rows.append((name, bill))
     return rows
-
-
-def _parts(mix: Mix) -> str:
-    return " + ".join(sorted(mix.support))
 
 
 def _bar(bill: Bill, most: float, room: int) -> Text:
@@ -147,13 +143,17 @@ def _changes(answer: Answer) -> RenderableType:
     lines += [Text(f"  {flip_sentence(flip)}", style="yellow" if flip.within_range else "") for flip in found]
     if not found:
         lines.append(Text("  no single input, from a tenth to ten times its value"))
+    if answer.verdict.others_usd:
+        lines.append(Text(f"  {_widest(answer)}", style="dim"))
+    return Group(*lines)
+
+
+def _widest(answer: Answer) -> str:
     widest = ", ".join(
         f"{swing.name} {amount(swing.low, swing.unit)} to {amount(swing.high, swing.unit)}: {usd(swing.width_usd)}"
         for swing in answer.swings[:2]
     )
-    if widest:
-        lines.append(Text(f"  the saving hangs most on {widest}", style="dim"))
-    return Group(*lines)
+    return f"the saving hangs most on {widest}" if widest else ""
 
 
 def _verification(answer: Answer) -> Iterator[Text]:

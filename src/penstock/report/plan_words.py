@@ -4,12 +4,15 @@ from collections.abc import Sequence
 
 from penstock.planning.candidates import Candidate
 from penstock.planning.make import Answer, PlanResult
-from penstock.planning.problem import PoolPeriod
+from penstock.planning.plan_file import WorkloadPlan
+from penstock.planning.problem import Mix, PoolPeriod
 from penstock.planning.sensitivity import Flip
 
 _NAMES = {"amd": "AMD", "nvidia": "NVIDIA", "intel": "Intel", "google": "Google", "mix": "a mix"}
 _MILLION, _THOUSAND = 1e6, 1e3
 _EXACT_BELOW = 10_000.0
+_ALL = 0.995
+"""A share that rounds to the whole."""
 
 
 def usd(amount_usd: float) -> str:
@@ -32,8 +35,9 @@ def per_mtok(price: float | None) -> str:
 def amount(value: float, unit: str) -> str:
     """Write an input with its unit."""
     if unit.startswith("USD"):
-        rest = unit.removeprefix("USD").replace("/", " per ", 1).replace("/", " and ")
-        return f"${value:,.0f}{rest}" if value >= 100 else f"${value:,.3g}{rest}"  # noqa: PLR2004 - cents matter below
+        per = {"": "", "/device": " a device", "/device/hour": " a device-hour", "/kWh": " a kWh", "/year": " a year"}
+        rest = unit.removeprefix("USD")
+        return f"{_dollars(value)}{per.get(rest, rest.replace('/', ' per ', 1).replace('/', ' and '))}"
     if unit in {"per year", "of price", "of maximum", "of devices/year", "of peak", "of capacity"}:
         return f"{value:.1%} {unit}".replace("of devices/year", "of devices a year")
     if unit == "x estimate":
@@ -41,21 +45,37 @@ def amount(value: float, unit: str) -> str:
     return f"{value:,.3g} {unit}".strip()
 
 
+def _dollars(value: float) -> str:
+    if value >= 100:  # noqa: PLR2004 - cents matter below
+        return f"${value:,.0f}"
+    return f"${value:,.2f}" if value >= 1 else f"${value:,.3f}"
+
+
+def rate(requests_per_s: float) -> str:
+    """Write a rate."""
+    return f"{requests_per_s:,.0f}" if requests_per_s >= 100 else f"{requests_per_s:,.3g}"  # noqa: PLR2004
+
+
 def label_name(label: str) -> str:
     """Write a vendor, or a mix."""
     return _NAMES.get(label, label)
 
 
+def fleet_name(mix: Mix) -> str:
+    """Write whose fleet it is and what is in it."""
+    return f"{label_name(mix.label)}: {' + '.join(sorted(mix.support))}"
+
+
 def capital(text: str) -> str:
-    """Start a sentence."""
-    return text[:1].upper() + text[1:]
+    """Start a sentence; the name of a part stays as the catalog writes it."""
+    return text[:1].upper() + text[1:] if text in _NAMES.values() else text
 
 
 def question(result: PlanResult) -> str:
     """Say what was asked."""
     plan = result.plan
     workloads = "; ".join(
-        f"{workload.model} at {workload.peak_requests_per_s:,.3g} requests/s, {workload.slo}"
+        f"{workload.model} at {rate(workload.peak_requests_per_s)} requests/s, {workload.slo}"
         for workload in plan.workloads
     )
     return f"{plan.horizon_years:g} years from {plan.start}: {workloads}"
@@ -63,28 +83,41 @@ def question(result: PlanResult) -> str:
 
 def headline(answer: Answer) -> str:
     """Say who wins, by how much and how surely."""
-    verdict, winner = answer.verdict, answer.winner
-    cost = f"{usd(winner.cost.total_usd)} all in"
-    if verdict.next_best is None or verdict.saving_usd is None:
-        return f"{capital(label_name(verdict.winner))} is the only choice: {cost}."
+    verdict = answer.verdict
+    winner, cost = label_name(verdict.winner), f"{usd(answer.winner.cost.total_usd)} all in"
+    if not verdict.others_usd:
+        return f"{capital(winner)} is the only choice: {cost}."
+    others = ", ".join(f"{label_name(label)} {usd(more)} more" for label, more in list(verdict.others_usd.items())[:3])
     sure = f"cheapest in {verdict.probability:.0%} of {answer.confidence.draws:,} draws"
-    other = label_name(verdict.next_best)
     if verdict.outcome == "too close to call":
-        return (
-            f"Too close to call: {label_name(verdict.winner)} at {cost}, {other} {usd(verdict.saving_usd)} more; "
-            f"{label_name(verdict.winner)} is {sure}."
-        )
-    return f"{capital(label_name(verdict.winner))} wins: {cost}, {usd(verdict.saving_usd)} less than {other}; {sure}."
+        return f"Too close to call: {winner} at {cost}, {others}; {winner} is {sure}."
+    return f"{capital(winner)} wins: {cost}; {others}; {sure}."
 
 
 def flip_sentence(flip: Flip) -> str:
     """Say at which value the answer changes."""
-    now = amount(flip.current, flip.unit)
-    inside = ", inside its range" if flip.within_range else ""
-    return (
-        f"{capital(label_name(flip.winner))} stops winning if {flip.name} is {flip.side} {amount(flip.at, flip.unit)} "
-        f"(now {now}{inside}): then {label_name(flip.instead)}"
-    )
+    inside = ", within its range" if flip.within_range else ""
+    winner, instead = capital(label_name(flip.winner)), label_name(flip.instead)
+    return f"{winner} stops winning {_flip_condition(flip)} (now {_plain(flip.current, flip)}{inside}): then {instead}"
+
+
+def _flip_condition(flip: Flip) -> str:
+    at, below = _plain(flip.at, flip), flip.side == "below"
+    if flip.kind == "engineers":
+        return f"{flip.side} {at} extra {label_name(flip.subject)} engineers"
+    if flip.kind == "price":
+        return f"if {flip.subject} costs {'less' if below else 'more'} than {at}"
+    if flip.kind == "rent":
+        return f"if {flip.subject} rents {flip.side} {at}"
+    if flip.kind == "throughput":
+        return f"if {flip.subject} delivers {'less' if below else 'more'} than {at}"
+    if flip.kind == "delivery":
+        return f"if {flip.subject} comes {'earlier' if below else 'later'} than {at} from the start"
+    return f"if the {flip.subject} is {flip.side} {at}"
+
+
+def _plain(value: float, flip: Flip) -> str:
+    return f"{value:.2g}" if flip.kind == "engineers" else amount(value, flip.unit)
 
 
 def runs(pool: PoolPeriod, candidates: Sequence[Candidate]) -> str:
@@ -99,22 +132,21 @@ def runs(pool: PoolPeriod, candidates: Sequence[Candidate]) -> str:
     return ", ".join(parts) or "nothing"
 
 
-def served(pool: PoolPeriod) -> str:
-    """Say which lengths a pool takes."""
+def served(pool: PoolPeriod, workloads: Sequence[WorkloadPlan]) -> str:
+    """Say which requests a pool takes."""
     shares: dict[tuple[str, int], float] = {}
     for (_, demand), share in pool.load.items():
         shares[demand] = shares.get(demand, 0.0) + share
-    several = len({workload for workload, _ in shares}) > 1
-    named = [
-        f"{f'{workload} ' if several else ''}{bucket + 1}: {share:.0%}"
-        for (workload, bucket), share in sorted(shares.items())
-        if share >= 0.005  # noqa: PLR2004 - what rounds to nothing
-    ]
-    if not named:
-        return "standing by"
-    whole = all(share > 0.995 for share in shares.values())  # noqa: PLR2004 - rounds to all
-    return (
-        f"all of lengths {', '.join(str(bucket + 1) for _, bucket in sorted(shares))}"
-        if whole
-        else f"lengths {', '.join(named)}"
-    )
+    parts = []
+    for workload in workloads:
+        own = {bucket: share for (name, bucket), share in shares.items() if name == workload.name}
+        if len(own) == len(workload.shares) and all(share > _ALL for share in own.values()):
+            parts.append(f"all of {workload.name}")
+            continue
+        lengths = [
+            f"{workload.shares[bucket].bucket}" + ("" if share > _ALL else f" {share:.0%}")
+            for bucket, share in sorted(own.items())
+            if share > 1 - _ALL
+        ]
+        parts += [f"{workload.name} {', '.join(lengths)}"] if lengths else []
+    return "; ".join(parts) or "standing by"

@@ -73,7 +73,7 @@ def test_a_win_inside_the_interval_is_too_close_to_call_and_says_what_to_measure
     assert answer.confidence.saving_usd is not None
     assert answer.confidence.saving_usd.low <= 0
     assert answer.verdict.measure
-    assert "llama-3.1-8b on" in answer.verdict.measure[0]
+    assert "benchmark llama-3.1-8b on" in answer.verdict.measure[0]
 
 
 def test_the_same_seed_gives_the_same_confidence_and_probabilities_are_whole() -> None:
@@ -162,6 +162,10 @@ acquire: [buy, rent]
     assert mix.nodes_of("mi350x", 0) == 0
     assert mix.nodes_of("mi350x", 2) >= mix.nodes_of("mi350x", 1) > 0
     assert isclose(answer.winner.cost.total_usd, mix.cost_usd, rel_tol=1e-9)
+    assert answer.verdict.winner == "mi325x + mi350x"
+    (flip,) = [flip for flip in answer.flips if flip.kind == "delivery" and flip.side == "above"]
+    assert flip.instead == "mi325x"
+    assert 24 < flip.at <= 36
 
 
 def test_a_volume_discount_is_taken_once_the_volume_is_there() -> None:
