@@ -60,11 +60,11 @@ class Judge:
     winner: str
 
     def costs(self, world: World, kind: Kind) -> Mapping[str, float]:
-        """The cheapest fleet of each label: resized, or solved again where the world moves when a part is there at all."""
+        """The cheapest fleet of each label: resized, or solved again where a part comes at another time."""
         problem = build_problem(world.resolved, self.candidates)
         if kind == "delivery":
             again = find_family(problem, runner_up_count=1)
-            costs = {label: inf for label in self.family.by_label}
+            costs = dict.fromkeys(self.family.by_label, inf)
             return costs if again is None else {**costs, **{k: mix.cost_usd for k, mix in again.by_label.items()}}
         found = self.family.costs(problem, one_world(world.capacity))
         return {label: float(usd[0]) for label, usd in found.items()}

@@ -17,6 +17,7 @@ from penstock.report.plan_words import (
     flip_sentence,
     headline,
     per_mtok,
+    pretty,
     question,
     runs,
     served,
@@ -149,11 +150,12 @@ def _changes(answer: Answer) -> RenderableType:
 
 
 def _widest(answer: Answer) -> str:
-    widest = ", ".join(
-        f"{swing.name} {amount(swing.low, swing.unit)} to {amount(swing.high, swing.unit)}: {usd(swing.width_usd)}"
+    widest = [
+        f"{pretty(swing.name)} ({amount(swing.low, swing.unit)} to {amount(swing.high, swing.unit)}): "
+        + usd(swing.width_usd)
         for swing in answer.swings[:2]
-    )
-    return f"the saving hangs most on {widest}" if widest else ""
+    ]
+    return f"the saving hangs most on {', '.join(widest)}" if widest else ""
 
 
 def _verification(answer: Answer) -> Iterator[Text]:

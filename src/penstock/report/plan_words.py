@@ -61,6 +61,11 @@ def label_name(label: str) -> str:
     return _NAMES.get(label, label)
 
 
+def pretty(name: str) -> str:
+    """Write vendors in an input's name as they write themselves."""
+    return " ".join(_NAMES.get(word, word) for word in name.split(" "))
+
+
 def fleet_name(mix: Mix) -> str:
     """Write whose fleet it is and what is in it."""
     return f"{label_name(mix.label)}: {' + '.join(sorted(mix.support))}"
