@@ -51,7 +51,7 @@ def plan_command(
         raise typer.BadParameter("name a plan file, or print one with --init", param_hint="FILE")
     plan = _read(file)
     with _progress() as progress:
-        result = make_plan(plan, _sources(plan, file.parent), progress)
+        result = make_plan(plan, sources_of(plan, file.parent), progress)
     if isinstance(result.answer, NoFleet):
         _show(result, as_json=as_json)
         raise typer.Exit(1)
@@ -82,7 +82,7 @@ def _read(file: Path) -> "Plan":
     return parse_plan(text, file.name, today=datetime.now(tz=UTC).date())
 
 
-def _sources(plan: "Plan", folder: Path) -> "Sources":
+def sources_of(plan: "Plan", folder: Path) -> "Sources":
     """Join the catalog, the models and the judge of capacity."""
     from penstock.catalog import load_accelerator, load_accelerators, load_efficiencies, load_prices
     from penstock.cli.evidence import model_of

@@ -27,6 +27,8 @@ class Family:
     """The best of each vendor alone, the best mix, and every part alone, as far as such a fleet keeps the rules."""
     by_vendor: bool
     """Whether vendors compete; where all parts are of one vendor, sets of parts do."""
+    of_other_worlds: tuple[Mix, ...] = ()
+    """Fleets that are cheapest in some other world: priced in every world, though never the answer in this one."""
 
     @property
     def fleets(self) -> tuple[Mix, ...]:
@@ -52,7 +54,7 @@ class Family:
     def costs(self, problem: Problem, worlds: Worlds) -> dict[str, Array]:
         """The cheapest fleet of each label in every world."""
         found: dict[str, Array] = {}
-        for mix in self.fleets:
+        for mix in (*self.fleets, *self.of_other_worlds):
             usd, label = resized_usd(mix, problem, worlds), self.label(mix)
             found[label] = np.minimum(found.get(label, np.full(worlds.count, inf)), usd)
         return found
@@ -67,7 +69,7 @@ def find_family(problem: Problem, *, runner_up_count: int, step: Step = lambda _
     step(_NEXT)
     following = runners_up(problem, winner, count=runner_up_count)
     others = []
-    for name, restriction in _questions(problem):
+    for name, restriction in questions(problem):
         step(name)
         found = cheapest(problem, restriction)
         others += [found] if found is not None else []
@@ -75,7 +77,7 @@ def find_family(problem: Problem, *, runner_up_count: int, step: Step = lambda _
     return Family(winner=winner, runners_up=following, others=tuple(others), by_vendor=len(vendors) > 1)
 
 
-def _questions(problem: Problem) -> Iterator[tuple[str, Restriction]]:
+def questions(problem: Problem) -> Iterator[tuple[str, Restriction]]:
     """Each vendor alone, a mix of the two that compete, each part alone."""
     vendors = tuple(dict.fromkeys(offer.vendor for offer in problem.offers))
     for vendor in vendors:
@@ -88,7 +90,7 @@ def _questions(problem: Problem) -> Iterator[tuple[str, Restriction]]:
 
 def steps_of(problem: Problem) -> tuple[str, ...]:
     """What `find_family` will say, for a progress bar."""
-    return (_FIRST, _NEXT, *(name for name, _ in _questions(problem)))
+    return (_FIRST, _NEXT, *(name for name, _ in questions(problem)))
 
 
 def cheapest_label(costs: Mapping[str, float]) -> str:

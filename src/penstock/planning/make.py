@@ -13,7 +13,7 @@ from penstock.planning.costing import FleetCost, bill
 from penstock.planning.family import Family, find_family, steps_of
 from penstock.planning.knobs import World, knobs_of
 from penstock.planning.mix import cheapest
-from penstock.planning.monte_carlo import Confidence, draw_confidence
+from penstock.planning.monte_carlo import Confidence, draw_confidence, widened
 from penstock.planning.plan_file import Plan, WorkloadPlan
 from penstock.planning.problem import Mix, Problem
 from penstock.planning.resolve import Assumption, LeftOut, PricesOf, Resolved, assumptions, resolve
@@ -213,12 +213,14 @@ def _answer(
         return Bill(mix=mix, cost=bill(mix, terms, candidates))
 
     world, knobs = World(resolved=resolved), knobs_of(resolved, capacity_spreads(candidates))
-    progress("what would change the answer", 0, 3)
+    progress("what would change the answer", 0, 4)
+    family = widened(family, world, candidates, knobs, seed=resolved.plan.seed)
+    progress("what would change the answer", 1, 4)
     confidence = draw_confidence(family, world, candidates, knobs, seed=resolved.plan.seed, draws=resolved.plan.draws)
     judged = Judge(family=family, candidates=candidates, winner=family.label(family.winner))
-    progress("what would change the answer", 1, 3)
+    progress("what would change the answer", 2, 4)
     swings = tornado(judged, world, knobs)
-    progress("what would change the answer", 2, 3)
+    progress("what would change the answer", 3, 4)
     return Answer(
         family=family,
         winner=billed(verified[0].mix if verified else family.winner),

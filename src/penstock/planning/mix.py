@@ -18,7 +18,8 @@ from penstock.planning.problem import (
     Restriction,
 )
 
-DEFAULT_GAP: Final = 1e-4
+_SMALL, _LARGE_GAP, _SMALL_GAP = 500, 1e-3, 1e-5
+"""Placements up to which a fleet is solved to a hundred-thousandth; above, a tenth of a percent: it is reported."""
 DEFAULT_TIME_LIMIT_S: Final = 60.0
 _NEGLIGIBLE: Final = 1e-7
 
@@ -29,17 +30,18 @@ def cheapest(
     problem: Problem,
     restriction: Restriction | None = None,
     *,
-    gap_fraction: float = DEFAULT_GAP,
+    gap_fraction: float | None = None,
     time_limit_s: float = DEFAULT_TIME_LIMIT_S,
 ) -> Mix | None:
     """Find the cheapest fleet; None where no fleet keeps every rule."""
     built = _Built(problem, restriction or Restriction())
-    optimum = built.milp.solve(gap_fraction=gap_fraction, time_limit_s=time_limit_s)
+    gap = gap_fraction if gap_fraction is not None else _SMALL_GAP if len(built.count) <= _SMALL else _LARGE_GAP
+    optimum = built.milp.solve(gap_fraction=gap, time_limit_s=time_limit_s)
     return None if optimum is None else built.read(optimum)
 
 
 def runners_up(
-    problem: Problem, first: Mix, *, count: int, gap_fraction: float = DEFAULT_GAP, time_limit_s: float = 20.0
+    problem: Problem, first: Mix, *, count: int, gap_fraction: float | None = None, time_limit_s: float = 20.0
 ) -> tuple[Mix, ...]:
     """Find the next best fleets, each without at least one accelerator of every fleet before it."""
     found: list[Mix] = []
