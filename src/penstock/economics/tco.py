@@ -171,9 +171,9 @@ def people_by_device(
     )
 
 
-def as_spares(label: str, lines: tuple[Line, ...]) -> Line:
+def as_spares(label: str, lines: tuple[Line, ...], *, nodes: float) -> Line:
     """Fold the whole bill of nodes that only stand by into one line."""
-    return line(Item.SPARES, label, "usd", usd=total_usd(lines))
+    return line(Item.SPARES, label, "nodes*node_usd", nodes=nodes, node_usd=total_usd(lines) / nodes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,7 +80,8 @@ def _purchases(mix: Mix, terms: Terms) -> list[Line]:
         if nodes > standby:
             lines += terms.bought(part, site, level, period, nodes=nodes - standby)
         if standby:
-            lines.append(as_spares(f"{accelerator} spare", terms.bought(part, site, level, period, nodes=standby)))
+            spare = terms.bought(part, site, level, period, nodes=standby)
+            lines.append(as_spares(f"{accelerator} spare", spare, nodes=standby))
     return lines
 
 
@@ -95,7 +96,7 @@ def _rents(mix: Mix, terms: Terms) -> list[Line]:
             lines += terms.rented(part, site, pool.period, nodes=pool.rented_nodes - standby)
         if standby:
             spare = terms.rented(part, site, pool.period, nodes=standby)
-            lines.append(as_spares(f"{part.id} spare, rented", spare))
+            lines.append(as_spares(f"{part.id} spare, rented", spare, nodes=standby))
     return lines
 
 

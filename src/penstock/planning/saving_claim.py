@@ -45,8 +45,8 @@ class ClaimCheck:
         both = [reading for reading in first if reading in second]
         stated, given = claim.engineers, claim.claimed_with_engineers_fraction
         return (
-            _sentence(claim.claimed_fraction, [entry.saving_fraction for entry in self.readings], first),
-            _sentence(given, [entry.with_engineers_fraction for entry in self.readings], second),
+            _sentence(claim.claimed_fraction, [(r.saving_fraction, r) for r in self.readings], first),
+            _sentence(given, [(r.with_engineers_fraction, r) for r in self.readings], second),
             f"{'A' if both else 'No'} reading gives both. " + self._drop(stated, given),
         )
 
@@ -57,10 +57,15 @@ class ClaimCheck:
         )
 
 
-def _sentence(claimed: float, given: list[float], reproduced: list[Reading]) -> str:
+def _sentence(claimed: float, given: list[tuple[float, Reading]], reproduced: list[Reading]) -> str:
     if reproduced:
         return f"{claimed:.0%} is reproduced by: {'; '.join(f'{r.name}, {r.throughput}' for r in reproduced)}."
-    return f"{claimed:.0%} is not reproduced: the inputs give {min(given):.1%} to {max(given):.1%}."
+    nearest, reading = min(given, key=lambda entry: abs(entry[0] - claimed))
+    figures = sorted({f"{value:.1%}" for value, _ in given}, key=lambda text: float(text.rstrip("%")))
+    return (
+        f"{claimed:.0%} is not reproduced: the inputs give {', '.join(figures)}; nearest is {nearest:.1%} "
+        f"({reading.name}; {reading.throughput})."
+    )
 
 
 def check_claim(claim: SavingClaim) -> ClaimCheck:

@@ -53,6 +53,8 @@ ITEM_NAMES: Final = {
 }
 LABEL_COLOURS: Final = {"amd": "#c8401f", "nvidia": "#4c8c2b", "mix": "#5a5fc7"}
 _BARS_SHOWN = 8
+_VISIBLE = 0.01
+"""A bar narrower than this share of the widest is a line nobody sees."""
 
 
 def figure(title: str, note: str, draw: Draw) -> str:
@@ -233,7 +235,9 @@ def span_bars(answer: Answer) -> Draw:
 
 def tornado_bars(swings: Sequence[Swing], winner: str) -> Draw:
     """Show what the winner saves at both ends of each input; left of zero another fleet is cheaper."""
-    shown = [s for s in swings if isfinite(s.saving_at_low_usd) and isfinite(s.saving_at_high_usd)][:_BARS_SHOWN]
+    finite = [s for s in swings if isfinite(s.saving_at_low_usd) and isfinite(s.saving_at_high_usd)]
+    widest = max((swing.width_usd for swing in finite), default=0.0)
+    shown = [swing for swing in finite if swing.width_usd >= _VISIBLE * widest][:_BARS_SHOWN]
     data: list[dict[str, Any]] = [
         {
             "name": pretty(swing.name),

@@ -102,7 +102,8 @@ def _answer(result: PlanResult, answer: Answer) -> Iterator[str]:
     yield from _costs(answer)
     yield from _doubt(answer)
     yield _section(
-        "What a replica carries", "For those who run it: deployments in the choice, requests per second within the SLO."
+        "What a replica carries",
+        "For those who run it: deployments of these fleets, requests per second within the SLO.",
     )
     yield capacity_table(result, answer)
     yield _section("The bill, line by line", "Each amount is its formula evaluated on its inputs.")
