@@ -165,7 +165,9 @@ def keeps_the_rules(problem: Problem, mix: Mix) -> None:
             assert isclose(sum(shares), 1, abs_tol=1e-6)
         for pool in pools:
             taken = sum(replicas[name].devices * count for name, count in pool.replicas.items())
-            assert taken <= (pool.nodes - pool.spare_nodes) * pool.offer.devices
+            left = (pool.nodes - pool.spare_nodes) * pool.offer.devices - taken
+            assert left >= 0
+            assert not any(replicas[name].devices <= left for name, _ in pool.load), "a paid device stands empty"
             assert not pool.replicas or pool.spare_nodes == problem.spare_nodes
             for name, count in pool.replicas.items():
                 busy = sum(

@@ -298,20 +298,42 @@ class _Built:
     def _pool(self, offer: Offer, period: int, at: tuple[float, ...]) -> PoolPeriod:
         owned = sum(int(at[v]) for (key, _, bought), v in self.bought.items() if key == offer.key and bought <= period)
         rented = self.rented.get((offer.key, period))
+        rented_nodes = 0 if rented is None else int(at[rented])
+        spare = self.problem.spare_nodes if at[self.used[offer.key, period]] else 0
+        replicas = {
+            name: int(at[v])
+            for (key, name, when), v in self.count.items()
+            if (key, when) == (offer.key, period) and at[v] > 0
+        }
+        load = {
+            (name, demand): at[v]
+            for (key, name, demand, when), v in self.share.items()
+            if (key, when) == (offer.key, period) and at[v] > _NEGLIGIBLE
+        }
+        room = (owned + rented_nodes - spare) * offer.devices
         return PoolPeriod(
             offer=offer,
             period=period,
             owned_nodes=owned,
-            rented_nodes=0 if rented is None else int(at[rented]),
-            spare_nodes=self.problem.spare_nodes if at[self.used[offer.key, period]] else 0,
-            replicas={
-                name: int(at[v])
-                for (key, name, when), v in self.count.items()
-                if (key, when) == (offer.key, period) and at[v] > 0
-            },
-            load={
-                (name, demand): at[v]
-                for (key, name, demand, when), v in self.share.items()
-                if (key, when) == (offer.key, period) and at[v] > _NEGLIGIBLE
-            },
+            rented_nodes=rented_nodes,
+            spare_nodes=spare,
+            replicas=self._filled(replicas, load, room, period),
+            load=load,
         )
+
+    def _filled(
+        self, replicas: dict[str, int], load: dict[tuple[str, DemandKey], float], room: int, period: int
+    ) -> dict[str, int]:
+        """Put replicas on devices that are paid for and left over, always of the kind that is busiest."""
+        kinds = {replica.id: replica for replica in self.problem.replicas if replica.id in replicas}
+        rates = {demand.key: demand.requests_per_s[period] for demand in self.problem.demands}
+        busy = dict.fromkeys(replicas, 0.0)
+        for (name, demand), share in load.items():
+            busy[name] += share * rates[demand] / kinds[name].requests_per_s[demand[1]]
+        filled = dict(replicas)
+        left = room - sum(count * kinds[name].devices for name, count in replicas.items())
+        while fitting := [name for name in filled if kinds[name].devices <= left and busy[name] > 0]:
+            busiest = max(fitting, key=lambda name: (busy[name] / filled[name], name))
+            filled[busiest] += 1
+            left -= kinds[busiest].devices
+        return filled

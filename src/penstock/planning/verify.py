@@ -12,7 +12,7 @@ from penstock.planning.plan_file import WorkloadPlan
 from penstock.planning.problem import DemandKey, Mix, Problem, Restriction
 from penstock.workload.slo import Slo
 
-_HEADROOM: Final = 0.95
+_HEADROOM: Final = 0.93
 _ATTEMPTS: Final = 8
 
 
