@@ -72,40 +72,39 @@ def problems(draw: st.DrawFn) -> Problem:
 
 
 def brute_force(problem: Problem) -> float:
-    """Try every number of nodes and every set of replicas; no solver, no linear program."""
+    """Try every number of owned and rented nodes and every set of replicas; no solver, no linear program."""
     best = inf
     placements = [list(_placements(problem, offer)) for offer in problem.offers]
     for chosen in product(*placements):
-        watts = sum(nodes * offer.node_watts for offer, (nodes, _) in zip(problem.offers, chosen, strict=True))
-        if watts > problem.site_watts.get("site", inf):
+        pairs = list(zip(problem.offers, chosen, strict=True))
+        if sum(owned * offer.node_watts for offer, (owned, _, _) in pairs) > problem.site_watts.get("site", inf):
             continue
-        usd = sum(_cheapest_nodes(offer, nodes) for offer, (nodes, _) in zip(problem.offers, chosen, strict=True))
-        for offer, (_, counts) in zip(problem.offers, chosen, strict=True):
+        usd = sum(_nodes_usd(offer, owned, rented) for offer, (owned, rented, _) in pairs)
+        for offer, (_, _, counts) in pairs:
             if any(counts.values()):
                 usd += problem.vendor_usd.get(offer.vendor, (0.0,))[0]
-        if usd < best and _serves(problem, {k: v for _, counts in chosen for k, v in counts.items()}):
+        if usd < best and _serves(problem, {k: v for _, _, counts in chosen for k, v in counts.items()}):
             best = usd
     return best
 
 
-def _placements(problem: Problem, offer: Offer) -> Iterator[tuple[int, Mapping[str, int]]]:
+def _placements(problem: Problem, offer: Offer) -> Iterator[tuple[int, int, Mapping[str, int]]]:
     own = [replica for replica in problem.replicas if replica.accelerator == offer.accelerator]
-    for nodes in range(MOST + 1):
+    for owned, rented in product(range(MOST + 1), repeat=2):
+        nodes = owned + rented
+        if nodes > MOST or _nodes_usd(offer, owned, rented) == inf:
+            continue
         for counts in product(*(range(nodes * DEVICES // replica.devices + 1) for replica in own)):
             taken = sum(count * replica.devices for count, replica in zip(counts, own, strict=True))
             spare = problem.spare_nodes if taken else 0
             if taken <= DEVICES * (nodes - spare):
-                yield nodes, {replica.id: count for count, replica in zip(counts, own, strict=True)}
+                yield owned, rented, {replica.id: count for count, replica in zip(counts, own, strict=True)}
 
 
-def _cheapest_nodes(offer: Offer, nodes: int) -> float:
-    best = 0.0 if nodes == 0 else inf
-    for rented in range(nodes + 1):
-        rent = rented * offer.rent_usd[0] if offer.rent_usd is not None else (inf if rented else 0.0)
-        bought = nodes - rented
-        levels = [bought * tier.node_usd[0] for tier in offer.tiers if bought * DEVICES >= tier.min_devices]
-        best = min(best, rent + (min(levels, default=inf) if bought else 0.0))
-    return best
+def _nodes_usd(offer: Offer, owned: int, rented: int) -> float:
+    rent = rented * offer.rent_usd[0] if offer.rent_usd is not None else (inf if rented else 0.0)
+    levels = [owned * tier.node_usd[0] for tier in offer.tiers if owned * DEVICES >= tier.min_devices]
+    return rent + (min(levels, default=inf) if owned else 0.0)
 
 
 def _serves(problem: Problem, counts: Mapping[str, int]) -> bool:
@@ -180,7 +179,7 @@ def keeps_the_rules(problem: Problem, mix: Mix) -> None:
         for accelerator, limit in problem.max_nodes.items():
             assert mix.nodes_of(accelerator, period) <= limit
         for site, watts in problem.site_watts.items():
-            assert sum(p.nodes * p.offer.node_watts for p in pools if p.offer.site == site) <= watts + 1e-6
+            assert sum(p.owned_nodes * p.offer.node_watts for p in pools if p.offer.site == site) <= watts + 1e-6
     vendors_hold(problem, mix)
 
 

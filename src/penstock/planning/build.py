@@ -17,6 +17,8 @@ from penstock.planning.resolve import Resolved
 
 DAYS_PER_YEAR: Final = 365.25
 _EPSILON_YEARS: Final = 1e-9
+_HOST_DEVICES: Final = 8
+"""A host is priced around eight devices; a smaller node takes its share of one."""
 
 Period = tuple[float, float]
 """First and last moment in years from the start."""
@@ -63,7 +65,7 @@ class Terms:
             label=f"{part.id} at {site.name}",
             devices=accelerator.node.devices,
             device_usd=price * (1 - off),
-            host_usd=node.host_usd.value * accelerator.node.devices / 8,
+            host_usd=node.host_usd.value * accelerator.node.devices / _HOST_DEVICES,
             network_usd_per_device=node.network_usd_per_device.value,
             node_watts=self.resolved.power[part.id].node_watts,
             idle_fraction=node.idle_power.value,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.economics.finance import HOURS_PER_YEAR
-from penstock.economics.line import Item, Line, total_usd
+from penstock.economics.line import Line, total_usd
 from penstock.economics.tco import Waterfall, as_spares, waterfall
 from penstock.economics.token_price import TokenPrice, token_price
 from penstock.planning.build import Terms, demands_of
@@ -187,8 +187,3 @@ def _part(terms: Terms, ident: str) -> PartPlan:
 
 def _site(terms: Terms, name: str) -> SitePlan:
     return next(site for site in terms.resolved.plan.sites if site.name == name)
-
-
-def software_tax_usd(cost: FleetCost) -> float:
-    """The engineers beyond what every fleet needs, as a part of the bill."""
-    return sum(line.usd for line in cost.lines if line.item is Item.SOFTWARE)

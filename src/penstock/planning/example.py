@@ -44,7 +44,7 @@ sites:                          # (default: one, without a cap)
     usd_per_kwh: 0.087
     pue: 1.3
     hosting_usd_per_kw_month: 195
-    # power_cap_kw: 400         # nodes at their maximum, cooling apart
+    # power_cap_kw: 400         # owned nodes at their maximum, cooling apart
     # deny: [intel]             # vendors or accelerators that may not stand here (export, policy)
 
 stacks:                         # extra engineers and contracts per vendor (defaults shown)

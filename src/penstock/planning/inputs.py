@@ -59,7 +59,7 @@ DEFAULTS: Final = {
     "site.usd_per_kwh": _default(0.087, 0.06, 0.13, "USD/kWh", _EIA),
     "site.pue": _default(1.3, 1.2, 1.56, "", _UPTIME),
     "site.hosting_usd_per_kw_month": _default(195.0, 184.0, 217.0, "USD/kW/month", _CBRE),
-    "node.host_usd": _default(70_000.0, 32_000.0, 87_000.0, "USD/node", _HOST),
+    "node.host_usd": _default(70_000.0, 32_000.0, 87_000.0, "USD/8 devices", _HOST),
     "node.network_usd_per_device": _default(1_900.0, 1_900.0, 4_250.0, "USD/device", _CLUSTER),
     "node.idle_power": _default(0.35, 0.25, 0.5, "of maximum", _OURS),
     "node.annual_failures": _default(0.04, 0.0, 0.061, "of devices/year", _FAILURES),

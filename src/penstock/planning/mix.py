@@ -127,10 +127,12 @@ class _Built:
         self.milp.row([*taken, (used, -float(most * offer.devices))], at_most=0)
         self.milp.row([*((variable, 1.0) for variable in self._in_service(offer, period)), (used, -1.0)], at_least=0)
 
+    def _owned(self, offer: Offer, period: int) -> list[int]:
+        return [v for (key, _, bought), v in self.bought.items() if key == offer.key and bought <= period]
+
     def _in_service(self, offer: Offer, period: int) -> list[int]:
-        owned = [v for (key, _, bought), v in self.bought.items() if key == offer.key and bought <= period]
         rented = self.rented.get((offer.key, period))
-        return owned if rented is None else [*owned, rented]
+        return [*self._owned(offer, period), *([] if rented is None else [rented])]
 
     def _replicas(self, offer: Offer) -> Iterator[Replica]:
         return (replica for replica in self.problem.replicas if replica.accelerator == offer.accelerator)
@@ -188,13 +190,14 @@ class _Built:
                     self.milp.row([(variable, 1.0) for variable in served], at_least=1, at_most=1)
 
     def _sites(self) -> None:
+        """Owned nodes draw on a site's power; rented ones draw on somebody else's."""
         for site, watts in self.problem.site_watts.items():
             for period in range(self.problem.periods):
                 drawn = [
                     (variable, offer.node_watts)
                     for offer in self.offers
                     if offer.site == site
-                    for variable in self._in_service(offer, period)
+                    for variable in self._owned(offer, period)
                 ]
                 self.milp.row(drawn, at_most=watts)
 

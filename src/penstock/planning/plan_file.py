@@ -92,7 +92,7 @@ class SitePlan:
     pue: Input
     hosting_usd_per_kw_month: Input
     power_cap_watts: float | None = None
-    """Of the nodes at their maximum, cooling apart; None is no cap."""
+    """Of the owned nodes at their maximum, cooling apart; None is no cap."""
     deny: tuple[str, ...] = ()
     """Vendors or accelerators that export rules or policy keep out."""
 

@@ -49,11 +49,12 @@ def resized_usd(mix: Mix, problem: Problem, worlds: Worlds) -> Array:
         if offer is None:
             return np.full(worlds.count, np.inf)
         nodes = {pool.period: resizing.nodes(pool) for pool in pools}
-        total += resizing.usd(offer, pools, nodes)
+        usd, owned = resizing.usd(offer, pools, nodes)
+        total += usd
         limit = problem.max_nodes.get(offer.accelerator)
         for period, count in nodes.items():
             total += np.where(count > limit, np.inf, 0.0) if limit is not None else 0.0
-            drawn[offer.site, period] = drawn.get((offer.site, period), 0.0) + count * offer.node_watts
+            drawn[offer.site, period] = drawn.get((offer.site, period), 0.0) + owned[period] * offer.node_watts
             serving[offer.vendor, period] = np.maximum(serving.get((offer.vendor, period), 0.0), count > 0)
     for (site, _), watts in drawn.items():
         total += np.where(watts > problem.site_watts.get(site, np.inf) * (1 + _ROUNDING), np.inf, 0.0)
@@ -90,21 +91,25 @@ class _Resizing:
         nodes: Array = np.ceil(devices / pool.offer.devices - _ROUNDING)
         return nodes + np.where(nodes > 0, self.problem.spare_nodes, 0)
 
-    def usd(self, offer: Offer, pools: Sequence[PoolPeriod], nodes: Mapping[int, Array]) -> Array:
-        """Buy what was bought and rent what was rented, in the same proportions."""
+    def usd(
+        self, offer: Offer, pools: Sequence[PoolPeriod], nodes: Mapping[int, Array]
+    ) -> tuple[Array, Mapping[int, Array]]:
+        """Buy what was bought and rent what was rented, in the same proportions; dollars, and nodes owned by period."""
         owned, total = np.zeros(self.worlds.count), np.zeros(self.worlds.count)
+        held: dict[int, Array] = {}
         bought: dict[int, Array] = {}
         for pool in pools:
             if pool.period < offer.first_period:
-                return np.full(self.worlds.count, np.inf)
+                return np.full(self.worlds.count, np.inf), nodes
             count = nodes[pool.period]
             wanted = np.ceil(count * pool.owned_nodes / max(1, pool.nodes) - _ROUNDING)
             bought[pool.period] = np.maximum(0.0, wanted - owned)
             owned = np.maximum(owned, wanted)
+            held[pool.period] = owned
             rented = np.maximum(0.0, count - owned)
             if rented.any():
                 total += rented * self._rent(offer, pool.period)
-        return total + self._cheapest_level(offer, bought) if owned.any() else total
+        return (total + self._cheapest_level(offer, bought) if owned.any() else total), held
 
     def _rent(self, offer: Offer, period: int) -> Array | float:
         if offer.rent_usd is None:

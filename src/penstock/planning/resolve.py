@@ -7,7 +7,7 @@ from penstock.catalog.accelerator import Accelerator
 from penstock.catalog.price import Price
 from penstock.economics.energy import NodePower, node_power
 from penstock.errors import UsageError
-from penstock.planning.inputs import DEFAULTS, Input
+from penstock.planning.inputs import Input
 from penstock.planning.plan_file import Acquisition, PartPlan, Plan, SitePlan, StackPlan
 from penstock.planning.plan_yaml import VENDORS, stack
 from penstock.planning.prices import catalog_price
@@ -154,9 +154,3 @@ def assumptions(resolved: Resolved) -> tuple[Assumption, ...]:
             (f"{workload.name}: growth", workload.growth_per_year),
         ]
     return tuple(Assumption(name=name, input=entry) for name, entry in found)
-
-
-def unsourced_defaults(listed: Sequence[Assumption]) -> tuple[Assumption, ...]:
-    """Pick the defaults nobody stands behind: the first things to replace with one's own."""
-    ours = {entry.source for key, entry in DEFAULTS.items() if key == "finance.discount_rate"}
-    return tuple(entry for entry in listed if not entry.input.given and entry.input.source in ours)
