@@ -12,7 +12,6 @@ from penstock.planning.problem import Mix, PoolPeriod
 from penstock.planning.saving_claim import ClaimCheck
 from penstock.report.bars import Use, legend, stacked_bar
 from penstock.report.plan_words import (
-    amount,
     fleet_name,
     flip_sentence,
     headline,
@@ -21,6 +20,7 @@ from penstock.report.plan_words import (
     question,
     runs,
     served,
+    spread,
     usd,
 )
 
@@ -151,8 +151,7 @@ def _changes(answer: Answer) -> RenderableType:
 
 def _widest(answer: Answer) -> str:
     widest = [
-        f"{pretty(swing.name)} ({amount(swing.low, swing.unit)} to {amount(swing.high, swing.unit)}): "
-        + usd(swing.width_usd)
+        f"{pretty(swing.name)} ({spread(swing.low, swing.high, swing.unit)}): {usd(swing.width_usd)}"
         for swing in answer.swings[:2]
     ]
     return f"the saving hangs most on {', '.join(widest)}" if widest else ""

@@ -11,7 +11,7 @@ from penstock.economics.line import Item
 from penstock.errors import MissingExtra
 from penstock.planning.make import Answer, Bill
 from penstock.planning.sensitivity import Swing
-from penstock.report.plan_words import amount, fleet_name, label_name, pretty, usd
+from penstock.report.plan_words import fleet_name, label_name, pretty, spread, usd
 
 try:
     import altair as alt
@@ -243,7 +243,7 @@ def tornado_bars(swings: Sequence[Swing], winner: str) -> Draw:
             "name": pretty(swing.name),
             "from": min(swing.saving_at_low_usd, swing.saving_at_high_usd) / 1e6,
             "to": max(swing.saving_at_low_usd, swing.saving_at_high_usd) / 1e6,
-            "range": f"{amount(swing.low, swing.unit)} to {amount(swing.high, swing.unit)}",
+            "range": spread(swing.low, swing.high, swing.unit),
             "loses": min(swing.saving_at_low_usd, swing.saving_at_high_usd) < 0,
         }
         for swing in shown

@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from penstock.planning.capacity import Capacity
 from penstock.planning.costing import FleetCost
 from penstock.planning.make import Answer, Bill, PlanResult
 from penstock.planning.problem import Mix
 from penstock.planning.resolve import Assumption, LeftOut
 from penstock.planning.saving_claim import ClaimCheck
-from penstock.report.plan_words import amount, per_mtok, runs, served, usd
+from penstock.report.plan_words import amount, per_mtok, runs, served, spread, usd
 
 Cell = str | tuple[str, str]
 """Text, or text with a class."""
@@ -119,22 +120,27 @@ def capacity_table(result: PlanResult, answer: Answer) -> str:
     running = [entry for entry in result.candidates if entry.id in shown]
     for entry in sorted(running, key=lambda candidate: (candidate.id not in chosen, candidate.id)):
         workload = next(plan for plan in result.plan.workloads if plan.name == entry.workload)
-        for share, capacity in zip(workload.shares, entry.capacities, strict=True):
-            rate = capacity.requests_per_s
-            name = f"{entry.accelerator.id} {entry.deployment.parallelism} {entry.weights}"
-            span = f"{rate.value:,.3g} ({rate.low:,.3g} to {rate.high:,.3g})"
-            rows.append(
-                [
-                    f"● {name}" if entry.id in chosen else name,
-                    entry.workload,
-                    str(share.bucket),
-                    span if capacity.meets_slo else "none within the SLO",
-                    capacity.tier,
-                    (capacity.grounds, "small"),
-                ]
-            )
-    heads: list[Cell] = ["deployment (● chosen)", "workload", "in/out", ("requests/s, P10 to P90", "n"), "tier", "from"]
-    return table(heads, rows)
+        name = f"{entry.accelerator.id} {entry.deployment.parallelism} {entry.weights}"
+        served_lengths = [index for index, capacity in enumerate(entry.capacities) if capacity.meets_slo]
+        grounds = entry.capacities[served_lengths[0]]
+        rows.append(
+            [
+                f"● {name}" if entry.id in chosen else name,
+                entry.workload,
+                "\n".join(str(share.bucket) for share in workload.shares),
+                "\n".join(_carried(capacity) for capacity in entry.capacities),
+                grounds.tier,
+                (grounds.grounds, "small"),
+            ]
+        )
+    heads: list[Cell] = ["deployment", "workload", ("in/out", "n"), ("requests/s", "n"), "tier", "from"]
+    note = '<p class="small">● in the chosen fleet. Rates with P10 to P90; "none" misses the SLO at any rate.</p>'
+    return note + table(heads, rows)
+
+
+def _carried(capacity: Capacity) -> str:
+    rate = capacity.requests_per_s
+    return f"{rate.value:,.3g} ({rate.low:,.3g} to {rate.high:,.3g})" if capacity.meets_slo else "none"
 
 
 def _running(bills: Sequence[Bill]) -> set[str]:
@@ -158,10 +164,10 @@ def assumptions_table(entries: Sequence[Assumption]) -> str:
     rows: list[list[Cell]] = []
     for entry in entries:
         given = entry.input
-        span = f"{amount(given.low, given.unit)} to {amount(given.high, given.unit)}" if given.uncertain else "fixed"
+        span = spread(given.low, given.high, given.unit) if given.uncertain else "fixed"
         rows.append([entry.name, amount(given.value, given.unit), span, (given.source, "small")])
     classes = ["" if entry.input.given else "default" for entry in entries]
-    return table(["input", ("value", "n"), ("range", "n"), "source"], rows, classes=classes)
+    return table(["input", ("value", "n"), "range", "source"], rows, classes=classes)
 
 
 def left_out_table(entries: Sequence[LeftOut]) -> str:

@@ -45,6 +45,18 @@ def amount(value: float, unit: str) -> str:
     return f"{value:,.3g} {unit}".strip()
 
 
+def spread(low: float, high: float, unit: str) -> str:
+    """Write a range, its unit once."""
+    whole = amount(low, unit)
+    if unit.startswith("USD"):
+        first = _dollars(low)
+    elif unit == "x estimate":
+        first = f"{low:.2f}"
+    else:
+        first = whole.split(" ", maxsplit=1)[0]
+    return f"{first} to {amount(high, unit)}"
+
+
 def _dollars(value: float) -> str:
     if value >= 100:  # noqa: PLR2004 - cents matter below
         return f"${value:,.0f}"

@@ -22,7 +22,7 @@ from penstock.report.plan import render_plan
 from penstock.report.plan_fleet import fleet_yaml
 from penstock.report.plan_html import plan_html
 from penstock.report.plan_json import plan_document
-from penstock.report.plan_words import amount, flip_sentence, usd
+from penstock.report.plan_words import amount, flip_sentence, spread, usd
 from small_plans import TWO_PARTS, solved
 
 SCREEN_LINES = 45
@@ -173,6 +173,10 @@ def test_amounts_are_written_as_people_say_them() -> None:
     assert amount(0.08, "per year") == "8.0% per year"
     assert amount(1.95, "USD/device/hour") == "$1.95 a device-hour"
     assert amount(22_000, "USD/device") == "$22,000 a device"
+    assert spread(1.6, 3, "USD/device/hour") == "$1.60 to $3.00 a device-hour"
+    assert spread(0.05, 0.12, "per year") == "5.0% to 12.0% per year"
+    assert spread(0.57, 1.26, "x estimate") == "0.57 to 1.26 x the estimate"
+    assert spread(0, 6, "engineers") == "0 to 6 engineers"
 
 
 def command() -> typer.Typer:
