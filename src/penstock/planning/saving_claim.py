@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Literal
 
 from penstock.planning.plan_file import SavingClaim
 
@@ -32,7 +32,7 @@ class ClaimCheck:
     claim: SavingClaim
     readings: tuple[Reading, ...]
     engineers_for_the_drop: float
-    """Engineers that would take the first figure down to the second, in the reading nearest the claim."""
+    """Engineers that would take the first figure down to the second; the dearer bill is the same in every reading."""
     throughput_for_the_claim: float
     """Tokens of the cheaper part over the dearer one that would give the first figure, in the first reading."""
 
@@ -71,23 +71,27 @@ def _sentence(claimed: float, given: list[tuple[float, Reading]], reproduced: li
 def check_claim(claim: SavingClaim) -> ClaimCheck:
     """Compute every reading."""
     readings = tuple(_readings(claim))
-    nearest = min(readings, key=lambda reading: abs(reading.saving_fraction - claim.claimed_fraction))
-    cheaper, dearer = _bills(claim, _BASES[0][0])
+    cheaper, dearer = _bills(claim, "own")
     drop = claim.claimed_fraction - claim.claimed_with_engineers_fraction
-    whole = _bills(claim, nearest.name)[1]
     return ClaimCheck(
         claim=claim,
         readings=readings,
-        engineers_for_the_drop=drop * whole / (claim.engineer_usd_per_year * claim.years),
+        engineers_for_the_drop=drop * dearer / (claim.engineer_usd_per_year * claim.years),
         throughput_for_the_claim=cheaper / dearer / (1 - claim.claimed_fraction),
     )
 
 
-_BASES: Final = (
-    ("each fleet's bill has this share of hardware", "own"),
-    ("the dearer fleet's bill has it, and power follows the watts", "watts"),
-    ("the dearer fleet's bill has it, and both draw the same", "same"),
-)
+_Basis = Literal["own", "watts", "same"]
+_BASES: Final[tuple[_Basis, ...]] = ("own", "watts", "same")
+"""The stated share of hardware may be of each bill, or of the dearer one with the other's power to follow from it."""
+
+
+def _name(claim: SavingClaim, basis: _Basis) -> str:
+    share = f"{claim.hardware_fraction:.0%}"
+    if basis == "own":
+        return f"hardware is {share} of each bill"
+    draws = f"{claim.cheaper} draws by its watts" if basis == "watts" else f"{claim.cheaper} draws the same"
+    return f"hardware is {share} of the {claim.dearer} bill, {draws}"
 
 
 def _readings(claim: SavingClaim) -> Iterator[Reading]:
@@ -96,38 +100,37 @@ def _readings(claim: SavingClaim) -> Iterator[Reading]:
         stated = claim.cheaper_throughput_fraction
         ratios.append((f"{claim.cheaper} at {stated:.0%} of the throughput", stated))
     people = claim.engineers * claim.engineer_usd_per_year * claim.years
-    for name, _ in _BASES:
+    for basis in _BASES:
         for label, ratio in ratios:
-            cheaper, dearer = _bills(claim, name)
+            cheaper, dearer = _bills(claim, basis)
             saving = 1 - cheaper / dearer / ratio
             taxed = 1 - (cheaper + people) / dearer / ratio
             yield Reading(
-                name=name,
+                name=_name(claim, basis),
                 throughput=label,
                 saving_fraction=saving,
                 with_engineers_fraction=taxed,
-                varied_fractions=_varied(claim, name, ratio),
+                varied_fractions=_varied(claim, basis, ratio),
                 reproduces_claim=abs(saving - claim.claimed_fraction) <= _ROUNDING,
                 reproduces_claim_with_engineers=abs(taxed - claim.claimed_with_engineers_fraction) <= _ROUNDING,
             )
 
 
-def _bills(claim: SavingClaim, name: str) -> tuple[float, float]:
+def _bills(claim: SavingClaim, basis: _Basis) -> tuple[float, float]:
     """Both fleets over the whole time, people apart."""
     kept = 1 - claim.discount_fraction
     cheap, dear = (claim.devices * usd * kept for usd in (claim.cheaper_usd, claim.dearer_usd))
     whole = dear / claim.hardware_fraction
     power = whole - dear
-    kind = dict(_BASES)[name]
-    if kind == "own":
+    if basis == "own":
         return cheap / claim.hardware_fraction, whole
-    return cheap + power * (claim.cheaper_watts / claim.dearer_watts if kind == "watts" else 1.0), whole
+    return cheap + power * (claim.cheaper_watts / claim.dearer_watts if basis == "watts" else 1.0), whole
 
 
-def _varied(claim: SavingClaim, name: str, ratio: float) -> tuple[float, float]:
+def _varied(claim: SavingClaim, basis: _Basis, ratio: float) -> tuple[float, float]:
     ends = []
     for factor in (1 - _VARIED, 1 + _VARIED):
         varied = replace(claim, hardware_fraction=min(0.99, claim.hardware_fraction * factor))
-        cheaper, dearer = _bills(varied, name)
+        cheaper, dearer = _bills(varied, basis)
         ends.append(1 - cheaper / dearer / ratio)
     return ends[0], ends[1]
