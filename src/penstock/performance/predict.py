@@ -2,20 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 
 from penstock.errors import DeploymentError
-from penstock.performance.calibration import Calibration, Pool
 from penstock.performance.deployment import Deployment
-from penstock.performance.evidence import FORMATS, configuration_of, family_of, pool_path
 from penstock.performance.memory_fit import MemoryFit, fit
+from penstock.performance.stack import Efficiencies, Novelty, Stack, Tier, stack_of
 from penstock.performance.work import PARTS, PHYSICAL, Array, Load, ReplicaWork
-
-Tier = Literal["calibrated", "transferred", "speed-of-light"]
-Novelty = Literal["shape", "configuration", "model", "accelerator"]
-"""What about a prediction was never measured; errors held out in the same way give its interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,19 +40,6 @@ class Speculation:
                 f"a step that drafts {self.drafted_tokens} tokens yields 1 to {self.drafted_tokens + 1}, "
                 f"not {self.accepted_tokens:g}"
             )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Efficiencies:
-    """What was fitted, and how wrong it was where it had not looked."""
-
-    calibration: Calibration
-    spreads: Mapping[Novelty, tuple[float, float]]
-    """P10 and P90 of measured over predicted, as logarithms, by what was held out."""
-    first_token: Mapping[str, tuple[float, float, float]]
-    """Time to first token over the step that carries the prompt: P10, median, P90, by accelerator and engine."""
-    fitted_on: str
-    rows: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,18 +114,14 @@ def predict(
     light_s = roofline_s(light)
     if efficiencies is None:
         return _at_the_speed_of_light(deployment, engine, concurrency, running, light, memory)
-    path, pool = efficiencies.calibration.nearest(pool_path(deployment.accelerator, engine))
-    novelty = _novelty(deployment, engine, path, pool)
-    adjust, software = _adjustment(deployment, pool)
-    parts = {name: float(value) for name, value in zip(PARTS, light * pool.slowdowns * adjust, strict=True)}
+    stack = stack_of(deployment, engine, efficiencies)
+    parts = {name: float(value) for name, value in zip(PARTS, light * stack.slowdowns, strict=True)}
     step = StepTime(parts_s=parts)
-    low, high = efficiencies.spreads[novelty]
+    low, high = stack.spread
     tpot = Range(
         value=step.seconds, low=max(light_s, step.seconds * float(np.exp(low))), high=step.seconds * float(np.exp(high))
     )
-    ttft = _first_token(
-        efficiencies, deployment, engine, work, pool.slowdowns * adjust, running, input_tokens, output_tokens
-    )
+    ttft = _first_token(efficiencies, deployment, engine, work, stack.slowdowns, running, input_tokens, output_tokens)
     throughput = Range(value=running / tpot.value, low=running / tpot.high, high=running / tpot.low)
     return Prediction(
         deployment=deployment,
@@ -156,10 +133,10 @@ def predict(
         output_tokens_per_s=throughput,
         step=step,
         light_s=light_s,
-        tier="calibrated" if novelty in {"shape", "configuration"} else "transferred",
-        novelty=novelty,
-        borrowed_from=path,
-        software=software,
+        tier=stack.tier,
+        novelty=stack.novelty,
+        borrowed_from=stack.path,
+        software=stack.software,
         memory=memory,
     )
 
@@ -205,43 +182,6 @@ def _at_the_speed_of_light(
     )
 
 
-def _weights_label(deployment: Deployment) -> str:
-    """The format most weight bytes are in, as measurements name it."""
-    largest = next(iter(deployment.model.formats))
-    return largest if largest in FORMATS else "bf16"
-
-
-def _configuration(deployment: Deployment) -> str:
-    family = family_of(deployment.model)
-    return configuration_of("online", family, _weights_label(deployment), deployment.parallelism)
-
-
-def _novelty(deployment: Deployment, engine: str, path: tuple[str, ...], pool: Pool) -> Novelty:
-    if len(path) < len(pool_path(deployment.accelerator, engine)):
-        return "accelerator"
-    if _configuration(deployment) in pool.factors.get("configuration", {}):
-        return "shape"
-    return "configuration" if family_of(deployment.model) in pool.factors.get("family", {}) else "model"
-
-
-def _adjustment(deployment: Deployment, pool: Pool) -> tuple[float, str | None]:
-    """The factors that apply today: the newest software seen, the model, and the exact configuration."""
-    newest = _newest_software(pool)
-    logs = [
-        pool.factors.get("software", {}).get(newest, 0.0) if newest else 0.0,
-        pool.factors.get("family", {}).get(family_of(deployment.model), 0.0),
-        pool.factors.get("configuration", {}).get(_configuration(deployment), 0.0),
-    ]
-    return float(np.exp(sum(logs))), newest
-
-
-def _newest_software(pool: Pool) -> str | None:
-    """Keys end in their date; serving runs count before offline ones."""
-    seen = list(pool.factors.get("software", {}))
-    online = [key for key in seen if key.startswith("online ")]
-    return max(online or seen, key=lambda key: key.rsplit(" ", 1)[-1], default=None)
-
-
 def _first_token(
     efficiencies: Efficiencies,
     deployment: Deployment,
@@ -267,3 +207,19 @@ def prompt_step_s(
     average = _closed(running, input_tokens, output_tokens)
     carrying = replace(average, prefill_tokens=np.array([input_tokens]))
     return float((work.light(carrying)[0] + 0.5 * work.light(average)[0]) @ slowdowns)
+
+
+__all__ = [
+    "Efficiencies",
+    "Novelty",
+    "Prediction",
+    "Range",
+    "Speculation",
+    "Stack",
+    "StepTime",
+    "Tier",
+    "predict",
+    "prompt_step_s",
+    "roofline_s",
+    "stack_of",
+]
