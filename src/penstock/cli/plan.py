@@ -1,15 +1,12 @@
 """Which fleet should be bought?"""
 
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from penstock.planning.make import PlanResult, Progress, Sources
+    from penstock.planning.make import PlanResult, Sources
     from penstock.planning.plan_file import Plan
 
 EXAMPLES = """
@@ -40,8 +37,6 @@ def plan_command(
     Accelerators, how many, AMD, NVIDIA or both: the cheapest fleet that serves the workloads within their SLOs, its
     cost all in, how sure that is, and what would change it. Exits 1 when no fleet keeps every rule.
     """
-    from penstock.planning.make import NoFleet, make_plan
-
     if init:
         from penstock.planning.example import EXAMPLE_PLAN
 
@@ -49,9 +44,13 @@ def plan_command(
         return
     if file is None:
         raise typer.BadParameter("name a plan file, or print one with --init", param_hint="FILE")
+    from penstock.cli.terminal import Watch
+    from penstock.planning.make import NoFleet, make_plan
+
     plan = _read(file)
-    with _progress() as progress:
-        result = make_plan(plan, sources_of(plan, file.parent), progress)
+    with Watch() as watch:
+        watch.compiling()
+        result = make_plan(plan, sources_of(plan, file.parent), watch.tell)
     if isinstance(result.answer, NoFleet):
         _show(result, as_json=as_json)
         raise typer.Exit(1)
@@ -83,22 +82,28 @@ def _read(file: Path) -> "Plan":
 
 
 def sources_of(plan: "Plan", folder: Path) -> "Sources":
-    """Join the catalog, the models and the judge of capacity."""
+    """Join the catalog, the models and the simulator."""
     from penstock.catalog import load_accelerator, load_accelerators, load_efficiencies, load_prices
     from penstock.cli.evidence import model_of
     from penstock.performance.efficiencies import from_document
     from penstock.planning.closed_loop import ClosedLoop
     from penstock.planning.make import Sources
+    from penstock.planning.simulated import simulated_capacity, verify_by
+    from penstock.planning.simulator import Simulator
     from penstock.planning.trace_lengths import trace_lengths
     from penstock.workload import read_trace
 
-    named = tuple(load_accelerator(part.id) for part in plan.parts)
+    efficiencies = from_document(load_efficiencies())
+    loop = ClosedLoop(efficiencies)
+    simulator = Simulator(efficiencies, loop, seed=plan.seed)
     return Sources(
-        accelerators=named or load_accelerators(),
+        accelerators=tuple(load_accelerator(part.id) for part in plan.parts) or load_accelerators(),
         prices_of=load_prices,
         model_of=model_of,
-        capacity_of=ClosedLoop(from_document(load_efficiencies())),
-        capacity_note="Capacity within the SLO from closed-loop predictions; no queue was simulated.",
+        capacity_of=simulated_capacity(simulator.rate, loop),
+        capacity_note="Capacity within the SLO by simulation: Poisson arrivals, one replica, one length at a time.",
+        screen=loop,
+        verify_of=verify_by(simulator.serve, seed=plan.seed),
         read_trace=lambda name: trace_lengths(read_trace(folder / name).blocks()),
     )
 
@@ -125,23 +130,6 @@ def _write(path: Path, text: str) -> None:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; choose a place that can be written") from None
     typer.echo(f"wrote {path}", err=True)
-
-
-@contextmanager
-def _progress() -> "Iterator[Progress]":
-    """Show what is being done on stderr while a person watches; a pipe sees nothing."""
-    import sys
-
-    from rich.console import Console
-    from rich.progress import Progress as Bar
-
-    with Bar(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task("reading", total=1)
-
-        def update(label: str, done: int, total: int) -> None:
-            bar.update(task, description=label, completed=done, total=total)
-
-        yield update
 
 
 plan_command.__doc__ = f"{plan_command.__doc__}\n{EXAMPLES}"

@@ -63,6 +63,10 @@ class ClosedLoop:
             prefill_fraction=float(prefill[best]),
         )
 
+    def engine_of(self, deployment: Deployment) -> str:
+        """Whose measurements speak for a deployment."""
+        return self._compile(deployment).seen.engine
+
     def _compile(self, deployment: Deployment) -> "_Compiled":
         part, model, split = deployment.accelerator, deployment.model, deployment.parallelism
         key = (model.name, model.quantisation, part.id, split, deployment.cache_dtype)

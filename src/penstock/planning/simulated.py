@@ -16,7 +16,7 @@ from penstock.planning.verify import Check, ServingFleet, ServingPool, Stream, V
 from penstock.workload import Fixed, Poisson, Requests, Slo, SloClass, Workload
 from penstock.workload.requests import Int64s
 
-_LIFETIMES: Final = 20
+_LIFETIMES: Final = 10
 """A run lasts at least this many of its longest requests, so that most of it is not the beginning."""
 _WARM_UP: Final = 0.2
 """Share of a run that is served but not judged: queues start empty."""
