@@ -16,11 +16,6 @@ from penstock.planning.plan_file import PartPlan, WorkloadPlan
 from penstock.planning.resolve import LeftOut
 
 CHECKPOINT: Final = "checkpoint"
-KEPT_PER_PART: Final = 2
-"""Deployments of one workload on one part that go on to the careful capacity: the screen's best."""
-_NEAR: Final = 1.25
-"""A deployment that takes a quarter more devices than the best without a queue rarely beats it with one."""
-
 Step = Callable[[str], None]
 """Called once for each deployment looked at."""
 
@@ -71,7 +66,10 @@ def find_candidates(
     screen: CapacityOf | None = None,
     step: Step = lambda _: None,
 ) -> Choice:
-    """Place a workload on every part in every way; a screen, if given, decides which are worth `capacity_of`."""
+    """Place a workload on every part in every way; what is beaten under a quick screen is not judged by `capacity_of`.
+
+    Only dominance drops a deployment: ranking by devices per request lost one that the cheapest fleet runs.
+    """
     kept: list[Candidate] = []
     left_out: list[LeftOut] = []
     considered = 0
@@ -86,8 +84,7 @@ def find_candidates(
             left_out.append(LeftOut(what=f"{workload.name} on {accelerator.id}", why=why))
             continue
         if screen is not None:
-            best = _worth_judging(_most_frugal(useful, workload))
-            again = [_judged(workload, entry.id, entry.weights, entry.deployment, capacity_of) for entry in best]
+            again = [_judged(workload, entry.id, entry.weights, entry.deployment, capacity_of) for entry in useful]
             useful = undominated([entry for entry in again if any(entry.rates)])
         kept += useful
     return Choice(candidates=tuple(kept), considered=considered, left_out=tuple(left_out))
@@ -109,33 +106,6 @@ def _beats(other: Candidate, one: Candidate) -> bool:
     copies = one.devices // other.devices
     same = (other.workload, other.accelerator.id) == (one.workload, one.accelerator.id)
     return same and copies > 0 and all(b * copies >= a for a, b in zip(one.rates, other.rates, strict=True))
-
-
-def _worth_judging(ranked: Sequence[tuple[float, Candidate]]) -> list[Candidate]:
-    """Keep what is near the best, and whatever serves a length that nothing kept does."""
-    kept: list[Candidate] = []
-    for devices, entry in ranked:
-        lengths = {number for other in kept for number, rate in enumerate(other.rates) if rate}
-        near = len(kept) < KEPT_PER_PART and devices <= _NEAR * ranked[0][0]
-        if near or any(rate and number not in lengths for number, rate in enumerate(entry.rates)):
-            kept.append(entry)
-    return kept
-
-
-def _most_frugal(candidates: Sequence[Candidate], workload: WorkloadPlan) -> list[tuple[float, Candidate]]:
-    """Sort by devices per served mix of lengths; a length it cannot serve counts as ten times the worst."""
-    slowest = [
-        max((entry.devices / entry.rates[number] for entry in candidates if entry.rates[number]), default=0.0)
-        for number in range(len(workload.shares))
-    ]
-
-    def devices(entry: Candidate) -> float:
-        return sum(
-            share.fraction * (entry.devices / rate if rate else 10 * slow)
-            for share, rate, slow in zip(workload.shares, entry.rates, slowest, strict=True)
-        )
-
-    return sorted(((devices(entry), entry) for entry in candidates), key=lambda pair: (pair[0], pair[1].id))
 
 
 def _judged(
