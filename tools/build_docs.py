@@ -151,8 +151,7 @@ def simulate_picture() -> str:
         scenarios.append(run_scenario(placement, question, usd_per_hour=price[0] * devices if price else None))
     return picture(
         render_simulation(scenarios, WIDTH),
-        "penstock simulate llama-3.1-70b --precision fp8 --on mi300x:1,h100:2,h200:1 --in 1024 --out 256 "
-        "--arrivals gamma:3 --rate 1.5 --requests 4000 --slo ttft=2s,tpot=60ms --capacity",
+        "penstock simulate llama-3.1-70b --on mi300x:1,h100:2,h200:1 --rate 1.5 --slo ttft=2s,tpot=60ms --capacity ...",
     )
 
 

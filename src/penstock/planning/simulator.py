@@ -10,9 +10,10 @@ from penstock.performance.predict import Efficiencies
 from penstock.planning.closed_loop import ClosedLoop
 from penstock.planning.simulated import Times
 from penstock.simulation.capacity import capacity
+from penstock.simulation.options import Options
 from penstock.simulation.placement import Placement, place
 from penstock.simulation.replica import Pool
-from penstock.simulation.run import Options, simulate
+from penstock.simulation.run import simulate
 from penstock.workload import Requests, Slo, Workload
 
 _TRIAL_REQUESTS: Final = 2000
