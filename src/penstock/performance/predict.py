@@ -7,6 +7,7 @@ import numpy as np
 
 from penstock.errors import DeploymentError
 from penstock.performance.deployment import Deployment
+from penstock.performance.first_token import ClosedLoop, served
 from penstock.performance.memory_fit import MemoryFit, fit
 from penstock.performance.stack import Efficiencies, Novelty, Stack, Tier, stack_of
 from penstock.performance.work import PARTS, PHYSICAL, Array, Load, ReplicaWork
@@ -70,7 +71,7 @@ class Prediction:
     """Requests that really run together: fewer than asked when the KV cache is full."""
     tpot_s: Range
     ttft_s: Range | None
-    """None where no time to first token was ever measured for the pool."""
+    """None at the speed of light."""
     output_tokens_per_s: Range
     step: StepTime
     light_s: float
@@ -121,7 +122,13 @@ def predict(
     tpot = Range(
         value=step.seconds, low=max(light_s, step.seconds * float(np.exp(low))), high=step.seconds * float(np.exp(high))
     )
-    ttft = _first_token(efficiencies, deployment, engine, work, stack.slowdowns, running, input_tokens, output_tokens)
+    settings = deployment.engine
+    loop = ClosedLoop(
+        users=running,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        batched_tokens=settings.max_batched_tokens * deployment.parallelism.dp,
+    )
     throughput = Range(value=running / tpot.value, low=running / tpot.high, high=running / tpot.low)
     return Prediction(
         deployment=deployment,
@@ -129,7 +136,7 @@ def predict(
         concurrency=concurrency,
         running=running,
         tpot_s=tpot,
-        ttft_s=ttft,
+        ttft_s=_first_token(stack, work, loop),
         output_tokens_per_s=throughput,
         step=step,
         light_s=light_s,
@@ -182,31 +189,11 @@ def _at_the_speed_of_light(
     )
 
 
-def _first_token(
-    efficiencies: Efficiencies,
-    deployment: Deployment,
-    engine: str,
-    work: ReplicaWork,
-    slowdowns: Array,
-    running: float,
-    input_tokens: float,
-    output_tokens: float,
-) -> Range | None:
-    known = efficiencies.first_token.get(f"{deployment.accelerator.id} {engine}")
-    if known is None:
-        return None
-    base = prompt_step_s(work, slowdowns, running, input_tokens, output_tokens)
-    low, median, high = known
-    return Range(value=base * median, low=base * low, high=base * high)
-
-
-def prompt_step_s(
-    work: ReplicaWork, slowdowns: Array, running: float, input_tokens: float, output_tokens: float
-) -> float:
-    """Seconds of the step that carries a whole prompt among the running decodes, and half a step of waiting for it."""
-    average = _closed(running, input_tokens, output_tokens)
-    carrying = replace(average, prefill_tokens=np.array([input_tokens]))
-    return float((work.light(carrying)[0] + 0.5 * work.light(average)[0]) @ slowdowns)
+def _first_token(stack: Stack, work: ReplicaWork, loop: ClosedLoop) -> Range:
+    """Time to first token in the steady loop, which the simulator gives with its whole distribution."""
+    seconds = stack.request_s + stack.first_ratio * float(served(work, loop) @ stack.slowdowns)
+    low, high = stack.first_spread
+    return Range(value=seconds, low=seconds * float(np.exp(low)), high=seconds * float(np.exp(high)))
 
 
 __all__ = [
@@ -219,7 +206,6 @@ __all__ = [
     "StepTime",
     "Tier",
     "predict",
-    "prompt_step_s",
     "roofline_s",
     "stack_of",
 ]

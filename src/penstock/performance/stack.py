@@ -9,6 +9,7 @@ import numpy as np
 from penstock.performance.calibration import Calibration, Pool
 from penstock.performance.deployment import Deployment
 from penstock.performance.evidence import FORMATS, configuration_of, family_of, pool_path
+from penstock.performance.first_token import FIRST
 from penstock.performance.work import Array
 
 Tier = Literal["calibrated", "transferred", "speed-of-light"]
@@ -25,8 +26,9 @@ class Efficiencies:
     calibration: Calibration
     spreads: Mapping[Novelty, Logs]
     """By what was held out."""
-    first_token: Mapping[str, tuple[float, float, float]]
-    """Time to first token over the step that carries the prompt: P10, median, P90, by accelerator and engine."""
+    first: Calibration
+    """What a first token takes beyond the steps it waits for: `first_token.FIRST`."""
+    first_spreads: Mapping[Novelty, Logs]
     fitted_on: str
     rows: int
 
@@ -39,10 +41,12 @@ class Stack:
     """Of each part of a step, every factor included; `step_cost(work, slowdowns)` is a step's time."""
     request_s: float
     """Seconds of a request outside the engine's steps, before its first token."""
+    first_ratio: float
+    """How much longer than the steps it waits for a first token takes: `request_s + first_ratio * simulated`."""
     spread: Logs
     """Of the time per output token."""
-    first_spread: Logs | None
-    """Of the time to first token; None where none was ever measured for the pool."""
+    first_spread: Logs
+    """Of the time to first token."""
     tier: Tier
     novelty: Novelty
     software: str | None
@@ -53,15 +57,18 @@ class Stack:
 
 def stack_of(deployment: Deployment, engine: str, efficiencies: Efficiencies) -> Stack:
     """Look up what applies to a deployment: its pool or its nearest kin, its model, its configuration."""
-    path, pool = efficiencies.calibration.nearest(pool_path(deployment.accelerator, engine))
-    novelty = _novelty(deployment, engine, path, pool)
+    kin = pool_path(deployment.accelerator, engine)
+    path, pool = efficiencies.calibration.nearest(kin)
+    novelty = _novelty(deployment, kin, path, pool)
     adjust, software = _adjustment(deployment, pool)
-    known = efficiencies.first_token.get(f"{deployment.accelerator.id} {engine}")
+    first_path, first = efficiencies.first.nearest(kin)
+    beyond = dict(zip(FIRST, first.slowdowns * _adjustment(deployment, first)[0], strict=True))
     return Stack(
         slowdowns=pool.slowdowns * adjust,
-        request_s=0.0,
+        request_s=float(beyond["request_s"]),
+        first_ratio=float(beyond["ratio"]),
         spread=efficiencies.spreads[novelty],
-        first_spread=(float(np.log(known[0] / known[1])), float(np.log(known[2] / known[1]))) if known else None,
+        first_spread=efficiencies.first_spreads[_novelty(deployment, kin, first_path, first)],
         tier="calibrated" if novelty in {"shape", "configuration"} else "transferred",
         novelty=novelty,
         software=software,
@@ -80,8 +87,8 @@ def _configuration(deployment: Deployment) -> str:
     return configuration_of("online", family, _weights_label(deployment), deployment.parallelism)
 
 
-def _novelty(deployment: Deployment, engine: str, path: tuple[str, ...], pool: Pool) -> Novelty:
-    if len(path) < len(pool_path(deployment.accelerator, engine)):
+def _novelty(deployment: Deployment, kin: tuple[str, ...], path: tuple[str, ...], pool: Pool) -> Novelty:
+    if len(path) < len(kin):
         return "accelerator"
     if _configuration(deployment) in pool.factors.get("configuration", {}):
         return "shape"

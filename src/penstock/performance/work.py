@@ -144,7 +144,7 @@ class ReplicaWork:
         cache_s, attention_s = self._attention(load, decodes)
         columns = {
             "weights": np.full_like(decodes, self.dense_bytes / self.bytes_per_s),
-            "experts": self.expert_bytes / self.bytes_per_s * self._experts_read(load.decodes * verified),
+            "experts": self.expert_bytes / self.bytes_per_s * self.experts_read(load.decodes * verified),
             "cache": cache_s,
             "compute": verified * (decodes * self.token_s + load.decodes * self.routed_token_s + attention_s),
             "prefill": prefill * self.token_s
@@ -156,8 +156,8 @@ class ReplicaWork:
         }
         return np.column_stack([columns[name] for name in PARTS])
 
-    def _experts_read(self, tokens: Array) -> Array:
-        """Share of the experts that some token of the step visits: 1 - (1 - k/E)^tokens."""
+    def experts_read(self, tokens: Array) -> Array:
+        """Return the share of the experts that some token of the step visits: 1 - (1 - k/E)^tokens."""
         experts = self.deployment.model.experts
         if experts is None:
             return np.zeros_like(tokens)
