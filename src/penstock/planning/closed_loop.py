@@ -7,9 +7,9 @@ import numpy as np
 
 from penstock.performance.choose import BEST, predict_on
 from penstock.performance.deployment import Deployment
-from penstock.performance.evidence import pool_path
 from penstock.performance.memory_fit import fit
-from penstock.performance.predict import Efficiencies, Prediction, Range
+from penstock.performance.predict import Prediction, Range
+from penstock.performance.stack import Efficiencies, Stack, stack_of
 from penstock.performance.work import PARTS, Array, Load, ReplicaWork
 from penstock.planning.capacity import Bucket, Capacity, cannot
 from penstock.workload.slo import Slo
@@ -91,30 +91,22 @@ class _Compiled:
     """A deployment's work, and seconds per unit of it on the stack that speaks for it."""
 
     work: ReplicaWork
-    slowdowns: Array
-    first_token: float
+    stack: Stack
     seen: Prediction
 
     @staticmethod
     def of(deployment: Deployment, seen: Prediction, efficiencies: Efficiencies) -> "_Compiled":
-        work = ReplicaWork(deployment)
-        _, pool = efficiencies.calibration.nearest(pool_path(deployment.accelerator, seen.engine))
-        sizes = (np.array([float(size)]) for size in (seen.running, *_REFERENCE[:2]))
-        plain = float((work.light(Load.closed_loop(*sizes))[0] * pool.slowdowns).sum())
-        _, ratio, _ = efficiencies.first_token.get(f"{deployment.accelerator.id} {seen.engine}", (1.0, 1.0, 1.0))
-        return _Compiled(
-            work=work, slowdowns=pool.slowdowns * (seen.step.seconds / plain), first_token=ratio, seen=seen
-        )
+        return _Compiled(work=ReplicaWork(deployment), stack=stack_of(deployment, seen.engine, efficiencies), seen=seen)
 
     def times(self, together: Array, bucket: Bucket) -> tuple[Array, Array, Array]:
         """Seconds per token, seconds to the first one, and the share of prompts in a step."""
         inputs = np.full_like(together, float(bucket.input_tokens))
         average = Load.closed_loop(together, inputs, np.full_like(together, float(bucket.output_tokens)))
         light = self.work.light(average)
-        step_s = light @ self.slowdowns
-        carrying_s = self.work.light(replace(average, prefill_tokens=inputs)) @ self.slowdowns
-        prefill = light[:, PARTS.index("prefill")] * self.slowdowns[PARTS.index("prefill")] / step_s
-        return step_s, (carrying_s + 0.5 * step_s) * self.first_token, prefill
+        step_s = light @ self.stack.slowdowns
+        carrying_s = self.work.light(replace(average, prefill_tokens=inputs)) @ self.stack.slowdowns
+        prefill = light[:, PARTS.index("prefill")] * self.stack.slowdowns[PARTS.index("prefill")] / step_s
+        return step_s, self.stack.request_s + self.stack.first_ratio * (carrying_s + 0.5 * step_s), prefill
 
 
 def _concurrencies(most: int) -> Array:

@@ -64,7 +64,7 @@ def _latencies(scenarios: Sequence[Scenario]) -> Table:
             continue
         table.add_row(
             name_of(scenario),
-            _span(scenario.ranged(ttft_of, 0.5)),
+            _span(scenario.first_token(ttft_of, 0.5)),
             shown_s(ttft_of(outcome).quantile_s(0.99)),
             _span(scenario.ranged(tpot_of, 0.5)),
             shown_s(tpot_of(outcome).quantile_s(0.99)),

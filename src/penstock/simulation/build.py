@@ -78,7 +78,7 @@ def _replicas(pools: Sequence[Pool]) -> NDArray[Any]:
         replica = pool.replica
         mine["pool"] = mine["cost"] = index
         mine["blocks"] = mine["free"] = mine["blank"] = replica.kv_blocks
-        mine["request_s"] = replica.request_s
+        mine["request_s"], mine["first_ratio"] = replica.request_s, replica.first_ratio
         mine["block_tokens"], mine["caching"] = replica.block_tokens, replica.prefix_caching
         mine["max_tokens"], mine["max_requests"] = replica.max_batched_tokens, replica.max_sequences
         mine["prefills_only"], mine["decodes_only"] = pool.role == "prefill", pool.role == "decode"

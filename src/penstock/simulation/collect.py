@@ -52,8 +52,9 @@ def _tally(w: World, tables: _Tables, base: int, upto: int) -> None:
     for number in range(base, upto):
         row = w.rows[number & mask]
         group = min(row.slo_class, len(tables.limits) - 1)
-        outside_s = w.replicas[row.replica].request_s
-        ttft_s, e2e_s = row.first_s - row.arrival_s + outside_s, row.last_s - row.arrival_s + outside_s
+        replica = w.replicas[row.replica]
+        ttft_s = replica.request_s + replica.first_ratio * (row.first_s - row.arrival_s)
+        e2e_s = ttft_s + row.last_s - row.first_s
         _count(tables, group, _TTFT, ttft_s)
         _count(tables, group, _E2E, e2e_s)
         met = ttft_s <= tables.limits[group, _TTFT] and e2e_s <= tables.limits[group, _E2E]
@@ -160,11 +161,12 @@ class Collected:
 
 def _serve(world: World, base: int, upto: int) -> Served:
     rows = world.rows[np.arange(base, upto) & (len(world.rows) - 1)]
-    outside_s = world.replicas["request_s"][rows["replica"]]
+    replicas = world.replicas[rows["replica"]]
+    ttft_s = replicas["request_s"] + replicas["first_ratio"] * (rows["first_s"] - rows["arrival_s"])
     return Served(
         arrival_s=rows["arrival_s"],
-        ttft_s=rows["first_s"] - rows["arrival_s"] + outside_s,
-        e2e_s=rows["last_s"] - rows["arrival_s"] + outside_s,
+        ttft_s=ttft_s,
+        e2e_s=ttft_s + rows["last_s"] - rows["first_s"],
         output_tokens=rows["output_tokens"],
         hit_tokens=rows["hit_tokens"],
         preemptions=rows["preempted"],

@@ -59,6 +59,7 @@ REPLICA: Final = np.dtype(
         ("used_s", "f8"),  # integral of used blocks
         ("link_free_s", "f8"),  # when its outgoing KV link is idle
         ("request_s", "f8"),  # outside the engine, of every request
+        ("first_ratio", "f8"),  # first tokens as clients see them, over the steps they waited for
         ("step", "i8"),  # engine steps ended
         ("steps", "i8"),  # in progress
         ("next_event", "i8"),  # step at which a decoding request finishes or leaves a window
