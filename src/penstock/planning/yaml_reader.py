@@ -46,7 +46,7 @@ class Value:
     @property
     def line(self) -> int:
         """Counted from one, as editors do."""
-        return self.node.start_mark.line + 1
+        return int(self.node.start_mark.line) + 1
 
     def refuse(self, problem: str) -> NoReturn:
         """Complain about this value."""

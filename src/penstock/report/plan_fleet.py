@@ -18,7 +18,8 @@ def fleet_yaml(result: PlanResult, answer: Answer) -> str:
         f"# The fleet `penstock plan` chose for: {result.plan.name}\n"
         "# Pools are identical replicas; a route sends requests up to these lengths to pools by weight.\n"
     )
-    return head + yaml.safe_dump(_document(result, fleet), sort_keys=False, allow_unicode=True, width=110)
+    body: str = yaml.safe_dump(_document(result, fleet), sort_keys=False, allow_unicode=True, width=110)
+    return head + body
 
 
 def _document(result: PlanResult, fleet: ServingFleet) -> dict[str, object]:

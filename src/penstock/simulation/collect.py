@@ -53,7 +53,8 @@ def _tally(w: World, tables: _Tables, base: int, upto: int) -> None:
         row = w.rows[number & mask]
         group = min(row.slo_class, len(tables.limits) - 1)
         replica = w.replicas[row.replica]
-        ttft_s = replica.request_s + replica.first_ratio * (row.first_s - row.arrival_s)
+        served_s = row.first_s - row.arrival_s - row.waited_s
+        ttft_s = replica.request_s + row.waited_s + replica.first_ratio * served_s
         e2e_s = ttft_s + row.last_s - row.first_s
         _count(tables, group, _TTFT, ttft_s)
         _count(tables, group, _E2E, e2e_s)
@@ -162,7 +163,8 @@ class Collected:
 def _serve(world: World, base: int, upto: int) -> Served:
     rows = world.rows[np.arange(base, upto) & (len(world.rows) - 1)]
     replicas = world.replicas[rows["replica"]]
-    ttft_s = replicas["request_s"] + replicas["first_ratio"] * (rows["first_s"] - rows["arrival_s"])
+    served_s = rows["first_s"] - rows["arrival_s"] - rows["waited_s"]
+    ttft_s = replicas["request_s"] + rows["waited_s"] + replicas["first_ratio"] * served_s
     return Served(
         arrival_s=rows["arrival_s"],
         ttft_s=ttft_s,
