@@ -5,6 +5,7 @@
 
 import csv
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -137,11 +138,13 @@ def slow_starts(by: Queued) -> str:
     """Say how many rows were queued, and how many we would have queued."""
     late = [row for row in by.first_simulated.rows if row.row.seconds > _LATE * row.predicted_s]
     limited = [row for row in late if row.measurement.id in by.kv_limited]
+    others = Counter(GROUPS["accelerator and engine"](row) for row in late if row not in limited)
     return (
-        f"{len(by.kv_limited)} rows ask for more cache than we predict, counting every request at its full length. "
-        f"They were served, so they are simulated as if it were enough; {len(limited)} of them came more than {_LATE} "
-        f"times later than simulated and were really queued. {len(late) - len(limited)} others came as late for other "
-        "reasons."
+        f"{len(by.kv_limited)} rows ask for more cache than we predict, counting every request at its full length.\n"
+        "They were served, so they are simulated as if it were enough.\n"
+        f"{len(limited)} of them came more than {_LATE} times later than simulated, as in a queue;\n"
+        f"{others.total()} others came as late without being short of cache:\n"
+        f"{', '.join(f'{label} {count}' for label, count in others.most_common())}."
     )
 
 

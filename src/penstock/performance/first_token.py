@@ -3,7 +3,7 @@
 The closed form is what the simulator gives for the same loop: the step that carries the prompt among the decodes of the
 others, and for a mean also the start, when every user's prompt comes at once. Measured times are longer: by seconds a
 request spends outside the engine's steps, by a ratio (prompts run without graphs, and beside each other), and by the
-steps a scheduler lets pass before it looks at its queue. Those three are fitted like slowdowns, with the same kin.
+steps a scheduler lets pass before it takes a prompt. Those three are fitted like slowdowns, with the same kin.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,8 +19,8 @@ from penstock.performance.evidence import AcceleratorOf, ModelOf, measured_deplo
 from penstock.performance.harness import harness_of
 from penstock.performance.work import PARTS, Array, Load, ReplicaWork
 
-FIRST: Final = ("request_s", "ratio", "polled")
-"""The fitted columns: seconds of a request outside the steps, the closed form, the steps between two polls."""
+FIRST: Final = ("request_s", "ratio", "held")
+"""The fitted columns: seconds of a request outside the steps, the closed form, the steps a prompt is held."""
 _TERMS: Final = Terms(
     least=np.array([0.0, 0.5, 0.0]),
     prior=np.array([20e-3, 1.3, 1.0]),
@@ -84,7 +84,7 @@ class Waited:
     """The same run's time per output token, which names its pool and its factors."""
     seconds: float
     served: Array
-    polled: Array
+    held: Array
 
 
 def waited(pairs: Iterable[tuple[Measurement, Row]], model_of: ModelOf, accelerator_of: AcceleratorOf) -> list[Waited]:
@@ -98,22 +98,21 @@ def waited(pairs: Iterable[tuple[Measurement, Row]], model_of: ModelOf, accelera
         key = (m.model, m.weights, m.accelerator, m.tp, m.dp, m.ep, m.kv)
         if key not in compiled:
             compiled[key] = ReplicaWork(measured_deployment(m, model_of, accelerator_of))
-        loop, polled_steps = measured_loop(m)
+        loop, held_steps = measured_loop(m)
         found.append(
             Waited(
                 measurement=m,
                 row=row,
                 seconds=measurement.ttft_s,
                 served=served(compiled[key], loop),
-                # A request that comes at any moment waits half of the steps between two polls.
-                polled=(polled_steps - 1) / 2 * decode_step(compiled[key], loop),
+                held=held_steps * decode_step(compiled[key], loop),
             )
         )
     return found
 
 
-def measured_loop(measurement: Measurement) -> tuple[ClosedLoop, int]:
-    """Return the loop a row was measured under, and the steps between two looks at the queue."""
+def measured_loop(measurement: Measurement) -> tuple[ClosedLoop, float]:
+    """Return the loop a row was measured under, and the steps its prompts were held back."""
     harness = harness_of(measurement)
     loop = ClosedLoop(
         users=measurement.concurrency or 1.0,
@@ -122,7 +121,7 @@ def measured_loop(measurement: Measurement) -> tuple[ClosedLoop, int]:
         batched_tokens=harness.batched_tokens * measurement.dp,
         burst_share=harness.burst_share,
     )
-    return loop, harness.polled_steps
+    return loop, harness.held_steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,5 +152,5 @@ def fit_both(rows: Sequence[Row], waits: Sequence[Waited]) -> Fitted:
 
 
 def _first_row(item: Waited, slowdowns: Array) -> Row:
-    light = np.array([1.0, float(item.served @ slowdowns), float(item.polled @ slowdowns)])
+    light = np.array([1.0, float(item.served @ slowdowns), float(item.held @ slowdowns)])
     return replace(item.row, light=light, seconds=item.seconds)

@@ -1,6 +1,7 @@
 """How was a row measured? What a published benchmark did that its result does not say: settings and statistics."""
 
 from dataclasses import dataclass
+from datetime import date
 from typing import Final, Literal
 
 from penstock.catalog.measurement import Measurement
@@ -10,6 +11,8 @@ _NOMINAL: Final = 0.9
 _LONG_TOKENS: Final = 4096
 _MANY: Final = 16
 """Users from which InferenceX's SGLang scripts poll for requests less often."""
+_DELAYED_FROM: Final = date(2026, 1, 29)
+"""InferenceX pull request 594: delayed batching for DeepSeek-R1 in fp8 on B200."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,8 +24,9 @@ class Harness:
     """InferenceX: `--num-prompts $(( CONC * 10 ))`, all sent at once and then one for each that ends."""
     batched_tokens: int = 8192
     """Prompt tokens the engine takes in one step, on one data-parallel rank."""
-    polled_steps: int = 1
-    """Decode steps between two looks at the queue: SGLang's `--scheduler-recv-interval`."""
+    held_steps: float = 0.0
+    """Decode steps a prompt is held back on purpose: half of SGLang's `--scheduler-recv-interval`, on average, or
+    TensorRT-LLM's `batch_wait_timeout_iters` and `attention_dp_config.timeout_iters`."""
 
     @property
     def burst_share(self) -> float:
@@ -38,38 +42,51 @@ def harness_of(row: Measurement) -> Harness:
     """
     if row.source == "aiconfigurator-silicon":
         return Harness()
-    tokens, polled = _SCRIPTS.get(row.engine, _by_default)(row)
+    tokens, held_steps = _SCRIPTS.get(row.engine, _by_default)(row)
     return Harness(
-        statistic="median" if row.source == "inferencex" else "mean", batched_tokens=tokens, polled_steps=polled
+        statistic="median" if row.source == "inferencex" else "mean", batched_tokens=tokens, held_steps=held_steps
     )
 
 
-def _by_default(row: Measurement) -> tuple[int, int]:
-    return (16384, 1) if row.engine == "atom" else (8192, 1)
+def _by_default(row: Measurement) -> tuple[int, float]:
+    return (16384, 0.0) if row.engine == "atom" else (8192, 0.0)
 
 
-def _trtllm(row: Measurement) -> tuple[int, int]:
+def _trtllm(row: Measurement) -> tuple[int, float]:
+    users, short = row.concurrency or 1, max(row.input_tokens, row.output_tokens) < _LONG_TOKENS
     if row.model.startswith("deepseek"):
-        return max(8192, round((row.concurrency or 1) + row.input_tokens / _NOMINAL) + 127), 1
-    return (20_000 if row.model.startswith("gpt-oss") else 16_384), 1
+        held = 0
+        if row.dp > 1:
+            held = 60
+        elif row.accelerator == "b200_sxm" and row.weights == "fp8" and short and row.date >= _DELAYED_FROM:
+            held = 40 if users >= 64 else 0  # noqa: PLR2004 - the script's own case
+        return max(8192, round(users + row.input_tokens / _NOMINAL) + 127), held
+    if row.model.startswith("llama"):
+        return 16_384, 20 if short and row.tp < 8 else 0  # noqa: PLR2004 - the script's own case
+    return 20_000, 0
 
 
-def _sglang(row: Measurement) -> tuple[int, int]:
+def _sglang(row: Measurement) -> tuple[int, float]:
     users = row.concurrency or 1
     if row.accelerator.startswith("mi"):
         # --num-continuous-decode-steps=4; all prompts at once, but for mxfp4 with long prompts and many users.
         long = row.weights == "mxfp4" and row.input_tokens > _LONG_TOKENS and users > 32  # noqa: PLR2004
-        return (32_768 if long else 196_608), 4
-    polled = 30 if users >= _MANY else 10
+        return (32_768 if long else 196_608), _polled(4)
     if row.accelerator == "h200_sxm":
-        return (32_768 if row.model.startswith("deepseek") else 16_384), 1
+        return (32_768 if row.model.startswith("deepseek") else 16_384), 0.0
+    often = _polled(30 if users >= _MANY else 10)
     if row.model.startswith("deepseek"):
         if row.weights == "fp8":
-            return (8192, 10) if row.tp == 4 else (32_768, polled)  # noqa: PLR2004 - the scripts' own cases
-        return 16_384, polled
+            return (8192, _polled(10)) if row.tp == 4 else (32_768, often)  # noqa: PLR2004 - the scripts' own cases
+        return 16_384, often
     if row.model.startswith("glm"):
-        return 32_768, 10 if row.weights == "nvfp4" else 1
-    return (16_384, 10) if row.accelerator == "b300_sxm" and row.weights == "fp8" else (32_768, polled)
+        return 32_768, _polled(10 if row.weights == "nvfp4" else 1)
+    return (16_384, _polled(10)) if row.accelerator == "b300_sxm" and row.weights == "fp8" else (32_768, often)
+
+
+def _polled(every: int) -> float:
+    """Steps a request waits that comes at any moment between two polls; with every step, none but the running one."""
+    return (every - 1) / 2
 
 
 _SCRIPTS: Final = {"sglang": _sglang, "trtllm": _trtllm}

@@ -94,7 +94,7 @@ def test_a_known_overhead_and_ratio_are_recovered(work: ReplicaWork) -> None:
                 row=row,
                 seconds=0.05 + 1.5 * float(first @ SLOW),
                 served=first,
-                polled=np.zeros(len(PARTS)),
+                held=np.zeros(len(PARTS)),
             )
         )
     fitted = fit_both(rows, waits)
@@ -119,10 +119,10 @@ def test_closed_form_and_stack_agree_with_what_is_predicted(work: ReplicaWork) -
 
 def test_every_stack_takes_longer_than_its_steps() -> None:
     for path, pool in from_document(load_efficiencies()).first.pools.items():
-        request_s, ratio, polled = pool.slowdowns
+        request_s, ratio, held = pool.slowdowns
         assert 0 <= request_s < 0.2, path
         assert 1 <= ratio < 4, path
-        assert polled >= 0
+        assert held >= 0
 
 
 def test_the_app_publishes_medians_and_the_other_file_means() -> None:
@@ -133,9 +133,17 @@ def test_the_app_publishes_medians_and_the_other_file_means() -> None:
 
 def test_sglang_on_blackwell_polls_every_thirty_steps_under_load() -> None:
     b200 = replace(ROW, accelerator="b200_sxm")
-    assert harness_of(b200).polled_steps == 30
-    assert harness_of(replace(b200, concurrency=8.0)).polled_steps == 10
-    assert harness_of(replace(b200, engine="vllm")).polled_steps == 1
+    assert harness_of(b200).held_steps == (30 - 1) / 2
+    assert harness_of(replace(b200, concurrency=8.0)).held_steps == (10 - 1) / 2
+    assert harness_of(replace(b200, engine="vllm")).held_steps == 0
+
+
+def test_tensorrt_holds_prompts_where_its_scripts_say() -> None:
+    llama = replace(ROW, engine="trtllm", model="llama-3.1-70b", accelerator="b200_sxm", tp=4)
+    assert harness_of(llama).held_steps == 20
+    assert harness_of(replace(llama, output_tokens=7372.8)).held_steps == 0
+    assert harness_of(replace(llama, tp=8)).held_steps == 0
+    assert harness_of(replace(ROW, engine="trtllm", tp=1, dp=8)).held_steps == 60
 
 
 def test_only_the_folds_asked_for_are_fitted() -> None:
