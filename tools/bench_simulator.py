@@ -1,4 +1,4 @@
-"""How fast is the simulator? Requests a second on one core, from ten thousand to ten million, and the memory it takes."""
+"""How fast is the simulator? Requests a second on one core, from ten thousand to ten million, and its memory."""
 
 import argparse
 import resource

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from penstock.model import CacheDtype, WeightFormat
     from penstock.performance import Parallelism
     from penstock.performance.engine import EngineName
-    from penstock.simulation.run import Policy
+    from penstock.simulation.options import Policy
 
 
 def counted_targets(text: str) -> "list[tuple[Accelerator, int | None]]":

@@ -1,7 +1,8 @@
 """Where does output go? Results to stdout; a pipe gets a fixed width and no colour."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from rich.console import Console
@@ -77,3 +78,15 @@ class Watch:
         compile_once()
         seconds = perf_counter() - start_s
         self._bar.console.print(f"Compiled the simulator in {seconds:.0f} s; it is kept for the next run.", style="dim")
+
+
+@contextmanager
+def byte_progress(total_bytes: int, label: str) -> Iterator[Callable[[int], None]]:
+    """Show bytes read and their rate on stderr while a person watches; yields what to call with each amount."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = (TextColumn(label), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    shown = Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+    with shown as bar:
+        task = bar.add_task(label, total=total_bytes)
+        yield lambda count: bar.advance(task, count)

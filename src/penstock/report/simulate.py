@@ -32,7 +32,7 @@ def _heading(scenario: Scenario) -> Text:
     how = f"{workload.users} users in a closed loop" if workload.users else ""
     if outcome is not None and not workload.users and outcome.arrival_span_s:
         how = f"{(question.requests - 1) / outcome.arrival_span_s:,.3g} requests/s"
-    text = Text(scenario.placement.deployment.model.name, style="bold")
+    text = Text.assemble((scenario.placement.deployment.model.name, "bold"))
     text.append(f"  {workload.name}, {question.requests:,} requests, {how}", style="dim")
     promised = {str(item.slo) for item in workload.classes if item.slo is not None}
     if promised:
@@ -64,7 +64,7 @@ def _latencies(scenarios: Sequence[Scenario]) -> Table:
             continue
         table.add_row(
             name_of(scenario),
-            _span(scenario.ranged(ttft_of, 0.5)),
+            _span(scenario.first_token(ttft_of, 0.5)),
             shown_s(ttft_of(outcome).quantile_s(0.99)),
             _span(scenario.ranged(tpot_of, 0.5)),
             shown_s(tpot_of(outcome).quantile_s(0.99)),
@@ -186,7 +186,7 @@ def _timelines(scenarios: Sequence[Scenario], width: int) -> Table:
 
 
 def _verdict(scenario: Scenario) -> Text:
-    text = Text(f"{name_of(scenario)}: ", style="bold")
+    text = Text.assemble((f"{name_of(scenario)}: ", "bold"))
     outcome = scenario.outcome
     if outcome is None:
         obstacle = scenario.placement.memory.obstacle

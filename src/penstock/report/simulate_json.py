@@ -60,7 +60,11 @@ def _scenario(scenario: Scenario) -> dict[str, object]:
         "met": outcome.met,
         "saturation": plain(outcome.saturation),
         "latency": {name: _latency(of(outcome)) for name, of in ranges.items()},
-        "p50_ranges": {name: plain(scenario.ranged(of, 0.5)) for name, of in ranges.items()},
+        "p50_ranges": {
+            "ttft_s": plain(scenario.first_token(ttft_of, 0.5)),
+            "tpot_s": plain(scenario.ranged(tpot_of, 0.5)),
+            "e2e_s": plain(scenario.ranged(e2e_of, 0.5)),
+        },
         "classes": [_class(item) for item in outcome.classes],
         "pools": [_pool(pool) for pool in outcome.pools],
         "timelines": {name: _timeline(line) for name, line in outcome.timelines.items()},

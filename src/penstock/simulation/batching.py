@@ -168,6 +168,8 @@ def _admit(w: World, r: int) -> float:
         if -(-total // size) - hit + hit_free > replica.free:
             break
         _leave_queue(w, r)
+        if row.generated == 0 and row.preempted == 0:
+            row.waited_s += replica.start_s - row.queued_s
         if not row.received:
             _count_lookup(w, r, number, total, known)
             if replica.caching:

@@ -1,12 +1,13 @@
 """How is a run laid out in memory? Allocates the arrays, loads requests into them, and makes room as they come."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.simulation.batching import FAR
+from penstock.simulation.options import Options
 from penstock.simulation.replica import Pool
 from penstock.simulation.world import (
     BINS,
@@ -23,9 +24,6 @@ from penstock.simulation.world import (
     power_of_two,
 )
 from penstock.workload import Prefixes, Requests
-
-if TYPE_CHECKING:
-    from penstock.simulation.run import Options
 
 _FIRST_ROWS = 1 << 15
 _FIRST_STEPS = 1 << 12
@@ -80,7 +78,7 @@ def _replicas(pools: Sequence[Pool]) -> NDArray[Any]:
         replica = pool.replica
         mine["pool"] = mine["cost"] = index
         mine["blocks"] = mine["free"] = mine["blank"] = replica.kv_blocks
-        mine["request_s"] = replica.request_s
+        mine["request_s"], mine["first_ratio"] = replica.request_s, replica.first_ratio
         mine["block_tokens"], mine["caching"] = replica.block_tokens, replica.prefix_caching
         mine["max_tokens"], mine["max_requests"] = replica.max_batched_tokens, replica.max_sequences
         mine["prefills_only"], mine["decodes_only"] = pool.role == "prefill", pool.role == "decode"
@@ -176,7 +174,7 @@ def _leaves(prefixes: Prefixes) -> NDArray[np.int64]:
     return leaves
 
 
-def feed(world: World, pools: Sequence[Pool], block: Requests, options: "Options") -> int:
+def feed(world: World, pools: Sequence[Pool], block: Requests, options: Options) -> int:
     """Load a block's rows; return how many no replica could ever hold, which are left out."""
     capacity = max(pool.replica.kv_tokens for pool in pools if pool.role != "prefill")
     prompts = max(pool.replica.kv_tokens for pool in pools if pool.role != "decode")

@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from penstock.errors import UsageError
+from penstock.simulation.options import Options
 from penstock.simulation.outcome import Outcome
 from penstock.simulation.replica import Pool
-from penstock.simulation.run import Options, simulate
+from penstock.simulation.run import simulate
 from penstock.workload import SloClass, Workload
 
 _TOLERANCE: Final = 0.01
@@ -42,10 +43,7 @@ def capacity(
     progress: Callable[[int], None] | None = None,
 ) -> Capacity:
     """Bisect the rate to 1%; every trial has the same requests, only faster or slower."""
-    if workload.users is not None:
-        raise UsageError("the users of a closed loop decide its rate; search for a capacity with arrivals instead")
-    if not any(item.slo for item in classes):
-        raise UsageError("a capacity is the rate at which an SLO is met; give one, such as ttft=1s,tpot=50ms")
+    require_searchable(workload, classes)
     chosen = options or Options()
     trials = 0
 
@@ -74,6 +72,14 @@ def capacity(
     return Capacity(
         rate_per_s=low, saturated_rate_per_s=ceiling, outcome=best or worst, requests=requests, trials=trials
     )
+
+
+def require_searchable(workload: Workload, classes: Sequence[SloClass]) -> None:
+    """Refuse what has no rate to search for."""
+    if workload.users is not None:
+        raise UsageError("the users of a closed loop decide its rate; search for a capacity with arrivals instead")
+    if not any(item.slo for item in classes):
+        raise UsageError("a capacity is the rate at which an SLO is met; give one, such as ttft=1s,tpot=50ms")
 
 
 def _saturated_rate(pools: Sequence[Pool], workload: Workload, requests: int, seed: int, options: Options) -> float:

@@ -31,6 +31,8 @@ _GROWTH_FRACTION = 0.02
 """A queue that grows by more than this share of the arrivals is not keeping up."""
 _QUEUE_PER_REPLICA = 8
 """Below this a queue is a fluctuation."""
+_LEAST_COLUMNS = 5
+"""A line needs that many points of the timeline."""
 
 
 class _Tables(NamedTuple):
@@ -50,8 +52,10 @@ def _tally(w: World, tables: _Tables, base: int, upto: int) -> None:
     for number in range(base, upto):
         row = w.rows[number & mask]
         group = min(row.slo_class, len(tables.limits) - 1)
-        outside_s = w.replicas[row.replica].request_s
-        ttft_s, e2e_s = row.first_s - row.arrival_s + outside_s, row.last_s - row.arrival_s + outside_s
+        replica = w.replicas[row.replica]
+        served_s = row.first_s - row.arrival_s - row.waited_s
+        ttft_s = replica.request_s + row.waited_s + replica.first_ratio * served_s
+        e2e_s = ttft_s + row.last_s - row.first_s
         _count(tables, group, _TTFT, ttft_s)
         _count(tables, group, _E2E, e2e_s)
         met = ttft_s <= tables.limits[group, _TTFT] and e2e_s <= tables.limits[group, _E2E]
@@ -158,11 +162,13 @@ class Collected:
 
 def _serve(world: World, base: int, upto: int) -> Served:
     rows = world.rows[np.arange(base, upto) & (len(world.rows) - 1)]
-    outside_s = world.replicas["request_s"][rows["replica"]]
+    replicas = world.replicas[rows["replica"]]
+    served_s = rows["first_s"] - rows["arrival_s"] - rows["waited_s"]
+    ttft_s = replicas["request_s"] + rows["waited_s"] + replicas["first_ratio"] * served_s
     return Served(
         arrival_s=rows["arrival_s"],
-        ttft_s=rows["first_s"] - rows["arrival_s"] + outside_s,
-        e2e_s=rows["last_s"] - rows["arrival_s"] + outside_s,
+        ttft_s=ttft_s,
+        e2e_s=ttft_s + rows["last_s"] - rows["first_s"],
         output_tokens=rows["output_tokens"],
         hit_tokens=rows["hit_tokens"],
         preemptions=rows["preempted"],
@@ -218,14 +224,17 @@ def _timeline(world: World, index: int, pool: Pool) -> Timeline:
 
 
 def _saturation(world: World, start_s: float, span_s: float, last: int, *, stopped: bool) -> Saturation | None:
-    """Fit a line through the queue over the later half of the arrivals: does it keep growing?"""
-    width_s = float(world.control[0]["width_s"])
+    """Does the queue keep growing over the later half of the arrivals, or take longer to drain than it took to fill?"""
+    control = world.control[0]
+    width_s = float(control["width_s"])
     begin, end = int((start_s + span_s / 2) / width_s), int((start_s + span_s) / width_s)
-    queue = world.timeline[:, begin : end + 1, QUEUED].sum(axis=0) / width_s
-    waiting = round(float(queue[-2:].max())) if len(queue) else 0
-    growth = float(np.polyfit(np.arange(len(queue)) * width_s, queue, 1)[0]) if len(queue) > 4 else 0.0  # noqa: PLR2004 - a line needs points
+    queue = world.timeline[:, begin : end + 2, QUEUED].sum(axis=0) / width_s
+    waiting = round(float(queue[-3:].max(initial=0.0)))
+    growth = waiting / span_s if span_s else 0.0
+    if len(queue) > _LEAST_COLUMNS:
+        growth = float(np.polyfit(np.arange(len(queue) - 1) * width_s, queue[:-1], 1)[0])
     rate = last / span_s if span_s else 0.0
-    grows = growth > _GROWTH_FRACTION * rate and waiting > _QUEUE_PER_REPLICA * len(world.replicas)
-    if not (grows or stopped):
+    grows = growth > _GROWTH_FRACTION * rate or float(control["now_s"]) - start_s > 2 * span_s
+    if not (stopped or (grows and waiting > _QUEUE_PER_REPLICA * len(world.replicas))):
         return None
     return Saturation(growth_per_s=growth, waiting=waiting, stopped=stopped)

@@ -1,12 +1,12 @@
 """What does a deployment become in the simulator? Its step times, its KV blocks and the limits of its scheduler."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from penstock.performance.deployment import Deployment
 from penstock.performance.memory_fit import MemoryFit, fit
-from penstock.performance.predict import Efficiencies, Stack, stack_of
+from penstock.performance.stack import Efficiencies, Stack, stack_of
 from penstock.performance.step_cost import step_cost
 from penstock.performance.work import ReplicaWork
 from penstock.simulation.replica import Replica
@@ -26,15 +26,7 @@ class Placement:
         """Return the same replica, slower by a factor given as its logarithm: one end of the interval."""
         if self.replica is None:
             return None
-        return Replica(
-            cost=self.replica.cost.scaled(float(np.exp(log_factor))),
-            kv_blocks=self.replica.kv_blocks,
-            block_tokens=self.replica.block_tokens,
-            max_batched_tokens=self.replica.max_batched_tokens,
-            max_sequences=self.replica.max_sequences,
-            prefix_caching=self.replica.prefix_caching,
-            request_s=self.replica.request_s,
-        )
+        return replace(self.replica, cost=self.replica.cost.scaled(float(np.exp(log_factor))))
 
 
 def place(
@@ -61,5 +53,6 @@ def place(
             max_sequences=sequences,
             prefix_caching=prefix_caching,
             request_s=stack.request_s,
+            first_ratio=stack.first_ratio,
         )
     return Placement(deployment=deployment, memory=memory, stack=stack, replica=replica)

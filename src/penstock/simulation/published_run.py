@@ -10,8 +10,9 @@ from penstock.performance.evidence import AcceleratorOf, ModelOf, cache_tokens, 
 from penstock.performance.harness import harness_of
 from penstock.performance.step_cost import StepCost, step_cost
 from penstock.performance.work import Array, ReplicaWork
+from penstock.simulation.options import Options
 from penstock.simulation.replica import Pool, Replica
-from penstock.simulation.run import Options, simulate
+from penstock.simulation.run import simulate
 from penstock.workload import Requests
 
 _LEAST, _MOST = 8 / 9, 10 / 9

@@ -22,6 +22,8 @@ class Replica:
     prefix_caching: bool = True
     request_s: float = 0.0
     """Seconds a request spends outside the engine before its first token: HTTP, tokeniser, first detokenising."""
+    first_ratio: float = 1.0
+    """How much longer a first token takes to reach a client than the steps from its admission on say."""
 
     def __post_init__(self) -> None:
         if min(self.kv_blocks, self.block_tokens, self.max_sequences) < 1:

@@ -1,23 +1,19 @@
 """How does a fleet serve a workload? Feeds requests to the compiled loop and collects what comes out."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final, Literal
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from penstock.errors import DeploymentError
 from penstock.routing import EndpointState, Route, RouteRequest
 from penstock.simulation import fleet
 from penstock.simulation.build import build, feed, make_room
 from penstock.simulation.collect import Collected
+from penstock.simulation.options import Options, Policy, Progress
 from penstock.simulation.outcome import Outcome
 from penstock.simulation.replica import Pool
 from penstock.simulation.world import NONE, World
 from penstock.workload import Requests, SloClass
 
-Policy = Literal["round-robin", "least-requests", "least-tokens"]
 _POLICIES: Final = {
     "round-robin": fleet.ROUND_ROBIN,
     "least-requests": fleet.LEAST_REQUESTS,
@@ -27,25 +23,6 @@ _BLOCK: Final = 16384
 """Rows fed at a time: the working set stays in the processor's cache."""
 _EVENTS: Final = 2_000_000
 """Events between two signs of life."""
-
-Progress = Callable[[int], None]
-PoolOf = Callable[[Requests], NDArray[np.int16]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What else a run may be told."""
-
-    route: Policy | Route = "least-requests"
-    pool_of: PoolOf | None = None
-    """Which pool each request of a block goes to, where the route decides only inside pools."""
-    users: int | None = None
-    """A closed loop of so many users; arrival times are then ignored."""
-    think_s: float = 0.0
-    keep_requests: bool = False
-    log_steps: int = 0
-    stop_waiting: int = 200_000
-    """Requests in one replica's queue at which a run is called saturated and stopped."""
 
 
 def simulate(

@@ -1,16 +1,18 @@
 """What would this deployment do with that workload? One run, the same run at both ends of the error, and a capacity."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
+from math import exp
 
 from penstock.errors import UsageError
 from penstock.performance.predict import Range
-from penstock.simulation.capacity import Capacity, capacity
+from penstock.simulation.capacity import Capacity, capacity, require_searchable
+from penstock.simulation.options import Options, Policy
 from penstock.simulation.outcome import Latency, Outcome
 from penstock.simulation.placement import Placement
-from penstock.simulation.replica import Pool, Replica, Transfer
-from penstock.simulation.run import Options, Policy, simulate
+from penstock.simulation.replica import Pool, Transfer
+from penstock.simulation.run import simulate
 from penstock.workload import Workload
 
 Progress = Callable[[str, int, int], None]
@@ -37,6 +39,8 @@ class Question:
     def __post_init__(self) -> None:
         if self.prefill_replicas and self.kv_bytes_per_s is None:
             raise UsageError("prefill replicas send KV to the others; say how fast with --kv-gbps")
+        if self.capacity:
+            require_searchable(self.workload, self.workload.classes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +71,14 @@ class Scenario:
         if low is None or middle is None or high is None:
             return None
         return Range(value=middle, low=min(low, middle), high=max(high, middle))
+
+    def first_token(self, latency: Callable[[Outcome], Latency], fraction: float) -> Range | None:
+        """Return a quantile of the time to first token: the wider of the queue's interval and its own."""
+        through = self.ranged(latency, fraction)
+        if through is None:
+            return None
+        low, high = (exp(log) * through.value for log in self.placement.stack.first_spread)
+        return Range(value=through.value, low=min(low, through.low), high=max(high, through.high))
 
 
 def run_scenario(
@@ -137,7 +149,6 @@ def _pools(placement: Placement, question: Question, log_factor: float, usd_per_
     if not question.prefill_replicas or question.kv_bytes_per_s is None:
         return [Pool(name=name, replica=replica, replicas=question.replicas, usd_per_hour=usd_per_hour)]
     transfer = Transfer(token_s=_kv_bytes_per_token(placement) / question.kv_bytes_per_s)
-    decoding: Replica = replace(replica, request_s=0.0)
     return [
         Pool(
             name=f"{name} prefill",
@@ -149,7 +160,7 @@ def _pools(placement: Placement, question: Question, log_factor: float, usd_per_
         ),
         Pool(
             name=f"{name} decode",
-            replica=decoding,
+            replica=replica,
             replicas=question.replicas,
             role="decode",
             usd_per_hour=usd_per_hour,

@@ -17,6 +17,7 @@ ROW: Final = np.dtype(
     [
         ("arrival_s", "f8"),
         ("queued_s", "f8"),  # when it joined the queue of its replica: later than arrival after a KV transfer
+        ("waited_s", "f8"),  # in queues, before its first token
         ("first_s", "f8"),  # end of the step with its first token
         ("last_s", "f8"),  # end of the step with its newest token
         ("after", "i8"),  # next row in the running list, in the waiting queue, or in transfer
@@ -59,6 +60,7 @@ REPLICA: Final = np.dtype(
         ("used_s", "f8"),  # integral of used blocks
         ("link_free_s", "f8"),  # when its outgoing KV link is idle
         ("request_s", "f8"),  # outside the engine, of every request
+        ("first_ratio", "f8"),  # first tokens as clients see them, over the steps they waited for
         ("step", "i8"),  # engine steps ended
         ("steps", "i8"),  # in progress
         ("next_event", "i8"),  # step at which a decoding request finishes or leaves a window

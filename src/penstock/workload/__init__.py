@@ -12,7 +12,7 @@ from penstock.workload.sharing import Conversations, Sharing, SystemPrompts
 from penstock.workload.slo import Slo, SloClass, parse_duration, parse_slo
 from penstock.workload.splice import repeat
 from penstock.workload.trace import Trace, read_trace
-from penstock.workload.workload import Workload
+from penstock.workload.workload import Workload, replay
 
 __all__ = [
     "NO_SEGMENT",
@@ -54,6 +54,7 @@ __all__ = [
     "parse_slo",
     "read_trace",
     "repeat",
+    "replay",
     "sample",
     "uniform_around",
     "uniform_below",

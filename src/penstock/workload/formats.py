@@ -1,76 +1,66 @@
 """Which trace is this? Known layouts of columns, recognised by the columns and never by the name of the file."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from penstock.workload.errors import TraceError
 
 TimeUnit = Literal["timestamp", "ms", "s"]
+REQUIRED = ("arrival", "input", "output")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceFormat:
-    """How one kind of trace names what every trace has."""
+    """How one kind of trace names what traces have."""
 
     name: str
-    arrival: str
+    columns: Mapping[str, str]
+    """Names in the file by what they mean: arrival, input, output; hash_ids; class, session, prefix, prefix_tokens."""
     arrival_unit: TimeUnit
-    input_tokens: str
-    output_tokens: str
-    hash_ids: str | None = None
-    """Hashes of the prompt's blocks, each of which stands for everything up to its end."""
     hash_block_tokens: int = 0
-    slo_class: str | None = None
-    session: str | None = None
-    prefix: str | None = None
-    prefix_tokens: str | None = None
+    """Tokens that one hash id stands for, after those of the ids before it."""
     source: str
     """What to cite where a result from such a trace is shown."""
 
     @property
-    def required(self) -> tuple[str, str, str]:
+    def required(self) -> tuple[str, ...]:
         """Columns without which it is not this format."""
-        return (self.arrival, self.input_tokens, self.output_tokens)
+        return tuple(self.columns[name] for name in REQUIRED)
 
 
 AZURE = TraceFormat(
     name="Azure LLM inference",
-    arrival="TIMESTAMP",
+    columns={"arrival": "TIMESTAMP", "input": "ContextTokens", "output": "GeneratedTokens"},
     arrival_unit="timestamp",
-    input_tokens="ContextTokens",
-    output_tokens="GeneratedTokens",
     source="Azure LLM inference trace (2023: Splitwise, ISCA 2024; 2024: DynamoLLM, HPCA 2025), "
     "github.com/Azure/AzurePublicDataset, CC-BY 4.0",
 )
 MOONCAKE = TraceFormat(
     name="Mooncake",
-    arrival="timestamp",
+    columns={"arrival": "timestamp", "input": "input_length", "output": "output_length", "hash_ids": "hash_ids"},
     arrival_unit="ms",
-    input_tokens="input_length",
-    output_tokens="output_length",
-    hash_ids="hash_ids",
     hash_block_tokens=512,  # The trace's README: one id per block of 512 tokens, the last block may be shorter.
     source="Mooncake trace (FAST 2025), github.com/kvcache-ai/Mooncake, Apache-2.0",
 )
 BURSTGPT = TraceFormat(
     name="BurstGPT",
-    arrival="Timestamp",
+    columns={"arrival": "Timestamp", "input": "Request tokens", "output": "Response tokens"},
     arrival_unit="s",
-    input_tokens="Request tokens",
-    output_tokens="Response tokens",
     source="BurstGPT trace (arXiv:2401.17644), github.com/HPMLL/BurstGPT",
 )
 PLAIN = TraceFormat(
     name="plain",
-    arrival="arrival_s",
+    columns={
+        "arrival": "arrival_s",
+        "input": "input_tokens",
+        "output": "output_tokens",
+        "class": "class",
+        "session": "session",
+        "prefix": "prefix",
+        "prefix_tokens": "prefix_tokens",
+    },
     arrival_unit="s",
-    input_tokens="input_tokens",
-    output_tokens="output_tokens",
-    slo_class="class",
-    session="session",
-    prefix="prefix",
-    prefix_tokens="prefix_tokens",
     source="a trace of your own",
 )
 FORMATS = (AZURE, MOONCAKE, BURSTGPT, PLAIN)

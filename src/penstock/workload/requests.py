@@ -13,6 +13,7 @@ Int64s = NDArray[np.int64]
 Uint8s = NDArray[np.uint8]
 
 NO_SEGMENT = -1
+MAX_CLASSES = 256
 MAX_TOKENS = 2**30 - 1
 """A prompt and its answer together stay 32-bit; no context comes near."""
 
@@ -30,7 +31,8 @@ class Prefixes:
     path_start: Int64s
     path: Int32s
     own: Int32s
-    """The segment that the rest of the prompt and the output become because a later request continues it, or -1."""
+    """The segment that the rest of the prompt and the output become because a later request continues it, or -1. The
+    request that would continue it may lie beyond the last one asked for."""
 
     def __post_init__(self) -> None:
         _require_dtypes(self, segment_tokens=np.int32, path_start=np.int64, path=np.int32, own=np.int32)

@@ -15,6 +15,7 @@ MAX_ADDED_TOKENS = MAX_TOKENS // 2
 """What is shared and what is brought are each cut to this, so that together they stay a length."""
 
 _MAX_PROMPTS = 2**20
+_MAX_TURNS = 1000  # A native block's paths then take at most 131 MB.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +56,8 @@ class Conversations:
     turn_gap_s: float
     max_history_tokens: int
     """A conversation also ends once its prompt and answer are this long together: what a context can hold."""
+    max_turns: int = 100
+    """And after so many turns: paths are as long as conversations."""
     system: SystemPrompts | None = None
     """What a conversation begins with."""
 
@@ -65,6 +68,8 @@ class Conversations:
             raise UsageError(f"a gap of {self.turn_gap_s:g} s between turns cannot be meant; it is above 0")
         if not 1 <= self.max_history_tokens <= MAX_ADDED_TOKENS:
             raise UsageError(f"a history of {self.max_history_tokens:,} tokens cannot be meant")
+        if not 1 <= self.max_turns <= _MAX_TURNS:
+            raise UsageError(f"conversations of {self.max_turns:,} turns are not followed; at most {_MAX_TURNS:,} are")
 
 
 Sharing = SystemPrompts | Conversations

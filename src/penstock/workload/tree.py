@@ -45,15 +45,32 @@ def spell_paths(parent: Int32s, depth: Int32s, last: Int32s) -> tuple[Int64s, In
 
 def grow_tree(parent: Int32s, tokens: Int32s) -> SegmentTree:
     """Make a tree of parents and lengths; parents that go in a circle are an error."""
-    depth = np.ones(len(parent), np.int32)
-    ancestor = parent.copy()
-    for _ in range(len(parent) + 1):
+    depth, ancestor = np.ones(len(parent), np.int32), parent.copy()
+    for _ in range(len(parent).bit_length() + 1):  # Each time the ancestor is twice as far up.
         below = np.flatnonzero(ancestor >= 0)
         if not len(below):
             return SegmentTree(parent=parent, tokens=tokens, depth=depth)
-        depth[below] += 1
-        ancestor[below] = parent[ancestor[below]]
+        depth[below] += depth[ancestor[below]]
+        ancestor[below] = ancestor[ancestor[below]]
     raise ValueError("segments follow each other in a circle")
+
+
+def rooted(ids: Int64s, parent_ids: Int64s) -> tuple[Int64s, Int32s, Int64s]:
+    """Keep the nodes that hang from a root (parent -1) by nodes that are there; `ids` ascend.
+
+    Returns the ids kept, the places of their parents among them (-1 at a root), and the places they had.
+    """
+    root, absent = len(ids), len(ids) + 1
+    place = np.minimum(np.searchsorted(ids, parent_ids), max(root - 1, 0))
+    known = ids[place] == parent_ids if len(ids) else np.zeros(0, np.bool_)
+    upward = np.where(parent_ids < 0, root, np.where(known, place, absent))
+    ancestor = np.append(upward, [root, absent])
+    for _ in range(len(ids).bit_length() + 1):
+        ancestor = ancestor[ancestor]
+    kept = np.flatnonzero(ancestor[:root] == root)
+    number = np.full(root + 2, NO_SEGMENT, np.int32)
+    number[kept] = np.arange(len(kept))
+    return ids[kept], number[upward[kept]], kept
 
 
 def join_chains(parent: Int32s, tokens: Int64s, visits: Int64s) -> tuple[SegmentTree, Int32s]:

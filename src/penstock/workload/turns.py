@@ -42,6 +42,8 @@ class _Followed:
 
     start: Int64s
     """First row, in this block, of the row's conversation."""
+    turn: Int64s
+    """Which turn of its conversation it is, from 1."""
     history_tokens: Int64s
     """What the prompt begins with."""
     closed: Bools
@@ -62,7 +64,8 @@ class Turns:
         self._table = SegmentTable(np.full(prompts, self._system_tokens, np.int32))
         self._nodes = _Nodes(prompts)
         self._history_tokens = np.zeros(slots, np.int64)  # Of a slot's last turn; 0 where a new conversation is due.
-        self._last = np.full(slots, NO_SEGMENT, np.int32)  # Node of a slot's last turn.
+        self._taken = np.zeros(slots, np.int64)  # Turns its conversation has had.
+        self._last = np.full(slots, NO_SEGMENT, np.int32)  # Node of its last turn.
 
     def extend(self, block: int, brought: Int32s, output_tokens: Int32s) -> tuple[Int32s, Prefixes]:
         """Put its history before what each request brings; returns the prompts' lengths and what they share."""
@@ -83,21 +86,26 @@ class Turns:
 
     def _follow(self, turns: _Block) -> _Followed:
         """Find where conversations start and end, and how long their history is at each turn."""
-        rows, first, limit = len(turns.slot), turns.first, self._sharing.max_history_tokens
+        row, first, limit = np.arange(len(turns.slot)), turns.first, self._sharing.max_history_tokens
         carried = self._history_tokens[turns.slot[first]]
-        opening = np.full(rows, self._system_tokens, np.int64)
+        opening = np.full(len(row), self._system_tokens, np.int64)
         opening[first] = np.where(carried > 0, carried, self._system_tokens)
+        taken = np.zeros(len(row), np.int64)
+        taken[first] = np.where(carried > 0, self._taken[turns.slot[first]], 0)
         reached = np.cumsum(turns.added)
         before = reached - turns.added
-        # If a conversation opened here: the turn that makes it too long, the one that parts, the end of the slot.
-        too_long = np.searchsorted(reached, before + limit - opening) + 1
-        after_parting = np.append(np.flatnonzero(turns.parting) + 1, rows)
-        parts = np.repeat(after_parting, np.diff(after_parting, prepend=0))
-        slot_end = np.repeat(np.append(first[1:], rows), np.diff(first, append=rows))
-        following = np.minimum(np.minimum(np.maximum(too_long, np.arange(1, rows + 1)), parts), slot_end)
-        start = np.repeat(starts := _chain(following), np.diff(starts, append=rows))
+        # If a conversation opened here, the row after the turn that ends it: too long, too many, parting, end of block.
+        too_long = np.maximum(np.searchsorted(reached, before + limit - opening), row) + 1
+        too_many = row - taken + self._sharing.max_turns
+        after_parting = np.append(np.flatnonzero(turns.parting) + 1, len(row))
+        parting = np.repeat(after_parting, np.diff(after_parting, prepend=0))
+        block_end = np.repeat(np.append(first[1:], len(row)), np.diff(first, append=len(row)))
+        starts = _chain(np.minimum.reduce([too_long, too_many, parting, block_end]))
+        start = np.repeat(starts, np.diff(starts, append=len(row)))
         history = opening[start] + before - before[start]
-        return _Followed(start=start, history_tokens=history, closed=turns.parting | (history + turns.added >= limit))
+        turn = taken[start] + row - start + 1
+        full = (history + turns.added >= limit) | (turn >= self._sharing.max_turns)
+        return _Followed(start=start, turn=turn, history_tokens=history, closed=turns.parting | full)
 
     def _link(self, turns: _Block, followed: _Followed, order: Int64s) -> Prefixes:
         """Give every turn that is continued a segment, and every turn the path of those before it."""
@@ -126,6 +134,7 @@ class Turns:
         final = np.append(turns.first[1:], len(turns.slot)) - 1
         slot, closed = turns.slot[final], followed.closed[final]
         self._history_tokens[slot] = np.where(closed, 0, followed.history_tokens[final] + turns.added[final])
+        self._taken[slot] = followed.turn[final]
         self._last[slot] = own_sorted[final]
         self._last = self._nodes.forget_all_but(self._last)
 

@@ -2,26 +2,29 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import count
 from math import isclose
+from typing import Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.errors import UsageError
 from penstock.workload.arrivals import Arrivals, AsRecorded, ClosedLoop, OpenLoop
 from penstock.workload.lengths import Lengths
 from penstock.workload.randomness import NATIVE_BLOCK, Stream, generator
 from penstock.workload.recording import Recording, mean_rate_per_s
-from penstock.workload.requests import Int32s, Prefixes, Requests, Uint8s, concatenate
+from penstock.workload.requests import MAX_CLASSES, Int32s, Prefixes, Requests, Uint8s, concatenate
 from penstock.workload.sharing import Sharing, SystemPrompts, begin_with_prompts
 from penstock.workload.slo import SloClass
 from penstock.workload.splice import repeat
 from penstock.workload.turns import Turns
 
+AS_RECORDED = AsRecorded()
+Scalar = TypeVar("Scalar", bound=np.generic)
 Clock = OpenLoop | ClosedLoop
 Extend = Callable[[int, Int32s, Int32s], tuple[Int32s, Prefixes | None]]
 """Block number, what each request brings, what it answers: its prompt's length and what that shares."""
-
-_MAX_CLASSES = 256
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,8 +45,8 @@ class Workload:
         total = sum(item.share_fraction for item in self.classes)
         if self.classes and not isclose(total, 1, abs_tol=1e-6):
             raise UsageError(f"the shares of the classes sum to {total:g}; make them sum to 1")
-        if len(self.classes) > _MAX_CLASSES:
-            raise UsageError(f"{len(self.classes)} classes; at most {_MAX_CLASSES} are told apart")
+        if len(self.classes) > MAX_CLASSES:
+            raise UsageError(f"{len(self.classes)} classes; at most {MAX_CLASSES} are told apart")
         recording = self._recording
         if recording is not None and self.sharing is not None:
             raise UsageError(f"'{recording.name}' is recorded; sharing cannot be put on top of it")
@@ -80,10 +83,10 @@ class Workload:
         rate = self._rate(rate_per_s)
         if not isinstance(self.lengths, Lengths):
             endless = self._replayed(self.lengths, seed, rate)
-        elif isinstance(self.arrivals, AsRecorded):
-            raise UsageError(f"workload '{self.name}' has no recording whose times it could take")
+        elif not isinstance(self.arrivals, AsRecorded):
+            endless = self._drawn(self.lengths, self.arrivals, self._sharer(seed, rate), seed, rate)
         else:
-            endless = self._drawn(self.lengths, self.arrivals, seed, rate)
+            raise UsageError(f"workload '{self.name}' has no recording whose times it could take")
         return _recut(_limited(endless, requests), block_requests)
 
     @property
@@ -96,12 +99,17 @@ class Workload:
                 raise UsageError("the users of a closed loop decide its rate; leave the rate out")
             return 0.0
         rate = self.rate_per_s if rate_per_s is None else rate_per_s
+        if isinstance(self.arrivals, AsRecorded) and self.rate_per_s is None and self._recording is not None:
+            if rate_per_s is None:
+                return 1.0  # All at once, as an offline batch is; there is no time to stretch.
+            raise UsageError(f"'{self._recording.name}' has all its requests at one time, so it has no rate to change")
         if rate is None or not 0 < rate < np.inf:
             raise UsageError(f"workload '{self.name}' needs a rate above 0 requests/s")
         return rate
 
-    def _drawn(self, lengths: Lengths, arrivals: Clock, seed: int, rate_per_s: float) -> Iterator[Requests]:
-        extend = self._sharer(seed, rate_per_s)
+    def _drawn(
+        self, lengths: Lengths, arrivals: Clock, extend: Extend, seed: int, rate_per_s: float
+    ) -> Iterator[Requests]:
         for block, arrival_s in enumerate(arrivals.times(seed, rate_per_s)):
             inputs, outputs = lengths.draw(generator(seed, Stream.LENGTHS, block), NATIVE_BLOCK)
             inputs, prefixes = extend(block, inputs, outputs)
@@ -125,26 +133,47 @@ class Workload:
         return Turns(sharing, seed=seed, slots=slots, shuffled=self.users is None).extend
 
     def _replayed(self, recording: Recording, seed: int, rate_per_s: float) -> Iterator[Requests]:
-        if isinstance(self.arrivals, AsRecorded):
-            recorded = mean_rate_per_s(recording)
-            if recorded is None:
-                raise UsageError(
-                    f"'{recording.name}' has all its requests at one time; choose another kind of arrivals"
-                )
-            stretch = recorded / rate_per_s
-            blocks = _recut((block.at(block.arrival_s * stretch) for block in repeat(recording)), NATIVE_BLOCK)
-        else:
-            times = self.arrivals.times(seed, rate_per_s)
-            untimed = _recut((block.at(np.zeros(len(block))) for block in repeat(recording)), NATIVE_BLOCK)
-            blocks = (block.at(arrival_s) for block, arrival_s in zip(untimed, times, strict=False))
-        if recording.classes or len(self.classes) < 2:  # noqa: PLR2004 - nothing to choose from
-            return blocks
-        return (replace(block, slo_class=self._classes(seed, number)) for number, block in enumerate(blocks))
+        times = None if isinstance(self.arrivals, AsRecorded) else _Feed(self.arrivals.times(seed, rate_per_s))
+        classes = None if recording.classes else _Feed(self._classes(seed, block) for block in count())
+        stretch = (mean_rate_per_s(recording) or 1.0) / rate_per_s if times is None else 0.0
+        for block in repeat(recording):
+            yield replace(
+                block,
+                arrival_s=block.arrival_s * stretch if times is None else times.take(len(block)),
+                slo_class=block.slo_class if classes is None else classes.take(len(block)),
+            )
 
     def _classes(self, seed: int, block: int) -> Uint8s:
+        if len(self.classes) < 2:  # noqa: PLR2004 - nothing to choose from
+            return np.zeros(NATIVE_BLOCK, np.uint8)
         bounds = np.cumsum([item.share_fraction for item in self.classes[:-1]])
-        drawn = generator(seed, Stream.CLASSES, block).random(NATIVE_BLOCK) if len(bounds) else np.zeros(NATIVE_BLOCK)
+        drawn = generator(seed, Stream.CLASSES, block).random(NATIVE_BLOCK)
         return np.searchsorted(bounds, drawn, "right").astype(np.uint8)
+
+
+def replay(recording: Recording, *, arrivals: Arrivals = AS_RECORDED) -> Workload:
+    """Return the workload of a recording: its requests, its classes and its source, at its own times or others."""
+    return Workload(
+        name=recording.name,
+        arrivals=arrivals,
+        lengths=recording,
+        classes=recording.classes,
+        source=recording.source,
+    )
+
+
+class _Feed(Generic[Scalar]):
+    """A column that comes in native blocks, taken as many rows at a time as wanted."""
+
+    def __init__(self, blocks: Iterator[NDArray[Scalar]]) -> None:
+        self._blocks = blocks
+        self._held = next(blocks)
+
+    def take(self, rows: int) -> NDArray[Scalar]:
+        while len(self._held) < rows:
+            self._held = np.concatenate([self._held, next(self._blocks)])
+        taken, self._held = self._held[:rows], self._held[rows:]
+        return taken
 
 
 def _limited(blocks: Iterator[Requests], requests: int) -> Iterator[Requests]:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from penstock.simulation.run import Options, simulate
+from penstock.simulation.options import Options
+from penstock.simulation.run import simulate
 from reference.engine import simulate as execute
 from reference.scenarios import random_scenario
 from simulated import scenario_pool, scenario_requests

@@ -8,9 +8,10 @@ import pytest
 
 from penstock.errors import DeploymentError
 from penstock.routing import Decision, EndpointState, RouteRequest
+from penstock.simulation.options import Options
 from penstock.simulation.outcome import Outcome
 from penstock.simulation.replica import Pool, Replica, Transfer
-from penstock.simulation.run import Options, simulate
+from penstock.simulation.run import simulate
 from penstock.workload import Fixed, Requests, Slo, SloClass, SystemPrompts, Workload
 from penstock.workload.arrivals import Poisson
 from simulated import COST, conversation_lengths, pool, requests
