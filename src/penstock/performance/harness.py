@@ -37,8 +37,8 @@ class Harness:
 def harness_of(row: Measurement) -> Harness:
     """Return what was set, from github.com/SemiAnalysisAI/InferenceX `benchmarks/` at the rows' dates.
 
-    The app publishes medians; the file that AIConfigurator ships has means, and where a run is in both, time per token is
-    the same and time to first token is not. AIConfigurator's own runs state nothing, so they get the engines' defaults.
+    The app publishes medians; the file that AIConfigurator ships has means, and where a run is in both, time per token
+    is the same and time to first token is not. AIConfigurator's own runs state nothing: they get the engines' defaults.
     """
     if row.source == "aiconfigurator-silicon":
         return Harness()
