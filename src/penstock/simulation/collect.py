@@ -55,7 +55,7 @@ def _tally(w: World, tables: _Tables, base: int, upto: int) -> None:
         replica = w.replicas[row.replica]
         served_s = row.first_s - row.arrival_s - row.waited_s
         ttft_s = replica.request_s + row.waited_s + replica.first_ratio * served_s
-        e2e_s = ttft_s + row.last_s - row.first_s
+        e2e_s = ttft_s + (row.last_s - row.first_s)
         _count(tables, group, _TTFT, ttft_s)
         _count(tables, group, _E2E, e2e_s)
         met = ttft_s <= tables.limits[group, _TTFT] and e2e_s <= tables.limits[group, _E2E]
@@ -168,7 +168,7 @@ def _serve(world: World, base: int, upto: int) -> Served:
     return Served(
         arrival_s=rows["arrival_s"],
         ttft_s=ttft_s,
-        e2e_s=ttft_s + rows["last_s"] - rows["first_s"],
+        e2e_s=ttft_s + (rows["last_s"] - rows["first_s"]),
         output_tokens=rows["output_tokens"],
         hit_tokens=rows["hit_tokens"],
         preemptions=rows["preempted"],
