@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from engine.calibration import Fit, Prober, Window, fit, merge
+from engine.calibration import Fit, Window, fit, merge
+from engine.probes import Prober
 from engine.replay import replay
 from engine.server import Load, Server, Settings
 from engine.tiny_llama import Shape

@@ -10,14 +10,13 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from engine.tiny_llama import Shape, write_model
 
 _START_UP_S = 240.0
-_AHEAD = -10
 _SAMPLE = re.compile(r"^(?P<name>vllm:\w+)\{(?P<labels>[^}]*)\} (?P<value>\S+)$", re.MULTILINE)
 
 
@@ -115,6 +114,8 @@ def serve(python: str, settings: Settings, *, shape: Shape) -> Iterator[Server]:
             stderr=subprocess.STDOUT,
             cwd=folder,
             env=_environment(folder),
+            # Linux shares a core between sessions before it does between processes: ours is not the client's.
+            start_new_session=True,
         )
     try:
         server = Server(process, port, log)
@@ -191,24 +192,18 @@ def _wait_until_ready(server: Server) -> None:
 
 @contextmanager
 def _engine_on_a_core_of_its_own(server: Server) -> Iterator[None]:
-    """The engine on the last core, its front end and this client on the others, ahead of other work where allowed.
-
-    They use no more of the cores for it, but a token is not late because something else had its turn.
-    """
+    """The engine on the last core, its front end and this client on the others."""
     cores = sorted(os.sched_getaffinity(0))
     others = set(cores[:-1]) or set(cores)
-    nice = os.getpriority(os.PRIO_PROCESS, 0)
-    _bind(server.engine_pid(), {cores[-1]}, _AHEAD)
-    _bind(server.process.pid, others, _AHEAD)
-    _bind(os.getpid(), others, _AHEAD)
+    _bind(server.engine_pid(), {cores[-1]})
+    _bind(server.process.pid, others)
+    _bind(os.getpid(), others)
     try:
         yield
     finally:
-        _bind(os.getpid(), set(cores), nice)
+        _bind(os.getpid(), set(cores))
 
 
-def _bind(pid: int, cores: set[int], nice: int) -> None:
+def _bind(pid: int, cores: set[int]) -> None:
     for task in Path(f"/proc/{pid}/task").iterdir():
         os.sched_setaffinity(int(task.name), cores)
-        with suppress(PermissionError):
-            os.setpriority(os.PRIO_PROCESS, int(task.name), nice)

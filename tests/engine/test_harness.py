@@ -14,20 +14,22 @@ from engine.tiny_llama import Shape, write_model
 from engine.trace import conversation
 from penstock.checkpoint import cross_check, open_checkpoint
 
-STEP_S, DECODE_S, TOKEN_S, CONTEXT_S, PAIR_S, OVERHEAD_S = 0.015, 2e-4, 1.5e-4, 1e-6, 1e-7, 0.005
+STEP_S, DECODE_S, TOKEN_S, CONTEXT_S, PAIR_S = 0.015, 2e-4, 1.5e-4, 1e-6, 1e-7
+IDLE_OVERHEAD_S, OVERHEAD_S = 0.005, 0.012
 
 
-def prefill(tokens: int) -> Window:
+def prefill(tokens: int, *, busy: bool = False) -> Window:
     pairs = tokens * tokens / 2
     return Window(
-        probe=f"prefill {tokens}",
-        seconds=OVERHEAD_S + STEP_S + tokens * TOKEN_S + pairs * PAIR_S,
+        probe=f"{'arrival' if busy else 'prefill'} {tokens}",
+        seconds=(OVERHEAD_S if busy else IDLE_OVERHEAD_S) + STEP_S + tokens * TOKEN_S + pairs * PAIR_S,
         steps=1,
         decodes=0,
         prefill_tokens=tokens,
         contexts=0,
         pairs=pairs,
-        overheads=1,
+        idle_overheads=int(not busy),
+        overheads=int(busy),
     )
 
 
@@ -40,13 +42,14 @@ def decode(requests: int, context: int, *, context_s: float = CONTEXT_S) -> Wind
         prefill_tokens=0,
         contexts=30 * requests * context,
         pairs=0,
+        idle_overheads=0,
         overheads=0,
     )
 
 
 def probes(*, context_s: float = CONTEXT_S) -> list[Window]:
     decodes = [decode(requests, context, context_s=context_s) for requests, context in product((1, 8, 16), (20, 600))]
-    return [*(prefill(tokens) for tokens in (1, 64, 240)), *decodes]
+    return [*(prefill(tokens) for tokens in (1, 64, 240)), prefill(64, busy=True), *decodes]
 
 
 def test_a_fit_finds_the_cost_that_made_the_windows() -> None:
@@ -56,6 +59,7 @@ def test_a_fit_finds_the_cost_that_made_the_windows() -> None:
     assert found.prefill_token_s == pytest.approx(TOKEN_S)
     assert found.context_s == pytest.approx(CONTEXT_S)
     assert found.pair_s == pytest.approx(PAIR_S)
+    assert found.idle_overhead_s == pytest.approx(IDLE_OVERHEAD_S)
     assert found.overhead_s == pytest.approx(OVERHEAD_S)
     assert found.median_error_fraction < 1e-9
 
