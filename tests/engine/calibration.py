@@ -45,14 +45,14 @@ class Fit:
     """Seconds of a step as a sum of non-negative parts, and what a request spends outside the engine's steps."""
 
     step_s: float
-    decode_s: float
-    prefill_token_s: float
-    context_s: float
-    pair_s: float
-    idle_overhead_s: float
-    overhead_s: float
+    decode_s: float = 0.0
+    prefill_token_s: float = 0.0
+    context_s: float = 0.0
+    pair_s: float = 0.0
+    idle_overhead_s: float = 0.0
+    overhead_s: float = 0.0
     """Of a request that arrives while the engine computes: front end and engine share a process with that work."""
-    median_error_fraction: float
+    median_error_fraction: float = 0.0
     """Of the windows it was fitted to."""
 
     def scaled(self, factor: float) -> "Fit":

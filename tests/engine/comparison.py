@@ -7,7 +7,19 @@ import numpy as np
 
 from engine.calibration import Fit
 from engine.recording import Part, Recording
+from engine.server import Settings
 from reference import ReferenceCost, ReferenceRequest, ReferenceSettings, simulate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulated:
+    """What the simulator says about one part."""
+
+    ttft_s: tuple[float, ...]
+    tpot_s: tuple[float, ...]
+    preemptions: int
+    prefix_hit_tokens: int
+    steps: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,50 +31,46 @@ class Ratios:
     preemptions: float | None
     """None where the engine preempted nobody and the simulator neither."""
     prefix_hit_tokens: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Simulated:
-    ttft_s: list[float]
-    tpot_s: list[float]
-    preemptions: int
-    prefix_hit_tokens: int
+    steps: float
 
 
 def compare(recording: Recording) -> Ratios:
     """Every part simulated from an idle engine with the step times calibrated around it."""
-    simulated = [_simulate(recording, part, cost) for part, cost in zip(recording.parts, recording.fits(), strict=True)]
+    counts = [part.counts for part in recording.parts]
+    simulated = [
+        simulate_part(part, recording.settings, recording.num_blocks, cost)
+        for part, cost in zip(recording.parts, recording.fits(), strict=True)
+    ]
     return Ratios(
-        ttft_p50=_median_ratio([one.ttft_s for one in simulated], [list(part.ttft_s) for part in recording.parts]),
-        tpot_p50=_median_ratio([one.tpot_s for one in simulated], [part.tpot_s() for part in recording.parts]),
-        preemptions=_count_ratio(
-            sum(one.preemptions for one in simulated), sum(part.counts.preemptions for part in recording.parts)
-        ),
+        ttft_p50=_median([one.ttft_s for one in simulated]) / _median([part.ttft_s for part in recording.parts]),
+        tpot_p50=_median([one.tpot_s for one in simulated]) / _median([part.tpot_s() for part in recording.parts]),
+        preemptions=_ratio(sum(one.preemptions for one in simulated), sum(one.preemptions for one in counts)),
         prefix_hit_tokens=sum(one.prefix_hit_tokens for one in simulated)
-        / sum(part.counts.prefix_hit_tokens for part in recording.parts),
+        / sum(one.prefix_hit_tokens for one in counts),
+        steps=sum(one.steps for one in simulated) / sum(one.steps for one in counts),
     )
 
 
-def _median_ratio(simulated: list[list[float]], observed: list[list[float]]) -> float:
-    return float(np.median(np.concatenate(simulated)) / np.median(np.concatenate(observed)))
+def _median(columns: list[tuple[float, ...]]) -> float:
+    return float(np.median(np.concatenate(columns)))
 
 
-def _count_ratio(simulated: int, observed: int) -> float | None:
+def _ratio(simulated: int, observed: int) -> float | None:
     if observed == 0:
         return None if simulated == 0 else math.inf
     return simulated / observed
 
 
-def _simulate(recording: Recording, part: Part, cost: Fit) -> _Simulated:
-    settings = ReferenceSettings(
-        max_num_batched_tokens=recording.settings.max_num_batched_tokens,
-        max_num_seqs=recording.settings.max_num_seqs,
-        block_tokens=recording.settings.block_size,
-        num_blocks=recording.num_blocks,
-    )
-    outcomes = simulate(
+def simulate_part(part: Part, settings: Settings, num_blocks: int, cost: Fit) -> Simulated:
+    """The same requests at the same times through the simulator."""
+    result = simulate(
         _requests(part),
-        settings,
+        ReferenceSettings(
+            max_num_batched_tokens=settings.max_num_batched_tokens,
+            max_num_seqs=settings.max_num_seqs,
+            block_tokens=settings.block_size,
+            num_blocks=num_blocks,
+        ),
         ReferenceCost(
             step_s=cost.step_s,
             decode_s=cost.decode_s,
@@ -71,14 +79,15 @@ def _simulate(recording: Recording, part: Part, cost: Fit) -> _Simulated:
             context_s=(cost.context_s,),
             pair_s=(cost.pair_s,),
         ),
-    ).outcomes
-    return _Simulated(
+    )
+    return Simulated(
         # The way through the front end is no step; it is measured apart and added to what the client waits for.
-        ttft_s=[outcome.ttft_s + cost.overhead_s for outcome in outcomes],
-        tpot_s=[outcome.tpot_s for outcome in outcomes if outcome.tpot_s is not None],
-        preemptions=sum(outcome.preemptions for outcome in outcomes),
-        # vLLM counts hits at first admissions only (`PrefixCacheStats.record`), and so does an outcome.
-        prefix_hit_tokens=sum(outcome.prefix_hit_tokens for outcome in outcomes),
+        ttft_s=tuple(outcome.ttft_s + cost.overhead_s for outcome in result.outcomes),
+        tpot_s=tuple(outcome.tpot_s for outcome in result.outcomes if outcome.tpot_s is not None),
+        preemptions=result.preemptions,
+        # vLLM exports the hits of first admissions (`PrefixCacheStats.record`), which is what an outcome has.
+        prefix_hit_tokens=sum(outcome.prefix_hit_tokens for outcome in result.outcomes),
+        steps=len(result.steps),
     )
 
 

@@ -3,8 +3,9 @@
 import json
 import os
 import platform
+import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -19,30 +20,40 @@ from engine.server import Load, Server, Settings
 from engine.tiny_llama import Shape
 from engine.trace import Trace
 
+# Requests that leave this far apart reach the engine in their order; after the last, the line is surely complete.
+_LINE_UP_GAP_S = 0.02
+_LINE_UP_MARGIN_S = 0.6
+
 # What vLLM counts, and what it calls it.
 _COUNTERS = {
     "preemptions": "vllm:num_preemptions_total",
     "prefix_query_tokens": "vllm:prefix_cache_queries_total",
     "prefix_hit_tokens": "vllm:prefix_cache_hits_total",
+    "steps": "vllm:iteration_tokens_total_count",
     "ttft_sum_s": "vllm:time_to_first_token_seconds_sum",
     "queue_sum_s": "vllm:request_queue_time_seconds_sum",
     "prefill_sum_s": "vllm:request_prefill_time_seconds_sum",
     "decode_sum_s": "vllm:request_decode_time_seconds_sum",
+    "itl_sum_s": "vllm:inter_token_latency_seconds_sum",
+    "itl_count": "vllm:inter_token_latency_seconds_count",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """What the engine itself counted during the trace; the sums are over requests."""
+    """What the engine itself counted during the trace: sums over requests, and over gaps between tokens."""
 
     preemptions: int
     prefix_query_tokens: int
     """Of first admissions only: a resumed request is counted apart and not exported."""
     prefix_hit_tokens: int
+    steps: int
     ttft_sum_s: float
     queue_sum_s: float
     prefill_sum_s: float
     decode_sum_s: float
+    itl_sum_s: float
+    itl_count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,15 +73,15 @@ class Part:
     """One trace, on an engine that was idle and whose cache held nothing the trace asks for."""
 
     trace: Trace
-    """With the times at which the requests were really sent."""
+    """With the times at which the requests were really sent, or all at zero where they were lined up before that."""
     ttft_s: tuple[float, ...]
     e2e_s: tuple[float, ...]
     counts: Counts
 
-    def tpot_s(self) -> list[float]:
+    def tpot_s(self) -> tuple[float, ...]:
         """Of the requests with more than one output token."""
         columns = zip(self.ttft_s, self.e2e_s, self.trace.output_tokens, strict=True)
-        return [(e2e - ttft) / (tokens - 1) for ttft, e2e, tokens in columns if tokens > 1]
+        return tuple((e2e - ttft) / (tokens - 1) for ttft, e2e, tokens in columns if tokens > 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +153,15 @@ def _tuples(value: object) -> object:
     return tuple(_tuples(inner) for inner in value) if isinstance(value, list) else value
 
 
-def record(server: Server, settings: Settings, shape: Shape, traces: Sequence[Trace], *, rounds: int) -> Recording:
+def record(
+    server: Server,
+    settings: Settings,
+    shape: Shape,
+    traces: Sequence[Trace],
+    *,
+    rounds: int = 1,
+    lined_up: bool = False,
+) -> Recording:
     """Warm the engine up, then calibrate and replay in turns, so that a slow spell of the machine is seen by both."""
     num_blocks = server.num_blocks() - 1
     prober = Prober(
@@ -156,7 +175,7 @@ def record(server: Server, settings: Settings, shape: Shape, traces: Sequence[Tr
     calibrations = [merge(prober.measure(rounds=rounds))]
     parts = []
     for trace in traces:
-        parts.append(_record_part(server, shape, trace))
+        parts.append((line_up if lined_up else _send_in_time)(server, shape, trace))
         calibrations.append(merge(prober.measure(rounds=rounds)))
     return Recording(
         machine=_machine(),
@@ -171,11 +190,32 @@ def record(server: Server, settings: Settings, shape: Shape, traces: Sequence[Tr
     )
 
 
-def _record_part(server: Server, shape: Shape, trace: Trace) -> Part:
+def line_up(server: Server, shape: Shape, trace: Trace) -> Part:
+    """All requests wait in their order before the first step: what follows does not depend on the machine's speed."""
+    calls = [replace(call, at_s=number * _LINE_UP_GAP_S) for number, call in enumerate(trace.calls(shape.vocab_size))]
+    released = []
+
+    def release() -> None:
+        released.append(time.perf_counter())
+        server.post("/resume")
+
+    server.post("/pause?mode=keep")
+    before = server.counters()
+    answers = replay(server.port, calls, also=(len(calls) * _LINE_UP_GAP_S + _LINE_UP_MARGIN_S, release))
+    return Part(
+        trace=trace.sent_at([0.0] * len(trace)),
+        ttft_s=tuple(answer.token_s[0] - released[0] for answer in answers),
+        e2e_s=tuple(answer.token_s[-1] - released[0] for answer in answers),
+        counts=_counts(before, server.counters()),
+    )
+
+
+def _send_in_time(server: Server, shape: Shape, trace: Trace) -> Part:
     before = server.counters()
     answers = replay(server.port, list(trace.calls(shape.vocab_size)))
+    begin_s = min(answer.sent_s for answer in answers)
     return Part(
-        trace=trace.sent_at([answer.sent_s for answer in answers]),
+        trace=trace.sent_at([answer.sent_s - begin_s for answer in answers]),
         ttft_s=tuple(answer.ttft_s for answer in answers),
         e2e_s=tuple(answer.e2e_s for answer in answers),
         counts=_counts(before, server.counters()),
@@ -188,10 +228,13 @@ def _counts(before: dict[str, float], after: dict[str, float]) -> Counts:
         preemptions=int(change["preemptions"]),
         prefix_query_tokens=int(change["prefix_query_tokens"]),
         prefix_hit_tokens=int(change["prefix_hit_tokens"]),
+        steps=int(change["steps"]),
         ttft_sum_s=change["ttft_sum_s"],
         queue_sum_s=change["queue_sum_s"],
         prefill_sum_s=change["prefill_sum_s"],
         decode_sum_s=change["decode_sum_s"],
+        itl_sum_s=change["itl_sum_s"],
+        itl_count=int(change["itl_count"]),
     )
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 _HEAD = b"POST /v1/completions HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
@@ -20,7 +20,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What came back, in seconds from the start of the replay: `token_s[k]` is when token k was in hand."""
+    """What came back, on the clock of `time.perf_counter`: `token_s[k]` is when token k was in hand."""
 
     sent_s: float
     token_s: tuple[float, ...]
@@ -34,22 +34,33 @@ class Answer:
         return self.token_s[-1] - self.sent_s
 
 
-def replay(port: int, calls: Sequence[Call]) -> list[Answer]:
-    """Send every call at its time whatever the server does, and return the answers in the order of the calls."""
-    return asyncio.run(_replay(port, calls))
+def replay(port: int, calls: Sequence[Call], *, also: tuple[float, Callable[[], None]] | None = None) -> list[Answer]:
+    """Send every call at its time whatever the server does, and return the answers in the order of the calls.
+
+    `also` is one more thing to do, and when.
+    """
+    return asyncio.run(_replay(port, calls, also))
 
 
-async def _replay(port: int, calls: Sequence[Call]) -> list[Answer]:
+async def _replay(port: int, calls: Sequence[Call], also: tuple[float, Callable[[], None]] | None) -> list[Answer]:
     # Encoding before the start and decoding after the end keep the client off the core while the clock runs.
     bodies = [_encode(call) for call in calls]
     start = time.perf_counter()
+    aside = asyncio.create_task(_later(*also)) if also else None
     streams = await asyncio.gather(
         *(_stream(port, start, call.at_s, body) for call, body in zip(calls, bodies, strict=True))
     )
+    if aside:
+        await aside
     return [
         Answer(sent_s=sent_s, token_s=token_times(lines, call.output_tokens))
         for call, (sent_s, lines) in zip(calls, streams, strict=True)
     ]
+
+
+async def _later(at_s: float, act: Callable[[], None]) -> None:
+    await asyncio.sleep(at_s)
+    await asyncio.to_thread(act)
 
 
 def _encode(call: Call) -> bytes:
@@ -67,14 +78,14 @@ def _encode(call: Call) -> bytes:
 
 async def _stream(port: int, start: float, at_s: float, body: bytes) -> tuple[float, list[tuple[float, bytes]]]:
     await asyncio.sleep(start + at_s - time.perf_counter())
-    sent_s = time.perf_counter() - start
+    sent_s = time.perf_counter()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(_HEAD % len(body) + body)
     # HTTP/1.0 answers without chunked framing: every line that begins with "data: {" is one event.
     lines = []
     while line := await reader.readline():
         if line.startswith(b"data: {"):
-            lines.append((time.perf_counter() - start, line))
+            lines.append((time.perf_counter(), line))
     writer.close()
     await writer.wait_closed()
     return sent_s, lines

@@ -57,6 +57,10 @@ class Server:
             text: str = response.read().decode()
             return text
 
+    def post(self, path: str) -> None:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", data=b"", timeout=10):
+            pass
+
     def counters(self) -> dict[str, float]:
         """Every counter and histogram sum of `/metrics` that has no label but the engine's and the model's."""
         samples = _SAMPLE.finditer(self.get("/metrics"))
@@ -170,6 +174,8 @@ def _environment(folder: Path) -> dict[str, str]:
         # while the worker computes, and takes the core that the front end and the client need.
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        # Opens `/pause` and `/resume`, with which requests are lined up before the first step.
+        "VLLM_SERVER_DEV_MODE": "1",
         "OMP_NUM_THREADS": "1",
     }
 
