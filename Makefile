@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 WHEEL_VENV := build/wheel-venv
 WORKERS ?= 2
 
-.PHONY: help check format lint types imports test wheel wheel-test docs docs-check accuracy calibration ledger constraints fuzz clean
+.PHONY: help check format lint types imports test wheel wheel-test docs docs-check accuracy calibration ledger constraints fuzz bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
@@ -62,6 +62,9 @@ calibration: $(VENV)/.installed ## fit the shipped efficiencies to the shipped m
 
 ledger: $(VENV)/.installed ## record new prices in the append-only ledger
 	$(BIN)/python tools/price_ledger.py
+
+bench: $(VENV)/.installed ## requests a second through the simulator, ten thousand to ten million (two minutes)
+	$(BIN)/python tools/bench_simulator.py --most 10000000
 
 fuzz: $(VENV)/.installed ## the long fuzz: a million hostile configs and headers
 	PENSTOCK_FUZZ_CASES=1000000 $(BIN)/pytest tests/property/test_hostile_input.py -q

@@ -8,6 +8,7 @@ from pathlib import Path
 from penstock.catalog import load_accelerator
 from penstock.cli.evidence import measured_pairs, model_of
 from penstock.performance.efficiencies import fit_efficiencies, to_document
+from penstock.performance.first_token import waited
 
 TARGET = Path(__file__).resolve().parent.parent / "src/penstock/catalog/data/efficiencies.json"
 
@@ -16,9 +17,10 @@ def main() -> int:
     """Fit and write."""
     pairs = measured_pairs()
     today = datetime.now(tz=UTC).date()
-    fitted = fit_efficiencies(pairs, model_of, load_accelerator, fitted_on=today)
+    fitted = fit_efficiencies(pairs, waited(pairs, model_of, load_accelerator), fitted_on=today)
     TARGET.write_text(json.dumps(to_document(fitted), indent=1) + "\n", encoding="utf-8")
-    print(f"{fitted.rows} rows, {len(fitted.calibration.pools)} pools, spreads {dict(fitted.spreads)}")
+    print(f"{fitted.rows} rows, {len(fitted.calibration.pools)} pools")
+    print(f"spreads {dict(fitted.spreads)}, of first tokens {dict(fitted.first_spreads)}")
     return 0
 
 

@@ -12,9 +12,11 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.terminal_theme import DIMMED_MONOKAI
 
-from penstock.catalog import load_accelerator, load_efficiencies
+from penstock.catalog import load_accelerator, load_efficiencies, load_prices
 from penstock.catalog.compare import compare
+from penstock.catalog.price import on_demand_usd_per_device_hour
 from penstock.checkpoint import open_checkpoint
+from penstock.cli.placing import Placing
 from penstock.performance import Deployment, Parallelism, engine_defaults
 from penstock.performance.choose import predict_on
 from penstock.performance.efficiencies import from_document
@@ -22,6 +24,9 @@ from penstock.performance.minimum import report_fit
 from penstock.report.catalog import render_comparison
 from penstock.report.fit import render_fit
 from penstock.report.predict import render_predictions
+from penstock.report.simulate import render_simulation
+from penstock.simulation.scenario import Question, run_scenario
+from penstock.workload import Fixed, Gamma, SloClass, Workload, parse_slo
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from published_logs import LOGS, error, predicted, tokens_as_logged
@@ -31,9 +36,14 @@ COMMANDS = (
     (),
     ("fit",),
     ("predict",),
+    ("plan",),
     ("inspect",),
+    ("simulate",),
     ("tax",),
     ("accuracy",),
+    ("preflight",),
+    ("fp8",),
+    ("fp8", "scan"),
     ("catalog",),
     ("catalog", "list"),
     ("catalog", "show"),
@@ -113,6 +123,38 @@ def predict_picture() -> str:
     )
 
 
+def simulate_picture() -> str:
+    """`penstock simulate` with bursts on three deployments."""
+    slo = parse_slo("ttft=2s,tpot=60ms,attain=95%")
+    workload = Workload(
+        name="1,024 in, 256 out",
+        arrivals=Gamma(cv=3.0),
+        lengths=Fixed(input_tokens=1024, output_tokens=256),
+        classes=(SloClass(name="all", share_fraction=1.0, slo=slo),),
+    )
+    question = Question(workload=workload, requests=4000, rate_per_s=1.5, capacity=True)
+    placing = Placing(
+        model="llama-3.1-70b",
+        precision="fp8",
+        cache="auto",
+        engine="best",
+        dp=1,
+        ep=False,
+        max_sequences=None,
+        max_batched_tokens=None,
+        prefix_caching=True,
+    )
+    scenarios = []
+    for name, devices in (("mi300x", 1), ("h100", 2), ("h200", 1)):
+        placement = placing.place(load_accelerator(name), devices, placing.typical_tokens(question))
+        price = on_demand_usd_per_device_hour(load_prices(name))
+        scenarios.append(run_scenario(placement, question, usd_per_hour=price[0] * devices if price else None))
+    return picture(
+        render_simulation(scenarios, WIDTH),
+        "penstock simulate llama-3.1-70b --on mi300x:1,h100:2,h200:1 --rate 1.5 --slo ttft=2s,tpot=60ms --capacity ...",
+    )
+
+
 def memory_page() -> str:
     """Every published log beside what `fit` says."""
     vendors = {log["accelerator"]: load_accelerator(log["accelerator"]).vendor for log in LOGS}
@@ -178,6 +220,7 @@ def main() -> int:
         DOCS / "images" / "fit.svg": fit_picture(),
         DOCS / "images" / "diff.svg": diff_picture(),
         DOCS / "images" / "predict.svg": predict_picture(),
+        DOCS / "images" / "simulate.svg": simulate_picture(),
     }
     stale = [path for path, text in wanted.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
     if "--check" in sys.argv:

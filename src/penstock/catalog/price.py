@@ -1,8 +1,9 @@
 """What does it cost? Dated prices, appended and never overwritten: yesterday's plan keeps yesterday's price."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from statistics import median
 from typing import ClassVar, Literal
 
 from penstock.catalog.accelerator import STRICT
@@ -53,3 +54,19 @@ class Price:
     def usd_per_device(self) -> float:
         """The share of one device: per hour when hourly, else once."""
         return self.usd / self.devices
+
+
+def on_demand_usd_per_device_hour(prices: Sequence[Price]) -> tuple[float, int] | None:
+    """Return the median of each provider's newest on-demand price, and how many providers that is."""
+    newest: dict[str, Price] = {}
+    for price in prices:
+        if price.kind == "rent_on_demand":
+            known = newest.get(price.provider)
+            if known is None or (price.effective_from, -price.usd_per_device) > (
+                known.effective_from,
+                -known.usd_per_device,
+            ):
+                newest[price.provider] = price
+    if not newest:
+        return None
+    return median(price.usd_per_device for price in newest.values()), len(newest)

@@ -6,7 +6,7 @@ from pathlib import Path
 from penstock.checkpoint.safetensors_header import StoredTensor
 from penstock.errors import CheckpointError
 from penstock.model import ModelSpec
-from penstock.model.config import MAX_CONFIG_BYTES
+from penstock.model.config import MAX_CONFIG_BYTES, Config
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,6 +17,10 @@ class Checkpoint:
     source: str
     tensors: tuple[StoredTensor, ...] | None = None
     """Headers of the weight files, where they are at hand."""
+    config: Config | None = None
+    """config.json as it was parsed, for what a ModelSpec does not keep (activation schemes, KV scales)."""
+    sidecar: Config | None = None
+    """hf_quant_config.json beside it."""
 
 
 def read_bounded(path: Path, limit: int = MAX_CONFIG_BYTES) -> bytes:

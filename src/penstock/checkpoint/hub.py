@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from penstock.checkpoint.files import Checkpoint, read_bounded
 from penstock.checkpoint.safetensors_header import DTYPE_BITS, StoredTensor
 from penstock.errors import CheckpointError, MissingExtra
-from penstock.model import read_config
+from penstock.model import read_model
+from penstock.model.config import parse_json
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -31,9 +32,11 @@ def open_hub(repository: str, *, headers: bool = False) -> Checkpoint:
     if config is None:
         raise CheckpointError(f"hf:{repository} has no config.json")
     sidecar = _download(api, name, "hf_quant_config.json", revision or None)
-    spec = read_config(config, name.rpartition("/")[2], sidecar, where=f"hf:{repository} config.json")
+    parsed = parse_json(config, f"hf:{repository} config.json")
+    beside = None if sidecar is None else parse_json(sidecar, "hf_quant_config.json")
+    spec = read_model(parsed, name.rpartition("/")[2], beside)
     tensors = _stored_tensors(api, name, revision or None) if headers else None
-    return Checkpoint(spec=spec, source=f"hf:{repository}", tensors=tensors)
+    return Checkpoint(spec=spec, source=f"hf:{repository}", tensors=tensors, config=parsed, sidecar=beside)
 
 
 def _download(api: "HfApi", name: str, file: str, revision: str | None) -> bytes | None:

@@ -10,7 +10,8 @@ from penstock.checkpoint.hub import open_hub
 from penstock.checkpoint.safetensors_header import StoredTensor, read_header
 from penstock.checkpoint.shards import shards_of
 from penstock.errors import CheckpointError, UnknownName, UsageError
-from penstock.model import read_config
+from penstock.model import read_model
+from penstock.model.config import parse_json
 
 _CONFIG: Final = "config.json"
 _SIDECAR: Final = "hf_quant_config.json"
@@ -34,15 +35,12 @@ def open_checkpoint(name: str, *, headers: bool = False) -> Checkpoint:
 
 
 def _open_config(config: Path, source: str, *, headers: bool) -> Checkpoint:
-    sidecar = config.parent / _SIDECAR
-    spec = read_config(
-        read_bounded(config),
-        config.resolve().parent.name if config.name == _CONFIG else config.stem,
-        read_bounded(sidecar) if sidecar.is_file() else None,
-        where=str(config),
-    )
+    beside = config.parent / _SIDECAR
+    parsed = parse_json(read_bounded(config), str(config))
+    sidecar = parse_json(read_bounded(beside), _SIDECAR) if beside.is_file() else None
+    spec = read_model(parsed, config.resolve().parent.name if config.name == _CONFIG else config.stem, sidecar)
     tensors = _headers(config.parent) if headers else None
-    return Checkpoint(spec=spec, source=source, tensors=tensors)
+    return Checkpoint(spec=spec, source=source, tensors=tensors, config=parsed, sidecar=sidecar)
 
 
 def _headers(folder: Path) -> tuple[StoredTensor, ...] | None:
@@ -64,6 +62,8 @@ def _open_catalog(name: str) -> Checkpoint:
     except UnknownName as error:
         hub = f"; on the hub it would be hf:{name}" if name.count("/") == 1 else ""
         raise UnknownName(f"'{name}' is not a file or directory, and {error}{hub}") from None
-    sidecar = None if known.quantisation_file is None else json.dumps(known.quantisation_file).encode()
-    spec = read_config(json.dumps(known.config).encode(), known.id, sidecar, where=f"{known.id}.toml")
-    return Checkpoint(spec=spec, source=known.source)
+    config = parse_json(json.dumps(known.config).encode(), f"{known.id}.toml")
+    beside = known.quantisation_file
+    sidecar = None if beside is None else parse_json(json.dumps(beside).encode(), _SIDECAR)
+    spec = read_model(config, known.id, sidecar)
+    return Checkpoint(spec=spec, source=known.source, config=config, sidecar=sidecar)

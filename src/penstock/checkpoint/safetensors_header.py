@@ -1,7 +1,9 @@
 """Which tensors does a safetensors file hold? Reads the header only, with bounds, from an untrusted file."""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 from math import prod
 from pathlib import Path
 from typing import Final, TypeGuard
@@ -47,6 +49,8 @@ class StoredTensor:
     name: str
     dtype: str
     shape: tuple[int, ...]
+    begin: int | None = field(default=None, compare=False)
+    """Offset of its first byte after the header, where a file at hand says so."""
 
     @property
     def elements(self) -> int:
@@ -81,10 +85,23 @@ def parse_header(header: bytes, *, data_bytes: int, where: str) -> tuple[StoredT
         raise CheckpointError(f"{where}: the header is not valid JSON") from None
     if not isinstance(raw, dict):
         raise CheckpointError(f"{where}: the header is not a JSON object")
-    return tuple(_tensor(name, entry, data_bytes, where) for name, entry in raw.items() if name != "__metadata__")
+    tensors = tuple(_tensor(name, entry, data_bytes, where) for name, entry in raw.items() if name != "__metadata__")
+    _refuse_overlaps(tensors, where)
+    return tensors
+
+
+def _refuse_overlaps(tensors: Sequence[StoredTensor], where: str) -> None:
+    """The format gives every tensor bytes of its own; two that share some are damage or an attack."""
+    held = sorted((tensor for tensor in tensors if tensor.stored_bytes), key=lambda tensor: tensor.begin or 0)
+    for first, second in pairwise(held):
+        if (first.begin or 0) + first.stored_bytes > (second.begin or 0):
+            raise CheckpointError(f"{where}: tensors '{first.name[:80]}' and '{second.name[:80]}' overlap")
 
 
 def _tensor(name: str, entry: object, data_bytes: int, where: str) -> StoredTensor:
+    if not name.isprintable():
+        # Names are printed: control characters in one are meant for the terminal.
+        raise CheckpointError(f"{where}: a tensor's name holds control characters")
     label = f"{where}: tensor '{name[:80]}'"
     if not isinstance(entry, dict):
         raise CheckpointError(f"{label} is not described by an object")
@@ -93,8 +110,8 @@ def _tensor(name: str, entry: object, data_bytes: int, where: str) -> StoredTens
         raise CheckpointError(f"{label} has an unknown dtype")
     if not _sizes(shape) or not _sizes(offsets) or len(offsets) != 2:  # noqa: PLR2004 - begin and end
         raise CheckpointError(f"{label} has a malformed shape or byte range")
-    tensor = StoredTensor(name, dtype, tuple(shape))
     begin, end = offsets
+    tensor = StoredTensor(name, dtype, tuple(shape), begin)
     if not begin <= end <= data_bytes or end - begin != tensor.stored_bytes:
         raise CheckpointError(f"{label} does not fit its byte range")
     return tensor

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from penstock.model import CacheDtype, WeightFormat
     from penstock.performance import Parallelism
     from penstock.performance.engine import EngineName
+    from penstock.simulation.options import Policy
 
 
 def counted_targets(text: str) -> "list[tuple[Accelerator, int | None]]":
@@ -74,3 +75,15 @@ def weight_choice(text: str | None) -> "WeightFormat | None":
     if name not in known:
         raise UsageError(f"'{text}' is not a weight format; write one of {', '.join(known)}")
     return known[name]
+
+
+def route_choice(text: str) -> "Policy":
+    """Read how requests are shared between replicas."""
+    name = text.strip().lower()
+    if name == "least-requests":
+        return "least-requests"
+    if name == "least-tokens":
+        return "least-tokens"
+    if name == "round-robin":
+        return "round-robin"
+    raise UsageError(f"'{text}' is not a way to share requests; write least-requests, least-tokens or round-robin")

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.cli import accuracy, catalog, fit, inspect, predict, tax
+from penstock.cli import accuracy, catalog, fit, fp8, inspect, plan, predict, preflight, simulate, tax
 from penstock.errors import PenstockError, UsageError
 
 log = logging.getLogger(__name__)
@@ -51,9 +51,13 @@ def root(
 
 app.command(name="fit", rich_help_panel="Plan")(fit.fit_command)
 app.command(name="predict", rich_help_panel="Plan")(predict.predict_command)
+app.command(name="plan", rich_help_panel="Plan")(plan.plan_command)
 app.command(name="inspect", rich_help_panel="Plan")(inspect.inspect_command)
 app.command(name="tax", rich_help_panel="Plan")(tax.tax_command)
+app.command(name="simulate", rich_help_panel="Run")(simulate.simulate_command)
 app.command(name="accuracy", rich_help_panel="Prove")(accuracy.accuracy_command)
+app.command(name="preflight", rich_help_panel="Prove")(preflight.preflight_command)
+app.add_typer(fp8.app, name="fp8", rich_help_panel="Prove")
 app.add_typer(catalog.app, name="catalog", rich_help_panel="Plan")
 
 

@@ -1,10 +1,14 @@
 """Where does output go? Results to stdout; a pipe gets a fixed width and no colour."""
 
 import sys
-from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from rich.console import Console
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
 
 PIPE_WIDTH = 132
 
@@ -26,3 +30,63 @@ def progress(items: Iterable[_T], *, total: int, label: str) -> Iterator[_T]:
         for item in items:
             bar.advance(task)
             yield item
+
+
+class Watch:
+    """Says on stderr what is going on, while a person watches."""
+
+    def __init__(self) -> None:
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+            transient=True,
+            disable=not sys.stderr.isatty(),
+        )
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def say(self, what: str) -> None:
+        """Show that something goes on whose end is not known."""
+        self.tell(what, 0, 0)
+
+    def tell(self, what: str, done: int, total: int) -> None:
+        """Show how much of something is done."""
+        if self._task is None:
+            self._task = self._bar.add_task(what, total=None)
+        self._bar.update(self._task, description=what, completed=done, total=total or None)
+
+    def compiling(self) -> None:
+        """Compile the simulator if this machine has not yet; a pipe is told too, because it takes half a minute."""
+        from time import perf_counter
+
+        from penstock.simulation.warm import compile_once, is_compiled
+
+        if is_compiled():
+            return
+        self.say("compiling the simulator, once for this machine and version")
+        start_s = perf_counter()
+        compile_once()
+        seconds = perf_counter() - start_s
+        self._bar.console.print(f"Compiled the simulator in {seconds:.0f} s; it is kept for the next run.", style="dim")
+
+
+@contextmanager
+def byte_progress(total_bytes: int, label: str) -> Iterator[Callable[[int], None]]:
+    """Show bytes read and their rate on stderr while a person watches; yields what to call with each amount."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = (TextColumn(label), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    shown = Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+    with shown as bar:
+        task = bar.add_task(label, total=total_bytes)
+        yield lambda count: bar.advance(task, count)

@@ -1,7 +1,7 @@
 """How wrong are we? Every row predicted by a model that never saw it, and what that says about the next prediction."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from itertools import combinations
 from typing import Final, get_args
@@ -10,6 +10,7 @@ import numpy as np
 
 from penstock.catalog.measurement import Measurement, Scenario
 from penstock.performance.calibration import Calibration, Row, calibrate
+from penstock.performance.first_token import Fitted, Waited, fit_both
 
 Pair = tuple[Measurement, Row]
 Fold = Callable[[Measurement, Row], str]
@@ -60,17 +61,51 @@ FOLDS: Final[dict[str, Fold]] = {
 """What is held out together; a fold is one shape, one configuration, one model family or one accelerator."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Refit:
+    """What was fitted without one fold, and the fold."""
+
+    fitted: Fitted
+    pairs: Sequence[Pair]
+    waits: Sequence[Waited]
+
+    def steps(self) -> list[HeldOut]:
+        """Predict the fold's times per output token."""
+        return [_predicted(self.fitted.step, measurement, row) for measurement, row in self.pairs]
+
+    def first_tokens(self, served_s: Callable[[Waited], float] | None = None) -> list[HeldOut]:
+        """Predict the fold's times to first token, in closed form or from what a simulation of each says."""
+        return [
+            HeldOut(
+                measurement=item.measurement,
+                row=replace(item.row, seconds=item.seconds),
+                predicted_s=self.fitted.first_token_s(item, served_s and served_s(item)),
+                pool=self.fitted.first.nearest(item.row.pool)[0],
+            )
+            for item in self.waits
+        ]
+
+
+def refits(
+    pairs: Sequence[Pair], waits: Sequence[Waited], fold: Fold, *, only: Collection[str] | None = None
+) -> Iterator[Refit]:
+    """Fit to all folds but one, for each of them or for some."""
+    labels = [fold(measurement, row) for measurement, row in pairs]
+    waited = [fold(item.measurement, item.row) for item in waits]
+    for label in sorted(set(labels) if only is None else set(labels).intersection(only)):
+        seen = [row for (_, row), at in zip(pairs, labels, strict=True) if at != label]
+        if seen:
+            yield Refit(
+                fitted=fit_both(seen, [item for item, at in zip(waits, waited, strict=True) if at != label]),
+                pairs=[pair for pair, at in zip(pairs, labels, strict=True) if at == label],
+                waits=[item for item, at in zip(waits, waited, strict=True) if at == label],
+            )
+
+
 def hold_out(pairs: Sequence[Pair], fold: Fold) -> Iterator[HeldOut]:
     """Predict every row with a calibration fitted to the other folds."""
-    labels = [fold(measurement, row) for measurement, row in pairs]
-    for label in sorted(set(labels)):
-        seen = [row for (_, row), at in zip(pairs, labels, strict=True) if at != label]
-        if not seen:
-            continue
-        calibration = calibrate(seen)
-        for (measurement, row), at in zip(pairs, labels, strict=True):
-            if at == label:
-                yield _predicted(calibration, measurement, row)
+    for refit in refits(pairs, (), fold):
+        yield from refit.steps()
 
 
 def before_and_after(pairs: Sequence[Pair], day: date) -> Iterator[HeldOut]:

@@ -11,13 +11,28 @@ from typing import Final
 
 import numpy as np
 
-from penstock.performance.work import PARTS, PHYSICAL, Array
+from penstock.performance.work import PHYSICAL, Array
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Terms:
+    """What is fitted, a number for each column of the work."""
+
+    least: Array
+    prior: Array
+    floor: Array
+    """How far each may move whatever its kin say."""
+    logarithmic: bool = False
+    """Fit logarithms instead of relative errors: for times that scatter by factors, whose relative errors pull low."""
+
 
 LEAST: Final = np.array([1.0] * 5 + [0.5] + [0.0] * 5)
 """No part is faster than light; a collective may be, where a switch reduces in the network."""
 PRIOR: Final = np.array([1.4, 1.6, 1.6, 2.0, 2.0, 1.5, 20e-6, 20e-6, 20e-6, 5e-6, 1e-3])
 """Slowdowns of the six physical parts, then seconds per layer, mixture, state layer, message and step."""
-_FLOOR: Final = np.array([0.2, 0.2, 0.2, 0.2, 0.2, 0.3, 5e-6, 5e-6, 5e-6, 3e-6, 0.3e-3])
+STEP: Final = Terms(
+    least=LEAST, prior=PRIOR, floor=np.array([0.2, 0.2, 0.2, 0.2, 0.2, 0.3, 5e-6, 5e-6, 5e-6, 3e-6, 0.3e-3])
+)
 _FREEDOM: Final = (2.0, 0.4, 0.3, 0.2)
 """How far, relative to its kin, each level may move."""
 _PULL: Final = 0.3
@@ -76,7 +91,7 @@ def factor(pool: Pool, row: Row) -> float:
     return sum(pool.factors.get(kind, {}).get(key, 0.0) for kind, key in keys.items())
 
 
-def calibrate(rows: Iterable[Row]) -> Calibration:
+def calibrate(rows: Iterable[Row], terms: Terms = STEP) -> Calibration:
     """Fit every pool, from the widest kin to the narrowest."""
     everything = list(rows)
     pools: dict[tuple[str, ...], Pool] = {}
@@ -85,18 +100,19 @@ def calibrate(rows: Iterable[Row]) -> Calibration:
         for row in everything:
             members.setdefault(row.pool[:length], []).append(row)
         for path, held in members.items():
-            kin = Calibration(pools=pools).nearest(path[:-1])[1].slowdowns if pools else PRIOR
+            kin = Calibration(pools=pools).nearest(path[:-1])[1].slowdowns if pools else terms.prior
             if len(held) >= _LEAST_ROWS or not pools:
-                pools[path] = _fit_pool(held, kin, _FREEDOM[min(length, len(_FREEDOM) - 1)])
+                pools[path] = _fit_pool(held, kin, _FREEDOM[min(length, len(_FREEDOM) - 1)], terms)
     return Calibration(pools=pools)
 
 
 _LEAST_ROWS: Final = 4
 
 
-def _fit_pool(rows: list[Row], kin: Array, freedom: float) -> Pool:
+def _fit_pool(rows: list[Row], kin: Array, freedom: float, terms: Terms) -> Pool:
     light, seconds = np.array([row.light for row in rows]), np.array([row.seconds for row in rows])
-    spread = np.maximum(np.abs(kin) * freedom, _FLOOR)
+    spread = np.maximum(np.abs(kin) * freedom, terms.floor)
+    regress = _on_logarithms if terms.logarithmic else _on_relative_errors
     kinds = {
         "family": _codes([row.family for row in rows]),
         "software": _codes([row.software for row in rows]),
@@ -106,7 +122,7 @@ def _fit_pool(rows: list[Row], kin: Array, freedom: float) -> Pool:
     slowdowns = kin
     for _ in range(_ROUNDS):
         scaled = seconds / np.exp(sum(effects[kind][codes] for kind, (codes, _) in kinds.items()))
-        slowdowns = _robust(light, scaled, kin, spread)
+        slowdowns = regress(light, scaled, kin, spread, terms.least)
         residual = np.log(seconds / (light @ slowdowns))
         for _ in range(3):
             for kind, (codes, names) in kinds.items():
@@ -130,33 +146,49 @@ def _shrunk_means(codes: np.ndarray[tuple[int], np.dtype[np.intp]], values: Arra
     return np.asarray(np.bincount(codes, weights=values, minlength=count) / (seen + half))
 
 
-def _robust(light: Array, seconds: Array, kin: Array, spread: Array) -> Array:
+def _on_relative_errors(light: Array, seconds: Array, kin: Array, spread: Array, least: Array) -> Array:
     """Iteratively reweighted least squares on relative errors: far-off rows pull like near ones."""
     relative = light / seconds[:, None]
     weight = np.ones(len(seconds))
     slowdowns = kin
     for _ in range(3):
-        slowdowns = _bounded_ridge(relative * weight[:, None], weight, kin, spread)
-        off = np.abs(relative @ slowdowns - 1)
-        scale = max(1.4826 * float(np.median(off)), 0.02)
-        weight = np.sqrt(np.minimum(1.0, _HUBER * scale / np.maximum(off, 1e-9)))
+        slowdowns = _bounded_ridge(relative * weight[:, None], weight, kin, spread, least)
+        weight = _weights(np.abs(relative @ slowdowns - 1))
     return slowdowns
 
 
-def _bounded_ridge(design: Array, target: Array, kin: Array, spread: Array) -> Array:
-    """Least squares with a pull to the kin and lower bounds, by coordinate descent on the 11 x 11 normal equations."""
+def _on_logarithms(light: Array, seconds: Array, kin: Array, spread: Array, least: Array) -> Array:
+    """Gauss-Newton on the logarithm of measured over fitted, with the same weights and the same pull."""
+    slowdowns = np.maximum(kin, least)
+    for _ in range(8):
+        fitted = light @ slowdowns
+        off = np.log(seconds / fitted)
+        weight = _weights(np.abs(off))
+        # d log(light @ s) / ds = light / fitted, and s itself moves it by exactly one.
+        slowdowns = _bounded_ridge(light / fitted[:, None] * weight[:, None], (1 + off) * weight, kin, spread, least)
+    return slowdowns
+
+
+def _weights(off: Array) -> Array:
+    """Huber's: one up to a multiple of the scale, then falling so that every row pulls alike."""
+    scale = max(1.4826 * float(np.median(off)), 0.02)
+    return np.asarray(np.sqrt(np.minimum(1.0, _HUBER * scale / np.maximum(off, 1e-9))))
+
+
+def _bounded_ridge(design: Array, target: Array, kin: Array, spread: Array, least: Array) -> Array:
+    """Least squares with a pull to the kin and lower bounds, by coordinate descent on the normal equations."""
     pull = (_PULL / spread) ** 2
     gram = design.T @ design + np.diag(pull)
     aim = design.T @ target + pull * kin
-    solution: Array = np.maximum(kin, LEAST)
+    solution: Array = np.maximum(kin, least)
     for _ in range(300):
         before = solution.copy()
-        for part in range(len(PARTS)):
+        for part in range(len(kin)):
             free = solution[part] + (aim[part] - gram[part] @ solution) / gram[part, part]
-            solution[part] = max(LEAST[part], free)
+            solution[part] = max(least[part], free)
         if np.max(np.abs(solution - before) / (np.abs(before) + 1e-12)) < 1e-6:  # noqa: PLR2004 - converged
             break
     return solution
 
 
-__all__ = ["LEAST", "PHYSICAL", "Calibration", "Pool", "Row", "calibrate", "factor"]
+__all__ = ["LEAST", "PHYSICAL", "STEP", "Calibration", "Pool", "Row", "Terms", "calibrate", "factor"]

@@ -6,101 +6,88 @@ from typing import Any, cast
 
 import numpy as np
 
-from penstock.performance.accuracy import FOLDS, HeldOut, Pair, hold_out, spread
-from penstock.performance.calibration import Calibration, Pool, calibrate, factor
-from penstock.performance.evidence import AcceleratorOf, ModelOf, measured_deployment
-from penstock.performance.predict import Efficiencies, Novelty, prompt_step_s
-from penstock.performance.work import PARTS, ReplicaWork
+from penstock.performance.accuracy import FOLDS, HeldOut, Pair, refits, spread
+from penstock.performance.calibration import Calibration, Pool
+from penstock.performance.first_token import FIRST, Waited, fit_both
+from penstock.performance.stack import Efficiencies, Logs, Novelty
+from penstock.performance.work import PARTS
 
 _DIGITS = 6
 
 
-def fit_efficiencies(
-    pairs: Sequence[Pair],
-    model_of: ModelOf,
-    accelerator_of: AcceleratorOf,
-    *,
-    fitted_on: date,
-    held_out: Mapping[str, Sequence[HeldOut]] | None = None,
-) -> Efficiencies:
+def fit_efficiencies(pairs: Sequence[Pair], waits: Sequence[Waited], *, fitted_on: date) -> Efficiencies:
     """Fit everything: slowdowns and factors on all rows, intervals from rows held out in each way."""
-    calibration = calibrate([row for _, row in pairs])
-    held = held_out or {name: list(hold_out(pairs, fold)) for name, fold in FOLDS.items()}
-    online = {name: [entry for entry in rows if entry.measurement.scenario == "online"] for name, rows in held.items()}
+    fitted = fit_both([row for _, row in pairs], waits)
+    spreads: dict[Novelty, Logs] = {}
+    first_spreads: dict[Novelty, Logs] = {}
+    for name, fold in FOLDS.items():
+        steps: list[HeldOut] = []
+        first_tokens: list[HeldOut] = []
+        for refit in refits(pairs, waits, fold):
+            steps += refit.steps()
+            first_tokens += refit.first_tokens()
+        online = [entry for entry in steps if entry.measurement.scenario == "online"]
+        spreads[cast("Novelty", name)] = spread(online or steps)
+        first_spreads[cast("Novelty", name)] = spread(first_tokens)
     return Efficiencies(
-        calibration=calibration,
-        spreads={cast("Novelty", name): spread(rows or held[name]) for name, rows in online.items()},
-        first_token=first_token_ratios(pairs, calibration, model_of, accelerator_of),
+        calibration=fitted.step,
+        spreads=spreads,
+        first=fitted.first,
+        first_spreads=first_spreads,
         fitted_on=fitted_on.isoformat(),
         rows=len(pairs),
     )
 
 
-def first_token_ratios(
-    pairs: Sequence[Pair], calibration: Calibration, model_of: ModelOf, accelerator_of: AcceleratorOf
-) -> dict[str, tuple[float, float, float]]:
-    """Measured time to first token over the step that carries the prompt, per accelerator and engine."""
-    ratios: dict[str, list[float]] = {}
-    compiled: dict[tuple[object, ...], ReplicaWork] = {}
-    for measurement, row in pairs:
-        if measurement.scenario != "online" or not measurement.ttft_s or measurement.concurrency is None:
-            continue
-        key = (measurement.model, measurement.weights, measurement.accelerator, measurement.tp, measurement.dp)
-        if key not in compiled:
-            compiled[key] = ReplicaWork(measured_deployment(measurement, model_of, accelerator_of))
-        _, pool = calibration.nearest(row.pool)
-        slowdowns = pool.slowdowns * float(np.exp(factor(pool, row)))
-        base = prompt_step_s(
-            compiled[key], slowdowns, measurement.concurrency, measurement.input_tokens, measurement.output_tokens
-        )
-        label = f"{measurement.accelerator} {measurement.engine}"
-        ratios.setdefault(label, []).append(measurement.ttft_s / base)
-    return {
-        label: (float(np.quantile(seen, 0.1)), float(np.median(seen)), float(np.quantile(seen, 0.9)))
-        for label, seen in sorted(ratios.items())
-    }
-
-
 def to_document(efficiencies: Efficiencies) -> dict[str, Any]:
     """Write plain values, rounded to what they are worth."""
-    pools = []
-    for path, pool in sorted(efficiencies.calibration.pools.items()):
-        pools.append(
-            {
-                "path": list(path),
-                "rows": pool.rows,
-                "slowdowns": {name: _round(value) for name, value in zip(PARTS, pool.slowdowns.tolist(), strict=True)},
-                "factors": {
-                    kind: {key: _round(value) for key, value in sorted(table.items())}
-                    for kind, table in pool.factors.items()
-                },
-            }
-        )
     return {
         "fitted_on": efficiencies.fitted_on,
         "rows": efficiencies.rows,
         "spreads": {name: [_round(value) for value in span] for name, span in efficiencies.spreads.items()},
-        "first_token": {name: [_round(value) for value in span] for name, span in efficiencies.first_token.items()},
-        "pools": pools,
+        "first_spreads": {name: [_round(value) for value in span] for name, span in efficiencies.first_spreads.items()},
+        "pools": _pools(efficiencies.calibration, "slowdowns", PARTS),
+        "first": _pools(efficiencies.first, "beyond", FIRST),
     }
+
+
+def _pools(calibration: Calibration, called: str, columns: Sequence[str]) -> list[dict[str, Any]]:
+    return [
+        {
+            "path": list(path),
+            "rows": pool.rows,
+            called: {name: _round(value) for name, value in zip(columns, pool.slowdowns.tolist(), strict=True)},
+            "factors": {
+                kind: {key: _round(value) for key, value in sorted(table.items())}
+                for kind, table in pool.factors.items()
+            },
+        }
+        for path, pool in sorted(calibration.pools.items())
+    ]
 
 
 def from_document(document: Mapping[str, Any]) -> Efficiencies:
     """Read what `to_document` wrote."""
-    pools = {
-        tuple(entry["path"]): Pool(
-            slowdowns=np.array([entry["slowdowns"][name] for name in PARTS]),
-            rows=entry["rows"],
-            factors=entry["factors"],
-        )
-        for entry in document["pools"]
-    }
     return Efficiencies(
-        calibration=Calibration(pools=pools),
+        calibration=_calibration(document["pools"], "slowdowns", PARTS),
         spreads={name: (span[0], span[1]) for name, span in document["spreads"].items()},
-        first_token={name: (span[0], span[1], span[2]) for name, span in document["first_token"].items()},
+        first=_calibration(document["first"], "beyond", FIRST),
+        first_spreads={name: (span[0], span[1]) for name, span in document["first_spreads"].items()},
         fitted_on=document["fitted_on"],
         rows=document["rows"],
+    )
+
+
+def _calibration(pools: Sequence[Mapping[str, Any]], called: str, columns: Sequence[str]) -> Calibration:
+    return Calibration(
+        pools={
+            tuple(entry["path"]): Pool(
+                slowdowns=np.array([entry[called][name] for name in columns]),
+                rows=entry["rows"],
+                factors=entry["factors"],
+            )
+            for entry in pools
+        }
     )
 
 

@@ -2,20 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 
 from penstock.errors import DeploymentError
-from penstock.performance.calibration import Calibration, Pool
 from penstock.performance.deployment import Deployment
-from penstock.performance.evidence import FORMATS, configuration_of, family_of, pool_path
+from penstock.performance.first_token import ClosedLoop, served
 from penstock.performance.memory_fit import MemoryFit, fit
+from penstock.performance.stack import Efficiencies, Novelty, Stack, Tier, stack_of
 from penstock.performance.work import PARTS, PHYSICAL, Array, Load, ReplicaWork
-
-Tier = Literal["calibrated", "transferred", "speed-of-light"]
-Novelty = Literal["shape", "configuration", "model", "accelerator"]
-"""What about a prediction was never measured; errors held out in the same way give its interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,19 +44,6 @@ class Speculation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Efficiencies:
-    """What was fitted, and how wrong it was where it had not looked."""
-
-    calibration: Calibration
-    spreads: Mapping[Novelty, tuple[float, float]]
-    """P10 and P90 of measured over predicted, as logarithms, by what was held out."""
-    first_token: Mapping[str, tuple[float, float, float]]
-    """Time to first token over the step that carries the prompt: P10, median, P90, by accelerator and engine."""
-    fitted_on: str
-    rows: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class StepTime:
     """One average engine step and where its time goes."""
 
@@ -89,7 +71,7 @@ class Prediction:
     """Requests that really run together: fewer than asked when the KV cache is full."""
     tpot_s: Range
     ttft_s: Range | None
-    """None where no time to first token was ever measured for the pool."""
+    """None at the speed of light."""
     output_tokens_per_s: Range
     step: StepTime
     light_s: float
@@ -133,17 +115,19 @@ def predict(
     light_s = roofline_s(light)
     if efficiencies is None:
         return _at_the_speed_of_light(deployment, engine, concurrency, running, light, memory)
-    path, pool = efficiencies.calibration.nearest(pool_path(deployment.accelerator, engine))
-    novelty = _novelty(deployment, engine, path, pool)
-    adjust, software = _adjustment(deployment, pool)
-    parts = {name: float(value) for name, value in zip(PARTS, light * pool.slowdowns * adjust, strict=True)}
+    stack = stack_of(deployment, engine, efficiencies)
+    parts = {name: float(value) for name, value in zip(PARTS, light * stack.slowdowns, strict=True)}
     step = StepTime(parts_s=parts)
-    low, high = efficiencies.spreads[novelty]
+    low, high = stack.spread
     tpot = Range(
         value=step.seconds, low=max(light_s, step.seconds * float(np.exp(low))), high=step.seconds * float(np.exp(high))
     )
-    ttft = _first_token(
-        efficiencies, deployment, engine, work, pool.slowdowns * adjust, running, input_tokens, output_tokens
+    settings = deployment.engine
+    loop = ClosedLoop(
+        users=running,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        batched_tokens=settings.max_batched_tokens * deployment.parallelism.dp,
     )
     throughput = Range(value=running / tpot.value, low=running / tpot.high, high=running / tpot.low)
     return Prediction(
@@ -152,14 +136,14 @@ def predict(
         concurrency=concurrency,
         running=running,
         tpot_s=tpot,
-        ttft_s=ttft,
+        ttft_s=_first_token(stack, work, loop),
         output_tokens_per_s=throughput,
         step=step,
         light_s=light_s,
-        tier="calibrated" if novelty in {"shape", "configuration"} else "transferred",
-        novelty=novelty,
-        borrowed_from=path,
-        software=software,
+        tier=stack.tier,
+        novelty=stack.novelty,
+        borrowed_from=stack.path,
+        software=stack.software,
         memory=memory,
     )
 
@@ -205,65 +189,23 @@ def _at_the_speed_of_light(
     )
 
 
-def _weights_label(deployment: Deployment) -> str:
-    """The format most weight bytes are in, as measurements name it."""
-    largest = next(iter(deployment.model.formats))
-    return largest if largest in FORMATS else "bf16"
+def _first_token(stack: Stack, work: ReplicaWork, loop: ClosedLoop) -> Range:
+    """Time to first token in the steady loop, which the simulator gives with its whole distribution."""
+    seconds = stack.request_s + stack.first_ratio * float(served(work, loop) @ stack.slowdowns)
+    low, high = stack.first_spread
+    return Range(value=seconds, low=seconds * float(np.exp(low)), high=seconds * float(np.exp(high)))
 
 
-def _configuration(deployment: Deployment) -> str:
-    family = family_of(deployment.model)
-    return configuration_of("online", family, _weights_label(deployment), deployment.parallelism)
-
-
-def _novelty(deployment: Deployment, engine: str, path: tuple[str, ...], pool: Pool) -> Novelty:
-    if len(path) < len(pool_path(deployment.accelerator, engine)):
-        return "accelerator"
-    if _configuration(deployment) in pool.factors.get("configuration", {}):
-        return "shape"
-    return "configuration" if family_of(deployment.model) in pool.factors.get("family", {}) else "model"
-
-
-def _adjustment(deployment: Deployment, pool: Pool) -> tuple[float, str | None]:
-    """The factors that apply today: the newest software seen, the model, and the exact configuration."""
-    newest = _newest_software(pool)
-    logs = [
-        pool.factors.get("software", {}).get(newest, 0.0) if newest else 0.0,
-        pool.factors.get("family", {}).get(family_of(deployment.model), 0.0),
-        pool.factors.get("configuration", {}).get(_configuration(deployment), 0.0),
-    ]
-    return float(np.exp(sum(logs))), newest
-
-
-def _newest_software(pool: Pool) -> str | None:
-    """Keys end in their date; serving runs count before offline ones."""
-    seen = list(pool.factors.get("software", {}))
-    online = [key for key in seen if key.startswith("online ")]
-    return max(online or seen, key=lambda key: key.rsplit(" ", 1)[-1], default=None)
-
-
-def _first_token(
-    efficiencies: Efficiencies,
-    deployment: Deployment,
-    engine: str,
-    work: ReplicaWork,
-    slowdowns: Array,
-    running: float,
-    input_tokens: float,
-    output_tokens: float,
-) -> Range | None:
-    known = efficiencies.first_token.get(f"{deployment.accelerator.id} {engine}")
-    if known is None:
-        return None
-    base = prompt_step_s(work, slowdowns, running, input_tokens, output_tokens)
-    low, median, high = known
-    return Range(value=base * median, low=base * low, high=base * high)
-
-
-def prompt_step_s(
-    work: ReplicaWork, slowdowns: Array, running: float, input_tokens: float, output_tokens: float
-) -> float:
-    """Seconds of the step that carries a whole prompt among the running decodes, and half a step of waiting for it."""
-    average = _closed(running, input_tokens, output_tokens)
-    carrying = replace(average, prefill_tokens=np.array([input_tokens]))
-    return float((work.light(carrying)[0] + 0.5 * work.light(average)[0]) @ slowdowns)
+__all__ = [
+    "Efficiencies",
+    "Novelty",
+    "Prediction",
+    "Range",
+    "Speculation",
+    "Stack",
+    "StepTime",
+    "Tier",
+    "predict",
+    "roofline_s",
+    "stack_of",
+]

@@ -101,9 +101,14 @@ class ReplicaWork:
                 self.dense_bytes += held
                 self.token_s += seconds * held / max(1, weight.stored_bytes)
         self.layers = len(model.layers)
-        self.mixtures = sum(layer.feed_forward == "moe" for layer in model.layers)
         self.mixers = Counter(layer.mixer for layer in model.layers if layer.mixer is not None)
-        self.state_layers = sum(count for mixer, count in self.mixers.items() if _keeps_more_than_tokens(mixer))
+        self.launches = {
+            "layers": self.layers,
+            "mixtures": sum(layer.feed_forward == "moe" for layer in model.layers),
+            "state_layers": sum(count for mixer, count in self.mixers.items() if _keeps_more_than_tokens(mixer)),
+            "messages": 2 * self.layers if parallelism.tp > 1 else 0,
+        }
+        self.attention_flops_per_s = part.peak_flops_per_s(Precision.BF16)
 
     def _multiply_s(self, weight: Weight) -> float:
         """Seconds one token spends multiplying with a weight, unsplit, at peak."""
@@ -123,6 +128,13 @@ class ReplicaWork:
             return min(together, link.per_peer_bytes_per_s_one_way * max(1, tp - 1))
         return together
 
+    @cached_property
+    def collective_token_s(self) -> float:
+        """Two all-reduces a layer, each moving 2 (tp - 1)/tp of a token's activations."""
+        tp = self.deployment.parallelism.tp
+        message_bytes = self.deployment.model.hidden_size * 2
+        return 2 * self.layers * 2 * (tp - 1) / tp * message_bytes / self.link_bytes_per_s
+
     def light(self, load: Load) -> Array:
         """Return the work of each step: a row per entry of the load, a column per part."""
         ranks = self.deployment.parallelism.dp
@@ -132,23 +144,20 @@ class ReplicaWork:
         cache_s, attention_s = self._attention(load, decodes)
         columns = {
             "weights": np.full_like(decodes, self.dense_bytes / self.bytes_per_s),
-            "experts": self.expert_bytes / self.bytes_per_s * self._experts_read(load.decodes * verified),
+            "experts": self.expert_bytes / self.bytes_per_s * self.experts_read(load.decodes * verified),
             "cache": cache_s,
             "compute": verified * (decodes * self.token_s + load.decodes * self.routed_token_s + attention_s),
             "prefill": prefill * self.token_s
             + load.prefill_tokens * self.routed_token_s
             + self._prefill_attention(prefill, load.prompt_tokens),
-            "collectives": self._collectives(tokens_everywhere / ranks),
-            "layers": np.full_like(decodes, self.layers),
-            "mixtures": np.full_like(decodes, self.mixtures),
-            "state_layers": np.full_like(decodes, self.state_layers),
-            "messages": np.full_like(decodes, 2 * self.layers if self.deployment.parallelism.tp > 1 else 0),
+            "collectives": self.collective_token_s * tokens_everywhere / ranks,
+            **{name: np.full_like(decodes, count) for name, count in self.launches.items()},
             "step": np.ones_like(decodes),
         }
         return np.column_stack([columns[name] for name in PARTS])
 
-    def _experts_read(self, tokens: Array) -> Array:
-        """Share of the experts that some token of the step visits: 1 - (1 - k/E)^tokens."""
+    def experts_read(self, tokens: Array) -> Array:
+        """Return the share of the experts that some token of the step visits: 1 - (1 - k/E)^tokens."""
         experts = self.deployment.model.experts
         if experts is None:
             return np.zeros_like(tokens)
@@ -157,30 +166,22 @@ class ReplicaWork:
     def _attention(self, load: Load, decodes: Array) -> tuple[Array, Array]:
         """Seconds of reading the cache, and of multiplying with it, for the decoding requests."""
         dtype, tp = self.deployment.chosen_cache_dtype, self.deployment.parallelism.tp
-        peak = self.deployment.accelerator.peak_flops_per_s(Precision.BF16)
+        peak = self.attention_flops_per_s
         read, multiplied = np.zeros_like(decodes), np.zeros_like(decodes)
         for mixer, count in self.mixers.items():
             tokens = _attended(mixer, load.context_tokens)
-            read += count * (tokens * _read_bytes(mixer, dtype, tp) + mixer.bytes_per_sequence(dtype, tp))
-            read += count * _index_bytes(mixer) * load.context_tokens
-            multiplied += count * tokens * _decode_flops_per_token(mixer, tp)
+            read += count * (tokens * read_bytes(mixer, dtype, tp) + mixer.bytes_per_sequence(dtype, tp))
+            read += count * index_bytes(mixer) * load.context_tokens
+            multiplied += count * tokens * decode_flops_per_token(mixer, tp)
         return decodes * read / self.bytes_per_s, decodes * multiplied / peak
 
     def _prefill_attention(self, prefill: Array, prompt: Array) -> Array:
-        tp, peak = self.deployment.parallelism.tp, self.deployment.accelerator.peak_flops_per_s(Precision.BF16)
+        tp, peak = self.deployment.parallelism.tp, self.attention_flops_per_s
         flops = np.zeros_like(prefill)
         for mixer, count in self.mixers.items():
             # A prompt token sees half of its prompt on average, or the window if that is less.
-            flops += count * np.minimum(prompt / 2, _attended(mixer, prompt)) * _prefill_flops_per_pair(mixer, tp)
+            flops += count * np.minimum(prompt / 2, _attended(mixer, prompt)) * prefill_flops_per_pair(mixer, tp)
         return prefill * flops / peak
-
-    def _collectives(self, tokens: Array) -> Array:
-        """Two all-reduces a layer, each moving 2 (tp - 1)/tp of the activations."""
-        tp = self.deployment.parallelism.tp
-        if tp == 1:
-            return np.zeros_like(tokens)
-        message_bytes = tokens * self.deployment.model.hidden_size * 2
-        return 2 * self.layers * 2 * (tp - 1) / tp * message_bytes / self.link_bytes_per_s
 
 
 def _keeps_more_than_tokens(mixer: SequenceMixer) -> bool:
@@ -200,22 +201,24 @@ def _attended(mixer: SequenceMixer, tokens: Array) -> Array:
     elif isinstance(mixer, LatentAttention) and mixer.index_topk:
         limit = mixer.index_topk
     elif isinstance(mixer, CompressedAttention):
-        return np.minimum(tokens, mixer.window_tokens + tokens / max(1, mixer.compress_ratio))
+        compressed = tokens / mixer.compress_ratio if mixer.compress_ratio else 0.0
+        return np.minimum(tokens, mixer.window_tokens + compressed)
     return np.minimum(tokens, limit)
 
 
-def _read_bytes(mixer: SequenceMixer, dtype: CacheDtype, tp: int) -> float:
-    return mixer.bytes_per_token(dtype, tp) - _index_bytes(mixer)
+def read_bytes(mixer: SequenceMixer, dtype: CacheDtype, tp: int) -> float:
+    """Bytes of cache a query reads for each token it attends to."""
+    return mixer.bytes_per_token(dtype, tp) - index_bytes(mixer)
 
 
-def _index_bytes(mixer: SequenceMixer) -> float:
+def index_bytes(mixer: SequenceMixer) -> float:
     """Bytes of index keys per token, which an indexer reads for every token behind it."""
     if isinstance(mixer, LatentAttention) and mixer.index_dim:
         return mixer.index_dim + 4 * ceil(mixer.index_dim / 128)
     return 0.0
 
 
-def _decode_flops_per_token(mixer: SequenceMixer, tp: int) -> float:
+def decode_flops_per_token(mixer: SequenceMixer, tp: int) -> float:
     """FLOPs of one query with one token of cache; latent attention multiplies with the latent itself (absorbed)."""
     if isinstance(mixer, GroupedAttention):
         return 2 * max(1.0, mixer.query_heads / tp) * (mixer.key_dim + mixer.value_dim)
@@ -226,8 +229,8 @@ def _decode_flops_per_token(mixer: SequenceMixer, tp: int) -> float:
     return 0.0
 
 
-def _prefill_flops_per_pair(mixer: SequenceMixer, tp: int) -> float:
+def prefill_flops_per_pair(mixer: SequenceMixer, tp: int) -> float:
     """FLOPs of one query with one key in prefill, where latents are expanded to heads."""
     if isinstance(mixer, LatentAttention):
         return 2 * max(1.0, mixer.query_heads / tp) * (mixer.nope_dim + mixer.rope_dim + mixer.value_dim)
-    return _decode_flops_per_token(mixer, tp)
+    return decode_flops_per_token(mixer, tp)

@@ -3,8 +3,9 @@
 import pytest
 
 from penstock.catalog import load_accelerator
-from penstock.cli.evidence import measured_pairs
-from penstock.performance.accuracy import FOLDS, HeldOut, Pair, contests, coverage, hold_out, summarise
+from penstock.cli.evidence import measured_pairs, model_of
+from penstock.performance.accuracy import FOLDS, HeldOut, Pair, Refit, contests, coverage, refits, summarise
+from penstock.performance.first_token import waited
 
 CORE = ("mi300x", "mi325x", "mi355x", "h100_sxm", "h200_sxm", "b200_sxm")
 
@@ -15,13 +16,23 @@ def pairs() -> list[Pair]:
 
 
 @pytest.fixture(scope="module")
-def by_shape(pairs: list[Pair]) -> list[HeldOut]:
-    return list(hold_out(pairs, FOLDS["shape"]))
+def refits_by_shape(pairs: list[Pair]) -> list[Refit]:
+    return list(refits(pairs, waited(pairs, model_of, load_accelerator), FOLDS["shape"]))
 
 
 @pytest.fixture(scope="module")
-def by_model(pairs: list[Pair]) -> list[HeldOut]:
-    return list(hold_out(pairs, FOLDS["model"]))
+def refits_by_model(pairs: list[Pair]) -> list[Refit]:
+    return list(refits(pairs, waited(pairs, model_of, load_accelerator), FOLDS["model"]))
+
+
+@pytest.fixture(scope="module")
+def by_shape(refits_by_shape: list[Refit]) -> list[HeldOut]:
+    return [entry for refit in refits_by_shape for entry in refit.steps()]
+
+
+@pytest.fixture(scope="module")
+def by_model(refits_by_model: list[Refit]) -> list[HeldOut]:
+    return [entry for refit in refits_by_model for entry in refit.steps()]
 
 
 def online(held: list[HeldOut], accelerator: str | None = None) -> list[HeldOut]:
@@ -63,3 +74,15 @@ def test_the_right_winner_is_named(by_shape: list[HeldOut]) -> None:
     crossed = [contest for contest in found if contest.cross_vendor]
     assert len(crossed) >= 1000
     assert sum(contest.named_right for contest in crossed) / len(crossed) >= 0.95
+
+
+def test_time_to_first_token_held_out_by_shape(refits_by_shape: list[Refit]) -> None:
+    held = [entry for refit in refits_by_shape for entry in refit.first_tokens()]
+    overall = summarise(held)
+    assert overall.rows >= 3000
+    assert overall.median <= 0.25
+    assert 0.75 <= sum(coverage(held, FOLDS["shape"])) / len(held) <= 0.85
+
+
+def test_time_to_first_token_held_out_by_model(refits_by_model: list[Refit]) -> None:
+    assert summarise([entry for refit in refits_by_model for entry in refit.first_tokens()]).median <= 0.35

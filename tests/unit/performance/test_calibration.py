@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from penstock.catalog import load_efficiencies
-from penstock.cli.evidence import measured_pairs
+from penstock.catalog import load_accelerator, load_efficiencies
+from penstock.cli.evidence import measured_pairs, model_of
 from penstock.performance.calibration import LEAST, Row, calibrate
 from penstock.performance.efficiencies import from_document, to_document
+from penstock.performance.first_token import FIRST, fit_both, waited
 from penstock.performance.work import PARTS
 
 
@@ -62,15 +63,17 @@ def test_an_unseen_accelerator_borrows_from_its_architecture() -> None:
 
 def test_the_shipped_efficiencies_are_what_the_shipped_measurements_give() -> None:
     pairs = measured_pairs()
-    fitted = calibrate([row for _, row in pairs])
+    fitted = fit_both([row for _, row in pairs], waited(pairs, model_of, load_accelerator))
     shipped = from_document(load_efficiencies())
     assert shipped.rows == len(pairs)
-    assert shipped.calibration.pools.keys() == fitted.pools.keys()
-    for path, pool in fitted.pools.items():
-        assert shipped.calibration.pools[path].slowdowns == pytest.approx(pool.slowdowns, rel=1e-3, abs=1e-7)
+    for kept, found in ((shipped.calibration, fitted.step), (shipped.first, fitted.first)):
+        assert kept.pools.keys() == found.pools.keys()
+        for path, pool in found.pools.items():
+            assert kept.pools[path].slowdowns == pytest.approx(pool.slowdowns, rel=1e-3, abs=1e-7)
 
 
 def test_the_document_round_trips() -> None:
     shipped = from_document(load_efficiencies())
     assert to_document(shipped) == load_efficiencies()
     assert set(load_efficiencies()["pools"][0]["slowdowns"]) == set(PARTS)
+    assert set(load_efficiencies()["first"][0]["beyond"]) == set(FIRST)

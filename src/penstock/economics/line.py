@@ -1,0 +1,59 @@
+"""What is on the bill? One line item with the formula and the inputs it comes from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Item(StrEnum):
+    """What a line pays for, in the order a bill grows from silicon alone to everything."""
+
+    SILICON = "silicon"
+    RENT = "rent"
+    HOST = "host"
+    NETWORK = "network"
+    POWER = "power"
+    COOLING = "cooling"
+    HOSTING = "hosting"
+    SUPPORT = "support"
+    FAILURES = "failures"
+    SPARES = "spares"
+    SOFTWARE = "software"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One amount in today's dollars. Evaluating `formula` on `inputs` gives `usd`: the bill can be checked by hand."""
+
+    item: Item
+    label: str
+    usd: float
+    formula: str
+    inputs: Mapping[str, float]
+
+
+def line(item: Item, label: str, formula: str, **inputs: float) -> Line:
+    """Multiply out a formula of the form `a*b*(c - d*e)` over its inputs."""
+    return Line(item=item, label=label, usd=_product(formula, inputs), formula=formula, inputs=inputs)
+
+
+def _product(formula: str, inputs: Mapping[str, float]) -> float:
+    total = 1.0
+    for factor in formula.replace(" ", "").split("*("):
+        total *= _factor(factor.rstrip(")"), inputs)
+    return total
+
+
+def _factor(text: str, inputs: Mapping[str, float]) -> float:
+    result = 0.0
+    for number, term in enumerate(text.split("-")):
+        product = 1.0
+        for name in term.split("*"):
+            product *= inputs[name] if name in inputs else float(name)
+        result += product if number == 0 else -product
+    return result
+
+
+def total_usd(lines: tuple[Line, ...]) -> float:
+    """Sum a bill."""
+    return sum(entry.usd for entry in lines)

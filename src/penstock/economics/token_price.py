@@ -1,0 +1,35 @@
+"""What does a million tokens cost? Input and output apart, by the device time each takes."""
+
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+MTOK: Final = 1e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenPrice:
+    """Levelised cost: discounted dollars over discounted tokens, so that a rate of 0 gives the plain quotient."""
+
+    input_usd_per_mtok: float | None
+    output_usd_per_mtok: float | None
+    """None where nobody knows how device time divides between prefill and decode."""
+    blended_usd_per_mtok: float
+    """Everything over all tokens, input and output alike."""
+
+
+def token_price(usd: float, *, input_tokens: float, output_tokens: float, prefill_fraction: float | None) -> TokenPrice:
+    """Divide a bill between input and output tokens: input pays for the share of device time that prefill takes.
+
+    The share is the caller's rule: device-seconds of prefill over all busy device-seconds by default; idle time and
+    people are spread like busy time.
+    """
+    total = input_tokens + output_tokens
+    blended = usd / total * MTOK if total else inf
+    if prefill_fraction is None:
+        return TokenPrice(input_usd_per_mtok=None, output_usd_per_mtok=None, blended_usd_per_mtok=blended)
+    return TokenPrice(
+        input_usd_per_mtok=usd * prefill_fraction / input_tokens * MTOK if input_tokens else inf,
+        output_usd_per_mtok=usd * (1 - prefill_fraction) / output_tokens * MTOK if output_tokens else inf,
+        blended_usd_per_mtok=blended,
+    )

@@ -1,0 +1,92 @@
+"""How was a row measured? What a published benchmark did that its result does not say: settings and statistics."""
+
+from dataclasses import dataclass
+from datetime import date
+from typing import Final, Literal
+
+from penstock.catalog.measurement import Measurement
+
+_NOMINAL: Final = 0.9
+"""Mean length over nominal, in InferenceX: lengths are drawn from 0.8 to 1 of the nominal one."""
+_LONG_TOKENS: Final = 4096
+_MANY: Final = 16
+"""Users from which InferenceX's SGLang scripts poll for requests less often."""
+_DELAYED_FROM: Final = date(2026, 1, 29)
+"""InferenceX pull request 594: delayed batching for DeepSeek-R1 in fp8 on B200."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Harness:
+    """The settings a time to first token depends on, as the scripts of the benchmark give them."""
+
+    statistic: Literal["mean", "median"] = "mean"
+    requests_per_user: int = 10
+    """InferenceX: `--num-prompts $(( CONC * 10 ))`, all sent at once and then one for each that ends."""
+    batched_tokens: int = 8192
+    """Prompt tokens the engine takes in one step, on one data-parallel rank."""
+    held_steps: float = 0.0
+    """Decode steps a prompt is held back on purpose: half of SGLang's `--scheduler-recv-interval`, on average, or
+    TensorRT-LLM's `batch_wait_timeout_iters` and `attention_dp_config.timeout_iters`."""
+
+    @property
+    def burst_share(self) -> float:
+        """Share of a mean that comes from the start, when all users send their first request together."""
+        return 1 / self.requests_per_user if self.statistic == "mean" else 0.0
+
+
+def harness_of(row: Measurement) -> Harness:
+    """Return what was set, from github.com/SemiAnalysisAI/InferenceX `benchmarks/` at the rows' dates.
+
+    The app publishes medians; the file that AIConfigurator ships has the means of the same runs (123 rows are in both:
+    equal TPOT, different TTFT). AIConfigurator's own runs state nothing, so they get the engines' defaults.
+    """
+    if row.source == "aiconfigurator-silicon":
+        return Harness()
+    tokens, held_steps = _SCRIPTS.get(row.engine, _by_default)(row)
+    return Harness(
+        statistic="median" if row.source == "inferencex" else "mean", batched_tokens=tokens, held_steps=held_steps
+    )
+
+
+def _by_default(row: Measurement) -> tuple[int, float]:
+    return (16384, 0.0) if row.engine == "atom" else (8192, 0.0)
+
+
+def _trtllm(row: Measurement) -> tuple[int, float]:
+    users, short = row.concurrency or 1, max(row.input_tokens, row.output_tokens) < _LONG_TOKENS
+    if row.model.startswith("deepseek"):
+        held = 0
+        if row.dp > 1:
+            held = 60
+        elif row.accelerator == "b200_sxm" and row.weights == "fp8" and short and row.date >= _DELAYED_FROM:
+            held = 40 if users >= 64 else 0  # noqa: PLR2004 - the script's own case
+        return max(8192, round(users + row.input_tokens / _NOMINAL) + 127), held
+    if row.model.startswith("llama"):
+        return 16_384, 20 if short and row.tp < 8 else 0  # noqa: PLR2004 - the script's own case
+    return 20_000, 0
+
+
+def _sglang(row: Measurement) -> tuple[int, float]:
+    users = row.concurrency or 1
+    if row.accelerator.startswith("mi"):
+        # --num-continuous-decode-steps=4; all prompts at once, but for mxfp4 with long prompts and many users.
+        long = row.weights == "mxfp4" and row.input_tokens > _LONG_TOKENS and users > 32  # noqa: PLR2004
+        return (32_768 if long else 196_608), _polled(4)
+    if row.accelerator == "h200_sxm":
+        return (32_768 if row.model.startswith("deepseek") else 16_384), 0.0
+    often = _polled(30 if users >= _MANY else 10)
+    if row.model.startswith("deepseek"):
+        if row.weights == "fp8":
+            return (8192, _polled(10)) if row.tp == 4 else (32_768, often)  # noqa: PLR2004 - the scripts' own cases
+        return 16_384, often
+    if row.model.startswith("glm"):
+        return 32_768, _polled(10 if row.weights == "nvfp4" else 1)
+    return (16_384, _polled(10)) if row.accelerator == "b300_sxm" and row.weights == "fp8" else (32_768, often)
+
+
+def _polled(every: int) -> float:
+    """Steps a request waits that comes at any moment between two polls; with every step, none but the running one."""
+    return (every - 1) / 2
+
+
+_SCRIPTS: Final = {"sglang": _sglang, "trtllm": _trtllm}

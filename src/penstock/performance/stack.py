@@ -1,0 +1,113 @@
+"""What stack serves? The slowdowns and the overhead that apply to one deployment today, and on what grounds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from penstock.performance.calibration import Calibration, Pool
+from penstock.performance.deployment import Deployment
+from penstock.performance.evidence import FORMATS, configuration_of, family_of, pool_path
+from penstock.performance.first_token import FIRST
+from penstock.performance.work import Array
+
+Tier = Literal["calibrated", "transferred", "speed-of-light"]
+Novelty = Literal["shape", "configuration", "model", "accelerator"]
+"""What about a prediction was never measured; errors held out in the same way give its interval."""
+Logs = tuple[float, float]
+"""P10 and P90 of measured over predicted, as logarithms."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Efficiencies:
+    """What was fitted, and how wrong it was where it had not looked."""
+
+    calibration: Calibration
+    spreads: Mapping[Novelty, Logs]
+    """By what was held out."""
+    first: Calibration
+    """What a first token takes beyond the steps it waits for: `first_token.FIRST`."""
+    first_spreads: Mapping[Novelty, Logs]
+    fitted_on: str
+    rows: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stack:
+    """How one accelerator, engine and model run together: what turns work at the speed of light into time."""
+
+    slowdowns: Array
+    """Of each part of a step, every factor included; `step_cost(work, slowdowns)` is a step's time."""
+    request_s: float
+    """Seconds of a request outside the engine's steps, before its first token."""
+    first_ratio: float
+    """How much longer than the steps it waits for a first token takes: `request_s + first_ratio * simulated`."""
+    spread: Logs
+    """Of the time per output token."""
+    first_spread: Logs
+    """Of the time to first token."""
+    tier: Tier
+    novelty: Novelty
+    software: str | None
+    """The newest release seen, which is the one predicted."""
+    path: tuple[str, ...]
+    """The kin whose measurements were used."""
+
+
+def stack_of(deployment: Deployment, engine: str, efficiencies: Efficiencies) -> Stack:
+    """Look up what applies to a deployment: its pool or its nearest kin, its model, its configuration."""
+    kin = pool_path(deployment.accelerator, engine)
+    path, pool = efficiencies.calibration.nearest(kin)
+    novelty = _novelty(deployment, kin, path, pool)
+    adjust, software = _adjustment(deployment, pool)
+    first_path, first = efficiencies.first.nearest(kin)
+    beyond = dict(zip(FIRST, first.slowdowns * _adjustment(deployment, first)[0], strict=True))
+    return Stack(
+        slowdowns=pool.slowdowns * adjust,
+        request_s=float(beyond["request_s"]),
+        first_ratio=float(beyond["ratio"]),
+        spread=efficiencies.spreads[novelty],
+        first_spread=efficiencies.first_spreads[_novelty(deployment, kin, first_path, first)],
+        tier="calibrated" if novelty in {"shape", "configuration"} else "transferred",
+        novelty=novelty,
+        software=software,
+        path=path,
+    )
+
+
+def _weights_label(deployment: Deployment) -> str:
+    """The format most weight bytes are in, as measurements name it."""
+    largest = next(iter(deployment.model.formats))
+    return largest if largest in FORMATS else "bf16"
+
+
+def _configuration(deployment: Deployment) -> str:
+    family = family_of(deployment.model)
+    return configuration_of("online", family, _weights_label(deployment), deployment.parallelism)
+
+
+def _novelty(deployment: Deployment, kin: tuple[str, ...], path: tuple[str, ...], pool: Pool) -> Novelty:
+    if len(path) < len(kin):
+        return "accelerator"
+    if _configuration(deployment) in pool.factors.get("configuration", {}):
+        return "shape"
+    return "configuration" if family_of(deployment.model) in pool.factors.get("family", {}) else "model"
+
+
+def _adjustment(deployment: Deployment, pool: Pool) -> tuple[float, str | None]:
+    """The factors that apply today: the newest software seen, the model, and the exact configuration."""
+    newest = _newest_software(pool)
+    logs = [
+        pool.factors.get("software", {}).get(newest, 0.0) if newest else 0.0,
+        pool.factors.get("family", {}).get(family_of(deployment.model), 0.0),
+        pool.factors.get("configuration", {}).get(_configuration(deployment), 0.0),
+    ]
+    return float(np.exp(sum(logs))), newest
+
+
+def _newest_software(pool: Pool) -> str | None:
+    """Keys end in their date; serving runs count before offline ones."""
+    seen = list(pool.factors.get("software", {}))
+    online = [key for key in seen if key.startswith("online ")]
+    return max(online or seen, key=lambda key: key.rsplit(" ", 1)[-1], default=None)

@@ -1,0 +1,124 @@
+"""What would a replica carry if requests never queued? A quick screen of many deployments before the simulator."""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from penstock.performance.choose import BEST, predict_on
+from penstock.performance.deployment import Deployment
+from penstock.performance.memory_fit import fit
+from penstock.performance.predict import Prediction, Range
+from penstock.performance.stack import Efficiencies, Stack, stack_of
+from penstock.performance.work import PARTS, Array, Load, ReplicaWork
+from penstock.planning.capacity import Bucket, Capacity, cannot
+from penstock.workload.slo import Slo
+
+_MOST: Final = 4096
+_PER_OCTAVE: Final = 16
+"""Concurrencies tried per doubling: steps of 4%."""
+_REFERENCE: Final = (1024, 256, 16)
+"""Any load: what is read off the prediction (engine, slowdowns, interval) does not depend on it."""
+
+
+@dataclass(slots=True)
+class ClosedLoop:
+    """Judges by the largest closed loop whose average step and first token stay within the SLO.
+
+    It ignores queueing, so it is optimistic near saturation; whoever uses it says so. One object remembers what it
+    compiled: a deployment is compiled once for all its length buckets, an engine is chosen once per model and part.
+    """
+
+    efficiencies: Efficiencies
+    _engines: dict[tuple[str, str, str], str]
+    _compiled: dict[tuple[object, ...], "_Compiled"]
+
+    def __init__(self, efficiencies: Efficiencies) -> None:
+        self.efficiencies, self._engines, self._compiled = efficiencies, {}, {}
+
+    def __call__(self, deployment: Deployment, bucket: Bucket, slo: Slo) -> Capacity:
+        """Return the rate of the largest loop that keeps the SLO."""
+        memory = fit(deployment, bucket.context_tokens)
+        if not memory.fits:
+            return cannot(memory.obstacle.reason if memory.obstacle else "does not fit")
+        compiled = self._compile(deployment)
+        limit = memory.capacity.concurrent_requests if memory.capacity is not None else None
+        together = _concurrencies(min(limit or _MOST, _MOST))
+        tpot_s, ttft_s, prefill = compiled.times(together, bucket)
+        kept = np.flatnonzero(_within(tpot_s, ttft_s, bucket, slo))
+        if not kept.size:
+            return cannot("misses the SLO with one request alone")
+        best = int(kept[-1])
+        rate = float(together[best] / tpot_s[best] / bucket.output_tokens)
+        seen = compiled.seen
+        return Capacity(
+            requests_per_s=Range(
+                value=rate,
+                low=rate * seen.tpot_s.value / seen.tpot_s.high,
+                high=rate * seen.tpot_s.value / seen.tpot_s.low,
+            ),
+            tier=seen.tier,
+            grounds=f"{seen.engine}, from {' > '.join(seen.borrowed_from)}; "
+            f"closed loop of {together[best]:,.0f}, no queue",
+            prefill_fraction=float(prefill[best]),
+        )
+
+    def engine_of(self, deployment: Deployment) -> str:
+        """Whose measurements speak for a deployment."""
+        return self._compile(deployment).seen.engine
+
+    def _compile(self, deployment: Deployment) -> "_Compiled":
+        part, model, split = deployment.accelerator, deployment.model, deployment.parallelism
+        key = (model.name, model.quantisation, part.id, split, deployment.cache_dtype)
+        if key not in self._compiled:
+            family = (model.name, model.quantisation, part.id)
+            seen = predict_on(
+                model,
+                part,
+                split,
+                cache_dtype=deployment.cache_dtype,
+                engine=self._engines.get(family, BEST),
+                load=_REFERENCE,
+                efficiencies=self.efficiencies,
+            )
+            self._engines[family] = seen.engine
+            self._compiled[key] = _Compiled.of(deployment, seen, self.efficiencies)
+        return self._compiled[key]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Compiled:
+    """A deployment's work, and seconds per unit of it on the stack that speaks for it."""
+
+    work: ReplicaWork
+    stack: Stack
+    seen: Prediction
+
+    @staticmethod
+    def of(deployment: Deployment, seen: Prediction, efficiencies: Efficiencies) -> "_Compiled":
+        return _Compiled(work=ReplicaWork(deployment), stack=stack_of(deployment, seen.engine, efficiencies), seen=seen)
+
+    def times(self, together: Array, bucket: Bucket) -> tuple[Array, Array, Array]:
+        """Seconds per token, seconds to the first one, and the share of prompts in a step."""
+        inputs = np.full_like(together, float(bucket.input_tokens))
+        average = Load.closed_loop(together, inputs, np.full_like(together, float(bucket.output_tokens)))
+        light = self.work.light(average)
+        step_s = light @ self.stack.slowdowns
+        carrying_s = self.work.light(replace(average, prefill_tokens=inputs)) @ self.stack.slowdowns
+        prefill = light[:, PARTS.index("prefill")] * self.stack.slowdowns[PARTS.index("prefill")] / step_s
+        return step_s, self.stack.request_s + self.stack.first_ratio * (carrying_s + 0.5 * step_s), prefill
+
+
+def _concurrencies(most: int) -> Array:
+    octaves = np.log2(max(1, most))
+    return np.unique(np.round(2 ** np.linspace(0, octaves, max(1, int(octaves * _PER_OCTAVE)) + 1)))
+
+
+def _within(tpot_s: Array, ttft_s: Array, bucket: Bucket, slo: Slo) -> Array:
+    kept = np.ones_like(tpot_s, dtype=bool)
+    whole_s = ttft_s + tpot_s * (bucket.output_tokens - 1)
+    for seconds, limit in ((tpot_s, slo.tpot_s), (ttft_s, slo.ttft_s), (whole_s, slo.e2e_s)):
+        if limit is not None:
+            kept &= seconds <= limit
+    # More requests never make a step shorter: what follows the first miss is missed too.
+    return np.logical_and.accumulate(kept)

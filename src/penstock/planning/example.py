@@ -1,0 +1,64 @@
+"""What does a plan file look like? The commented example that `penstock plan --init` writes."""
+
+EXAMPLE_PLAN = """\
+# A plan for `penstock plan FILE`. Delete what you do not need: everything marked (default) may be left out.
+# Any number may be a table instead: {value: 0.09, low: 0.07, high: 0.12, source: "our contract"}.
+# The range is what the tornado and the Monte Carlo move it through.
+
+name: 70B chat
+start: 2026-12-01               # (default: today)
+horizon_years: 3                # (default)
+# step_months: 12               # how often the fleet may change (default: once; yearly where demand grows)
+
+workloads:
+  - name: chat
+    model: llama-3.1-70b        # a name from `penstock catalog models`, a config.json or a checkpoint directory
+    weights: [checkpoint, fp8]  # formats to consider (default: the checkpoint's own)
+    # kv: auto                  # auto, bf16, fp16 or fp8 (default: auto)
+    slo: ttft=2s,tpot=60ms,attain=95%
+    users: 512                  # requests in flight at the peak; or  requests_per_s: 20
+    # think: 10s                # pause of a user between two requests (default: none)
+    growth_per_year: 0%         # (default)
+    mean_load: 50%              # mean demand over peak demand (default)
+    lengths:                    # or  trace: my_requests.csv
+      - {input: 1k, output: 256, share: 50%}
+      - {input: 3k, output: 512, share: 35%}
+      - {input: 4k, output: 1k,  share: 15%}
+
+accelerators: all verified      # (default) every verified part with a price in the catalog; or a list:
+# accelerators:
+#   - mi300x
+#   - id: mi325x
+#     buy_usd: {value: 22000, low: 17000, high: 24000, source: "quote of 2026-11-02"}
+#     rent_usd_per_hour: 1.95
+#     discounts: [{devices: 64, off: 8%}, {devices: 512, off: 14%}]
+#     available: 2027-03-01     # first day a node of it can serve
+#     max_nodes: 40
+#     node_kw: 11.5
+#     tp: [1, 2, 8]
+
+acquire: [buy, rent]            # (default) either may be used; a part without a price of a kind is not offered so
+
+sites:                          # (default: one, without a cap)
+  - name: main
+    usd_per_kwh: 0.087
+    pue: 1.3
+    hosting_usd_per_kw_month: 195
+    # power_cap_kw: 400         # owned nodes at their maximum, cooling apart
+    # deny: [intel]             # vendors or accelerators that may not stand here (export, policy)
+
+stacks:                         # extra engineers and contracts per vendor (defaults shown)
+  amd: {engineers: {value: 2, low: 0, high: 6}, support_usd_per_device_year: 0}
+  nvidia: {engineers: 0}
+engineer_usd_per_year: 280000
+
+finance: {discount_rate: 8%, depreciation_years: 4, salvage: 0%}
+node: {host_usd: 70000, network_usd_per_device: 1900, idle_power: 35%, annual_failures: 4%}
+
+constraints:
+  spare_nodes: 1                # N+1: whole nodes each pool keeps beyond what the peak needs
+  utilisation: 90%              # of capacity within the SLO
+  min_vendors: 1                # 2: at least two vendors
+  # max_vendor_share: 70%       # no more than this with one vendor
+  # share_of: load              # of load or of devices
+"""

@@ -1,0 +1,103 @@
+"""Which fleets compete? The winner, its runners-up, the best of each vendor, the best mix and every part alone."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+
+from penstock.planning.mix import cheapest, runners_up
+from penstock.planning.problem import Mix, Problem, Restriction
+from penstock.planning.resize import Array, Worlds, resized_usd
+
+COMPETING = ("amd", "nvidia")
+"""The vendors whose mix is asked for even where it does not win."""
+_FIRST, _NEXT = "cheapest fleet", "runners-up"
+
+Step = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """Fleets that stay in the race when inputs move."""
+
+    winner: Mix
+    runners_up: tuple[Mix, ...]
+    others: tuple[Mix, ...]
+    """The best of each vendor alone, the best mix, and every part alone, as far as such a fleet keeps the rules."""
+    by_vendor: bool
+    """Whether vendors compete; where all parts are of one vendor, sets of parts do."""
+    of_other_worlds: tuple[Mix, ...] = ()
+    """Fleets that are cheapest in some other world: priced in every world, though never the answer in this one."""
+
+    @property
+    def fleets(self) -> tuple[Mix, ...]:
+        """All of them, each once."""
+        seen: dict[tuple[object, ...], Mix] = {}
+        for mix in (self.winner, *self.runners_up, *self.others):
+            key = (mix.support, round(mix.cost_usd), tuple(sorted(mix.purchases)))
+            seen.setdefault(key, mix)
+        return tuple(seen.values())
+
+    def label(self, mix: Mix) -> str:
+        """What a fleet competes as: its vendor or `mix`, or its parts."""
+        return mix.label if self.by_vendor else " + ".join(sorted(mix.support))
+
+    @property
+    def by_label(self) -> Mapping[str, Mix]:
+        """The cheapest fleet of each label, the cheapest label first."""
+        found: dict[str, Mix] = {self.label(self.winner): self.winner}
+        for mix in sorted(self.fleets, key=lambda entry: entry.cost_usd):
+            found.setdefault(self.label(mix), mix)
+        return found
+
+    def costs(self, problem: Problem, worlds: Worlds) -> dict[str, Array]:
+        """The cheapest fleet of each label in every world."""
+        found: dict[str, Array] = {}
+        for mix in (*self.fleets, *self.of_other_worlds):
+            usd, label = resized_usd(mix, problem, worlds), self.label(mix)
+            found[label] = np.minimum(found.get(label, np.full(worlds.count, inf)), usd)
+        return found
+
+
+def find_family(problem: Problem, *, runner_up_count: int, step: Step = lambda _: None) -> Family | None:
+    """Solve every question once; None where no fleet at all keeps the rules."""
+    step(_FIRST)
+    winner = cheapest(problem)
+    if winner is None:
+        return None
+    step(_NEXT)
+    following = runners_up(problem, winner, count=runner_up_count)
+    others = []
+    for name, restriction in questions(problem):
+        step(name)
+        found = cheapest(problem, restriction)
+        others += [found] if found is not None else []
+    vendors = {offer.vendor for offer in problem.offers}
+    return Family(winner=winner, runners_up=following, others=tuple(others), by_vendor=len(vendors) > 1)
+
+
+def questions(problem: Problem) -> Iterator[tuple[str, Restriction]]:
+    """Each vendor alone, a mix of the two that compete, each part alone."""
+    vendors = tuple(dict.fromkeys(offer.vendor for offer in problem.offers))
+    for vendor in vendors:
+        yield f"{vendor} alone", Restriction(only_vendors=frozenset({vendor}))
+    if set(COMPETING) <= set(vendors):
+        yield "a mix", Restriction(require_vendors=frozenset(COMPETING))
+    for accelerator in dict.fromkeys(offer.accelerator for offer in problem.offers):
+        yield f"{accelerator} alone", Restriction(only_accelerators=frozenset({accelerator}))
+
+
+def steps_of(problem: Problem) -> tuple[str, ...]:
+    """What `find_family` will say, for a progress bar."""
+    return (_FIRST, _NEXT, *(name for name, _ in questions(problem)))
+
+
+def cheapest_label(costs: Mapping[str, float]) -> str:
+    """The label with the least cost; the first by name where two are equal."""
+    return min(sorted(costs), key=lambda label: costs[label])
+
+
+def best_other(costs: Mapping[str, float], label: str) -> float:
+    """The least cost without a label; infinite where nothing else competes."""
+    return min((usd for name, usd in costs.items() if name != label), default=inf)

@@ -1,0 +1,266 @@
+"""How is a plan made? Resolve, place, optimise, bill, doubt and verify: one call, one value."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from penstock.catalog.accelerator import Accelerator
+from penstock.errors import UsageError
+from penstock.model import ModelSpec
+from penstock.planning.build import Terms, build_problem, terms_of
+from penstock.planning.candidates import Candidate, find_candidates
+from penstock.planning.capacity import CapacityOf
+from penstock.planning.costing import FleetCost, bill
+from penstock.planning.family import Family, find_family, steps_of
+from penstock.planning.knobs import World, knobs_of
+from penstock.planning.mix import cheapest
+from penstock.planning.monte_carlo import Confidence, draw_confidence, widened
+from penstock.planning.plan_file import Plan, WorkloadPlan
+from penstock.planning.problem import Mix, Problem
+from penstock.planning.resolve import Assumption, LeftOut, PricesOf, Resolved, assumptions, resolve
+from penstock.planning.saving_claim import ClaimCheck, check_claim
+from penstock.planning.sensitivity import Flip, Judge, Swing, flips, tornado
+from penstock.planning.trace_lengths import TraceLengths
+from penstock.planning.verdict import Verdict, judge
+from penstock.planning.verify import Verified, VerifyOf, regret_usd, verify_fleet
+
+RUNNERS_UP = 3
+Progress = Callable[[str, int, int], None]
+"""What is being done, how many steps are done, and of how many."""
+
+
+ReadTrace = Callable[[str], TraceLengths]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """Where a plan gets what it does not state: parts, prices, models, capacities, and a simulator to check with."""
+
+    accelerators: Sequence[Accelerator]
+    """The ones the plan names, or the whole catalog where it names none."""
+    prices_of: PricesOf
+    model_of: Callable[[str], ModelSpec]
+    capacity_of: CapacityOf
+    capacity_note: str
+    """How capacity was judged, in one sentence for the report."""
+    screen: CapacityOf | None = None
+    verify_of: VerifyOf | None = None
+    read_trace: ReadTrace | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bill:
+    """A fleet and what it costs."""
+
+    mix: Mix
+    cost: FleetCost
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoFleet:
+    """Nothing keeps every rule: what stands in the way."""
+
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """Everything a plan says once there is a fleet."""
+
+    family: Family
+    winner: Bill
+    runners_up: tuple[Bill, ...]
+    by_label: Mapping[str, Bill]
+    verdict: Verdict
+    confidence: Confidence
+    swings: tuple[Swing, ...]
+    flips: tuple[Flip, ...]
+    verified: tuple[Verified, ...]
+    """The winner and its runners-up after simulation; empty where no simulator was given."""
+    regret_usd: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanResult:
+    """What `penstock plan` found."""
+
+    resolved: Resolved
+    terms: Terms
+    problem: Problem
+    candidates: tuple[Candidate, ...]
+    considered: int
+    left_out: tuple[LeftOut, ...]
+    assumptions: tuple[Assumption, ...]
+    capacity_note: str
+    claims: tuple[ClaimCheck, ...]
+    answer: Answer | NoFleet
+
+    @property
+    def plan(self) -> Plan:
+        """The plan with its prices filled in."""
+        return self.resolved.plan
+
+
+def make_plan(plan: Plan, sources: Sources, progress: Progress = lambda *_: None) -> PlanResult:
+    """Answer a plan."""
+    plan = replace(plan, workloads=tuple(_with_trace(entry, sources.read_trace) for entry in plan.workloads))
+    resolved = resolve(plan, sources.accelerators, sources.prices_of, named=bool(plan.parts))
+    candidates, considered, left_out = _place(resolved, sources, progress)
+    problem = build_problem(resolved, candidates)
+    unserved = _unserved(resolved, candidates)
+    family = None if unserved else _family(problem, progress)
+    return PlanResult(
+        resolved=resolved,
+        terms=terms_of(resolved),
+        problem=problem,
+        candidates=candidates,
+        considered=considered,
+        left_out=(*resolved.left_out, *left_out),
+        assumptions=assumptions(resolved),
+        capacity_note=sources.capacity_note,
+        claims=tuple(check_claim(claim) for claim in plan.claims),
+        answer=NoFleet(reasons=unserved or _blocked(problem))
+        if family is None
+        else _answer(resolved, family, problem, candidates, sources, progress),
+    )
+
+
+def _with_trace(workload: WorkloadPlan, read_trace: ReadTrace | None) -> WorkloadPlan:
+    if workload.trace is None:
+        return workload
+    if read_trace is None:
+        raise UsageError(f"{workload.name}: traces cannot be read here; give `lengths:` instead of `trace:`")
+    seen = read_trace(workload.trace)
+    rate, mean = workload.requests_per_s, workload.mean_load
+    if rate is None and workload.users is None:
+        rate = seen.requests_per_s
+        source = f"{workload.trace}: mean over the busiest minute"
+        mean = mean if mean.given else replace(mean.at(seen.mean_load_fraction), source=source)
+    return replace(workload, shares=seen.shares, requests_per_s=rate, mean_load=mean)
+
+
+def _place(
+    resolved: Resolved, sources: Sources, progress: Progress
+) -> tuple[tuple[Candidate, ...], int, tuple[LeftOut, ...]]:
+    plan = resolved.plan
+    parts = [(resolved.accelerators[part.id], part) for part in plan.parts]
+    total, done = len(parts) * len(plan.workloads), 0
+
+    def step(name: str) -> None:
+        nonlocal done
+        progress(f"capacity of {name}", done, total)
+        done += 1
+
+    candidates: list[Candidate] = []
+    left_out: list[LeftOut] = []
+    considered = 0
+    for workload in plan.workloads:
+        model = sources.model_of(workload.model)
+        found = find_candidates(workload, model, parts, sources.capacity_of, screen=sources.screen, step=step)
+        candidates += found.candidates
+        left_out += found.left_out
+        considered += found.considered
+    return tuple(candidates), considered, tuple(left_out)
+
+
+def _unserved(resolved: Resolved, candidates: Sequence[Candidate]) -> tuple[str, ...]:
+    """Name the lengths nothing can serve, with the reason closest at hand."""
+    reasons = []
+    for workload in resolved.plan.workloads:
+        for number, share in enumerate(workload.shares):
+            if not any(entry.rates[number] for entry in candidates if entry.workload == workload.name):
+                reasons.append(
+                    f"{workload.name}: no accelerator of the plan serves {share.bucket} tokens within {workload.slo}; "
+                    "loosen the SLO, allow another weight format or add accelerators"
+                )
+    return tuple(reasons)
+
+
+def _family(problem: Problem, progress: Progress) -> Family | None:
+    steps = steps_of(problem)
+
+    def step(name: str) -> None:
+        progress(f"optimising: {name}", steps.index(name), len(steps))
+
+    return find_family(problem, runner_up_count=RUNNERS_UP, step=step)
+
+
+def _blocked(problem: Problem) -> tuple[str, ...]:
+    """Drop one rule at a time: those whose absence makes a fleet possible are what stands in the way."""
+    looser = {
+        "the sites' power caps": replace(problem, site_watts={}),
+        "the limits on nodes": replace(problem, max_nodes={}),
+        "the least number of vendors": replace(problem, min_vendors=1),
+        "the largest share of one vendor": replace(problem, max_vendor_share=None),
+        "the spare nodes": replace(problem, spare_nodes=0),
+        "delivery dates": replace(problem, offers=tuple(replace(offer, first_period=0) for offer in problem.offers)),
+    }
+    found = [name for name, changed in looser.items() if changed != problem and cheapest(changed) is not None]
+    return tuple(f"without {name} there would be a fleet" for name in found) or ("no single rule is to blame",)
+
+
+def _answer(
+    resolved: Resolved,
+    family: Family,
+    problem: Problem,
+    candidates: tuple[Candidate, ...],
+    sources: Sources,
+    progress: Progress,
+) -> Answer:
+    terms = terms_of(resolved)
+    verified = _verified(resolved, family, problem, candidates, sources.verify_of, progress)
+
+    def billed(mix: Mix) -> Bill:
+        return Bill(mix=mix, cost=bill(mix, terms, candidates))
+
+    world, knobs = World(resolved=resolved), knobs_of(resolved, capacity_spreads(candidates))
+    progress("what would change the answer", 0, 4)
+    family = widened(family, world, candidates, knobs, seed=resolved.plan.seed)
+    progress("what would change the answer", 1, 4)
+    confidence = draw_confidence(family, world, candidates, knobs, seed=resolved.plan.seed, draws=resolved.plan.draws)
+    judged = Judge(family=family, candidates=candidates, winner=family.label(family.winner))
+    progress("what would change the answer", 2, 4)
+    swings = tornado(judged, world, knobs)
+    progress("what would change the answer", 3, 4)
+    return Answer(
+        family=family,
+        winner=billed(verified[0].mix if verified else family.winner),
+        runners_up=tuple(billed(mix) for mix in family.runners_up),
+        by_label={label: billed(mix) for label, mix in family.by_label.items()},
+        verdict=judge(family, confidence, candidates),
+        confidence=confidence,
+        swings=swings,
+        flips=flips(judged, world, knobs),
+        verified=verified,
+        regret_usd=regret_usd(verified) if verified else None,
+    )
+
+
+def _verified(
+    resolved: Resolved,
+    family: Family,
+    problem: Problem,
+    candidates: tuple[Candidate, ...],
+    verify_of: VerifyOf | None,
+    progress: Progress,
+) -> tuple[Verified, ...]:
+    if verify_of is None:
+        return ()
+    fleets = (family.winner, *family.runners_up)
+    found = []
+    for number, mix in enumerate(fleets):
+        progress("simulating the winner and its runners-up", number, len(fleets))
+        found.append(verify_fleet(mix, problem, candidates, resolved.plan.workloads, verify_of))
+    return tuple(found)
+
+
+def capacity_spreads(candidates: Sequence[Candidate]) -> Mapping[str, tuple[float, float]]:
+    """P10 and P90 over the estimate, per part: the widest of what runs there, as errors of one stack go together."""
+    found: dict[str, tuple[float, float]] = {}
+    for candidate in candidates:
+        for capacity in candidate.capacities:
+            rate = capacity.requests_per_s
+            if rate.value <= 0:
+                continue
+            low, high = found.get(candidate.accelerator.id, (1.0, 1.0))
+            found[candidate.accelerator.id] = (min(low, rate.low / rate.value), max(high, rate.high / rate.value))
+    return found

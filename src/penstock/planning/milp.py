@@ -1,0 +1,108 @@
+"""How is a linear program with whole numbers solved? A thin, typed way to hand one to HiGHS."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Final
+
+import highspy
+import numpy as np
+
+_FEASIBILITY: Final = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimum:
+    """The best point found, and how far the best possible one could still be."""
+
+    values: tuple[float, ...]
+    cost: float
+    gap_fraction: float
+    seconds: float
+
+
+@dataclass(slots=True)
+class Milp:
+    """Variables and rows, gathered before the solver sees them."""
+
+    costs: list[float] = field(default_factory=list)
+    lower: list[float] = field(default_factory=list)
+    upper: list[float] = field(default_factory=list)
+    whole: list[bool] = field(default_factory=list)
+    row_lower: list[float] = field(default_factory=list)
+    row_upper: list[float] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+    indices: list[int] = field(default_factory=list)
+    coefficients: list[float] = field(default_factory=list)
+
+    def variable(self, *, cost: float = 0.0, upper: float = inf, whole: bool = False) -> int:
+        """Add a variable from 0 up and return its number."""
+        self.costs.append(cost)
+        self.lower.append(0.0)
+        self.upper.append(upper)
+        self.whole.append(whole)
+        return len(self.costs) - 1
+
+    def row(self, terms: Iterable[tuple[int, float]], *, at_least: float = -inf, at_most: float = inf) -> None:
+        """Add a constraint; a variable named twice counts twice."""
+        summed: dict[int, float] = {}
+        for index, coefficient in terms:
+            summed[index] = summed.get(index, 0.0) + coefficient
+        self.starts.append(len(self.indices))
+        self.indices.extend(summed)
+        self.coefficients.extend(summed.values())
+        self.row_lower.append(at_least)
+        self.row_upper.append(at_most)
+
+    def solve(self, *, gap_fraction: float, time_limit_s: float) -> Optimum | None:
+        """Minimise; None where nothing satisfies every row (or nothing was found in time)."""
+        solver = highspy.Highs()  # type: ignore[no-untyped-call]
+        for option, value in (
+            ("output_flag", False),
+            ("mip_rel_gap", gap_fraction),
+            ("mip_abs_gap", 0.0),
+            ("time_limit", time_limit_s),
+            ("mip_feasibility_tolerance", _FEASIBILITY),
+            ("primal_feasibility_tolerance", _FEASIBILITY),
+            ("threads", 1),
+            ("random_seed", 0),
+        ):
+            solver.setOptionValue(option, value)
+        scale = max((abs(cost) for cost in self.costs), default=0.0) or 1.0
+        solver.passModel(self._model(scale))
+        solver.run()
+        info = solver.getInfo()
+        if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+            return None
+        values = tuple(float(value) for value in solver.getSolution().col_value)
+        whole = tuple(
+            float(round(value)) if is_whole else value for value, is_whole in zip(values, self.whole, strict=True)
+        )
+        return Optimum(
+            values=whole,
+            cost=_dot(self.costs, whole),
+            gap_fraction=float(info.mip_gap) if np.isfinite(info.mip_gap) else 1.0,
+            seconds=float(solver.getRunTime()),
+        )
+
+    def _model(self, scale: float) -> highspy.HighsLp:
+        model = highspy.HighsLp()
+        model.num_col_, model.num_row_ = len(self.costs), len(self.starts)
+        # Dollars in the tens of millions beside fractions: the objective is scaled so that tolerances mean something.
+        model.col_cost_ = np.array(self.costs) / scale
+        model.col_lower_ = np.array(self.lower)
+        model.col_upper_ = np.array(self.upper)
+        model.row_lower_ = np.array(self.row_lower)
+        model.row_upper_ = np.array(self.row_upper)
+        model.integrality_ = [
+            highspy.HighsVarType.kInteger if whole else highspy.HighsVarType.kContinuous for whole in self.whole
+        ]
+        model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        model.a_matrix_.start_ = np.array([*self.starts, len(self.indices)])
+        model.a_matrix_.index_ = np.array(self.indices)
+        model.a_matrix_.value_ = np.array(self.coefficients)
+        return model
+
+
+def _dot(left: Sequence[float], right: Sequence[float]) -> float:
+    return float(sum(a * b for a, b in zip(left, right, strict=True)))

@@ -1,0 +1,136 @@
+"""Does a published saving follow from its own inputs? Every reasonable reading of them, computed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from penstock.planning.plan_file import SavingClaim
+
+_ROUNDING: Final = 0.005
+"""A claim in whole percent is reproduced by anything that rounds to it."""
+_VARIED: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One way to understand the stated inputs, and what they then give."""
+
+    name: str
+    throughput: str
+    saving_fraction: float
+    with_engineers_fraction: float
+    varied_fractions: tuple[float, float]
+    """The saving when the share of hardware is a fifth smaller or larger."""
+    reproduces_claim: bool
+    reproduces_claim_with_engineers: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimCheck:
+    """What the inputs give and what they would have to be."""
+
+    claim: SavingClaim
+    readings: tuple[Reading, ...]
+    engineers_for_the_drop: float
+    """Engineers that would take the first figure down to the second; the dearer bill is the same in every reading."""
+    throughput_for_the_claim: float
+    """Tokens of the cheaper part over the dearer one that would give the first figure, in the first reading."""
+
+    @property
+    def verdicts(self) -> tuple[str, ...]:
+        """One sentence per figure."""
+        claim = self.claim
+        first = [reading for reading in self.readings if reading.reproduces_claim]
+        second = [reading for reading in self.readings if reading.reproduces_claim_with_engineers]
+        both = [reading for reading in first if reading in second]
+        stated, given = claim.engineers, claim.claimed_with_engineers_fraction
+        return (
+            _sentence(claim.claimed_fraction, [(r.saving_fraction, r) for r in self.readings], first),
+            _sentence(given, [(r.with_engineers_fraction, r) for r in self.readings], second),
+            f"{'A' if both else 'No'} reading gives both. " + self._drop(stated, given),
+        )
+
+    def _drop(self, stated: float, given: float) -> str:
+        return (
+            f"Going from {self.claim.claimed_fraction:.0%} to {given:.0%} takes {self.engineers_for_the_drop:.1f} "
+            f"engineers, not {stated:g}."
+        )
+
+
+def _sentence(claimed: float, given: list[tuple[float, Reading]], reproduced: list[Reading]) -> str:
+    if reproduced:
+        return f"{claimed:.0%} is reproduced by: {'; '.join(f'{r.name}, {r.throughput}' for r in reproduced)}."
+    nearest, reading = min(given, key=lambda entry: abs(entry[0] - claimed))
+    figures = sorted({f"{value:.1%}" for value, _ in given}, key=lambda text: float(text.rstrip("%")))
+    return (
+        f"{claimed:.0%} is not reproduced: the inputs give {', '.join(figures)}; nearest is {nearest:.1%} "
+        f"({reading.name}; {reading.throughput})."
+    )
+
+
+def check_claim(claim: SavingClaim) -> ClaimCheck:
+    """Compute every reading."""
+    readings = tuple(_readings(claim))
+    cheaper, dearer = _bills(claim, "own")
+    drop = claim.claimed_fraction - claim.claimed_with_engineers_fraction
+    return ClaimCheck(
+        claim=claim,
+        readings=readings,
+        engineers_for_the_drop=drop * dearer / (claim.engineer_usd_per_year * claim.years),
+        throughput_for_the_claim=cheaper / dearer / (1 - claim.claimed_fraction),
+    )
+
+
+_Basis = Literal["own", "watts", "same"]
+_BASES: Final[tuple[_Basis, ...]] = ("own", "watts", "same")
+"""The stated share of hardware may be of each bill, or of the dearer one with the other's power to follow from it."""
+
+
+def _name(claim: SavingClaim, basis: _Basis) -> str:
+    share = f"{claim.hardware_fraction:.0%}"
+    if basis == "own":
+        return f"hardware is {share} of each bill"
+    draws = f"{claim.cheaper} draws by its watts" if basis == "watts" else f"{claim.cheaper} draws the same"
+    return f"hardware is {share} of the {claim.dearer} bill, {draws}"
+
+
+def _readings(claim: SavingClaim) -> Iterator[Reading]:
+    ratios = [("equal throughput", 1.0)]
+    if claim.cheaper_throughput_fraction is not None:
+        stated = claim.cheaper_throughput_fraction
+        ratios.append((f"{claim.cheaper} at {stated:.0%} of the throughput", stated))
+    people = claim.engineers * claim.engineer_usd_per_year * claim.years
+    for basis in _BASES:
+        for label, ratio in ratios:
+            cheaper, dearer = _bills(claim, basis)
+            saving = 1 - cheaper / dearer / ratio
+            taxed = 1 - (cheaper + people) / dearer / ratio
+            yield Reading(
+                name=_name(claim, basis),
+                throughput=label,
+                saving_fraction=saving,
+                with_engineers_fraction=taxed,
+                varied_fractions=_varied(claim, basis, ratio),
+                reproduces_claim=abs(saving - claim.claimed_fraction) <= _ROUNDING,
+                reproduces_claim_with_engineers=abs(taxed - claim.claimed_with_engineers_fraction) <= _ROUNDING,
+            )
+
+
+def _bills(claim: SavingClaim, basis: _Basis) -> tuple[float, float]:
+    """Both fleets over the whole time, people apart."""
+    kept = 1 - claim.discount_fraction
+    cheap, dear = (claim.devices * usd * kept for usd in (claim.cheaper_usd, claim.dearer_usd))
+    whole = dear / claim.hardware_fraction
+    power = whole - dear
+    if basis == "own":
+        return cheap / claim.hardware_fraction, whole
+    return cheap + power * (claim.cheaper_watts / claim.dearer_watts if basis == "watts" else 1.0), whole
+
+
+def _varied(claim: SavingClaim, basis: _Basis, ratio: float) -> tuple[float, float]:
+    ends = []
+    for factor in (1 - _VARIED, 1 + _VARIED):
+        varied = replace(claim, hardware_fraction=min(0.99, claim.hardware_fraction * factor))
+        cheaper, dearer = _bills(varied, basis)
+        ends.append(1 - cheaper / dearer / ratio)
+    return ends[0], ends[1]

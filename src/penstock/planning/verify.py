@@ -1,0 +1,176 @@
+"""Does the fleet really keep its promise? The seam to the simulator, and what a miss costs to put right."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from penstock.performance.deployment import Deployment
+from penstock.planning.candidates import Candidate
+from penstock.planning.capacity import Bucket
+from penstock.planning.mix import cheapest
+from penstock.planning.plan_file import WorkloadPlan
+from penstock.planning.problem import DemandKey, Mix, Problem, Restriction
+from penstock.workload.slo import Slo
+
+_HEADROOM: Final = 0.95
+_LEAST_HEADROOM: Final = 0.4
+_ATTEMPTS: Final = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingPool:
+    """Identical replicas that serve; spare nodes stand by and are not here."""
+
+    id: str
+    deployment: Deployment
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """Requests of one length of one workload at the peak, and the pools they are sent to."""
+
+    workload: str
+    bucket: Bucket
+    slo: Slo
+    requests_per_s: float
+    shares: Mapping[str, float]
+    """Pool id to the share of these requests it is given; within a pool the least loaded replica takes the next."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingFleet:
+    """What the simulator runs: a period's pools and the peak they must carry."""
+
+    period: int
+    pools: tuple[ServingPool, ...]
+    streams: tuple[Stream, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """What one workload got in the simulation."""
+
+    workload: str
+    attainment_fraction: float
+    required_fraction: float
+    note: str = ""
+
+    @property
+    def met(self) -> bool:
+        """Whether enough requests kept the SLO."""
+        return self.attainment_fraction >= self.required_fraction
+
+
+VerifyOf = Callable[[ServingFleet], tuple[Check, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verified:
+    """A fleet after simulation: as it was, or with what had to be added until the SLO held."""
+
+    planned: Mix
+    mix: Mix
+    checks: tuple[Check, ...]
+    attempts: int
+
+    @property
+    def met(self) -> bool:
+        """Whether every workload kept its SLO in the end."""
+        return all(check.met for check in self.checks)
+
+    @property
+    def added_usd(self) -> float:
+        """What the simulation made it cost more."""
+        return self.mix.cost_usd - self.planned.cost_usd
+
+
+def serving_fleet(
+    mix: Mix, period: int, problem: Problem, candidates: Sequence[Candidate], workloads: Sequence[WorkloadPlan]
+) -> ServingFleet:
+    """Describe one period of a fleet for the simulator."""
+    by_id = {entry.id: entry for entry in candidates}
+    pools: list[ServingPool] = []
+    shares: dict[DemandKey, dict[str, float]] = {}
+    for pool in (entry for entry in mix.pools if entry.period == period):
+        for name, count in pool.replicas.items():
+            ident = f"{name} at {pool.offer.site}"
+            pools.append(ServingPool(id=ident, deployment=by_id[name].deployment, replicas=count))
+        for (name, demand), share in pool.load.items():
+            shares.setdefault(demand, {})[f"{name} at {pool.offer.site}"] = share
+    return ServingFleet(period=period, pools=tuple(pools), streams=tuple(_streams(problem, period, shares, workloads)))
+
+
+def _streams(
+    problem: Problem,
+    period: int,
+    shares: Mapping[DemandKey, Mapping[str, float]],
+    workloads: Sequence[WorkloadPlan],
+) -> list[Stream]:
+    plans = {workload.name: workload for workload in workloads}
+    return [
+        Stream(
+            workload=demand.key[0],
+            bucket=plans[demand.key[0]].shares[demand.key[1]].bucket,
+            slo=plans[demand.key[0]].slo,
+            requests_per_s=demand.requests_per_s[period],
+            shares=shares[demand.key],
+        )
+        for demand in problem.demands
+        if demand.key in shares
+    ]
+
+
+def verify_fleet(
+    mix: Mix,
+    problem: Problem,
+    candidates: Sequence[Candidate],
+    workloads: Sequence[WorkloadPlan],
+    verify_of: VerifyOf,
+) -> Verified:
+    """Simulate every period; after a miss plan the same parts with more headroom, until it holds."""
+    tried, attempts = mix, 0
+    headroom = 1.0
+    while True:
+        attempts += 1
+        checks = _checks(tried, problem, candidates, workloads, verify_of)
+        larger = None
+        while not all(check.met for check in checks) and headroom > _LEAST_HEADROOM:
+            headroom *= _HEADROOM
+            looser = replace(problem, utilisation_fraction=problem.utilisation_fraction * headroom)
+            larger = cheapest(looser, Restriction(only_accelerators=mix.support))
+            if larger is None or _sizes(larger) != _sizes(tried):
+                break
+        if larger is None or attempts == _ATTEMPTS:
+            return Verified(planned=mix, mix=tried, checks=checks, attempts=attempts)
+        tried = larger
+
+
+def _sizes(mix: Mix) -> list[tuple[object, ...]]:
+    """What the simulator would see: a fleet of the same sizes and shares need not be run twice."""
+    return [(pool.offer.key, pool.period, sorted(pool.replicas.items()), sorted(pool.load)) for pool in mix.pools]
+
+
+def _checks(
+    mix: Mix,
+    problem: Problem,
+    candidates: Sequence[Candidate],
+    workloads: Sequence[WorkloadPlan],
+    verify_of: VerifyOf,
+) -> tuple[Check, ...]:
+    """Keep the worst period of each workload."""
+    worst: dict[str, Check] = {}
+    for period in sorted({pool.period for pool in mix.pools}):
+        for check in verify_of(serving_fleet(mix, period, problem, candidates, workloads)):
+            before = worst.get(check.workload)
+            if before is None or check.attainment_fraction < before.attainment_fraction:
+                worst[check.workload] = check
+    return tuple(worst.values())
+
+
+def regret_usd(verified: Sequence[Verified]) -> float | None:
+    """What choosing the first fleet costs beside the cheapest that held; None where none did."""
+    held = [entry.mix.cost_usd for entry in verified if entry.met]
+    if not held or not verified[0].met:
+        return None
+    return verified[0].mix.cost_usd - min(held)

@@ -1,0 +1,196 @@
+"""How is a hand-written file read? Strictly, and every complaint names the line and the fix."""
+
+import difflib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date
+from typing import Final, NoReturn, TypeVar
+
+import yaml
+
+from penstock.errors import UsageError
+from penstock.planning.inputs import Input, default, given
+from penstock.units import parse_tokens
+from penstock.workload.slo import Slo, parse_duration, parse_slo
+
+_MAX_CHARACTERS: Final = 1_000_000
+_PERCENT: Final = re.compile(r"(-?\d{1,9}(?:\.\d{1,9})?)\s*%")
+_NUMBER: Final = re.compile(r"-?\d[\d_,]*(?:\.\d+)?(?:e[+-]?\d{1,3})?", re.IGNORECASE)
+_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+_T = TypeVar("_T")
+
+
+def read_table(text: str, where: str) -> "Table":
+    """Parse YAML into a table that remembers its lines."""
+    if len(text) > _MAX_CHARACTERS:
+        raise UsageError(f"{where}: {len(text):,} characters cannot be a plan; the limit is {_MAX_CHARACTERS:,}")
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise UsageError(f"{where}:{line}: {error.problem or 'not YAML'}; check indentation and quotes") from None
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise UsageError(f"{where}: not YAML: {str(error).splitlines()[0][:120]}") from None
+    if node is None:
+        raise UsageError(f"{where}: the file is empty; `penstock plan --init` writes one to start from")
+    return Table(Value(node, where, "the plan"))
+
+
+class Value:
+    """One value of the file: where it stands and how it may be read."""
+
+    def __init__(self, node: yaml.Node, where: str, name: str) -> None:
+        self.node, self.where, self.name = node, where, name
+
+    @property
+    def line(self) -> int:
+        """Counted from one, as editors do."""
+        return int(self.node.start_mark.line) + 1
+
+    def refuse(self, problem: str) -> NoReturn:
+        """Complain about this value."""
+        raise UsageError(f"{self.where}:{self.line}: {self.name}: {problem}")
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it has keys of its own."""
+        return isinstance(self.node, yaml.MappingNode)
+
+    def table(self) -> "Table":
+        """Read keys and values."""
+        return Table(self)
+
+    def items(self) -> "Iterator[Value]":
+        """Read a list."""
+        if not isinstance(self.node, yaml.SequenceNode):
+            self.refuse("must be a list; start each entry with a dash or write [a, b]")
+        for number, node in enumerate(self.node.value, start=1):
+            yield Value(node, self.where, f"{self.name} {number}")
+
+    def text(self) -> str:
+        """Read a word or a sentence."""
+        if not isinstance(self.node, yaml.ScalarNode) or not str(self.node.value).strip():
+            self.refuse("must be a single word or sentence")
+        return str(self.node.value).strip()
+
+    def number(self, *, low: float = 0.0, high: float = float("inf")) -> float:
+        """Read 12, 1_000, 0.08 or 8%."""
+        text = self.text()
+        percent = _PERCENT.fullmatch(text)
+        if percent is None and _NUMBER.fullmatch(text) is None:
+            self.refuse(f"'{text[:40]}' is not a number; write 12, 0.08 or 8%")
+        value = float(percent[1]) / 100 if percent else float(text.replace("_", "").replace(",", ""))
+        if not low <= value <= high:
+            self.refuse(f"{value:g} is outside {low:g} to {high:g}")
+        return value
+
+    def whole(self, *, low: int = 0, high: int = 10**9) -> int:
+        """Read a count."""
+        value = self.number(low=low, high=high)
+        if value != int(value):
+            self.refuse(f"{value:g} is not a whole number")
+        return int(value)
+
+    def tokens(self) -> int:
+        """Read 4096 or 4k."""
+        text = self.text()
+        try:
+            return parse_tokens(text.replace("_", "").replace(",", ""))
+        except UsageError as error:
+            self.refuse(str(error))
+
+    def seconds(self) -> float:
+        """Read 50ms, 1.5s or 2min."""
+        try:
+            return parse_duration(self.text())
+        except UsageError as error:
+            self.refuse(str(error))
+
+    def slo(self) -> Slo:
+        """Read ttft=1s,tpot=50ms,attain=95%."""
+        try:
+            return parse_slo(self.text())
+        except UsageError as error:
+            self.refuse(str(error))
+
+    def date(self) -> date:
+        """Read 2027-06-01."""
+        text = self.text()
+        try:
+            return date.fromisoformat(text if _DAY.fullmatch(text) else "")
+        except ValueError:
+            self.refuse(f"'{text[:40]}' is not a date; write 2027-06-01")
+
+    def choice(self, known: tuple[str, ...]) -> str:
+        """Read one of a few words."""
+        text = self.text().lower()
+        if text not in known:
+            self.refuse(f"'{text[:40]}' is not one of {', '.join(known)}")
+        return text
+
+    def quantity(self, unit: str, *, low: float = 0.0, high: float = float("inf")) -> Input:
+        """Read a number, or a table of value, low, high and source."""
+        if not self.is_table:
+            return given(self.number(low=low, high=high), unit)
+        table = self.table()
+        value = table.required("value").number(low=low, high=high)
+        least = table.optional("low", lambda entry: entry.number(low=low, high=high), value)
+        most = table.optional("high", lambda entry: entry.number(low=low, high=high), value)
+        source = table.optional("source", Value.text, "plan file")
+        table.done()
+        try:
+            return given(value, unit, source=source, span=(least, most))
+        except UsageError as error:
+            self.refuse(str(error))
+
+
+class Table:
+    """Keys and values; a key nobody asked for is a mistake worth naming."""
+
+    def __init__(self, value: Value) -> None:
+        if not isinstance(value.node, yaml.MappingNode):
+            value.refuse("must have keys, such as `name: value`")
+        self.value = value
+        self.entries: Mapping[str, Value] = dict(self._entries(value.node))
+        self.asked: list[str] = []
+
+    def _entries(self, node: yaml.MappingNode) -> Iterator[tuple[str, Value]]:
+        seen: set[str] = set()
+        for key, entry in node.value:
+            name = str(key.value) if isinstance(key, yaml.ScalarNode) else "?"
+            if name in seen:
+                Value(key, self.value.where, name).refuse("is written twice; keep one")
+            seen.add(name)
+            yield name, Value(entry, self.value.where, name)
+
+    def get(self, key: str) -> Value | None:
+        """Return the value of a key, if it is there and not empty."""
+        self.asked.append(key)
+        found = self.entries.get(key)
+        return None if found is None or found.node.tag == "tag:yaml.org,2002:null" else found
+
+    def required(self, key: str) -> Value:
+        """Return the value of a key that must be there."""
+        found = self.get(key)
+        if found is None:
+            self.value.refuse(f"has no `{key}`; add `{key}: ...`")
+        return found
+
+    def optional(self, key: str, read: "Callable[[Value], _T]", otherwise: _T) -> _T:
+        """Read a key that may be missing."""
+        found = self.get(key)
+        return otherwise if found is None else read(found)
+
+    def quantity(self, key: str, name: str, *, low: float = 0.0, high: float = float("inf")) -> Input:
+        """Read an input that has a default."""
+        fallback = default(name)
+        return self.optional(key, lambda entry: entry.quantity(fallback.unit, low=low, high=high), fallback)
+
+    def done(self) -> None:
+        """Refuse every key nobody asked for."""
+        for name, entry in self.entries.items():
+            if name not in self.asked:
+                near = difflib.get_close_matches(name, self.asked, n=1, cutoff=0.6)
+                hint = f"did you mean `{near[0]}`?" if near else f"known keys: {', '.join(self.asked)}"
+                raise UsageError(f"{entry.where}:{entry.line}: `{name[:40]}` is not a key of {self.value.name}; {hint}")

@@ -1,0 +1,42 @@
+"""Will this checkpoint run here, will it be right, and with which flags? Rules, predictions and launch commands."""
+
+from penstock.preflight._load import load_knowledge, load_rules
+from penstock.preflight.check import Preflight, Question, Verdict, check
+from penstock.preflight.command import parse_command
+from penstock.preflight.condition import Facts, Unknown
+from penstock.preflight.facts import derive_facts
+from penstock.preflight.findings import Assessment, Finding, Undetermined, assess
+from penstock.preflight.launch import Asked, LaunchPlan
+from penstock.preflight.release import Release
+from penstock.preflight.rule import Confidence, Rule, Severity
+from penstock.preflight.scheme import read_scheme
+from penstock.preflight.situation import Launch, ScannedFacts, Situation, StoredFacts, Subject
+
+__all__ = [
+    "Asked",
+    "Assessment",
+    "Confidence",
+    "Facts",
+    "Finding",
+    "Launch",
+    "LaunchPlan",
+    "Preflight",
+    "Question",
+    "Release",
+    "Rule",
+    "ScannedFacts",
+    "Severity",
+    "Situation",
+    "StoredFacts",
+    "Subject",
+    "Undetermined",
+    "Unknown",
+    "Verdict",
+    "assess",
+    "check",
+    "derive_facts",
+    "load_knowledge",
+    "load_rules",
+    "parse_command",
+    "read_scheme",
+]

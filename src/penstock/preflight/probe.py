@@ -1,0 +1,204 @@
+"""Does this server compute what the other one computes? Log-probabilities on fixed prompts, and a verdict.
+
+The same tokens are scored twice: as a prompt (what the weights say) and while decoding (what the KV cache says).
+Kernels of two vendors round differently, which moves each log-probability a little and never turns a confident choice
+around; a scale that is off by two, a cache that saturates or a layer in the wrong place moves all of them.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from math import isfinite, sqrt
+from typing import Final
+
+PROMPTS: Final = (
+    "The capital of France is Paris, and the capital of Italy is Rome. The capital of Spain is",
+    "1, 2, 3, 5, 8, 13, 21, 34, 55,",
+    "def add(a, b):\n    return a + b\n\n\ndef multiply(a, b):\n    return",
+    "Water boils at 100 degrees Celsius at sea level, which in Fahrenheit is",
+    "El perro corre por el parque mientras el gato duerme en la",
+    "SELECT name, COUNT(*) FROM orders WHERE year = 2024 GROUP BY",
+    "Once upon a time there was a miller who had three sons. When he died, the eldest inherited the",
+    "import numpy as np\n\nx = np.zeros((3, 4))\nprint(x.",
+    "Q: If a train travels 60 kilometres in 40 minutes, how fast is it going?\nA: Forty minutes is two thirds of",
+    '{"name": "Ada", "born": 1815, "field": "mathematics", "languages": ["English", "French"',
+    "The quick brown fox jumps over the lazy dog. The quick brown fox jumps over the lazy",
+    "Die Hauptstadt von Deutschland ist Berlin, und die größte Stadt in Bayern ist",
+)
+DECODED_TOKENS: Final = 24
+TOP_TOKENS: Final = 5
+
+SAME_DRIFT: Final = 0.05
+"""Below it, rounding explains the difference: bf16 kernels of two vendors differ by one to three percent."""
+DIFFERENT_DRIFT: Final = 0.08
+"""Above it, rounding does not; between the two, neither is shown."""
+CONFIDENT_NATS: Final = 1.0
+"""A lead no rounding overturns."""
+_FLIPPED_FRACTION: Final = 0.005
+_FLIPPED_AT_LEAST: Final = 3
+_SMALLEST_SPREAD_NATS: Final = 1e-3
+FORMAT: Final = 1
+
+
+class ProbeVerdict(StrEnum):
+    """Whether two servers compute the same model."""
+
+    SAME = "same"
+    DIFFERENT = "different"
+    INCONCLUSIVE = "inconclusive"
+    INCOMPARABLE = "incomparable"
+    """Other tokens for the same text: another model or tokenizer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """Tokens of one text, the log-probability of each, and the best alternatives at its place."""
+
+    tokens: tuple[str, ...]
+    logprobs: tuple[float | None, ...]
+    """None where a server gives none, as for the first token of a prompt."""
+    top: tuple[Mapping[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What one server said to all prompts."""
+
+    model: str
+    prompts: tuple[Scored, ...]
+    decoded: tuple[Scored, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """How far two servers are apart."""
+
+    verdict: ProbeVerdict
+    compared_tokens: int
+    prompt_drift: float | None
+    """Root mean square difference over the spread of the reference, scored as prompts."""
+    decode_drift: float | None
+    """The same, while decoding and as long as both wrote the same."""
+    median_difference_nats: float | None
+    confident_choices: int
+    flipped_choices: int
+    """Places where the reference leads clearly and the other chooses otherwise."""
+    reason: str
+
+
+def digest() -> str:
+    """Name the prompts, so that a reference of other prompts is not compared."""
+    return hashlib.sha256("\x00".join(PROMPTS).encode()).hexdigest()[:16]
+
+
+def compare(reference: Answers, other: Answers) -> Comparison:
+    """Hold one server's answers against another's."""
+    if [scored.tokens for scored in reference.prompts] != [scored.tokens for scored in other.prompts]:
+        return _incomparable("the same text has other tokens: another model or tokenizer")
+    pairs = list(_prompt_pairs(reference, other))
+    if not pairs:
+        return _incomparable("no log-probabilities for the prompts")
+    spread = _spread([first for first, _ in pairs])
+    decoded = list(_decode_pairs(reference, other))
+    prompt_drift = _rms(first - second for first, second in pairs) / spread
+    decode_drift = _rms(first - second for first, second in decoded) / spread if decoded else None
+    confident, flipped = _flips(reference, other)
+    verdict, reason = _verdict(prompt_drift, decode_drift, confident, flipped)
+    differences = sorted(abs(first - second) for first, second in pairs)
+    return Comparison(
+        verdict=verdict,
+        compared_tokens=len(pairs) + len(decoded),
+        prompt_drift=prompt_drift,
+        decode_drift=decode_drift,
+        median_difference_nats=differences[len(differences) // 2],
+        confident_choices=confident,
+        flipped_choices=flipped,
+        reason=reason,
+    )
+
+
+def _incomparable(reason: str) -> Comparison:
+    return Comparison(
+        verdict=ProbeVerdict.INCOMPARABLE,
+        compared_tokens=0,
+        prompt_drift=None,
+        decode_drift=None,
+        median_difference_nats=None,
+        confident_choices=0,
+        flipped_choices=0,
+        reason=reason,
+    )
+
+
+def _prompt_pairs(reference: Answers, other: Answers) -> Iterable[tuple[float, float]]:
+    for first, second in zip(reference.prompts, other.prompts, strict=True):
+        for left, right in zip(first.logprobs, second.logprobs, strict=True):
+            if left is not None and right is not None and isfinite(left) and isfinite(right):
+                yield left, right
+
+
+def _decode_pairs(reference: Answers, other: Answers) -> Iterable[tuple[float, float]]:
+    """Compare alternatives at every place both reached by the same tokens, the first difference included."""
+    for first, second in zip(reference.decoded, other.decoded, strict=True):
+        places = zip(first.tokens, second.tokens, first.top, second.top, strict=False)
+        for left, right, left_top, right_top in places:
+            yield from _alternatives(left_top, right_top)
+            if left != right:
+                break
+
+
+def _alternatives(first: Mapping[str, float], second: Mapping[str, float]) -> Iterable[tuple[float, float]]:
+    """Pair what both list; what the other does not list is at most as likely as the last that it does."""
+    floor = min(second.values(), default=None)
+    for token, logprob in first.items():
+        if token in second:
+            yield logprob, second[token]
+        elif floor is not None and logprob > floor:
+            yield logprob, floor
+
+
+def _flips(reference: Answers, other: Answers) -> tuple[int, int]:
+    """Count clear choices of the reference, and how many the other server turns around."""
+    confident = flipped = 0
+    for first, second in _places(reference, other):
+        ranked = sorted(first.values(), reverse=True)
+        if len(ranked) < 2 or ranked[0] - ranked[1] < CONFIDENT_NATS or not second:  # noqa: PLR2004 - a lead needs two
+            continue
+        confident += 1
+        flipped += max(first, key=lambda token: first[token]) != max(second, key=lambda token: second[token])
+    return confident, flipped
+
+
+def _places(reference: Answers, other: Answers) -> Iterable[tuple[Mapping[str, float], Mapping[str, float]]]:
+    for first, second in zip(reference.prompts, other.prompts, strict=True):
+        yield from zip(first.top, second.top, strict=False)
+    for first, second in zip(reference.decoded, other.decoded, strict=True):
+        for left, right, left_top, right_top in zip(first.tokens, second.tokens, first.top, second.top, strict=False):
+            yield left_top, right_top
+            if left != right:
+                break
+
+
+def _verdict(prompt: float, decode: float | None, confident: int, flipped: int) -> tuple[ProbeVerdict, str]:
+    worst = max(prompt, decode or 0.0)
+    where = "while decoding" if (decode or 0.0) > prompt else "in the prompts"
+    if worst > DIFFERENT_DRIFT:
+        cause = "the KV cache or its scales" if prompt <= SAME_DRIFT else "weights, scales or kernels"
+        return ProbeVerdict.DIFFERENT, f"drift of {worst:.1%} {where}, beyond rounding: {cause}"
+    if flipped >= max(_FLIPPED_AT_LEAST, _FLIPPED_FRACTION * confident):
+        return ProbeVerdict.DIFFERENT, f"{flipped} of {confident} clear choices turned around"
+    if worst > SAME_DRIFT or flipped:
+        return ProbeVerdict.INCONCLUSIVE, f"drift of {worst:.1%} {where}: more than bf16 rounding, less than an error"
+    return ProbeVerdict.SAME, f"drift of {worst:.1%}, within rounding"
+
+
+def _rms(differences: Iterable[float]) -> float:
+    squares = [difference**2 for difference in differences]
+    return sqrt(sum(squares) / len(squares)) if squares else 0.0
+
+
+def _spread(values: Sequence[float]) -> float:
+    """How much the reference varies from token to token: what a difference is measured against."""
+    mean = sum(values) / len(values)
+    return max(_rms(value - mean for value in values), _SMALLEST_SPREAD_NATS)

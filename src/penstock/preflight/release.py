@@ -1,0 +1,84 @@
+"""Which of two releases came first? Engine versions and the ranges rules are written for."""
+
+import re
+from dataclasses import dataclass
+from functools import total_ordering
+
+from penstock.errors import DeploymentError
+
+_RELEASE = re.compile(r"v?(\d{1,6}(?:\.\d{1,6}){0,3})(?:[.-]?(rc|post|dev)(\d{0,6}))?(?:\+[\w.]{1,40})?")
+_ORDER = {"dev": -2, "rc": -1, None: 0, "post": 1}
+_PARTS = 4
+_CLAUSE = re.compile(r"(>=|<=|==|<|>)\s*(\S+)")
+
+
+@total_ordering
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A release number: 0.24.0, v0.28.0rc2, 7.2.1, 177."""
+
+    text: str
+
+    def __post_init__(self) -> None:
+        if _RELEASE.fullmatch(self.text.strip()) is None:
+            raise DeploymentError(f"'{self.text[:40]}' is not a version; write 0.24, 0.11.2 or 0.28.0rc1")
+
+    @property
+    def key(self) -> tuple[tuple[int, ...], int, int]:
+        """What orders releases: numbers padded with zeros, then candidates before the release before its posts."""
+        match = _RELEASE.fullmatch(self.text.strip())
+        if match is None:
+            raise AssertionError(self.text)
+        numbers = tuple(int(number) for number in match[1].split("."))
+        return numbers + (0,) * (_PARTS - len(numbers)), _ORDER[match[2]], int(match[3] or 0)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Release) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __lt__(self, other: "Release") -> bool:
+        return self.key < other.key
+
+    def __str__(self) -> str:
+        return self.text.strip().removeprefix("v")
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRange:
+    """Releases a statement holds for: `>=0.21,<0.24`."""
+
+    text: str
+    clauses: tuple[tuple[str, Release], ...]
+
+    @staticmethod
+    def parse(text: str) -> "ReleaseRange":
+        """Read comma-separated clauses, all of which must hold."""
+        clauses = []
+        for piece in text.split(","):
+            match = _CLAUSE.fullmatch(piece.strip())
+            if match is None:
+                raise DeploymentError(f"'{text[:60]}' is not a version range; write >=0.21,<0.24")
+            clauses.append((match[1], Release(match[2])))
+        return ReleaseRange(text, tuple(clauses))
+
+    def holds(self, release: Release) -> bool:
+        """Whether the release lies in the range."""
+        return all(_compare(operator, release, bound) for operator, bound in self.clauses)
+
+    @property
+    def open_ended(self) -> bool:
+        """Whether it claims to hold for every release to come."""
+        return not any(operator in {"<", "<=", "=="} for operator, _ in self.clauses)
+
+
+def _compare(operator: str, release: Release, bound: Release) -> bool:
+    outcomes = {
+        ">=": release >= bound,
+        "<=": release <= bound,
+        "==": release == bound,
+        "<": release < bound,
+        ">": release > bound,
+    }
+    return outcomes[operator]

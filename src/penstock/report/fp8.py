@@ -1,0 +1,105 @@
+"""How is an FP8 scan shown? Findings first, then every group of tensors and what the other dialect would read."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from penstock.checkpoint.scan import Fp8Scan, GroupScan
+from penstock.checkpoint.soundness import ScanFinding
+from penstock.report.plain import plain
+from penstock.units import format_gib
+
+_SHOWN = 8
+
+
+def render_scan(scan: Fp8Scan) -> RenderableType:
+    """Draw a scan."""
+    head = Text(f"{scan.tensors:,} FP8 tensors and {scan.scales:,} scales, ")
+    head.append(f"{format_gib(scan.scanned_bytes)} GiB read: ")
+    damage = sum(finding.level == "damage" for finding in scan.findings)
+    odd = len(scan.findings) - damage
+    if not scan.tensors:
+        head.append("nothing here is FP8", style="bold")
+    elif scan.sound:
+        head.append("sound", style="bold green")
+    else:
+        head.append(f"{damage:,} damaged, {odd:,} suspicious", style="bold red" if damage else "bold yellow")
+    pieces: list[RenderableType] = [head]
+    pieces += [_kind(kind, found) for kind, found in _by_kind(scan.findings).items()]
+    if scan.groups:
+        pieces += [Text(), _table(scan.groups), _legend()]
+    return Group(*pieces)
+
+
+def _by_kind(findings: Sequence[ScanFinding]) -> dict[str, list[ScanFinding]]:
+    grouped: dict[str, list[ScanFinding]] = {}
+    for finding in findings:
+        grouped.setdefault(finding.kind, []).append(finding)
+    return grouped
+
+
+def _kind(kind: str, found: Sequence[ScanFinding]) -> RenderableType:
+    style = "bold red" if found[0].level == "damage" else "yellow"
+    text = Text(f"{kind} ({len(found):,}): ", style=style)
+    text.append(found[0].meaning, style="not bold default")
+    for finding in found[:_SHOWN]:
+        text.append(f"\n  {finding.tensor}" + (f": {finding.detail}" if finding.detail else ""), style="not bold dim")
+    if len(found) > _SHOWN:
+        text.append(f"\n  and {len(found) - _SHOWN:,} more", style="not bold dim")
+    return Padding(text, (0, 0, 0, 2))
+
+
+def _table(groups: Sequence[GroupScan]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("tensors")
+    table.add_column("dialect", no_wrap=True)
+    table.add_column("scales", no_wrap=True)
+    for name in ("GiB", "largest", "other\ndialect", "NaN", "not held\nby value", "left as\nit is", "cast by\nvalue"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for group in groups:
+        table.add_row(
+            f"{group.name} ({group.tensors:,})",
+            group.dialect,
+            group.scales,
+            format_gib(group.stored_bytes),
+            f"{group.largest_value:g}",
+            f"{group.other_largest_value:g}",
+            f"{group.nan_codes:,}",
+            f"{group.unrepresentable_fraction:.2%}",
+            f"{group.misreading.unconverted:.0%}",
+            f"{group.misreading.cast_by_value:.1%}",
+        )
+    return table
+
+
+def _legend() -> Text:
+    return Text(
+        "largest: largest value before scales, and the same byte in the other dialect. The last two columns are the "
+        "change of a layer's output, as a share of its size, if those bytes reach a chip of the other dialect "
+        "unconverted, or cast by value. Engines convert exactly while loading.",
+        style="dim",
+    )
+
+
+def scan_document(scan: Fp8Scan) -> dict[str, object]:
+    """Collect what `fp8 scan --json` prints."""
+    return {
+        "sound": scan.sound,
+        "scanned_bytes": scan.scanned_bytes,
+        "tensors": scan.tensors,
+        "scales": scan.scales,
+        "findings": [
+            {
+                "kind": finding.kind,
+                "level": finding.level,
+                "tensor": finding.tensor,
+                "detail": finding.detail,
+                "meaning": finding.meaning,
+            }
+            for finding in scan.findings
+        ],
+        "groups": plain(scan.groups),
+    }

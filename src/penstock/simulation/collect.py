@@ -1,0 +1,240 @@
+"""What is kept of finished requests? Their times go into histograms as they settle, so a run of any length fits."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from penstock.simulation.compiled import compiled, entry
+from penstock.simulation.fleet import settled
+from penstock.simulation.outcome import ClassOutcome, Latency, Outcome, PoolOutcome, Saturation, Served, Timeline
+from penstock.simulation.replica import Pool
+from penstock.simulation.world import (
+    BINS,
+    BINS_PER_E,
+    BUSY,
+    LEAST_S,
+    OUTPUT,
+    PROMPT,
+    QUEUED,
+    RUNNING,
+    TIMELINE,
+    USED,
+    World,
+)
+from penstock.workload import SloClass
+
+_TTFT, _TPOT, _E2E = range(3)
+_REQUESTS, _MET, _TOKENS, _GOOD = range(4)
+_GROWTH_FRACTION = 0.02
+"""A queue that grows by more than this share of the arrivals is not keeping up."""
+_QUEUE_PER_REPLICA = 8
+"""Below this a queue is a fluctuation."""
+_LEAST_COLUMNS = 5
+"""A line needs that many points of the timeline."""
+
+
+class _Tables(NamedTuple):
+    """What the compiled code adds to, by class."""
+
+    limits: Any
+    bins: Any
+    sums: Any
+    peaks: Any
+    counts: Any
+
+
+@entry
+def _tally(w: World, tables: _Tables, base: int, upto: int) -> None:
+    """Add rows to the histograms of their class and hold them against its SLO."""
+    mask = len(w.rows) - 1
+    for number in range(base, upto):
+        row = w.rows[number & mask]
+        group = min(row.slo_class, len(tables.limits) - 1)
+        replica = w.replicas[row.replica]
+        served_s = row.first_s - row.arrival_s - row.waited_s
+        ttft_s = replica.request_s + row.waited_s + replica.first_ratio * served_s
+        e2e_s = ttft_s + row.last_s - row.first_s
+        _count(tables, group, _TTFT, ttft_s)
+        _count(tables, group, _E2E, e2e_s)
+        met = ttft_s <= tables.limits[group, _TTFT] and e2e_s <= tables.limits[group, _E2E]
+        if row.output_tokens > 1:
+            tpot_s = (e2e_s - ttft_s) / (row.output_tokens - 1)
+            _count(tables, group, _TPOT, tpot_s)
+            met = met and tpot_s <= tables.limits[group, _TPOT]
+        tables.counts[group, _REQUESTS] += 1
+        tables.counts[group, _TOKENS] += row.output_tokens
+        if met:
+            tables.counts[group, _MET] += 1
+            tables.counts[group, _GOOD] += row.output_tokens
+
+
+@compiled
+def _count(tables: _Tables, group: int, what: int, seconds: float) -> None:
+    place = int(math.log(max(seconds, LEAST_S) / LEAST_S) * BINS_PER_E)
+    tables.bins[group, what, min(place, BINS - 1)] += 1
+    tables.sums[group, what] += seconds
+    tables.peaks[group, what] = max(tables.peaks[group, what], seconds)
+
+
+class Collected:
+    """The finished requests of a run so far."""
+
+    def __init__(self, classes: Sequence[SloClass], *, keep: bool) -> None:
+        self.classes = tuple(classes) or (SloClass(name="all", share_fraction=1.0),)
+        self.base = 0
+        self.refused = 0
+        self.first_arrival_s: float | None = None
+        self.kept: list[Served] | None = [] if keep else None
+        count = len(self.classes)
+        limits = np.full((count, 3), np.inf)
+        for index, item in enumerate(self.classes):
+            promised = (item.slo.ttft_s, item.slo.tpot_s, item.slo.e2e_s) if item.slo is not None else (None,) * 3
+            limits[index] = [np.inf if limit is None else limit for limit in promised]
+        self.tables = _Tables(
+            limits=limits,
+            bins=np.zeros((count, 3, BINS), np.int64),
+            sums=np.zeros((count, 3)),
+            peaks=np.zeros((count, 3)),
+            counts=np.zeros((count, 4), np.int64),
+        )
+
+    @property
+    def requests(self) -> int:
+        """How many have settled."""
+        return int(self.tables.counts[:, _REQUESTS].sum())
+
+    def settle(self, world: World) -> None:
+        """Take in every request before the oldest one that is still served."""
+        upto = settled(world, self.base)
+        if self.first_arrival_s is None and upto > self.base:
+            self.first_arrival_s = float(world.rows[self.base & (len(world.rows) - 1)]["arrival_s"])
+        _tally(world, self.tables, self.base, upto)
+        if self.kept is not None:
+            self.kept.append(_serve(world, self.base, upto))
+        self.base = upto
+
+    def outcome(self, world: World, pools: Sequence[Pool], *, stopped: bool) -> Outcome:
+        """Sum up a run that has ended."""
+        control = world.control[0]
+        start_s = self.first_arrival_s or 0.0
+        last = max(0, int(control["next_row"]) - 1)
+        span_s = float(world.rows[last & (len(world.rows) - 1)]["arrival_s"]) - start_s
+        makespan_s = float(control["now_s"]) - start_s
+        timelines = {pool.name: _timeline(world, index, pool) for index, pool in enumerate(pools)}
+        return Outcome(
+            requests=self.requests,
+            refused=self.refused,
+            arrival_span_s=span_s,
+            makespan_s=makespan_s,
+            classes=tuple(self._class(index) for index in range(len(self.classes))),
+            pools=tuple(_pool(world, index, pool, makespan_s) for index, pool in enumerate(pools)),
+            timelines=timelines,
+            saturation=None if control["closed"] else _saturation(world, start_s, span_s, last, stopped=stopped),
+            served=_join(self.kept) if self.kept is not None else None,
+            log=world.log[: int(control["log_size"])],
+        )
+
+    def _class(self, index: int) -> ClassOutcome:
+        item, tables = self.classes[index], self.tables
+        latencies = [
+            Latency(
+                counts=tables.bins[index, what],
+                sum_s=float(tables.sums[index, what]),
+                max_s=float(tables.peaks[index, what]),
+            )
+            for what in range(3)
+        ]
+        requests, met, tokens, good = (int(value) for value in tables.counts[index])
+        return ClassOutcome(
+            name=item.name,
+            slo=item.slo,
+            requests=requests,
+            met=met,
+            output_tokens=tokens,
+            good_tokens=good,
+            ttft=latencies[_TTFT],
+            tpot=latencies[_TPOT],
+            e2e=latencies[_E2E],
+        )
+
+
+def _serve(world: World, base: int, upto: int) -> Served:
+    rows = world.rows[np.arange(base, upto) & (len(world.rows) - 1)]
+    replicas = world.replicas[rows["replica"]]
+    served_s = rows["first_s"] - rows["arrival_s"] - rows["waited_s"]
+    ttft_s = replicas["request_s"] + rows["waited_s"] + replicas["first_ratio"] * served_s
+    return Served(
+        arrival_s=rows["arrival_s"],
+        ttft_s=ttft_s,
+        e2e_s=ttft_s + rows["last_s"] - rows["first_s"],
+        output_tokens=rows["output_tokens"],
+        hit_tokens=rows["hit_tokens"],
+        preemptions=rows["preempted"],
+        replica=rows["replica"],
+    )
+
+
+def _join(parts: Sequence[Served]) -> Served:
+    names = ("arrival_s", "ttft_s", "e2e_s", "output_tokens", "hit_tokens", "preemptions", "replica")
+    return Served(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
+
+
+def _pool(world: World, index: int, pool: Pool, makespan_s: float) -> PoolOutcome:
+    mine = world.replicas[world.replicas["pool"] == index]
+    busy_s, blocks = float(mine["busy_s"].sum()), pool.replica.kv_blocks
+    gaps = world.tokens_between[index]
+    seen = np.flatnonzero(gaps)
+    middles = LEAST_S * np.exp((seen + 0.5) / BINS_PER_E)
+    available_s = makespan_s * pool.replicas
+    price = pool.usd_per_hour
+    return PoolOutcome(
+        name=pool.name,
+        replicas=pool.replicas,
+        finished=int(mine["finished"].sum()),
+        prefill_tokens=int(mine["prefill_total"].sum()),
+        output_tokens=int(mine["decode_total"].sum()),
+        engine_steps=int(mine["engine_steps"].sum()),
+        preemptions=int(mine["preemptions"].sum()),
+        hit_tokens=int(mine["hit_total"].sum()),
+        looked_up_tokens=int(mine["looked_up_total"].sum()),
+        busy_fraction=busy_s / available_s if available_s else 0.0,
+        mean_running=float(mine["running_s"].sum()) / busy_s if busy_s else 0.0,
+        kv_mean_fraction=float(mine["used_s"].sum()) / (busy_s * blocks) if busy_s else 0.0,
+        kv_peak_fraction=float(mine["peak_used"].max()) / blocks,
+        itl=Latency(counts=gaps, sum_s=float((gaps[seen] * middles).sum()), max_s=float(middles.max(initial=0.0))),
+        usd=None if price is None else price * available_s / 3600,
+    )
+
+
+def _timeline(world: World, index: int, pool: Pool) -> Timeline:
+    width_s = float(world.control[0]["width_s"])
+    columns = world.timeline[index, : min(TIMELINE, int(world.control[0]["now_s"] / width_s) + 1)]
+    available_s = width_s * pool.replicas
+    return Timeline(
+        width_s=width_s,
+        busy_fraction=columns[:, BUSY] / available_s,
+        running=columns[:, RUNNING] / width_s,
+        waiting=columns[:, QUEUED] / width_s,
+        kv_used_fraction=columns[:, USED] / (available_s * pool.replica.kv_blocks),
+        prefill_tokens_per_s=columns[:, PROMPT] / width_s,
+        output_tokens_per_s=columns[:, OUTPUT] / width_s,
+    )
+
+
+def _saturation(world: World, start_s: float, span_s: float, last: int, *, stopped: bool) -> Saturation | None:
+    """Does the queue keep growing over the later half of the arrivals, or take longer to drain than it took to fill?"""
+    control = world.control[0]
+    width_s = float(control["width_s"])
+    begin, end = int((start_s + span_s / 2) / width_s), int((start_s + span_s) / width_s)
+    queue = world.timeline[:, begin : end + 2, QUEUED].sum(axis=0) / width_s
+    waiting = round(float(queue[-3:].max(initial=0.0)))
+    growth = waiting / span_s if span_s else 0.0
+    if len(queue) > _LEAST_COLUMNS:
+        growth = float(np.polyfit(np.arange(len(queue) - 1) * width_s, queue[:-1], 1)[0])
+    rate = last / span_s if span_s else 0.0
+    grows = growth > _GROWTH_FRACTION * rate or float(control["now_s"]) - start_s > 2 * span_s
+    if not (stopped or (grows and waiting > _QUEUE_PER_REPLICA * len(world.replicas))):
+        return None
+    return Saturation(growth_per_s=growth, waiting=waiting, stopped=stopped)

@@ -1,0 +1,208 @@
+"""What came out of a run? Latencies, throughput, goodput, what the KV cache did, and whether the queue kept up."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import exp
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.simulation.world import BINS_PER_E, LEAST_S
+from penstock.workload import Slo
+
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Latency:
+    """A distribution of times in bins 0.1% wide, so that its size does not depend on how many there are."""
+
+    counts: Counts
+    sum_s: float
+    max_s: float
+
+    @property
+    def count(self) -> int:
+        """How many times were counted."""
+        return int(self.counts.sum())
+
+    @property
+    def mean_s(self) -> float | None:
+        """The mean, which is exact."""
+        return self.sum_s / self.count if self.count else None
+
+    def quantile_s(self, fraction: float) -> float | None:
+        """Return the time that this fraction does not exceed, to half a bin."""
+        total = self.count
+        if not total:
+            return None
+        wanted = max(1, int(np.ceil(fraction * total)))
+        place = int(np.searchsorted(np.cumsum(self.counts), wanted))
+        return min(self.max_s, LEAST_S * exp((place + 0.5) / BINS_PER_E))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassOutcome:
+    """How the requests of one class fared."""
+
+    name: str
+    slo: Slo | None
+    requests: int
+    met: int
+    """Requests within every limit of their SLO; all of them where nothing is promised."""
+    output_tokens: int
+    good_tokens: int
+    """Output tokens of the requests that met their SLO."""
+    ttft: Latency
+    tpot: Latency
+    e2e: Latency
+
+    @property
+    def met_fraction(self) -> float | None:
+        """Share of the finished requests that met the SLO."""
+        return self.met / self.requests if self.requests else None
+
+    @property
+    def attained(self) -> bool:
+        """Whether enough of them did."""
+        if self.slo is None or self.met_fraction is None:
+            return True
+        return self.met_fraction >= self.slo.attainment_fraction
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolOutcome:
+    """What the replicas of one pool did."""
+
+    name: str
+    replicas: int
+    finished: int
+    prefill_tokens: int
+    """Prompt tokens computed, recomputed ones included, hit ones not."""
+    output_tokens: int
+    engine_steps: int
+    preemptions: int
+    hit_tokens: int
+    looked_up_tokens: int
+    busy_fraction: float
+    mean_running: float
+    """Requests in the batch while it is busy, over all replicas."""
+    kv_mean_fraction: float
+    kv_peak_fraction: float
+    itl: Latency
+    """Time between two tokens of a request."""
+    usd: float | None
+
+    @property
+    def hit_fraction(self) -> float | None:
+        """Share of prompt tokens found in the prefix cache."""
+        return self.hit_tokens / self.looked_up_tokens if self.looked_up_tokens else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saturation:
+    """The queue grows as long as requests come: the latencies of such a run say how long it was, not how good."""
+
+    growth_per_s: float
+    """Requests by which the queue grows every second."""
+    waiting: int
+    """Requests in the queue when the last one came, or when the run was stopped."""
+    stopped: bool
+    """Whether the run was cut short because the queue was longer than anyone would wait for."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Timeline:
+    """A pool over time, in columns of equal width."""
+
+    width_s: float
+    busy_fraction: NDArray[np.float64]
+    running: NDArray[np.float64]
+    waiting: NDArray[np.float64]
+    kv_used_fraction: NDArray[np.float64]
+    prefill_tokens_per_s: NDArray[np.float64]
+    output_tokens_per_s: NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Served:
+    """Every request's own times, where they were asked for; in order of arrival."""
+
+    arrival_s: NDArray[np.float64]
+    ttft_s: NDArray[np.float64]
+    e2e_s: NDArray[np.float64]
+    output_tokens: NDArray[np.int32]
+    hit_tokens: NDArray[np.int32]
+    preemptions: NDArray[np.int32]
+    replica: NDArray[np.int16]
+
+    @property
+    def tpot_s(self) -> NDArray[np.float64]:
+        """Seconds per token after the first, of the requests with more than one."""
+        more = self.output_tokens > 1
+        return (self.e2e_s[more] - self.ttft_s[more]) / (self.output_tokens[more] - 1)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Outcome:
+    """One run."""
+
+    requests: int
+    """Finished."""
+    refused: int
+    """Longer than the KV cache of every replica that may serve them: an engine refuses those."""
+    arrival_span_s: float
+    makespan_s: float
+    """From the first arrival to the last token."""
+    classes: tuple[ClassOutcome, ...]
+    pools: tuple[PoolOutcome, ...]
+    timelines: Mapping[str, Timeline]
+    saturation: Saturation | None
+    served: Served | None
+    log: NDArray[Any]
+    """Steps of the engine as they happened, where a log was asked for."""
+
+    @property
+    def output_tokens(self) -> int:
+        """Tokens generated for finished requests."""
+        return sum(item.output_tokens for item in self.classes)
+
+    @property
+    def output_tokens_per_s(self) -> float:
+        """Throughput over the whole run."""
+        return self.output_tokens / self.makespan_s if self.makespan_s else 0.0
+
+    @property
+    def requests_per_s(self) -> float:
+        """Finished requests over the whole run."""
+        return self.requests / self.makespan_s if self.makespan_s else 0.0
+
+    @property
+    def goodput_tokens_per_s(self) -> float:
+        """Output tokens a second of requests that met their SLO."""
+        good = sum(item.good_tokens for item in self.classes)
+        return good / self.makespan_s if self.makespan_s else 0.0
+
+    @property
+    def preemptions(self) -> int:
+        """Over all pools."""
+        return sum(pool.preemptions for pool in self.pools)
+
+    @property
+    def usd(self) -> float | None:
+        """What the replicas cost for as long as the run took; None where a price is missing."""
+        known = [pool.usd for pool in self.pools if pool.usd is not None]
+        return sum(known) if len(known) == len(self.pools) else None
+
+    @property
+    def usd_per_output_mtok(self) -> float | None:
+        """Everything spent, over the output tokens."""
+        if self.usd is None or not self.output_tokens:
+            return None
+        return self.usd / self.output_tokens * 1e6
+
+    @property
+    def met(self) -> bool:
+        """Whether every class attained its SLO, everything asked was served and the queue kept up."""
+        return self.saturation is None and not self.refused and all(item.attained for item in self.classes)

@@ -1,0 +1,70 @@
+"""What is simulated? A replica as its scheduler sees it, and pools of equal ones."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from penstock.errors import DeploymentError
+from penstock.performance.step_cost import StepCost
+
+Role = Literal["both", "prefill", "decode"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """One engine: how long its steps take, and the limits its scheduler keeps."""
+
+    cost: StepCost
+    kv_blocks: int
+    """Blocks a request can have; vLLM logs one more, which it keeps for itself."""
+    block_tokens: int = 16
+    max_batched_tokens: int = 8192
+    max_sequences: int = 256
+    prefix_caching: bool = True
+    request_s: float = 0.0
+    """Seconds a request spends outside the engine before its first token: HTTP, tokeniser, first detokenising."""
+    first_ratio: float = 1.0
+    """How much longer a first token takes to reach a client than the steps from its admission on say."""
+
+    def __post_init__(self) -> None:
+        if min(self.kv_blocks, self.block_tokens, self.max_sequences) < 1:
+            raise DeploymentError("a replica has at least one KV block, one token a block and one request a batch")
+        if self.max_batched_tokens < self.max_sequences:
+            raise DeploymentError(
+                f"a batch of {self.max_sequences} requests needs at least as many tokens a step, "
+                f"not {self.max_batched_tokens}; raise max_batched_tokens"
+            )
+
+    @property
+    def kv_tokens(self) -> int:
+        """Tokens the KV cache holds."""
+        return self.kv_blocks * self.block_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer:
+    """How KV gets from a prefill to a decode replica: one link per prefill replica."""
+
+    token_s: float
+    """Seconds to move one token's KV."""
+    start_s: float = 0.0
+    """Seconds to set up one transfer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """Replicas of one kind. Prefill and decode pools come together, and KV travels from one to the other."""
+
+    name: str
+    replica: Replica
+    replicas: int = 1
+    role: Role = "both"
+    transfer: Transfer | None = None
+    """Of a prefill pool."""
+    usd_per_hour: float | None = None
+    """Of one replica."""
+
+    def __post_init__(self) -> None:
+        if self.replicas < 1:
+            raise DeploymentError(f"pool '{self.name}' needs at least one replica")
+        if (self.role == "prefill") != (self.transfer is not None):
+            raise DeploymentError(f"pool '{self.name}': a prefill pool, and only that, needs a transfer")

@@ -1,0 +1,177 @@
+"""What would this deployment do with that workload? One run, the same run at both ends of the error, and a capacity."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from math import exp
+
+from penstock.errors import UsageError
+from penstock.performance.predict import Range
+from penstock.simulation.capacity import Capacity, capacity, require_searchable
+from penstock.simulation.options import Options, Policy
+from penstock.simulation.outcome import Latency, Outcome
+from penstock.simulation.placement import Placement
+from penstock.simulation.replica import Pool, Transfer
+from penstock.simulation.run import simulate
+from penstock.workload import Workload
+
+Progress = Callable[[str, int, int], None]
+"""Told what is being done, how much of it is, and how much there is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What is asked of each deployment."""
+
+    workload: Workload
+    requests: int
+    rate_per_s: float | None = None
+    replicas: int = 1
+    route: Policy = "least-requests"
+    prefill_replicas: int = 0
+    """Replicas that only prefill, beside the others, which then only decode."""
+    kv_bytes_per_s: float | None = None
+    """What one of them sends KV at."""
+    capacity: bool = False
+    seed: int = 0
+    log_steps: int = 0
+
+    def __post_init__(self) -> None:
+        if self.prefill_replicas and self.kv_bytes_per_s is None:
+            raise UsageError("prefill replicas send KV to the others; say how fast with --kv-gbps")
+        if self.capacity:
+            require_searchable(self.workload, self.workload.classes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """The answer for one deployment."""
+
+    question: Question
+    placement: Placement
+    outcome: Outcome | None
+    """None where it does not fit."""
+    fast: Outcome | None = None
+    """The same run on a stack as much faster as the P10 of held-out errors."""
+    slow: Outcome | None = None
+    """The same at the P90."""
+    capacity: Capacity | None = None
+    capacity_range_per_s: Range | None = None
+
+    @property
+    def good(self) -> bool:
+        """Whether it fits and every promise is kept."""
+        return self.outcome is not None and self.outcome.met
+
+    def ranged(self, latency: Callable[[Outcome], Latency], fraction: float) -> Range | None:
+        """Return a quantile with its P10 and P90."""
+        outcomes = (self.fast, self.outcome, self.slow)
+        values = [None if one is None else latency(one).quantile_s(fraction) for one in outcomes]
+        low, middle, high = values
+        if low is None or middle is None or high is None:
+            return None
+        return Range(value=middle, low=min(low, middle), high=max(high, middle))
+
+    def first_token(self, latency: Callable[[Outcome], Latency], fraction: float) -> Range | None:
+        """Return a quantile of the time to first token: the wider of the queue's interval and its own."""
+        through = self.ranged(latency, fraction)
+        if through is None:
+            return None
+        low, high = (exp(log) * through.value for log in self.placement.stack.first_spread)
+        return Range(value=through.value, low=min(low, through.low), high=max(high, through.high))
+
+
+def run_scenario(
+    placement: Placement, question: Question, *, usd_per_hour: float | None, progress: Progress | None = None
+) -> Scenario:
+    """Simulate one deployment."""
+    if placement.replica is None:
+        return Scenario(question=question, placement=placement, outcome=None)
+    name = placement.deployment.accelerator.id
+    low, high = placement.stack.spread
+    runs = [_pools(placement, question, at, usd_per_hour) for at in (0.0, low, high)]
+    told = [_told(progress, f"{name}: {what}", question.requests) for what in ("run", "P10", "P90")]
+    outcomes = [
+        _run(pools, question, step, log_steps=question.log_steps if number == 0 else 0)
+        for number, (pools, step) in enumerate(zip(runs, told, strict=True))
+    ]
+    found: Capacity | None = None
+    spread: Range | None = None
+    if question.capacity:
+        found, *ends = (_capacity(pools, question, progress, name) for pools in runs)
+        rates = sorted([found.rate_per_s, *(end.rate_per_s for end in ends)])
+        spread = Range(value=found.rate_per_s, low=rates[0], high=rates[-1])
+    return Scenario(
+        question=question,
+        placement=placement,
+        outcome=outcomes[0],
+        fast=outcomes[1],
+        slow=outcomes[2],
+        capacity=found,
+        capacity_range_per_s=spread,
+    )
+
+
+def _told(progress: Progress | None, what: str, total: int) -> Callable[[int], None] | None:
+    return None if progress is None else lambda done: progress(what, done, total)
+
+
+def _run(pools: list[Pool], question: Question, told: Callable[[int], None] | None, *, log_steps: int) -> Outcome:
+    workload = question.workload
+    options = Options(route=question.route, users=workload.users, think_s=workload.think_s, log_steps=log_steps)
+    blocks = workload.blocks(seed=question.seed, requests=question.requests, rate_per_s=question.rate_per_s)
+    return simulate(pools, blocks, classes=workload.classes, options=options, progress=told)
+
+
+def _capacity(pools: list[Pool], question: Question, progress: Progress | None, name: str) -> Capacity:
+    trials = 12
+    told = None if progress is None else partial(_tell_trials, progress, f"{name}: capacity", trials)
+    return capacity(
+        pools,
+        question.workload,
+        classes=question.workload.classes,
+        requests=min(question.requests, 20_000),
+        seed=question.seed,
+        options=Options(route=question.route),
+        progress=told,
+    )
+
+
+def _tell_trials(progress: Progress, what: str, total: int, done: int) -> None:
+    progress(what, min(done, total), total)
+
+
+def _pools(placement: Placement, question: Question, log_factor: float, usd_per_hour: float | None) -> list[Pool]:
+    replica = placement.at(log_factor)
+    if replica is None:
+        raise ValueError("only what fits is simulated")
+    name = placement.deployment.accelerator.id
+    if not question.prefill_replicas or question.kv_bytes_per_s is None:
+        return [Pool(name=name, replica=replica, replicas=question.replicas, usd_per_hour=usd_per_hour)]
+    transfer = Transfer(token_s=_kv_bytes_per_token(placement) / question.kv_bytes_per_s)
+    return [
+        Pool(
+            name=f"{name} prefill",
+            replica=replica,
+            replicas=question.prefill_replicas,
+            role="prefill",
+            transfer=transfer,
+            usd_per_hour=usd_per_hour,
+        ),
+        Pool(
+            name=f"{name} decode",
+            replica=replica,
+            replicas=question.replicas,
+            role="decode",
+            usd_per_hour=usd_per_hour,
+        ),
+    ]
+
+
+def _kv_bytes_per_token(placement: Placement) -> float:
+    """Bytes of one token's KV over all devices of a replica, which is what has to travel."""
+    capacity = placement.memory.capacity
+    if capacity is None:
+        return 0.0
+    split = placement.deployment.parallelism
+    return capacity.request_bytes * split.tp * split.pp / capacity.context_tokens

@@ -1,0 +1,27 @@
+"""Is the simulator compiled? What takes half a minute once, and how to get it over with."""
+
+import numpy as np
+
+from penstock.performance.step_cost import StepCost
+from penstock.simulation import fleet
+from penstock.simulation.compiled import on_disk
+from penstock.simulation.replica import Pool, Replica
+from penstock.simulation.run import simulate
+from penstock.workload import Requests
+
+
+def is_compiled() -> bool:
+    """Whether the loop was compiled by this version on this machine, now or earlier."""
+    return on_disk(fleet.run)
+
+
+def compile_once() -> None:
+    """Run one request, which compiles all there is."""
+    one = Requests(
+        arrival_s=np.zeros(1),
+        input_tokens=np.ones(1, np.int32),
+        output_tokens=np.ones(1, np.int32),
+        slo_class=np.zeros(1, np.uint8),
+    )
+    cost = StepCost(step_s=0.01, decode_s=0.0, prefill_token_s=0.0)
+    simulate([Pool(name="one", replica=Replica(cost=cost, kv_blocks=1))], [one])

@@ -1,0 +1,150 @@
+"""When do requests arrive? Processes of a stated mean rate, a trace's own times, or users who wait for an answer."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from math import cos, pi
+
+import numpy as np
+
+from penstock.errors import UsageError
+from penstock.workload.randomness import NATIVE_BLOCK, Stream, generator
+from penstock.workload.requests import Float64s
+
+DAY_S = 86400.0
+_HOUR_S = 3600.0
+_QUARTERS = 96  # A quarter of an hour is finer than a day's curve is known.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Poisson:
+    """Independent users: exponential gaps, the same rate all day."""
+
+    rate_per_s: float | None = None
+    """The mean rate where a run does not name another."""
+
+    def __post_init__(self) -> None:
+        _require_rate(self.rate_per_s)
+
+    def times(self, seed: int, rate_per_s: float) -> Iterator[Float64s]:
+        """Yield arrival times in seconds, a native block at a time, without end."""
+        return (mean_gaps / rate_per_s for mean_gaps in _renewals(seed, cv=1.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gamma:
+    """Bursts: gamma gaps whose standard deviation is `cv` times their mean; 1 is Poisson, 0 is a metronome."""
+
+    cv: float
+    rate_per_s: float | None = None
+
+    def __post_init__(self) -> None:
+        _require_rate(self.rate_per_s)
+        _require_cv(self.cv)
+
+    def times(self, seed: int, rate_per_s: float) -> Iterator[Float64s]:
+        """Yield arrival times in seconds, a native block at a time, without end."""
+        return (mean_gaps / rate_per_s for mean_gaps in _renewals(seed, self.cv))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diurnal:
+    """A day's curve: the rate follows `weights`, equal slices of 24 hours, and its mean over a day is the rate given.
+
+    Gaps are drawn at a steady rate and time is then stretched by the inverse of the curve's integral, so the curve is
+    met exactly and bursts (`cv`) ride on it.
+    """
+
+    weights: tuple[float, ...]
+    cv: float = 1.0
+    start_hour: float = 0.0
+    """Time of day at which the workload starts."""
+    rate_per_s: float | None = None
+
+    def __post_init__(self) -> None:
+        _require_rate(self.rate_per_s)
+        _require_cv(self.cv)
+        if not self.weights or not all(0 < weight < np.inf for weight in self.weights):
+            raise UsageError("a day's curve needs at least one slice, and every weight above 0")
+        if not 0 <= self.start_hour < 24:  # noqa: PLR2004 - hours of a day
+            raise UsageError(f"a day has no hour {self.start_hour:g}; write 0 to 23.99")
+
+    def times(self, seed: int, rate_per_s: float) -> Iterator[Float64s]:
+        """Yield arrival times in seconds, a native block at a time, without end."""
+        edges_s = np.linspace(0.0, DAY_S, len(self.weights) + 1)
+        # Seconds the mean rate would need for what has arrived by each edge: 0 to a day again.
+        mean_s = np.concatenate([[0.0], np.cumsum(self.weights)]) * (DAY_S / sum(self.weights))
+        start_s = self.start_hour * _HOUR_S
+        start_mean_s = float(np.interp(start_s, edges_s, mean_s))
+        for mean_gaps in _renewals(seed, self.cv):
+            day, within_s = np.divmod(mean_gaps / rate_per_s + start_mean_s, DAY_S)
+            # At the very start the two interpolations may differ in the last bit.
+            yield np.maximum(day * DAY_S + np.interp(within_s, mean_s, edges_s) - start_s, 0.0)
+
+
+def day_curve(peak_to_trough: float, *, peak_hour: float = 14.0) -> tuple[float, ...]:
+    """Return the weights of a sinusoidal day whose busiest moment has so many times the rate of its quietest."""
+    if not 1 <= peak_to_trough < np.inf:
+        raise UsageError(f"a peak of {peak_to_trough:g} times the trough cannot be meant; it is at least 1")
+    swing = (peak_to_trough - 1) / (peak_to_trough + 1)
+    hours = ((quarter + 0.5) * 24 / _QUARTERS for quarter in range(_QUARTERS))
+    return tuple(1 + swing * cos(2 * pi * (hour - peak_hour) / 24) for hour in hours)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsRecorded:
+    """A recording's own times.
+
+    Another rate compresses or stretches time: bursts keep their shape relative to the mean gap (same cv), while
+    whatever a clock drives, a day's curve or a user's thinking, is compressed with it. Past its end the recording
+    starts again one mean gap later.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosedLoop:
+    """A fixed number of users; each sends its next request `think_s` after its last answer."""
+
+    users: int
+    think_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.users < 1:
+            raise UsageError(f"a closed loop needs at least one user, not {self.users}")
+        if not 0 <= self.think_s < np.inf:
+            raise UsageError(f"a think time of {self.think_s:g} s cannot be meant")
+
+    def times(self, _seed: int, _rate_per_s: float) -> Iterator[Float64s]:
+        """Yield zeros: in a closed loop the answers decide."""
+        while True:
+            yield np.zeros(NATIVE_BLOCK)
+
+
+OpenLoop = Poisson | Gamma | Diurnal
+Arrivals = OpenLoop | AsRecorded | ClosedLoop
+
+
+def _renewals(seed: int, cv: float) -> Iterator[Float64s]:
+    """Yield times at which independent gaps of mean 1 end."""
+    elapsed = 0.0
+    for block in count():
+        rng = generator(seed, Stream.ARRIVALS, block)
+        if cv == 1:
+            gaps = rng.standard_exponential(NATIVE_BLOCK)
+        elif cv == 0:
+            gaps = np.ones(NATIVE_BLOCK)
+        else:
+            gaps = rng.standard_gamma(cv**-2, NATIVE_BLOCK) * cv**2
+        times = elapsed + np.cumsum(gaps)
+        yield times
+        elapsed = float(times[-1])
+
+
+def _require_rate(rate_per_s: float | None) -> None:
+    if rate_per_s is not None and not 0 < rate_per_s < np.inf:
+        raise UsageError(f"a rate of {rate_per_s:g} requests/s cannot be meant; it is above 0")
+
+
+def _require_cv(cv: float) -> None:
+    if not 0 <= cv <= 100:  # noqa: PLR2004 - beyond it nearly all gaps are zero
+        raise UsageError(f"a cv of {cv:g} cannot be meant; 1 is Poisson, production traffic is seldom above 10")

@@ -1,0 +1,46 @@
+"""How are lengths distributed? Every distinct length and how often it was seen: exact, and small for any trace."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.workload.requests import Float64s, Int32s, Int64s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TokenHistogram:
+    """Distinct token counts, ascending, and the requests that have each. Memory grows with the distinct ones only."""
+
+    tokens: Int64s
+    requests: Int64s
+
+    @property
+    def count(self) -> int:
+        """Requests in all."""
+        return int(self.requests.sum())
+
+    @property
+    def total_tokens(self) -> int:
+        """Tokens in all."""
+        return int(self.tokens @ self.requests)
+
+    def percentile(self, fraction: float) -> int:
+        """Return the smallest length that at least this fraction of the requests does not exceed."""
+        return int(self.tokens[np.searchsorted(np.cumsum(self.requests), fraction * self.count, "left")])
+
+    def cumulative(self) -> Float64s:
+        """Fraction of requests up to each distinct length."""
+        fraction: Float64s = np.cumsum(self.requests) / self.count
+        return fraction
+
+    def with_column(self, column: Int32s) -> "TokenHistogram":
+        """Count the values of one more block."""
+        tokens, requests = np.unique(column, return_counts=True)
+        joined, place = np.unique(np.concatenate([self.tokens, tokens]), return_inverse=True)
+        counts = np.bincount(place, np.concatenate([self.requests, requests]), len(joined))
+        return TokenHistogram(tokens=joined.astype(np.int64), requests=counts.astype(np.int64))
+
+
+def no_tokens() -> TokenHistogram:
+    """Return a histogram of nothing."""
+    return TokenHistogram(tokens=np.empty(0, np.int64), requests=np.empty(0, np.int64))

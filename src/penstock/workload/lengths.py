@@ -1,0 +1,137 @@
+"""How long are prompts and answers? Fixed, drawn from a distribution, or as pairs seen in a trace."""
+
+from dataclasses import dataclass
+from math import ceil, floor, log
+
+import numpy as np
+
+from penstock.errors import UsageError
+from penstock.workload.requests import MAX_TOKENS, Float64s, Int32s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fixed:
+    """Every request the same."""
+
+    input_tokens: int
+    output_tokens: int
+
+    def __post_init__(self) -> None:
+        _require_tokens(self.input_tokens, self.output_tokens)
+
+    def draw(self, _rng: np.random.Generator, count: int) -> tuple[Int32s, Int32s]:
+        """Return the prompt and answer lengths of `count` requests."""
+        return np.full(count, self.input_tokens, np.int32), np.full(count, self.output_tokens, np.int32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uniform:
+    """Every length between two bounds, both included, equally likely; prompts and answers independent."""
+
+    input_low_tokens: int
+    input_high_tokens: int
+    output_low_tokens: int
+    output_high_tokens: int
+
+    def __post_init__(self) -> None:
+        _require_tokens(self.input_low_tokens, self.input_high_tokens, self.output_low_tokens, self.output_high_tokens)
+        if self.input_low_tokens > self.input_high_tokens or self.output_low_tokens > self.output_high_tokens:
+            raise UsageError("the shortest length is above the longest")
+
+    def draw(self, rng: np.random.Generator, count: int) -> tuple[Int32s, Int32s]:
+        """Return the prompt and answer lengths of `count` requests."""
+        return (
+            rng.integers(self.input_low_tokens, self.input_high_tokens, count, np.int32, endpoint=True),
+            rng.integers(self.output_low_tokens, self.output_high_tokens, count, np.int32, endpoint=True),
+        )
+
+
+def uniform_around(input_tokens: int, output_tokens: int, range_ratio: float) -> Uniform:
+    """Return lengths as `vllm bench --random-range-ratio r` draws them: from (1 - r) to (1 + r) times the length."""
+    if not 0 <= range_ratio < 1:
+        raise UsageError(f"a range ratio of {range_ratio:g} around a length cannot be meant; it is 0 to below 1")
+    return Uniform(
+        input_low_tokens=max(1, floor(input_tokens * (1 - range_ratio))),
+        input_high_tokens=ceil(input_tokens * (1 + range_ratio)),
+        output_low_tokens=max(1, floor(output_tokens * (1 - range_ratio))),
+        output_high_tokens=ceil(output_tokens * (1 + range_ratio)),
+    )
+
+
+def uniform_below(input_tokens: int, output_tokens: int, range_ratio: float) -> Uniform:
+    """Return lengths as SGLang's and InferenceX's benchmark draws them: from r times the length up to the length."""
+    if not 0 <= range_ratio <= 1:
+        raise UsageError(f"a range ratio of {range_ratio:g} below a length cannot be meant; it is 0 to 1")
+    return Uniform(
+        input_low_tokens=max(1, floor(input_tokens * range_ratio)),
+        input_high_tokens=input_tokens,
+        output_low_tokens=max(1, floor(output_tokens * range_ratio)),
+        output_high_tokens=output_tokens,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogNormal:
+    """Log-normal prompts and answers, with the correlation of their logarithms."""
+
+    input_median_tokens: float
+    input_sigma: float
+    """Standard deviation of the logarithm."""
+    output_median_tokens: float
+    output_sigma: float
+    correlation: float = 0.0
+    max_input_tokens: int = MAX_TOKENS
+    """Longer draws are cut to this: a service refuses what its context cannot hold."""
+    max_output_tokens: int = MAX_TOKENS
+
+    def __post_init__(self) -> None:
+        _require_tokens(self.max_input_tokens, self.max_output_tokens)
+        if not (0 < self.input_median_tokens < np.inf and 0 < self.output_median_tokens < np.inf):
+            raise UsageError("the median length of a prompt or answer is above 0 tokens")
+        if not (0 <= self.input_sigma < np.inf and 0 <= self.output_sigma < np.inf and abs(self.correlation) <= 1):
+            raise UsageError("a log-normal length has a sigma of 0 or more and a correlation between -1 and 1")
+
+    def draw(self, rng: np.random.Generator, count: int) -> tuple[Int32s, Int32s]:
+        """Return the prompt and answer lengths of `count` requests."""
+        first, second = rng.standard_normal((2, count))
+        if self.correlation:
+            second = self.correlation * first + np.sqrt(1 - self.correlation**2) * second
+        return (
+            _tokens(self.input_median_tokens, self.input_sigma, first, self.max_input_tokens),
+            _tokens(self.output_median_tokens, self.output_sigma, second, self.max_output_tokens),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Empirical:
+    """Pairs that were seen, drawn with replacement: whatever shape they have, and how answers follow prompts."""
+
+    input_tokens: Int32s
+    output_tokens: Int32s
+
+    def __post_init__(self) -> None:
+        if not len(self.input_tokens) or len(self.input_tokens) != len(self.output_tokens):
+            raise UsageError("lengths can be drawn from at least one pair of prompt and answer")
+        for column in (self.input_tokens, self.output_tokens):
+            _require_tokens(int(column.min()), int(column.max()))
+
+    def draw(self, rng: np.random.Generator, count: int) -> tuple[Int32s, Int32s]:
+        """Return the prompt and answer lengths of `count` requests."""
+        picked = rng.integers(len(self.input_tokens), size=count)
+        return self.input_tokens[picked], self.output_tokens[picked]
+
+
+Lengths = Fixed | Uniform | LogNormal | Empirical
+
+
+def _tokens(median: float, sigma: float, normal: Float64s, most: int) -> Int32s:
+    # Cut before the exponential: a wide sigma must saturate, not overflow.
+    logarithm = np.minimum(log(median) + sigma * normal, log(most))
+    tokens: Int32s = np.clip(np.rint(np.exp(logarithm)), 1, most).astype(np.int32)
+    return tokens
+
+
+def _require_tokens(*counts: int) -> None:
+    for count in counts:
+        if not 1 <= count <= MAX_TOKENS:
+            raise UsageError(f"a length of {count:,} tokens cannot be meant; it is between 1 and {MAX_TOKENS:,}")

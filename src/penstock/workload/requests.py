@@ -1,0 +1,194 @@
+"""What does a workload ask for? Requests as columns, and which parts of their prompts are the same."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float64s = NDArray[np.float64]
+Int32s = NDArray[np.int32]
+Int64s = NDArray[np.int64]
+Uint8s = NDArray[np.uint8]
+
+NO_SEGMENT = -1
+MAX_CLASSES = 256
+MAX_TOKENS = 2**30 - 1
+"""A prompt and its answer together stay 32-bit; no context comes near."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Prefixes:
+    """Which parts of prompts are identical, as paths in a tree of segments.
+
+    Prompt `i` begins with the segments `path[path_start[i] : path_start[i + 1]]`, in that order; what follows them is
+    its own. A segment always follows the same parent. Segment ids count over a whole workload, so a later block's
+    `segment_tokens` begins with an earlier block's.
+    """
+
+    segment_tokens: Int32s
+    path_start: Int64s
+    path: Int32s
+    own: Int32s
+    """The segment that the rest of the prompt and the output become because a later request continues it, or -1. The
+    request that would continue it may lie beyond the last one asked for."""
+
+    def __post_init__(self) -> None:
+        _require_dtypes(self, segment_tokens=np.int32, path_start=np.int64, path=np.int32, own=np.int32)
+        rows, segments = len(self.own), len(self.segment_tokens)
+        if len(self.path_start) != rows + 1 or self.path_start[0] != 0 or self.path_start[-1] != len(self.path):
+            raise ValueError(f"path_start must have {rows + 1} entries from 0 to {len(self.path)}")
+        if (np.diff(self.path_start) < 0).any():
+            raise ValueError("path_start must not fall")
+        if segments and self.segment_tokens.min() < 1:
+            raise ValueError("a segment has at least one token")
+        if len(self.path) and not (self.path.min() >= 0 and self.path.max() < segments):
+            raise ValueError(f"a path names a segment outside 0..{segments - 1}")
+        if rows and not (self.own.min() >= NO_SEGMENT and self.own.max() < segments):
+            raise ValueError(f"own names a segment outside -1..{segments - 1}")
+
+    def __len__(self) -> int:
+        return len(self.own)
+
+    def rows(self, start: int, stop: int) -> "Prefixes":
+        """Take the rows of a range; the arrays of segments are shared, not copied."""
+        starts = self.path_start[start : stop + 1]
+        return Prefixes(
+            segment_tokens=self.segment_tokens,
+            path_start=starts - starts[0],
+            path=self.path[starts[0] : starts[-1]],
+            own=self.own[start:stop],
+        )
+
+    def take(self, rows: Int64s) -> "Prefixes":
+        """Take rows by number, in the order given."""
+        lengths = np.diff(self.path_start)[rows]
+        path_start = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(lengths, out=path_start[1:])
+        # Each place of the new path counts on from where its row's old path starts.
+        place = np.arange(path_start[-1]) + np.repeat(self.path_start[rows] - path_start[:-1], lengths)
+        return Prefixes(
+            segment_tokens=self.segment_tokens, path_start=path_start, path=self.path[place], own=self.own[rows]
+        )
+
+    def renumbered(self, offset: int, segment_tokens: Int32s) -> "Prefixes":
+        """Give every segment an id higher by `offset`, in a table that holds them there."""
+        own = np.where(self.own >= 0, self.own + offset, NO_SEGMENT).astype(np.int32)
+        return Prefixes(
+            segment_tokens=segment_tokens,
+            path_start=self.path_start,
+            path=(self.path + offset).astype(np.int32),
+            own=own,
+        )
+
+    def shared_tokens(self) -> Int64s:
+        """Tokens of each prompt that are on its path."""
+        total = np.zeros(len(self.path) + 1, np.int64)
+        np.cumsum(self.segment_tokens[self.path], out=total[1:])
+        shared: Int64s = np.diff(total[self.path_start])
+        return shared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Requests:
+    """A block of requests, one array per column, in order of arrival."""
+
+    arrival_s: Float64s
+    """Seconds from the start of the workload; all 0 in a closed loop, where the users decide."""
+    input_tokens: Int32s
+    output_tokens: Int32s
+    slo_class: Uint8s
+    """Index into the workload's classes."""
+    prefixes: Prefixes | None = None
+    """None where nothing is known to be shared."""
+
+    def __post_init__(self) -> None:
+        _require_dtypes(self, arrival_s=np.float64, input_tokens=np.int32, output_tokens=np.int32, slo_class=np.uint8)
+        rows = len(self.arrival_s)
+        lengths = {len(self.input_tokens), len(self.output_tokens), len(self.slo_class)}
+        if self.prefixes is not None:
+            lengths.add(len(self.prefixes))
+        if lengths != {rows}:
+            raise ValueError(f"every column must have {rows} rows")
+        if not rows:
+            return
+        if not (self.arrival_s[0] >= 0 and self.arrival_s[-1] < np.inf and (np.diff(self.arrival_s) >= 0).all()):
+            raise ValueError("arrival_s must be finite, ascending and not negative")
+        if self.input_tokens.min() < 1 or self.output_tokens.min() < 1:
+            raise ValueError("a request reads and writes at least one token")
+        if self.prefixes is not None and (self.prefixes.shared_tokens() > self.input_tokens).any():
+            raise ValueError("the segments of a path are longer than the prompt that begins with them")
+
+    def __len__(self) -> int:
+        return len(self.arrival_s)
+
+    def rows(self, start: int, stop: int) -> "Requests":
+        """Take the rows of a range; columns are views."""
+        return Requests(
+            arrival_s=self.arrival_s[start:stop],
+            input_tokens=self.input_tokens[start:stop],
+            output_tokens=self.output_tokens[start:stop],
+            slo_class=self.slo_class[start:stop],
+            prefixes=None if self.prefixes is None else self.prefixes.rows(start, stop),
+        )
+
+    def take(self, rows: Int64s) -> "Requests":
+        """Take rows by number, in ascending order."""
+        return Requests(
+            arrival_s=self.arrival_s[rows],
+            input_tokens=self.input_tokens[rows],
+            output_tokens=self.output_tokens[rows],
+            slo_class=self.slo_class[rows],
+            prefixes=None if self.prefixes is None else self.prefixes.take(rows),
+        )
+
+    def at(self, arrival_s: Float64s) -> "Requests":
+        """Return the same requests at other times."""
+        return replace(self, arrival_s=arrival_s)
+
+
+def no_requests() -> Requests:
+    """Return a block of none."""
+    return Requests(
+        arrival_s=np.empty(0),
+        input_tokens=np.empty(0, np.int32),
+        output_tokens=np.empty(0, np.int32),
+        slo_class=np.empty(0, np.uint8),
+    )
+
+
+def concatenate(blocks: Sequence[Requests]) -> Requests:
+    """Join consecutive blocks of one workload; the last one knows every segment."""
+    if len(blocks) == 1:
+        return blocks[0]
+    if not blocks:
+        return no_requests()
+    prefixes = [block.prefixes for block in blocks if block.prefixes is not None]
+    if prefixes and len(prefixes) != len(blocks):
+        raise ValueError("either every block of a workload has prefixes or none has")
+    return Requests(
+        arrival_s=np.concatenate([block.arrival_s for block in blocks]),
+        input_tokens=np.concatenate([block.input_tokens for block in blocks]),
+        output_tokens=np.concatenate([block.output_tokens for block in blocks]),
+        slo_class=np.concatenate([block.slo_class for block in blocks]),
+        prefixes=_concatenate_prefixes(prefixes) if prefixes else None,
+    )
+
+
+def _concatenate_prefixes(parts: Sequence[Prefixes]) -> Prefixes:
+    before = np.cumsum([0, *(len(part.path) for part in parts)])
+    starts = [part.path_start[1:] + offset for part, offset in zip(parts, before[:-1], strict=True)]
+    return Prefixes(
+        segment_tokens=max((part.segment_tokens for part in parts), key=len),
+        path_start=np.concatenate([np.zeros(1, np.int64), *starts]),
+        path=np.concatenate([part.path for part in parts]),
+        own=np.concatenate([part.own for part in parts]),
+    )
+
+
+def _require_dtypes(value: object, **dtypes: type) -> None:
+    for name, dtype in dtypes.items():
+        column: NDArray[Any] = getattr(value, name)
+        if column.ndim != 1 or column.dtype != dtype:
+            raise ValueError(f"{name} must be one-dimensional {dtype.__name__}, not {column.ndim}-d {column.dtype}")

@@ -1,0 +1,100 @@
+"""What does a user call fast enough? Limits on a request's times and the share of requests that must meet them."""
+
+import re
+from dataclasses import dataclass
+from math import isfinite
+
+from penstock.errors import UsageError
+
+DEFAULT_ATTAINMENT_FRACTION = 0.95
+"""What `attain` means where it is not written; shown wherever the SLO is shown."""
+
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(us|ms|s|min)")
+_PERCENT = re.compile(r"(\d{1,3}(?:\.\d{1,9})?)%")
+_LIMITS = {"ttft": "ttft_s", "tpot": "tpot_s", "e2e": "e2e_s"}
+_EXAMPLE = "write it as ttft=1s,tpot=50ms,attain=95%"
+_MAX_TEXT = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slo:
+    """Limits a request must meet together, and the fraction of requests that must."""
+
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+    e2e_s: float | None = None
+    attainment_fraction: float = DEFAULT_ATTAINMENT_FRACTION
+
+    def __post_init__(self) -> None:
+        limits = [limit for limit in (self.ttft_s, self.tpot_s, self.e2e_s) if limit is not None]
+        if not limits:
+            raise UsageError(f"an SLO limits at least one of ttft, tpot and e2e; {_EXAMPLE}")
+        if not all(isfinite(limit) and limit > 0 for limit in limits):
+            raise UsageError(f"a limit of an SLO is a positive time; {_EXAMPLE}")
+        if not 0 < self.attainment_fraction <= 1:
+            raise UsageError(f"attainment is above 0% and at most 100%; {_EXAMPLE}")
+
+    def __str__(self) -> str:
+        limits = (("ttft", self.ttft_s), ("tpot", self.tpot_s), ("e2e", self.e2e_s))
+        parts = [f"{name}={_duration(limit)}" for name, limit in limits if limit is not None]
+        return ",".join([*parts, f"attain={self.attainment_fraction * 100:g}%"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SloClass:
+    """One kind of request of a workload: its share and what it is promised."""
+
+    name: str
+    share_fraction: float
+    slo: Slo | None = None
+    """None: served, and promised nothing."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share_fraction <= 1:
+            raise UsageError(
+                f"class '{self.name}' has a share of {self.share_fraction:g}; a share is above 0, at most 1"
+            )
+
+
+def parse_slo(text: str) -> Slo:
+    """Read an SLO as it is typed: `ttft=1s,tpot=50ms,e2e=2min,attain=95%`."""
+    if len(text) > _MAX_TEXT:
+        raise UsageError(f"an SLO of {len(text)} characters cannot be meant; {_EXAMPLE}")
+    given: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, value = (piece.strip().lower() for piece in part.partition("="))
+        if name in given:
+            raise UsageError(f"'{text}' limits {name} twice; {_EXAMPLE}")
+        if name == "attain":
+            given[name] = _parse_percent(value)
+        elif name in _LIMITS:
+            given[name] = parse_duration(value)
+        else:
+            raise UsageError(f"'{part.strip()}' is not a part of an SLO; known: ttft, tpot, e2e, attain; {_EXAMPLE}")
+    return Slo(
+        **{field: given[name] for name, field in _LIMITS.items() if name in given},
+        attainment_fraction=given.get("attain", DEFAULT_ATTAINMENT_FRACTION),
+    )
+
+
+def parse_duration(text: str) -> float:
+    """Read a time as it is typed, in seconds: 250us, 50ms, 1.5s, 2min."""
+    match = _DURATION.fullmatch(text.strip().lower())
+    if match is None:
+        raise UsageError(f"'{text}' is not a time; write 50ms, 1.5s or 2min")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def _parse_percent(text: str) -> float:
+    match = _PERCENT.fullmatch(text)
+    if match is None:
+        raise UsageError(f"'{text}' is not a percentage; write 95% or 99.9%")
+    return float(match[1]) / 100
+
+
+def _duration(seconds: float) -> str:
+    for unit in ("min", "s", "ms"):
+        if seconds >= _SECONDS[unit] and (unit != "min" or seconds % _SECONDS[unit] == 0):
+            return f"{seconds / _SECONDS[unit]:g}{unit}"
+    return f"{seconds / _SECONDS['us']:g}us"

@@ -1,0 +1,205 @@
+"""What will be served? Arrivals, lengths, sharing and promises together, drawn block by block."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import count
+from math import isclose
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.errors import UsageError
+from penstock.workload.arrivals import Arrivals, AsRecorded, ClosedLoop, OpenLoop
+from penstock.workload.lengths import Lengths
+from penstock.workload.randomness import NATIVE_BLOCK, Stream, generator
+from penstock.workload.recording import Recording, mean_rate_per_s
+from penstock.workload.requests import MAX_CLASSES, Int32s, Prefixes, Requests, Uint8s, concatenate
+from penstock.workload.sharing import Sharing, SystemPrompts, begin_with_prompts
+from penstock.workload.slo import SloClass
+from penstock.workload.splice import repeat
+from penstock.workload.turns import Turns
+
+AS_RECORDED = AsRecorded()
+Scalar = TypeVar("Scalar", bound=np.generic)
+Clock = OpenLoop | ClosedLoop
+Extend = Callable[[int, Int32s, Int32s], tuple[Int32s, Prefixes | None]]
+"""Block number, what each request brings, what it answers: its prompt's length and what that shares."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Workload:
+    """Requests to come: how many at a time is the consumer's affair, which ones is the seed's."""
+
+    name: str
+    arrivals: Arrivals
+    lengths: Lengths | Recording
+    """A recording gives its requests in their order, with the prefixes they share, and their classes."""
+    sharing: Sharing | None = None
+    classes: tuple[SloClass, ...] = ()
+    """Kinds of requests with shares that sum to 1; empty where all are alike and nothing is promised."""
+    source: str = "synthetic"
+    """What to cite where a result from this workload is shown."""
+
+    def __post_init__(self) -> None:
+        total = sum(item.share_fraction for item in self.classes)
+        if self.classes and not isclose(total, 1, abs_tol=1e-6):
+            raise UsageError(f"the shares of the classes sum to {total:g}; make them sum to 1")
+        if len(self.classes) > MAX_CLASSES:
+            raise UsageError(f"{len(self.classes)} classes; at most {MAX_CLASSES} are told apart")
+        recording = self._recording
+        if recording is not None and self.sharing is not None:
+            raise UsageError(f"'{recording.name}' is recorded; sharing cannot be put on top of it")
+        if recording is not None and recording.classes and len(self.classes) != len(recording.classes):
+            raise UsageError(f"'{recording.name}' tells {len(recording.classes)} classes apart; name each of them")
+
+    @property
+    def users(self) -> int | None:
+        """How many users a closed loop has; None where arrivals do not wait for answers."""
+        return self.arrivals.users if isinstance(self.arrivals, ClosedLoop) else None
+
+    @property
+    def think_s(self) -> float:
+        """How long a user of a closed loop waits before asking again."""
+        return self.arrivals.think_s if isinstance(self.arrivals, ClosedLoop) else 0.0
+
+    @property
+    def rate_per_s(self) -> float | None:
+        """The mean rate where a run does not name another; None in a closed loop, or where one must be named."""
+        if isinstance(self.arrivals, ClosedLoop):
+            return None
+        if isinstance(self.arrivals, AsRecorded):
+            return None if self._recording is None else mean_rate_per_s(self._recording)
+        return self.arrivals.rate_per_s
+
+    def blocks(
+        self, *, seed: int, requests: int, rate_per_s: float | None = None, block_requests: int = NATIVE_BLOCK
+    ) -> Iterator[Requests]:
+        """Yield the first `requests` requests; neither their number nor the block size changes any of them."""
+        if requests < 0 or block_requests < 1 or seed < 0:
+            raise UsageError(
+                "a seed of 0 or more, 0 or more requests and blocks of at least 1 are what can be asked for"
+            )
+        rate = self._rate(rate_per_s)
+        if not isinstance(self.lengths, Lengths):
+            endless = self._replayed(self.lengths, seed, rate)
+        elif not isinstance(self.arrivals, AsRecorded):
+            endless = self._drawn(self.lengths, self.arrivals, self._sharer(seed, rate), seed, rate)
+        else:
+            raise UsageError(f"workload '{self.name}' has no recording whose times it could take")
+        return _recut(_limited(endless, requests), block_requests)
+
+    @property
+    def _recording(self) -> Recording | None:
+        return None if isinstance(self.lengths, Lengths) else self.lengths
+
+    def _rate(self, rate_per_s: float | None) -> float:
+        if isinstance(self.arrivals, ClosedLoop):
+            if rate_per_s is not None:
+                raise UsageError("the users of a closed loop decide its rate; leave the rate out")
+            return 0.0
+        rate = self.rate_per_s if rate_per_s is None else rate_per_s
+        if isinstance(self.arrivals, AsRecorded) and self.rate_per_s is None and self._recording is not None:
+            if rate_per_s is None:
+                return 1.0  # All at once, as an offline batch is; there is no time to stretch.
+            raise UsageError(f"'{self._recording.name}' has all its requests at one time, so it has no rate to change")
+        if rate is None or not 0 < rate < np.inf:
+            raise UsageError(f"workload '{self.name}' needs a rate above 0 requests/s")
+        return rate
+
+    def _drawn(
+        self, lengths: Lengths, arrivals: Clock, extend: Extend, seed: int, rate_per_s: float
+    ) -> Iterator[Requests]:
+        for block, arrival_s in enumerate(arrivals.times(seed, rate_per_s)):
+            inputs, outputs = lengths.draw(generator(seed, Stream.LENGTHS, block), NATIVE_BLOCK)
+            inputs, prefixes = extend(block, inputs, outputs)
+            yield Requests(
+                arrival_s=arrival_s,
+                input_tokens=inputs,
+                output_tokens=outputs,
+                slo_class=self._classes(seed, block),
+                prefixes=prefixes,
+            )
+
+    def _sharer(self, seed: int, rate_per_s: float) -> Extend:
+        sharing = self.sharing
+        if sharing is None:
+            return lambda _block, inputs, _outputs: (inputs, None)
+        if isinstance(sharing, SystemPrompts):
+            return lambda block, inputs, _outputs: begin_with_prompts(
+                sharing, generator(seed, Stream.SHARING, block), inputs
+            )
+        slots = self.users or max(1, round(rate_per_s * sharing.turn_gap_s))
+        return Turns(sharing, seed=seed, slots=slots, shuffled=self.users is None).extend
+
+    def _replayed(self, recording: Recording, seed: int, rate_per_s: float) -> Iterator[Requests]:
+        times = None if isinstance(self.arrivals, AsRecorded) else _Feed(self.arrivals.times(seed, rate_per_s))
+        classes = None if recording.classes else _Feed(self._classes(seed, block) for block in count())
+        stretch = (mean_rate_per_s(recording) or 1.0) / rate_per_s if times is None else 0.0
+        for block in repeat(recording):
+            yield replace(
+                block,
+                arrival_s=block.arrival_s * stretch if times is None else times.take(len(block)),
+                slo_class=block.slo_class if classes is None else classes.take(len(block)),
+            )
+
+    def _classes(self, seed: int, block: int) -> Uint8s:
+        if len(self.classes) < 2:  # noqa: PLR2004 - nothing to choose from
+            return np.zeros(NATIVE_BLOCK, np.uint8)
+        bounds = np.cumsum([item.share_fraction for item in self.classes[:-1]])
+        drawn = generator(seed, Stream.CLASSES, block).random(NATIVE_BLOCK)
+        return np.searchsorted(bounds, drawn, "right").astype(np.uint8)
+
+
+def replay(recording: Recording, *, arrivals: Arrivals = AS_RECORDED) -> Workload:
+    """Return the workload of a recording: its requests, its classes and its source, at its own times or others."""
+    return Workload(
+        name=recording.name,
+        arrivals=arrivals,
+        lengths=recording,
+        classes=recording.classes,
+        source=recording.source,
+    )
+
+
+class _Feed(Generic[Scalar]):
+    """A column that comes in native blocks, taken as many rows at a time as wanted."""
+
+    def __init__(self, blocks: Iterator[NDArray[Scalar]]) -> None:
+        self._blocks = blocks
+        self._held = next(blocks)
+
+    def take(self, rows: int) -> NDArray[Scalar]:
+        while len(self._held) < rows:
+            self._held = np.concatenate([self._held, next(self._blocks)])
+        taken, self._held = self._held[:rows], self._held[rows:]
+        return taken
+
+
+def _limited(blocks: Iterator[Requests], requests: int) -> Iterator[Requests]:
+    while requests > 0:
+        block = next(blocks)
+        yield block if len(block) <= requests else block.rows(0, requests)
+        requests -= len(block)
+
+
+def _recut(blocks: Iterator[Requests], size: int) -> Iterator[Requests]:
+    """Cut a stream of blocks into blocks of `size` rows; only the last may be shorter."""
+    held: list[Requests] = []
+    rows = 0
+    for block in blocks:
+        if not held and len(block) == size:
+            yield block
+            continue
+        held.append(block)
+        rows += len(block)
+        if rows < size:
+            continue
+        joined = concatenate(held)
+        whole = rows - rows % size
+        for start in range(0, whole, size):
+            yield joined.rows(start, start + size)
+        rows -= whole
+        held = [joined.rows(whole, whole + rows)] if rows else []
+    if held:
+        yield concatenate(held)

@@ -1,0 +1,62 @@
+"""What preflight and the scan show, kept as files."""
+
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+
+from rich.console import Console, RenderableType
+
+from fp8_checkpoints import block_checkpoint, write_safetensors
+from penstock.catalog import load_accelerator
+from penstock.checkpoint import open_checkpoint
+from penstock.checkpoint.scan import scan_fp8
+from penstock.performance import Parallelism
+from penstock.performance.engine import EngineName
+from penstock.preflight import Asked, Preflight, Question, Release, check, load_knowledge
+from penstock.preflight.subject import subject_of
+from penstock.report.fp8 import render_scan
+from penstock.report.preflight import render_matrix, render_preflight
+
+Golden = Callable[[str, str], None]
+
+
+def shown(view: RenderableType, width: int = 132) -> str:
+    console = Console(file=StringIO(), width=width, color_system=None)
+    console.print(view)
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def answer(model: str, on: str, tp: int, engine: EngineName = "vllm", version: str = "0.27.1") -> Preflight:
+    question = Question(
+        subject=subject_of(open_checkpoint(model), model),
+        accelerator=load_accelerator(on),
+        engine=engine,
+        version=Release(version),
+        asked=Asked(parallelism=Parallelism(tp=tp)),
+    )
+    return check(question, load_knowledge())
+
+
+def test_a_history_of_blockers(golden: Golden) -> None:
+    golden(
+        "preflight_v4_mi300x.txt", shown(render_preflight(answer("deepseek-v4-flash", "mi300x", 4, version="0.23.0")))
+    )
+
+
+def test_a_launch_that_passes(golden: Golden) -> None:
+    golden("preflight_gpt_oss_mi300x.txt", shown(render_preflight(answer("gpt-oss-120b", "mi300x", 1))))
+
+
+def test_a_matrix(golden: Golden) -> None:
+    engines: tuple[tuple[EngineName, str], ...] = (("vllm", "0.27.1"), ("sglang", "0.5.18"))
+    parts = ("mi300x", "mi355x", "h200", "b200")
+    answers = [answer("gpt-oss-120b", part, 1, *engine) for part in parts for engine in engines]
+    golden("preflight_matrix.txt", shown(render_matrix(answers)))
+
+
+def test_a_scan_with_findings(golden: Golden, tmp_path: Path) -> None:
+    tensors = block_checkpoint()
+    del tensors["model.layers.3.mlp.gate_proj.weight_scale_inv"]
+    write_safetensors(tmp_path / "model.safetensors", tensors)
+    golden("fp8_scan.txt", shown(render_scan(scan_fp8(tmp_path))))

@@ -1,0 +1,114 @@
+"""`penstock simulate` as a user runs it."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from conftest import Run
+
+pytestmark = pytest.mark.wheel
+
+CHAT = ("llama-3.1-8b", "--in", "512", "--out", "128", "--requests", "2000")
+
+
+def test_a_run_prints_latencies_and_meets_its_slo(penstock: Run) -> None:
+    result = penstock("simulate", *CHAT, "--on", "h100:1", "--rate", "2", "--slo", "ttft=2s,tpot=60ms")
+    assert result.returncode == 0, result.stderr
+    assert "meets the SLO" in result.stdout
+    assert "TTFT p50" in result.stdout
+
+
+def test_a_missed_slo_is_exit_code_one(penstock: Run) -> None:
+    result = penstock("simulate", *CHAT, "--on", "h100:1", "--rate", "2", "--slo", "ttft=1ms")
+    assert result.returncode == 1
+    assert "misses the SLO" in result.stdout
+
+
+def test_a_flood_is_called_saturated(penstock: Run) -> None:
+    result = penstock("simulate", *CHAT, "--on", "h100:1", "--rate", "5000")
+    assert result.returncode == 1
+    assert "saturated" in result.stdout
+
+
+def test_json_is_the_same_twice(penstock: Run) -> None:
+    arguments = ("simulate", *CHAT, "--on", "mi300x:1", "--users", "32", "--json")
+    first, second = penstock(*arguments), penstock(*arguments)
+    assert first.returncode == 0, first.stderr
+    assert first.stdout == second.stdout
+    document = json.loads(first.stdout)["deployments"][0]
+    assert document["requests"] == 2000
+    assert document["latency"]["ttft_s"]["p50"] <= document["latency"]["ttft_s"]["p99"]
+    assert document["p50_ranges"]["tpot_s"]["low"] < document["p50_ranges"]["tpot_s"]["high"]
+
+
+def test_a_capacity_has_its_interval(penstock: Run) -> None:
+    result = penstock(
+        "simulate", *CHAT, "--on", "h100:1", "--rate", "2", "--slo", "ttft=2s,tpot=60ms", "--capacity", "--json"
+    )
+    found = json.loads(result.stdout)["deployments"][0]["capacity"]
+    assert found["rate_per_s"]["low"] <= found["rate_per_s"]["value"] <= found["rate_per_s"]["high"]
+    assert found["rate_per_s"]["value"] <= found["saturated_rate_per_s"]
+
+
+def test_prefill_and_decode_apart(penstock: Run) -> None:
+    result = penstock("simulate", *CHAT, "--on", "h100:1", "--rate", "2", "--prefill", "1", "--kv-gbps", "50", "--json")
+    pools = json.loads(result.stdout)["deployments"][0]["pools"]
+    assert [pool["name"] for pool in pools] == ["h100_sxm prefill", "h100_sxm decode"]
+
+
+def test_steps_open_in_perfetto(penstock: Run, tmp_path: Path) -> None:
+    target = tmp_path / "run.json"
+    assert penstock("simulate", *CHAT, "--on", "h100:1", "--rate", "2", "--perfetto", str(target)).returncode == 0
+    events = json.loads(target.read_text(encoding="utf-8"))["traceEvents"]
+    steps = [event for event in events if event["ph"] == "X"]
+    assert {event["cat"] for event in steps} == {"prefill", "decode", "mixed"}
+    assert all(later["ts"] >= earlier["ts"] for earlier, later in pairwise(steps))
+
+
+def test_what_does_not_fit_is_said(penstock: Run) -> None:
+    result = penstock("simulate", "llama-3.1-70b", "--on", "h100:1", "--rate", "1")
+    assert result.returncode == 1
+    assert "does not fit" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "say how fast requests come"),
+        (("--rate", "1", "--users", "4"), "leave out --rate"),
+        (("--rate", "1", "--slo", "ttft=soon"), "is not a time"),
+        (("--rate", "1", "--arrivals", "gamma"), "lacks its number"),
+        (("--rate", "1", "--prefill", "1"), "--kv-gbps"),
+        (("--rate", "1", "--route", "random"), "is not a way to share requests"),
+        (("--rate", "1", "--system-prompts", "many"), "COUNT:TOKENS"),
+        (("--rate", "1", "--capacity"), "give one, such as"),
+        (("--trace", "missing.csv"), "missing.csv"),
+    ],
+)
+def test_a_wrong_flag_is_one_line(penstock: Run, arguments: tuple[str, ...], said: str) -> None:
+    result = penstock("simulate", *CHAT, "--on", "h100:1", *arguments)
+    assert result.returncode in {2, 3}
+    assert said in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.shared
+def test_public_traces_run(penstock: Run, shared: Path) -> None:
+    for name in ("azure_llm_2023_conv.csv", "mooncake_conversation.jsonl"):
+        result = penstock(
+            "simulate",
+            "llama-3.1-8b",
+            "--on",
+            "mi300x:1",
+            "--trace",
+            str(shared / "traces" / name),
+            "--rate",
+            "1",
+            "--json",
+        )
+        document = json.loads(result.stdout)
+        assert document["deployments"][0]["requests"] + document["deployments"][0]["refused"] > 12_000
+        hits = document["deployments"][0]["pools"][0]["hit_fraction"]
+        assert (hits > 0.03) == name.startswith("mooncake")  # 12,000-token prompts outlive few turns in one cache

@@ -1,0 +1,311 @@
+"""What must hold for every fleet the planner proposes; each test's name is the law."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import product
+from math import ceil, inf, isclose
+
+import numpy as np
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from penstock.planning.mix import cheapest, runners_up
+from penstock.planning.problem import MIN_VENDOR_SHARE, Demand, Mix, Offer, Problem, Replica, Restriction, Tier
+from penstock.planning.resize import one_world, resized_usd
+
+optimal = settings(max_examples=150, deadline=None)
+law = settings(max_examples=60, deadline=None)
+DEVICES, MOST = 2, 2
+money = st.integers(1, 400).map(lambda value: value * 1000.0)
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> Problem:
+    """Two accelerators of two vendors, nodes of two devices, at most two nodes of each, one or two lengths."""
+    ruled = draw(st.booleans())
+    lengths = 1 if ruled else draw(st.integers(1, 2))
+    offers, replicas = [], []
+    for name, vendor in (("red", "amd"), ("green", "nvidia")):
+        first = draw(money)
+        tiers = [Tier(min_devices=0, node_usd=(first,))]
+        if draw(st.booleans()):
+            tiers.append(Tier(min_devices=2 * DEVICES, node_usd=(first * draw(st.sampled_from([0.5, 0.9])),)))
+        offers.append(
+            Offer(
+                accelerator=name,
+                vendor=vendor,
+                site="site",
+                devices=DEVICES,
+                node_watts=draw(st.sampled_from([5000.0, 8000.0])),
+                tiers=tuple(tiers) if draw(st.integers(0, 4)) else (),
+                rent_usd=(draw(money),) if draw(st.booleans()) else None,
+            )
+        )
+        for size in draw(st.sampled_from([(1,), (2,), (1, 2)])):
+            rates = {number: draw(st.integers(0, 40)) / 10 for number in range(lengths)}
+            replicas.append(
+                Replica(
+                    id=f"{name}{size}",
+                    accelerator=name,
+                    workload="chat",
+                    devices=size,
+                    requests_per_s={number: rate for number, rate in rates.items() if rate > 0},
+                )
+            )
+    demands = [
+        Demand(key=("chat", number), requests_per_s=(draw(st.integers(1, 60)) / 10,), tokens=1000)
+        for number in range(lengths)
+    ]
+    return Problem(
+        periods=1,
+        offers=tuple(offers),
+        replicas=tuple(replicas),
+        demands=tuple(demands),
+        vendor_usd={"amd": (draw(money),)} if draw(st.booleans()) else {},
+        site_watts={"site": draw(st.sampled_from([12_000.0, 20_000.0]))} if draw(st.booleans()) else {},
+        max_nodes={"red": MOST, "green": MOST},
+        spare_nodes=draw(st.integers(0, 1)),
+        utilisation_fraction=draw(st.sampled_from([1.0, 0.8])),
+        min_vendors=draw(st.integers(1, 2)) if ruled else 1,
+        max_vendor_share=draw(st.sampled_from([None, 0.7])) if ruled else None,
+    )
+
+
+def brute_force(problem: Problem) -> float:
+    """Try every number of owned and rented nodes and every set of replicas; no solver, no linear program."""
+    best = inf
+    placements = [list(_placements(problem, offer)) for offer in problem.offers]
+    for chosen in product(*placements):
+        pairs = list(zip(problem.offers, chosen, strict=True))
+        if sum(owned * offer.node_watts for offer, (owned, _, _) in pairs) > problem.site_watts.get("site", inf):
+            continue
+        usd = sum(_nodes_usd(offer, owned, rented) for offer, (owned, rented, _) in pairs)
+        for offer, (_, _, counts) in pairs:
+            if any(counts.values()):
+                usd += problem.vendor_usd.get(offer.vendor, (0.0,))[0]
+        if usd < best and _serves(problem, {k: v for _, _, counts in chosen for k, v in counts.items()}):
+            best = usd
+    return best
+
+
+def _placements(problem: Problem, offer: Offer) -> Iterator[tuple[int, int, Mapping[str, int]]]:
+    own = [replica for replica in problem.replicas if replica.accelerator == offer.accelerator]
+    for owned, rented in product(range(MOST + 1), repeat=2):
+        nodes = owned + rented
+        if nodes > MOST or _nodes_usd(offer, owned, rented) == inf:
+            continue
+        for counts in product(*(range(nodes * DEVICES // replica.devices + 1) for replica in own)):
+            taken = sum(count * replica.devices for count, replica in zip(counts, own, strict=True))
+            spare = problem.spare_nodes if taken else 0
+            if taken <= DEVICES * (nodes - spare):
+                yield owned, rented, {replica.id: count for count, replica in zip(counts, own, strict=True)}
+
+
+def _nodes_usd(offer: Offer, owned: int, rented: int) -> float:
+    rent = rented * offer.rent_usd[0] if offer.rent_usd is not None else (inf if rented else 0.0)
+    levels = [owned * tier.node_usd[0] for tier in offer.tiers if owned * DEVICES >= tier.min_devices]
+    return rent + (min(levels, default=inf) if owned else 0.0)
+
+
+def _serves(problem: Problem, counts: Mapping[str, int]) -> bool:
+    """Whether shares of each length exist: by comparative advantage for two lengths, by vendor for one."""
+    machines = [(r, counts[r.id] * problem.utilisation_fraction) for r in problem.replicas if counts[r.id]]
+    if len(problem.demands) == 1:
+        wanted = problem.demands[0].requests_per_s[0]
+        limit = (problem.max_vendor_share or 1.0) * wanted
+        vendor = {offer.accelerator: offer.vendor for offer in problem.offers}
+        carried: dict[str, float] = {}
+        for replica, time in machines:
+            name = vendor[replica.accelerator]
+            carried[name] = carried.get(name, 0.0) + time * replica.requests_per_s.get(0, 0.0)
+        capped = [min(rate, limit) for rate in carried.values()]
+        counted = sum(rate >= MIN_VENDOR_SHARE * wanted - 1e-9 for rate in capped)
+        return sum(capped) >= wanted - 1e-9 and (problem.min_vendors == 1 or counted >= problem.min_vendors)
+    left, other = (demand.requests_per_s[0] for demand in problem.demands)
+    served = 0.0
+    for replica, time in sorted(machines, key=lambda entry: -_advantage(entry[0])):
+        first, second = (replica.requests_per_s.get(number, 0.0) for number in (0, 1))
+        used = min(time, left / first) if first else 0.0
+        left -= used * first
+        served += (time - used) * second
+    return left <= 1e-9 and served >= other - 1e-9
+
+
+def _advantage(replica: Replica) -> float:
+    first, second = (replica.requests_per_s.get(number, 0.0) for number in (0, 1))
+    return first / second if second else (inf if first else 0.0)
+
+
+@optimal
+@given(problem=problems())
+def test_no_enumerated_fleet_is_cheaper_and_none_is_missed(problem: Problem) -> None:
+    found, best = cheapest(problem, gap_fraction=0.0), brute_force(problem)
+    if found is None:
+        assert best == inf
+    else:
+        assert isclose(found.cost_usd, best, rel_tol=1e-6), (found.cost_usd, best)
+
+
+@optimal
+@given(problem=problems())
+def test_every_rule_holds_in_the_answer(problem: Problem) -> None:
+    found = cheapest(problem)
+    assume(found is not None)
+    assert found is not None
+    keeps_the_rules(problem, found)
+
+
+def keeps_the_rules(problem: Problem, mix: Mix) -> None:
+    replicas = {replica.id: replica for replica in problem.replicas}
+    for period in range(problem.periods):
+        pools = [pool for pool in mix.pools if pool.period == period]
+        for demand in problem.demands:
+            shares = [share for pool in pools for (_, key), share in pool.load.items() if key == demand.key]
+            assert isclose(sum(shares), 1, abs_tol=1e-6)
+        for pool in pools:
+            taken = sum(replicas[name].devices * count for name, count in pool.replicas.items())
+            left = (pool.nodes - pool.spare_nodes) * pool.offer.devices - taken
+            assert left >= 0
+            assert not any(replicas[name].devices <= left for name, _ in pool.load), "a paid device stands empty"
+            assert not pool.replicas or pool.spare_nodes == problem.spare_nodes
+            for name, count in pool.replicas.items():
+                busy = sum(
+                    share * demand.requests_per_s[period] / replicas[name].requests_per_s[demand.key[1]]
+                    for demand in problem.demands
+                    for (own, key), share in pool.load.items()
+                    if own == name and key == demand.key
+                )
+                assert busy <= count * problem.utilisation_fraction + 1e-6
+        for accelerator, limit in problem.max_nodes.items():
+            assert mix.nodes_of(accelerator, period) <= limit
+        for site, watts in problem.site_watts.items():
+            assert sum(p.owned_nodes * p.offer.node_watts for p in pools if p.offer.site == site) <= watts + 1e-6
+    vendors_hold(problem, mix)
+
+
+def vendors_hold(problem: Problem, mix: Mix) -> None:
+    whole = sum(demand.requests_per_s[0] * demand.tokens for demand in problem.demands)
+    weight = {demand.key: demand.requests_per_s[0] * demand.tokens for demand in problem.demands}
+    carried: dict[str, float] = {}
+    for pool in (pool for pool in mix.pools if pool.period == 0):
+        for (_, key), share in pool.load.items():
+            carried[pool.offer.vendor] = carried.get(pool.offer.vendor, 0.0) + share * weight[key]
+    if problem.max_vendor_share is not None:
+        assert max(carried.values()) <= problem.max_vendor_share * whole + 1e-6
+    if problem.min_vendors > 1:
+        assert sum(load >= MIN_VENDOR_SHARE * whole - 1e-6 for load in carried.values()) >= problem.min_vendors
+
+
+@law
+@given(problem=problems())
+def test_a_runner_up_is_never_cheaper_and_never_uses_all_parts_of_a_fleet_before_it(problem: Problem) -> None:
+    first = cheapest(problem, gap_fraction=0.0)
+    assume(first is not None)
+    assert first is not None
+    seen = [first]
+    for following in runners_up(problem, first, count=2, gap_fraction=0.0):
+        assert following.cost_usd >= seen[-1].cost_usd * (1 - 1e-9)
+        assert not any(before.support <= following.support for before in seen)
+        keeps_the_rules(problem, following)
+        seen.append(following)
+
+
+@law
+@given(problem=problems(), factor=st.floats(0.5, 2.0))
+def test_resizing_gives_a_fleet_that_works_and_never_beats_the_optimum(problem: Problem, factor: float) -> None:
+    first = cheapest(problem, gap_fraction=0.0)
+    assume(first is not None)
+    assert first is not None
+    assert isclose(float(resized_usd(first, problem, one_world())[0]), first.cost_usd, rel_tol=1e-6)
+    worlds = one_world({"red": factor, "green": factor})
+    faster = replace(
+        problem,
+        replicas=tuple(
+            replace(r, requests_per_s={key: rate * factor for key, rate in r.requests_per_s.items()})
+            for r in problem.replicas
+        ),
+    )
+    again = cheapest(faster, gap_fraction=0.0)
+    resized = float(resized_usd(first, problem, worlds)[0])
+    assert resized == inf or again is not None
+    if again is not None:
+        assert resized >= again.cost_usd * (1 - 1e-6)
+
+
+@law
+@given(problem=problems(), more=st.floats(1.0, 3.0), which=st.integers(0, 1))
+def test_a_higher_price_never_makes_the_cheapest_fleet_cheaper(problem: Problem, more: float, which: int) -> None:
+    dearer = replace(
+        problem,
+        offers=tuple(
+            offer
+            if number != which
+            else replace(
+                offer,
+                tiers=tuple(replace(tier, node_usd=tuple(usd * more for usd in tier.node_usd)) for tier in offer.tiers),
+            )
+            for number, offer in enumerate(problem.offers)
+        ),
+    )
+    before, after = cheapest(problem, gap_fraction=0.0), cheapest(dearer, gap_fraction=0.0)
+    assert (before is None) == (after is None)
+    if before is not None and after is not None:
+        assert after.cost_usd >= before.cost_usd * (1 - 1e-9)
+
+
+@law
+@given(problem=problems())
+def test_one_vendor_alone_never_beats_the_free_choice(problem: Problem) -> None:
+    free = cheapest(problem, gap_fraction=0.0)
+    for vendor in ("amd", "nvidia"):
+        alone = cheapest(problem, Restriction(only_vendors=frozenset({vendor})), gap_fraction=0.0)
+        if alone is not None:
+            assert free is not None
+            assert alone.vendors == {vendor}
+            assert alone.cost_usd >= free.cost_usd * (1 - 1e-9)
+
+
+@law
+@given(
+    rate=st.integers(1, 30),
+    growth=st.integers(0, 30),
+    buy=st.integers(100, 900),
+    rent=st.integers(20, 400),
+    first=st.integers(0, 1),
+)
+def test_two_periods_equal_trying_every_purchase_and_rental(
+    rate: int, growth: int, buy: int, rent: int, first: int
+) -> None:
+    """One part from `first` on, and one that can always be rented: nodes of one device, one replica each."""
+    wanted = (rate / 10, (rate + growth) / 10)
+    problem = Problem(
+        periods=2,
+        offers=(
+            Offer(
+                accelerator="new",
+                vendor="amd",
+                site="site",
+                devices=1,
+                node_watts=1,
+                tiers=(Tier(min_devices=0, node_usd=(buy, buy * 0.6)),),
+                first_period=first,
+            ),
+            Offer(accelerator="old", vendor="nvidia", site="site", devices=1, node_watts=1, rent_usd=(rent, rent)),
+        ),
+        replicas=(
+            Replica(id="n", accelerator="new", workload="chat", devices=1, requests_per_s={0: 1.0}),
+            Replica(id="o", accelerator="old", workload="chat", devices=1, requests_per_s={0: 0.5}),
+        ),
+        demands=(Demand(key=("chat", 0), requests_per_s=wanted, tokens=1),),
+    )
+    best = inf
+    for now, later in product(range(ceil(wanted[1]) + 1), repeat=2):
+        if first and now:
+            continue
+        have = (now, now + later)
+        rented = [ceil(max(0.0, need - own) / 0.5 - 1e-9) for need, own in zip(wanted, have, strict=True)]
+        best = min(best, now * buy + later * buy * 0.6 + sum(rented) * rent)
+    found = cheapest(problem, gap_fraction=0.0)
+    assert found is not None
+    assert isclose(found.cost_usd, best, rel_tol=1e-6)
+    assert np.isfinite(found.cost_usd)

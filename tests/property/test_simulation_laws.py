@@ -1,0 +1,96 @@
+"""Laws of the simulator: nothing is lost, and only ratios of times matter."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.performance.step_cost import StepCost
+from penstock.simulation.options import Options
+from penstock.simulation.replica import Pool, Replica
+from penstock.simulation.run import simulate
+from penstock.workload import Requests
+
+COST = StepCost(
+    step_s=0.01,
+    decode_s=1e-4,
+    prefill_token_s=2e-5,
+    expert_s=0.005,
+    expert_miss=0.97,
+    limits=(40, 2**62),
+    context_s=(1e-7, 1e-7),
+    pair_s=(1e-9, 1e-9),
+)
+
+
+@st.composite
+def traffic(draw: st.DrawFn) -> Requests:
+    count = draw(st.integers(1, 60))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    return Requests(
+        arrival_s=np.cumsum(rng.exponential(draw(st.floats(0.001, 1.0)), count)),
+        input_tokens=rng.integers(1, 200, count).astype(np.int32),
+        output_tokens=rng.integers(1, 60, count).astype(np.int32),
+        slo_class=np.zeros(count, np.uint8),
+    )
+
+
+@st.composite
+def engines(draw: st.DrawFn) -> Replica:
+    block = draw(st.sampled_from((1, 4, 16)))
+    batched = draw(st.integers(8, 300))
+    return Replica(
+        cost=COST,
+        kv_blocks=draw(st.integers(-(-260 // block), -(-2000 // block))),
+        block_tokens=block,
+        max_batched_tokens=batched,
+        max_sequences=draw(st.integers(1, min(32, batched))),
+        prefix_caching=draw(st.booleans()),
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(sent=traffic(), replica=engines(), replicas=st.integers(1, 3), users=st.none() | st.integers(1, 20))
+def test_every_request_finishes_with_all_its_tokens(
+    sent: Requests, replica: Replica, replicas: int, users: int | None
+) -> None:
+    outcome = simulate(
+        [Pool(name="a", replica=replica, replicas=replicas)], [sent], options=Options(users=users, keep_requests=True)
+    )
+    pool, served = outcome.pools[0], outcome.served
+    assert served is not None
+    assert outcome.requests == len(sent) == pool.finished
+    assert pool.output_tokens == int(sent.output_tokens.sum())
+    assert 0 <= pool.kv_peak_fraction <= 1
+    assert (served.ttft_s > 0).all()
+    assert (served.e2e_s >= served.ttft_s).all()
+    computed = int(sent.input_tokens.sum()) - pool.hit_tokens
+    assert pool.prefill_tokens >= computed
+    if not pool.preemptions:
+        assert pool.prefill_tokens == computed
+
+
+@settings(max_examples=60, deadline=None)
+@given(sent=traffic(), replica=engines(), factor=st.sampled_from((0.25, 0.5, 2.0, 8.0)))
+def test_a_clock_that_runs_faster_changes_nothing_else(sent: Requests, replica: Replica, factor: float) -> None:
+    stretched = Requests(
+        arrival_s=sent.arrival_s * factor,
+        input_tokens=sent.input_tokens,
+        output_tokens=sent.output_tokens,
+        slo_class=sent.slo_class,
+    )
+    slower = Replica(
+        cost=replica.cost.scaled(factor),
+        kv_blocks=replica.kv_blocks,
+        block_tokens=replica.block_tokens,
+        max_batched_tokens=replica.max_batched_tokens,
+        max_sequences=replica.max_sequences,
+        prefix_caching=replica.prefix_caching,
+    )
+    keep = Options(keep_requests=True)
+    first = simulate([Pool(name="a", replica=replica)], [sent], options=keep)
+    second = simulate([Pool(name="a", replica=slower)], [stretched], options=keep)
+    assert first.served is not None
+    assert second.served is not None
+    assert second.served.e2e_s == pytest.approx(first.served.e2e_s * factor, rel=1e-9)
+    assert second.preemptions == first.preemptions

@@ -1,0 +1,74 @@
+"""Small plans many tests build: real parts and a real model, made-up capacities."""
+
+from collections.abc import Mapping
+from datetime import date
+
+from examples import model
+from penstock.catalog import load_accelerator, load_prices
+from penstock.performance import Deployment
+from penstock.performance.predict import Range
+from penstock.planning.capacity import Bucket, Capacity, CapacityOf, cannot
+from penstock.planning.make import PlanResult, Sources, make_plan
+from penstock.planning.plan_file import Plan
+from penstock.planning.plan_yaml import parse_plan
+from penstock.planning.verify import VerifyOf
+from penstock.workload.slo import Slo
+
+TODAY = date(2026, 11, 15)
+
+TWO_PARTS = """
+name: two parts
+start: 2026-12-01
+workloads:
+  - name: chat
+    model: llama-3.1-8b
+    slo: ttft=1s,tpot=50ms
+    requests_per_s: 40
+    lengths: [{input: 1k, output: 256, share: 60%}, {input: 8k, output: 512, share: 40%}]
+accelerators:
+  - {id: mi300x, buy_usd: {value: 15000, low: 12000, high: 18000}, tp: [1]}
+  - {id: h200, buy_usd: {value: 32000, low: 24000, high: 36000}, tp: [1]}
+acquire: [buy]
+"""
+
+
+def plan_of(text: str) -> Plan:
+    return parse_plan(text, "plan.yaml", today=TODAY)
+
+
+def capacities(per_device: Mapping[str, float], *, spread: float = 0.2) -> CapacityOf:
+    """Requests of a thousand tokens per second and device, by accelerator; longer ones in proportion."""
+
+    def capacity_of(deployment: Deployment, bucket: Bucket, slo: Slo) -> Capacity:
+        assert slo.attainment_fraction > 0
+        rate = per_device.get(deployment.accelerator.id, 0.0) * deployment.parallelism.devices
+        rate *= 1000 / bucket.context_tokens
+        if not rate:
+            return cannot("made up to be unable")
+        return Capacity(
+            requests_per_s=Range(value=rate, low=rate * (1 - spread), high=rate * (1 + spread)),
+            tier="calibrated",
+            grounds="made up",
+            prefill_fraction=0.25,
+        )
+
+    return capacity_of
+
+
+def solved(
+    text: str,
+    per_device: Mapping[str, float] | None = None,
+    *,
+    spread: float = 0.2,
+    verify_of: VerifyOf | None = None,
+) -> PlanResult:
+    plan = plan_of(text)
+    sources = Sources(
+        accelerators=tuple(load_accelerator(part.id) for part in plan.parts),
+        prices_of=load_prices,
+        model_of=model,
+        capacity_of=capacities(per_device or {"mi300x": 4.0, "h200_sxm": 6.0}, spread=spread),
+        capacity_note="made-up capacities",
+        verify_of=verify_of,
+    )
+    return make_plan(plan, sources)

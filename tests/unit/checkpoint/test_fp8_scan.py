@@ -1,0 +1,269 @@
+"""The scan finds every planted defect, and nothing in a sound checkpoint."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fp8_checkpoints import (
+    Tensors,
+    block_checkpoint,
+    e8m0_checkpoint,
+    float32,
+    tensor_checkpoint,
+    write_safetensors,
+)
+from penstock.checkpoint.fp8 import Dialect
+from penstock.checkpoint.scan import Fp8Scan, scan_fp8
+from penstock.errors import CheckpointError
+
+SOUND: dict[str, Callable[[], Tensors]] = {
+    "per tensor": tensor_checkpoint,
+    "block": block_checkpoint,
+    "e8m0": e8m0_checkpoint,
+}
+LAYER = "model.layers.3"
+
+
+def scanned(tmp_path: Path, tensors: Tensors) -> Fp8Scan:
+    write_safetensors(tmp_path / "model.safetensors", tensors)
+    return scan_fp8(tmp_path)
+
+
+@pytest.mark.parametrize("kind", SOUND)
+def test_a_sound_checkpoint_has_no_findings(tmp_path: Path, kind: str) -> None:
+    found = scanned(tmp_path, SOUND[kind]())
+    assert found.findings == ()
+    assert found.tensors
+    assert all(group.dialect is Dialect.E4M3FN for group in found.groups)
+
+
+def change(tensors: Tensors, name: str, edit: Callable[[np.ndarray], object]) -> None:
+    dtype, shape, data = tensors[name]
+    kind = "<f4" if dtype == "F32" else np.uint8
+    array = np.frombuffer(data, kind).copy()
+    edit(array)
+    tensors[name] = (dtype, shape, array.tobytes())
+
+
+def plant_nan(t: Tensors) -> None:
+    change(t, f"{LAYER}.mlp.down_proj.weight", lambda codes: codes.__setitem__(slice(1000, 1003), 0x7F))
+
+
+def plant_negative_nan(t: Tensors) -> None:
+    change(t, f"{LAYER}.mlp.down_proj.weight", lambda codes: codes.__setitem__(65535, 0xFF))
+
+
+def plant_missing_scale(t: Tensors) -> None:
+    del t[f"{LAYER}.mlp.down_proj.weight_scale"]
+
+
+def plant_zero_scale(t: Tensors) -> None:
+    t[f"{LAYER}.mlp.down_proj.weight_scale"] = ("F32", (1,), float32([0.0]))
+
+
+def plant_nan_scale(t: Tensors) -> None:
+    t[f"{LAYER}.mlp.down_proj.weight_scale"] = ("F32", (1,), float32([float("nan")]))
+
+
+def plant_infinite_scale(t: Tensors) -> None:
+    t[f"{LAYER}.self_attn.q_proj.input_scale"] = ("F32", (1,), float32([float("inf")]))
+
+
+def plant_negative_scale(t: Tensors) -> None:
+    t[f"{LAYER}.self_attn.q_proj.weight_scale"] = ("F32", (1,), float32([-0.1]))
+
+
+def plant_scale_shape(t: Tensors) -> None:
+    t[f"{LAYER}.self_attn.q_proj.weight_scale"] = ("F32", (3, 7), float32([0.1] * 21))
+
+
+def plant_integer_scale(t: Tensors) -> None:
+    t[f"{LAYER}.self_attn.q_proj.weight_scale"] = ("I32", (1,), np.array([1], "<i4").tobytes())
+
+
+def plant_scale_outlier(t: Tensors) -> None:
+    change(t, f"{LAYER}.self_attn.q_proj.weight_scale", lambda scale: scale.__imul__(64))
+
+
+def plant_missing_input_scale(t: Tensors) -> None:
+    del t[f"{LAYER}.self_attn.q_proj.input_scale"]
+
+
+def plant_half_a_kv_pair(t: Tensors) -> None:
+    del t[f"{LAYER}.self_attn.v_proj.v_scale"]
+
+
+def plant_kv_in_some_layers(t: Tensors) -> None:
+    del t[f"{LAYER}.self_attn.v_proj.v_scale"], t[f"{LAYER}.self_attn.k_proj.k_scale"]
+
+
+def plant_kv_placeholders(t: Tensors) -> None:
+    for name in t:
+        if name.endswith(("k_scale", "v_scale")):
+            t[name] = ("F32", (1,), float32([1.0]))
+
+
+def plant_converted_bytes(t: Tensors) -> None:
+    """What a converter for FNUZ leaves behind when it keeps the label."""
+    for name in [name for name in t if name.endswith("mlp.down_proj.weight")]:
+        change(t, name, lambda codes: codes.__setitem__(codes == 0x80, 0))
+        change(t, f"{name}_scale", lambda scale: scale.__imul__(2))
+
+
+def plant_saturation(t: Tensors) -> None:
+    change(t, f"{LAYER}.mlp.down_proj.weight", lambda codes: codes.__setitem__(slice(0, 3000), 0x7E))
+
+
+def plant_unused_range(t: Tensors) -> None:
+    def smaller(codes: np.ndarray) -> None:
+        magnitude = (codes & 0x7F).astype(np.int16) - (6 << 3)
+        codes[:] = (np.maximum(magnitude, 0).astype(np.uint8)) | (codes & 0x80)
+
+    change(t, f"{LAYER}.mlp.down_proj.weight", smaller)
+
+
+def plant_zeros(t: Tensors) -> None:
+    change(t, f"{LAYER}.mlp.down_proj.weight", lambda codes: codes.__setitem__(slice(None), 0))
+
+
+def plant_fnuz_nan(t: Tensors) -> None:
+    dtype, shape, data = t[f"{LAYER}.mlp.down_proj.weight"]
+    assert dtype == "F8_E4M3"
+    t[f"{LAYER}.mlp.down_proj.weight"] = ("F8_E4M3FNUZ", shape, data)
+
+
+DEFECTS: list[tuple[str, Callable[[Tensors], None]]] = [
+    ("nan_codes", plant_nan),
+    ("nan_codes", plant_negative_nan),
+    ("nan_codes", plant_fnuz_nan),
+    ("mixed_dialects", plant_fnuz_nan),
+    ("missing_scale", plant_missing_scale),
+    ("scale_zero", plant_zero_scale),
+    ("scale_nan", plant_nan_scale),
+    ("scale_infinite", plant_infinite_scale),
+    ("scale_negative", plant_negative_scale),
+    ("scale_shape", plant_scale_shape),
+    ("scale_dtype", plant_integer_scale),
+    ("scale_outlier", plant_scale_outlier),
+    ("input_scale_missing", plant_missing_input_scale),
+    ("kv_pair", plant_half_a_kv_pair),
+    ("kv_layers", plant_kv_in_some_layers),
+    ("kv_placeholder", plant_kv_placeholders),
+    ("looks_fnuz", plant_converted_bytes),
+    ("saturated", plant_saturation),
+    ("unused_range", plant_unused_range),
+    ("all_zero", plant_zeros),
+]
+
+
+@pytest.mark.parametrize(("kind", "plant"), DEFECTS, ids=lambda value: getattr(value, "__name__", value))
+def test_a_planted_defect_is_found_where_it_is(tmp_path: Path, kind: str, plant: Callable[[Tensors], None]) -> None:
+    tensors = tensor_checkpoint()
+    plant(tensors)
+    found = [finding for finding in scanned(tmp_path, tensors).findings if finding.kind == kind]
+    assert found, f"{kind} was not found"
+    if kind not in {"kv_placeholder", "mixed_dialects", "looks_fnuz"}:
+        assert all(".3." in finding.tensor or finding.tensor == "layer 3" for finding in found)
+
+
+def test_an_orphan_block_scale_is_found(tmp_path: Path) -> None:
+    tensors = block_checkpoint()
+    del tensors["model.layers.2.mlp.gate_proj.weight"]
+    assert [finding.kind for finding in scanned(tmp_path, tensors).findings] == ["orphan_scale"]
+
+
+@pytest.mark.parametrize("byte", [0xFE, 0xFF])
+def test_a_power_of_two_scale_that_cannot_be_doubled_is_found(tmp_path: Path, byte: int) -> None:
+    tensors = e8m0_checkpoint()
+    change(tensors, "layers.2.attn.wq.scale", lambda codes: codes.__setitem__(0, byte))
+    found = scanned(tmp_path, tensors)
+    assert "e8m0_top" in {finding.kind for finding in found.findings}
+    assert found.has_e8m0_top
+
+
+def test_a_tensor_in_two_files_and_a_hole_of_zeros_are_found(tmp_path: Path) -> None:
+    big = 3 << 22
+    codes = np.tile(np.arange(1, 0x7F, dtype=np.uint8), big // 126 + 1)[:big]
+    codes[1 << 22 : 2 << 22] = 0
+    tensors: Tensors = {
+        "a.0.w.weight": ("F8_E4M3", (big,), codes.tobytes()),
+        "a.0.w.weight_scale": ("F32", (1,), float32([0.1])),
+    }
+    write_safetensors(tmp_path / "model-1.safetensors", tensors)
+    write_safetensors(tmp_path / "model-2.safetensors", {"a.0.w.weight_scale": tensors["a.0.w.weight_scale"]})
+    kinds = {finding.kind for finding in scan_fp8(tmp_path).findings}
+    assert {"zero_filled", "stored_twice"} <= kinds
+
+
+def test_what_the_other_dialect_reads_is_half(tmp_path: Path) -> None:
+    group = scanned(tmp_path, block_checkpoint()).groups[0]
+    assert group.largest_value == 448
+    assert group.other_largest_value == 224
+    assert group.misreading.unconverted == pytest.approx(0.5)
+    assert 0 < group.unrepresentable_fraction < 0.05
+
+
+def test_nan_codes_are_counted_in_every_byte_not_in_the_sample(tmp_path: Path) -> None:
+    big = 5 << 22
+    codes = np.full(big, 0x38, np.uint8)
+    codes[-3:] = 0x7F
+    tensors: Tensors = {
+        "a.0.w.weight": ("F8_E4M3", (big,), codes.tobytes()),
+        "a.0.w.weight_scale": ("F32", (1,), float32([0.1])),
+    }
+    found = scanned(tmp_path, tensors)
+    assert found.groups[0].nan_codes == 3
+    assert found.has_nan_codes
+
+
+HOSTILE: dict[str, bytes] = {
+    "not json": b"{",
+    "not an object": b"[]",
+    "overlap": json.dumps(
+        {
+            "a": {"dtype": "U8", "shape": [8], "data_offsets": [0, 8]},
+            "b": {"dtype": "U8", "shape": [8], "data_offsets": [4, 12]},
+        }
+    ).encode(),
+    "beyond the file": json.dumps({"a": {"dtype": "U8", "shape": [99], "data_offsets": [0, 99]}}).encode(),
+    "huge": json.dumps({"a": {"dtype": "U8", "shape": [2**60], "data_offsets": [0, 2**60]}}).encode(),
+    "negative": json.dumps({"a": {"dtype": "U8", "shape": [-1], "data_offsets": [0, -1]}}).encode(),
+    "unknown dtype": json.dumps({"a": {"dtype": "F7", "shape": [1], "data_offsets": [0, 1]}}).encode(),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_header_is_refused_in_one_line(tmp_path: Path, kind: str) -> None:
+    write_safetensors(tmp_path / "model.safetensors", {"x": ("U8", (16,), bytes(16))}, HOSTILE[kind])
+    with pytest.raises(CheckpointError) as refused:
+        scan_fp8(tmp_path)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["../outside.safetensors", "/etc/passwd", "a/b.safetensors", "x\u0000.safetensors"])
+def test_an_index_that_points_elsewhere_is_refused_in_one_line(tmp_path: Path, name: str) -> None:
+    index = {"weight_map": {"a": name}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(CheckpointError) as refused:
+        scan_fp8(tmp_path)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_length_that_exceeds_the_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes((2**62).to_bytes(8, "little") + b"{}")
+    with pytest.raises(CheckpointError, match="does not fit a file"):
+        scan_fp8(tmp_path)
+
+
+def test_a_scale_of_absurd_size_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    size = 1 << 27
+    header = json.dumps({"a.weight_scale": {"dtype": "F32", "shape": [size // 4], "data_offsets": [0, size]}}).encode()
+    with path.open("wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header)
+        file.truncate(8 + len(header) + size)
+    with pytest.raises(CheckpointError, match="a scale has fewer"):
+        scan_fp8(tmp_path)

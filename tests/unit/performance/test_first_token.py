@@ -1,0 +1,153 @@
+"""The first token: its closed form against single steps, what is fitted beyond it, and how each row was measured."""
+
+from dataclasses import replace
+from datetime import date
+
+import numpy as np
+import pytest
+
+from penstock.catalog import load_accelerator, load_efficiencies
+from penstock.catalog.measurement import Measurement
+from penstock.cli.evidence import measured_pairs, model_of
+from penstock.performance.accuracy import FOLDS, refits
+from penstock.performance.calibration import Row
+from penstock.performance.efficiencies import from_document
+from penstock.performance.evidence import measured_deployment
+from penstock.performance.first_token import ClosedLoop, Waited, decode_step, fit_both, measured_loop, served, waited
+from penstock.performance.harness import Harness, harness_of
+from penstock.performance.predict import predict
+from penstock.performance.stack import stack_of
+from penstock.performance.step_cost import step_cost
+from penstock.performance.work import PARTS, ReplicaWork
+
+ROW = Measurement(
+    id="one",
+    source="inferencex",
+    ref="1",
+    scenario="online",
+    model="deepseek-r1",
+    weights="fp8",
+    accelerator="mi300x",
+    engine="sglang",
+    date=date(2026, 1, 1),
+    tp=8,
+    input_tokens=921.6,
+    output_tokens=921.6,
+    concurrency=32.0,
+)
+SLOW = np.array([1.3, 1.5, 1.2, 2.5, 2.2, 1.8, 40e-6, 30e-6, 0, 5e-6, 2e-3])
+
+
+@pytest.fixture(scope="module")
+def work() -> ReplicaWork:
+    return ReplicaWork(measured_deployment(ROW, model_of, load_accelerator))
+
+
+def test_alone_it_is_the_step_that_carries_the_prompt(work: ReplicaWork) -> None:
+    loop = ClosedLoop(users=1, input_tokens=1000, output_tokens=500)
+    one_step_s = step_cost(work, SLOW).seconds((), ((0, 1000),))
+    assert float(served(work, loop) @ SLOW) == pytest.approx(one_step_s, rel=0.01)
+
+
+def test_others_decode_beside_it(work: ReplicaWork) -> None:
+    loop = ClosedLoop(users=33, input_tokens=1000, output_tokens=500)
+    one_step_s = step_cost(work, SLOW).seconds((1250,) * 32, ((0, 1000),))
+    assert float(served(work, loop) @ SLOW) == pytest.approx(one_step_s, rel=0.01)
+
+
+def test_a_prompt_longer_than_a_step_takes_several(work: ReplicaWork) -> None:
+    whole = ClosedLoop(users=9, input_tokens=8000, output_tokens=500)
+    cut = replace(whole, batched_tokens=2000)
+    column = PARTS.index("weights")
+    assert served(work, cut)[column] == pytest.approx(4 * served(work, whole)[column])
+    assert served(work, cut)[PARTS.index("prefill")] == pytest.approx(served(work, whole)[PARTS.index("prefill")])
+
+
+def test_a_mean_holds_its_share_of_the_burst(work: ReplicaWork) -> None:
+    steady = ClosedLoop(users=64, input_tokens=1024, output_tokens=500, batched_tokens=8192)
+    burst = replace(steady, burst_share=1.0)
+    mean = replace(steady, burst_share=0.1)
+    # 64 prompts of 1,024 in steps of 8,192 are 8 steps; on average a prompt waits for (8 + 1) / 2 of them.
+    assert served(work, burst)[PARTS.index("step")] == pytest.approx(4.5)
+    assert served(work, mean) == pytest.approx(0.9 * served(work, steady) + 0.1 * served(work, burst))
+
+
+def test_a_known_overhead_and_ratio_are_recovered(work: ReplicaWork) -> None:
+    rows, waits = [], []
+    for users in range(1, 65):
+        m = replace(ROW, id=str(users), concurrency=float(users), input_tokens=200.0 + 150 * users)
+        loop, _ = measured_loop(m)
+        light = decode_step(work, loop)
+        row = Row(
+            light=light,
+            seconds=float(light @ SLOW),
+            pool=("CDNA 3", "mi300x", "sglang"),
+            family="one",
+            software="same",
+            configuration="same",
+        )
+        rows.append(row)
+        first = served(work, loop)
+        waits.append(
+            Waited(
+                measurement=m,
+                row=row,
+                seconds=0.05 + 1.5 * float(first @ SLOW),
+                served=first,
+                held=np.zeros(len(PARTS)),
+            )
+        )
+    fitted = fit_both(rows, waits)
+    errors = [fitted.first_token_s(item) / item.seconds - 1 for item in waits]
+    assert np.max(np.abs(errors)) < 0.05
+
+
+def test_closed_form_and_stack_agree_with_what_is_predicted(work: ReplicaWork) -> None:
+    efficiencies = from_document(load_efficiencies())
+    stack = stack_of(work.deployment, "sglang", efficiencies)
+    found = predict(
+        work.deployment, "sglang", input_tokens=1024, output_tokens=1024, concurrency=16, efficiencies=efficiencies
+    )
+    tokens = work.deployment.engine.max_batched_tokens
+    loop = ClosedLoop(users=16, input_tokens=1024, output_tokens=1024, batched_tokens=tokens)
+    assert found.ttft_s is not None
+    assert found.ttft_s.value == pytest.approx(
+        stack.request_s + stack.first_ratio * float(served(work, loop) @ stack.slowdowns)
+    )
+    assert found.ttft_s.low < found.ttft_s.value < found.ttft_s.high
+
+
+def test_every_stack_takes_longer_than_its_steps() -> None:
+    for path, pool in from_document(load_efficiencies()).first.pools.items():
+        request_s, ratio, held = pool.slowdowns
+        assert 0 <= request_s < 0.2, path
+        assert 1 <= ratio < 4, path
+        assert held >= 0
+
+
+def test_the_app_publishes_medians_and_the_other_file_means() -> None:
+    assert harness_of(ROW).burst_share == 0
+    assert harness_of(replace(ROW, source="inferencex-via-aiconfigurator")).burst_share == pytest.approx(1 / 10)
+    assert harness_of(replace(ROW, source="aiconfigurator-silicon")) == Harness()
+
+
+def test_sglang_on_blackwell_polls_every_thirty_steps_under_load() -> None:
+    b200 = replace(ROW, accelerator="b200_sxm")
+    assert harness_of(b200).held_steps == (30 - 1) / 2
+    assert harness_of(replace(b200, concurrency=8.0)).held_steps == (10 - 1) / 2
+    assert harness_of(replace(b200, engine="vllm")).held_steps == 0
+
+
+def test_tensorrt_holds_prompts_where_its_scripts_say() -> None:
+    llama = replace(ROW, engine="trtllm", model="llama-3.1-70b", accelerator="b200_sxm", tp=4)
+    assert harness_of(llama).held_steps == 20
+    assert harness_of(replace(llama, output_tokens=7372.8)).held_steps == 0
+    assert harness_of(replace(llama, tp=8)).held_steps == 0
+    assert harness_of(replace(ROW, engine="trtllm", tp=1, dp=8)).held_steps == 60
+
+
+def test_only_the_folds_asked_for_are_fitted() -> None:
+    pairs = measured_pairs()[:200]
+    waits = waited(pairs, model_of, load_accelerator)
+    label = FOLDS["shape"](*pairs[0])
+    assert len(list(refits(pairs, waits, FOLDS["shape"], only={label}))) == 1

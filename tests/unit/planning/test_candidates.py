@@ -1,0 +1,124 @@
+"""What fits and meets the SLO is a candidate; what something else beats is not."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from examples import deployment, model
+from penstock.catalog import load_accelerator
+from penstock.performance.predict import Range
+from penstock.planning.candidates import Candidate, find_candidates, undominated
+from penstock.planning.capacity import Capacity
+from penstock.planning.mix import cheapest
+from penstock.planning.plan_file import PartPlan
+from penstock.planning.problem import Demand, Offer, Problem, Replica, Tier
+from small_plans import TWO_PARTS, capacities, plan_of
+
+CHAT = plan_of(TWO_PARTS).workloads[0]
+PLACED = {tp: deployment("llama-3.1-8b", "mi300x", tp=tp) for tp in (1, 2, 4, 8)}
+
+
+def candidate(tp: int, rates: tuple[float, ...], ident: str | None = None) -> Candidate:
+    made = tuple(
+        Capacity(
+            requests_per_s=Range(value=rate, low=rate, high=rate), tier="x", grounds="made up", prefill_fraction=None
+        )
+        for rate in rates
+    )
+    return Candidate(
+        id=ident or f"tp{tp} {rates}", workload="chat", weights="bf16", deployment=PLACED[tp], capacities=made
+    )
+
+
+def test_a_70b_in_bf16_is_not_placed_on_one_h100_but_in_fp8_it_is() -> None:
+    workload = replace(CHAT, model="llama-3.1-70b", weights=("checkpoint", "fp8"))
+    h100 = load_accelerator("h100")
+    spec = model("llama-3.1-70b")
+    found = find_candidates(workload, spec, [(h100, PartPlan(id=h100.id))], capacities({h100.id: 1.0}))
+    ids = {entry.id for entry in found.candidates}
+    assert any("tp1 fp8" in ident for ident in ids)
+    assert not any("tp1 bf16" in ident for ident in ids)
+    assert found.considered > len(found.candidates)
+
+
+def test_a_part_that_cannot_is_left_out_with_the_reason() -> None:
+    parts = [(load_accelerator(name), PartPlan(id=name)) for name in ("mi300x", "rtx_4090", "a100_80gb_sxm")]
+    workload = replace(CHAT, model="deepseek-r1")
+    found = find_candidates(workload, model("deepseek-r1"), parts, capacities({"mi300x": 1.0}))
+    assert {entry.accelerator.id for entry in found.candidates} == {"mi300x"}
+    reasons = {entry.what.rsplit(" ", 1)[-1]: entry.why for entry in found.left_out}
+    assert "exceed" in reasons["rtx_4090"]
+    assert "fp8" in reasons["a100_80gb_sxm"]
+
+
+def test_several_copies_of_a_small_replica_beat_a_large_one() -> None:
+    small, large, quick = candidate(1, (1.0, 0.5)), candidate(2, (1.9, 0.9)), candidate(2, (1.9, 1.2))
+    assert undominated([large, small]) == [small]
+    assert undominated([quick, small]) == [small, quick]
+
+
+def test_a_screen_decides_what_is_worth_the_careful_judgement() -> None:
+    mi300x = load_accelerator("mi300x")
+    asked: list[int] = []
+    careful = capacities({"mi300x": 1.0})
+
+    def counting(*arguments: object) -> Capacity:
+        asked.append(1)
+        return careful(*arguments)  # type: ignore[arg-type]
+
+    spec = model("llama-3.1-8b")
+    screened = find_candidates(
+        CHAT, spec, [(mi300x, PartPlan(id="mi300x"))], counting, screen=capacities({"mi300x": 2.0})
+    )
+    assert len(screened.candidates) == 1
+    assert len(asked) == len(CHAT.shares)
+    assert screened.candidates[0].rates[0] == careful(PLACED[1], CHAT.shares[0].bucket, CHAT.slo).requests_per_s.value
+
+
+rates = st.tuples(st.integers(0, 30), st.integers(0, 30)).map(lambda pair: (pair[0] / 10, pair[1] / 10))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    entries=st.lists(st.tuples(st.sampled_from([1, 2, 4, 8]), rates), min_size=1, max_size=5),
+    wanted=st.tuples(st.integers(1, 40), st.integers(1, 40)),
+)
+def test_pruning_never_changes_the_cheapest_fleet(
+    entries: list[tuple[int, tuple[float, float]]], wanted: tuple[int, int]
+) -> None:
+    every = [candidate(tp, pair, f"{number} tp{tp}") for number, (tp, pair) in enumerate(entries)]
+    pruned = undominated(every)
+    costs = [cheapest(_problem(kept, wanted), gap_fraction=0.0) for kept in (every, pruned)]
+    assert (costs[0] is None) == (costs[1] is None)
+    if costs[0] is not None and costs[1] is not None:
+        assert abs(costs[0].cost_usd - costs[1].cost_usd) < 1e-3
+
+
+def _problem(kept: list[Candidate], wanted: tuple[int, int]) -> Problem:
+    return Problem(
+        periods=1,
+        offers=(
+            Offer(
+                accelerator="mi300x",
+                vendor="amd",
+                site="site",
+                devices=8,
+                node_watts=1.0,
+                tiers=(Tier(min_devices=0, node_usd=(1000.0,)),),
+            ),
+        ),
+        replicas=tuple(
+            Replica(
+                id=entry.id,
+                accelerator="mi300x",
+                workload="chat",
+                devices=entry.devices,
+                requests_per_s={number: rate for number, rate in enumerate(entry.rates) if rate},
+            )
+            for entry in kept
+        ),
+        demands=tuple(
+            Demand(key=("chat", number), requests_per_s=(rate / 2,), tokens=1) for number, rate in enumerate(wanted)
+        ),
+    )

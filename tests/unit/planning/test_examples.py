@@ -1,0 +1,80 @@
+"""The shipped plans: each is answered, and what it prints is kept. Refreshed only by `pytest --update-golden`."""
+
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from penstock.cli.plan import sources_of
+from penstock.planning.make import Answer, PlanResult, make_plan
+from penstock.planning.plan_yaml import parse_plan
+from penstock.report.plan import render_plan
+from small_plans import TODAY
+
+FOLDER = Path(__file__).resolve().parents[3] / "examples" / "plans"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
+_SOLVED: dict[str, PlanResult] = {}
+
+
+def answered(name: str) -> PlanResult:
+    if name not in _SOLVED:
+        path = FOLDER / f"{name}.yaml"
+        plan = parse_plan(path.read_text(encoding="utf-8"), path.name, today=TODAY)
+        _SOLVED[name] = make_plan(plan, sources_of(plan, FOLDER))
+    return _SOLVED[name]
+
+
+def test_all_scenarios_are_there() -> None:
+    assert NAMES == [
+        "chat-70b-512-users",
+        "deepseek-r1-fp8",
+        "latency-8b",
+        "long-context-70b-405b",
+        "mi325x-now-or-mi350x-later",
+        "scorecard-800-accelerators",
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_example(name: str, golden: Callable[[str, str], None]) -> None:
+    console = Console(file=StringIO(), width=120, color_system=None)
+    console.print(render_plan(answered(name), 120))
+    assert isinstance(console.file, StringIO)
+    golden(f"plan_{name}.txt", console.file.getvalue())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_example_has_a_fleet_that_costs_what_its_lines_say(name: str) -> None:
+    answer = answered(name).answer
+    assert isinstance(answer, Answer)
+    cost = answer.winner.cost
+    assert cost.total_usd == pytest.approx(answer.winner.mix.cost_usd)
+    assert sum(line.usd for line in cost.lines) == pytest.approx(cost.total_usd)
+    assert answer.winner.mix.gap_fraction <= 1e-3
+
+
+def test_the_scorecards_figures_are_not_what_its_inputs_give() -> None:
+    (check,) = answered("scorecard-800-accelerators").claims
+    assert not any(reading.reproduces_claim or reading.reproduces_claim_with_engineers for reading in check.readings)
+    assert round(check.engineers_for_the_drop, 1) == 5.7
+    answer = answered("scorecard-800-accelerators").answer
+    assert isinstance(answer, Answer)
+    nvidia = answer.by_label["nvidia"].mix
+    assert 700 <= nvidia.nodes_of("h200_sxm", 0) * 8 <= 900
+
+
+def test_deepseek_r1_stays_in_fp8_on_replicas_that_hold_its_671_billion_bytes() -> None:
+    result = answered("deepseek-r1-fp8")
+    assert {entry.weights for entry in result.candidates} == {"fp8"}
+    assert all(entry.devices * entry.accelerator.usable_hbm_bytes > 671e9 for entry in result.candidates)
+
+
+def test_waiting_for_the_mi350x_is_bridged_by_rent_and_loses_if_it_comes_too_late() -> None:
+    answer = answered("mi325x-now-or-mi350x-later").answer
+    assert isinstance(answer, Answer)
+    mix = answer.winner.mix
+    assert mix.nodes_of("mi350x", 0) == 0
+    assert all(pool.rented_nodes and not pool.owned_nodes for pool in mix.pools if pool.offer.accelerator == "mi325x")
+    assert any(flip.kind == "delivery" and flip.side == "above" for flip in answer.flips)

@@ -1,0 +1,210 @@
+"""A plan from file to answer, with made-up capacities: what it costs, what changes it, and what stands in the way."""
+
+from math import isclose
+
+import pytest
+
+from penstock.errors import UsageError
+from penstock.planning.make import Answer, NoFleet, PlanResult
+from penstock.planning.verify import Check, ServingFleet
+from small_plans import TWO_PARTS, solved
+
+
+def answer_of(result: PlanResult) -> Answer:
+    assert isinstance(result.answer, Answer)
+    return result.answer
+
+
+def test_the_bill_is_what_the_solver_minimised() -> None:
+    answer = answer_of(solved(TWO_PARTS))
+    for bill in (answer.winner, *answer.runners_up, *answer.by_label.values()):
+        assert isclose(bill.cost.total_usd, bill.mix.cost_usd, rel_tol=1e-9)
+        assert isclose(sum(line.usd for line in bill.cost.lines), bill.cost.total_usd, rel_tol=1e-12)
+        assert isclose(bill.cost.waterfall.all_in_usd, bill.cost.total_usd, rel_tol=1e-9)
+        assert 0 < bill.cost.busy_fraction < 1
+
+
+def test_tokens_pay_the_whole_bill() -> None:
+    (chat,) = answer_of(solved(TWO_PARTS)).winner.cost.workloads
+    assert chat.price.input_usd_per_mtok is not None
+    assert chat.price.output_usd_per_mtok is not None
+    paid = chat.price.input_usd_per_mtok * chat.input_tokens + chat.price.output_usd_per_mtok * chat.output_tokens
+    assert isclose(paid / 1e6, chat.usd, rel_tol=1e-9)
+
+
+def test_two_workloads_share_one_bill() -> None:
+    second = """  - name: batch
+    model: llama-3.1-8b
+    slo: tpot=200ms
+    requests_per_s: 5
+    lengths: [{input: 2k, output: 1k}]
+accelerators:"""
+    answer = answer_of(solved(TWO_PARTS.replace("accelerators:", second)))
+    costs = answer.winner.cost
+    assert {entry.workload for entry in costs.workloads} == {"chat", "batch"}
+    assert isclose(sum(entry.usd for entry in costs.workloads), costs.total_usd, rel_tol=1e-9)
+
+
+def test_engineers_decide_at_this_size_and_the_flip_says_where() -> None:
+    answer = answer_of(solved(TWO_PARTS, {"mi300x": 6.0, "h200_sxm": 6.0}))
+    assert answer.verdict.winner == "nvidia"
+    flip = next(flip for flip in answer.flips if flip.name == "extra amd engineers")
+    assert flip.side == "below"
+    for engineers, winner in ((flip.at * 0.97, "amd"), (flip.at * 1.03, "nvidia")):
+        moved = TWO_PARTS + f"stacks: {{amd: {{engineers: {engineers}}}}}\n"
+        assert answer_of(solved(moved, {"mi300x": 6.0, "h200_sxm": 6.0})).verdict.winner == winner
+
+
+def test_a_price_flip_is_where_solving_again_changes_its_mind() -> None:
+    free = TWO_PARTS + "stacks: {amd: {engineers: 0}}\n"
+    answer = answer_of(solved(free))
+    assert answer.verdict.winner == "amd"
+    flip = next(flip for flip in answer.flips if flip.name == "h200_sxm price" and flip.side == "below")
+    for price, winner in ((flip.at * 0.97, "nvidia"), (flip.at * 1.03, "amd")):
+        moved = free.replace("value: 32000, low: 24000, high: 36000", f"value: {price:.0f}")
+        assert answer_of(solved(moved)).verdict.winner == winner
+
+
+def test_a_win_inside_the_interval_is_too_close_to_call_and_says_what_to_measure() -> None:
+    even = TWO_PARTS.replace("value: 32000, low: 24000, high: 36000", "value: 15500, low: 12000, high: 19000")
+    even += "stacks: {amd: {engineers: 0}}\n"
+    answer = answer_of(solved(even, {"mi300x": 4.0, "h200_sxm": 4.0}, spread=0.4))
+    assert answer.verdict.outcome == "too close to call"
+    assert answer.confidence.saving_usd is not None
+    assert answer.confidence.saving_usd.low <= 0
+    assert answer.verdict.measure
+    assert "benchmark llama-3.1-8b on" in answer.verdict.measure[0]
+
+
+def test_the_same_seed_gives_the_same_confidence_and_probabilities_are_whole() -> None:
+    first, second = (answer_of(solved(TWO_PARTS)).confidence for _ in range(2))
+    assert first == second
+    assert isclose(sum(first.probability.values()), 1)
+    assert answer_of(solved(TWO_PARTS + "seed: 7\n")).confidence != first
+
+
+def test_tornado_bars_are_the_costs_of_planning_at_both_ends() -> None:
+    answer = answer_of(solved(TWO_PARTS))
+    bar = next(swing for swing in answer.swings if swing.name == "h200_sxm price")
+    assert bar.cost_at_low_usd < bar.cost_at_high_usd
+    cheap = answer_of(solved(TWO_PARTS.replace("value: 32000, low: 24000, high: 36000", "value: 24000")))
+    assert bar.cost_at_low_usd >= cheap.winner.mix.cost_usd * (1 - 1e-9)
+    assert bar.cost_at_low_usd <= cheap.winner.mix.cost_usd * 1.05
+
+
+def test_rules_that_cannot_all_hold_are_named() -> None:
+    capped = TWO_PARTS + "sites: [{name: main, power_cap_kw: 11}]\n"
+    result = solved(capped)
+    assert isinstance(result.answer, NoFleet)
+    assert "without the sites' power caps there would be a fleet" in result.answer.reasons
+
+
+def test_lengths_nothing_serves_are_named() -> None:
+    result = solved(TWO_PARTS, {"mi325x": 1.0})
+    assert isinstance(result.answer, NoFleet)
+    assert "no accelerator of the plan serves 1,024/256 tokens" in result.answer.reasons[0]
+
+
+def test_a_part_without_a_price_is_left_out_by_name() -> None:
+    result = solved(TWO_PARTS.replace("accelerators:", "accelerators:\n  - mi355x"))
+    assert any(entry.what == "mi355x" and "no sourced price" in entry.why for entry in result.left_out)
+    with pytest.raises(UsageError, match="no accelerator of the plan has a price"):
+        solved(TWO_PARTS.split("accelerators:", maxsplit=1)[0] + "accelerators: [mi355x]\n")
+
+
+def test_export_rules_keep_a_vendor_out_of_a_site() -> None:
+    denied = TWO_PARTS + "sites: [{name: main, deny: [nvidia]}]\n"
+    answer = answer_of(solved(denied))
+    assert answer.winner.mix.vendors == {"amd"}
+    assert answer.verdict.outcome == "only choice"
+
+
+def test_a_short_name_keeps_its_price_and_may_be_denied() -> None:
+    result = solved(TWO_PARTS)
+    assert [(part.id, part.buy.value) for part in result.plan.parts if part.buy] == [
+        ("mi300x", 15_000),
+        ("h200_sxm", 32_000),
+    ]
+    assert answer_of(solved(TWO_PARTS + "sites: [{name: main, deny: [h200]}]\n")).winner.mix.support == {"mi300x"}
+    with pytest.raises(UsageError, match="neither a vendor nor a part"):
+        solved(TWO_PARTS + "sites: [{name: main, deny: [h100x]}]\n")
+    with pytest.raises(UsageError, match="listed twice"):
+        solved(TWO_PARTS.replace("accelerators:", "accelerators:\n  - h200_sxm"))
+
+
+def test_at_least_two_vendors_means_each_carries_a_real_share() -> None:
+    answer = answer_of(solved(TWO_PARTS + "constraints: {min_vendors: 2, max_vendor_share: 70%}\n"))
+    assert answer.winner.mix.label == "mix"
+    loads = {pool.offer.vendor: sum(pool.load.values()) for pool in answer.winner.mix.pools}
+    assert set(loads) == {"amd", "nvidia"}
+
+
+def test_growth_buys_later_and_a_late_part_is_bridged_by_rent() -> None:
+    late = """
+name: wait
+start: 2026-12-01
+step_months: 12
+workloads:
+  - name: chat
+    model: llama-3.1-8b
+    slo: ttft=1s,tpot=50ms
+    requests_per_s: 40
+    growth_per_year: 50%
+    lengths: [{input: 1k, output: 256}]
+accelerators:
+  - {id: mi325x, rent_usd_per_hour: 2.0, tp: [1]}
+  - {id: mi350x, buy_usd: 25000, available: 2027-11-30, tp: [1]}
+acquire: [buy, rent]
+"""
+    answer = answer_of(solved(late, {"mi325x": 4.0, "mi350x": 9.0}))
+    mix = answer.winner.mix
+    assert [pool.offer.accelerator for pool in mix.pools if pool.period == 0] == ["mi325x"]
+    assert mix.nodes_of("mi350x", 0) == 0
+    assert mix.nodes_of("mi350x", 2) >= mix.nodes_of("mi350x", 1) > 0
+    assert isclose(answer.winner.cost.total_usd, mix.cost_usd, rel_tol=1e-9)
+    assert answer.verdict.winner == "mi325x + mi350x"
+    (flip,) = [flip for flip in answer.flips if flip.kind == "delivery" and flip.side == "above"]
+    assert flip.instead == "mi325x"
+    assert 24 < flip.at <= 36
+
+
+def test_a_volume_discount_is_taken_once_the_volume_is_there() -> None:
+    off = TWO_PARTS.replace("tp: [1]}", "tp: [1], discounts: [{devices: 8, off: 50%}]}", 1)
+    plain, cheaper = answer_of(solved(TWO_PARTS)), answer_of(solved(off))
+    assert cheaper.by_label["amd"].mix.cost_usd < plain.by_label["amd"].mix.cost_usd
+    assert all(level == 1 for _, _, level, _ in cheaper.by_label["amd"].mix.purchases)
+
+
+def test_a_fleet_that_misses_in_simulation_is_grown_until_it_holds_and_the_regret_is_told() -> None:
+    seen: list[ServingFleet] = []
+
+    def strict(fleet: ServingFleet) -> tuple[Check, ...]:
+        seen.append(fleet)
+        (stream, *_) = fleet.streams
+        replicas = sum(pool.replicas for pool in fleet.pools)
+        attained = 0.99 if replicas >= 20 else 0.5
+        return (Check(workload=stream.workload, attainment_fraction=attained, required_fraction=0.95),)
+
+    answer = answer_of(solved(TWO_PARTS, {"mi300x": 14.0, "h200_sxm": 14.0}, verify_of=strict))
+    first = answer.verified[0]
+    assert first.met
+    assert first.attempts > 1
+    assert first.added_usd > 0
+    assert isclose(answer.winner.cost.total_usd, first.mix.cost_usd, rel_tol=1e-9)
+    assert answer.regret_usd is not None
+    assert answer.regret_usd >= 0
+    (stream, *_) = seen[0].streams
+    assert isclose(sum(stream.shares.values()), 1, abs_tol=1e-6)
+    assert set(stream.shares) <= {pool.id for pool in seen[0].pools}
+
+
+def test_a_fleet_that_never_holds_is_reported_as_missing() -> None:
+    def never(fleet: ServingFleet) -> tuple[Check, ...]:
+        return tuple(
+            Check(workload=name, attainment_fraction=0.1, required_fraction=0.95)
+            for name in {stream.workload for stream in fleet.streams}
+        )
+
+    answer = answer_of(solved(TWO_PARTS, verify_of=never))
+    assert not answer.verified[0].met
+    assert answer.regret_usd is None

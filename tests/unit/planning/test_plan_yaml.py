@@ -1,0 +1,101 @@
+"""A plan file is read strictly; a mistake is one line with its number and the fix."""
+
+from datetime import date
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.errors import UsageError
+from penstock.planning.example import EXAMPLE_PLAN
+from penstock.planning.plan_yaml import parse_plan
+from small_plans import TODAY, TWO_PARTS, plan_of
+
+
+def test_the_example_that_init_prints_is_a_plan_and_its_comments_name_every_section() -> None:
+    plan = plan_of(EXAMPLE_PLAN)
+    assert plan.workloads[0].users == 512
+    assert plan.parts == ()
+    for section in ("discounts", "available", "power_cap_kw", "deny", "max_vendor_share", "trace", "growth_per_year"):
+        assert section in EXAMPLE_PLAN
+
+
+def test_the_example_with_every_comment_opened_is_a_plan_too() -> None:
+    opened = []
+    for line in EXAMPLE_PLAN.splitlines():
+        body = line.lstrip().removeprefix("# ")
+        key = body.split(":")[0].strip()
+        optional = {"step_months", "kv", "think", "power_cap_kw", "deny", "max_vendor_share", "share_of"}
+        opened.append(line.replace("# ", "", 1) if line.lstrip().startswith("# ") and key in optional else line)
+    plan = plan_of("\n".join(opened))
+    assert plan.constraints.max_vendor_share == 0.7
+    assert plan.sites[0].power_cap_watts == 400_000
+    assert plan.step_months == 12
+
+
+def test_users_who_wait_as_long_as_the_slo_allows_make_their_rate() -> None:
+    text = TWO_PARTS.replace("requests_per_s: 40", "users: 512\n    think: 10s")
+    answer = 0.6 * 256 + 0.4 * 512
+    assert plan_of(text).workloads[0].peak_requests_per_s == pytest.approx(512 / (1 + 0.05 * (answer - 1) + 10))
+
+
+def test_a_number_may_carry_its_range_and_source() -> None:
+    text = TWO_PARTS + "finance: {discount_rate: {value: 8%, low: 5%, high: 10%, source: the board}}\n"
+    rate = plan_of(text).money.discount_rate
+    assert (rate.value, rate.low, rate.high, rate.source, rate.given) == (0.08, 0.05, 0.1, "the board", True)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (("requests_per_s: 40", "requests_per_s: forty"), "plan.yaml:8: requests_per_s: 'forty' is not a number"),
+        (("requests_per_s: 40", "request_per_s: 40"), "needs either `requests_per_s:` or `users:`"),
+        (("share: 40%", "share: 30%"), "plan.yaml:9: lengths: shares add up to 90.0%; make them 100%"),
+        (("slo: ttft=1s", "slo: ttft=1"), "plan.yaml:7: slo: '1' is not a time"),
+        (("start: 2026-12-01", "start: soon"), "plan.yaml:3: start: 'soon' is not a date; write 2027-06-01"),
+        (("acquire: [buy]", "acquire: [steal]"), "plan.yaml:13: acquire 1: 'steal' is not one of buy, rent"),
+        (
+            ("acquire: [buy]", "aquire: [buy]"),
+            "plan.yaml:13: `aquire` is not a key of the plan; did you mean `acquire`?",
+        ),
+        (("low: 12000, high: 18000", "low: 16000, high: 18000"), "not in order"),
+        (("id: h200,", "identity: h200,"), "has no `id`; add `id: ...`"),
+        (("tp: [1]}", "tp: [0]}"), "0 is outside 1 to 4096"),
+        (("name: two parts", "name: two parts\nname: again"), "plan.yaml:3: name: is written twice"),
+        (("name: two parts", "name: [unclosed"), "check indentation and quotes"),
+        (("value: 15000", "value: 0"), "low"),
+    ],
+)
+def test_a_mistake_names_its_line_and_the_fix(change: tuple[str, str], complaint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        plan_of(TWO_PARTS.replace(*change, 1))
+    assert complaint in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "# nothing", "- a list", "a: &a [*a]", "[" * 5000, "workloads: {}", "\x00"])
+def test_what_is_no_plan_is_refused_in_one_line(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        plan_of(text)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_larger_than_any_plan_is_refused() -> None:
+    with pytest.raises(UsageError, match="cannot be a plan"):
+        plan_of("a" * 2_000_000)
+
+
+@settings(max_examples=150, deadline=None)
+@given(cut=st.integers(0, len(EXAMPLE_PLAN)), junk=st.text(max_size=12))
+def test_any_damage_is_a_plan_or_one_line(cut: int, junk: str) -> None:
+    complaint = ""
+    try:
+        parse_plan(EXAMPLE_PLAN[:cut] + junk + EXAMPLE_PLAN[cut:], "plan.yaml", today=TODAY)
+    except UsageError as error:
+        complaint = str(error)
+    assert "\n" not in complaint
+
+
+def test_the_start_is_today_where_the_file_names_none() -> None:
+    text = TWO_PARTS.replace("start: 2026-12-01\n", "")
+    assert parse_plan(text, "plan.yaml", today=date(2030, 1, 2)).start == date(2030, 1, 2)

@@ -1,0 +1,51 @@
+"""A trace becomes a few buckets that keep its tokens and its peak."""
+
+import numpy as np
+import pytest
+
+from penstock.errors import UsageError
+from penstock.planning.trace_lengths import BUCKETS, trace_lengths
+from penstock.workload.requests import Requests
+
+
+def requests(arrival_s: list[float], input_tokens: list[int], output_tokens: list[int]) -> Requests:
+    return Requests(
+        arrival_s=np.array(arrival_s, np.float64),
+        input_tokens=np.array(input_tokens, np.int32),
+        output_tokens=np.array(output_tokens, np.int32),
+        slo_class=np.zeros(len(arrival_s), np.uint8),
+        prefixes=None,
+    )
+
+
+def test_buckets_keep_the_tokens_and_the_shares() -> None:
+    generator = np.random.default_rng(0)
+    inputs = generator.integers(1, 9000, 500)
+    outputs = generator.integers(1, 900, 500)
+    block = requests(sorted(generator.uniform(0, 600, 500)), list(inputs), list(outputs))
+    seen = trace_lengths([block])
+    assert 1 < len(seen.shares) <= BUCKETS
+    assert sum(share.fraction for share in seen.shares) == pytest.approx(1)
+    kept = sum(share.fraction * share.bucket.input_tokens for share in seen.shares)
+    assert kept == pytest.approx(inputs.mean(), rel=0.01)
+    lengths = [share.bucket.input_tokens for share in seen.shares]
+    assert lengths == sorted(lengths)
+
+
+def test_the_peak_is_the_busiest_whole_minute() -> None:
+    arrivals = [float(second) for second in range(0, 180, 10)] + [60.5] * 30
+    seen = trace_lengths([requests(sorted(arrivals), [100] * 48, [10] * 48)])
+    assert seen.requests_per_s == pytest.approx((6 + 30) / 60)
+    assert seen.mean_load_fraction == pytest.approx(48 / 170 / (36 / 60))
+
+
+def test_cutting_the_trace_into_blocks_changes_nothing() -> None:
+    arrivals, lengths = [float(n) for n in range(200)], list(range(1, 201))
+    whole = trace_lengths([requests(arrivals, lengths, lengths)])
+    parts = [requests(arrivals[i : i + 7], lengths[i : i + 7], lengths[i : i + 7]) for i in range(0, 200, 7)]
+    assert trace_lengths(parts) == whole
+
+
+def test_a_trace_without_time_has_no_rate() -> None:
+    with pytest.raises(UsageError, match="no two requests"):
+        trace_lengths([requests([0.0, 0.0], [1, 1], [1, 1])])

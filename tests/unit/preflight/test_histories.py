@@ -1,0 +1,202 @@
+"""Known histories as verdicts: what broke when, and where."""
+
+import pytest
+
+from penstock.catalog import load_accelerator
+from penstock.checkpoint import open_checkpoint
+from penstock.performance import Parallelism
+from penstock.performance.engine import EngineName
+from penstock.preflight import (
+    Asked,
+    Launch,
+    Preflight,
+    Question,
+    Release,
+    StoredFacts,
+    Subject,
+    Verdict,
+    check,
+    load_knowledge,
+    parse_command,
+    read_scheme,
+)
+from penstock.preflight.condition import Unknown
+from penstock.preflight.dialect import Treatment
+from penstock.preflight.kernels import KernelClass
+from penstock.preflight.subject import subject_of
+
+KNOWLEDGE = load_knowledge()
+STORED_FP8_WITHOUT_KV = StoredFacts(dtypes=frozenset({"F8_E4M3", "BF16", "F32"}), kinds=frozenset({"weight_scale"}))
+STORED_FP8_WITH_KV = StoredFacts(
+    dtypes=frozenset({"F8_E4M3", "BF16", "F32"}), kinds=frozenset({"weight_scale", "k_scale", "v_scale"})
+)
+
+
+def ask(
+    model: str | Subject,
+    on: str,
+    *,
+    engine: EngineName = "vllm",
+    version: str = "0.27.1",
+    tp: int = 1,
+    kv: str | None = None,
+    context: int | None = None,
+    launch: Launch | None = None,
+    host: dict[str, str] | None = None,
+) -> Preflight:
+    subject = subject_of(open_checkpoint(model), model) if isinstance(model, str) else model
+    asked = Asked(parallelism=Parallelism(tp=tp), cache_dtype=kv, context_tokens=context)
+    question = Question(
+        subject=subject,
+        accelerator=load_accelerator(on),
+        engine=engine,
+        version=Release(version),
+        asked=asked,
+        launch=launch,
+        host=host,
+    )
+    return check(question, KNOWLEDGE)
+
+
+def found(answer: Preflight) -> set[str]:
+    return {finding.rule.id for finding in answer.assessment.findings}
+
+
+@pytest.mark.parametrize("part", ["mi300x", "mi325x"])
+@pytest.mark.parametrize(
+    ("version", "tp", "verdict"),
+    [
+        ("0.21.0", 1, Verdict.BLOCKED),  # gfx950 only
+        ("0.23.0", 1, Verdict.BLOCKED),
+        ("0.24.0", 1, Verdict.SILENT_WRONG),  # functional, the indexer's query in the wrong dialect
+        ("0.25.0", 1, Verdict.SLOW),  # right, on Triton fallbacks
+        ("0.26.0", 1, Verdict.SLOW),
+        ("0.26.0", 4, Verdict.BLOCKED),  # beyond one device it did not validate
+        ("0.27.0", 4, Verdict.SLOW),
+    ],
+)
+def test_deepseek_v4_flash_on_gfx942_by_release(part: str, version: str, tp: int, verdict: Verdict) -> None:
+    assert ask("deepseek-v4-flash", part, version=version, tp=tp).verdict is verdict
+
+
+def test_deepseek_v4_flash_is_garbled_on_gfx950_before_0_25_and_runs_after() -> None:
+    assert ask("deepseek-v4-flash", "mi355x", version="0.23.0", tp=4).verdict is Verdict.SILENT_WRONG
+    assert ask("deepseek-v4-flash", "mi355x", version="0.27.1", tp=4).passes
+
+
+def modelopt_fp8() -> Subject:
+    """NVIDIA's usual export: per-tensor FP8, named by hf_quant_config.json."""
+    checkpoint = open_checkpoint("llama-3.1-70b")
+    from penstock.model import read_model  # noqa: PLC0415
+    from penstock.model.config import Config  # noqa: PLC0415
+
+    assert checkpoint.config is not None
+    sidecar = Config(
+        {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8", "exclude_modules": ["lm_head"]}},
+        "hf_quant_config.json",
+    )
+    model = read_model(checkpoint.config, "llama-fp8", sidecar)
+    return Subject(model=model, scheme=read_scheme(model, checkpoint.config, sidecar), name="nvidia/Llama-FP8")
+
+
+@pytest.mark.parametrize(("version", "blocked"), [("0.27.1", True), ("0.32.0", True)])
+@pytest.mark.parametrize("part", ["mi300x", "mi325x", "mi308x"])
+def test_modelopt_per_tensor_fp8_does_not_run_on_fnuz_chips(part: str, version: str, blocked: bool) -> None:  # noqa: FBT001
+    answer = ask(modelopt_fp8(), part, version=version)
+    assert ("fp8-modelopt-tensor-on-fnuz" in found(answer)) is blocked
+    assert answer.dialect[0].treatment is Treatment.UNCONVERTED
+    assert answer.verdict is Verdict.BLOCKED
+
+
+@pytest.mark.parametrize("part", ["mi355x", "h100", "b200"])
+def test_modelopt_per_tensor_fp8_runs_where_fp8_is_ocp(part: str) -> None:
+    answer = ask(modelopt_fp8(), part, tp=2)
+    assert answer.dialect[0].treatment is Treatment.AS_STORED
+    assert answer.passes
+
+
+def test_mi325x_is_fnuz_too_and_mi355x_is_not() -> None:
+    assert ask("deepseek-r1", "mi325x", tp=8).facts["chip.fp8"] == "fnuz"
+    assert ask("deepseek-r1", "mi300x", tp=8).dialect[0].treatment is Treatment.CONVERTED
+    assert ask("deepseek-r1", "mi355x", tp=8).dialect[0].treatment is Treatment.AS_STORED
+
+
+@pytest.mark.parametrize("part", ["mi300x", "mi355x"])
+def test_nvfp4_on_amd_loads_emulated(part: str) -> None:
+    from penstock.model.weight import NVFP4  # noqa: PLC0415
+
+    checkpoint = open_checkpoint("llama-3.1-70b")
+    model = checkpoint.spec.stored_as(NVFP4)
+    scheme = read_scheme(model, checkpoint.config, None)
+    answer = ask(Subject(model=model, scheme=scheme, name="x"), part, tp=1)
+    assert answer.kernels[0].kernel is KernelClass.EMULATED
+    assert answer.passes
+    assert answer.verdict is Verdict.SLOW
+
+
+@pytest.mark.parametrize(
+    ("part", "engine", "kernel", "passes"),
+    [
+        ("mi300x", "vllm", KernelClass.WIDENED, True),
+        ("mi355x", "vllm", KernelClass.NATIVE, True),
+        ("h100", "vllm", KernelClass.WIDENED, True),
+        ("b200", "vllm", KernelClass.NATIVE, True),
+        ("mi300x", "sglang", KernelClass.NONE, False),
+        ("mi355x", "sglang", KernelClass.NATIVE, True),
+    ],
+)
+def test_gpt_oss_mxfp4_by_chip(part: str, engine: EngineName, kernel: KernelClass, passes: bool) -> None:  # noqa: FBT001
+    version = "0.27.1" if engine == "vllm" else "0.5.18"
+    answer = ask("gpt-oss-120b", part, engine=engine, version=version, tp=2 if part == "h100" else 1)
+    experts = next(group for group in answer.kernels if group.group == "experts")
+    assert experts.kernel is kernel
+    assert answer.passes is passes
+
+
+def test_gpt_oss_needs_a_backend_with_sinks_on_amd() -> None:
+    answer = ask("gpt-oss-120b", "mi300x")
+    assert answer.backend.name == "ROCM_AITER_UNIFIED_ATTN"
+    _, launch = parse_command("VLLM_ROCM_USE_AITER=1 vllm serve m --attention-backend ROCM_ATTN")
+    assert "attention-sinks-in-rocm-attn" in found(ask("gpt-oss-120b", "mi300x", launch=launch))
+
+
+def stored(model: str, headers: StoredFacts) -> Subject:
+    checkpoint = open_checkpoint(model)
+    scheme = read_scheme(checkpoint.spec, checkpoint.config, checkpoint.sidecar)
+    return Subject(model=checkpoint.spec, scheme=scheme, name=model, stored=headers)
+
+
+def test_an_fp8_cache_without_scales_is_silently_wrong_on_fnuz_only() -> None:
+    bare = stored("llama-3.1-70b", STORED_FP8_WITHOUT_KV)
+    assert ask(bare, "mi300x", kv="fp8").verdict is Verdict.SILENT_WRONG
+    assert "kv-fp8-without-scales" not in found(ask(bare, "mi355x", kv="fp8"))
+    assert "kv-fp8-without-scales" not in found(ask(bare, "mi300x"))
+    assert ask(stored("llama-3.1-70b", STORED_FP8_WITH_KV), "mi300x", kv="fp8").passes
+
+
+def test_an_fp8_cache_is_undetermined_where_headers_were_not_read() -> None:
+    answer = ask("llama-3.1-70b", "mi300x", kv="fp8")
+    assert "kv-fp8-without-scales" in {entry.rule.id for entry in answer.assessment.undetermined}
+    assert isinstance(answer.facts["kv.scales"], Unknown)
+
+
+def test_fp8_on_cdna2_is_refused() -> None:
+    answer = ask("deepseek-r1", "mi250x", tp=8)
+    assert "quant-fp8-block-on-cdna2" in found(answer)
+    assert any("no kernel for fp8" in text for text in answer.obstacles)
+
+
+def test_the_runtime_under_graphs_is_known_from_the_image_and_can_be_stated() -> None:
+    fixed = ask("llama-3.1-70b", "mi300x", tp=2, version="0.27.1")
+    assert str(fixed.facts["host.rocm"]) == "7.2.3"
+    assert "graphs-rocm-watchdog" not in found(fixed)
+    stated = ask("llama-3.1-70b", "mi300x", tp=2, host={"rocm": "7.2.0"})
+    assert "graphs-rocm-watchdog" in found(stated)
+
+
+def test_qwen3_235b_at_tp8_needs_other_experts_than_aiters() -> None:
+    answer = ask("qwen3-235b-a22b", "mi300x", tp=8)
+    assert answer.facts["model.expert_width_per_rank"] == 1536 // 8
+    assert ("VLLM_ROCM_USE_AITER_MOE", "0") in {(setting.name, setting.value) for setting in answer.plan.variables}
+    forced = Launch(environment={"VLLM_ROCM_USE_AITER": "1"}, flags={"tensor-parallel-size": "8"})
+    assert "model-aiter-expert-width" in found(ask("qwen3-235b-a22b", "mi300x", tp=8, launch=forced))

@@ -1,0 +1,154 @@
+"""Launch commands: each flag exists in the release it is printed for, and a pasted line is read as a shell would."""
+
+import os
+import re
+import subprocess
+
+import pytest
+
+from penstock.catalog import load_accelerator, load_accelerators, load_models
+from penstock.checkpoint import open_checkpoint
+from penstock.errors import UsageError
+from penstock.performance import Parallelism
+from penstock.performance.engine import EngineName
+from penstock.preflight import Asked, Launch, LaunchPlan, Release, load_knowledge, parse_command
+from penstock.preflight.flags import check_flags
+from penstock.preflight.launch import plan_launch, rocm_of_image
+from penstock.preflight.subject import subject_of
+
+KNOWLEDGE = load_knowledge()
+ASKED = Asked(parallelism=Parallelism(tp=2, pp=2, dp=2, expert_parallel=True), cache_dtype="fp8", context_tokens=32768)
+
+
+def plan(model: str, on: str, engine: EngineName = "vllm", version: str = "0.32.0", asked: Asked = ASKED) -> LaunchPlan:
+    subject = subject_of(open_checkpoint(model), model)
+    return plan_launch(subject, load_accelerator(on), engine, Release(version), asked)
+
+
+def problems(planned: LaunchPlan) -> list[str]:
+    found = check_flags(planned.as_launch(), planned.engine, planned.version, KNOWLEDGE.flags[planned.engine])
+    return [finding.message for finding in found]
+
+
+@pytest.mark.parametrize(("engine", "version"), [("vllm", "0.32.0"), ("vllm", "0.24.0"), ("sglang", "0.5.18")])
+def test_every_flag_of_every_proposed_launch_exists_in_its_release(engine: EngineName, version: str) -> None:
+    parts = {part.compute_target: part for part in load_accelerators()}
+    for model in load_models():
+        subject = subject_of(open_checkpoint(model.id), model.id)
+        for part in parts.values():
+            assert problems(plan_launch(subject, part, engine, Release(version), ASKED)) == []
+
+
+@pytest.mark.skipif("PENSTOCK_VLLM" not in os.environ, reason="PENSTOCK_VLLM does not name a vllm command")
+def test_every_flag_is_in_the_help_of_the_installed_engine() -> None:
+    """Run as PENSTOCK_VLLM=/path/to/vllm; the table says the same of 0.32.0."""
+    shown = subprocess.run(
+        [os.environ["PENSTOCK_VLLM"], "serve", "--help=all"], capture_output=True, text=True, check=True, timeout=300
+    ).stdout
+    offered = set(re.findall(r"--[a-z][a-z0-9-]+", shown))
+    emitted = {"--" + flag.name for model in load_models() for part in ("mi300x", "mi355x", "h100", "b200")
+               for flag in plan(model.id, part).flags}  # fmt: skip
+    assert emitted
+    assert emitted <= offered
+
+
+def test_the_four_forms_of_a_command() -> None:
+    one = Asked(parallelism=Parallelism(tp=8))
+    amd, nvidia = plan("deepseek-r1", "mi300x", asked=one), plan("deepseek-r1", "h200", asked=one)
+    repository = "deepseek-ai/DeepSeek-R1"
+    assert amd.bare() == f"VLLM_ROCM_USE_AITER=1 vllm serve {repository} --tensor-parallel-size 8"
+    assert nvidia.bare() == f"vllm serve {repository} --tensor-parallel-size 8"
+    assert "--device /dev/kfd --device /dev/dri" in str(amd.docker())
+    assert "vllm/vllm-openai-rocm:v0.32.0" in str(amd.docker())
+    assert "--gpus all" in str(nvidia.docker())
+    assert "vllm/vllm-openai:v0.32.0" in str(nvidia.docker())
+    sglang = plan("deepseek-r1", "mi300x", "sglang", "0.5.18", one)
+    assert sglang.bare().startswith(f"SGLANG_USE_AITER=1 python3 -m sglang.launch_server --model-path {repository}")
+    assert "--attention-backend aiter" in sglang.bare()  # 128 heads over 8 devices
+    assert sglang.image == "lmsysorg/sglang:v0.5.18-rocm720-mi30x"
+    assert plan("deepseek-r1", "mi355x", "sglang", "0.5.18", one).image == "lmsysorg/sglang:v0.5.18-rocm720-mi35x"
+
+
+def test_every_flag_and_variable_has_a_reason() -> None:
+    for part in ("mi300x", "mi355x", "h100"):
+        planned = plan("gpt-oss-120b", part)
+        assert all(setting.why for setting in (*planned.flags, *planned.variables))
+
+
+def test_a_local_checkpoint_is_mounted_and_quoted() -> None:
+    subject = subject_of(open_checkpoint("qwen3-32b"), "qwen3-32b")
+    from dataclasses import replace  # noqa: PLC0415
+
+    here = plan_launch(
+        replace(subject, name="./my models/x; rm -rf ~"),
+        load_accelerator("h100"),
+        "vllm",
+        Release("0.27.1"),
+        Asked(parallelism=Parallelism()),
+    )
+    assert "'./my models/x; rm -rf ~'" in here.bare()
+    assert "-v './my models/x; rm -rf ~':/model:ro" in str(here.docker())
+
+
+def test_flags_follow_the_release() -> None:
+    table = KNOWLEDGE.flags["vllm"]
+    pasted = Launch(
+        flags={"swap-space": "4", "max-model-len": "8192", "no-enable-prefix-caching": "true", "tensr": "1"},
+        environment={"VLLM_ATTENTION_BACKEND": "ROCM_ATTN", "HF_HOME": "/x"},
+    )
+    old = {finding.name: finding.problem for finding in check_flags(pasted, "vllm", Release("0.14.1"), table)}
+    new = {finding.name: finding for finding in check_flags(pasted, "vllm", Release("0.18.0"), table)}
+    assert old == {"--tensr": "unknown"}
+    assert {name: finding.problem for name, finding in new.items()} == {
+        "--swap-space": "removed",
+        "--tensr": "unknown",
+        "VLLM_ATTENTION_BACKEND": "removed",
+    }
+    assert "--attention-backend" in new["VLLM_ATTENTION_BACKEND"].message
+    assert "0.18.0" in new["--swap-space"].message
+    early = check_flags(Launch(flags={"attention-backend": "x"}), "vllm", Release("0.11.0"), table)
+    assert [finding.problem for finding in early] == ["too_new"]
+
+
+def test_a_pasted_line_is_read_with_its_environment_and_image() -> None:
+    engine, launch = parse_command(
+        "docker run --rm -e VLLM_ROCM_USE_AITER=1 --env=HF_TOKEN=x --gpus all vllm/vllm-openai-rocm:v0.27.1 "
+        "meta/llama -tp 8 --kv_cache_dtype=fp8 --enforce-eager "
+        """--speculative-config '{"method": "mtp", "num_speculative_tokens": 3}'"""
+    )
+    assert engine == "vllm"
+    assert launch.image == "vllm/vllm-openai-rocm:v0.27.1"
+    assert launch.environment == {"VLLM_ROCM_USE_AITER": "1", "HF_TOKEN": "x"}
+    assert launch.flags["tensor-parallel-size"] == "8"
+    assert launch.flags["kv-cache-dtype"] == "fp8"
+    assert launch.flags["enforce-eager"] == "true"
+    assert launch.flags["speculative-num-draft-tokens"] == "3"
+    assert "gpus" not in launch.flags
+
+
+def test_sglang_is_recognised_and_its_short_names_are_the_long_ones() -> None:
+    engine, launch = parse_command("SGLANG_USE_AITER=1 python3 -m sglang.launch_server --model-path m --tp 4")
+    assert engine == "sglang"
+    assert launch.flags["tensor-parallel-size"] == "4"
+
+
+@pytest.mark.parametrize("text", ["vllm serve 'unclosed", "vllm serve m --speculative-config {", "x" * 30_000])
+def test_a_line_no_shell_would_take_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--command"):
+        parse_command(text)
+
+
+@pytest.mark.parametrize(
+    ("image", "version", "rocm"),
+    [
+        ("vllm/vllm-openai-rocm:v0.18.0", "0.18.0", "7.0"),
+        ("vllm/vllm-openai-rocm:v0.22.1", "0.22.1", "7.2.2"),
+        ("vllm/vllm-openai-rocm:v0.27.1", "0.27.1", "7.2.3"),
+        ("vllm/vllm-openai-rocm:v0.32.0", "0.32.0", None),  # not read
+        ("lmsysorg/sglang:v0.5.18-rocm720-mi30x", "0.5.18", "7.2.0"),
+        ("vllm/vllm-openai:v0.27.1", "0.27.1", None),
+        (None, "0.27.1", None),
+    ],
+)
+def test_the_runtime_inside_an_image(image: str | None, version: str, rocm: str | None) -> None:
+    assert rocm_of_image(image, Release(version), KNOWLEDGE.images) == rocm

@@ -1,0 +1,229 @@
+"""Predictions beyond rules: facts, kernels, attention, graphs, AITER, and prices that follow them."""
+
+import pytest
+
+from penstock.catalog import load_accelerator, load_models
+from penstock.checkpoint import StoredTensor, open_checkpoint
+from penstock.errors import UsageError
+from penstock.performance import Deployment, Parallelism, engine_defaults
+from penstock.performance.engine import EngineName
+from penstock.performance.work import compute_precision
+from penstock.preflight import Asked, Launch, Preflight, Question, Release, Unknown, check, load_knowledge
+from penstock.preflight.attention import GraphSupport
+from penstock.preflight.facts import attention_kinds, chip_of, expert_width
+from penstock.preflight.kernels import KernelClass
+from penstock.preflight.subject import stored_facts, subject_of
+from penstock.preflight.vocabulary import VOCABULARY
+
+KNOWLEDGE = load_knowledge()
+
+
+def ask(
+    model: str,
+    on: str,
+    *,
+    version: str = "0.27.1",
+    engine: EngineName = "vllm",
+    tp: int = 8,
+    launch: Launch | None = None,
+    host: dict[str, str] | None = None,
+) -> Preflight:
+    return check(
+        Question(
+            subject=subject_of(open_checkpoint(model), model),
+            accelerator=load_accelerator(on),
+            engine=engine,
+            version=Release(version),
+            asked=Asked(parallelism=Parallelism(tp=tp)),
+            launch=launch,
+            host=host,
+        ),
+        KNOWLEDGE,
+    )
+
+
+def test_every_fact_of_the_vocabulary_is_derived_or_unknown_with_a_reason() -> None:
+    facts = ask("deepseek-r1", "mi300x").facts
+    assert set(VOCABULARY) <= set(facts)
+    assert all(value.why for value in facts.values() if isinstance(value, Unknown))
+
+
+@pytest.mark.parametrize(
+    ("target", "chip"), [("sm_90a", "sm_90"), ("sm_100a", "sm_100"), ("sm_103a", "sm_103"), ("gfx90a", "gfx90a")]
+)
+def test_a_chip_is_its_family(target: str, chip: str) -> None:
+    assert chip_of(target) == chip
+    assert chip_of(None) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "kinds"),
+    [
+        ("llama-3.1-70b", {"gqa"}),
+        ("deepseek-r1", {"mla"}),
+        ("deepseek-v3.2", {"mla", "sparse"}),
+        ("deepseek-v4-flash", {"compressed", "sparse", "sinks"}),
+        ("gpt-oss-120b", {"gqa", "sliding", "sinks"}),
+    ],
+)
+def test_what_the_layers_do(model: str, kinds: set[str]) -> None:
+    assert attention_kinds(open_checkpoint(model).spec) == kinds
+
+
+def test_every_mixture_has_an_expert_width() -> None:
+    for entry in load_models():
+        model = open_checkpoint(entry.id).spec
+        assert (expert_width(model) is not None) == (model.experts is not None), entry.id
+    assert expert_width(open_checkpoint("deepseek-r1").spec) == 2048
+
+
+def test_headers_say_which_scales_there_are() -> None:
+    found = stored_facts([StoredTensor("a.k_scale", "F32", (1,)), StoredTensor("a.weight", "F8_E4M3", (2, 2))])
+    assert found.kinds == {"k_scale", "weight"}
+    assert found.dtypes == {"F32", "F8_E4M3"}
+
+
+@pytest.mark.parametrize(
+    ("model", "on", "switch", "backend"),
+    [
+        ("llama-3.1-70b", "mi300x", "1", "ROCM_ATTN"),
+        ("llama-3.1-70b", "mi250x", "1", "ROCM_ATTN"),
+        ("llama-3.1-70b", "h100", "0", "FLASH_ATTN"),
+        ("llama-3.1-70b", "b200", "0", "FLASHINFER"),
+        ("deepseek-r1", "mi300x", "1", "ROCM_AITER_MLA"),
+        ("deepseek-r1", "mi300x", "0", "TRITON_MLA"),
+        ("deepseek-r1", "h200", "0", "FLASH_ATTN_MLA"),
+        ("deepseek-r1", "b200", "0", "FLASHINFER_MLA"),
+        ("deepseek-v3.2", "mi300x", "1", "ROCM_AITER_MLA_SPARSE"),
+        ("deepseek-v4-flash", "mi355x", "1", "ROCM_FLASHMLA_SPARSE_DSV4"),
+    ],
+)
+def test_the_backend_that_serves(model: str, on: str, switch: str, backend: str) -> None:
+    launch = Launch(environment={"VLLM_ROCM_USE_AITER": switch})
+    answer = ask(model, on, launch=launch)
+    assert answer.backend.name == backend
+    assert answer.facts["launch.attention"] == backend
+
+
+def test_backends_passed_over_say_why() -> None:
+    fp8 = Launch(flags={"kv-cache-dtype": "fp8"})
+    assert ask("deepseek-r1", "h200", launch=fp8).backend.name == "FLASHMLA"
+    assert ask("deepseek-r1", "h200", launch=fp8).backend.rejected == {"FLASH_ATTN_MLA": "no fp8 cache"}
+    connected = Launch(flags={"kv-transfer-config": "{}"}, environment={"VLLM_ROCM_USE_AITER": "1"})
+    assert ask("llama-3.1-70b", "mi300x", launch=connected).backend.rejected == {"ROCM_ATTN": "no KV connector"}
+    assert ask("deepseek-v3.2", "mi250x").backend.name is None
+    assert "no attention backend" in " ".join(ask("deepseek-v3.2", "mi250x").obstacles)
+
+
+@pytest.mark.parametrize(
+    ("version", "drafts", "decode"),
+    [("0.27.1", 3, "piecewise"), ("0.27.1", 0, "full"), ("0.32.0", 3, "full"), ("0.25.0", 3, "full")],
+)
+def test_triton_mla_captures_single_tokens_in_some_releases(version: str, drafts: int, decode: str) -> None:
+    launch = Launch(flags={"speculative-num-draft-tokens": str(drafts)}, environment={"VLLM_ROCM_USE_AITER": "0"})
+    answer = ask("deepseek-r1", "mi300x", version=version, launch=launch)
+    assert answer.backend.name == "TRITON_MLA"
+    assert answer.graphs is not None
+    assert answer.graphs.decode == decode
+
+
+def test_graphs_follow_the_least_capable_layer_and_the_launch() -> None:
+    chunked = ask("llama-4-scout", "mi300x")
+    assert chunked.backend.graphs is GraphSupport.NEVER
+    assert chunked.graphs is not None
+    assert chunked.graphs.decode == "piecewise"
+    eager = ask("llama-3.1-70b", "mi300x", launch=Launch(flags={"enforce-eager": "true"}))
+    assert eager.graphs is not None
+    assert eager.graphs.decode == "none"
+    sglang = ask("llama-3.1-70b", "mi300x", engine="sglang", version="0.5.18")
+    assert sglang.graphs is not None
+    assert (sglang.graphs.decode, sglang.graphs.mixed) == ("full", "none")
+
+
+@pytest.mark.parametrize(
+    ("on", "tp", "kv", "found"),
+    [
+        ("mi300x", 8, "bf16", True),  # 128 heads over 8: 16, the head count everything was written for
+        ("mi300x", 8, "fp8", True),
+        ("mi300x", 4, "bf16", True),
+        ("mi300x", 4, "fp8", False),  # 32 heads with an fp8 cache: gfx950 has it, gfx942 does not
+        ("mi355x", 4, "fp8", True),
+    ],
+)
+def test_aiters_mla_kernels_by_heads_and_cache(on: str, tp: int, kv: str, found: bool) -> None:  # noqa: FBT001
+    launch = Launch(flags={"kv-cache-dtype": kv}, environment={"VLLM_ROCM_USE_AITER": "1"})
+    lookup = ask("deepseek-r1", on, tp=tp, launch=launch).aiter
+    assert lookup is not None
+    assert lookup.found is found
+
+
+def test_aiter_is_not_asked_where_it_has_no_part() -> None:
+    assert ask("deepseek-r1", "h200").aiter is None
+    assert ask("llama-3.1-70b", "mi300x").aiter is None
+
+
+def test_an_emulated_format_is_not_priced_as_native() -> None:
+    part = load_accelerator("mi355x")
+    emulated = ask("gpt-oss-120b", "mi300x", tp=1).executed_model
+    native = ask("gpt-oss-120b", "mi355x", tp=1).executed_model
+    names = {name for name in emulated.formats if name.startswith("mxfp4")}
+    assert names == {"mxfp4 as bf16"}
+    assert compute_precision("mxfp4 as bf16", part) == "bf16"
+    assert compute_precision("mxfp4", part) == "fp4"
+    assert "mxfp4" in native.formats
+    assert emulated.weight_bytes == native.weight_bytes
+
+
+def test_an_expanded_format_takes_the_memory_of_bf16() -> None:
+    from penstock.model.weight import MXFP8  # noqa: PLC0415
+    from penstock.preflight.kernels import as_executed, predict_kernels  # noqa: PLC0415
+
+    model = open_checkpoint("mixtral-8x7b").spec.stored_as(MXFP8)
+    facts = {"engine": "vllm", "chip": "gfx942", "platform": "rocm"}
+    groups = predict_kernels(model, facts, KNOWLEDGE.kernels)
+    assert {group.kernel for group in groups if group.group == "experts"} == {KernelClass.EXPANDED}
+    assert as_executed(model, groups).weight_bytes > 1.8 * model.weight_bytes
+
+
+def test_a_format_nobody_read_is_undetermined_not_native() -> None:
+    answer = ask("deepseek-r1", "gaudi3")
+    assert {group.kernel for group in answer.kernels} == {KernelClass.UNDETERMINED}
+    assert answer.verdict in {"undetermined", "blocked"}
+
+
+def test_aiter_switches_between_its_kernels_and_triton() -> None:
+    on = ask("deepseek-r1", "mi300x", launch=Launch(environment={"VLLM_ROCM_USE_AITER": "1"}))
+    off = ask("deepseek-r1", "mi300x", launch=Launch())
+    assert on.kernels[0].kernel is KernelClass.NATIVE
+    assert off.kernels[0].kernel is KernelClass.TRITON
+    assert "quant-fp8-without-aiter" in {finding.rule.id for finding in off.assessment.findings}
+
+
+def test_memory_is_that_of_fit() -> None:
+    answer = ask("deepseek-r1", "h100", tp=8)
+    placed = Deployment(
+        model=answer.question.subject.model,
+        accelerator=load_accelerator("h100"),
+        engine=engine_defaults("vllm", load_accelerator("h100"), version="0.27.1", tp=8),
+        parallelism=Parallelism(tp=8),
+    )
+    assert answer.memory.deployment.engine == placed.engine
+    assert not answer.memory.fits
+    assert any(text.startswith("memory:") for text in answer.obstacles)
+
+
+def test_a_host_fact_nobody_knows_is_refused() -> None:
+    with pytest.raises(UsageError, match="rocm"):
+        ask("llama-3.1-70b", "mi300x", host={"rcom": "7.2"})
+
+
+def test_recipes_say_where_a_model_was_run() -> None:
+    flash = ask("deepseek-v4-flash", "mi300x", tp=1).recipe
+    assert flash is not None
+    assert flash.status == "unsupported"
+    verified = ask("gpt-oss-120b", "mi300x", tp=1).recipe
+    assert verified is not None
+    assert verified.status == "verified"
+    assert "VLLM_ROCM_USE_AITER=1" in str(verified.amd_line)
+    assert ask("gpt-oss-120b", "h200", tp=1).recipe is not None
+    assert ask("gpt-oss-120b", "mi300x", tp=1, engine="sglang", version="0.5.18").recipe is None
