@@ -1,4 +1,4 @@
-"""Does a simulator say what the engine did? Medians of latencies and counts, simulated over observed."""
+"""Does the simulator say what the engine did? Medians of latencies and counts, simulated over observed."""
 
 import math
 from dataclasses import dataclass
@@ -8,7 +8,10 @@ import numpy as np
 from engine.calibration import Fit
 from engine.recording import Part, Recording
 from engine.server import Settings
-from reference import ReferenceCost, ReferenceRequest, ReferenceSettings, simulate
+from penstock.performance.step_cost import StepCost
+from penstock.simulation.options import Options
+from penstock.simulation.replica import Pool, Replica
+from penstock.simulation.run import simulate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +34,6 @@ class Ratios:
     preemptions: float | None
     """None where the engine preempted nobody and the simulator neither."""
     prefix_hit_tokens: float
-    steps: float
 
 
 def compare(recording: Recording) -> Ratios:
@@ -47,7 +49,6 @@ def compare(recording: Recording) -> Ratios:
         preemptions=_ratio(sum(one.preemptions for one in simulated), sum(one.preemptions for one in counts)),
         prefix_hit_tokens=sum(one.prefix_hit_tokens for one in simulated)
         / sum(one.prefix_hit_tokens for one in counts),
-        steps=sum(one.steps for one in simulated) / sum(one.steps for one in counts),
     )
 
 
@@ -61,48 +62,38 @@ def _ratio(simulated: int, observed: int) -> float | None:
     return simulated / observed
 
 
+def steps_before_the_first_token(part: Part, settings: Settings) -> int:
+    """Of a line of requests; vLLM counts a step only when it gives somebody a token, and until then nobody decodes."""
+    return (part.trace.input_tokens[0] - 1) // settings.max_num_batched_tokens
+
+
 def simulate_part(part: Part, settings: Settings, num_blocks: int, cost: Fit) -> Simulated:
     """The same requests at the same times through the simulator."""
-    result = simulate(
-        _requests(part),
-        ReferenceSettings(
-            max_num_batched_tokens=settings.max_num_batched_tokens,
-            max_num_seqs=settings.max_num_seqs,
-            block_tokens=settings.block_size,
-            num_blocks=num_blocks,
-        ),
-        ReferenceCost(
+    replica = Replica(
+        cost=StepCost(
             step_s=cost.step_s,
             decode_s=cost.decode_s,
             prefill_token_s=cost.prefill_token_s,
-            limits=(math.inf,),
             context_s=(cost.context_s,),
             pair_s=(cost.pair_s,),
         ),
+        kv_blocks=num_blocks,
+        block_tokens=settings.block_size,
+        max_batched_tokens=settings.max_num_batched_tokens,
+        max_sequences=settings.max_num_seqs,
+        request_s=cost.overhead_s,
     )
+    outcome = simulate(
+        [Pool(name="engine", replica=replica)], [part.trace.requests()], options=Options(keep_requests=True)
+    )
+    (pool,) = outcome.pools
+    served = outcome.served
+    assert served is not None, "the requests were asked for"
     return Simulated(
-        # The way through the front end is no step; it is measured apart and added to what the client waits for.
-        ttft_s=tuple(outcome.ttft_s + cost.overhead_s for outcome in result.outcomes),
-        tpot_s=tuple(outcome.tpot_s for outcome in result.outcomes if outcome.tpot_s is not None),
-        preemptions=result.preemptions,
-        # vLLM exports the hits of first admissions (`PrefixCacheStats.record`), which is what an outcome has.
-        prefix_hit_tokens=sum(outcome.prefix_hit_tokens for outcome in result.outcomes),
-        steps=len(result.steps),
+        ttft_s=tuple(served.ttft_s.tolist()),
+        tpot_s=tuple(served.tpot_s.tolist()),
+        preemptions=pool.preemptions,
+        # vLLM exports the hits of first admissions (`PrefixCacheStats.record`), which is what a request's own are.
+        prefix_hit_tokens=int(served.hit_tokens.sum()),
+        steps=pool.engine_steps,
     )
-
-
-def _requests(part: Part) -> list[ReferenceRequest]:
-    """In the order in which they were sent: two calls a hair apart may have left in the other order."""
-    trace = part.trace
-    requests = [
-        ReferenceRequest(
-            arrival_s=at_s,
-            input_tokens=input_tokens,
-            output_tokens=output_tokens,
-            path=tuple((segment, trace.segment_tokens[segment]) for segment in path),
-        )
-        for at_s, input_tokens, output_tokens, path in zip(
-            trace.arrival_s, trace.input_tokens, trace.output_tokens, trace.paths, strict=True
-        )
-    ]
-    return sorted(requests, key=lambda request: request.arrival_s)

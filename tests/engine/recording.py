@@ -48,6 +48,7 @@ class Counts:
     """Of first admissions only: a resumed request is counted apart and not exported."""
     prefix_hit_tokens: int
     steps: int
+    """That gave at least one token: the engine's front end hears of no other."""
     ttft_sum_s: float
     queue_sum_s: float
     prefill_sum_s: float

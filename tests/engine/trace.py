@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from engine.replay import Call
+from penstock.workload.requests import NO_SEGMENT, Prefixes, Requests
 
 # Azure LLM inference trace 2023, conversation (19,366 requests; Splitwise, ISCA 2024; CC-BY 4.0): mean and standard
 # deviation of the logarithm of context and generated tokens. Scaled down to what one core serves in a minute.
@@ -44,6 +45,23 @@ class Trace:
             shared = [word for segment in path for word in segments[segment]]
             own = _words(self.seed, 2, index, input_tokens - len(shared), vocab_size)
             yield Call(at_s=at_s, prompt=[*shared, *own], output_tokens=output_tokens)
+
+    def requests(self) -> Requests:
+        """The same in columns, in the order in which they were sent: two calls a hair apart may leave in the other."""
+        order = sorted(range(len(self)), key=self.arrival_s.__getitem__)
+        paths = [self.paths[row] for row in order]
+        return Requests(
+            arrival_s=np.array([self.arrival_s[row] for row in order], np.float64),
+            input_tokens=np.array([self.input_tokens[row] for row in order], np.int32),
+            output_tokens=np.array([self.output_tokens[row] for row in order], np.int32),
+            slo_class=np.zeros(len(self), np.uint8),
+            prefixes=Prefixes(
+                segment_tokens=np.array(self.segment_tokens, np.int32),
+                path_start=np.cumsum([0, *(len(path) for path in paths)], dtype=np.int64),
+                path=np.array([segment for path in paths for segment in path], np.int32),
+                own=np.full(len(self), NO_SEGMENT, np.int32),
+            ),
+        )
 
     def sent_at(self, times_s: Sequence[float]) -> "Trace":
         return replace(self, arrival_s=tuple(times_s))
