@@ -1,0 +1,1 @@
+"""The simulator beside a real vLLM: a small model, a trace, a calibration, and what came of them."""
