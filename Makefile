@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 WHEEL_VENV := build/wheel-venv
 WORKERS ?= 2
 
-.PHONY: help check format lint types imports test wheel wheel-test docs docs-check accuracy calibration ledger constraints fuzz bench clean
+.PHONY: help check format lint types imports test wheel wheel-test docs docs-check accuracy calibration ledger constraints fuzz bench engine clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
@@ -54,14 +54,18 @@ docs: $(VENV)/.installed ## regenerate docs/help.md and the pictures from the re
 docs-check: $(VENV)/.installed ## fail when generated docs are out of date
 	$(BIN)/python tools/build_docs.py --check
 
-accuracy: $(VENV)/.installed ## recompute docs/accuracy.md and its charts (three minutes)
+accuracy: $(VENV)/.installed ## recompute docs/accuracy.md and its charts (ten minutes)
 	$(BIN)/python tools/build_accuracy.py
 
-calibration: $(VENV)/.installed ## fit the shipped efficiencies to the shipped measurements again (two minutes)
+calibration: $(VENV)/.installed ## fit the shipped efficiencies to the shipped measurements again (five minutes)
 	$(BIN)/python tools/build_calibration.py
 
 ledger: $(VENV)/.installed ## record new prices in the append-only ledger
 	$(BIN)/python tools/price_ledger.py
+
+engine: $(VENV)/.installed ## beside a real vLLM on the CPU (build/vllm, 3.5 GB; ten minutes)
+	tools/install_vllm.sh build/vllm
+	PENSTOCK_VLLM=$(abspath build/vllm)/bin/python $(BIN)/pytest -m engine tests/engine
 
 bench: $(VENV)/.installed ## requests a second through the simulator, ten thousand to ten million (two minutes)
 	$(BIN)/python tools/bench_simulator.py --most 10000000
