@@ -9,6 +9,7 @@ PenstockError
 │       └── UnknownArchitecture   well formed, but of an architecture this version cannot read exactly
 ├── UsageError            what was typed cannot be meant: a bad flag value, or flags that contradict each other
 │   └── DeploymentError   settings no engine has: a memory fraction above 1, a version that is not one, ...
+├── TraceError            a trace cannot be read, or nothing in it can be used
 └── MissingExtra          the feature needs an optional dependency; the message is the install line
 
 "Does not fit" and "claim refuted" are results, never exceptions.
@@ -49,6 +50,10 @@ class UsageError(PenstockError):
 
 class DeploymentError(UsageError):
     """No engine has these settings."""
+
+
+class TraceError(PenstockError):
+    """A trace cannot be read, or nothing in it can be used."""
 
 
 class MissingExtra(PenstockError):  # noqa: N818

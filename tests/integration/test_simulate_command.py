@@ -67,6 +67,14 @@ def test_steps_open_in_perfetto(penstock: Run, tmp_path: Path) -> None:
     assert all(later["ts"] >= earlier["ts"] for earlier, later in pairwise(steps))
 
 
+def test_a_place_that_cannot_be_written_is_one_line(penstock: Run, tmp_path: Path) -> None:
+    target = tmp_path / "missing" / "run.json"
+    result = penstock("simulate", *CHAT, "--on", "h100:1", "--rate", "2", "--perfetto", str(target))
+    assert result.returncode == 2
+    assert "choose a place that can be written" in result.stderr.strip().splitlines()[-1]
+    assert "Traceback" not in result.stderr
+
+
 def test_what_does_not_fit_is_said(penstock: Run) -> None:
     result = penstock("simulate", "llama-3.1-70b", "--on", "h100:1", "--rate", "1")
     assert result.returncode == 1

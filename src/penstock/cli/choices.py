@@ -6,7 +6,7 @@ from penstock.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     from penstock.catalog.accelerator import Accelerator
-    from penstock.model import CacheDtype, WeightFormat
+    from penstock.model import CacheDtype, ModelSpec, WeightFormat
     from penstock.performance import Parallelism
     from penstock.performance.engine import EngineName
     from penstock.simulation.options import Policy
@@ -75,6 +75,18 @@ def weight_choice(text: str | None) -> "WeightFormat | None":
     if name not in known:
         raise UsageError(f"'{text}' is not a weight format; write one of {', '.join(known)}")
     return known[name]
+
+
+def model_choice(model: str, precision: str | None) -> "ModelSpec":
+    """Open a model, stored as asked: a measured format the way measurements have it."""
+    from penstock.checkpoint import open_checkpoint
+    from penstock.performance.evidence import FORMATS, model_as_measured
+
+    spec = open_checkpoint(model).spec
+    chosen = weight_choice(precision)
+    if chosen is None:
+        return spec
+    return model_as_measured(spec, chosen.name) if chosen.name in FORMATS else spec.stored_as(chosen)
 
 
 def route_choice(text: str) -> "Policy":

@@ -32,15 +32,9 @@ class Placing:
     @cached_property
     def spec(self) -> "ModelSpec":
         """The model, stored as asked."""
-        from penstock.checkpoint import open_checkpoint
-        from penstock.cli.choices import weight_choice
-        from penstock.performance.evidence import FORMATS, model_as_measured
+        from penstock.cli.choices import model_choice
 
-        spec = open_checkpoint(self.model).spec
-        chosen = weight_choice(self.precision)
-        if chosen is None:
-            return spec
-        return model_as_measured(spec, chosen.name) if chosen.name in FORMATS else spec.stored_as(chosen)
+        return model_choice(self.model, self.precision)
 
     @cached_property
     def efficiencies(self) -> "Efficiencies":

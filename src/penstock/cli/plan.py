@@ -44,7 +44,7 @@ def plan_command(
         return
     if file is None:
         raise typer.BadParameter("name a plan file, or print one with --init", param_hint="FILE")
-    from penstock.cli.terminal import Watch
+    from penstock.cli.terminal import Watch, write_file
     from penstock.planning.make import NoFleet, make_plan
 
     plan = _read(file)
@@ -57,11 +57,11 @@ def plan_command(
     if html is not None:
         from penstock.report.plan_html import plan_html
 
-        _write(html, plan_html(result))
+        write_file(html, plan_html(result))
     if fleet is not None:
         from penstock.report.plan_fleet import fleet_yaml
 
-        _write(fleet, fleet_yaml(result, result.answer))
+        write_file(fleet, fleet_yaml(result, result.answer))
     _show(result, as_json=as_json)
 
 
@@ -120,16 +120,6 @@ def _show(result: "PlanResult", *, as_json: bool) -> None:
 
     console = stdout()
     console.print(render_plan(result, console.width))
-
-
-def _write(path: Path, text: str) -> None:
-    from penstock.errors import UsageError
-
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}; choose a place that can be written") from None
-    typer.echo(f"wrote {path}", err=True)
 
 
 plan_command.__doc__ = f"{plan_command.__doc__}\n{EXAMPLES}"

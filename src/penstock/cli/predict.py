@@ -50,20 +50,16 @@ def predict_command(
     fit on one of the accelerators.
     """
     from penstock.catalog import load_efficiencies, load_measurements, measurement_sources
-    from penstock.checkpoint import open_checkpoint
-    from penstock.cli.choices import cache_choice, counted_targets, split_choice, weight_choice
+    from penstock.cli.choices import cache_choice, counted_targets, model_choice, split_choice
     from penstock.cli.evidence import model_of
     from penstock.performance.choose import predict_on
     from penstock.performance.efficiencies import from_document
-    from penstock.performance.evidence import FORMATS, family_of, model_as_measured
+    from penstock.performance.evidence import family_of
     from penstock.performance.nearest import nearest_measurements
     from penstock.performance.predict import Speculation
 
     targets = counted_targets(on)
-    spec = open_checkpoint(model).spec
-    chosen = weight_choice(precision)
-    if chosen is not None:
-        spec = model_as_measured(spec, chosen.name) if chosen.name in FORMATS else spec.stored_as(chosen)
+    spec = model_choice(model, precision)
     if drafted and accepted is None:
         raise typer.BadParameter("say how many tokens a step yields: --accepted 2.4", param_hint="--drafted")
     speculation = Speculation(drafted_tokens=drafted, accepted_tokens=accepted or 1.0) if drafted else None

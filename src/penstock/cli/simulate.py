@@ -193,13 +193,15 @@ def _answer(placing: "Placing", on: str, question: "Question") -> "list[Scenario
 
 def _write(scenarios: "Sequence[Scenario]", chart: Path | None, perfetto: Path | None) -> None:
     """Write the pictures that were asked for."""
-    if chart is not None:
-        from penstock.report.timeline import write_timeline
+    from penstock.cli.terminal import write_file
 
-        write_timeline(scenarios, chart)
+    if chart is not None:
+        from penstock.report.timeline import timeline
+
+        write_file(chart, timeline(scenarios, chart.suffix))
     if perfetto is not None:
         from penstock.report.trace_events import trace_events
 
         first = next((scenario for scenario in scenarios if scenario.outcome is not None), None)
         if first is not None and first.outcome is not None:
-            perfetto.write_text(trace_events(first.outcome), encoding="utf-8")
+            write_file(perfetto, trace_events(first.outcome))

@@ -3,9 +3,12 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from rich.console import Console
+
+from penstock.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -78,6 +81,15 @@ class Watch:
         compile_once()
         seconds = perf_counter() - start_s
         self._bar.console.print(f"Compiled the simulator in {seconds:.0f} s; it is kept for the next run.", style="dim")
+
+
+def write_file(path: Path, content: str | bytes) -> None:
+    """Write a file the user named, and say so; a place that cannot be written is one line."""
+    try:
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}; choose a place that can be written") from None
+    sys.stderr.write(f"wrote {path}\n")
 
 
 @contextmanager

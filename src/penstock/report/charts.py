@@ -1,7 +1,6 @@
 """How is a chart kept? As SVG, PNG, or a page that holds the drawing itself: no script, no network."""
 
 from html import escape
-from pathlib import Path
 from typing import Any
 
 from penstock.errors import UsageError
@@ -15,18 +14,15 @@ svg{{width:100%;height:auto}}</style></head><body>
 """
 
 
-def save_chart(chart: dict[str, Any], path: Path) -> None:
-    """Write a Vega-Lite chart in the format its file name asks for."""
+def drawn(chart: dict[str, Any], suffix: str, title: str) -> str | bytes:
+    """Draw a Vega-Lite chart in the format a file name ends in."""
     try:
         import vl_convert  # noqa: PLC0415 - an extra
     except ImportError:
         raise UsageError("charts need an extra; run: pip install 'penstock[report]'") from None
-    if path.suffix == ".png":
-        path.write_bytes(vl_convert.vegalite_to_png(chart, scale=2))
-    elif path.suffix == ".svg":
-        path.write_text(vl_convert.vegalite_to_svg(chart), encoding="utf-8")
-    elif path.suffix == ".html":
-        page = _PAGE.format(title=escape(path.stem), drawing=vl_convert.vegalite_to_svg(chart))
-        path.write_text(page, encoding="utf-8")
-    else:
-        raise UsageError(f"'{path.name}': a chart is written as .html, .svg or .png")
+    if suffix == ".png":
+        return bytes(vl_convert.vegalite_to_png(chart, scale=2))
+    if suffix not in {".svg", ".html"}:
+        raise UsageError(f"'{suffix}': a chart is written as .html, .svg or .png")
+    drawing: str = vl_convert.vegalite_to_svg(chart)
+    return drawing if suffix == ".svg" else _PAGE.format(title=escape(title), drawing=drawing)

@@ -1,10 +1,9 @@
 """How does a run look over time? Queue, batch, cache and tokens of each pool, as one chart."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from penstock.errors import UsageError
-from penstock.report.charts import save_chart
+from penstock.report.charts import drawn
 from penstock.report.simulate import name_of
 from penstock.simulation.scenario import Scenario
 
@@ -17,8 +16,8 @@ _SERIES = {
 }
 
 
-def write_timeline(scenarios: Sequence[Scenario], path: Path) -> None:
-    """Draw every pool that was simulated into one file."""
+def timeline(scenarios: Sequence[Scenario], suffix: str) -> str | bytes:
+    """Draw every pool that was simulated, in the format a file name ends in."""
     try:
         import altair as alt  # noqa: PLC0415 - an extra
     except ImportError:
@@ -49,7 +48,7 @@ def write_timeline(scenarios: Sequence[Scenario], path: Path) -> None:
             f"{scenarios[0].placement.deployment.model.name}: {workload.name}", subtitle=f"Workload: {workload.source}"
         )
     )
-    save_chart(titled.to_dict(), path)
+    return drawn(titled.to_dict(), suffix, workload.name)
 
 
 def _pool_name(scenario: Scenario, pool: str) -> str:

@@ -1,8 +1,8 @@
 """What will be asked of a service, and how fast must it answer? Synthetic workloads and recorded traces."""
 
+from penstock.errors import TraceError
 from penstock.workload.arrivals import Arrivals, AsRecorded, ClosedLoop, Diurnal, Gamma, Poisson, day_curve
 from penstock.workload.describe import WorkloadSummary, describe
-from penstock.workload.errors import TraceError
 from penstock.workload.fit import LogNormalFit, fit_empirical, fit_log_normal
 from penstock.workload.lengths import Empirical, Fixed, Lengths, LogNormal, Uniform, uniform_around, uniform_below
 from penstock.workload.recording import Recording, Records, mean_rate_per_s

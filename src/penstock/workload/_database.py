@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from penstock.errors import TraceError
 from penstock.workload._file import TableFile
-from penstock.workload.errors import TraceError
 
 if TYPE_CHECKING:
     import duckdb

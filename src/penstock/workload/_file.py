@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from penstock.workload.errors import TraceError
+from penstock.errors import TraceError
 
 Container = Literal["csv", "jsonl", "parquet"]
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from penstock.errors import TraceError
 from penstock.workload._database import Database, Progress
 from penstock.workload._file import TableFile
-from penstock.workload.errors import TraceError
 from penstock.workload.formats import REQUIRED, TimeUnit, TraceFormat, recognise
 from penstock.workload.requests import MAX_CLASSES, MAX_TOKENS, Int32s, Int64s
 from penstock.workload.tree import SegmentTree, grow_tree, join_chains, rooted

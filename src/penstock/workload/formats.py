@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from penstock.workload.errors import TraceError
+from penstock.errors import TraceError
 
 TimeUnit = Literal["timestamp", "ms", "s"]
 REQUIRED = ("arrival", "input", "output")
