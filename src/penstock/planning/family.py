@@ -1,7 +1,7 @@
 """Which fleets compete? The winner, its runners-up, the best of each vendor, the best mix and every part alone."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
@@ -35,9 +35,24 @@ class Family:
         """All of them, each once."""
         seen: dict[tuple[object, ...], Mix] = {}
         for mix in (self.winner, *self.runners_up, *self.others):
-            key = (mix.support, round(mix.cost_usd), tuple(sorted(mix.purchases)))
-            seen.setdefault(key, mix)
+            seen.setdefault(mix.identity, mix)
         return tuple(seen.values())
+
+    def led_by(self, mix: Mix) -> "Family":
+        """Return the same fleets with another winner."""
+        if mix.identity == self.winner.identity:
+            return self
+        rest = (self.winner, *self.runners_up)
+        return replace(self, winner=mix, runners_up=tuple(entry for entry in rest if entry.identity != mix.identity))
+
+    def each(self, change: Callable[[Mix], Mix]) -> "Family":
+        """Return the family with every fleet changed."""
+        return replace(
+            self,
+            winner=change(self.winner),
+            runners_up=tuple(change(mix) for mix in self.runners_up),
+            others=tuple(change(mix) for mix in self.others),
+        )
 
     def label(self, mix: Mix) -> str:
         """What a fleet competes as: its vendor or `mix`, or its parts."""
@@ -61,20 +76,27 @@ class Family:
 
 
 def find_family(problem: Problem, *, runner_up_count: int, step: Step = lambda _: None) -> Family | None:
-    """Solve every question once; None where no fleet at all keeps the rules."""
+    """Solve every question once; None where no fleet at all keeps the rules.
+
+    Every fleet solved keeps the rules of the problem, so the winner is the cheapest of them all: a solver that stops
+    within its gap, or is wrong, on one question is corrected by the others.
+    """
+    solved = []
     step(_FIRST)
-    winner = cheapest(problem)
-    if winner is None:
-        return None
-    step(_NEXT)
-    following = runners_up(problem, winner, count=runner_up_count)
-    others = []
+    found = cheapest(problem)
+    solved += [found] if found is not None else []
     for name, restriction in questions(problem):
         step(name)
         found = cheapest(problem, restriction)
-        others += [found] if found is not None else []
+        solved += [found] if found is not None else []
+    if not solved:
+        return None
+    step(_NEXT)
+    first = min(solved, key=lambda mix: mix.cost_usd)
+    following = runners_up(problem, first, count=runner_up_count)
     vendors = {offer.vendor for offer in problem.offers}
-    return Family(winner=winner, runners_up=following, others=tuple(others), by_vendor=len(vendors) > 1)
+    family = Family(winner=first, runners_up=following, others=tuple(solved), by_vendor=len(vendors) > 1)
+    return family.led_by(min(family.fleets, key=lambda mix: mix.cost_usd))
 
 
 def questions(problem: Problem) -> Iterator[tuple[str, Restriction]]:
@@ -90,7 +112,7 @@ def questions(problem: Problem) -> Iterator[tuple[str, Restriction]]:
 
 def steps_of(problem: Problem) -> tuple[str, ...]:
     """What `find_family` will say, for a progress bar."""
-    return (_FIRST, _NEXT, *(name for name, _ in questions(problem)))
+    return (_FIRST, *(name for name, _ in questions(problem)), _NEXT)
 
 
 def cheapest_label(costs: Mapping[str, float]) -> str:

@@ -21,7 +21,7 @@ from penstock.planning.saving_claim import ClaimCheck, check_claim
 from penstock.planning.sensitivity import Flip, Judge, Swing, flips, tornado
 from penstock.planning.trace_lengths import TraceLengths
 from penstock.planning.verdict import Verdict, judge
-from penstock.planning.verify import Verified, VerifyOf, regret_usd, verify_fleet
+from penstock.planning.verify import Proof, Verified, VerifyOf, prove, verify_fleet
 
 RUNNERS_UP = 3
 Progress = Callable[[str, int, int], None]
@@ -75,7 +75,7 @@ class Answer:
     swings: tuple[Swing, ...]
     flips: tuple[Flip, ...]
     verified: tuple[Verified, ...]
-    """The winner and its runners-up after simulation; empty where no simulator was given."""
+    """The fleets after simulation, the winner first; empty where no simulator was given."""
     regret_usd: float | None
 
 
@@ -207,7 +207,10 @@ def _answer(
     progress: Progress,
 ) -> Answer:
     terms = terms_of(resolved)
-    verified = _verified(resolved, family, problem, candidates, sources.verify_of, progress)
+    proof = _proven(resolved, family, problem, candidates, sources.verify_of, progress)
+    if proof.verified:
+        family = family.led_by(proof.verified[0].planned)
+    as_proven = family.each(proof.mix)
 
     def billed(mix: Mix) -> Bill:
         return Bill(mix=mix, cost=bill(mix, terms, candidates))
@@ -223,34 +226,38 @@ def _answer(
     progress("what would change the answer", 3, 4)
     return Answer(
         family=family,
-        winner=billed(verified[0].mix if verified else family.winner),
-        runners_up=tuple(billed(mix) for mix in family.runners_up),
-        by_label={label: billed(mix) for label, mix in family.by_label.items()},
-        verdict=judge(family, confidence, candidates),
+        winner=billed(as_proven.winner),
+        runners_up=tuple(billed(mix) for mix in as_proven.runners_up),
+        by_label={label: billed(mix) for label, mix in as_proven.by_label.items()},
+        verdict=judge(as_proven, confidence, candidates),
         confidence=confidence,
         swings=swings,
         flips=flips(judged, world, knobs),
-        verified=verified,
-        regret_usd=regret_usd(verified) if verified else None,
+        verified=proof.verified,
+        regret_usd=proof.regret_usd,
     )
 
 
-def _verified(
+def _proven(
     resolved: Resolved,
     family: Family,
     problem: Problem,
     candidates: tuple[Candidate, ...],
     verify_of: VerifyOf | None,
     progress: Progress,
-) -> tuple[Verified, ...]:
+) -> Proof:
     if verify_of is None:
-        return ()
-    fleets = (family.winner, *family.runners_up)
-    found = []
-    for number, mix in enumerate(fleets):
-        progress("simulating the winner and its runners-up", number, len(fleets))
-        found.append(verify_fleet(mix, problem, candidates, resolved.plan.workloads, verify_of))
-    return tuple(found)
+        return Proof(verified=())
+    simulate = verify_of
+    fleets = 1 + len(family.runners_up)
+
+    def verify(mix: Mix) -> Verified:
+        return verify_fleet(mix, problem, candidates, resolved.plan.workloads, simulate)
+
+    def step(number: int) -> None:
+        progress("simulating the winner and its runners-up", number, fleets)
+
+    return prove(family, verify, step)
 
 
 def capacity_spreads(candidates: Sequence[Candidate]) -> Mapping[str, tuple[float, float]]:

@@ -147,6 +147,11 @@ class Mix:
         """The vendor, or `mix`."""
         return next(iter(self.vendors)) if len(self.vendors) == 1 else "mix"
 
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What tells two fleets apart: their parts, their cost to a dollar and when what is bought."""
+        return (self.support, round(self.cost_usd), tuple(sorted(self.purchases)))
+
     def nodes_of(self, accelerator: str, period: int) -> int:
         """Nodes of an accelerator in a period, over all sites."""
         return sum(p.nodes for p in self.pools if p.offer.accelerator == accelerator and p.period == period)

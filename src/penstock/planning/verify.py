@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Final
 
 from penstock.performance.deployment import Deployment
 from penstock.planning.candidates import Candidate
 from penstock.planning.capacity import Bucket
+from penstock.planning.family import Family
 from penstock.planning.mix import cheapest
 from penstock.planning.plan_file import WorkloadPlan
 from penstock.planning.problem import DemandKey, Mix, Problem, Restriction
@@ -168,9 +170,35 @@ def _checks(
     return tuple(worst.values())
 
 
-def regret_usd(verified: Sequence[Verified]) -> float | None:
-    """What choosing the first fleet costs beside the cheapest that held; None where none did."""
-    held = [entry.mix.cost_usd for entry in verified if entry.met]
-    if not held or not verified[0].met:
-        return None
-    return verified[0].mix.cost_usd - min(held)
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """The fleets that were simulated, the cheapest that held first."""
+
+    verified: tuple[Verified, ...]
+
+    def mix(self, planned: Mix) -> Mix:
+        """The fleet as it has to be: what simulation made of it, or itself where nobody simulated it."""
+        return next((entry.mix for entry in self.verified if entry.planned.identity == planned.identity), planned)
+
+    @property
+    def regret_usd(self) -> float | None:
+        """What the first fleet costs beside the cheapest that held; None where none did."""
+        held = [entry.mix.cost_usd for entry in self.verified if entry.met]
+        return self.verified[0].mix.cost_usd - min(held) if held else None
+
+
+def prove(family: Family, verify: Callable[[Mix], Verified], step: Callable[[int], None] = lambda _: None) -> Proof:
+    """Simulate the winner, its runners-up and every other fleet that could still be cheaper than the best that held.
+
+    Simulation only ever adds to a fleet, so one that is planned dearer than the best that held cannot win.
+    """
+    found: list[Verified] = []
+    for number, mix in enumerate((family.winner, *family.runners_up)):
+        step(number)
+        found.append(verify(mix))
+    seen = {entry.planned.identity for entry in found}
+    for mix in sorted(family.fleets, key=lambda mix: mix.cost_usd):
+        best_usd = min((entry.mix.cost_usd for entry in found if entry.met), default=inf)
+        if mix.identity not in seen and mix.cost_usd < best_usd:
+            found.append(verify(mix))
+    return Proof(verified=tuple(sorted(found, key=lambda entry: (not entry.met, entry.mix.cost_usd))))

@@ -1,0 +1,120 @@
+"""The winner is the cheapest of all fleets solved, and the one printed is the cheapest that held."""
+
+from dataclasses import replace
+from itertools import pairwise
+from math import isclose
+
+import pytest
+
+from penstock.planning.family import Family, find_family
+from penstock.planning.make import Answer
+from penstock.planning.milp import Milp
+from penstock.planning.problem import Mix
+from penstock.planning.verify import Check, ServingFleet, Verified, prove
+from small_plans import TWO_PARTS, solved
+
+SCORECARD = """
+name: 800 accelerators
+start: 2026-12-01
+workloads:
+  - name: chat
+    model: llama-3.1-70b
+    weights: [fp8]
+    slo: ttft=2s,tpot=60ms
+    requests_per_s: {rate}
+    lengths: [{{input: 2k, output: 512}}]
+accelerators:
+  - {{id: mi325x, buy_usd: 22000, discounts: [{{devices: 200, off: 14%}}], node_kw: 10.8, tp: [1]}}
+  - {{id: h200, buy_usd: 35000, discounts: [{{devices: 200, off: 14%}}], node_kw: 10.2, tp: [1]}}
+acquire: [buy]
+finance: {{discount_rate: 0%, depreciation_years: 3}}
+constraints: {{spare_nodes: 1, utilisation: 90%}}
+draws: 100
+"""
+PER_DEVICE = {"mi325x": 1.7418667995033914 * 2.56, "h200_sxm": 1.6481272521622485 * 2.56}
+
+
+def family_at(rate: float) -> Family:
+    problem = solved(SCORECARD.format(rate=rate), PER_DEVICE).problem
+    found = find_family(problem, runner_up_count=1)
+    assert found is not None
+    return found
+
+
+def test_no_restricted_fleet_is_cheaper_than_the_unrestricted_optimum() -> None:
+    for rate in (715, 1160, 1165, 1500):
+        family = family_at(rate)
+        assert all(family.winner.cost_usd <= mix.cost_usd for mix in family.fleets)
+        # The first of the others is the unrestricted solution itself.
+        assert isclose(family.others[0].cost_usd, family.winner.cost_usd, rel_tol=1e-5)
+
+
+def test_cost_never_falls_as_demand_rises() -> None:
+    costs = [family_at(rate).winner.cost_usd for rate in range(1100, 1220, 20)]
+    assert all(after >= before * (1 - 1e-5) for before, after in pairwise(costs))
+
+
+def test_a_solver_that_misses_the_optimum_of_one_question_is_corrected_by_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem = solved(TWO_PARTS).problem
+    right = find_family(problem, runner_up_count=1)
+    solve, calls = Milp.solve, []
+
+    def wrong_once(milp: Milp, *, gap_fraction: float, time_limit_s: float) -> object:
+        optimum = solve(milp, gap_fraction=gap_fraction, time_limit_s=time_limit_s)
+        calls.append(optimum)
+        return replace(optimum, cost=optimum.cost * 1.75) if len(calls) == 1 and optimum is not None else optimum
+
+    monkeypatch.setattr(Milp, "solve", wrong_once)
+    corrected = find_family(problem, runner_up_count=1)
+    assert right is not None
+    assert corrected is not None
+    assert isclose(corrected.winner.cost_usd, right.winner.cost_usd, rel_tol=1e-9)
+
+
+def grown(mix: Mix, usd: float, *, met: bool = True) -> Verified:
+    check = Check(workload="chat", attainment_fraction=1.0 if met else 0.5, required_fraction=0.95)
+    return Verified(planned=mix, mix=replace(mix, cost_usd=mix.cost_usd + usd), checks=(check,), attempts=1)
+
+
+def test_the_fleet_that_is_cheapest_after_simulation_leads() -> None:
+    problem = solved(TWO_PARTS).problem
+    family = find_family(problem, runner_up_count=1)
+    assert family is not None
+    first = family.winner.identity
+    proof = prove(family, lambda mix: grown(mix, 1e9 if mix.identity == first else 0.0))
+    assert proof.verified[0].planned.identity != first
+    assert proof.regret_usd == 0
+    assert family.led_by(proof.verified[0].planned).winner.identity != first
+
+
+def test_every_fleet_that_could_still_be_cheaper_is_simulated() -> None:
+    problem = solved(TWO_PARTS).problem
+    family = find_family(problem, runner_up_count=1)
+    assert family is not None
+    tried: list[Mix] = []
+
+    def dear(mix: Mix) -> Verified:
+        tried.append(mix)
+        return grown(mix, 1e9)
+
+    prove(family, dear)
+    assert {mix.identity for mix in tried} == {mix.identity for mix in family.fleets}
+
+
+def test_what_is_printed_never_says_that_another_fleet_is_cheaper() -> None:
+    def amd_needs_more(fleet: ServingFleet) -> tuple[Check, ...]:
+        replicas = sum(pool.replicas for pool in fleet.pools if pool.deployment.accelerator.vendor == "amd")
+        held = replicas == 0 or replicas >= 60
+        return tuple(
+            Check(workload=name, attainment_fraction=1.0 if held else 0.5, required_fraction=0.95)
+            for name in {stream.workload for stream in fleet.streams}
+        )
+
+    answer = solved(TWO_PARTS, verify_of=amd_needs_more).answer
+    assert isinstance(answer, Answer)
+    assert answer.verified[0].met
+    assert answer.regret_usd == 0
+    assert isclose(answer.winner.cost.total_usd, answer.verified[0].mix.cost_usd, rel_tol=1e-9)
+    assert all(more >= 0 for more in answer.verdict.others_usd.values())
