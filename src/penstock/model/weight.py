@@ -45,6 +45,13 @@ class WeightFormat:
     scale_columns: int | None = None
     """Columns (inputs) one scale covers; None means all of them."""
     zero_point_bits: int = 0
+    widened_to: str | None = None
+    """The format a kernel turns it into before it multiplies; None multiplies it as it is stored."""
+
+    @property
+    def multiplied_as(self) -> str:
+        """The name of the format that is multiplied."""
+        return self.widened_to or self.name
 
     def bytes_of(self, shape: tuple[int, ...]) -> int:
         """Bytes of a matrix of this shape, scales included."""

@@ -115,7 +115,7 @@ class ReplicaWork:
         if len(weight.shape) == 1 or weight.part is Part.NORM:
             return 0.0
         part = self.deployment.accelerator
-        return 2 * weight.active_params / part.peak_flops_per_s(compute_precision(weight.format.name, part))
+        return 2 * weight.active_params / part.peak_flops_per_s(compute_precision(weight.format.multiplied_as, part))
 
     @cached_property
     def link_bytes_per_s(self) -> float:

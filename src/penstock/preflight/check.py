@@ -32,6 +32,8 @@ class Verdict(StrEnum):
 
     SILENT_WRONG = "silent-wrong"
     BLOCKED = "blocked"
+    RISK = "risk"
+    """It may fail, and often does not."""
     SLOW = "slow"
     RUNS = "runs"
     UNDETERMINED = "undetermined"
@@ -102,6 +104,8 @@ class Preflight:
         unread = any(group.kernel is KernelClass.UNDETERMINED for group in self.kernels)
         if unread or self.facts["platform"] == "other":
             return Verdict.UNDETERMINED
+        if self.assessment.of(Severity.WARNING):
+            return Verdict.RISK
         slower = {KernelClass.EMULATED, KernelClass.EXPANDED, KernelClass.WIDENED, KernelClass.TRITON}
         lagging = any(group.kernel in slower for group in self.kernels)
         return Verdict.SLOW if lagging or self.assessment.of(Severity.SLOW) else Verdict.RUNS

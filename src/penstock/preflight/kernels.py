@@ -58,7 +58,7 @@ def predict_kernels(model: ModelSpec, facts: Facts, table: Mapping[str, Any]) ->
 def as_executed(model: ModelSpec, groups: tuple[WeightGroup, ...]) -> ModelSpec:
     """Return the model with formats priced as they run: what is multiplied in bf16 is not fp4, or expanded is not fp8.
 
-    A format name no datapath claims is priced in bf16, so renaming it keeps the bytes and drops the speed.
+    What is widened keeps its name, its bytes and how engines cut and pad it.
     """
     kernels = {(entry.group, entry.format): entry.kernel for entry in groups}
     priced_otherwise = {KernelClass.EXPANDED, KernelClass.EMULATED, KernelClass.WIDENED}
@@ -70,7 +70,7 @@ def as_executed(model: ModelSpec, groups: tuple[WeightGroup, ...]) -> ModelSpec:
         if kernel is KernelClass.EXPANDED:
             return replace(weight, format=BF16)
         if kernel in {KernelClass.EMULATED, KernelClass.WIDENED} and weight.format.bits < _NARROW_BITS:
-            return replace(weight, format=replace(weight.format, name=f"{weight.format.name} as bf16"))
+            return replace(weight, format=replace(weight.format, widened_to=BF16.name))
         return weight
 
     return replace(model, weights=tuple(executed(weight) for weight in model.weights))

@@ -18,6 +18,8 @@ class Severity(StrEnum):
     """Requests succeed and the numbers are wrong."""
     BLOCKER = "blocker"
     """It does not start, or it crashes."""
+    WARNING = "warning"
+    """It may fail, and often does not."""
     SLOW = "slow"
     INFO = "info"
 
@@ -41,6 +43,7 @@ REPOSITORIES: Final[Mapping[str, str]] = {
     "inferencex": "SemiAnalysisAI/InferenceX",
     "hip": "ROCm/hip",
     "ao": "pytorch/ao",
+    "pytorch": "pytorch/pytorch",
     "skills": "amd/skills",
     "rocm-vllm": "ROCm/vllm",
 }

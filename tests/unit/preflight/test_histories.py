@@ -194,6 +194,23 @@ def test_the_runtime_under_graphs_is_known_from_the_image_and_can_be_stated() ->
     assert "graphs-rocm-watchdog" in found(stated)
 
 
+@pytest.mark.parametrize("on", ["mi300x", "mi325x", "mi350x", "mi355x"])
+def test_sglang_on_several_instincts_is_not_refused(on: str) -> None:
+    """InferenceX runs deepseek-r1 with SGLang at tp 8 on ROCm 7.0 and 7.2 every week."""
+    answer = ask("deepseek-r1", on, tp=8, engine="sglang", version="0.5.18")
+    assert "graphs-rocm-watchdog" in found(answer)
+    assert answer.passes
+
+
+@pytest.mark.parametrize("tp", [2, 4, 8])
+@pytest.mark.parametrize("on", ["h100", "h200", "mi300x", "mi325x", "mi355x"])
+def test_gpt_oss_is_not_refused_where_engines_pad_its_experts(on: str, tp: int) -> None:
+    """vLLM's recipe names tp 2, 4 and 8; InferenceX measured them on H100 and MI300X."""
+    answer = ask("gpt-oss-120b", on, tp=tp)
+    assert answer.memory.obstacle is None
+    assert answer.passes
+
+
 def test_qwen3_235b_at_tp8_needs_other_experts_than_aiters() -> None:
     answer = ask("qwen3-235b-a22b", "mi300x", tp=8)
     assert answer.facts["model.expert_width_per_rank"] == 1536 // 8

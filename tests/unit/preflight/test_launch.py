@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 
 import pytest
@@ -52,12 +53,21 @@ def test_every_flag_is_in_the_help_of_the_installed_engine() -> None:
     assert emitted <= offered
 
 
+def typed(command: str) -> list[str]:
+    """Read a command as a shell does, which goes on after a backslash."""
+    return shlex.split(command.replace("\\\n", " "))
+
+
 def test_the_four_forms_of_a_command() -> None:
     one = Asked(parallelism=Parallelism(tp=8))
     amd, nvidia = plan("deepseek-r1", "mi300x", asked=one), plan("deepseek-r1", "h200", asked=one)
     repository = "deepseek-ai/DeepSeek-R1"
-    assert amd.bare() == f"VLLM_ROCM_USE_AITER=1 vllm serve {repository} --tensor-parallel-size 8"
-    assert nvidia.bare() == f"vllm serve {repository} --tensor-parallel-size 8"
+    assert typed(amd.bare()) == [
+        "VLLM_ROCM_USE_AITER=1",
+        *("vllm", "serve", repository),
+        *("--tensor-parallel-size", "8"),
+    ]
+    assert typed(nvidia.bare()) == ["vllm", "serve", repository, "--tensor-parallel-size", "8"]
     assert "--device /dev/kfd --device /dev/dri" in str(amd.docker())
     assert "vllm/vllm-openai-rocm:v0.32.0" in str(amd.docker())
     assert "--gpus all" in str(nvidia.docker())
