@@ -1,9 +1,12 @@
 """What preflight and the scan show, kept as files."""
 
+import shlex
+import subprocess
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 
+import pytest
 from rich.console import Console, RenderableType
 
 from fp8_checkpoints import block_checkpoint, write_safetensors
@@ -22,7 +25,7 @@ Golden = Callable[[str, str], None]
 
 def shown(view: RenderableType, width: int = 132) -> str:
     console = Console(file=StringIO(), width=width, color_system=None)
-    console.print(view)
+    console.print(view, crop=False)
     assert isinstance(console.file, StringIO)
     return console.file.getvalue()
 
@@ -60,3 +63,20 @@ def test_a_scan_with_findings(golden: Golden, tmp_path: Path) -> None:
     del tensors["model.layers.3.mlp.gate_proj.weight_scale_inv"]
     write_safetensors(tmp_path / "model.safetensors", tensors)
     golden("fp8_scan.txt", shown(render_scan(scan_fp8(tmp_path))))
+
+
+@pytest.mark.parametrize("width", [80, 132, 160])
+@pytest.mark.parametrize("engine", [("vllm", "0.27.1"), ("sglang", "0.5.18")])
+def test_printed_commands_can_be_pasted_whatever_the_width(width: int, engine: tuple[EngineName, str]) -> None:
+    asked = answer("deepseek-r1", "mi300x", 8, *engine)
+    lines = shown(render_preflight(asked), width).partition("\nlaunch\n")[2].splitlines()
+    # A command goes on while its line ends in a backslash, with nothing behind it.
+    commands, current = [], ""
+    for line in lines:
+        current += line + "\n"
+        if not line.endswith("\\"):
+            commands.append(current)
+            current = ""
+    for printed, meant in zip(commands, (asked.plan.bare(), str(asked.plan.docker())), strict=False):
+        assert shlex.split(printed.replace("\\\n", " ")) == shlex.split(meant.replace("\\\n", " "))
+        subprocess.run(["bash", "-n"], input=printed, text=True, check=True)  # noqa: S607 - any bash

@@ -240,7 +240,8 @@ def _print(answers: "list[Preflight]", *, as_json: bool) -> None:
     for number, answer in enumerate(answers):
         if number:
             console.print()
-        console.print(render_preflight(answer, speeds[number]))
+        # A command that is cut cannot be pasted.
+        console.print(render_preflight(answer, speeds[number]), crop=False)
 
 
 def _cache_text(text: str) -> str | None:

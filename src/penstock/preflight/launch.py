@@ -15,6 +15,7 @@ from penstock.preflight.situation import Launch, Subject
 _AITER_CHIPS: Final = ("gfx942", "gfx950")
 _SPARSE_MLA: Final = ("DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM")
 _PORT: Final = {"vllm": 8000, "sglang": 30000}
+_LINE_BREAK: Final = " \\\n  "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,15 +49,15 @@ class LaunchPlan:
         )
 
     def bare(self) -> str:
-        """Return the command for an installed engine."""
-        program = ["vllm", "serve", quote(self.model)]
+        """Return the command for an installed engine, an argument a line."""
+        program = f"vllm serve {quote(self.model)}"
         if self.engine == "sglang":
-            program = ["python3", "-m", "sglang.launch_server", "--model-path", quote(self.model)]
+            program = f"python3 -m sglang.launch_server --model-path {quote(self.model)}"
         assigned = [f"{variable.name}={quote(variable.value or '')}" for variable in self.variables]
-        return " ".join([*assigned, *program, *self._typed()])
+        return _LINE_BREAK.join([" ".join([*assigned, program]), *self._typed()])
 
     def docker(self) -> str | None:
-        """Return the command for the official image."""
+        """Return the command for the official image, an argument a line."""
         if self.image is None:
             return None
         devices = ["--gpus all"]
@@ -67,12 +68,11 @@ class LaunchPlan:
         model, mount = self._mounted()
         run = ["docker run --rm", *devices, f"--ipc host -p {port}:{port}", mount]
         run += [f"-e {variable.name}={quote(variable.value or '')}" for variable in self.variables]
-        run.append(self.image)
         if self.engine == "sglang":
-            run += ["python3 -m sglang.launch_server --model-path", quote(model), "--host 0.0.0.0"]
+            run += [f"{self.image} python3 -m sglang.launch_server --model-path {quote(model)}", "--host 0.0.0.0"]
         else:
-            run.append(quote(model))
-        return " ".join([*run, *self._typed()])
+            run.append(f"{self.image} {quote(model)}")
+        return _LINE_BREAK.join([*run, *self._typed()])
 
     def _mounted(self) -> tuple[str, str]:
         """Show the container a local directory, or the cache hub models are downloaded to."""

@@ -1,6 +1,7 @@
 """How is a preflight shown? Findings by severity, what will serve, what could not be decided, and the launch."""
 
 from collections.abc import Mapping, Sequence
+from textwrap import indent
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -19,12 +20,14 @@ from penstock.units import format_gib
 STYLES: Mapping[Severity, str] = {
     Severity.SILENT_WRONG: "bold magenta",
     Severity.BLOCKER: "bold red",
+    Severity.WARNING: "bold yellow",
     Severity.SLOW: "yellow",
     Severity.INFO: "cyan",
 }
 _VERDICTS: Mapping[Verdict, tuple[str, str]] = {
     Verdict.SILENT_WRONG: ("runs, and its answers are wrong", "bold magenta"),
     Verdict.BLOCKED: ("does not run", "bold red"),
+    Verdict.RISK: ("runs; something may go wrong", "bold yellow"),
     Verdict.SLOW: ("runs, slower than the chip could", "yellow"),
     Verdict.RUNS: ("runs; nothing is known against it", "bold green"),
     Verdict.UNDETERMINED: ("undetermined: what decides was not read for this engine and chip", "bold"),
@@ -32,6 +35,7 @@ _VERDICTS: Mapping[Verdict, tuple[str, str]] = {
 _SHORT: Mapping[Verdict, str] = {
     Verdict.SILENT_WRONG: "WRONG",
     Verdict.BLOCKED: "no",
+    Verdict.RISK: "risk",
     Verdict.SLOW: "slow",
     Verdict.RUNS: "yes",
     Verdict.UNDETERMINED: "?",
@@ -179,18 +183,23 @@ def _undetermined(entries: Sequence[Undetermined]) -> RenderableType:
 
 def _launch(answer: Preflight) -> RenderableType:
     plan = answer.plan
-    pieces: list[RenderableType] = [Text(plan.bare(), style="green")]
+    pieces: list[RenderableType] = [_pasted(plan.bare())]
     docker = plan.docker()
-    pieces.append(Text(docker, style="green") if docker else Text("no official image for this device", style="dim"))
+    pieces.append(_pasted(docker) if docker else Text("  no official image for this device", style="dim"))
     reasons = [(variable.name, variable.why) for variable in plan.variables]
     reasons += [(f"--{flag.name}", flag.why) for flag in plan.flags]
     grid = Table.grid(padding=(0, 2))
     for name, why in reasons:
         grid.add_row(Text(name, style="dim"), Text(why, style="dim"))
     if reasons:
-        pieces.append(grid)
-    pieces += [Text(f"! {flag.message}", style="yellow") for flag in answer.flags]
-    return Padding(Group(*pieces), (0, 0, 0, 2))
+        pieces.append(Padding(grid, (0, 0, 0, 2)))
+    pieces += [Text(f"  ! {flag.message}", style="yellow") for flag in answer.flags]
+    return Group(*pieces)
+
+
+def _pasted(command: str) -> Text:
+    """Show a command so that it can be pasted: no line wrapped or cut, and nothing after the backslash that goes on."""
+    return Text(indent(command, "  "), style="green", no_wrap=True, overflow="ignore")
 
 
 def render_matrix(answers: Sequence[Preflight]) -> RenderableType:
@@ -224,6 +233,9 @@ def _reason(answer: Preflight) -> str:
         return worst[0].rule.id
     if answer.obstacles:
         return answer.obstacles[0].split(";")[0][:60]
+    risks = answer.assessment.of(Severity.WARNING)
+    if risks:
+        return risks[0].rule.id
     wide = [group for group in answer.kernels if group.kernel not in {KernelClass.NATIVE, KernelClass.UNDETERMINED}]
     if wide:
         return f"{wide[0].format} {wide[0].kernel}"
