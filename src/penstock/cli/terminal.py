@@ -72,15 +72,15 @@ class Watch:
         """Compile the simulator if this machine has not yet; a pipe is told too, because it takes half a minute."""
         from time import perf_counter
 
-        from penstock.simulation.warm import compile_once, is_compiled
+        from penstock.simulation.warm import compile_once, is_compiled, is_kept
 
         if is_compiled():
             return
         self.say("compiling the simulator, once for this machine and version")
         start_s = perf_counter()
         compile_once()
-        seconds = perf_counter() - start_s
-        self._bar.console.print(f"Compiled the simulator in {seconds:.0f} s; it is kept for the next run.", style="dim")
+        after = "it is kept for the next run" if is_kept() else "nothing here can be written, so the next run does too"
+        self._bar.console.print(f"Compiled the simulator in {perf_counter() - start_s:.0f} s; {after}.", style="dim")
 
 
 def write_file(path: Path, content: str | bytes) -> None:

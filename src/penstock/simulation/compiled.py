@@ -22,17 +22,28 @@ def rare(function: Function) -> Function:
 
 
 def entry(function: Function) -> Function:
-    """Compile what Python calls, and keep the machine code beside the source or in the user's cache folder."""
-    dispatcher = _compile(function, keep=True, inline=False)
+    """Compile what Python calls, and keep the machine code beside the source or in the user's cache folder.
+
+    Where neither can be written, as in a container with a read-only file system, every process compiles anew.
+    """
+    try:
+        dispatcher = _compile(function, keep=True, inline=False)
+    except RuntimeError:  # numba: "no locator available for file"
+        return cast("Function", _compile(function, keep=False, inline=False))
     # numba looks at the age of this function's own file only; a change in any part of the loop must count.
     dispatcher._cache._cache_file._source_stamp = _sources()  # noqa: SLF001 - there is no public way
     return cast("Function", dispatcher)
 
 
 def on_disk(function: Callable[..., object]) -> bool:
-    """Whether an entry was compiled in this process or an earlier one."""
+    """Whether an entry was compiled in this process or, where that can be kept, an earlier one."""
     dispatcher = cast("Any", function)
-    return bool(dispatcher.signatures or dispatcher._cache._cache_file._load_index())  # noqa: SLF001 - same
+    return bool(dispatcher.signatures or (keeps(function) and dispatcher._cache._cache_file._load_index()))  # noqa: SLF001 - same
+
+
+def keeps(function: Callable[..., object]) -> bool:
+    """Whether there is a place where an entry's machine code is kept."""
+    return hasattr(cast("Any", function)._cache, "_cache_file")  # noqa: SLF001 - same
 
 
 def _compile(function: Function, *, keep: bool, inline: bool) -> Any:  # noqa: ANN401 - numba's dispatcher has no type

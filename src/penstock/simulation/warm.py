@@ -4,7 +4,7 @@ import numpy as np
 
 from penstock.performance.step_cost import StepCost
 from penstock.simulation import fleet
-from penstock.simulation.compiled import on_disk
+from penstock.simulation.compiled import keeps, on_disk
 from penstock.simulation.replica import Pool, Replica
 from penstock.simulation.run import simulate
 from penstock.workload import Requests
@@ -13,6 +13,11 @@ from penstock.workload import Requests
 def is_compiled() -> bool:
     """Whether the loop was compiled by this version on this machine, now or earlier."""
     return on_disk(fleet.run)
+
+
+def is_kept() -> bool:
+    """Whether the compiled loop outlives this process: beside the package or in the user's cache folder."""
+    return keeps(fleet.run)
 
 
 def compile_once() -> None:
