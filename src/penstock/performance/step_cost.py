@@ -5,20 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.errors import DeploymentError
-from penstock.model import LatentAttention
-from penstock.model.attention import CompressedAttention, GroupedAttention, RecurrentState, SequenceMixer
-from penstock.performance.work import (
-    PARTS,
-    Array,
-    ReplicaWork,
-    decode_flops_per_token,
-    index_bytes,
-    prefill_flops_per_pair,
-    read_bytes,
-)
-
-EVERYTHING = 2**62
-"""The limit of attention that reads all of its context."""
+from penstock.model.attention import EVERYTHING
+from penstock.performance.work import PARTS, Array, ReplicaWork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +78,7 @@ def step_cost(work: ReplicaWork, slowdowns: Array) -> StepCost:
     message_s = slow["collectives"] * work.collective_token_s / ranks
     launches = ("layers", "mixtures", "state_layers", "messages")
     experts = deployment.model.experts
-    state_bytes = sum(count * mixer.bytes_per_sequence(dtype, tp) for mixer, count in work.mixers.items())
+    state_bytes = sum(count * mixer.state_bytes(dtype, tp) for mixer, count in work.mixers.items())
     reads, pairs = _by_limit(work, slow)
     limits = tuple(sorted(reads.keys() | pairs.keys())) or (EVERYTHING,)
     return StepCost(
@@ -115,30 +103,13 @@ def _by_limit(work: ReplicaWork, slow: dict[str, float]) -> tuple[dict[int, floa
     reads: dict[int, float] = {}
     pairs: dict[int, float] = {}
     for mixer, count in work.mixers.items():
-        read_s = slow["cache"] * count * read_bytes(mixer, dtype, tp) / work.bytes_per_s
-        read_s += slow["compute"] * count * decode_flops_per_token(mixer, tp) / work.attention_flops_per_s
-        pair_s = slow["prefill"] * count * prefill_flops_per_pair(mixer, tp) / work.attention_flops_per_s
-        for limit, share in _sight(mixer):
+        read_s = slow["cache"] * count * mixer.entry_bytes(dtype, tp) / work.bytes_per_s
+        read_s += slow["compute"] * count * mixer.decode_flops(tp) / work.attention_flops_per_s
+        pair_s = slow["prefill"] * count * mixer.prefill_flops(tp) / work.attention_flops_per_s
+        for limit, share in mixer.sight:
             reads[limit] = reads.get(limit, 0.0) + share * read_s
             pairs[limit] = pairs.get(limit, 0.0) + share * pair_s
-        indexed_s = slow["cache"] * count * index_bytes(mixer) / work.bytes_per_s
+        indexed_s = slow["cache"] * count * mixer.index_bytes(dtype) / work.bytes_per_s
         if indexed_s:
             reads[EVERYTHING] = reads.get(EVERYTHING, 0.0) + indexed_s
     return reads, pairs
-
-
-def _sight(mixer: SequenceMixer) -> tuple[tuple[int, float], ...]:
-    """Tokens a query attends to, as shares of min(context, limit)."""
-    if isinstance(mixer, RecurrentState):
-        return ()
-    if isinstance(mixer, CompressedAttention):
-        if not mixer.compress_ratio:
-            return ((mixer.window_tokens, 1.0),)
-        # min(t, window + t/r) bends where t = window / (1 - 1/r): (1 - 1/r) min(t, bend) + t/r.
-        dropped = 1 - 1 / mixer.compress_ratio
-        return (max(1, round(mixer.window_tokens / dropped)), dropped), (EVERYTHING, 1 - dropped)
-    if isinstance(mixer, GroupedAttention) and mixer.window_tokens is not None:
-        return ((mixer.window_tokens, 1.0),)
-    if isinstance(mixer, LatentAttention) and mixer.index_topk:
-        return ((mixer.index_topk, 1.0),)
-    return ((EVERYTHING, 1.0),)
