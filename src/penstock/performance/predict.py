@@ -1,16 +1,16 @@
 """How fast will it be? One deployment under one load, with what bounds it, how sure we are, and on what grounds."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from penstock.errors import DeploymentError
 from penstock.performance.deployment import Deployment
-from penstock.performance.first_token import ClosedLoop, served
+from penstock.performance.first_token import LoopLoad
 from penstock.performance.memory_fit import MemoryFit, fit
 from penstock.performance.stack import Efficiencies, Novelty, Stack, Tier, stack_of
-from penstock.performance.work import PARTS, PHYSICAL, Array, Load, ReplicaWork
+from penstock.performance.work import PARTS, PHYSICAL, Array, ReplicaWork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,10 +108,15 @@ def predict(
     running = _running(memory, concurrency)
     work = ReplicaWork(deployment)
     drafted = speculation or Speculation(drafted_tokens=0, accepted_tokens=1.0)
+    loop = LoopLoad(
+        users=np.array([running]),
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        batched_tokens=deployment.batched_tokens,
+        drafted_tokens=drafted.drafted_tokens,
+    )
     # A step yields `accepted_tokens` of each request, so all of it is shared by that many tokens.
-    average = _closed(running, input_tokens, output_tokens / drafted.accepted_tokens)
-    average = replace(average, drafted_tokens=float(drafted.drafted_tokens))
-    light = work.light(average)[0] / drafted.accepted_tokens
+    light = work.light(loop.average(drafted.accepted_tokens))[0] / drafted.accepted_tokens
     light_s = roofline_s(light)
     if efficiencies is None:
         return _at_the_speed_of_light(deployment, engine, concurrency, running, light, memory)
@@ -121,13 +126,6 @@ def predict(
     low, high = stack.spread
     tpot = Range(
         value=step.seconds, low=max(light_s, step.seconds * float(np.exp(low))), high=step.seconds * float(np.exp(high))
-    )
-    settings = deployment.engine
-    loop = ClosedLoop(
-        users=running,
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
-        batched_tokens=settings.max_batched_tokens * deployment.parallelism.dp,
     )
     throughput = Range(value=running / tpot.value, low=running / tpot.high, high=running / tpot.low)
     return Prediction(
@@ -146,10 +144,6 @@ def predict(
         software=stack.software,
         memory=memory,
     )
-
-
-def _closed(running: float, input_tokens: float, output_tokens: float) -> Load:
-    return Load.closed_loop(np.array([running]), np.array([input_tokens]), np.array([output_tokens]))
 
 
 def roofline_s(light: Array) -> float:
@@ -189,9 +183,9 @@ def _at_the_speed_of_light(
     )
 
 
-def _first_token(stack: Stack, work: ReplicaWork, loop: ClosedLoop) -> Range:
+def _first_token(stack: Stack, work: ReplicaWork, loop: LoopLoad) -> Range:
     """Time to first token in the steady loop, which the simulator gives with its whole distribution."""
-    seconds = stack.request_s + stack.first_ratio * float(served(work, loop) @ stack.slowdowns)
+    seconds = float(stack.first_token_s(work, loop)[0])
     low, high = stack.first_spread
     return Range(value=seconds, low=seconds * float(np.exp(low)), high=seconds * float(np.exp(high)))
 

@@ -9,8 +9,8 @@ import numpy as np
 from penstock.performance.calibration import Calibration, Pool
 from penstock.performance.deployment import Deployment
 from penstock.performance.evidence import FORMATS, configuration_of, family_of, pool_path
-from penstock.performance.first_token import FIRST
-from penstock.performance.work import Array
+from penstock.performance.first_token import FIRST, LoopLoad, served
+from penstock.performance.work import Array, ReplicaWork
 
 Tier = Literal["calibrated", "transferred", "speed-of-light"]
 Novelty = Literal["shape", "configuration", "model", "accelerator"]
@@ -53,6 +53,10 @@ class Stack:
     """The newest release seen, which is the one predicted."""
     path: tuple[str, ...]
     """The kin whose measurements were used."""
+
+    def first_token_s(self, work: ReplicaWork, loop: LoopLoad) -> Array:
+        """Time to first token in a steady loop, for each number of users."""
+        return self.request_s + self.first_ratio * (served(work, loop) @ self.slowdowns)
 
 
 def stack_of(deployment: Deployment, engine: str, efficiencies: Efficiencies) -> Stack:

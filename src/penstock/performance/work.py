@@ -1,7 +1,7 @@
 """How much work is a step? Bytes, FLOPs and messages of one device, as the seconds they take at the speed of light."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
@@ -49,16 +49,25 @@ class Load:
     """Mean length of the prompts they belong to."""
     drafted_tokens: float = 0.0
     """Speculative tokens verified beside each decoded one."""
+    carrying_share: Array = field(default_factory=lambda: np.ones(1))
+    """Share of the steps that carry any prompt tokens: one for a single step, less for an average of many."""
 
     @staticmethod
-    def closed_loop(concurrency: Array, input_tokens: Array, output_tokens: Array) -> "Load":
-        """Return the average step of a closed loop: every step carries its share of somebody's prompt."""
+    def closed_loop(concurrency: Array, input_tokens: Array, output_tokens: Array, batched_tokens: float) -> "Load":
+        """Return the average step of a closed loop, in which prompts come whole or in steps of `batched_tokens`."""
+        answered = concurrency / output_tokens
         return Load(
             decodes=concurrency,
             context_tokens=input_tokens + output_tokens / 2,
-            prefill_tokens=concurrency * input_tokens / output_tokens,
+            prefill_tokens=answered * input_tokens,
             prompt_tokens=input_tokens,
+            carrying_share=np.minimum(1.0, answered * carrying_steps(input_tokens, batched_tokens)),
         )
+
+
+def carrying_steps(input_tokens: Array, batched_tokens: float) -> Array:
+    """Return how many steps a prompt is spread over."""
+    return np.maximum(1.0, np.ceil(input_tokens / batched_tokens))
 
 
 def compute_precision(format_name: str, accelerator: Accelerator) -> Precision:
@@ -143,7 +152,7 @@ class ReplicaWork:
         cache_s, attention_s = self._attention(load, decodes)
         columns = {
             "weights": np.full_like(decodes, self.dense_bytes / self.bytes_per_s),
-            "experts": self.expert_bytes / self.bytes_per_s * self.experts_read(load.decodes * verified),
+            "experts": self.expert_bytes / self.bytes_per_s * self._experts_read(load),
             "cache": cache_s,
             "compute": verified * (decodes * self.token_s + load.decodes * self.routed_token_s + attention_s),
             "prefill": prefill * self.token_s
@@ -155,12 +164,15 @@ class ReplicaWork:
         }
         return np.column_stack([columns[name] for name in PARTS])
 
-    def experts_read(self, tokens: Array) -> Array:
-        """Return the share of the experts that some token of the step visits: 1 - (1 - k/E)^tokens."""
+    def _experts_read(self, load: Load) -> Array:
+        """Share of the experts that some token visits, decoded, drafted or of a prompt: 1 - (1 - k/E)^tokens a step."""
         experts = self.deployment.model.experts
         if experts is None:
-            return np.zeros_like(tokens)
-        return 1.0 - (1.0 - experts.per_token / experts.routed) ** tokens
+            return np.zeros_like(load.decodes)
+        missed, share = 1.0 - experts.per_token / experts.routed, load.carrying_share
+        decoded = load.decodes * (1.0 + load.drafted_tokens)
+        carrying = decoded + load.prefill_tokens / share
+        return 1.0 - (1.0 - share) * missed**decoded - share * missed**carrying
 
     def _attention(self, load: Load, decodes: Array) -> tuple[Array, Array]:
         """Seconds of reading the cache, and of multiplying with it, for the decoding requests."""
@@ -178,9 +190,15 @@ class ReplicaWork:
         tp, peak = self.deployment.parallelism.tp, self.attention_flops_per_s
         flops = np.zeros_like(prefill)
         for mixer, count in self.mixers.items():
-            # A prompt token sees half of its prompt on average, or the window if that is less.
-            flops += count * np.minimum(prompt / 2, attended(mixer.sight, prompt)) * mixer.prefill_flops(tp)
+            seen = sum((share * pairs(prompt, limit) for limit, share in mixer.sight), np.zeros_like(prompt))
+            flops += count * seen / np.maximum(1.0, prompt) * mixer.prefill_flops(tp)
         return prefill * flops / peak
+
+
+def pairs(tokens: Array, limit: float) -> Array:
+    """Pairs of a token and one it sees, over the first tokens of a prompt: t²/2, and no more than the limit each."""
+    seen = np.minimum(tokens, limit)
+    return seen * (tokens - seen / 2)
 
 
 def attended(sight: Sight, tokens: Array) -> Array:

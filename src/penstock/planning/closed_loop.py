@@ -1,16 +1,17 @@
 """What would a replica carry if requests never queued? A quick screen of many deployments before the simulator."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from penstock.performance.choose import BEST, predict_on
 from penstock.performance.deployment import Deployment
+from penstock.performance.first_token import LoopLoad
 from penstock.performance.memory_fit import fit
 from penstock.performance.predict import Prediction, Range
 from penstock.performance.stack import Efficiencies, Stack, stack_of
-from penstock.performance.work import PARTS, Array, Load, ReplicaWork
+from penstock.performance.work import PARTS, Array, ReplicaWork
 from penstock.planning.capacity import Bucket, Capacity, cannot
 from penstock.workload.slo import Slo
 
@@ -69,7 +70,7 @@ class ClosedLoop:
 
     def _compile(self, deployment: Deployment) -> "_Compiled":
         part, model, split = deployment.accelerator, deployment.model, deployment.parallelism
-        key = (model.name, model.quantisation, part.id, split, deployment.cache_dtype)
+        key = (model.name, model.quantisation, part.id, split, deployment.cache_dtype, deployment.engine)
         if key not in self._compiled:
             family = (model.name, model.quantisation, part.id)
             seen = predict_on(
@@ -100,13 +101,16 @@ class _Compiled:
 
     def times(self, together: Array, bucket: Bucket) -> tuple[Array, Array, Array]:
         """Seconds per token, seconds to the first one, and the share of prompts in a step."""
-        inputs = np.full_like(together, float(bucket.input_tokens))
-        average = Load.closed_loop(together, inputs, np.full_like(together, float(bucket.output_tokens)))
-        light = self.work.light(average)
+        loop = LoopLoad(
+            users=together,
+            input_tokens=bucket.input_tokens,
+            output_tokens=bucket.output_tokens,
+            batched_tokens=self.work.deployment.batched_tokens,
+        )
+        light = self.work.light(loop.average())
         step_s = light @ self.stack.slowdowns
-        carrying_s = self.work.light(replace(average, prefill_tokens=inputs)) @ self.stack.slowdowns
         prefill = light[:, PARTS.index("prefill")] * self.stack.slowdowns[PARTS.index("prefill")] / step_s
-        return step_s, self.stack.request_s + self.stack.first_ratio * (carrying_s + 0.5 * step_s), prefill
+        return step_s, self.stack.first_token_s(self.work, loop), prefill
 
 
 def _concurrencies(most: int) -> Array:
