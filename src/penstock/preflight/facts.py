@@ -7,8 +7,8 @@ from typing import Final
 from penstock.errors import UsageError
 from penstock.model import LatentAttention, ModelSpec, Part
 from penstock.model.attention import CompressedAttention, GroupedAttention
+from penstock.performance.release import Release
 from penstock.preflight.condition import ENVIRONMENT, Facts, Kind, Unknown, Value
-from penstock.preflight.release import Release
 from penstock.preflight.situation import Launch, Situation
 from penstock.preflight.vocabulary import VOCABULARY
 
