@@ -65,7 +65,8 @@ class Prediction:
     """What a replica delivers under a closed loop of so many users."""
 
     deployment: Deployment
-    engine: str
+    measured_engine: str
+    """The engine whose measurements speak, which need not be the one that divides the memory: `deployment.engine`."""
     concurrency: float
     running: float
     """Requests that really run together: fewer than asked when the KV cache is full."""
@@ -95,7 +96,7 @@ class Prediction:
 
 def predict(
     deployment: Deployment,
-    engine: str,
+    measured_engine: str,
     *,
     input_tokens: float,
     output_tokens: float,
@@ -119,8 +120,8 @@ def predict(
     light = work.light(loop.average(drafted.accepted_tokens))[0] / drafted.accepted_tokens
     light_s = roofline_s(light)
     if efficiencies is None:
-        return _at_the_speed_of_light(deployment, engine, concurrency, running, light, memory)
-    stack = stack_of(deployment, engine, efficiencies)
+        return _at_the_speed_of_light(deployment, measured_engine, concurrency, running, light, memory)
+    stack = stack_of(deployment, measured_engine, efficiencies)
     parts = {name: float(value) for name, value in zip(PARTS, light * stack.slowdowns, strict=True)}
     step = StepTime(parts_s=parts)
     low, high = stack.spread
@@ -130,7 +131,7 @@ def predict(
     throughput = Range(value=running / tpot.value, low=running / tpot.high, high=running / tpot.low)
     return Prediction(
         deployment=deployment,
-        engine=engine,
+        measured_engine=measured_engine,
         concurrency=concurrency,
         running=running,
         tpot_s=tpot,
@@ -160,14 +161,14 @@ def _running(memory: MemoryFit, concurrency: float) -> float:
 
 
 def _at_the_speed_of_light(
-    deployment: Deployment, engine: str, concurrency: float, running: float, light: Array, memory: MemoryFit
+    deployment: Deployment, measured_engine: str, concurrency: float, running: float, light: Array, memory: MemoryFit
 ) -> Prediction:
     seconds = roofline_s(light)
     only = Range(value=seconds, low=seconds, high=seconds)
     rate = Range(value=running / seconds, low=running / seconds, high=running / seconds)
     return Prediction(
         deployment=deployment,
-        engine=engine,
+        measured_engine=measured_engine,
         concurrency=concurrency,
         running=running,
         tpot_s=only,

@@ -59,9 +59,9 @@ class Stack:
         return self.request_s + self.first_ratio * (served(work, loop) @ self.slowdowns)
 
 
-def stack_of(deployment: Deployment, engine: str, efficiencies: Efficiencies) -> Stack:
+def stack_of(deployment: Deployment, measured_engine: str, efficiencies: Efficiencies) -> Stack:
     """Look up what applies to a deployment: its pool or its nearest kin, its model, its configuration."""
-    kin = pool_path(deployment.accelerator, engine)
+    kin = pool_path(deployment.accelerator, measured_engine)
     path, pool = efficiencies.calibration.nearest(kin)
     novelty = _novelty(deployment, kin, path, pool)
     adjust, software = _adjustment(deployment, pool)

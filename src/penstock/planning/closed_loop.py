@@ -59,14 +59,14 @@ class ClosedLoop:
                 high=rate * seen.tpot_s.value / seen.tpot_s.low,
             ),
             tier=seen.tier,
-            grounds=f"{seen.engine}, from {' > '.join(seen.borrowed_from)}; "
+            grounds=f"{seen.measured_engine}, from {' > '.join(seen.borrowed_from)}; "
             f"closed loop of {together[best]:,.0f}, no queue",
             prefill_fraction=float(prefill[best]),
         )
 
-    def engine_of(self, deployment: Deployment) -> str:
+    def measured_engine_of(self, deployment: Deployment) -> str:
         """Whose measurements speak for a deployment."""
-        return self._compile(deployment).seen.engine
+        return self._compile(deployment).seen.measured_engine
 
     def _compile(self, deployment: Deployment) -> "_Compiled":
         part, model, split = deployment.accelerator, deployment.model, deployment.parallelism
@@ -78,11 +78,11 @@ class ClosedLoop:
                 part,
                 split,
                 cache_dtype=deployment.cache_dtype,
-                engine=self._engines.get(family, BEST),
+                measured_engine=self._engines.get(family, BEST),
                 load=_REFERENCE,
                 efficiencies=self.efficiencies,
             )
-            self._engines[family] = seen.engine
+            self._engines[family] = seen.measured_engine
             self._compiled[key] = _Compiled.of(deployment, seen, self.efficiencies)
         return self._compiled[key]
 
@@ -97,7 +97,9 @@ class _Compiled:
 
     @staticmethod
     def of(deployment: Deployment, seen: Prediction, efficiencies: Efficiencies) -> "_Compiled":
-        return _Compiled(work=ReplicaWork(deployment), stack=stack_of(deployment, seen.engine, efficiencies), seen=seen)
+        return _Compiled(
+            work=ReplicaWork(deployment), stack=stack_of(deployment, seen.measured_engine, efficiencies), seen=seen
+        )
 
     def times(self, together: Array, bucket: Bucket) -> tuple[Array, Array, Array]:
         """Seconds per token, seconds to the first one, and the share of prompts in a step."""

@@ -62,6 +62,6 @@ class Simulator:
         model, split = deployment.model, deployment.parallelism
         key = (model.name, model.quantisation, deployment.accelerator.id, split, deployment.cache_dtype, typical_tokens)
         if key not in self._placed:
-            engine = self.loop.engine_of(deployment)
-            self._placed[key] = place(deployment, engine, self.efficiencies, typical_tokens=typical_tokens)
+            measured_engine = self.loop.measured_engine_of(deployment)
+            self._placed[key] = place(deployment, measured_engine, self.efficiencies, typical_tokens=typical_tokens)
         return self._placed[key]

@@ -149,7 +149,7 @@ def prediction_document(
                 "accelerator": prediction.deployment.accelerator.id,
                 "devices": prediction.deployment.parallelism.devices,
                 "parallelism": plain(prediction.deployment.parallelism),
-                "engine": prediction.engine,
+                "engine": prediction.measured_engine,
                 "fits": prediction.memory.fits,
                 "concurrency": prediction.concurrency,
                 "running": prediction.running,

@@ -18,7 +18,7 @@ def both(name: str, part: str, tp: int, bucket: Bucket) -> tuple[ClosedLoop, Pre
     screen, placed = ClosedLoop(EFFICIENCIES), deployment(name, part, tp=tp)
     predicted = predict(
         placed,
-        screen.engine_of(placed),
+        screen.measured_engine_of(placed),
         input_tokens=bucket.input_tokens,
         output_tokens=bucket.output_tokens,
         concurrency=8,
