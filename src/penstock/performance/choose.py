@@ -15,7 +15,7 @@ def measured_engines(efficiencies: Efficiencies, accelerator: Accelerator) -> tu
     """List the engines the accelerator was measured with."""
     depth = 3
     return tuple(
-        sorted(path[2] for path in efficiencies.calibration.pools if len(path) == depth and path[1] == accelerator.id)
+        sorted(path[2] for path in efficiencies.calibration.by_kin if len(path) == depth and path[1] == accelerator.id)
     )
 
 

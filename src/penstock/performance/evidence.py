@@ -10,7 +10,7 @@ from penstock.catalog.accelerator import Accelerator
 from penstock.catalog.measurement import Measurement
 from penstock.model import CacheDtype, ModelSpec, Part
 from penstock.model.weight import BF16, FP8_CHANNEL, MXFP4, NVFP4, WeightFormat
-from penstock.performance.calibration import Row
+from penstock.performance.calibration import Row, Software
 from penstock.performance.deployment import Deployment, Parallelism
 from penstock.performance.engine import engine_defaults
 from penstock.performance.harness import harness_of
@@ -52,7 +52,7 @@ def configuration_of(scenario: str, family: str, weights: str, split: Parallelis
     return f"{scenario} {family} {weights} tp{split.tp} dp{split.dp} ep{int(split.expert_parallel)}"
 
 
-def pool_path(accelerator: Accelerator, engine: str) -> tuple[str, ...]:
+def kin_path(accelerator: Accelerator, engine: str) -> tuple[str, ...]:
     """From the widest kin to the narrowest."""
     return (accelerator.architecture, accelerator.id, engine)
 
@@ -115,9 +115,9 @@ def calibration_rows(
                 Row(
                     light=work.light(load)[0],
                     seconds=seconds,
-                    pool=pool_path(placed.accelerator, row.engine),
+                    kin=kin_path(placed.accelerator, row.engine),
                     family=family,
-                    software=f"{row.scenario} {row.version} {row.date}",
+                    software=Software(row.scenario, row.version, row.date),
                     configuration=configuration_of(row.scenario, family, row.weights, placed.parallelism),
                 ),
             )

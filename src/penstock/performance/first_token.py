@@ -13,14 +13,14 @@ from typing import Final
 import numpy as np
 
 from penstock.catalog.measurement import Measurement
-from penstock.performance.calibration import Calibration, Row, Terms, calibrate, factor
+from penstock.performance.calibration import Calibration, FitTerms, Row, calibrate
 from penstock.performance.evidence import AcceleratorOf, ModelOf, batched_tokens, measured_deployment
 from penstock.performance.harness import harness_of
 from penstock.performance.work import Array, Load, ReplicaWork, carrying_steps
 
 FIRST: Final = ("request_s", "ratio", "held")
 """The fitted columns: seconds of a request outside the steps, the closed form, the steps a prompt is held."""
-_TERMS: Final = Terms(
+_TERMS: Final = FitTerms(
     least=np.array([0.0, 0.5, 0.0]),
     prior=np.array([20e-3, 1.3, 1.0]),
     floor=np.array([10e-3, 0.2, 0.3]),
@@ -79,7 +79,7 @@ class Waited:
 
     measurement: Measurement
     row: Row
-    """The same run's time per output token, which names its pool and its factors."""
+    """The same run's time per output token, which names its kin and its factors."""
     seconds: float
     served: Array
     held: Array
@@ -129,14 +129,9 @@ class Fitted:
     step: Calibration
     first: Calibration
 
-    def slowdowns(self, row: Row) -> Array:
-        """Return the slowdowns of a row's pool with all of the row's factors."""
-        _, pool = self.step.nearest(row.pool)
-        return pool.slowdowns * float(np.exp(factor(pool, row)))
-
     def first_token_s(self, item: Waited, served_s: float | None = None) -> float:
         """Predict a time to first token, from the closed form or from what a simulation says instead of it."""
-        row = _first_row(item, self.slowdowns(item.row))
+        row = _first_row(item, self.step.slowdowns(item.row))
         if served_s is not None:
             row.light[FIRST.index("ratio")] = served_s
         return self.first.seconds(row)
@@ -145,8 +140,7 @@ class Fitted:
 def fit_both(rows: Sequence[Row], waits: Sequence[Waited]) -> Fitted:
     """Fit the steps first, then what a first token takes beyond them."""
     step = calibrate(rows)
-    alone = Fitted(step=step, first=Calibration(pools={}))
-    return Fitted(step=step, first=calibrate([_first_row(item, alone.slowdowns(item.row)) for item in waits], _TERMS))
+    return Fitted(step=step, first=calibrate([_first_row(item, step.slowdowns(item.row)) for item in waits], _TERMS))
 
 
 def _first_row(item: Waited, slowdowns: Array) -> Row:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.errors import DeploymentError
+from penstock.performance.calibration import Software
 from penstock.performance.deployment import Deployment
 from penstock.performance.first_token import LoopLoad
 from penstock.performance.memory_fit import MemoryFit, fit
@@ -80,7 +81,7 @@ class Prediction:
     tier: Tier
     novelty: Novelty
     borrowed_from: tuple[str, ...]
-    software: str | None
+    software: Software | None
     memory: MemoryFit
 
     @property

@@ -23,7 +23,7 @@ _REFERENCE: Final = (1024, 256, 16)
 
 
 @dataclass(slots=True)
-class ClosedLoop:
+class QueuelessScreen:
     """Judges by the largest closed loop whose average step and first token stay within the SLO.
 
     It ignores queueing, so it is optimistic near saturation; whoever uses it says so. One object remembers what it

@@ -7,7 +7,7 @@ import numpy as np
 
 from penstock.performance.deployment import Deployment
 from penstock.performance.stack import Efficiencies
-from penstock.planning.closed_loop import ClosedLoop
+from penstock.planning.closed_loop import QueuelessScreen
 from penstock.planning.simulated import Times
 from penstock.simulation.capacity import capacity
 from penstock.simulation.options import Options
@@ -25,7 +25,7 @@ class Simulator:
     """Lays deployments out on the stack the closed loop chose for them, and runs them."""
 
     efficiencies: Efficiencies
-    loop: ClosedLoop
+    loop: QueuelessScreen
     seed: int = 0
     _placed: dict[tuple[object, ...], Placement] = field(default_factory=dict)
 

@@ -10,7 +10,7 @@ from penstock.catalog import load_accelerator, load_efficiencies
 from penstock.catalog.measurement import Measurement
 from penstock.cli.evidence import measured_pairs, model_of
 from penstock.performance.accuracy import FOLDS, refits
-from penstock.performance.calibration import Row
+from penstock.performance.calibration import Row, Software
 from penstock.performance.efficiencies import from_document
 from penstock.performance.evidence import measured_deployment
 from penstock.performance.first_token import LoopLoad, Waited, decode_step, fit_both, measured_loop, served, waited
@@ -81,9 +81,9 @@ def test_a_known_overhead_and_ratio_are_recovered(work: ReplicaWork) -> None:
         row = Row(
             light=light,
             seconds=float(light @ SLOW),
-            pool=("CDNA 3", "mi300x", "sglang"),
+            kin=("CDNA 3", "mi300x", "sglang"),
             family="one",
-            software="same",
+            software=Software("online", "0.5.9", date(2026, 1, 1)),
             configuration="same",
         )
         rows.append(row)
@@ -118,8 +118,8 @@ def test_closed_form_and_stack_agree_with_what_is_predicted(work: ReplicaWork) -
 
 
 def test_every_stack_takes_longer_than_its_steps() -> None:
-    for path, pool in from_document(load_efficiencies()).first.pools.items():
-        request_s, ratio, held = pool.slowdowns
+    for path, fitted in from_document(load_efficiencies()).first.by_kin.items():
+        request_s, ratio, held = fitted.slowdowns
         assert 0 <= request_s < 0.2, path
         assert 1 <= ratio < 4, path
         assert held >= 0

@@ -7,15 +7,15 @@ from penstock.catalog import load_efficiencies
 from penstock.performance.efficiencies import from_document
 from penstock.performance.predict import Prediction, predict
 from penstock.planning.capacity import Bucket
-from penstock.planning.closed_loop import ClosedLoop
+from penstock.planning.closed_loop import QueuelessScreen
 from penstock.workload.slo import Slo
 
 EFFICIENCIES = from_document(load_efficiencies())
 CASES = [("gpt-oss-120b", "h200", 1), ("llama-3.1-70b", "mi300x", 8), ("deepseek-r1", "h200", 8)]
 
 
-def both(name: str, part: str, tp: int, bucket: Bucket) -> tuple[ClosedLoop, Prediction]:
-    screen, placed = ClosedLoop(EFFICIENCIES), deployment(name, part, tp=tp)
+def both(name: str, part: str, tp: int, bucket: Bucket) -> tuple[QueuelessScreen, Prediction]:
+    screen, placed = QueuelessScreen(EFFICIENCIES), deployment(name, part, tp=tp)
     predicted = predict(
         placed,
         screen.measured_engine_of(placed),
