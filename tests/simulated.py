@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from penstock.performance.step_cost import EVERYTHING, StepCost
+from penstock.model.attention import EVERYTHING
+from penstock.performance.step_cost import StepCost
 from penstock.simulation.replica import Pool, Replica
 from penstock.workload import Prefixes, Requests
 from reference.scenarios import Scenario

@@ -71,7 +71,7 @@ def queued(name: str) -> Queued:
     pairs = measured_pairs()
     for refit in refits(pairs, waited(pairs, model_of, load_accelerator), FOLDS[name]):
         again = {
-            item.measurement.id: reruns(item.measurement, refit.fitted.slowdowns(item.row)) for item in refit.waits
+            item.measurement.id: reruns(item.measurement, refit.fitted.step.slowdowns(item.row)) for item in refit.waits
         }
         steps = [entry for entry in refit.steps() if entry.measurement.id in again]
         found["first"] += refit.first_tokens()

@@ -19,7 +19,7 @@ def main() -> int:
     today = datetime.now(tz=UTC).date()
     fitted = fit_efficiencies(pairs, waited(pairs, model_of, load_accelerator), fitted_on=today)
     TARGET.write_text(json.dumps(to_document(fitted), indent=1) + "\n", encoding="utf-8")
-    print(f"{fitted.rows} rows, {len(fitted.calibration.pools)} pools")
+    print(f"{fitted.rows} rows, {len(fitted.calibration.by_kin)} kinds of kin")
     print(f"spreads {dict(fitted.spreads)}, of first tokens {dict(fitted.first_spreads)}")
     return 0
 

@@ -111,7 +111,7 @@ def predict_picture() -> str:
             load_accelerator(name),
             Parallelism(tp=8),
             cache_dtype=None,
-            engine="best",
+            measured_engine="best",
             load=load,
             efficiencies=efficiencies,
         )

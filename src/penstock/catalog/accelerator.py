@@ -1,6 +1,6 @@
 """What is this device? One accelerator as the engine sees it, each fact with its source."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date
 from enum import StrEnum
@@ -166,6 +166,12 @@ class Accelerator:
             if _covering(name, source.fields):
                 return source
         raise KeyError(name)
+
+    def emulated(self, formats: Iterable[str]) -> tuple[str, ...]:
+        """List the storage formats of weights it does not multiply as they are, in the order given."""
+        fp8 = {"fp8", "mxfp8"} if Precision.FP8 in self.dense_flops_per_s else set()
+        missing = {"fp8", "mxfp8", "mxfp4", "nvfp4"} - fp8 - set(self.fp4_formats)
+        return tuple(name for name in formats if name in missing)
 
     def peak_flops_per_s(self, precision: Precision) -> float:
         """Return the dense peak of a datapath, or refuse: a missing datapath is never guessed."""

@@ -67,7 +67,7 @@ class Placing:
             part,
             split_choice(part, devices, tp=None, pp=1, dp=self.dp, ep=self.ep),
             cache_dtype=cache_choice(self.cache),
-            engine=self.engine,
+            measured_engine=self.engine,
             load=(*tokens, _TYPICAL_USERS),
             efficiencies=self.efficiencies,
         )
@@ -79,7 +79,7 @@ class Placing:
         )
         return place(
             replace(prediction.deployment, engine=settings),
-            prediction.engine,
+            prediction.measured_engine,
             self.efficiencies,
             typical_tokens=sum(tokens),
             prefix_caching=self.prefix_caching,

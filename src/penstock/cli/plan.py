@@ -86,7 +86,7 @@ def sources_of(plan: "Plan", folder: Path) -> "Sources":
     from penstock.catalog import load_accelerator, load_accelerators, load_efficiencies, load_prices
     from penstock.cli.evidence import model_of
     from penstock.performance.efficiencies import from_document
-    from penstock.planning.closed_loop import ClosedLoop
+    from penstock.planning.closed_loop import QueuelessScreen
     from penstock.planning.make import Sources
     from penstock.planning.simulated import simulated_capacity, verify_by
     from penstock.planning.simulator import Simulator
@@ -94,7 +94,7 @@ def sources_of(plan: "Plan", folder: Path) -> "Sources":
     from penstock.workload import read_trace
 
     efficiencies = from_document(load_efficiencies())
-    loop = ClosedLoop(efficiencies)
+    loop = QueuelessScreen(efficiencies)
     simulator = Simulator(efficiencies, loop, seed=plan.seed)
     return Sources(
         accelerators=tuple(load_accelerator(part.id) for part in plan.parts) or load_accelerators(),

@@ -70,7 +70,7 @@ def predict_command(
             part,
             split_choice(part, devices, tp=None, pp=1, dp=dp, ep=ep),
             cache_dtype=cache_choice(kv),
-            engine=engine.strip().lower(),
+            measured_engine=engine.strip().lower(),
             load=(input_tokens, output_tokens, concurrency),
             efficiencies=efficiencies,
             speculation=speculation,

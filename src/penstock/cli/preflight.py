@@ -157,15 +157,15 @@ class _Options:
     def question(self, subject: "Subject", part: "Accelerator", split: "Parallelism") -> "Question":
         """Ask about one placement."""
         from penstock.cli.choices import engine_choice
+        from penstock.performance.engine import NEWEST
         from penstock.preflight import Asked, Question, Release
-        from penstock.preflight.findings import READ_UP_TO
 
         engine = engine_choice(self.engine)
         return Question(
             subject=subject,
             accelerator=part,
             engine=engine,
-            version=Release(self.version) if self.version else READ_UP_TO[engine],
+            version=Release(self.version) if self.version else NEWEST[engine],
             asked=Asked(parallelism=split, cache_dtype=self.cache_dtype, context_tokens=self.context_tokens),
             launch=self.launch,
             host=self.host,

@@ -1,9 +1,9 @@
-"""What does a layer remember? Each kind of sequence mixing, and the bytes it caches per token or per sequence."""
+"""What does a layer remember, and what does a query do with it? Each kind of sequence mixing, in bytes and FLOPs."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil, prod
-from typing import Protocol
+from typing import Final, Protocol
 
 from penstock.errors import ConfigError
 
@@ -22,6 +22,11 @@ class CacheDtype(StrEnum):
         return _ELEMENT_BYTES[self]
 
 
+EVERYTHING: Final = 2**62
+"""The limit of attention that reads all of its context."""
+Sight = tuple[tuple[int, float], ...]
+"""Entries a query attends to, as limits and shares: with t tokens behind it, the sum of share x min(t, limit)."""
+
 _ELEMENT_BYTES = {CacheDtype.FP32: 4, CacheDtype.BF16: 2, CacheDtype.FP16: 2, CacheDtype.FP8: 1}
 
 
@@ -30,8 +35,17 @@ def heads_on_device(heads: int, tp: int) -> int:
     return max(1, ceil(heads / tp))
 
 
+def _share_of_heads(heads: int, tp: int) -> float:
+    return max(1.0, heads / tp)
+
+
+def _fp8_index_bytes(width: int) -> int:
+    """An fp8 index key with one fp32 scale per 128 elements."""
+    return width + 4 * ceil(width / 128)
+
+
 class SequenceMixer(Protocol):
-    """What memory planning asks of any attention or recurrent layer."""
+    """What planning asks of any attention or recurrent layer: what it holds, and what a query reads and multiplies."""
 
     @property
     def kind(self) -> str:
@@ -45,6 +59,33 @@ class SequenceMixer(Protocol):
 
     def bytes_per_sequence(self, dtype: CacheDtype, tp: int) -> int:
         """Bytes a device holds for a sequence however long it is."""
+
+    @property
+    def sight(self) -> Sight:
+        """Entries of the cache a query attends to."""
+
+    def entry_bytes(self, dtype: CacheDtype, tp: int) -> float:
+        """Bytes read for each entry attended to."""
+
+    def index_bytes(self, dtype: CacheDtype) -> float:
+        """Bytes of index keys read for every token behind a query, attended to or not."""
+
+    def state_bytes(self, dtype: CacheDtype, tp: int) -> int:
+        """Bytes read for a decoded token however many came before it."""
+
+    def decode_flops(self, tp: int) -> float:
+        """FLOPs of one decoding query with one entry of the cache."""
+
+    def prefill_flops(self, tp: int) -> float:
+        """FLOPs of one query with one entry in prefill."""
+
+    @property
+    def extra_kernels(self) -> bool:
+        """Whether the layer launches more kernels than plain attention does."""
+
+    @property
+    def traits(self) -> tuple[str, ...]:
+        """How attention backends tell it apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +104,8 @@ class GroupedAttention:
     """Attends within a chunk, but engines keep the whole sequence (Llama 4 in vLLM)."""
     index_dim: int = 0
     """Width of the extra keys a block-sparse indexer stores per token (MiniMax-M3)."""
+    index_topk: int = 0
+    """Tokens of the blocks such an indexer chooses."""
 
     @property
     def kind(self) -> str:
@@ -73,10 +116,7 @@ class GroupedAttention:
 
     def bytes_per_token(self, dtype: CacheDtype, tp: int) -> float:
         """Keys and values of the heads on this device; index keys are replicated."""
-        if self.shares_cache:
-            return 0.0
-        elements = heads_on_device(self.kv_heads, tp) * (self.key_dim + self.value_dim) + self.index_dim
-        return float(elements * dtype.element_bytes)
+        return 0.0 if self.shares_cache else self.entry_bytes(dtype, tp) + self.index_bytes(dtype)
 
     def remembered_tokens(self, tokens: int) -> int:
         """Everything, or the window."""
@@ -87,6 +127,45 @@ class GroupedAttention:
     def bytes_per_sequence(self, dtype: CacheDtype, tp: int) -> int:  # noqa: ARG002 - part of the protocol
         """Nothing beyond the tokens."""
         return 0
+
+    @property
+    def sight(self) -> Sight:
+        """The window, the chosen blocks, or everything."""
+        return ((self.window_tokens or self.index_topk or EVERYTHING, 1.0),)
+
+    def entry_bytes(self, dtype: CacheDtype, tp: int) -> float:
+        """Keys and values of the heads on this device, its own or an earlier layer's."""
+        return float(heads_on_device(self.kv_heads, tp) * (self.key_dim + self.value_dim) * dtype.element_bytes)
+
+    def index_bytes(self, dtype: CacheDtype) -> float:
+        """Index keys in the cache's own dtype."""
+        return float(self.index_dim * dtype.element_bytes)
+
+    def state_bytes(self, dtype: CacheDtype, tp: int) -> int:  # noqa: ARG002 - part of the protocol
+        """Nothing."""
+        return 0
+
+    def decode_flops(self, tp: int) -> float:
+        """A query with a key and a weight with a value, for each head."""
+        return 2 * _share_of_heads(self.query_heads, tp) * (self.key_dim + self.value_dim)
+
+    def prefill_flops(self, tp: int) -> float:
+        """The same as in decoding."""
+        return self.decode_flops(tp)
+
+    @property
+    def extra_kernels(self) -> bool:
+        """With an indexer."""
+        return bool(self.index_dim)
+
+    @property
+    def traits(self) -> tuple[str, ...]:
+        """Grouped, and chunked, sparse or sliding."""
+        if self.keeps_all_tokens:
+            return ("gqa", "chunked")
+        if self.index_dim:
+            return ("gqa", "sparse")
+        return ("gqa",) if self.window_tokens is None else ("gqa", "sliding")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,13 +188,9 @@ class LatentAttention:
         """Latent, or sparse when an indexer picks the tokens."""
         return "latent_sparse" if self.index_topk else "latent"
 
-    def bytes_per_token(self, dtype: CacheDtype, tp: int) -> float:  # noqa: ARG002 - latents are not split
-        """The latent, its rope part, and the indexer's fp8 key with one fp32 scale per 128 elements."""
-        if dtype is CacheDtype.FP8 and self.packed_fp8:
-            latent = self.latent_dim + 4 * ceil(self.latent_dim / 128) + 2 * self.rope_dim
-        else:
-            latent = (self.latent_dim + self.rope_dim) * dtype.element_bytes
-        return float(latent + self.index_dim + 4 * ceil(self.index_dim / 128))
+    def bytes_per_token(self, dtype: CacheDtype, tp: int) -> float:
+        """The latent, its rope part, and the indexer's key."""
+        return self.entry_bytes(dtype, tp) + self.index_bytes(dtype)
 
     def remembered_tokens(self, tokens: int) -> int:
         """All of them: sparse attention reads fewer tokens, it does not forget any."""
@@ -124,6 +199,43 @@ class LatentAttention:
     def bytes_per_sequence(self, dtype: CacheDtype, tp: int) -> int:  # noqa: ARG002 - part of the protocol
         """Nothing beyond the tokens."""
         return 0
+
+    @property
+    def sight(self) -> Sight:
+        """The tokens an indexer chooses, or everything."""
+        return ((self.index_topk or EVERYTHING, 1.0),)
+
+    def entry_bytes(self, dtype: CacheDtype, tp: int) -> float:  # noqa: ARG002 - latents are not split
+        """The latent and its rope part."""
+        if dtype is CacheDtype.FP8 and self.packed_fp8:
+            return float(self.latent_dim + 4 * ceil(self.latent_dim / 128) + 2 * self.rope_dim)
+        return float((self.latent_dim + self.rope_dim) * dtype.element_bytes)
+
+    def index_bytes(self, dtype: CacheDtype) -> float:  # noqa: ARG002 - has a dtype of its own
+        """The lightning indexer's key, in fp8 whatever the cache is in."""
+        return float(_fp8_index_bytes(self.index_dim))
+
+    def state_bytes(self, dtype: CacheDtype, tp: int) -> int:  # noqa: ARG002 - part of the protocol
+        """Nothing."""
+        return 0
+
+    def decode_flops(self, tp: int) -> float:
+        """A query multiplies with the latent itself (absorbed)."""
+        return 2 * _share_of_heads(self.query_heads, tp) * (2 * self.latent_dim + self.rope_dim)
+
+    def prefill_flops(self, tp: int) -> float:
+        """Latents are expanded to heads first."""
+        return 2 * _share_of_heads(self.query_heads, tp) * (self.nope_dim + self.rope_dim + self.value_dim)
+
+    @property
+    def extra_kernels(self) -> bool:
+        """With an indexer of its own."""
+        return bool(self.index_dim)
+
+    @property
+    def traits(self) -> tuple[str, ...]:
+        """Latent, and sparse where an indexer chooses."""
+        return ("mla", "sparse") if self.index_topk else ("mla",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,33 +256,64 @@ class CompressedAttention:
         """By ratio: window, compressed_4, compressed_128."""
         return f"compressed_{self.compress_ratio}" if self.compress_ratio else "window"
 
-    def _entry_bytes(self, dtype: CacheDtype) -> int:
-        if dtype is CacheDtype.FP8:
-            # fp8 values, bf16 rope, one power-of-two scale per 64 values, padded to a word: 584 for 448 + 64.
-            values = self.entry_dim - self.rope_dim
-            return values + 2 * self.rope_dim + 8 * ceil(ceil(values / 64) / 8)
-        return self.entry_dim * dtype.element_bytes
-
-    def bytes_per_token(self, dtype: CacheDtype, tp: int) -> float:  # noqa: ARG002 - replicated over devices
+    def bytes_per_token(self, dtype: CacheDtype, tp: int) -> float:
         """The compressed entry and the index key, shared by the tokens they stand for."""
         if not self.compress_ratio:
             return 0.0
-        index = self.index_dim + 4 * ceil(self.index_dim / 128)
-        return (self._entry_bytes(dtype) + index) / self.compress_ratio
+        return self.entry_bytes(dtype, tp) / self.compress_ratio + self.index_bytes(dtype)
 
     def remembered_tokens(self, tokens: int) -> int:
         """All of them, in compressed form."""
         return tokens if self.compress_ratio else 0
 
-    def bytes_per_sequence(self, dtype: CacheDtype, tp: int) -> int:  # noqa: ARG002 - replicated over devices
-        """The window of raw entries, and the compressors' running state in fp32 (keys and gates)."""
-        window = self.window_tokens * self._entry_bytes(dtype)
+    def bytes_per_sequence(self, dtype: CacheDtype, tp: int) -> int:
+        """The window of raw entries, and the compressors' running state."""
+        return self.window_tokens * int(self.entry_bytes(dtype, tp)) + self.state_bytes(dtype, tp)
+
+    @property
+    def sight(self) -> Sight:
+        """The window of raw entries, and the compressed ones: all of them, or those an indexer chooses."""
+        window = (self.window_tokens, 1.0)
         if not self.compress_ratio:
-            return window
+            return (window,)
+        return window, (self.index_topk * self.compress_ratio or EVERYTHING, 1 / self.compress_ratio)
+
+    def entry_bytes(self, dtype: CacheDtype, tp: int) -> float:  # noqa: ARG002 - replicated over devices
+        """Raw and compressed entries are stored alike."""
+        if dtype is CacheDtype.FP8:
+            # fp8 values, bf16 rope, one power-of-two scale per 64 values, padded to a word: 584 for 448 + 64.
+            values = self.entry_dim - self.rope_dim
+            return float(values + 2 * self.rope_dim + 8 * ceil(ceil(values / 64) / 8))
+        return float(self.entry_dim * dtype.element_bytes)
+
+    def index_bytes(self, dtype: CacheDtype) -> float:  # noqa: ARG002 - has a dtype of its own
+        """One index key for each compressed entry."""
+        return _fp8_index_bytes(self.index_dim) / self.compress_ratio if self.compress_ratio else 0.0
+
+    def state_bytes(self, dtype: CacheDtype, tp: int) -> int:  # noqa: ARG002 - has a dtype of its own, on every device
+        """The compressors' running state in fp32 (keys and gates)."""
         fine = bool(self.index_dim)
         state_tokens = 2 * self.compress_ratio if fine else self.compress_ratio
         width = (self.entry_dim + self.index_dim) * (2 if fine else 1)
-        return window + state_tokens * 2 * width * 4
+        return state_tokens * 2 * width * 4
+
+    def decode_flops(self, tp: int) -> float:
+        """An entry is key and value at once."""
+        return 4 * _share_of_heads(self.query_heads, tp) * self.entry_dim
+
+    def prefill_flops(self, tp: int) -> float:
+        """The same as in decoding."""
+        return self.decode_flops(tp)
+
+    @property
+    def extra_kernels(self) -> bool:
+        """It compresses."""
+        return True
+
+    @property
+    def traits(self) -> tuple[str, ...]:
+        """Compressed, with sinks in every layer."""
+        return ("compressed", "sparse", "sinks")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,23 +349,54 @@ class RecurrentState:
         conv = ceil(self.conv_channels / tp) * self.conv_taps * self.conv_bytes_per_element
         return state + conv if self.heads else conv
 
+    @property
+    def sight(self) -> Sight:
+        """No token but through the state."""
+        return ()
+
+    def entry_bytes(self, dtype: CacheDtype, tp: int) -> float:  # noqa: ARG002 - part of the protocol
+        """There are no entries."""
+        return 0.0
+
+    def index_bytes(self, dtype: CacheDtype) -> float:  # noqa: ARG002 - part of the protocol
+        """There is no indexer."""
+        return 0.0
+
+    def state_bytes(self, dtype: CacheDtype, tp: int) -> int:
+        """All that is held."""
+        return self.bytes_per_sequence(dtype, tp)
+
+    def decode_flops(self, tp: int) -> float:  # noqa: ARG002 - part of the protocol
+        """Its state is read far more slowly than it is multiplied."""
+        return 0.0
+
+    def prefill_flops(self, tp: int) -> float:  # noqa: ARG002 - part of the protocol
+        """Linear in the prompt, and small beside its projections."""
+        return 0.0
+
+    @property
+    def extra_kernels(self) -> bool:
+        """Convolution, state and gate."""
+        return True
+
+    @property
+    def traits(self) -> tuple[str, ...]:
+        """Linear."""
+        return ("linear",)
+
+
+_SPELLINGS: Final = {
+    CacheDtype.BF16: ("bfloat16", "bf16"),
+    CacheDtype.FP16: ("float16", "fp16", "half"),
+    CacheDtype.FP32: ("float32", "fp32", "float"),
+    CacheDtype.FP8: ("fp8", "fp8_e4m3", "fp8_e5m2"),
+}
+
 
 def cache_dtype(name: str) -> CacheDtype:
     """Read a cache dtype as engines and configs spell it."""
     spelled = name.strip().lower().removeprefix("torch.")
-    known = {
-        "bfloat16": CacheDtype.BF16,
-        "bf16": CacheDtype.BF16,
-        "float16": CacheDtype.FP16,
-        "fp16": CacheDtype.FP16,
-        "half": CacheDtype.FP16,
-        "float32": CacheDtype.FP32,
-        "fp32": CacheDtype.FP32,
-        "float": CacheDtype.FP32,
-        "fp8": CacheDtype.FP8,
-        "fp8_e4m3": CacheDtype.FP8,
-        "fp8_e5m2": CacheDtype.FP8,
-    }
-    if spelled not in known:
-        raise ConfigError(f"'{name[:40]}' is not a cache dtype; known: bf16, fp16, fp8, fp32")
-    return known[spelled]
+    for dtype, spellings in _SPELLINGS.items():
+        if spelled in spellings:
+            return dtype
+    raise ConfigError(f"'{name[:40]}' is not a cache dtype; known: bf16, fp16, fp8, fp32")

@@ -26,9 +26,7 @@ class GroupedShape:
     """Values are the keys: no v_proj."""
 
 
-def grouped_attention(
-    inv: Inventory, path: str, shape: GroupedShape, *, window: int | None = None, index_dim: int = 0
-) -> GroupedAttention:
+def grouped_attention(inv: Inventory, path: str, shape: GroupedShape, *, window: int | None = None) -> GroupedAttention:
     """Add q, k, v and o projections."""
     queries = shape.query_heads * shape.head_dim
     inv.linear(
@@ -66,7 +64,6 @@ def grouped_attention(
         key_dim=shape.head_dim,
         value_dim=shape.value_dim,
         window_tokens=window,
-        index_dim=index_dim,
     )
 
 

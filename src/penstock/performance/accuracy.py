@@ -26,7 +26,8 @@ class HeldOut:
     measurement: Measurement
     row: Row
     predicted_s: float
-    pool: tuple[str, ...]
+    kin: tuple[str, ...]
+    """Whose measurements were used."""
 
     @property
     def error(self) -> float:
@@ -80,7 +81,7 @@ class Refit:
                 measurement=item.measurement,
                 row=replace(item.row, seconds=item.seconds),
                 predicted_s=self.fitted.first_token_s(item, served_s and served_s(item)),
-                pool=self.fitted.first.nearest(item.row.pool)[0],
+                kin=self.fitted.first.nearest(item.row.kin)[0],
             )
             for item in self.waits
         ]
@@ -117,8 +118,8 @@ def before_and_after(pairs: Sequence[Pair], day: date) -> Iterator[HeldOut]:
 
 
 def _predicted(calibration: Calibration, measurement: Measurement, row: Row) -> HeldOut:
-    path, _ = calibration.nearest(row.pool)
-    return HeldOut(measurement=measurement, row=row, predicted_s=calibration.seconds(row), pool=path)
+    path, _ = calibration.nearest(row.kin)
+    return HeldOut(measurement=measurement, row=row, predicted_s=calibration.seconds(row), kin=path)
 
 
 def summarise(held: Sequence[HeldOut], *, covered: Sequence[bool] | None = None) -> ErrorSummary:

@@ -15,7 +15,7 @@ def measured_engines(efficiencies: Efficiencies, accelerator: Accelerator) -> tu
     """List the engines the accelerator was measured with."""
     depth = 3
     return tuple(
-        sorted(path[2] for path in efficiencies.calibration.pools if len(path) == depth and path[1] == accelerator.id)
+        sorted(path[2] for path in efficiencies.calibration.by_kin if len(path) == depth and path[1] == accelerator.id)
     )
 
 
@@ -25,21 +25,23 @@ def predict_on(
     parallelism: Parallelism,
     *,
     cache_dtype: CacheDtype | None,
-    engine: str,
+    measured_engine: str,
     load: tuple[int, int, int],
     efficiencies: Efficiencies | None,
     speculation: Speculation | None = None,
 ) -> Prediction:
     """Predict with one engine's efficiencies, or with each measured one and keep the fastest that is not a guess."""
     input_tokens, output_tokens, concurrency = load
-    settings = engine_defaults("sglang" if engine == "sglang" else "vllm", accelerator, tp=parallelism.tp)
+    settings = engine_defaults("sglang" if measured_engine == "sglang" else "vllm", accelerator, tp=parallelism.tp)
     placed = Deployment(
         model=model, accelerator=accelerator, engine=settings, parallelism=parallelism, cache_dtype=cache_dtype
     )
     measured = measured_engines(efficiencies, accelerator) if efficiencies else ()
-    if engine not in {BEST, *measured} and efficiencies is not None and measured:
-        raise DeploymentError(f"{accelerator.id} was not measured with '{engine}'; measured: {', '.join(measured)}")
-    tried = (measured or ("vllm",)) if engine == BEST else (engine,)
+    if measured_engine not in {BEST, *measured} and efficiencies is not None and measured:
+        raise DeploymentError(
+            f"{accelerator.id} was not measured with '{measured_engine}'; measured: {', '.join(measured)}"
+        )
+    tried = (measured or ("vllm",)) if measured_engine == BEST else (measured_engine,)
     answers = [
         predict(
             placed,

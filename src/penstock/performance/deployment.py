@@ -53,3 +53,8 @@ class Deployment:
     def chosen_cache_dtype(self) -> CacheDtype:
         """The dtype keys and values are stored in."""
         return self.cache_dtype or self.model.cache_dtype
+
+    @property
+    def batched_tokens(self) -> int:
+        """Tokens the replica takes in one step: every data-parallel rank fills its own."""
+        return self.engine.max_batched_tokens * self.parallelism.dp

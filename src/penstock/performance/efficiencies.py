@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 
 from penstock.performance.accuracy import FOLDS, HeldOut, Pair, refits, spread
-from penstock.performance.calibration import Calibration, Pool
+from penstock.performance.calibration import Calibration, Factors, FittedKin, Software
 from penstock.performance.first_token import FIRST, Waited, fit_both
 from penstock.performance.stack import Efficiencies, Logs, Novelty
 from penstock.performance.work import PARTS
@@ -46,24 +46,29 @@ def to_document(efficiencies: Efficiencies) -> dict[str, Any]:
         "rows": efficiencies.rows,
         "spreads": {name: [_round(value) for value in span] for name, span in efficiencies.spreads.items()},
         "first_spreads": {name: [_round(value) for value in span] for name, span in efficiencies.first_spreads.items()},
-        "pools": _pools(efficiencies.calibration, "slowdowns", PARTS),
-        "first": _pools(efficiencies.first, "beyond", FIRST),
+        "pools": _kin(efficiencies.calibration, "slowdowns", PARTS),
+        "first": _kin(efficiencies.first, "beyond", FIRST),
     }
 
 
-def _pools(calibration: Calibration, called: str, columns: Sequence[str]) -> list[dict[str, Any]]:
+def _kin(calibration: Calibration, called: str, columns: Sequence[str]) -> list[dict[str, Any]]:
     return [
         {
             "path": list(path),
-            "rows": pool.rows,
-            called: {name: _round(value) for name, value in zip(columns, pool.slowdowns.tolist(), strict=True)},
+            "rows": fitted.rows,
+            called: {name: _round(value) for name, value in zip(columns, fitted.slowdowns.tolist(), strict=True)},
             "factors": {
-                kind: {key: _round(value) for key, value in sorted(table.items())}
-                for kind, table in pool.factors.items()
+                "family": _table(fitted.factors.family),
+                "software": _table({str(key): value for key, value in fitted.factors.software.items()}),
+                "configuration": _table(fitted.factors.configuration),
             },
         }
-        for path, pool in sorted(calibration.pools.items())
+        for path, fitted in sorted(calibration.by_kin.items())
     ]
+
+
+def _table(logs: Mapping[str, float]) -> dict[str, float]:
+    return {key: _round(value) for key, value in sorted(logs.items())}
 
 
 def from_document(document: Mapping[str, Any]) -> Efficiencies:
@@ -78,17 +83,32 @@ def from_document(document: Mapping[str, Any]) -> Efficiencies:
     )
 
 
-def _calibration(pools: Sequence[Mapping[str, Any]], called: str, columns: Sequence[str]) -> Calibration:
+def _calibration(entries: Sequence[Mapping[str, Any]], called: str, columns: Sequence[str]) -> Calibration:
     return Calibration(
-        pools={
-            tuple(entry["path"]): Pool(
+        by_kin={
+            tuple(entry["path"]): FittedKin(
                 slowdowns=np.array([entry[called][name] for name in columns]),
                 rows=entry["rows"],
-                factors=entry["factors"],
+                factors=_factors(entry["factors"]),
             )
-            for entry in pools
+            for entry in entries
         }
     )
+
+
+def _factors(tables: Mapping[str, Mapping[str, float]]) -> Factors:
+    return Factors(
+        family=tables["family"],
+        software={_software(key): value for key, value in tables["software"].items()},
+        configuration=tables["configuration"],
+    )
+
+
+def _software(text: str) -> Software:
+    """Read `online 0.19.0 2026-03-01`: a release may be unknown or hold spaces, the kind of run and the day do not."""
+    scenario, _, rest = text.partition(" ")
+    version, _, day = rest.rpartition(" ")
+    return Software(scenario, version, date.fromisoformat(day))
 
 
 def _round(value: float) -> float:

@@ -1,18 +1,19 @@
 """What does the serving engine take for itself? Defaults and memory accounting of vLLM and SGLang, by version."""
 
-import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from penstock.catalog.accelerator import Accelerator
 from penstock.errors import DeploymentError
+from penstock.performance.release import Release
 from penstock.units import GIB, MIB
 
 EngineName = Literal["vllm", "sglang"]
 
-_LATEST = {"vllm": "0.31", "sglang": "0.5.18"}
-"""The newest releases whose start-up logs were seen."""
-_VERSION = re.compile(r"v?(\d{1,6}(?:\.\d{1,6}){0,3})(?:[.-]?(?:rc|dev|post)\d{0,6})*")
+NEWEST: Final[Mapping[str, Release]] = {"vllm": Release("0.32.0"), "sglang": Release("0.5.18")}
+"""The newest releases read, and what is assumed where none is named. Start-up logs, which say what memory an engine
+takes, were seen up to vLLM 0.31; 0.32 divides memory by the same code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,67 +39,59 @@ class Engine:
             raise DeploymentError("batched tokens, sequences and block size must be at least 1")
 
     @property
+    def release(self) -> Release:
+        """Its version, to compare with others."""
+        return Release(self.version)
+
+    @property
     def graphs_inside_fraction(self) -> bool:
         """From 0.20 vLLM deducts graph memory from the fraction; its second runner, 0.28 and after, does not."""
-        return self.name == "vllm" and _at_least(self.version, (0, 20)) and not _at_least(self.version, (0, 28))
+        return self.name == "vllm" and self.release.reaches(0, 20) and not self.release.reaches(0, 28)
 
     @property
     def samples_lean(self) -> bool:
         """From 0.17 vLLM's sampler holds about 15 bytes per logit instead of 38."""
-        return self.name == "vllm" and _at_least(self.version, (0, 17))
+        return self.name == "vllm" and self.release.reaches(0, 17)
 
     @property
     def states_per_sequence(self) -> int:
         """Copies of a recurrent state per sequence: vLLM keeps a second for prefix caching (mode `align`)."""
-        return 2 if self.name == "vllm" and _at_least(self.version, (0, 20)) else 1
+        return 2 if self.name == "vllm" and self.release.reaches(0, 20) else 1
 
     @property
     def keeps_decode_workspace(self) -> bool:
         """From 0.5.17 SGLang on AMD sets memory aside for long-context decoding."""
-        return self.name == "sglang" and _at_least(self.version, (0, 5, 17))
+        return self.name == "sglang" and self.release.reaches(0, 5, 17)
 
 
 def engine_defaults(
     name: EngineName, accelerator: Accelerator, *, version: str | None = None, tp: int = 1, pp: int = 1
 ) -> Engine:
     """Return what the engine would choose when started with no flags on this accelerator."""
-    chosen = version or _LATEST[name]
-    parse_version(chosen)
+    release = Release(version) if version else NEWEST[name]
     if name == "vllm":
-        return _vllm(chosen, accelerator)
-    return _sglang(chosen, accelerator, tp=tp, pp=pp)
+        return _vllm(release, accelerator)
+    return _sglang(release, accelerator, tp=tp, pp=pp)
 
 
-def parse_version(text: str) -> tuple[int, ...]:
-    """Read a release number: 0.11.2, v0.20, 0.13.0rc2."""
-    match = _VERSION.fullmatch(text.strip())
-    if match is None:
-        raise DeploymentError(f"'{text[:40]}' is not an engine version; write 0.20 or 0.11.2")
-    return tuple(int(number) for number in match[1].split("."))
-
-
-def _at_least(version: str, wanted: tuple[int, ...]) -> bool:
-    return parse_version(version) >= wanted
-
-
-def _vllm(version: str, accelerator: Accelerator) -> Engine:
+def _vllm(release: Release, accelerator: Accelerator) -> Engine:
     memory, large = accelerator.usable_hbm_bytes, accelerator.architecture != "Ampere"
-    if memory >= 160 * GIB and _at_least(version, (0, 29)):
+    if memory >= 160 * GIB and release.reaches(0, 29):
         tokens, sequences = 16384, 1024
     elif memory >= 70 * GIB and large:
-        tokens, sequences = 8192, 1024 if _at_least(version, (0, 8, 5)) else 256
+        tokens, sequences = 8192, 1024 if release.reaches(0, 8, 5) else 256
     else:
         tokens, sequences = 2048, 256
     return Engine(
         name="vllm",
-        version=version,
-        memory_fraction=0.92 if _at_least(version, (0, 20)) else 0.90,
+        version=release.text,
+        memory_fraction=0.92 if release.reaches(0, 20) else 0.90,
         max_batched_tokens=tokens,
         max_sequences=sequences,
     )
 
 
-def _sglang(version: str, accelerator: Accelerator, *, tp: int, pp: int) -> Engine:
+def _sglang(release: Release, accelerator: Accelerator, *, tp: int, pp: int) -> Engine:
     memory = accelerator.usable_hbm_bytes
     chunk, graph_batch = _sglang_sizes(memory, tp)
     reserved = (512 + 1.5 * max(chunk, 2048) + tp * pp / 8 * 1024 + 2 * graph_batch) * MIB
@@ -106,7 +99,7 @@ def _sglang(version: str, accelerator: Accelerator, *, tp: int, pp: int) -> Engi
         reserved = max(reserved, 10 * GIB)
     return Engine(
         name="sglang",
-        version=version,
+        version=release.text,
         memory_fraction=max(0.1, round((memory - reserved) / memory, 3)),
         max_batched_tokens=chunk,
         max_sequences=graph_batch,

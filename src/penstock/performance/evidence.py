@@ -10,9 +10,10 @@ from penstock.catalog.accelerator import Accelerator
 from penstock.catalog.measurement import Measurement
 from penstock.model import CacheDtype, ModelSpec, Part
 from penstock.model.weight import BF16, FP8_CHANNEL, MXFP4, NVFP4, WeightFormat
-from penstock.performance.calibration import Row
+from penstock.performance.calibration import Row, Software
 from penstock.performance.deployment import Deployment, Parallelism
 from penstock.performance.engine import engine_defaults
+from penstock.performance.harness import harness_of
 from penstock.performance.memory_fit import fit
 from penstock.performance.work import Load, ReplicaWork
 
@@ -51,7 +52,7 @@ def configuration_of(scenario: str, family: str, weights: str, split: Parallelis
     return f"{scenario} {family} {weights} tp{split.tp} dp{split.dp} ep{int(split.expert_parallel)}"
 
 
-def pool_path(accelerator: Accelerator, engine: str) -> tuple[str, ...]:
+def kin_path(accelerator: Accelerator, engine: str) -> tuple[str, ...]:
     """From the widest kin to the narrowest."""
     return (accelerator.architecture, accelerator.id, engine)
 
@@ -83,6 +84,11 @@ def saturated_batch(held_tokens: int, engine: str, input_tokens: float, output_t
     return min(held_tokens / (input_tokens + 0.6 * output_tokens), _SATURATED_LIMIT.get(engine, 1024))
 
 
+def batched_tokens(row: Measurement) -> float:
+    """Prompt tokens the measured replica took in one step."""
+    return harness_of(row).batched_tokens * row.dp
+
+
 def calibration_rows(
     measurements: Iterable[Measurement], model_of: ModelOf, accelerator_of: AcceleratorOf
 ) -> list[tuple[Measurement, Row]]:
@@ -99,7 +105,9 @@ def calibration_rows(
         seconds = _seconds_per_token(row, batch)
         if seconds is None:
             continue
-        load = Load.closed_loop(np.array([batch]), np.array([row.input_tokens]), np.array([row.output_tokens]))
+        load = Load.closed_loop(
+            np.array([batch]), np.array([row.input_tokens]), np.array([row.output_tokens]), batched_tokens(row)
+        )
         family = family_of(placed.model)
         found.append(
             (
@@ -107,9 +115,9 @@ def calibration_rows(
                 Row(
                     light=work.light(load)[0],
                     seconds=seconds,
-                    pool=pool_path(placed.accelerator, row.engine),
+                    kin=kin_path(placed.accelerator, row.engine),
                     family=family,
-                    software=f"{row.scenario} {row.version} {row.date}",
+                    software=Software(row.scenario, row.version, row.date),
                     configuration=configuration_of(row.scenario, family, row.weights, placed.parallelism),
                 ),
             )

@@ -147,17 +147,11 @@ def report_fit(deployment: Deployment, context_tokens: int) -> FitReport:
 
 def _notes(deployment: Deployment) -> Iterator[str]:
     part, tp = deployment.accelerator, deployment.parallelism.tp
-    yield from (f"stored in {name}, which {part.id} does not compute natively" for name in _emulated(deployment))
+    emulated = part.emulated(deployment.model.formats)
+    yield from (f"stored in {name}, which {part.id} does not compute natively" for name in emulated)
     together = max(part.node.devices, (part.link.domain_devices if part.link else None) or 0)
     if tp > together:
         yield f"tp {tp} spans nodes: the scale-up link joins {together} {part.id}"
     if not part.recommendable:
         status = "announced" if part.status == "announced" else "not verified"
         yield f"{part.id} is {status}: its figures may change, and it is kept out of recommendations"
-
-
-def _emulated(deployment: Deployment) -> list[str]:
-    """List the storage formats the accelerator has no matrix datapath for."""
-    part = deployment.accelerator
-    native = {*part.fp4_formats, *({"fp8", "mxfp8"} if Precision.FP8 in part.dense_flops_per_s else ())}
-    return [name for name in deployment.model.formats if name in {"fp8", "mxfp8", "mxfp4", "nvfp4"} - native]

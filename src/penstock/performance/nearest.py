@@ -28,7 +28,7 @@ def nearest_measurements(
             + abs(log(row.output_tokens / output_tokens))
             + abs(log(row.concurrency / prediction.concurrency))
             + 2 * abs(log(row.devices / wanted.parallelism.devices))
-            + (0 if row.engine == prediction.engine else 1)
+            + (0 if row.engine == prediction.measured_engine else 1)
         )
 
     kin = [

@@ -1,16 +1,17 @@
 """How fast will it be? One deployment under one load, with what bounds it, how sure we are, and on what grounds."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from penstock.errors import DeploymentError
+from penstock.performance.calibration import Software
 from penstock.performance.deployment import Deployment
-from penstock.performance.first_token import ClosedLoop, served
+from penstock.performance.first_token import LoopLoad
 from penstock.performance.memory_fit import MemoryFit, fit
 from penstock.performance.stack import Efficiencies, Novelty, Stack, Tier, stack_of
-from penstock.performance.work import PARTS, PHYSICAL, Array, Load, ReplicaWork
+from penstock.performance.work import PARTS, PHYSICAL, Array, ReplicaWork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +66,8 @@ class Prediction:
     """What a replica delivers under a closed loop of so many users."""
 
     deployment: Deployment
-    engine: str
+    measured_engine: str
+    """The engine whose measurements speak, which need not be the one that divides the memory: `deployment.engine`."""
     concurrency: float
     running: float
     """Requests that really run together: fewer than asked when the KV cache is full."""
@@ -79,7 +81,7 @@ class Prediction:
     tier: Tier
     novelty: Novelty
     borrowed_from: tuple[str, ...]
-    software: str | None
+    software: Software | None
     memory: MemoryFit
 
     @property
@@ -95,7 +97,7 @@ class Prediction:
 
 def predict(
     deployment: Deployment,
-    engine: str,
+    measured_engine: str,
     *,
     input_tokens: float,
     output_tokens: float,
@@ -108,31 +110,29 @@ def predict(
     running = _running(memory, concurrency)
     work = ReplicaWork(deployment)
     drafted = speculation or Speculation(drafted_tokens=0, accepted_tokens=1.0)
+    loop = LoopLoad(
+        users=np.array([running]),
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        batched_tokens=deployment.batched_tokens,
+        drafted_tokens=drafted.drafted_tokens,
+    )
     # A step yields `accepted_tokens` of each request, so all of it is shared by that many tokens.
-    average = _closed(running, input_tokens, output_tokens / drafted.accepted_tokens)
-    average = replace(average, drafted_tokens=float(drafted.drafted_tokens))
-    light = work.light(average)[0] / drafted.accepted_tokens
+    light = work.light(loop.average(drafted.accepted_tokens))[0] / drafted.accepted_tokens
     light_s = roofline_s(light)
     if efficiencies is None:
-        return _at_the_speed_of_light(deployment, engine, concurrency, running, light, memory)
-    stack = stack_of(deployment, engine, efficiencies)
+        return _at_the_speed_of_light(deployment, measured_engine, concurrency, running, light, memory)
+    stack = stack_of(deployment, measured_engine, efficiencies)
     parts = {name: float(value) for name, value in zip(PARTS, light * stack.slowdowns, strict=True)}
     step = StepTime(parts_s=parts)
     low, high = stack.spread
     tpot = Range(
         value=step.seconds, low=max(light_s, step.seconds * float(np.exp(low))), high=step.seconds * float(np.exp(high))
     )
-    settings = deployment.engine
-    loop = ClosedLoop(
-        users=running,
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
-        batched_tokens=settings.max_batched_tokens * deployment.parallelism.dp,
-    )
     throughput = Range(value=running / tpot.value, low=running / tpot.high, high=running / tpot.low)
     return Prediction(
         deployment=deployment,
-        engine=engine,
+        measured_engine=measured_engine,
         concurrency=concurrency,
         running=running,
         tpot_s=tpot,
@@ -146,10 +146,6 @@ def predict(
         software=stack.software,
         memory=memory,
     )
-
-
-def _closed(running: float, input_tokens: float, output_tokens: float) -> Load:
-    return Load.closed_loop(np.array([running]), np.array([input_tokens]), np.array([output_tokens]))
 
 
 def roofline_s(light: Array) -> float:
@@ -166,14 +162,14 @@ def _running(memory: MemoryFit, concurrency: float) -> float:
 
 
 def _at_the_speed_of_light(
-    deployment: Deployment, engine: str, concurrency: float, running: float, light: Array, memory: MemoryFit
+    deployment: Deployment, measured_engine: str, concurrency: float, running: float, light: Array, memory: MemoryFit
 ) -> Prediction:
     seconds = roofline_s(light)
     only = Range(value=seconds, low=seconds, high=seconds)
     rate = Range(value=running / seconds, low=running / seconds, high=running / seconds)
     return Prediction(
         deployment=deployment,
-        engine=engine,
+        measured_engine=measured_engine,
         concurrency=concurrency,
         running=running,
         tpot_s=only,
@@ -189,9 +185,9 @@ def _at_the_speed_of_light(
     )
 
 
-def _first_token(stack: Stack, work: ReplicaWork, loop: ClosedLoop) -> Range:
+def _first_token(stack: Stack, work: ReplicaWork, loop: LoopLoad) -> Range:
     """Time to first token in the steady loop, which the simulator gives with its whole distribution."""
-    seconds = stack.request_s + stack.first_ratio * float(served(work, loop) @ stack.slowdowns)
+    seconds = float(stack.first_token_s(work, loop)[0])
     low, high = stack.first_spread
     return Range(value=seconds, low=seconds * float(np.exp(low)), high=seconds * float(np.exp(high)))
 

@@ -4,13 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
-from penstock.performance.calibration import Calibration, Pool
+from penstock.performance.calibration import Calibration, FittedKin, Software
 from penstock.performance.deployment import Deployment
-from penstock.performance.evidence import FORMATS, configuration_of, family_of, pool_path
-from penstock.performance.first_token import FIRST
-from penstock.performance.work import Array
+from penstock.performance.evidence import FORMATS, configuration_of, family_of, kin_path
+from penstock.performance.first_token import FIRST, LoopLoad, served
+from penstock.performance.work import Array, ReplicaWork
 
 Tier = Literal["calibrated", "transferred", "speed-of-light"]
 Novelty = Literal["shape", "configuration", "model", "accelerator"]
@@ -49,22 +47,26 @@ class Stack:
     """Of the time to first token."""
     tier: Tier
     novelty: Novelty
-    software: str | None
+    software: Software | None
     """The newest release seen, which is the one predicted."""
     path: tuple[str, ...]
     """The kin whose measurements were used."""
 
+    def first_token_s(self, work: ReplicaWork, loop: LoopLoad) -> Array:
+        """Time to first token in a steady loop, for each number of users."""
+        return self.request_s + self.first_ratio * (served(work, loop) @ self.slowdowns)
 
-def stack_of(deployment: Deployment, engine: str, efficiencies: Efficiencies) -> Stack:
-    """Look up what applies to a deployment: its pool or its nearest kin, its model, its configuration."""
-    kin = pool_path(deployment.accelerator, engine)
-    path, pool = efficiencies.calibration.nearest(kin)
-    novelty = _novelty(deployment, kin, path, pool)
-    adjust, software = _adjustment(deployment, pool)
+
+def stack_of(deployment: Deployment, measured_engine: str, efficiencies: Efficiencies) -> Stack:
+    """Look up what applies to a deployment: its nearest kin, its model, its configuration."""
+    kin = kin_path(deployment.accelerator, measured_engine)
+    path, fitted = efficiencies.calibration.nearest(kin)
+    novelty = _novelty(deployment, kin, path, fitted)
+    software = _newest(fitted)
     first_path, first = efficiencies.first.nearest(kin)
-    beyond = dict(zip(FIRST, first.slowdowns * _adjustment(deployment, first)[0], strict=True))
+    beyond = dict(zip(FIRST, first.slowdowns * _factor(deployment, first), strict=True))
     return Stack(
-        slowdowns=pool.slowdowns * adjust,
+        slowdowns=fitted.slowdowns * _factor(deployment, fitted),
         request_s=float(beyond["request_s"]),
         first_ratio=float(beyond["ratio"]),
         spread=efficiencies.spreads[novelty],
@@ -87,27 +89,21 @@ def _configuration(deployment: Deployment) -> str:
     return configuration_of("online", family, _weights_label(deployment), deployment.parallelism)
 
 
-def _novelty(deployment: Deployment, kin: tuple[str, ...], path: tuple[str, ...], pool: Pool) -> Novelty:
+def _novelty(deployment: Deployment, kin: tuple[str, ...], path: tuple[str, ...], fitted: FittedKin) -> Novelty:
     if len(path) < len(kin):
         return "accelerator"
-    if _configuration(deployment) in pool.factors.get("configuration", {}):
+    if _configuration(deployment) in fitted.factors.configuration:
         return "shape"
-    return "configuration" if family_of(deployment.model) in pool.factors.get("family", {}) else "model"
+    return "configuration" if family_of(deployment.model) in fitted.factors.family else "model"
 
 
-def _adjustment(deployment: Deployment, pool: Pool) -> tuple[float, str | None]:
-    """The factors that apply today: the newest software seen, the model, and the exact configuration."""
-    newest = _newest_software(pool)
-    logs = [
-        pool.factors.get("software", {}).get(newest, 0.0) if newest else 0.0,
-        pool.factors.get("family", {}).get(family_of(deployment.model), 0.0),
-        pool.factors.get("configuration", {}).get(_configuration(deployment), 0.0),
-    ]
-    return float(np.exp(sum(logs))), newest
+def _factor(deployment: Deployment, fitted: FittedKin) -> float:
+    """What applies today: the model, the newest software seen, and the exact configuration."""
+    return fitted.factors.times(family_of(deployment.model), _newest(fitted), _configuration(deployment))
 
 
-def _newest_software(pool: Pool) -> str | None:
-    """Keys end in their date; serving runs count before offline ones."""
-    seen = list(pool.factors.get("software", {}))
-    online = [key for key in seen if key.startswith("online ")]
-    return max(online or seen, key=lambda key: key.rsplit(" ", 1)[-1], default=None)
+def _newest(fitted: FittedKin) -> Software | None:
+    """The newest software seen; serving runs count before offline ones."""
+    seen = list(fitted.factors.software)
+    online = [software for software in seen if software.scenario == "online"]
+    return max(online or seen, key=lambda software: software.date, default=None)

@@ -5,20 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.errors import DeploymentError
-from penstock.model import LatentAttention
-from penstock.model.attention import CompressedAttention, GroupedAttention, RecurrentState, SequenceMixer
-from penstock.performance.work import (
-    PARTS,
-    Array,
-    ReplicaWork,
-    decode_flops_per_token,
-    index_bytes,
-    prefill_flops_per_pair,
-    read_bytes,
-)
-
-EVERYTHING = 2**62
-"""The limit of attention that reads all of its context."""
+from penstock.model.attention import EVERYTHING
+from penstock.performance.work import PARTS, Array, ReplicaWork, pairs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +46,8 @@ class StepCost:
         total += self.expert_s * (1 - self.expert_miss**tokens)
         for limit, per_token, per_pair in zip(self.limits, self.context_s, self.pair_s, strict=True):
             total += per_token * sum(min(context, limit) for context in contexts)
-            total += per_pair * sum(_pairs(to, limit) - _pairs(start, limit) for start, to in chunks)
+            ends = np.array(chunks, float).reshape(-1, 2)
+            total += per_pair * float(np.sum(pairs(ends[:, 1], limit) - pairs(ends[:, 0], limit)))
         return total
 
     def scaled(self, by: float) -> "StepCost":
@@ -75,13 +64,6 @@ class StepCost:
         )
 
 
-def _pairs(tokens: int, limit: int) -> float:
-    """Pairs of a token and what it sees, over the first tokens of a prompt."""
-    if tokens <= limit:
-        return tokens * tokens / 2
-    return limit * limit / 2 + limit * (tokens - limit)
-
-
 def step_cost(work: ReplicaWork, slowdowns: Array) -> StepCost:
     """Multiply a deployment's work with how much slower than light each part of it runs."""
     slow = dict(zip(PARTS, (float(value) for value in slowdowns), strict=True))
@@ -90,9 +72,9 @@ def step_cost(work: ReplicaWork, slowdowns: Array) -> StepCost:
     message_s = slow["collectives"] * work.collective_token_s / ranks
     launches = ("layers", "mixtures", "state_layers", "messages")
     experts = deployment.model.experts
-    state_bytes = sum(count * mixer.bytes_per_sequence(dtype, tp) for mixer, count in work.mixers.items())
-    reads, pairs = _by_limit(work, slow)
-    limits = tuple(sorted(reads.keys() | pairs.keys())) or (EVERYTHING,)
+    state_bytes = sum(count * mixer.state_bytes(dtype, tp) for mixer, count in work.mixers.items())
+    reads, pair_s = _by_limit(work, slow)
+    limits = tuple(sorted(reads.keys() | pair_s.keys())) or (EVERYTHING,)
     return StepCost(
         step_s=slow["weights"] * work.dense_bytes / work.bytes_per_s
         + sum(slow[name] * work.launches[name] for name in launches)
@@ -105,7 +87,7 @@ def step_cost(work: ReplicaWork, slowdowns: Array) -> StepCost:
         expert_miss=1 - experts.per_token / experts.routed if experts is not None else 0.0,
         limits=limits,
         context_s=tuple(reads.get(limit, 0.0) / ranks for limit in limits),
-        pair_s=tuple(pairs.get(limit, 0.0) / ranks for limit in limits),
+        pair_s=tuple(pair_s.get(limit, 0.0) / ranks for limit in limits),
     )
 
 
@@ -113,32 +95,15 @@ def _by_limit(work: ReplicaWork, slow: dict[str, float]) -> tuple[dict[int, floa
     """Seconds per token of context a decode reads, and per pair of a prompt, by how far the attention sees."""
     dtype, tp = work.deployment.chosen_cache_dtype, work.deployment.parallelism.tp
     reads: dict[int, float] = {}
-    pairs: dict[int, float] = {}
+    paired: dict[int, float] = {}
     for mixer, count in work.mixers.items():
-        read_s = slow["cache"] * count * read_bytes(mixer, dtype, tp) / work.bytes_per_s
-        read_s += slow["compute"] * count * decode_flops_per_token(mixer, tp) / work.attention_flops_per_s
-        pair_s = slow["prefill"] * count * prefill_flops_per_pair(mixer, tp) / work.attention_flops_per_s
-        for limit, share in _sight(mixer):
+        read_s = slow["cache"] * count * mixer.entry_bytes(dtype, tp) / work.bytes_per_s
+        read_s += slow["compute"] * count * mixer.decode_flops(tp) / work.attention_flops_per_s
+        pair_s = slow["prefill"] * count * mixer.prefill_flops(tp) / work.attention_flops_per_s
+        for limit, share in mixer.sight:
             reads[limit] = reads.get(limit, 0.0) + share * read_s
-            pairs[limit] = pairs.get(limit, 0.0) + share * pair_s
-        indexed_s = slow["cache"] * count * index_bytes(mixer) / work.bytes_per_s
+            paired[limit] = paired.get(limit, 0.0) + share * pair_s
+        indexed_s = slow["cache"] * count * mixer.index_bytes(dtype) / work.bytes_per_s
         if indexed_s:
             reads[EVERYTHING] = reads.get(EVERYTHING, 0.0) + indexed_s
-    return reads, pairs
-
-
-def _sight(mixer: SequenceMixer) -> tuple[tuple[int, float], ...]:
-    """Tokens a query attends to, as shares of min(context, limit)."""
-    if isinstance(mixer, RecurrentState):
-        return ()
-    if isinstance(mixer, CompressedAttention):
-        if not mixer.compress_ratio:
-            return ((mixer.window_tokens, 1.0),)
-        # min(t, window + t/r) bends where t = window / (1 - 1/r): (1 - 1/r) min(t, bend) + t/r.
-        dropped = 1 - 1 / mixer.compress_ratio
-        return (max(1, round(mixer.window_tokens / dropped)), dropped), (EVERYTHING, 1 - dropped)
-    if isinstance(mixer, GroupedAttention) and mixer.window_tokens is not None:
-        return ((mixer.window_tokens, 1.0),)
-    if isinstance(mixer, LatentAttention) and mixer.index_topk:
-        return ((mixer.index_topk, 1.0),)
-    return ((EVERYTHING, 1.0),)
+    return reads, paired

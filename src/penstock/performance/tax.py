@@ -44,8 +44,8 @@ def delivered_over_time(
             continue
         key = (measurement.accelerator, measurement.engine, f"{measurement.date:%Y-%m}")
         groups.setdefault(key, []).append(roofline_s(row.light) / row.seconds)
-        _, pool = calibration.nearest(row.pool)
-        factors.setdefault(key, []).append(pool.factors.get("software", {}).get(row.software, 0.0))
+        _, fitted = calibration.nearest(row.kin)
+        factors.setdefault(key, []).append(fitted.factors.software.get(row.software, 0.0))
     first: dict[tuple[str, str], float] = {}
     for key in sorted(factors):
         first.setdefault(key[:2], float(np.mean(factors[key])))

@@ -1,9 +1,8 @@
 """How much work is a step? Bytes, FLOPs and messages of one device, as the seconds they take at the speed of light."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from math import ceil
 from typing import Final
 
 import numpy as np
@@ -11,8 +10,8 @@ import numpy.typing as npt
 
 from penstock.catalog.accelerator import Accelerator, Precision
 from penstock.errors import UnsupportedPrecision
-from penstock.model import CacheDtype, LatentAttention, Part, RecurrentState, Weight
-from penstock.model.attention import CompressedAttention, GroupedAttention, SequenceMixer
+from penstock.model import Part, Weight
+from penstock.model.attention import Sight
 from penstock.performance.deployment import Deployment
 from penstock.performance.sharding import device_bytes
 
@@ -50,16 +49,25 @@ class Load:
     """Mean length of the prompts they belong to."""
     drafted_tokens: float = 0.0
     """Speculative tokens verified beside each decoded one."""
+    carrying_share: Array = field(default_factory=lambda: np.ones(1))
+    """Share of the steps that carry any prompt tokens: one for a single step, less for an average of many."""
 
     @staticmethod
-    def closed_loop(concurrency: Array, input_tokens: Array, output_tokens: Array) -> "Load":
-        """Return the average step of a closed loop: every step carries its share of somebody's prompt."""
+    def closed_loop(concurrency: Array, input_tokens: Array, output_tokens: Array, batched_tokens: float) -> "Load":
+        """Return the average step of a closed loop, in which prompts come whole or in steps of `batched_tokens`."""
+        answered = concurrency / output_tokens
         return Load(
             decodes=concurrency,
             context_tokens=input_tokens + output_tokens / 2,
-            prefill_tokens=concurrency * input_tokens / output_tokens,
+            prefill_tokens=answered * input_tokens,
             prompt_tokens=input_tokens,
+            carrying_share=np.minimum(1.0, answered * carrying_steps(input_tokens, batched_tokens)),
         )
+
+
+def carrying_steps(input_tokens: Array, batched_tokens: float) -> Array:
+    """Return how many steps a prompt is spread over."""
+    return np.maximum(1.0, np.ceil(input_tokens / batched_tokens))
 
 
 def compute_precision(format_name: str, accelerator: Accelerator) -> Precision:
@@ -105,7 +113,7 @@ class ReplicaWork:
         self.launches = {
             "layers": self.layers,
             "mixtures": sum(layer.feed_forward == "moe" for layer in model.layers),
-            "state_layers": sum(count for mixer, count in self.mixers.items() if _keeps_more_than_tokens(mixer)),
+            "state_layers": sum(count for mixer, count in self.mixers.items() if mixer.extra_kernels),
             "messages": 2 * self.layers if parallelism.tp > 1 else 0,
         }
         self.attention_flops_per_s = part.peak_flops_per_s(Precision.BF16)
@@ -144,7 +152,7 @@ class ReplicaWork:
         cache_s, attention_s = self._attention(load, decodes)
         columns = {
             "weights": np.full_like(decodes, self.dense_bytes / self.bytes_per_s),
-            "experts": self.expert_bytes / self.bytes_per_s * self.experts_read(load.decodes * verified),
+            "experts": self.expert_bytes / self.bytes_per_s * self._experts_read(load),
             "cache": cache_s,
             "compute": verified * (decodes * self.token_s + load.decodes * self.routed_token_s + attention_s),
             "prefill": prefill * self.token_s
@@ -156,12 +164,15 @@ class ReplicaWork:
         }
         return np.column_stack([columns[name] for name in PARTS])
 
-    def experts_read(self, tokens: Array) -> Array:
-        """Return the share of the experts that some token of the step visits: 1 - (1 - k/E)^tokens."""
+    def _experts_read(self, load: Load) -> Array:
+        """Share of the experts that some token visits, decoded, drafted or of a prompt: 1 - (1 - k/E)^tokens a step."""
         experts = self.deployment.model.experts
         if experts is None:
-            return np.zeros_like(tokens)
-        return 1.0 - (1.0 - experts.per_token / experts.routed) ** tokens
+            return np.zeros_like(load.decodes)
+        missed, share = 1.0 - experts.per_token / experts.routed, load.carrying_share
+        decoded = load.decodes * (1.0 + load.drafted_tokens)
+        carrying = decoded + load.prefill_tokens / share
+        return 1.0 - (1.0 - share) * missed**decoded - share * missed**carrying
 
     def _attention(self, load: Load, decodes: Array) -> tuple[Array, Array]:
         """Seconds of reading the cache, and of multiplying with it, for the decoding requests."""
@@ -169,68 +180,27 @@ class ReplicaWork:
         peak = self.attention_flops_per_s
         read, multiplied = np.zeros_like(decodes), np.zeros_like(decodes)
         for mixer, count in self.mixers.items():
-            tokens = _attended(mixer, load.context_tokens)
-            read += count * (tokens * read_bytes(mixer, dtype, tp) + mixer.bytes_per_sequence(dtype, tp))
-            read += count * index_bytes(mixer) * load.context_tokens
-            multiplied += count * tokens * decode_flops_per_token(mixer, tp)
+            entries = attended(mixer.sight, load.context_tokens)
+            read += count * (entries * mixer.entry_bytes(dtype, tp) + mixer.state_bytes(dtype, tp))
+            read += count * mixer.index_bytes(dtype) * load.context_tokens
+            multiplied += count * entries * mixer.decode_flops(tp)
         return decodes * read / self.bytes_per_s, decodes * multiplied / peak
 
     def _prefill_attention(self, prefill: Array, prompt: Array) -> Array:
         tp, peak = self.deployment.parallelism.tp, self.attention_flops_per_s
         flops = np.zeros_like(prefill)
         for mixer, count in self.mixers.items():
-            # A prompt token sees half of its prompt on average, or the window if that is less.
-            flops += count * np.minimum(prompt / 2, _attended(mixer, prompt)) * prefill_flops_per_pair(mixer, tp)
+            seen = sum((share * pairs(prompt, limit) for limit, share in mixer.sight), np.zeros_like(prompt))
+            flops += count * seen / np.maximum(1.0, prompt) * mixer.prefill_flops(tp)
         return prefill * flops / peak
 
 
-def _keeps_more_than_tokens(mixer: SequenceMixer) -> bool:
-    """Recurrent, indexed and compressed layers launch more kernels than plain attention."""
-    if isinstance(mixer, RecurrentState | CompressedAttention):
-        return True
-    return bool(getattr(mixer, "index_dim", 0))
+def pairs(tokens: Array, limit: float) -> Array:
+    """Pairs of a token and one it sees, over the first tokens of a prompt: t²/2, and no more than the limit each."""
+    seen = np.minimum(tokens, limit)
+    return seen * (tokens - seen / 2)
 
 
-def _attended(mixer: SequenceMixer, tokens: Array) -> Array:
-    """Tokens a query reads: the window, the chosen few, or everything."""
-    if isinstance(mixer, RecurrentState):
-        return np.zeros_like(tokens)
-    limit = np.inf
-    if isinstance(mixer, GroupedAttention) and mixer.window_tokens is not None:
-        limit = mixer.window_tokens
-    elif isinstance(mixer, LatentAttention) and mixer.index_topk:
-        limit = mixer.index_topk
-    elif isinstance(mixer, CompressedAttention):
-        compressed = tokens / mixer.compress_ratio if mixer.compress_ratio else 0.0
-        return np.minimum(tokens, mixer.window_tokens + compressed)
-    return np.minimum(tokens, limit)
-
-
-def read_bytes(mixer: SequenceMixer, dtype: CacheDtype, tp: int) -> float:
-    """Bytes of cache a query reads for each token it attends to."""
-    return mixer.bytes_per_token(dtype, tp) - index_bytes(mixer)
-
-
-def index_bytes(mixer: SequenceMixer) -> float:
-    """Bytes of index keys per token, which an indexer reads for every token behind it."""
-    if isinstance(mixer, LatentAttention) and mixer.index_dim:
-        return mixer.index_dim + 4 * ceil(mixer.index_dim / 128)
-    return 0.0
-
-
-def decode_flops_per_token(mixer: SequenceMixer, tp: int) -> float:
-    """FLOPs of one query with one token of cache; latent attention multiplies with the latent itself (absorbed)."""
-    if isinstance(mixer, GroupedAttention):
-        return 2 * max(1.0, mixer.query_heads / tp) * (mixer.key_dim + mixer.value_dim)
-    if isinstance(mixer, LatentAttention):
-        return 2 * max(1.0, mixer.query_heads / tp) * (2 * mixer.latent_dim + mixer.rope_dim)
-    if isinstance(mixer, CompressedAttention):
-        return 4 * max(1.0, mixer.query_heads / tp) * mixer.entry_dim
-    return 0.0
-
-
-def prefill_flops_per_pair(mixer: SequenceMixer, tp: int) -> float:
-    """FLOPs of one query with one key in prefill, where latents are expanded to heads."""
-    if isinstance(mixer, LatentAttention):
-        return 2 * max(1.0, mixer.query_heads / tp) * (mixer.nope_dim + mixer.rope_dim + mixer.value_dim)
-    return decode_flops_per_token(mixer, tp)
+def attended(sight: Sight, tokens: Array) -> Array:
+    """Entries a query reads with so many tokens behind it."""
+    return sum((share * np.minimum(tokens, limit) for limit, share in sight), np.zeros_like(tokens))

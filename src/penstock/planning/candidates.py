@@ -1,10 +1,10 @@
 """Which deployments are worth considering? Everything that fits and meets the SLO, less what something else beats."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.catalog.accelerator import Accelerator, Precision
+from penstock.catalog.accelerator import Accelerator
 from penstock.errors import UsageError
 from penstock.model import ModelSpec, cache_dtype
 from penstock.performance.deployment import Deployment, Parallelism
@@ -127,9 +127,10 @@ def _feasible(
     shortest = min(share.bucket.context_tokens for share in workload.shares)
     found, reason = [], None
     for weights, spec in _stored(workload, model):
-        missing = _missing_datapath(spec, accelerator)
-        if missing is not None:
-            reason = missing
+        emulated = accelerator.emulated(spec.formats)
+        if emulated:
+            # What a part emulates has no predicted speed, so it is not offered.
+            reason = f"{accelerator.id} has no datapath for {emulated[0]} weights"
             continue
         for tp in part.tp or _splits(accelerator):
             placed = _placed(workload, spec, accelerator, tp)
@@ -169,15 +170,3 @@ def _placed(workload: WorkloadPlan, spec: ModelSpec, accelerator: Accelerator, t
         parallelism=Parallelism(tp=tp),
         cache_dtype=None if workload.kv == "auto" else cache_dtype(workload.kv),
     )
-
-
-def _missing_datapath(spec: ModelSpec, accelerator: Accelerator) -> str | None:
-    """Name a storage format the part would have to emulate: its speed is not predicted, so it is not offered."""
-    native: Mapping[str, bool] = {
-        "fp8": Precision.FP8 in accelerator.dense_flops_per_s,
-        "mxfp8": Precision.FP8 in accelerator.dense_flops_per_s,
-        "mxfp4": "mxfp4" in accelerator.fp4_formats,
-        "nvfp4": "nvfp4" in accelerator.fp4_formats,
-    }
-    emulated = [name for name in spec.formats if not native.get(name, True)]
-    return f"{accelerator.id} has no datapath for {emulated[0]} weights" if emulated else None

@@ -1,16 +1,17 @@
 """What would a replica carry if requests never queued? A quick screen of many deployments before the simulator."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from penstock.performance.choose import BEST, predict_on
 from penstock.performance.deployment import Deployment
+from penstock.performance.first_token import LoopLoad
 from penstock.performance.memory_fit import fit
 from penstock.performance.predict import Prediction, Range
 from penstock.performance.stack import Efficiencies, Stack, stack_of
-from penstock.performance.work import PARTS, Array, Load, ReplicaWork
+from penstock.performance.work import PARTS, Array, ReplicaWork
 from penstock.planning.capacity import Bucket, Capacity, cannot
 from penstock.workload.slo import Slo
 
@@ -22,7 +23,7 @@ _REFERENCE: Final = (1024, 256, 16)
 
 
 @dataclass(slots=True)
-class ClosedLoop:
+class QueuelessScreen:
     """Judges by the largest closed loop whose average step and first token stay within the SLO.
 
     It ignores queueing, so it is optimistic near saturation; whoever uses it says so. One object remembers what it
@@ -58,18 +59,18 @@ class ClosedLoop:
                 high=rate * seen.tpot_s.value / seen.tpot_s.low,
             ),
             tier=seen.tier,
-            grounds=f"{seen.engine}, from {' > '.join(seen.borrowed_from)}; "
+            grounds=f"{seen.measured_engine}, from {' > '.join(seen.borrowed_from)}; "
             f"closed loop of {together[best]:,.0f}, no queue",
             prefill_fraction=float(prefill[best]),
         )
 
-    def engine_of(self, deployment: Deployment) -> str:
+    def measured_engine_of(self, deployment: Deployment) -> str:
         """Whose measurements speak for a deployment."""
-        return self._compile(deployment).seen.engine
+        return self._compile(deployment).seen.measured_engine
 
     def _compile(self, deployment: Deployment) -> "_Compiled":
         part, model, split = deployment.accelerator, deployment.model, deployment.parallelism
-        key = (model.name, model.quantisation, part.id, split, deployment.cache_dtype)
+        key = (model.name, model.quantisation, part.id, split, deployment.cache_dtype, deployment.engine)
         if key not in self._compiled:
             family = (model.name, model.quantisation, part.id)
             seen = predict_on(
@@ -77,11 +78,11 @@ class ClosedLoop:
                 part,
                 split,
                 cache_dtype=deployment.cache_dtype,
-                engine=self._engines.get(family, BEST),
+                measured_engine=self._engines.get(family, BEST),
                 load=_REFERENCE,
                 efficiencies=self.efficiencies,
             )
-            self._engines[family] = seen.engine
+            self._engines[family] = seen.measured_engine
             self._compiled[key] = _Compiled.of(deployment, seen, self.efficiencies)
         return self._compiled[key]
 
@@ -96,17 +97,22 @@ class _Compiled:
 
     @staticmethod
     def of(deployment: Deployment, seen: Prediction, efficiencies: Efficiencies) -> "_Compiled":
-        return _Compiled(work=ReplicaWork(deployment), stack=stack_of(deployment, seen.engine, efficiencies), seen=seen)
+        return _Compiled(
+            work=ReplicaWork(deployment), stack=stack_of(deployment, seen.measured_engine, efficiencies), seen=seen
+        )
 
     def times(self, together: Array, bucket: Bucket) -> tuple[Array, Array, Array]:
         """Seconds per token, seconds to the first one, and the share of prompts in a step."""
-        inputs = np.full_like(together, float(bucket.input_tokens))
-        average = Load.closed_loop(together, inputs, np.full_like(together, float(bucket.output_tokens)))
-        light = self.work.light(average)
+        loop = LoopLoad(
+            users=together,
+            input_tokens=bucket.input_tokens,
+            output_tokens=bucket.output_tokens,
+            batched_tokens=self.work.deployment.batched_tokens,
+        )
+        light = self.work.light(loop.average())
         step_s = light @ self.stack.slowdowns
-        carrying_s = self.work.light(replace(average, prefill_tokens=inputs)) @ self.stack.slowdowns
         prefill = light[:, PARTS.index("prefill")] * self.stack.slowdowns[PARTS.index("prefill")] / step_s
-        return step_s, self.stack.request_s + self.stack.first_ratio * (carrying_s + 0.5 * step_s), prefill
+        return step_s, self.stack.first_token_s(self.work, loop), prefill
 
 
 def _concurrencies(most: int) -> Array:

@@ -7,7 +7,7 @@ import numpy as np
 
 from penstock.performance.deployment import Deployment
 from penstock.performance.stack import Efficiencies
-from penstock.planning.closed_loop import ClosedLoop
+from penstock.planning.closed_loop import QueuelessScreen
 from penstock.planning.simulated import Times
 from penstock.simulation.capacity import capacity
 from penstock.simulation.options import Options
@@ -25,7 +25,7 @@ class Simulator:
     """Lays deployments out on the stack the closed loop chose for them, and runs them."""
 
     efficiencies: Efficiencies
-    loop: ClosedLoop
+    loop: QueuelessScreen
     seed: int = 0
     _placed: dict[tuple[object, ...], Placement] = field(default_factory=dict)
 
@@ -62,6 +62,6 @@ class Simulator:
         model, split = deployment.model, deployment.parallelism
         key = (model.name, model.quantisation, deployment.accelerator.id, split, deployment.cache_dtype, typical_tokens)
         if key not in self._placed:
-            engine = self.loop.engine_of(deployment)
-            self._placed[key] = place(deployment, engine, self.efficiencies, typical_tokens=typical_tokens)
+            measured_engine = self.loop.measured_engine_of(deployment)
+            self._placed[key] = place(deployment, measured_engine, self.efficiencies, typical_tokens=typical_tokens)
         return self._placed[key]

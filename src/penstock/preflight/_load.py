@@ -8,9 +8,9 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.errors import CatalogError, PenstockError
+from penstock.performance.release import Release, ReleaseRange
 from penstock.preflight.condition import Condition, Kind, Value, fact_kind
 from penstock.preflight.knowledge import Knowledge
-from penstock.preflight.release import Release, ReleaseRange
 from penstock.preflight.rule import Confidence, Reference, Rule, Severity
 from penstock.preflight.vocabulary import VOCABULARY
 

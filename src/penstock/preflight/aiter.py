@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
+from penstock.performance.release import Release
 from penstock.preflight.condition import Facts
-from penstock.preflight.release import Release
 
 _TILE = 16
 _PADS_FROM = Release("0.18.0")

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+from penstock.performance.release import Release
 from penstock.preflight.condition import Facts
-from penstock.preflight.release import Release
 
 
 class GraphSupport(IntEnum):

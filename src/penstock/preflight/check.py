@@ -9,6 +9,7 @@ from penstock.errors import ConfigError
 from penstock.model import CacheDtype, ModelSpec, cache_dtype
 from penstock.performance import Deployment, MemoryFit, engine_defaults, fit
 from penstock.performance.engine import EngineName
+from penstock.performance.release import Release
 from penstock.preflight.aiter import AiterLookup, lookup_mla
 from penstock.preflight.attention import Backend, GraphMode, predict_backend, predict_graphs
 from penstock.preflight.condition import Facts, Unknown
@@ -20,7 +21,6 @@ from penstock.preflight.kernels import KernelClass, WeightGroup, as_executed, pr
 from penstock.preflight.knowledge import Knowledge
 from penstock.preflight.launch import Asked, LaunchPlan, plan_launch, rocm_of_image
 from penstock.preflight.recipe import Recipe, find_recipe
-from penstock.preflight.release import Release
 from penstock.preflight.rule import Severity
 from penstock.preflight.situation import Launch, Situation, Subject
 

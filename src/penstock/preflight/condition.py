@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from penstock.errors import CatalogError
-from penstock.preflight.release import Release
+from penstock.performance.release import Release
 
 ENVIRONMENT: Final = "env."
 

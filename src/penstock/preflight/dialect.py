@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from penstock.performance.release import Release
 from penstock.preflight.condition import Facts
-from penstock.preflight.release import Release
 
 
 class Treatment(StrEnum):

@@ -5,10 +5,10 @@ from math import ceil
 from typing import Final
 
 from penstock.errors import UsageError
-from penstock.model import LatentAttention, ModelSpec, Part, RecurrentState
+from penstock.model import LatentAttention, ModelSpec, Part
 from penstock.model.attention import CompressedAttention, GroupedAttention
+from penstock.performance.release import Release
 from penstock.preflight.condition import ENVIRONMENT, Facts, Kind, Unknown, Value
-from penstock.preflight.release import Release
 from penstock.preflight.situation import Launch, Situation
 from penstock.preflight.vocabulary import VOCABULARY
 
@@ -94,26 +94,10 @@ def _model(situation: Situation) -> Mapping[str, Value | Unknown]:
 
 def attention_kinds(model: ModelSpec) -> frozenset[str]:
     """Name what the layers do, as attention backends tell them apart."""
-    kinds = {_kind for layer in model.layers if layer.mixer is not None for _kind in _mixer_kinds(layer.mixer)}
+    kinds = {trait for layer in model.layers if layer.mixer is not None for trait in layer.mixer.traits}
     if any("sink" in weight.module.rsplit(".", 1)[-1] for weight in model.weights):
         kinds.add("sinks")
     return frozenset(kinds)
-
-
-def _mixer_kinds(mixer: object) -> tuple[str, ...]:
-    if isinstance(mixer, LatentAttention):
-        return ("mla", "sparse") if mixer.index_topk else ("mla",)
-    if isinstance(mixer, CompressedAttention):
-        return ("compressed", "sparse", "sinks")
-    if isinstance(mixer, RecurrentState):
-        return ("linear",)
-    if isinstance(mixer, GroupedAttention):
-        if mixer.keeps_all_tokens:
-            return ("gqa", "chunked")
-        if mixer.index_dim:
-            return ("gqa", "sparse")
-        return ("gqa",) if mixer.window_tokens is None else ("gqa", "sliding")
-    return ()
 
 
 def _latent_dim(model: ModelSpec) -> int:

@@ -2,14 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
 
+from penstock.performance.engine import NEWEST
+from penstock.performance.release import Release
 from penstock.preflight.condition import Facts, Unknown, Value
-from penstock.preflight.release import Release
 from penstock.preflight.rule import Rule, Severity
-
-READ_UP_TO: Final[Mapping[str, Release]] = {"vllm": Release("0.32.0"), "sglang": Release("0.5.18")}
-"""The newest release whose source the rules were checked against; beyond it a finding says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +78,9 @@ def _finding(rule: Rule, facts: Facts) -> Finding:
 
 
 def _unchecked(rule: Rule, facts: Facts) -> Release | None:
+    """Return the newest release read, where a rule without an end is asked about a later one."""
     version, engine = facts.get("version"), facts.get("engine")
-    read = READ_UP_TO.get(engine) if isinstance(engine, str) else None
+    read = NEWEST.get(engine) if isinstance(engine, str) else None
     bounded = rule.engine is None or (rule.versions is not None and not rule.versions.open_ended)
     return read if not bounded and read is not None and isinstance(version, Release) and version > read else None
 

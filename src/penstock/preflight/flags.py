@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from penstock.preflight.release import Release
+from penstock.performance.release import Release
 from penstock.preflight.situation import Launch
 
 FlagProblem = Literal["removed", "too_new", "unknown"]

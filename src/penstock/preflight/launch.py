@@ -8,8 +8,8 @@ from typing import Any, Final
 from penstock.catalog.accelerator import Accelerator
 from penstock.performance import Parallelism
 from penstock.performance.engine import EngineName
+from penstock.performance.release import Release
 from penstock.preflight.facts import attention_kinds, chip_of, expert_width
-from penstock.preflight.release import Release
 from penstock.preflight.situation import Launch, Subject
 
 _AITER_CHIPS: Final = ("gfx942", "gfx950")

@@ -6,7 +6,7 @@ from shlex import join
 from typing import Any, Final
 
 from penstock.catalog.accelerator import Accelerator
-from penstock.preflight.release import Release
+from penstock.performance.release import Release
 
 SOURCE: Final = "https://github.com/vllm-project/recipes/tree/8959cf64189c"
 

@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import Final
 
 from penstock.errors import CatalogError
+from penstock.performance.release import Release, ReleaseRange
 from penstock.preflight.condition import Condition, Facts, Truth, Unknown, Value
-from penstock.preflight.release import Release, ReleaseRange
 
 
 class Severity(StrEnum):

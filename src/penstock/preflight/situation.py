@@ -7,7 +7,7 @@ from penstock.catalog.accelerator import Accelerator
 from penstock.model import ModelSpec
 from penstock.performance import Parallelism
 from penstock.performance.engine import EngineName
-from penstock.preflight.release import Release
+from penstock.performance.release import Release
 from penstock.preflight.scheme import Scheme
 
 

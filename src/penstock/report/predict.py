@@ -149,7 +149,7 @@ def prediction_document(
                 "accelerator": prediction.deployment.accelerator.id,
                 "devices": prediction.deployment.parallelism.devices,
                 "parallelism": plain(prediction.deployment.parallelism),
-                "engine": prediction.engine,
+                "engine": prediction.measured_engine,
                 "fits": prediction.memory.fits,
                 "concurrency": prediction.concurrency,
                 "running": prediction.running,
@@ -164,7 +164,7 @@ def prediction_document(
                 "tier": prediction.tier,
                 "novelty": prediction.novelty,
                 "borrowed_from": list(prediction.borrowed_from),
-                "software": prediction.software,
+                "software": None if prediction.software is None else str(prediction.software),
                 "nearest": [{**plain_fields(row), "url": _url(row, sources)} for row in nearby.get(number, ())],
             }
             for number, prediction in enumerate(predictions)

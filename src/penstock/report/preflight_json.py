@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from itertools import zip_longest
 
+from penstock.performance.release import Release
 from penstock.preflight.check import Preflight
 from penstock.preflight.condition import Unknown, Value
 from penstock.preflight.findings import Finding
 from penstock.preflight.launch import LaunchPlan
 from penstock.preflight.recipe import SOURCE
-from penstock.preflight.release import Release
 from penstock.preflight.speed import LOAD, Speed
 from penstock.report.fit_json import model_document
 from penstock.report.plain import plain, plain_fields

@@ -41,7 +41,7 @@ def _scenario(scenario: Scenario) -> dict[str, object]:
         "good": scenario.good,
         "tier": placement.stack.tier,
         "borrowed_from": list(placement.stack.path),
-        "software": placement.stack.software,
+        "software": None if placement.stack.software is None else str(placement.stack.software),
         "replica": None if placement.replica is None else plain(placement.replica),
     }
     if outcome is None:

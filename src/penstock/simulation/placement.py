@@ -31,7 +31,7 @@ class Placement:
 
 def place(
     deployment: Deployment,
-    engine: str,
+    measured_engine: str,
     efficiencies: Efficiencies,
     *,
     typical_tokens: int,
@@ -39,7 +39,7 @@ def place(
 ) -> Placement:
     """Lay a deployment out; `typical_tokens` is the length at which the cache of a windowed model is counted."""
     memory = fit(deployment, typical_tokens)
-    stack = stack_of(deployment, engine, efficiencies)
+    stack = stack_of(deployment, measured_engine, efficiencies)
     replica = None
     if memory.fits and memory.capacity is not None:
         settings, ranks = deployment.engine, deployment.parallelism.dp

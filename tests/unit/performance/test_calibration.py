@@ -1,14 +1,20 @@
 """Fitting slowdowns: recovered where they are known, bounded by physics, and the shipped ones are the fitted ones."""
 
+from datetime import date
+
 import numpy as np
 import pytest
 
+from examples import deployment
 from penstock.catalog import load_accelerator, load_efficiencies
 from penstock.cli.evidence import measured_pairs, model_of
-from penstock.performance.calibration import LEAST, Row, calibrate
+from penstock.performance.calibration import LEAST, Row, Software, calibrate
 from penstock.performance.efficiencies import from_document, to_document
 from penstock.performance.first_token import FIRST, fit_both, waited
+from penstock.performance.stack import stack_of
 from penstock.performance.work import PARTS
+
+OLD, NEW = Software("online", "0.5.9", date(2026, 1, 1)), Software("online", "0.5.10", date(2026, 2, 1))
 
 
 def rows(slowdowns: list[float], *, software: float = 1.0, noise: float = 0.0, count: int = 200) -> list[Row]:
@@ -23,9 +29,9 @@ def rows(slowdowns: list[float], *, software: float = 1.0, noise: float = 0.0, c
             Row(
                 light=light,
                 seconds=seconds * (software if new else 1.0) * float(np.exp(noise * random.normal())),
-                pool=("CDNA 3", "mi300x", "sglang"),
+                kin=("CDNA 3", "mi300x", "sglang"),
                 family="one",
-                software="new" if new else "old",
+                software=NEW if new else OLD,
                 configuration="same",
             )
         )
@@ -43,15 +49,15 @@ def test_known_slowdowns_are_recovered() -> None:
 
 def test_a_faster_release_is_a_factor_not_a_slowdown() -> None:
     calibration = calibrate(rows(TRUE, software=0.7))
-    _, pool = calibration.nearest(("CDNA 3", "mi300x", "sglang"))
-    gap = pool.factors["software"]["new"] - pool.factors["software"]["old"]
+    _, fitted = calibration.nearest(("CDNA 3", "mi300x", "sglang"))
+    gap = fitted.factors.software[NEW] - fitted.factors.software[OLD]
     assert gap == pytest.approx(np.log(0.7), abs=0.05)
 
 
 def test_no_part_is_ever_faster_than_light() -> None:
     calibration = calibrate(rows([0.2] * 6 + [0, 0, 0, 0, 0]))
-    for pool in calibration.pools.values():
-        assert (pool.slowdowns >= LEAST - 1e-12).all()
+    for fitted in calibration.by_kin.values():
+        assert (fitted.slowdowns >= LEAST - 1e-12).all()
 
 
 def test_an_unseen_accelerator_borrows_from_its_architecture() -> None:
@@ -67,9 +73,9 @@ def test_the_shipped_efficiencies_are_what_the_shipped_measurements_give() -> No
     shipped = from_document(load_efficiencies())
     assert shipped.rows == len(pairs)
     for kept, found in ((shipped.calibration, fitted.step), (shipped.first, fitted.first)):
-        assert kept.pools.keys() == found.pools.keys()
-        for path, pool in found.pools.items():
-            assert kept.pools[path].slowdowns == pytest.approx(pool.slowdowns, rel=1e-3, abs=1e-7)
+        assert kept.by_kin.keys() == found.by_kin.keys()
+        for path, fresh in found.by_kin.items():
+            assert kept.by_kin[path].slowdowns == pytest.approx(fresh.slowdowns, rel=1e-3, abs=1e-7)
 
 
 def test_the_document_round_trips() -> None:
@@ -77,3 +83,13 @@ def test_the_document_round_trips() -> None:
     assert to_document(shipped) == load_efficiencies()
     assert set(load_efficiencies()["pools"][0]["slowdowns"]) == set(PARTS)
     assert set(load_efficiencies()["first"][0]["beyond"]) == set(FIRST)
+
+
+def test_the_newest_serving_release_is_the_one_predicted() -> None:
+    shipped = from_document(load_efficiencies())
+    for part, engine in (("mi300x", "sglang"), ("h100_sxm", "vllm")):
+        stack = stack_of(deployment("deepseek-r1", part, tp=8), engine, shipped)
+        seen = shipped.calibration.by_kin[stack.path].factors.software
+        assert stack.software is not None
+        assert stack.software.scenario == "online"
+        assert stack.software.date == max(found.date for found in seen if found.scenario == "online")

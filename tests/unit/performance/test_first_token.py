@@ -10,10 +10,10 @@ from penstock.catalog import load_accelerator, load_efficiencies
 from penstock.catalog.measurement import Measurement
 from penstock.cli.evidence import measured_pairs, model_of
 from penstock.performance.accuracy import FOLDS, refits
-from penstock.performance.calibration import Row
+from penstock.performance.calibration import Row, Software
 from penstock.performance.efficiencies import from_document
 from penstock.performance.evidence import measured_deployment
-from penstock.performance.first_token import ClosedLoop, Waited, decode_step, fit_both, measured_loop, served, waited
+from penstock.performance.first_token import LoopLoad, Waited, decode_step, fit_both, measured_loop, served, waited
 from penstock.performance.harness import Harness, harness_of
 from penstock.performance.predict import predict
 from penstock.performance.stack import stack_of
@@ -44,31 +44,31 @@ def work() -> ReplicaWork:
 
 
 def test_alone_it_is_the_step_that_carries_the_prompt(work: ReplicaWork) -> None:
-    loop = ClosedLoop(users=1, input_tokens=1000, output_tokens=500)
+    loop = LoopLoad(users=np.array([1.0]), input_tokens=1000, output_tokens=500)
     one_step_s = step_cost(work, SLOW).seconds((), ((0, 1000),))
-    assert float(served(work, loop) @ SLOW) == pytest.approx(one_step_s, rel=0.01)
+    assert float(served(work, loop)[0] @ SLOW) == pytest.approx(one_step_s, rel=0.01)
 
 
 def test_others_decode_beside_it(work: ReplicaWork) -> None:
-    loop = ClosedLoop(users=33, input_tokens=1000, output_tokens=500)
+    loop = LoopLoad(users=np.array([33.0]), input_tokens=1000, output_tokens=500)
     one_step_s = step_cost(work, SLOW).seconds((1250,) * 32, ((0, 1000),))
-    assert float(served(work, loop) @ SLOW) == pytest.approx(one_step_s, rel=0.01)
+    assert float(served(work, loop)[0] @ SLOW) == pytest.approx(one_step_s, rel=0.01)
 
 
 def test_a_prompt_longer_than_a_step_takes_several(work: ReplicaWork) -> None:
-    whole = ClosedLoop(users=9, input_tokens=8000, output_tokens=500)
+    whole = LoopLoad(users=np.array([9.0]), input_tokens=8000, output_tokens=500)
     cut = replace(whole, batched_tokens=2000)
     column = PARTS.index("weights")
-    assert served(work, cut)[column] == pytest.approx(4 * served(work, whole)[column])
-    assert served(work, cut)[PARTS.index("prefill")] == pytest.approx(served(work, whole)[PARTS.index("prefill")])
+    assert served(work, cut)[0][column] == pytest.approx(4 * served(work, whole)[0][column])
+    assert served(work, cut)[0][PARTS.index("prefill")] == pytest.approx(served(work, whole)[0][PARTS.index("prefill")])
 
 
 def test_a_mean_holds_its_share_of_the_burst(work: ReplicaWork) -> None:
-    steady = ClosedLoop(users=64, input_tokens=1024, output_tokens=500, batched_tokens=8192)
+    steady = LoopLoad(users=np.array([64.0]), input_tokens=1024, output_tokens=500, batched_tokens=8192)
     burst = replace(steady, burst_share=1.0)
     mean = replace(steady, burst_share=0.1)
     # 64 prompts of 1,024 in steps of 8,192 are 8 steps; on average a prompt waits for (8 + 1) / 2 of them.
-    assert served(work, burst)[PARTS.index("step")] == pytest.approx(4.5)
+    assert served(work, burst)[0][PARTS.index("step")] == pytest.approx(4.5)
     assert served(work, mean) == pytest.approx(0.9 * served(work, steady) + 0.1 * served(work, burst))
 
 
@@ -77,17 +77,17 @@ def test_a_known_overhead_and_ratio_are_recovered(work: ReplicaWork) -> None:
     for users in range(1, 65):
         m = replace(ROW, id=str(users), concurrency=float(users), input_tokens=200.0 + 150 * users)
         loop, _ = measured_loop(m)
-        light = decode_step(work, loop)
+        light = decode_step(work, loop)[0]
         row = Row(
             light=light,
             seconds=float(light @ SLOW),
-            pool=("CDNA 3", "mi300x", "sglang"),
+            kin=("CDNA 3", "mi300x", "sglang"),
             family="one",
-            software="same",
+            software=Software("online", "0.5.9", date(2026, 1, 1)),
             configuration="same",
         )
         rows.append(row)
-        first = served(work, loop)
+        first = served(work, loop)[0]
         waits.append(
             Waited(
                 measurement=m,
@@ -109,17 +109,17 @@ def test_closed_form_and_stack_agree_with_what_is_predicted(work: ReplicaWork) -
         work.deployment, "sglang", input_tokens=1024, output_tokens=1024, concurrency=16, efficiencies=efficiencies
     )
     tokens = work.deployment.engine.max_batched_tokens
-    loop = ClosedLoop(users=16, input_tokens=1024, output_tokens=1024, batched_tokens=tokens)
+    loop = LoopLoad(users=np.array([16.0]), input_tokens=1024, output_tokens=1024, batched_tokens=tokens)
     assert found.ttft_s is not None
     assert found.ttft_s.value == pytest.approx(
-        stack.request_s + stack.first_ratio * float(served(work, loop) @ stack.slowdowns)
+        stack.request_s + stack.first_ratio * float(served(work, loop)[0] @ stack.slowdowns)
     )
     assert found.ttft_s.low < found.ttft_s.value < found.ttft_s.high
 
 
 def test_every_stack_takes_longer_than_its_steps() -> None:
-    for path, pool in from_document(load_efficiencies()).first.pools.items():
-        request_s, ratio, held = pool.slowdowns
+    for path, fitted in from_document(load_efficiencies()).first.by_kin.items():
+        request_s, ratio, held = fitted.slowdowns
         assert 0 <= request_s < 0.2, path
         assert 1 <= ratio < 4, path
         assert held >= 0

@@ -92,6 +92,13 @@ def test_a_format_without_a_datapath_is_widened_never_invented() -> None:
     assert compute_precision("nvfp4", load_accelerator("h100")) is Precision.FP8
 
 
+def test_what_a_part_cannot_multiply_is_what_it_emulates() -> None:
+    stored = ("mxfp4", "bf16", "fp8", "nvfp4", "int4")
+    assert load_accelerator("a100").emulated(stored) == ("mxfp4", "fp8", "nvfp4")
+    assert load_accelerator("mi300x").emulated(stored) == ("mxfp4", "nvfp4")
+    assert load_accelerator("mi355x").emulated(stored) == ("nvfp4",)
+
+
 def faster(part: Accelerator, by: float, what: str) -> Accelerator:
     if what == "bandwidth":
         return replace(part, memory=replace(part.memory, hbm_bytes_per_s=part.memory.hbm_bytes_per_s * by))

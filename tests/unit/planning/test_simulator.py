@@ -9,7 +9,7 @@ from examples import deployment
 from penstock.catalog import load_efficiencies
 from penstock.performance.efficiencies import from_document
 from penstock.planning.capacity import Bucket
-from penstock.planning.closed_loop import ClosedLoop
+from penstock.planning.closed_loop import QueuelessScreen
 from penstock.planning.simulated import bucket_workload, simulated_capacity, verify_by
 from penstock.planning.simulator import Simulator
 from penstock.planning.verify import ServingFleet, ServingPool, Stream
@@ -23,7 +23,7 @@ PLACED = deployment("llama-3.1-8b", "mi300x")
 @pytest.fixture(scope="module")
 def simulator() -> Simulator:
     efficiencies = from_document(load_efficiencies())
-    return Simulator(efficiencies, ClosedLoop(efficiencies))
+    return Simulator(efficiencies, QueuelessScreen(efficiencies))
 
 
 def test_a_queue_never_lets_a_replica_carry_more_than_the_closed_loop_says(simulator: Simulator) -> None:

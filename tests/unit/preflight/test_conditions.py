@@ -5,8 +5,8 @@ from itertools import product
 import pytest
 
 from penstock.errors import CatalogError, DeploymentError
+from penstock.performance.release import Release, ReleaseRange
 from penstock.preflight.condition import Condition, Facts, Kind, Unknown
-from penstock.preflight.release import Release, ReleaseRange
 
 KINDS = {
     "a": Kind.FLAG,

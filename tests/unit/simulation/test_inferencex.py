@@ -28,7 +28,7 @@ def again() -> list[Again]:
     found = []
     for refit in refits(pairs, waits, FOLDS["shape"], only=shapes):
         sample = replace(refit, waits=[item for item in refit.waits if item.measurement.id in chosen])
-        runs = {i.measurement.id: reruns(i.measurement, refit.fitted.slowdowns(i.row)) for i in sample.waits}
+        runs = {i.measurement.id: reruns(i.measurement, refit.fitted.step.slowdowns(i.row)) for i in sample.waits}
         found.append((sample, runs))
     return found
 

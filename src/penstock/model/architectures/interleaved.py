@@ -163,6 +163,8 @@ def read_minimax_m3(config: Config, inv: Inventory) -> Outline:
     if len(indexed) < layers or len(is_moe) < layers:
         raise ConfigError(f"{config.where}: sparse_attention_freq and moe_layer_freq must name {layers} layers")
     index_dim = sparse.integer("sparse_index_dim")
+    # The block a query is in counts among the chosen ones.
+    chosen_tokens = sparse.integer("sparse_topk_blocks") * sparse.integer("sparse_block_size")
     index_heads = sparse.integer("sparse_num_index_heads", high=2**16)
     shape = grouped_shape(config, head_norm=config.flag("use_qk_norm", default=True))
     mixture = mixtral_mixture(
@@ -174,8 +176,9 @@ def read_minimax_m3(config: Config, inv: Inventory) -> Outline:
 
     def layer(index: int, path: str) -> tuple[GroupedAttention, str]:
         attention = f"{path}.self_attn"
-        mixer = grouped_attention(inv, attention, shape, index_dim=index_dim if indexed[index] else 0)
+        mixer = grouped_attention(inv, attention, shape)
         if indexed[index]:
+            mixer = replace(mixer, index_dim=index_dim, index_topk=chosen_tokens)
             queries = (index_heads * index_dim, shape.hidden)
             inv.linear(f"{attention}.index_q_proj", queries, Part.ATTENTION, split=Split.COLUMN, units=index_heads)
             inv.linear(f"{attention}.index_k_proj", (index_dim, shape.hidden), Part.ATTENTION)

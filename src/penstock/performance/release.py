@@ -6,8 +6,9 @@ from functools import total_ordering
 
 from penstock.errors import DeploymentError
 
-_RELEASE = re.compile(r"v?(\d{1,6}(?:\.\d{1,6}){0,3})(?:[.-]?(rc|post|dev)(\d{0,6}))?(?:\+[\w.]{1,40})?")
-_ORDER = {"dev": -2, "rc": -1, None: 0, "post": 1}
+_STAGE = re.compile(r"[.-]?(rc|post|dev)(\d{0,6})")
+_RELEASE = re.compile(rf"v?(\d{{1,6}}(?:\.\d{{1,6}}){{0,3}})((?:{_STAGE.pattern}){{0,4}})(?:\+[\w.]{{1,40}})?")
+_ORDER = {"dev": -2, "rc": -1, "post": 1}
 _PARTS = 4
 _CLAUSE = re.compile(r"(>=|<=|==|<|>)\s*(\S+)")
 
@@ -20,17 +21,29 @@ class Release:
     text: str
 
     def __post_init__(self) -> None:
-        if _RELEASE.fullmatch(self.text.strip()) is None:
-            raise DeploymentError(f"'{self.text[:40]}' is not a version; write 0.24, 0.11.2 or 0.28.0rc1")
+        self._parsed()
 
     @property
-    def key(self) -> tuple[tuple[int, ...], int, int]:
-        """What orders releases: numbers padded with zeros, then candidates before the release before its posts."""
+    def numbers(self) -> tuple[int, ...]:
+        """Its numbers, padded with zeros."""
+        numbers = tuple(int(number) for number in self._parsed()[1].split("."))
+        return numbers + (0,) * (_PARTS - len(numbers))
+
+    @property
+    def key(self) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
+        """What orders releases: numbers, then candidates before the release before its posts."""
+        stages = [(_ORDER[name], int(number or 0)) for name, number in _STAGE.findall(self._parsed()[2])]
+        return self.numbers, (*stages, (0, 0))
+
+    def _parsed(self) -> re.Match[str]:
         match = _RELEASE.fullmatch(self.text.strip())
         if match is None:
-            raise AssertionError(self.text)
-        numbers = tuple(int(number) for number in match[1].split("."))
-        return numbers + (0,) * (_PARTS - len(numbers)), _ORDER[match[2]], int(match[3] or 0)
+            raise DeploymentError(f"'{self.text[:40]}' is not a version; write 0.24, 0.11.2 or 0.28.0rc1")
+        return match
+
+    def reaches(self, *numbers: int) -> bool:
+        """Whether it has what a release brought; that release's candidates have it too."""
+        return self.numbers >= numbers
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Release) and self.key == other.key

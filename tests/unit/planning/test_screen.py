@@ -1,0 +1,44 @@
+"""The quick screen says what `predict` says: one closed form of a step and of a first token."""
+
+import pytest
+
+from examples import deployment
+from penstock.catalog import load_efficiencies
+from penstock.performance.efficiencies import from_document
+from penstock.performance.predict import Prediction, predict
+from penstock.planning.capacity import Bucket
+from penstock.planning.closed_loop import QueuelessScreen
+from penstock.workload.slo import Slo
+
+EFFICIENCIES = from_document(load_efficiencies())
+CASES = [("gpt-oss-120b", "h200", 1), ("llama-3.1-70b", "mi300x", 8), ("deepseek-r1", "h200", 8)]
+
+
+def both(name: str, part: str, tp: int, bucket: Bucket) -> tuple[QueuelessScreen, Prediction]:
+    screen, placed = QueuelessScreen(EFFICIENCIES), deployment(name, part, tp=tp)
+    predicted = predict(
+        placed,
+        screen.measured_engine_of(placed),
+        input_tokens=bucket.input_tokens,
+        output_tokens=bucket.output_tokens,
+        concurrency=8,
+        efficiencies=EFFICIENCIES,
+    )
+    return screen, predicted
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("input_tokens", [512, 20_000])
+def test_the_largest_loop_kept_is_the_one_whose_predicted_first_token_meets_the_slo(
+    case: tuple[str, str, int], input_tokens: int
+) -> None:
+    name, part, tp = case
+    bucket = Bucket(input_tokens=input_tokens, output_tokens=256)
+    screen, predicted = both(name, part, tp, bucket)
+    assert predicted.ttft_s is not None
+    assert predicted.running == 8
+    kept = screen(deployment(name, part, tp=tp), bucket, Slo(ttft_s=predicted.ttft_s.value * (1 + 1e-9)))
+    assert "closed loop of 8, no queue" in kept.grounds
+    assert kept.requests_per_s.value == pytest.approx(8 / predicted.tpot_s.value / 256, rel=1e-9)
+    less = screen(deployment(name, part, tp=tp), bucket, Slo(ttft_s=predicted.ttft_s.value * (1 - 1e-9)))
+    assert "closed loop of 7, no queue" in less.grounds
