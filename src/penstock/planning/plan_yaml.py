@@ -4,7 +4,7 @@ from datetime import date
 from typing import Final, cast
 
 from penstock.planning.capacity import Bucket
-from penstock.planning.inputs import Input, default
+from penstock.planning.inputs import Input
 from penstock.planning.plan_file import (
     Acquisition,
     Constraints,
@@ -20,7 +20,7 @@ from penstock.planning.plan_file import (
     StackPlan,
     WorkloadPlan,
 )
-from penstock.planning.yaml_reader import Table, Value, read_table
+from penstock.planning.yaml_reader import Table, Value, read_table, unwritten
 
 ALL_VERIFIED: Final = "all verified"
 VENDORS: Final = ("amd", "nvidia", "intel", "google")
@@ -43,11 +43,11 @@ def parse_plan(text: str, where: str, *, today: date) -> Plan:
         workloads=workloads,
         parts=table.optional("accelerators", _parts, ()),
         acquire=table.optional("acquire", _acquire, ("buy", "rent")),
-        sites=table.optional("sites", _sites, (_site(None),)),
+        sites=table.optional("sites", _sites, (_site(unwritten("site"), "site"),)),
         stacks=table.optional("stacks", _stacks, {}),
         money=_money(table),
-        node=_node(table.get("node")),
-        constraints=_constraints(table.get("constraints")),
+        node=_node(table.section("node")),
+        constraints=_constraints(table.section("constraints")),
         claims=table.optional("claims", _claims, ()),
         seed=table.optional("seed", lambda entry: entry.whole(high=2**31), 0),
         draws=table.optional("draws", lambda entry: entry.whole(low=100, high=200_000), 4000),
@@ -165,22 +165,16 @@ def _acquire(value: Value) -> tuple[Acquisition, ...]:
 
 
 def _sites(value: Value) -> tuple[SitePlan, ...]:
-    found = tuple(_site(entry.table()) for entry in value.items())
+    tables = [entry.table() for entry in value.items()]
+    found = tuple(_site(table, table.required("name").text()) for table in tables)
     if len({site.name for site in found}) < len(found) or not found:
         value.refuse("each site needs a name of its own")
     return found
 
 
-def _site(table: Table | None) -> SitePlan:
-    if table is None:
-        return SitePlan(
-            name="site",
-            usd_per_kwh=default("site.usd_per_kwh"),
-            pue=default("site.pue"),
-            hosting_usd_per_kw_month=default("site.hosting_usd_per_kw_month"),
-        )
+def _site(table: Table, name: str) -> SitePlan:
     found = SitePlan(
-        name=table.required("name").text(),
+        name=name,
         usd_per_kwh=table.quantity("usd_per_kwh", "site.usd_per_kwh"),
         pue=table.quantity("pue", "site.pue", low=1, high=10),
         hosting_usd_per_kw_month=table.quantity("hosting_usd_per_kw_month", "site.hosting_usd_per_kw_month"),
@@ -201,16 +195,10 @@ def _stacks(value: Value) -> dict[str, StackPlan]:
     return found
 
 
-def stack(vendor: str, table: Table | None) -> StackPlan:
-    """Read what a vendor's stack takes, or its defaults."""
+def stack(vendor: str, table: Table) -> StackPlan:
+    """Read what a vendor's stack takes."""
     engineers = "stack.amd.engineers" if vendor == "amd" else "stack.engineers"
     by_device, support = "stack.engineers_per_1000_devices", "stack.support_usd_per_device_year"
-    if table is None:
-        return StackPlan(
-            engineers=default(engineers),
-            engineers_per_1000_devices=default(by_device),
-            support_usd_per_device_year=default(support),
-        )
     found = StackPlan(
         engineers=table.quantity("engineers", engineers),
         engineers_per_1000_devices=table.quantity("engineers_per_1000_devices", by_device),
@@ -220,36 +208,24 @@ def stack(vendor: str, table: Table | None) -> StackPlan:
     return found
 
 
+def default_stack(vendor: str) -> StackPlan:
+    """What a vendor's stack takes where the plan says nothing."""
+    return stack(vendor, unwritten(vendor))
+
+
 def _money(table: Table) -> MoneyPlan:
-    engineer = table.quantity("engineer_usd_per_year", "engineer_usd_per_year")
-    entry = table.get("finance")
-    if entry is None:
-        return MoneyPlan(
-            discount_rate=default("finance.discount_rate"),
-            depreciation_years=default("finance.depreciation_years"),
-            salvage=default("finance.salvage"),
-            engineer_usd_per_year=engineer,
-        )
-    inner = entry.table()
+    finance = table.section("finance")
     found = MoneyPlan(
-        discount_rate=inner.quantity("discount_rate", "finance.discount_rate", high=1),
-        depreciation_years=inner.quantity("depreciation_years", "finance.depreciation_years", low=0.25, high=30),
-        salvage=inner.quantity("salvage", "finance.salvage", high=1),
-        engineer_usd_per_year=engineer,
+        discount_rate=finance.quantity("discount_rate", "finance.discount_rate", high=1),
+        depreciation_years=finance.quantity("depreciation_years", "finance.depreciation_years", low=0.25, high=30),
+        salvage=finance.quantity("salvage", "finance.salvage", high=1),
+        engineer_usd_per_year=table.quantity("engineer_usd_per_year", "engineer_usd_per_year"),
     )
-    inner.done()
+    finance.done()
     return found
 
 
-def _node(value: Value | None) -> NodePlan:
-    if value is None:
-        return NodePlan(
-            host_usd=default("node.host_usd"),
-            network_usd_per_device=default("node.network_usd_per_device"),
-            idle_power=default("node.idle_power"),
-            annual_failures=default("node.annual_failures"),
-        )
-    table = value.table()
+def _node(table: Table) -> NodePlan:
     found = NodePlan(
         host_usd=table.quantity("host_usd", "node.host_usd"),
         network_usd_per_device=table.quantity("network_usd_per_device", "node.network_usd_per_device"),
@@ -260,16 +236,10 @@ def _node(value: Value | None) -> NodePlan:
     return found
 
 
-def _constraints(value: Value | None) -> Constraints:
-    utilisation = "constraints.utilisation"
-    if value is None:
-        return Constraints(
-            spare_nodes=1, utilisation=default(utilisation), min_vendors=1, max_vendor_share=None, share_of="load"
-        )
-    table = value.table()
+def _constraints(table: Table) -> Constraints:
     found = Constraints(
         spare_nodes=table.optional("spare_nodes", lambda entry: entry.whole(high=1000), 1),
-        utilisation=table.quantity("utilisation", utilisation, low=0.05, high=1),
+        utilisation=table.quantity("utilisation", "constraints.utilisation", low=0.05, high=1),
         min_vendors=table.optional("min_vendors", lambda entry: entry.whole(low=1, high=len(VENDORS)), 1),
         max_vendor_share=table.optional("max_vendor_share", lambda entry: entry.number(low=0.01, high=1), None),
         share_of=cast("ShareOf", table.optional("share_of", lambda entry: entry.choice(("load", "devices")), "load")),

@@ -37,6 +37,12 @@ def read_table(text: str, where: str) -> "Table":
     return Table(Value(node, where, "the plan"))
 
 
+def unwritten(name: str) -> "Table":
+    """A table nobody wrote: every key of it takes its default."""
+    mark = yaml.Mark(name, 0, 0, 0, None, None)
+    return Table(Value(yaml.MappingNode("tag:yaml.org,2002:map", [], start_mark=mark), name, name))
+
+
 class Value:
     """One value of the file: where it stands and how it may be read."""
 
@@ -176,6 +182,11 @@ class Table:
         if found is None:
             self.value.refuse(f"has no `{key}`; add `{key}: ...`")
         return found
+
+    def section(self, key: str) -> "Table":
+        """Return a table that may be missing."""
+        found = self.get(key)
+        return unwritten(key) if found is None else found.table()
 
     def optional(self, key: str, read: "Callable[[Value], _T]", otherwise: _T) -> _T:
         """Read a key that may be missing."""
