@@ -6,7 +6,7 @@ from datetime import date, timedelta
 from statistics import median, quantiles
 from typing import ClassVar, Final, Literal
 
-from penstock.catalog.accelerator import STRICT
+from penstock.reading.toml import STRICT
 
 PriceKind = Literal[
     "rent_on_demand",
