@@ -17,6 +17,7 @@ PriceKind = Literal[
     "purchase_rack",
     "own_three_years",
 ]
+_HOURLY: Final = frozenset({"rent_on_demand", "rent_spot", "rent_index", "own_per_hour"})
 _RECENT: Final = timedelta(days=365)
 """Prices older than this beside the newest are another market."""
 _LONE_SPREAD: Final = {"high": 0.05, "medium": 0.1, "low": 0.2}
@@ -54,7 +55,7 @@ class Price:
     @property
     def hourly(self) -> bool:
         """Whether `usd` is per hour."""
-        return self.kind.startswith("rent_") or self.kind == "own_per_hour"
+        return self.kind in _HOURLY
 
     @property
     def usd_per_device(self) -> float:
