@@ -8,11 +8,10 @@ from typing import Any
 from examples import accelerator_with, deployment, model
 from penstock.catalog import load_accelerator
 from penstock.model import CacheDtype
-from penstock.model.weight import FP8_CHANNEL, WeightFormat
+from penstock.model.weight import FP8_CHANNEL, INT4
 from penstock.performance import MemoryFit, fit
 from penstock.units import GIB
 
-INT4 = WeightFormat(name="int4", bits=4, scale_bits=16, scale_columns=128)
 LOGS: list[dict[str, Any]] = tomllib.loads(
     (Path(__file__).parent / "data" / "kv_cache_logs.toml").read_text(encoding="utf-8")
 )["log"]

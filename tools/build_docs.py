@@ -14,7 +14,7 @@ from rich.terminal_theme import DIMMED_MONOKAI
 
 from penstock.catalog import load_accelerator, load_efficiencies, load_prices
 from penstock.catalog.compare import compare
-from penstock.catalog.price import on_demand_usd_per_device_hour
+from penstock.catalog.price import market_price
 from penstock.checkpoint import open_checkpoint
 from penstock.cli.placing import Placing
 from penstock.performance import Deployment, Parallelism, engine_defaults
@@ -147,8 +147,9 @@ def simulate_picture() -> str:
     scenarios = []
     for name, devices in (("mi300x", 1), ("h100", 2), ("h200", 1)):
         placement = placing.place(load_accelerator(name), devices, placing.typical_tokens(question))
-        price = on_demand_usd_per_device_hour(load_prices(name))
-        scenarios.append(run_scenario(placement, question, usd_per_hour=price[0] * devices if price else None))
+        price = market_price(load_prices(name), "rent_on_demand")
+        per_hour = None if price is None else price.usd_per_device * devices
+        scenarios.append(run_scenario(placement, question, usd_per_hour=per_hour))
     return picture(
         render_simulation(scenarios, WIDTH),
         "penstock simulate llama-3.1-70b --on mi300x:1,h100:2,h200:1 --rate 1.5 --slo ttft=2s,tpot=60ms --capacity ...",

@@ -1,5 +1,8 @@
 """Keeps prices append-only: a digest per recorded price, so that an edit to an old one cannot pass unseen.
 
+The digest is of what was published. What the catalog says about it (`component`) has a line of its own: the line of the
+price stays true, and neither setting nor clearing it passes unseen.
+
 `make ledger` adds lines for new prices. `--check` fails when a price changed, vanished, or is not recorded yet.
 """
 
@@ -8,7 +11,7 @@ import sys
 from pathlib import Path
 
 from penstock.catalog import load_prices, priced_ids
-from penstock.report.plain import to_json
+from penstock.report.plain import plain_fields, to_json
 
 LEDGER = Path(__file__).resolve().parent.parent / "src/penstock/catalog/data/prices/ledger.txt"
 
@@ -18,9 +21,15 @@ def digests() -> dict[str, str]:
     found = {}
     for ident in priced_ids():
         for price in load_prices(ident):
-            text = f"{ident}\n{to_json(price)}"
-            found[price.id] = hashlib.sha256(text.encode()).hexdigest()[:16]
+            published = {key: value for key, value in plain_fields(price).items() if key != "component"}
+            found[price.id] = _digest(ident, published)
+            if price.component:
+                found[f"{price.id}.component"] = _digest(ident, price)
     return found
+
+
+def _digest(ident: str, value: object) -> str:
+    return hashlib.sha256(f"{ident}\n{to_json(value)}".encode()).hexdigest()[:16]
 
 
 def recorded() -> dict[str, str]:

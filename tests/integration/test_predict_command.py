@@ -92,3 +92,10 @@ def test_what_does_not_fit_gets_no_numbers_and_a_wrong_count_is_usage(penstock: 
     assert not any(character.isdigit() for character in line.removeprefix("h100_sxm"))
     assert "`penstock fit` says what would" in shown.stdout
     assert penstock("predict", "llama-3.1-8b", "--on", "h100:2", "--dp", "4").returncode == 2
+
+
+@pytest.mark.parametrize("precision", ["mxfp4", "fp8", "fp16"])
+def test_a_format_asked_for_is_the_same_bytes_whether_it_must_fit_or_be_fast(penstock: Run, precision: str) -> None:
+    asked = ("qwen3-235b-a22b", "--on", "h200:8", "--precision", precision, "--json")
+    fitted, predicted = (json.loads(penstock(command, *asked).stdout)["model"] for command in ("fit", "predict"))
+    assert fitted == predicted

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from conftest import Run
+from penstock.catalog import load_prices
+from penstock.planning.prices import catalog_price
 
 pytestmark = pytest.mark.wheel
 
@@ -41,6 +43,14 @@ def test_json_is_the_same_twice(penstock: Run) -> None:
     assert document["requests"] == 2000
     assert document["latency"]["ttft_s"]["p50"] <= document["latency"]["ttft_s"]["p99"]
     assert document["p50_ranges"]["tpot_s"]["low"] < document["p50_ranges"]["tpot_s"]["high"]
+
+
+def test_a_run_costs_what_a_plan_would_pay_for_its_hours(penstock: Run) -> None:
+    rent = catalog_price(load_prices("mi300x"), "rent")
+    assert rent is not None
+    result = penstock("simulate", *CHAT, "--on", "mi300x:2", "--users", "32", "--json")
+    document = json.loads(result.stdout)["deployments"][0]
+    assert document["usd"] == pytest.approx(2 * rent.value * document["makespan_s"] / 3600)
 
 
 def test_a_capacity_has_its_interval(penstock: Run) -> None:

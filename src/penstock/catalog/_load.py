@@ -4,22 +4,18 @@ import csv
 import difflib
 import io
 import json
-import tomllib
 from collections.abc import Iterable, Mapping
 from datetime import date
 from functools import cache
 from importlib.resources import files
-from importlib.resources.abc import Traversable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.catalog.accelerator import Accelerator
 from penstock.catalog.measurement import Measurement, MeasurementSource
 from penstock.catalog.model import CatalogModel
 from penstock.catalog.price import Price
 from penstock.errors import CatalogError, UnknownName
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
+from penstock.reading.toml import read_toml, strictly
 
 _DATA = files("penstock.catalog") / "data"
 _ALIASES = "aliases.toml"
@@ -44,7 +40,7 @@ def priced_ids() -> tuple[str, ...]:
 def load_accelerator(name: str) -> Accelerator:
     """Read one accelerator by id or short name (`h100` is the SXM part)."""
     ident = _resolve(name, "accelerators", "penstock catalog list")
-    return parse_accelerator(_read(_DATA / "accelerators" / f"{ident}.toml"), f"{ident}.toml")
+    return parse_accelerator(read_toml(_DATA / "accelerators" / f"{ident}.toml"), f"{ident}.toml")
 
 
 def load_accelerators() -> tuple[Accelerator, ...]:
@@ -59,9 +55,8 @@ def load_prices(name: str) -> tuple[Price, ...]:
     path = _DATA / "prices" / f"{ident}.toml"
     if not path.is_file():
         return ()
-    entries = _read(path).get("price", [])
-    adapter = _adapter(tuple[Price, ...])
-    prices: tuple[Price, ...] = _validate(adapter, entries, f"prices/{ident}.toml")
+    entries = read_toml(path).get("price", [])
+    prices = strictly(tuple[Price, ...], entries, f"prices/{ident}.toml")
     return tuple(sorted(prices, key=lambda price: (price.effective_from, price.id)))
 
 
@@ -97,8 +92,8 @@ def load_efficiencies() -> Mapping[str, Any]:
 @cache
 def measurement_sources() -> Mapping[str, MeasurementSource]:
     """Read who published the measurements."""
-    raw = _read(_DATA / "measurements" / "sources.toml").get("source", [])
-    sources: tuple[MeasurementSource, ...] = _validate(_adapter(tuple[MeasurementSource, ...]), raw, "sources.toml")
+    raw = read_toml(_DATA / "measurements" / "sources.toml").get("source", [])
+    sources = strictly(tuple[MeasurementSource, ...], raw, "sources.toml")
     return {source.id: source for source in sources}
 
 
@@ -135,14 +130,12 @@ def _measurement(row: dict[str, str]) -> Measurement:
 
 def parse_accelerator(raw: dict[str, Any], where: str) -> Accelerator:
     """Check one accelerator's table strictly: an unknown key, a number in quotes or a missing source is an error."""
-    accelerator: Accelerator = _validate(_adapter(Accelerator), raw, where)
-    return accelerator
+    return strictly(Accelerator, raw, where)
 
 
 @cache
 def _load_model(ident: str) -> CatalogModel:
-    model: CatalogModel = _validate(_adapter(CatalogModel), _read(_DATA / "models" / f"{ident}.toml"), f"{ident}.toml")
-    return model
+    return strictly(CatalogModel, read_toml(_DATA / "models" / f"{ident}.toml"), f"{ident}.toml")
 
 
 @cache
@@ -154,7 +147,7 @@ def _ids(folder: str) -> tuple[str, ...]:
 @cache
 def _aliases(folder: str) -> dict[str, str]:
     """Short names live in one file, so that resolving one does not read the whole catalog."""
-    return {str(alias).lower(): str(ident) for alias, ident in _read(_DATA / folder / _ALIASES).items()}
+    return {str(alias).lower(): str(ident) for alias, ident in read_toml(_DATA / folder / _ALIASES).items()}
 
 
 def _resolve(name: str, folder: str, listing: str) -> str:
@@ -170,29 +163,3 @@ def _resolve(name: str, folder: str, listing: str) -> str:
 
 def _nearest(wanted: str, known: Iterable[str]) -> str:
     return " or ".join(difflib.get_close_matches(wanted[:64], list(known), n=2, cutoff=0.6))
-
-
-def _read(path: Traversable) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError) as error:
-        raise CatalogError(f"{path.name}: {error}") from error
-
-
-@cache
-def _adapter(kind: type) -> "TypeAdapter[Any]":
-    from pydantic import TypeAdapter  # noqa: PLC0415 - a tenth of a second that `--help` must not pay
-
-    return TypeAdapter(kind)
-
-
-def _validate(adapter: "TypeAdapter[Any]", raw: object, where: str) -> Any:  # noqa: ANN401 - typed by the adapter
-    import pydantic_core  # noqa: PLC0415 - as above
-
-    try:
-        # JSON mode: strict Python mode would refuse a table where it expects a dataclass.
-        return adapter.validate_json(pydantic_core.to_json(raw), strict=True)
-    except pydantic_core.ValidationError as error:
-        problem = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in problem["loc"])
-        raise CatalogError(f"{where}: {place}: {problem['msg']}") from error

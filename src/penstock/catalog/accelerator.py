@@ -7,8 +7,7 @@ from enum import StrEnum
 from typing import ClassVar, Literal
 
 from penstock.errors import UnsupportedPrecision
-
-STRICT: Mapping[str, object] = {"extra": "forbid"}
+from penstock.reading.toml import STRICT
 
 
 class Basis(StrEnum):

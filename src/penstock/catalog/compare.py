@@ -50,30 +50,21 @@ _LABELS = {
     "node.devices": "devices per node",
     "node.node_watts": "node power, maximum",
     "node.provisioned_watts_per_device": "provisioned power per device",
+    **{f"dense_flops_per_s.{kind}": f"{kind} dense" for kind in Precision},
+    **{f"sparse_flops_per_s.{kind}": f"{kind} with 2:4 sparsity" for kind in Precision},
 }
 
 
 def compare(left: Accelerator, right: Accelerator) -> Comparison:
     """Line up every fact and find the traps that apply to this pair."""
     first, second = dict(facts(left)), dict(facts(right))
-    order = [*_LABELS, *(f"dense_flops_per_s.{kind}" for kind in Precision)]
-    order += [f"sparse_flops_per_s.{kind}" for kind in Precision]
     rows = []
-    for name in order:
+    for name, label in _LABELS.items():
         ours, theirs = first.get(name), second.get(name)
         if ours is None and theirs is None:
             continue
-        rows.append(Row(name, _label(name), ours, theirs, _ratio(ours, theirs)))
+        rows.append(Row(name, label, ours, theirs, _ratio(ours, theirs)))
     return Comparison(left=left, right=right, rows=tuple(rows), traps=_traps(left, right))
-
-
-def _label(name: str) -> str:
-    table, _, kind = name.rpartition(".")
-    if table == "dense_flops_per_s":
-        return f"{kind} dense"
-    if table == "sparse_flops_per_s":
-        return f"{kind} with 2:4 sparsity"
-    return _LABELS[name]
 
 
 def _ratio(left: object, right: object) -> float | None:

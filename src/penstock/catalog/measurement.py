@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import ClassVar, Literal
 
-from penstock.catalog.accelerator import STRICT
+from penstock.reading.toml import STRICT
 
 Scenario = Literal["online", "static_batch", "saturated"]
 

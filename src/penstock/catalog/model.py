@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, ClassVar
 
-from penstock.catalog.accelerator import STRICT
+from penstock.reading.toml import STRICT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

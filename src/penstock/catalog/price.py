@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
-from statistics import median
-from typing import ClassVar, Literal
+from datetime import date, timedelta
+from statistics import median, quantiles
+from typing import ClassVar, Final, Literal
 
-from penstock.catalog.accelerator import STRICT
+from penstock.reading.toml import STRICT
 
-Kind = Literal[
+PriceKind = Literal[
     "rent_on_demand",
     "rent_spot",
     "rent_index",
@@ -17,6 +17,11 @@ Kind = Literal[
     "purchase_rack",
     "own_three_years",
 ]
+_HOURLY: Final = frozenset({"rent_on_demand", "rent_spot", "rent_index", "own_per_hour"})
+_RECENT: Final = timedelta(days=365)
+"""Prices older than this beside the newest are another market."""
+_LONE_SPREAD: Final = {"high": 0.05, "medium": 0.1, "low": 0.2}
+"""A single price is one opinion: how far others may be from it, by its confidence. An assumption."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +31,7 @@ class Price:
     __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
     id: str
-    kind: Kind
+    kind: PriceKind
     provider: str
     usd: float
     """For `devices` devices together: per hour when the kind is rent or own_per_hour, else once."""
@@ -38,6 +43,8 @@ class Price:
     region: str | None = None
     source: str | None = None
     note: str | None = None
+    component: bool = False
+    """Whether it pays for the accelerator alone and the host is billed apart: no machine can be had for it."""
 
     def __post_init__(self) -> None:
         if self.usd <= 0 or self.devices < 1:
@@ -48,7 +55,7 @@ class Price:
     @property
     def hourly(self) -> bool:
         """Whether `usd` is per hour."""
-        return self.kind.startswith("rent_") or self.kind == "own_per_hour"
+        return self.kind in _HOURLY
 
     @property
     def usd_per_device(self) -> float:
@@ -56,17 +63,37 @@ class Price:
         return self.usd / self.devices
 
 
-def on_demand_usd_per_device_hour(prices: Sequence[Price]) -> tuple[float, int] | None:
-    """Return the median of each provider's newest on-demand price, and how many providers that is."""
-    newest: dict[str, Price] = {}
-    for price in prices:
-        if price.kind == "rent_on_demand":
-            known = newest.get(price.provider)
-            if known is None or (price.effective_from, -price.usd_per_device) > (
-                known.effective_from,
-                -known.usd_per_device,
-            ):
-                newest[price.provider] = price
-    if not newest:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarketPrice:
+    """What a device costs: the middle of what everybody asks, and who asks what."""
+
+    usd_per_device: float
+    low_usd_per_device: float
+    high_usd_per_device: float
+    """Between the quartiles: one cloud's list price is no market. Around a lone price, by its confidence."""
+    offers: tuple[Price, ...]
+    """Each provider's newest price, cheapest first."""
+
+
+def market_price(prices: Sequence[Price], kind: PriceKind) -> MarketPrice | None:
+    """Take the median of each provider's newest price of a kind; None where nobody published one with a source."""
+    whole = [p for p in prices if p.kind == kind and p.confidence != "unverified" and not p.component]
+    if not whole:
         return None
-    return median(price.usd_per_device for price in newest.values()), len(newest)
+    newest = max(price.effective_from for price in whole)
+    offers = _newest_by_provider([price for price in whole if newest - price.effective_from <= _RECENT])
+    usd = [price.usd_per_device for price in offers]
+    if len(offers) == 1:
+        spread = _LONE_SPREAD[offers[0].confidence]
+        low, high = usd[0] * (1 - spread), usd[0] * (1 + spread)
+    else:
+        low, _, high = quantiles(usd, n=4, method="inclusive")
+    return MarketPrice(usd_per_device=median(usd), low_usd_per_device=low, high_usd_per_device=high, offers=offers)
+
+
+def _newest_by_provider(prices: Sequence[Price]) -> tuple[Price, ...]:
+    """Keep one price per provider: its newest, and of those the one for most devices together."""
+    kept: dict[str, Price] = {}
+    for price in sorted(prices, key=lambda entry: (entry.effective_from, entry.devices, -entry.usd_per_device)):
+        kept[price.provider] = price
+    return tuple(sorted(kept.values(), key=lambda price: price.usd_per_device))

@@ -105,10 +105,10 @@ def prices_command(
     Example: `penstock catalog prices mi300x --kind rent_on_demand`
     """
     from penstock.catalog import load_accelerator, load_prices
-    from penstock.catalog.price import Kind
+    from penstock.catalog.price import PriceKind
 
-    if kind is not None and kind not in get_args(Kind):
-        raise UsageError(f"'{kind}' is not a kind of price; write one of {', '.join(get_args(Kind))}")
+    if kind is not None and kind not in get_args(PriceKind):
+        raise UsageError(f"'{kind}' is not a kind of price; write one of {', '.join(get_args(PriceKind))}")
     prices = [price for price in load_prices(name) if kind is None or price.kind == kind]
     if as_json:
         _echo(prices)

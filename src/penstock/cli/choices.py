@@ -6,7 +6,7 @@ from penstock.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     from penstock.catalog.accelerator import Accelerator
-    from penstock.model import CacheDtype, ModelSpec, WeightFormat
+    from penstock.model import CacheDtype, ModelSpec
     from penstock.performance import Parallelism
     from penstock.performance.engine import EngineName
     from penstock.simulation.options import Policy
@@ -63,30 +63,19 @@ def cache_choice(text: str) -> "CacheDtype | None":
         raise UsageError(f"--kv: {error}") from None
 
 
-def weight_choice(text: str | None) -> "WeightFormat | None":
-    """Read the format weights should be stored in; None keeps the checkpoint's."""
-    if text is None:
-        return None
-    from penstock.model.weight import BF16, FP8_CHANNEL, FP16, MXFP4, NVFP4, WeightFormat
-
-    int4 = WeightFormat(name="int4", bits=4, scale_bits=16, scale_columns=128)
-    known = {"bf16": BF16, "fp16": FP16, "fp8": FP8_CHANNEL, "mxfp4": MXFP4, "nvfp4": NVFP4, "int4": int4}
-    name = text.strip().lower()
-    if name not in known:
-        raise UsageError(f"'{text}' is not a weight format; write one of {', '.join(known)}")
-    return known[name]
-
-
 def model_choice(model: str, precision: str | None) -> "ModelSpec":
-    """Open a model, stored as asked: a measured format the way measurements have it."""
+    """Open a model, stored as asked: a measured format the way measurements have it; None is as released."""
     from penstock.checkpoint import open_checkpoint
+    from penstock.model.weight import FP16
     from penstock.performance.evidence import FORMATS, model_as_measured
 
+    name = None if precision is None else precision.strip().lower()
+    if name is not None and name != FP16.name and name not in FORMATS:
+        raise UsageError(f"'{precision}' is not a weight format; write one of {', '.join((*FORMATS, FP16.name))}")
     spec = open_checkpoint(model).spec
-    chosen = weight_choice(precision)
-    if chosen is None:
+    if name is None:
         return spec
-    return model_as_measured(spec, chosen.name) if chosen.name in FORMATS else spec.stored_as(chosen)
+    return spec.stored_as(FP16) if name == FP16.name else model_as_measured(spec, name)
 
 
 def route_choice(text: str) -> "Policy":

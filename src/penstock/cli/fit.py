@@ -76,20 +76,17 @@ def fit_command(
     node, then whole nodes in a pipeline. `tight` fits at the median of the reserves but not at their P90. Exits 1 when
     it does not fit on one of them.
     """
-    from penstock.checkpoint import open_checkpoint
-    from penstock.cli.choices import cache_choice, counted_targets, split_choice, weight_choice
+    from penstock.cli.choices import cache_choice, counted_targets, model_choice, split_choice
     from penstock.model import Part
     from penstock.performance import Deployment
     from penstock.performance.minimum import report_fit
     from penstock.units import parse_tokens
 
     asked_tokens = None if context is None else parse_tokens(context)
-    cache_dtype, chosen_format, targets = cache_choice(kv), weight_choice(precision), counted_targets(on)
-    spec = open_checkpoint(model).spec
+    cache_dtype, targets = cache_choice(kv), counted_targets(on)
+    spec = model_choice(model, precision)
     if draft and Part.MTP not in spec.params_by_part:
         raise UsageError(f"--draft: {spec.name} has no multi-token-prediction layers of its own")
-    if chosen_format is not None:
-        spec = spec.stored_as(chosen_format)
     context_tokens = asked_tokens or min(DEFAULT_CONTEXT_TOKENS, spec.max_context_tokens or DEFAULT_CONTEXT_TOKENS)
     reports = []
     for accelerator, devices in targets:

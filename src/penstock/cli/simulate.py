@@ -172,7 +172,7 @@ simulate_command.__doc__ = f"{simulate_command.__doc__}\n{EXAMPLES}"
 def _answer(placing: "Placing", on: str, question: "Question") -> "list[Scenario]":
     """Simulate on each accelerator, with a sign of life while it compiles or runs."""
     from penstock.catalog import load_prices
-    from penstock.catalog.price import on_demand_usd_per_device_hour
+    from penstock.catalog.price import market_price
     from penstock.cli.choices import counted_targets
     from penstock.cli.terminal import Watch
     from penstock.simulation.scenario import run_scenario
@@ -185,8 +185,8 @@ def _answer(placing: "Placing", on: str, question: "Question") -> "list[Scenario
         scenarios = []
         for part, devices in targets:
             placement = placing.place(part, devices, tokens)
-            price = on_demand_usd_per_device_hour(load_prices(part.id))
-            per_hour = None if price is None else price[0] * placement.deployment.parallelism.devices
+            price = market_price(load_prices(part.id), "rent_on_demand")
+            per_hour = None if price is None else price.usd_per_device * placement.deployment.parallelism.devices
             scenarios.append(run_scenario(placement, question, usd_per_hour=per_hour, progress=watch.tell))
     return scenarios
 

@@ -71,6 +71,7 @@ FP8_CHANNEL = WeightFormat(name="fp8", bits=8, scale_bits=32)
 MXFP8 = WeightFormat(name="mxfp8", bits=8, scale_bits=8, scale_columns=32)
 MXFP4 = WeightFormat(name="mxfp4", bits=4, scale_bits=8, scale_columns=32)
 NVFP4 = WeightFormat(name="nvfp4", bits=4, scale_bits=8, scale_columns=16)
+INT4 = WeightFormat(name="int4", bits=4, scale_bits=16, scale_columns=128)
 INT8_CHANNEL = WeightFormat(name="int8", bits=8, scale_bits=32)
 
 

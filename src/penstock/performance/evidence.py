@@ -9,7 +9,7 @@ import numpy as np
 from penstock.catalog.accelerator import Accelerator
 from penstock.catalog.measurement import Measurement
 from penstock.model import CacheDtype, ModelSpec, Part
-from penstock.model.weight import BF16, FP8_CHANNEL, MXFP4, NVFP4, WeightFormat
+from penstock.model.weight import BF16, FP8_CHANNEL, INT4, MXFP4, NVFP4
 from penstock.performance.calibration import Row, Software
 from penstock.performance.deployment import Deployment, Parallelism
 from penstock.performance.engine import engine_defaults
@@ -17,13 +17,7 @@ from penstock.performance.harness import harness_of
 from penstock.performance.memory_fit import fit
 from penstock.performance.work import Load, ReplicaWork
 
-FORMATS: Final = {
-    "bf16": BF16,
-    "fp8": FP8_CHANNEL,
-    "nvfp4": NVFP4,
-    "mxfp4": MXFP4,
-    "int4": WeightFormat(name="int4", bits=4, scale_bits=16, scale_columns=128),
-}
+FORMATS: Final = {chosen.name: chosen for chosen in (BF16, FP8_CHANNEL, NVFP4, MXFP4, INT4)}
 _SATURATED_LIMIT: Final = {"trtllm": 2048, "vllm": 1024, "sglang": 1024}
 """The largest batch each engine forms by default when everything is queued at once."""
 _SATURATED_CONTEXT: Final = 1024

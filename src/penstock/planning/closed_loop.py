@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.performance.choose import BEST, predict_on
 from penstock.performance.deployment import Deployment
@@ -120,11 +121,9 @@ def _concurrencies(most: int) -> Array:
     return np.unique(np.round(2 ** np.linspace(0, octaves, max(1, int(octaves * _PER_OCTAVE)) + 1)))
 
 
-def _within(tpot_s: Array, ttft_s: Array, bucket: Bucket, slo: Slo) -> Array:
-    kept = np.ones_like(tpot_s, dtype=bool)
-    whole_s = ttft_s + tpot_s * (bucket.output_tokens - 1)
-    for seconds, limit in ((tpot_s, slo.tpot_s), (ttft_s, slo.ttft_s), (whole_s, slo.e2e_s)):
-        if limit is not None:
-            kept &= seconds <= limit
+def _within(tpot_s: Array, ttft_s: Array, bucket: Bucket, slo: Slo) -> NDArray[np.bool_]:
+    after = bucket.output_tokens - 1
+    between_s = tpot_s if after else np.full_like(tpot_s, np.nan)
+    kept = slo.met(ttft_s=ttft_s, tpot_s=between_s, e2e_s=ttft_s + tpot_s * after)
     # More requests never make a step shorter: what follows the first miss is missed too.
     return np.logical_and.accumulate(kept)

@@ -10,7 +10,7 @@ import numpy as np
 from penstock.planning.build import build_problem
 from penstock.planning.candidates import Candidate
 from penstock.planning.family import Family, questions
-from penstock.planning.knobs import Knob, World
+from penstock.planning.knobs import Kind, Knob, World
 from penstock.planning.mix import cheapest
 from penstock.planning.problem import Mix, Problem
 from penstock.planning.resize import Array, Worlds
@@ -37,6 +37,8 @@ class Span:
 class Blame:
     """An input that moves the saving, and the share of its variance that it explains alone."""
 
+    kind: Kind
+    subject: str
     name: str
     variance_fraction: float
 
@@ -120,7 +122,7 @@ def draw_confidence(
         probability={label: float(np.mean(first == number)) for number, label in enumerate(labels)},
         cost_usd={label: _span(costs[label]) for label in labels},
         saving_usd=_span(saving) if saving is not None and finite else None,
-        blame=_blame(values, saving) if saving is not None and finite else (),
+        blame=_blame(uncertain, values, saving) if saving is not None and finite else (),
     )
 
 
@@ -178,13 +180,18 @@ def _span(values: Array) -> Span:
     return Span(low=low, median=middle, high=high)
 
 
-def _blame(values: Mapping[str, Array], saving: Array) -> tuple[Blame, ...]:
+def _blame(knobs: Sequence[Knob], values: Mapping[str, Array], saving: Array) -> tuple[Blame, ...]:
     """Squared correlation of each input with the saving: what to measure first."""
     if not isfinite(float(saving.std())) or saving.std() == 0:
         return ()
     found = [
-        Blame(name=name, variance_fraction=float(np.corrcoef(drawn, saving)[0, 1] ** 2))
-        for name, drawn in values.items()
-        if drawn.std() > 0
+        Blame(
+            kind=knob.kind,
+            subject=knob.subject,
+            name=knob.name,
+            variance_fraction=float(np.corrcoef(values[knob.name], saving)[0, 1] ** 2),
+        )
+        for knob in knobs
+        if values[knob.name].std() > 0
     ]
     return tuple(sorted(found, key=lambda entry: (-entry.variance_fraction, entry.name))[:_MOST_BLAMED])

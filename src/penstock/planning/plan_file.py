@@ -40,7 +40,7 @@ class WorkloadPlan:
     growth_per_year: Input
     mean_load: Input
     shares: tuple[Share, ...]
-    trace: str | None = None
+    trace: str | None
     """A trace whose lengths, and rate where none is given, are used instead of `shares`."""
 
     @property
@@ -91,9 +91,9 @@ class SitePlan:
     usd_per_kwh: Input
     pue: Input
     hosting_usd_per_kw_month: Input
-    power_cap_watts: float | None = None
+    power_cap_watts: float | None
     """Of the owned nodes at their maximum, cooling apart; None is no cap."""
-    deny: tuple[str, ...] = ()
+    deny: tuple[str, ...]
     """Vendors or accelerators that export rules or policy keep out."""
 
 
@@ -182,6 +182,6 @@ class Plan:
     money: MoneyPlan
     node: NodePlan
     constraints: Constraints
-    claims: tuple[SavingClaim, ...] = ()
-    seed: int = 0
-    draws: int = 4000
+    claims: tuple[SavingClaim, ...]
+    seed: int
+    draws: int

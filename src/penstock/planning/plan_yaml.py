@@ -1,10 +1,12 @@
 """How is a plan file written? YAML in, a `Plan` out, or one line that says what to change."""
 
 from datetime import date
+from math import inf
 from typing import Final, cast
 
+from penstock.errors import UsageError
 from penstock.planning.capacity import Bucket
-from penstock.planning.inputs import Input, default
+from penstock.planning.inputs import Input, default, given
 from penstock.planning.plan_file import (
     Acquisition,
     Constraints,
@@ -20,7 +22,8 @@ from penstock.planning.plan_file import (
     StackPlan,
     WorkloadPlan,
 )
-from penstock.planning.yaml_reader import Table, Value, read_table
+from penstock.reading.yaml import Table, Value, read_table, unwritten
+from penstock.workload.slo import parse_duration, parse_slo
 
 ALL_VERIFIED: Final = "all verified"
 VENDORS: Final = ("amd", "nvidia", "intel", "google")
@@ -30,7 +33,7 @@ _SUM_TOLERANCE: Final = 0.005
 
 def parse_plan(text: str, where: str, *, today: date) -> Plan:
     """Read a plan; `today` is the start where the file names none."""
-    table = read_table(text, where)
+    table = read_table(text, where, kind="plan", written_by="penstock plan --init")
     workloads = tuple(_workload(entry.table()) for entry in table.required("workloads").items())
     if not workloads:
         table.value.refuse("has no workload; add one under `workloads:`")
@@ -43,11 +46,11 @@ def parse_plan(text: str, where: str, *, today: date) -> Plan:
         workloads=workloads,
         parts=table.optional("accelerators", _parts, ()),
         acquire=table.optional("acquire", _acquire, ("buy", "rent")),
-        sites=table.optional("sites", _sites, (_site(None),)),
+        sites=table.optional("sites", _sites, (_site(unwritten("site"), "site"),)),
         stacks=table.optional("stacks", _stacks, {}),
         money=_money(table),
-        node=_node(table.get("node")),
-        constraints=_constraints(table.get("constraints")),
+        node=_node(table.section("node")),
+        constraints=_constraints(table.section("constraints")),
         claims=table.optional("claims", _claims, ()),
         seed=table.optional("seed", lambda entry: entry.whole(high=2**31), 0),
         draws=table.optional("draws", lambda entry: entry.whole(low=100, high=200_000), 4000),
@@ -67,7 +70,7 @@ def _workload(table: Table) -> WorkloadPlan:
     if (lengths is None) == (trace is None):
         table.value.refuse("needs either `lengths:` or `trace:`, and not both")
     slo = table.required("slo")
-    limits = slo.slo()
+    limits = slo.parsed(parse_slo)
     if users is not None and limits.e2e_s is None and (limits.ttft_s is None or limits.tpot_s is None):
         slo.refuse("with `users:` it must say how long a request takes: give ttft and tpot, or e2e")
     found = WorkloadPlan(
@@ -78,9 +81,9 @@ def _workload(table: Table) -> WorkloadPlan:
         slo=limits,
         requests_per_s=rate,
         users=users,
-        think_s=table.optional("think", Value.seconds, 0.0),
-        growth_per_year=table.quantity("growth_per_year", "workload.growth_per_year", low=-0.99, high=100),
-        mean_load=table.quantity("mean_load", "workload.mean_load", low=0.001, high=1),
+        think_s=table.optional("think", lambda entry: entry.parsed(parse_duration), 0.0),
+        growth_per_year=_input(table, "growth_per_year", "workload.growth_per_year", low=-0.99, high=100),
+        mean_load=_input(table, "mean_load", "workload.mean_load", low=0.001, high=1),
         shares=() if lengths is None else _shares(lengths),
         trace=trace,
     )
@@ -137,7 +140,7 @@ def _part(value: Value) -> PartPlan:
 
 
 def _price(value: Value, unit: str) -> Input:
-    found = value.quantity(unit)
+    found = _given(value, unit)
     if found.low <= 0:
         value.refuse("a price is above 0")
     return found
@@ -165,25 +168,19 @@ def _acquire(value: Value) -> tuple[Acquisition, ...]:
 
 
 def _sites(value: Value) -> tuple[SitePlan, ...]:
-    found = tuple(_site(entry.table()) for entry in value.items())
+    tables = [entry.table() for entry in value.items()]
+    found = tuple(_site(table, table.required("name").text()) for table in tables)
     if len({site.name for site in found}) < len(found) or not found:
         value.refuse("each site needs a name of its own")
     return found
 
 
-def _site(table: Table | None) -> SitePlan:
-    if table is None:
-        return SitePlan(
-            name="site",
-            usd_per_kwh=default("site.usd_per_kwh"),
-            pue=default("site.pue"),
-            hosting_usd_per_kw_month=default("site.hosting_usd_per_kw_month"),
-        )
+def _site(table: Table, name: str) -> SitePlan:
     found = SitePlan(
-        name=table.required("name").text(),
-        usd_per_kwh=table.quantity("usd_per_kwh", "site.usd_per_kwh"),
-        pue=table.quantity("pue", "site.pue", low=1, high=10),
-        hosting_usd_per_kw_month=table.quantity("hosting_usd_per_kw_month", "site.hosting_usd_per_kw_month"),
+        name=name,
+        usd_per_kwh=_input(table, "usd_per_kwh", "site.usd_per_kwh"),
+        pue=_input(table, "pue", "site.pue", low=1, high=10),
+        hosting_usd_per_kw_month=_input(table, "hosting_usd_per_kw_month", "site.hosting_usd_per_kw_month"),
         power_cap_watts=table.optional("power_cap_kw", lambda entry: entry.number() * _WATTS_PER_KW, None),
         deny=table.optional("deny", _words, ()),
     )
@@ -201,75 +198,51 @@ def _stacks(value: Value) -> dict[str, StackPlan]:
     return found
 
 
-def stack(vendor: str, table: Table | None) -> StackPlan:
-    """Read what a vendor's stack takes, or its defaults."""
+def stack(vendor: str, table: Table) -> StackPlan:
+    """Read what a vendor's stack takes."""
     engineers = "stack.amd.engineers" if vendor == "amd" else "stack.engineers"
     by_device, support = "stack.engineers_per_1000_devices", "stack.support_usd_per_device_year"
-    if table is None:
-        return StackPlan(
-            engineers=default(engineers),
-            engineers_per_1000_devices=default(by_device),
-            support_usd_per_device_year=default(support),
-        )
     found = StackPlan(
-        engineers=table.quantity("engineers", engineers),
-        engineers_per_1000_devices=table.quantity("engineers_per_1000_devices", by_device),
-        support_usd_per_device_year=table.quantity("support_usd_per_device_year", support),
+        engineers=_input(table, "engineers", engineers),
+        engineers_per_1000_devices=_input(table, "engineers_per_1000_devices", by_device),
+        support_usd_per_device_year=_input(table, "support_usd_per_device_year", support),
     )
     table.done()
     return found
+
+
+def default_stack(vendor: str) -> StackPlan:
+    """What a vendor's stack takes where the plan says nothing."""
+    return stack(vendor, unwritten(vendor))
 
 
 def _money(table: Table) -> MoneyPlan:
-    engineer = table.quantity("engineer_usd_per_year", "engineer_usd_per_year")
-    entry = table.get("finance")
-    if entry is None:
-        return MoneyPlan(
-            discount_rate=default("finance.discount_rate"),
-            depreciation_years=default("finance.depreciation_years"),
-            salvage=default("finance.salvage"),
-            engineer_usd_per_year=engineer,
-        )
-    inner = entry.table()
+    finance = table.section("finance")
     found = MoneyPlan(
-        discount_rate=inner.quantity("discount_rate", "finance.discount_rate", high=1),
-        depreciation_years=inner.quantity("depreciation_years", "finance.depreciation_years", low=0.25, high=30),
-        salvage=inner.quantity("salvage", "finance.salvage", high=1),
-        engineer_usd_per_year=engineer,
+        discount_rate=_input(finance, "discount_rate", "finance.discount_rate", high=1),
+        depreciation_years=_input(finance, "depreciation_years", "finance.depreciation_years", low=0.25, high=30),
+        salvage=_input(finance, "salvage", "finance.salvage", high=1),
+        engineer_usd_per_year=_input(table, "engineer_usd_per_year", "engineer_usd_per_year"),
     )
-    inner.done()
+    finance.done()
     return found
 
 
-def _node(value: Value | None) -> NodePlan:
-    if value is None:
-        return NodePlan(
-            host_usd=default("node.host_usd"),
-            network_usd_per_device=default("node.network_usd_per_device"),
-            idle_power=default("node.idle_power"),
-            annual_failures=default("node.annual_failures"),
-        )
-    table = value.table()
+def _node(table: Table) -> NodePlan:
     found = NodePlan(
-        host_usd=table.quantity("host_usd", "node.host_usd"),
-        network_usd_per_device=table.quantity("network_usd_per_device", "node.network_usd_per_device"),
-        idle_power=table.quantity("idle_power", "node.idle_power", high=1),
-        annual_failures=table.quantity("annual_failures", "node.annual_failures", high=1),
+        host_usd=_input(table, "host_usd", "node.host_usd"),
+        network_usd_per_device=_input(table, "network_usd_per_device", "node.network_usd_per_device"),
+        idle_power=_input(table, "idle_power", "node.idle_power", high=1),
+        annual_failures=_input(table, "annual_failures", "node.annual_failures", high=1),
     )
     table.done()
     return found
 
 
-def _constraints(value: Value | None) -> Constraints:
-    utilisation = "constraints.utilisation"
-    if value is None:
-        return Constraints(
-            spare_nodes=1, utilisation=default(utilisation), min_vendors=1, max_vendor_share=None, share_of="load"
-        )
-    table = value.table()
+def _constraints(table: Table) -> Constraints:
     found = Constraints(
         spare_nodes=table.optional("spare_nodes", lambda entry: entry.whole(high=1000), 1),
-        utilisation=table.quantity("utilisation", utilisation, low=0.05, high=1),
+        utilisation=_input(table, "utilisation", "constraints.utilisation", low=0.05, high=1),
         min_vendors=table.optional("min_vendors", lambda entry: entry.whole(low=1, high=len(VENDORS)), 1),
         max_vendor_share=table.optional("max_vendor_share", lambda entry: entry.number(low=0.01, high=1), None),
         share_of=cast("ShareOf", table.optional("share_of", lambda entry: entry.choice(("load", "devices")), "load")),
@@ -305,3 +278,25 @@ def _claim(table: Table) -> SavingClaim:
     )
     table.done()
     return found
+
+
+def _input(table: Table, key: str, name: str, *, low: float = 0.0, high: float = inf) -> Input:
+    """Read an input that has a default."""
+    fallback = default(name)
+    return table.optional(key, lambda entry: _given(entry, fallback.unit, low=low, high=high), fallback)
+
+
+def _given(value: Value, unit: str, *, low: float = 0.0, high: float = inf) -> Input:
+    """Read a number, or a table of value, low, high and source."""
+    if not value.is_table:
+        return given(value.number(low=low, high=high), unit)
+    table = value.table()
+    number = table.required("value").number(low=low, high=high)
+    least = table.optional("low", lambda entry: entry.number(low=low, high=high), number)
+    most = table.optional("high", lambda entry: entry.number(low=low, high=high), number)
+    source = table.optional("source", Value.text, "plan file")
+    table.done()
+    try:
+        return given(number, unit, source=source, span=(least, most))
+    except UsageError as error:
+        value.refuse(str(error))

@@ -9,7 +9,7 @@ from penstock.economics.energy import NodePower, node_power
 from penstock.errors import UsageError
 from penstock.planning.inputs import Input
 from penstock.planning.plan_file import Acquisition, PartPlan, Plan, SitePlan, StackPlan
-from penstock.planning.plan_yaml import VENDORS, stack
+from penstock.planning.plan_yaml import VENDORS, default_stack
 from penstock.planning.prices import catalog_price
 
 PricesOf = Callable[[str], Sequence[Price]]
@@ -61,7 +61,7 @@ def resolve(plan: Plan, accelerators: Sequence[Accelerator], prices_of: PricesOf
         raise UsageError("no accelerator of the plan has a price; give buy_usd or rent_usd_per_hour in the plan file")
     chosen = {entry.id: entry for entry in accelerators if entry.id in kept}
     vendors: dict[str, None] = dict.fromkeys(entry.vendor for entry in chosen.values())
-    stacks = {vendor: plan.stacks.get(vendor) or stack(vendor, None) for vendor in vendors}
+    stacks = {vendor: plan.stacks.get(vendor) or default_stack(vendor) for vendor in vendors}
     return Resolved(
         plan=replace(plan, parts=tuple(kept.values()), stacks=stacks, sites=_sites(plan, accelerators)),
         accelerators=chosen,

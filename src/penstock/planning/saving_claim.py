@@ -61,7 +61,7 @@ def _sentence(claimed: float, given: list[tuple[float, Reading]], reproduced: li
     if reproduced:
         return f"{claimed:.0%} is reproduced by: {'; '.join(f'{r.name}, {r.throughput}' for r in reproduced)}."
     nearest, reading = min(given, key=lambda entry: abs(entry[0] - claimed))
-    figures = sorted({f"{value:.1%}" for value, _ in given}, key=lambda text: float(text.rstrip("%")))
+    figures = dict.fromkeys(f"{value:.1%}" for value in sorted(value for value, _ in given))
     return (
         f"{claimed:.0%} is not reproduced: the inputs give {', '.join(figures)}; nearest is {nearest:.1%} "
         f"({reading.name}; {reading.throughput})."

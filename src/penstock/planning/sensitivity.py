@@ -19,6 +19,8 @@ _TOLERANCE: Final = 0.005
 class Swing:
     """One bar of a tornado: what the winner saves over the next label at both ends of an input's range."""
 
+    kind: Kind
+    subject: str
     name: str
     unit: str
     low: float
@@ -88,6 +90,8 @@ def tornado(judge: Judge, world: World, knobs: Sequence[Knob]) -> tuple[Swing, .
         low = judge.costs(knob.turned(world, knob.input.low), knob.kind)
         high = judge.costs(knob.turned(world, knob.input.high), knob.kind)
         swing = Swing(
+            kind=knob.kind,
+            subject=knob.subject,
             name=knob.name,
             unit=knob.input.unit,
             low=knob.input.low,

@@ -6,7 +6,6 @@ from math import inf
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.performance.deployment import Deployment
 from penstock.performance.predict import Range
@@ -31,6 +30,7 @@ class Times:
 
     ttft_s: Array
     tpot_s: Array
+    """NaN for an answer of one token: there is no second one to wait for."""
     e2e_s: Array
 
 
@@ -154,14 +154,5 @@ def _judged(
     counted = arrival_s >= _WARM_UP * seconds
     for number, stream in enumerate(fleet.streams):
         rows = counted & (stream_of == number)
-        met = _met(times, stream.slo)
+        met = stream.slo.met(ttft_s=times.ttft_s, tpot_s=times.tpot_s, e2e_s=times.e2e_s)
         yield stream.workload, int((met & rows).sum()), int(rows.sum())
-
-
-def _met(times: Times, slo: Slo) -> NDArray[np.bool_]:
-    kept = np.ones(len(times.ttft_s), dtype=bool)
-    for seconds, limit in ((times.ttft_s, slo.ttft_s), (times.tpot_s, slo.tpot_s), (times.e2e_s, slo.e2e_s)):
-        if limit is not None:
-            # A request of one token has no time per token: not a number is not a miss.
-            kept &= ~(seconds > limit)
-    return kept

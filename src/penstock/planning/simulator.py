@@ -53,9 +53,9 @@ class Simulator:
         served = simulate([pool], [requests], options=Options(keep_requests=True)).served
         if served is None:
             return times
-        rows = np.searchsorted(requests.arrival_s, served.arrival_s)
-        times.ttft_s[rows], times.e2e_s[rows] = served.ttft_s, served.e2e_s
-        times.tpot_s[rows] = (served.e2e_s - served.ttft_s) / np.maximum(1, served.output_tokens - 1)
+        times.ttft_s[served.number], times.e2e_s[served.number] = served.ttft_s, served.e2e_s
+        after = np.where(served.output_tokens > 1, served.output_tokens - 1.0, np.nan)
+        times.tpot_s[served.number] = (served.e2e_s - served.ttft_s) / after
         return times
 
     def _place(self, deployment: Deployment, typical_tokens: int) -> Placement:

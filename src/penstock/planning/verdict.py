@@ -6,7 +6,7 @@ from typing import Literal
 
 from penstock.planning.candidates import Candidate
 from penstock.planning.family import Family
-from penstock.planning.monte_carlo import Confidence
+from penstock.planning.monte_carlo import Blame, Confidence
 
 Outcome = Literal["wins", "too close to call", "only choice"]
 
@@ -35,15 +35,15 @@ def judge(family: Family, confidence: Confidence, candidates: tuple[Candidate, .
         winner=winner,
         others_usd=more,
         probability=confidence.probability.get(winner, 0.0),
-        measure=tuple(_measure(entry.name, family, candidates) for entry in confidence.blame) if more else (),
+        measure=tuple(_measure(entry, family, candidates) for entry in confidence.blame) if more else (),
     )
 
 
-def _measure(name: str, family: Family, candidates: tuple[Candidate, ...]) -> str:
+def _measure(blame: Blame, family: Family, candidates: tuple[Candidate, ...]) -> str:
     """Say what to do about an input: a benchmark for throughput, a quote for a price."""
-    part, _, kind = name.rpartition(" ")
-    if kind != "throughput":
-        return f"get a written quote for {part}, {'a device' if kind == 'price' else 'a device-hour'}"
+    part = blame.subject
+    if blame.kind != "throughput":
+        return f"get a written quote for {part}, {'a device' if blame.kind == 'price' else 'a device-hour'}"
     running = {
         replica
         for mix in family.fleets

@@ -1,11 +1,10 @@
-"""How are the rules read? One TOML file per category, parsed strictly; the only file of this room that does I/O."""
+"""How are the rules read? One TOML file per category, parsed strictly; the only file of this room that opens any."""
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from penstock.errors import CatalogError, PenstockError
 from penstock.performance.release import Release, ReleaseRange
@@ -13,12 +12,9 @@ from penstock.preflight.condition import Condition, Kind, Value, fact_kind
 from penstock.preflight.knowledge import Knowledge
 from penstock.preflight.rule import Confidence, Reference, Rule, Severity
 from penstock.preflight.vocabulary import VOCABULARY
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
+from penstock.reading.toml import STRICT, parse_toml, read_toml, strictly
 
 _DATA = files("penstock.preflight") / "data"
-_STRICT: Mapping[str, object] = {"extra": "forbid"}
 _KINDS = {name: fact.kind for name, fact in VOCABULARY.items()}
 _Written = str | int | float | bool | list[str]
 
@@ -27,7 +23,7 @@ _Written = str | int | float | bool | list[str]
 class _Entry:
     """A rule as it is written."""
 
-    __pydantic_config__: ClassVar[Mapping[str, object]] = _STRICT
+    __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
     id: str
     severity: Severity
@@ -46,7 +42,7 @@ class _Entry:
 class _File:
     """One category."""
 
-    __pydantic_config__: ClassVar[Mapping[str, object]] = _STRICT
+    __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
     rule: list[_Entry]
 
@@ -55,7 +51,7 @@ class _File:
 def load_rules() -> tuple[Rule, ...]:
     """Read every rule that ships, by category and in the order written."""
     names = sorted(entry.name for entry in (_DATA / "rules").iterdir() if entry.name.endswith(".toml"))
-    rules = [rule for name in names for rule in parse_rules(_text(f"rules/{name}"), name.removesuffix(".toml"))]
+    rules = [rule for name in names for rule in _rules(read_toml(_DATA / "rules" / name), name.removesuffix(".toml"))]
     seen: set[str] = set()
     for rule in rules:
         if rule.id in seen:
@@ -66,11 +62,7 @@ def load_rules() -> tuple[Rule, ...]:
 
 def parse_rules(text: str, category: str) -> tuple[Rule, ...]:
     """Read one category's file; an unknown key, fact or source is an error that names its place."""
-    try:
-        raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise CatalogError(f"{category}.toml: {error}") from error
-    return tuple(_rule(entry, category) for entry in validated(_adapter(), raw, f"{category}.toml").rule)
+    return _rules(parse_toml(text, f"{category}.toml"), category)
 
 
 @cache
@@ -90,17 +82,11 @@ def load_knowledge() -> Knowledge:
 @cache
 def load_table(name: str) -> Mapping[str, Any]:
     """Read one of the tables predictions use (kernels, attention backends, flags)."""
-    try:
-        return tomllib.loads(_text(f"{name}.toml"))
-    except tomllib.TOMLDecodeError as error:
-        raise CatalogError(f"{name}.toml: {error}") from error
+    return read_toml(_DATA / f"{name}.toml")
 
 
-def _text(name: str) -> str:
-    try:
-        return (_DATA / name).read_text(encoding="utf-8")
-    except OSError as error:
-        raise CatalogError(f"{name}: {error}") from error
+def _rules(raw: object, category: str) -> tuple[Rule, ...]:
+    return tuple(_rule(entry, category) for entry in strictly(_File, raw, f"{category}.toml").rule)
 
 
 def _rule(entry: _Entry, category: str) -> Rule:
@@ -144,23 +130,3 @@ def _value(name: str, written: _Written, where: str) -> Value:
     if kind is Kind.NUMBER and isinstance(written, int | float) and not isinstance(written, bool):
         return written
     raise CatalogError(f"{where}: {written!r} is not what {name} is ({kind or 'no fact of that name'})")
-
-
-@cache
-def _adapter() -> "TypeAdapter[_File]":
-    from pydantic import TypeAdapter  # noqa: PLC0415 - a tenth of a second that `--help` must not pay
-
-    return TypeAdapter(_File)
-
-
-def validated(adapter: "TypeAdapter[_File]", raw: object, where: str) -> _File:
-    """Check a parsed file strictly."""
-    import pydantic_core  # noqa: PLC0415 - as above
-
-    try:
-        # JSON mode: strict Python mode would refuse a table where it expects a dataclass.
-        return adapter.validate_json(pydantic_core.to_json(raw), strict=True)
-    except pydantic_core.ValidationError as error:
-        problem = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in problem["loc"])
-        raise CatalogError(f"{where}: {place}: {problem['msg']}") from error

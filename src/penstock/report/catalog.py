@@ -9,7 +9,7 @@ from rich.text import Text
 from penstock.catalog.accelerator import Accelerator, Basis, Precision, Source, facts
 from penstock.catalog.compare import Comparison, Trap
 from penstock.catalog.model import CatalogModel
-from penstock.catalog.price import Price
+from penstock.catalog.price import Price, market_price
 from penstock.units import GB, GIB, TERA, format_params
 
 _MARK = {Basis.UNVERIFIED: "?", Basis.ESTIMATED: "~", Basis.DERIVED: "=", Basis.MEASURED: "*", Basis.VENDOR_SPEC: ""}
@@ -116,14 +116,14 @@ def _reference(number: int, source: Source) -> Text:
 
 
 def _price_summary(part: Accelerator, prices: Sequence[Price]) -> Text:
-    rents = [price for price in prices if price.kind == "rent_on_demand"]
     text = Text(f"{len(prices)} dated prices", style="bold")
-    if rents:
-        low = min(rents, key=lambda price: price.usd_per_device)
-        high = max(rents, key=lambda price: price.usd_per_device)
+    market = market_price(prices, "rent_on_demand")
+    if market is not None:
+        low, high = market.offers[0], market.offers[-1]
         text.append(
-            f"; on demand ${low.usd_per_device:,.2f} ({low.provider}, {low.effective_from}) to "
-            f"${high.usd_per_device:,.2f} ({high.provider}, {high.effective_from}) per device hour",
+            f"; on demand ${market.usd_per_device:,.2f} per device hour, from ${low.usd_per_device:,.2f} "
+            f"({low.provider}, {low.effective_from}) to ${high.usd_per_device:,.2f} "
+            f"({high.provider}, {high.effective_from})",
             style="default not bold",
         )
     text.append(f"; `penstock catalog prices {part.id}` lists them", style="dim not bold")

@@ -3,7 +3,7 @@
 from html import escape
 from typing import Any
 
-from penstock.errors import UsageError
+from penstock.errors import MissingExtra, UsageError
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -19,7 +19,7 @@ def drawn(chart: dict[str, Any], suffix: str, title: str) -> str | bytes:
     try:
         import vl_convert  # noqa: PLC0415 - an extra
     except ImportError:
-        raise UsageError("charts need an extra; run: pip install 'penstock[report]'") from None
+        raise MissingExtra("charts need an extra: pip install 'penstock[report]'") from None
     if suffix == ".png":
         return bytes(vl_convert.vegalite_to_png(chart, scale=2))
     if suffix not in {".svg", ".html"}:

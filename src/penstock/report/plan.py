@@ -16,11 +16,11 @@ from penstock.report.plan_words import (
     flip_sentence,
     headline,
     per_mtok,
-    pretty,
     question,
     runs,
     served,
     spread,
+    swing_name,
     usd,
 )
 
@@ -151,7 +151,7 @@ def _changes(answer: Answer) -> RenderableType:
 
 def _widest(answer: Answer) -> str:
     widest = [
-        f"{pretty(swing.name)} ({spread(swing.low, swing.high, swing.unit)}): {usd(swing.width_usd)}"
+        f"{swing_name(swing)} ({spread(swing.low, swing.high, swing.unit)}): {usd(swing.width_usd)}"
         for swing in answer.swings[:2]
     ]
     return f"the saving hangs most on {', '.join(widest)}" if widest else ""

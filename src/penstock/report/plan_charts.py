@@ -11,7 +11,7 @@ from penstock.economics.line import Item
 from penstock.errors import MissingExtra
 from penstock.planning.make import Answer, Bill
 from penstock.planning.sensitivity import Swing
-from penstock.report.plan_words import fleet_name, label_name, pretty, spread, usd
+from penstock.report.plan_words import fleet_name, label_name, spread, swing_name, usd
 
 try:
     import altair as alt
@@ -240,7 +240,7 @@ def tornado_bars(swings: Sequence[Swing], winner: str) -> Draw:
     shown = [swing for swing in finite if swing.width_usd >= _VISIBLE * widest][:_BARS_SHOWN]
     data: list[dict[str, Any]] = [
         {
-            "name": pretty(swing.name),
+            "name": swing_name(swing),
             "from": min(swing.saving_at_low_usd, swing.saving_at_high_usd) / 1e6,
             "to": max(swing.saving_at_low_usd, swing.saving_at_high_usd) / 1e6,
             "range": spread(swing.low, swing.high, swing.unit),

@@ -26,7 +26,16 @@ from penstock.report.plan_tables import (
     token_table,
     verification_section,
 )
-from penstock.report.plan_words import fleet_name, flip_sentence, headline, label_name, per_mtok, pretty, question, usd
+from penstock.report.plan_words import (
+    fleet_name,
+    flip_sentence,
+    headline,
+    label_name,
+    per_mtok,
+    question,
+    swing_name,
+    usd,
+)
 
 _TEMPLATES = files("penstock.report") / "templates"
 _WATCHED = 10
@@ -186,7 +195,7 @@ def _doubt(answer: Answer) -> Iterator[str]:
     if answer.swings:
         widest = answer.swings[0]
         note = (
-            f"The widest is {pretty(widest.name)}: {usd(widest.width_usd)} from end to end. "
+            f"The widest is {swing_name(widest)}: {usd(widest.width_usd)} from end to end. "
             "Grey bars reach below zero, where the winner loses."
         )
         yield figure("Each input through its range.", note, tornado_bars(answer.swings, answer.verdict.winner))

@@ -1,14 +1,35 @@
 """How is a plan said in words? The sentences and amounts that the terminal and the HTML report share."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from penstock.planning.candidates import Candidate
 from penstock.planning.make import Answer, PlanResult
 from penstock.planning.plan_file import WorkloadPlan
 from penstock.planning.problem import Mix, PoolPeriod
-from penstock.planning.sensitivity import Flip
+from penstock.planning.sensitivity import Flip, Swing
 
 _NAMES = {"amd": "AMD", "nvidia": "NVIDIA", "intel": "Intel", "google": "Google", "mix": "a mix"}
+_MONEY: Final = {
+    "USD": "",
+    "USD/device": " a device",
+    "USD/device/hour": " a device-hour",
+    "USD/device/year": " per device and year",
+    "USD/8 devices": " per 8 devices",
+    "USD/kWh": " a kWh",
+    "USD/kW/month": " per kW and month",
+    "USD/year": " a year",
+}
+"""What follows an amount of dollars, by the unit of the input."""
+_FRACTIONS: Final = {
+    "per year": "per year",
+    "of price": "of price",
+    "of maximum": "of maximum",
+    "of devices/year": "of devices a year",
+    "of peak": "of peak",
+    "of capacity": "of capacity",
+}
+_ESTIMATE: Final = "x estimate"
 _MILLION, _THOUSAND = 1e6, 1e3
 _EXACT_BELOW = 10_000.0
 _ALL = 0.995
@@ -34,27 +55,28 @@ def per_mtok(price: float | None) -> str:
 
 def amount(value: float, unit: str) -> str:
     """Write an input with its unit."""
-    if unit.startswith("USD"):
-        per = {"": "", "/device": " a device", "/device/hour": " a device-hour", "/kWh": " a kWh", "/year": " a year"}
-        rest = unit.removeprefix("USD")
-        return f"{_dollars(value)}{per.get(rest, rest.replace('/', ' per ', 1).replace('/', ' and '))}"
-    if unit in {"per year", "of price", "of maximum", "of devices/year", "of peak", "of capacity"}:
-        return f"{value:.1%} {unit}".replace("of devices/year", "of devices a year")
-    if unit == "x estimate":
-        return f"{value:.2f} x the estimate"
-    return f"{value:,.3g} {unit}".strip()
+    return f"{_number(value, unit)}{_after(unit)}"
 
 
 def spread(low: float, high: float, unit: str) -> str:
     """Write a range, its unit once."""
-    whole = amount(low, unit)
-    if unit.startswith("USD"):
-        first = _dollars(low)
-    elif unit == "x estimate":
-        first = f"{low:.2f}"
-    else:
-        first = whole.split(" ", maxsplit=1)[0]
-    return f"{first} to {amount(high, unit)}"
+    return f"{_number(low, unit)} to {amount(high, unit)}"
+
+
+def _number(value: float, unit: str) -> str:
+    if unit in _MONEY:
+        return _dollars(value)
+    if unit in _FRACTIONS:
+        return f"{value:.1%}"
+    return f"{value:.2f}" if unit == _ESTIMATE else f"{value:,.3g}"
+
+
+def _after(unit: str) -> str:
+    if unit in _MONEY:
+        return _MONEY[unit]
+    if unit in _FRACTIONS:
+        return f" {_FRACTIONS[unit]}"
+    return " x the estimate" if unit == _ESTIMATE else f" {unit}".rstrip()
 
 
 def _dollars(value: float) -> str:
@@ -73,9 +95,9 @@ def label_name(label: str) -> str:
     return _NAMES.get(label, label)
 
 
-def pretty(name: str) -> str:
-    """Write vendors in an input's name as they write themselves."""
-    return " ".join(_NAMES.get(word, word) for word in name.split(" "))
+def swing_name(swing: Swing) -> str:
+    """Write what was turned, a vendor as it writes itself."""
+    return f"extra {label_name(swing.subject)} engineers" if swing.kind == "engineers" else swing.name
 
 
 def fleet_name(mix: Mix) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from penstock.errors import UsageError
+from penstock.errors import MissingExtra
 from penstock.report.charts import drawn
 from penstock.report.simulate import name_of
 from penstock.simulation.scenario import Scenario
@@ -21,7 +21,7 @@ def timeline(scenarios: Sequence[Scenario], suffix: str) -> str | bytes:
     try:
         import altair as alt  # noqa: PLC0415 - an extra
     except ImportError:
-        raise UsageError("charts need an extra; run: pip install 'penstock[report]'") from None
+        raise MissingExtra("charts need an extra: pip install 'penstock[report]'") from None
     rows = [
         {"pool": _pool_name(scenario, name), "time_s": column * line.width_s, "series": label, "value": float(value)}
         for scenario in scenarios

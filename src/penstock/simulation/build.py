@@ -174,8 +174,8 @@ def _leaves(prefixes: Prefixes) -> NDArray[np.int64]:
     return leaves
 
 
-def feed(world: World, pools: Sequence[Pool], block: Requests, options: Options) -> int:
-    """Load a block's rows; return how many no replica could ever hold, which are left out."""
+def feed(world: World, pools: Sequence[Pool], block: Requests, options: Options, *, refused: int) -> int:
+    """Load a block's rows; return how many no replica could ever hold, which are left out as `refused` were before."""
     capacity = max(pool.replica.kv_tokens for pool in pools if pool.role != "prefill")
     prompts = max(pool.replica.kv_tokens for pool in pools if pool.role != "decode")
     most = block.input_tokens.astype(np.int64) + block.output_tokens - 1
@@ -184,6 +184,7 @@ def feed(world: World, pools: Sequence[Pool], block: Requests, options: Options)
     control = world.control[0]
     start = int(control["loaded_rows"])
     rows = np.zeros(len(kept), ROW)
+    rows["number"] = start + refused + kept
     rows["arrival_s"], rows["slo_class"] = block.arrival_s[kept], block.slo_class[kept]
     rows["input_tokens"], rows["output_tokens"] = block.input_tokens[kept], block.output_tokens[kept]
     rows["leaf"] = rows["doubled"] = rows["pool"] = NONE

@@ -166,6 +166,7 @@ def _serve(world: World, base: int, upto: int) -> Served:
     served_s = rows["first_s"] - rows["arrival_s"] - rows["waited_s"]
     ttft_s = replicas["request_s"] + rows["waited_s"] + replicas["first_ratio"] * served_s
     return Served(
+        number=rows["number"],
         arrival_s=rows["arrival_s"],
         ttft_s=ttft_s,
         e2e_s=ttft_s + (rows["last_s"] - rows["first_s"]),
@@ -177,7 +178,7 @@ def _serve(world: World, base: int, upto: int) -> Served:
 
 
 def _join(parts: Sequence[Served]) -> Served:
-    names = ("arrival_s", "ttft_s", "e2e_s", "output_tokens", "hit_tokens", "preemptions", "replica")
+    names = ("number", "arrival_s", "ttft_s", "e2e_s", "output_tokens", "hit_tokens", "preemptions", "replica")
     return Served(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
 

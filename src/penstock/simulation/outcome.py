@@ -129,6 +129,8 @@ class Timeline:
 class Served:
     """Every request's own times, where they were asked for; in order of arrival."""
 
+    number: NDArray[np.int64]
+    """Place among the requests that were sent, from 0; refused ones have one too."""
     arrival_s: NDArray[np.float64]
     ttft_s: NDArray[np.float64]
     e2e_s: NDArray[np.float64]

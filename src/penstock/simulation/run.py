@@ -61,7 +61,7 @@ def simulate(
                 continue
             world = make_room(world, pools, block, collected.base)
             control = world.control[0]
-            collected.refused += feed(world, pools, block, chosen)
+            collected.refused += feed(world, pools, block, chosen, refused=collected.refused)
         elif why != fleet.PAUSED:
             return collected.outcome(world, pools, stopped=why == fleet.SATURATED)
 

@@ -15,6 +15,7 @@ DONE: Final = 3
 
 ROW: Final = np.dtype(
     [
+        ("number", "i8"),  # among all that were sent, those no replica could hold included
         ("arrival_s", "f8"),
         ("queued_s", "f8"),  # when it joined the queue of its replica: later than arrival after a KV transfer
         ("waited_s", "f8"),  # in queues, before its first token

@@ -4,6 +4,9 @@ import re
 from dataclasses import dataclass
 from math import isfinite
 
+import numpy as np
+from numpy.typing import NDArray
+
 from penstock.errors import UsageError
 
 DEFAULT_ATTAINMENT_FRACTION = 0.95
@@ -34,6 +37,16 @@ class Slo:
             raise UsageError(f"a limit of an SLO is a positive time; {_EXAMPLE}")
         if not 0 < self.attainment_fraction <= 1:
             raise UsageError(f"attainment is above 0% and at most 100%; {_EXAMPLE}")
+
+    def met(
+        self, *, ttft_s: NDArray[np.float64], tpot_s: NDArray[np.float64], e2e_s: NDArray[np.float64]
+    ) -> NDArray[np.bool_]:
+        """Which requests keep every limit; one of a single token has no time per token, and a NaN is not a miss."""
+        kept = np.ones(len(ttft_s), dtype=bool)
+        for seconds, limit in ((ttft_s, self.ttft_s), (tpot_s, self.tpot_s), (e2e_s, self.e2e_s)):
+            if limit is not None:
+                kept &= ~(seconds > limit)
+        return kept
 
     def __str__(self) -> str:
         limits = (("ttft", self.ttft_s), ("tpot", self.tpot_s), ("e2e", self.e2e_s))

@@ -44,6 +44,18 @@ def test_a_price_without_a_source_must_call_itself_unverified() -> None:
         )
 
 
+def test_a_price_without_its_host_says_so_in_a_field() -> None:
+    noted = {
+        (ident, price.id)
+        for ident, prices in PRICES.items()
+        for price in prices
+        if price.note is not None and "COMPONENT ONLY" in price.note
+    }
+    flagged = {(ident, price.id) for ident, prices in PRICES.items() for price in prices if price.component}
+    # A TPU's hour is of the full slice, as the same note says.
+    assert flagged == {(ident, number) for ident, number in noted if not ident.startswith("tpu_")}
+
+
 def test_recorded_prices_never_change() -> None:
     """The ledger holds a digest of every price ever recorded; an edited price no longer matches its line."""
     tool = REPOSITORY / "tools" / "price_ledger.py"

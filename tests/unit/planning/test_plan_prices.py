@@ -3,8 +3,10 @@
 from dataclasses import replace
 from datetime import date
 
-from penstock.catalog import load_prices
-from penstock.catalog.price import Price
+import pytest
+
+from penstock.catalog import accelerator_ids, load_prices
+from penstock.catalog.price import Price, market_price
 from penstock.planning.prices import catalog_price
 
 BASE = Price(
@@ -37,7 +39,7 @@ def test_stale_unverified_partial_and_other_kinds_do_not_count() -> None:
     prices = [
         replace(BASE, id="old", provider="old", usd=90.0, effective_from=date(2024, 1, 1)),
         replace(BASE, id="un", provider="un", usd=90.0, confidence="unverified", source=None),
-        replace(BASE, id="part", provider="part", usd=90.0, note="ACCELERATOR COMPONENT ONLY, host apart"),
+        replace(BASE, id="part", provider="part", usd=90.0, component=True),
         replace(BASE, id="spot", provider="spot", usd=90.0, kind="rent_spot"),
         BASE,
     ]
@@ -58,3 +60,19 @@ def test_the_catalog_has_no_price_for_mi355x_so_none_is_made_up() -> None:
     assert catalog_price(load_prices("mi355x"), "buy") is None
     assert catalog_price(load_prices("mi355x"), "rent") is None
     assert catalog_price(load_prices("mi300x"), "rent") is not None
+
+
+@pytest.mark.parametrize("name", accelerator_ids())
+def test_a_plan_and_a_simulation_pay_the_same_hour(name: str) -> None:
+    planned, simulated = catalog_price(load_prices(name), "rent"), market_price(load_prices(name), "rent_on_demand")
+    assert (planned and planned.value) == (simulated and simulated.usd_per_device)
+
+
+def test_the_lowest_and_the_highest_offer_hold_the_range_between_them() -> None:
+    for name in accelerator_ids():
+        market = market_price(load_prices(name), "rent_on_demand")
+        if market is not None and len(market.offers) > 1:
+            usd = [offer.usd_per_device for offer in market.offers]
+            assert usd == sorted(usd)
+            assert usd[0] <= market.low_usd_per_device <= market.usd_per_device <= market.high_usd_per_device <= usd[-1]
+            assert not any(offer.component for offer in market.offers)

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from penstock.cli.plan import plan_command
 from penstock.errors import UsageError
+from penstock.planning.inputs import DEFAULTS
 from penstock.planning.make import Answer, NoFleet, PlanResult
 from penstock.planning.verify import Check, ServingFleet
 from penstock.report.plain import to_json
@@ -177,6 +178,11 @@ def test_amounts_are_written_as_people_say_them() -> None:
     assert spread(0.05, 0.12, "per year") == "5.0% to 12.0% per year"
     assert spread(0.57, 1.26, "x estimate") == "0.57 to 1.26 x the estimate"
     assert spread(0, 6, "engineers") == "0 to 6 engineers"
+
+
+def test_every_default_in_dollars_is_written_in_dollars() -> None:
+    for entry in DEFAULTS.values():
+        assert amount(entry.value, entry.unit).startswith("$") == ("USD" in entry.unit)
 
 
 def command() -> typer.Typer:

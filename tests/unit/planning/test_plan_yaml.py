@@ -99,3 +99,10 @@ def test_any_damage_is_a_plan_or_one_line(cut: int, junk: str) -> None:
 def test_the_start_is_today_where_the_file_names_none() -> None:
     text = TWO_PARTS.replace("start: 2026-12-01\n", "")
     assert parse_plan(text, "plan.yaml", today=date(2030, 1, 2)).start == date(2030, 1, 2)
+
+
+@pytest.mark.parametrize(
+    "section", ["finance: {}", "node: {}", "constraints: {}", "sites: [{name: site}]", "stacks: {}", "claims: []"]
+)
+def test_a_section_left_out_is_a_section_left_empty(section: str) -> None:
+    assert plan_of(f"{TWO_PARTS}{section}\n") == plan_of(TWO_PARTS)

@@ -57,3 +57,21 @@ def test_what_does_not_fit_is_never_served(simulator: Simulator) -> None:
         slo_class=np.zeros(3, np.uint8),
     )
     assert (simulator.serve(large, 1, requests).ttft_s == inf).all()
+
+
+def test_requests_that_come_at_once_are_each_served_and_one_too_long_is_not(simulator: Simulator) -> None:
+    inputs, outputs = np.full(40, 100, np.int32), np.full(40, 10, np.int32)
+    too_long, one_token, longest = 7, 8, 9
+    inputs[too_long], outputs[one_token], outputs[longest] = 3_000_000, 1, 200
+    requests = Requests(
+        arrival_s=np.repeat([0.0, 1.0], 20),
+        input_tokens=inputs,
+        output_tokens=outputs,
+        slo_class=np.zeros(40, np.uint8),
+    )
+    times = simulator.serve(PLACED, 1, requests)
+    assert np.flatnonzero(np.isinf(times.e2e_s)).tolist() == [too_long]
+    assert np.flatnonzero(np.isnan(times.tpot_s)).tolist() == [one_token]
+    assert np.argmax(np.where(np.isinf(times.e2e_s), 0.0, times.e2e_s)) == longest
+    met = SLO.met(ttft_s=times.ttft_s, tpot_s=times.tpot_s, e2e_s=times.e2e_s)
+    assert np.flatnonzero(~met).tolist() == [too_long]

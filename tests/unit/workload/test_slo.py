@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from penstock.errors import UsageError
@@ -55,3 +56,14 @@ def test_times_have_units() -> None:
 def test_a_class_has_a_share(share: float) -> None:
     with pytest.raises(UsageError, match="share"):
         SloClass(name="chat", share_fraction=share)
+
+
+def test_a_request_keeps_an_slo_when_it_keeps_every_limit_of_it_and_no_other() -> None:
+    slo = Slo(ttft_s=1.0, tpot_s=0.05)
+    times = {
+        "ttft_s": np.array([1.0, 1.1, 0.5, 0.5, np.inf]),
+        "tpot_s": np.array([0.05, 0.01, 0.06, np.nan, np.inf]),
+        "e2e_s": np.array([99.0, 2.0, 2.0, 0.5, np.inf]),
+    }
+    assert slo.met(**times).tolist() == [True, False, False, True, False]
+    assert Slo(e2e_s=2.0).met(**times).tolist() == [False, True, True, True, False]

@@ -9,9 +9,7 @@ from typing import Final, NoReturn, TypeVar
 import yaml
 
 from penstock.errors import UsageError
-from penstock.planning.inputs import Input, default, given
 from penstock.units import parse_tokens
-from penstock.workload.slo import Slo, parse_duration, parse_slo
 
 _MAX_CHARACTERS: Final = 1_000_000
 _PERCENT: Final = re.compile(r"(-?\d{1,9}(?:\.\d{1,9})?)\s*%")
@@ -21,10 +19,10 @@ _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _T = TypeVar("_T")
 
 
-def read_table(text: str, where: str) -> "Table":
-    """Parse YAML into a table that remembers its lines."""
+def read_table(text: str, where: str, *, kind: str, written_by: str) -> "Table":
+    """Parse YAML into a table that remembers its lines; `kind` is what it is called, `written_by` what writes one."""
     if len(text) > _MAX_CHARACTERS:
-        raise UsageError(f"{where}: {len(text):,} characters cannot be a plan; the limit is {_MAX_CHARACTERS:,}")
+        raise UsageError(f"{where}: {len(text):,} characters cannot be a {kind}; the limit is {_MAX_CHARACTERS:,}")
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
@@ -33,8 +31,14 @@ def read_table(text: str, where: str) -> "Table":
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise UsageError(f"{where}: not YAML: {str(error).splitlines()[0][:120]}") from None
     if node is None:
-        raise UsageError(f"{where}: the file is empty; `penstock plan --init` writes one to start from")
-    return Table(Value(node, where, "the plan"))
+        raise UsageError(f"{where}: the file is empty; `{written_by}` writes one to start from")
+    return Table(Value(node, where, f"the {kind}"))
+
+
+def unwritten(name: str) -> "Table":
+    """A table nobody wrote: every key of it takes its default."""
+    mark = yaml.Mark(name, 0, 0, 0, None, None)
+    return Table(Value(yaml.MappingNode("tag:yaml.org,2002:map", [], start_mark=mark), name, name))
 
 
 class Value:
@@ -94,23 +98,12 @@ class Value:
 
     def tokens(self) -> int:
         """Read 4096 or 4k."""
-        text = self.text()
-        try:
-            return parse_tokens(text.replace("_", "").replace(",", ""))
-        except UsageError as error:
-            self.refuse(str(error))
+        return self.parsed(lambda text: parse_tokens(text.replace("_", "").replace(",", "")))
 
-    def seconds(self) -> float:
-        """Read 50ms, 1.5s or 2min."""
+    def parsed(self, read: "Callable[[str], _T]") -> "_T":
+        """Read a text that has a parser of its own, whose complaint then names this line."""
         try:
-            return parse_duration(self.text())
-        except UsageError as error:
-            self.refuse(str(error))
-
-    def slo(self) -> Slo:
-        """Read ttft=1s,tpot=50ms,attain=95%."""
-        try:
-            return parse_slo(self.text())
+            return read(self.text())
         except UsageError as error:
             self.refuse(str(error))
 
@@ -128,21 +121,6 @@ class Value:
         if text not in known:
             self.refuse(f"'{text[:40]}' is not one of {', '.join(known)}")
         return text
-
-    def quantity(self, unit: str, *, low: float = 0.0, high: float = float("inf")) -> Input:
-        """Read a number, or a table of value, low, high and source."""
-        if not self.is_table:
-            return given(self.number(low=low, high=high), unit)
-        table = self.table()
-        value = table.required("value").number(low=low, high=high)
-        least = table.optional("low", lambda entry: entry.number(low=low, high=high), value)
-        most = table.optional("high", lambda entry: entry.number(low=low, high=high), value)
-        source = table.optional("source", Value.text, "plan file")
-        table.done()
-        try:
-            return given(value, unit, source=source, span=(least, most))
-        except UsageError as error:
-            self.refuse(str(error))
 
 
 class Table:
@@ -177,15 +155,15 @@ class Table:
             self.value.refuse(f"has no `{key}`; add `{key}: ...`")
         return found
 
+    def section(self, key: str) -> "Table":
+        """Return a table that may be missing."""
+        found = self.get(key)
+        return unwritten(key) if found is None else found.table()
+
     def optional(self, key: str, read: "Callable[[Value], _T]", otherwise: _T) -> _T:
         """Read a key that may be missing."""
         found = self.get(key)
         return otherwise if found is None else read(found)
-
-    def quantity(self, key: str, name: str, *, low: float = 0.0, high: float = float("inf")) -> Input:
-        """Read an input that has a default."""
-        fallback = default(name)
-        return self.optional(key, lambda entry: entry.quantity(fallback.unit, low=low, high=high), fallback)
 
     def done(self) -> None:
         """Refuse every key nobody asked for."""

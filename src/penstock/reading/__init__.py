@@ -1,0 +1,1 @@
+"""How is a file read? Strictly: one line says what is wrong, where, and what to write instead."""
