@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.simulation.batching import FAR
 from penstock.simulation.options import Options
 from penstock.simulation.replica import Pool
+from penstock.simulation.step_events import FAR
 from penstock.simulation.world import (
     BINS,
     CACHED,

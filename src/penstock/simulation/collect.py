@@ -1,6 +1,5 @@
 """What is kept of finished requests? Their times go into histograms as they settle, so a run of any length fits."""
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -8,6 +7,7 @@ import numpy as np
 
 from penstock.simulation.compiled import compiled, entry
 from penstock.simulation.fleet import settled
+from penstock.simulation.observe import bin_of
 from penstock.simulation.outcome import ClassOutcome, Latency, Outcome, PoolOutcome, Saturation, Served, Timeline
 from penstock.simulation.replica import Pool
 from penstock.simulation.world import (
@@ -72,8 +72,7 @@ def _tally(w: World, tables: _Tables, base: int, upto: int) -> None:
 
 @compiled
 def _count(tables: _Tables, group: int, what: int, seconds: float) -> None:
-    place = int(math.log(max(seconds, LEAST_S) / LEAST_S) * BINS_PER_E)
-    tables.bins[group, what, min(place, BINS - 1)] += 1
+    tables.bins[group, what, bin_of(seconds)] += 1
     tables.sums[group, what] += seconds
     tables.peaks[group, what] = max(tables.peaks[group, what], seconds)
 
