@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.simulation.compiled import compiled, entry
 from penstock.simulation.fleet import settled
@@ -46,16 +47,17 @@ class _Tables(NamedTuple):
 
 
 @entry
-def _tally(w: World, tables: _Tables, base: int, upto: int) -> None:
-    """Add rows to the histograms of their class and hold them against its SLO."""
+def _tally(w: World, tables: _Tables, base: int, seen_s: Any) -> None:  # noqa: ANN401 - an array, to numba
+    """Note when a client sees a row's first and last token, and hold that against the SLO of its class."""
     mask = len(w.rows) - 1
-    for number in range(base, upto):
-        row = w.rows[number & mask]
+    for place in range(len(seen_s)):
+        row = w.rows[(base + place) & mask]
         group = min(row.slo_class, len(tables.limits) - 1)
         replica = w.replicas[row.replica]
         served_s = row.first_s - row.arrival_s - row.waited_s
         ttft_s = replica.request_s + row.waited_s + replica.first_ratio * served_s
         e2e_s = ttft_s + (row.last_s - row.first_s)
+        seen_s[place, 0], seen_s[place, 1] = ttft_s, e2e_s
         _count(tables, group, _TTFT, ttft_s)
         _count(tables, group, _E2E, e2e_s)
         met = ttft_s <= tables.limits[group, _TTFT] and e2e_s <= tables.limits[group, _E2E]
@@ -109,9 +111,10 @@ class Collected:
         upto = settled(world, self.base)
         if self.first_arrival_s is None and upto > self.base:
             self.first_arrival_s = float(world.rows[self.base & (len(world.rows) - 1)]["arrival_s"])
-        _tally(world, self.tables, self.base, upto)
+        seen_s = np.empty((upto - self.base, 2))
+        _tally(world, self.tables, self.base, seen_s)
         if self.kept is not None:
-            self.kept.append(_serve(world, self.base, upto))
+            self.kept.append(_serve(world, self.base, seen_s))
         self.base = upto
 
     def outcome(self, world: World, pools: Sequence[Pool], *, stopped: bool) -> Outcome:
@@ -159,15 +162,12 @@ class Collected:
         )
 
 
-def _serve(world: World, base: int, upto: int) -> Served:
-    rows = world.rows[np.arange(base, upto) & (len(world.rows) - 1)]
-    replicas = world.replicas[rows["replica"]]
-    served_s = rows["first_s"] - rows["arrival_s"] - rows["waited_s"]
-    ttft_s = replicas["request_s"] + rows["waited_s"] + replicas["first_ratio"] * served_s
+def _serve(world: World, base: int, seen_s: NDArray[np.float64]) -> Served:
+    rows = world.rows[np.arange(base, base + len(seen_s)) & (len(world.rows) - 1)]
     return Served(
         arrival_s=rows["arrival_s"],
-        ttft_s=ttft_s,
-        e2e_s=ttft_s + (rows["last_s"] - rows["first_s"]),
+        ttft_s=seen_s[:, 0],
+        e2e_s=seen_s[:, 1],
         output_tokens=rows["output_tokens"],
         hit_tokens=rows["hit_tokens"],
         preemptions=rows["preempted"],
