@@ -10,7 +10,7 @@ from penstock.simulation.compiled import compiled, entry
 from penstock.simulation.fleet import settled
 from penstock.simulation.observe import bin_of
 from penstock.simulation.outcome import ClassOutcome, Latency, Outcome, PoolOutcome, Saturation, Served, Timeline
-from penstock.simulation.replica import Pool
+from penstock.simulation.replica import ReplicaPool
 from penstock.simulation.world import (
     BINS,
     BINS_PER_E,
@@ -117,7 +117,7 @@ class Collected:
             self.kept.append(_serve(world, self.base, seen_s))
         self.base = upto
 
-    def outcome(self, world: World, pools: Sequence[Pool], *, stopped: bool) -> Outcome:
+    def outcome(self, world: World, pools: Sequence[ReplicaPool], *, stopped: bool) -> Outcome:
         """Sum up a run that has ended."""
         control = world.control[0]
         start_s = self.first_arrival_s or 0.0
@@ -180,7 +180,7 @@ def _join(parts: Sequence[Served]) -> Served:
     return Served(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
 
-def _pool(world: World, index: int, pool: Pool, makespan_s: float) -> PoolOutcome:
+def _pool(world: World, index: int, pool: ReplicaPool, makespan_s: float) -> PoolOutcome:
     mine = world.replicas[world.replicas["pool"] == index]
     busy_s, blocks = float(mine["busy_s"].sum()), pool.replica.kv_blocks
     gaps = world.tokens_between[index]
@@ -207,7 +207,7 @@ def _pool(world: World, index: int, pool: Pool, makespan_s: float) -> PoolOutcom
     )
 
 
-def _timeline(world: World, index: int, pool: Pool) -> Timeline:
+def _timeline(world: World, index: int, pool: ReplicaPool) -> Timeline:
     width_s = float(world.control[0]["width_s"])
     columns = world.timeline[index, : min(TIMELINE, int(world.control[0]["now_s"] / width_s) + 1)]
     available_s = width_s * pool.replicas

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from penstock.errors import UsageError
-from penstock.workload.randomness import Stream, generator
+from penstock.workload.randomness import RandomStream, generator
 from penstock.workload.recording import Recording, Records, mean_rate_per_s
 from penstock.workload.requests import Float64s, Int64s, Requests, concatenate
 
@@ -74,7 +74,7 @@ def sample(
         )
     length = requests // stretches
     cells = recording.requests // length
-    rng = generator(seed, Stream.SAMPLE, 0)
+    rng = generator(seed, RandomStream.SAMPLE, 0)
     starts = np.sort(rng.choice(cells, stretches, replace=False)) * length
     columns, gaps_s = _take(recording, (starts[:, None] + np.arange(length)).ravel())
     quantities: dict[Quantity, Float64s] = {

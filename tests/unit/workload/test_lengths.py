@@ -17,10 +17,10 @@ from penstock.workload import (
     uniform_around,
     uniform_below,
 )
-from penstock.workload.randomness import Stream, generator
+from penstock.workload.randomness import RandomStream, generator
 from workloads import joined, recorded
 
-RNG = (11, Stream.LENGTHS, 0)
+RNG = (11, RandomStream.LENGTHS, 0)
 DRAWS = 200_000
 
 
