@@ -50,6 +50,8 @@ COMMANDS = (
     ("catalog", "diff"),
     ("catalog", "prices"),
     ("catalog", "models"),
+    ("workload",),
+    ("workload", "describe"),
 )
 WIDTH = 118
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from penstock.errors import UsageError
-from penstock.simulation.options import CountProgress, Options
+from penstock.simulation.options import Options
 from penstock.simulation.outcome import Outcome
 from penstock.simulation.replica import ReplicaPool
 from penstock.simulation.run import simulate
-from penstock.workload import SloClass, Workload
+from penstock.workload import CountProgress, SloClass, Workload
 
 _TOLERANCE: Final = 0.01
 _TRIALS: Final = 24

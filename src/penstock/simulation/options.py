@@ -11,8 +11,6 @@ from penstock.routing import Route
 from penstock.workload import Requests
 
 Policy = Literal["round-robin", "least-requests", "least-tokens"]
-CountProgress = Callable[[int], None]
-"""Told how many requests or trials are done."""
 StageProgress = Callable[[str, int, int], None]
 """Told what is being done, how much of it is, and how much there is."""
 PoolOf = Callable[[Requests], NDArray[np.int16]]

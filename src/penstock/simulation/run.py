@@ -8,11 +8,11 @@ from penstock.routing import EndpointState, Route, RouteRequest
 from penstock.simulation import fleet
 from penstock.simulation.build import build, feed, make_room
 from penstock.simulation.collect import Collected
-from penstock.simulation.options import CountProgress, Options, Policy
+from penstock.simulation.options import Options, Policy
 from penstock.simulation.outcome import Outcome
 from penstock.simulation.replica import ReplicaPool
 from penstock.simulation.world import NONE, World
-from penstock.workload import Requests, SloClass
+from penstock.workload import CountProgress, Requests, SloClass
 
 _POLICIES: Final = {
     "round-robin": fleet.ROUND_ROBIN,

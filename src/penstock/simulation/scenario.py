@@ -8,12 +8,12 @@ from math import exp
 from penstock.errors import UsageError
 from penstock.performance.predict import Range
 from penstock.simulation.capacity import SustainedRate, capacity, require_searchable
-from penstock.simulation.options import CountProgress, Options, Policy, StageProgress
+from penstock.simulation.options import Options, Policy, StageProgress
 from penstock.simulation.outcome import Latency, Outcome
 from penstock.simulation.placement import Placement
 from penstock.simulation.replica import ReplicaPool, Transfer
 from penstock.simulation.run import simulate
-from penstock.workload import Workload
+from penstock.workload import CountProgress, Workload
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,12 +2,11 @@
 
 from penstock.errors import TraceError
 from penstock.workload.arrivals import Arrivals, AsRecorded, ClosedLoop, Diurnal, Gamma, Poisson, day_curve
-from penstock.workload.describe import WorkloadSummary, describe
+from penstock.workload.describe import TraceSummary, WorkloadSummary, describe, describe_trace
 from penstock.workload.fit import LogNormalFit, fit_empirical, fit_log_normal
 from penstock.workload.lengths import Empirical, Fixed, Lengths, LogNormal, Uniform, uniform_around, uniform_below
-from penstock.workload.recording import Recording, Records, mean_rate_per_s
+from penstock.workload.recording import CountProgress, Recording, Records, mean_rate_per_s
 from penstock.workload.requests import NO_SEGMENT, Prefixes, Requests, concatenate, no_requests
-from penstock.workload.sample import Sample, SampleError, sample
 from penstock.workload.sharing import Conversations, Sharing, SystemPrompts
 from penstock.workload.slo import Slo, SloClass, parse_duration, parse_slo
 from penstock.workload.splice import repeat
@@ -20,6 +19,7 @@ __all__ = [
     "AsRecorded",
     "ClosedLoop",
     "Conversations",
+    "CountProgress",
     "Diurnal",
     "Empirical",
     "Fixed",
@@ -32,20 +32,20 @@ __all__ = [
     "Recording",
     "Records",
     "Requests",
-    "Sample",
-    "SampleError",
     "Sharing",
     "Slo",
     "SloClass",
     "SystemPrompts",
     "Trace",
     "TraceError",
+    "TraceSummary",
     "Uniform",
     "Workload",
     "WorkloadSummary",
     "concatenate",
     "day_curve",
     "describe",
+    "describe_trace",
     "fit_empirical",
     "fit_log_normal",
     "mean_rate_per_s",
@@ -55,7 +55,6 @@ __all__ = [
     "read_trace",
     "repeat",
     "replay",
-    "sample",
     "uniform_around",
     "uniform_below",
 ]
