@@ -30,7 +30,7 @@ def group() -> None:
 def describe_command(
     trace: Annotated[
         Path,
-        typer.Argument(help="Azure, Mooncake, BurstGPT or a plain CSV, JSONL or Parquet of requests.", metavar="TRACE"),
+        typer.Argument(help="Azure, Mooncake, BurstGPT or a plain CSV, JSONL or Parquet of requests."),
     ],
     chart: Annotated[
         Path | None,

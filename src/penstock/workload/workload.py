@@ -20,7 +20,6 @@ from penstock.workload.slo import SloClass
 from penstock.workload.splice import repeat
 from penstock.workload.turns import Turns
 
-AS_RECORDED = AsRecorded()
 Scalar = TypeVar("Scalar", bound=np.generic)
 Clock = OpenLoop | ClosedLoop
 Extend = Callable[[int, Int32s, Int32s], tuple[Int32s, Prefixes | None]]
@@ -149,17 +148,6 @@ class Workload:
         bounds = np.cumsum([item.share_fraction for item in self.classes[:-1]])
         drawn = generator(seed, RandomStream.CLASSES, block).random(NATIVE_BLOCK)
         return np.searchsorted(bounds, drawn, "right").astype(np.uint8)
-
-
-def replay(recording: Recording, *, arrivals: Arrivals = AS_RECORDED) -> Workload:
-    """Return the workload of a recording: its requests, its classes and its source, at its own times or others."""
-    return Workload(
-        name=recording.name,
-        arrivals=arrivals,
-        lengths=recording,
-        classes=recording.classes,
-        source=recording.source,
-    )
 
 
 class _Feed(Generic[Scalar]):

@@ -14,10 +14,9 @@ from penstock.workload import (
     Workload,
     fit_empirical,
     fit_log_normal,
-    uniform_around,
-    uniform_below,
 )
 from penstock.workload import fit as fitting
+from penstock.workload.lengths import uniform_around, uniform_below
 from penstock.workload.randomness import RandomStream, generator
 from workloads import joined, recorded
 
