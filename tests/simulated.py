@@ -6,7 +6,7 @@ import numpy as np
 
 from penstock.model.attention import EVERYTHING
 from penstock.performance.step_cost import StepCost
-from penstock.simulation.replica import Pool, Replica
+from penstock.simulation.replica import Replica, ReplicaPool
 from penstock.workload import Prefixes, Requests
 from reference.scenarios import Scenario
 
@@ -36,8 +36,8 @@ def conversation_lengths(count: int, rate_per_s: float, seed: int = 0) -> Reques
     )
 
 
-def pool(kv_blocks: int = 8000, cost: StepCost = COST, *, replicas: int = 1, name: str = "one") -> Pool:
-    return Pool(name=name, replica=Replica(cost=cost, kv_blocks=kv_blocks), replicas=replicas)
+def pool(kv_blocks: int = 8000, cost: StepCost = COST, *, replicas: int = 1, name: str = "one") -> ReplicaPool:
+    return ReplicaPool(name=name, replica=Replica(cost=cost, kv_blocks=kv_blocks), replicas=replicas)
 
 
 def scenario_requests(scenario: Scenario) -> Requests:
@@ -59,7 +59,7 @@ def scenario_requests(scenario: Scenario) -> Requests:
     )
 
 
-def scenario_pool(scenario: Scenario) -> Pool:
+def scenario_pool(scenario: Scenario) -> ReplicaPool:
     """Say a reference scenario's engine as a pool of one."""
     settings, cost = scenario.settings, scenario.cost
     limits = tuple(EVERYTHING if np.isinf(limit) else int(limit) for limit in cost.limits)
@@ -80,4 +80,4 @@ def scenario_pool(scenario: Scenario) -> Pool:
         max_sequences=settings.max_num_seqs,
         prefix_caching=settings.prefix_caching,
     )
-    return Pool(name="one", replica=replica)
+    return ReplicaPool(name="one", replica=replica)

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.workload import LogNormal, Records, Requests, concatenate
+from penstock.workload import LogNormal, Records, Requests
+from penstock.workload.requests import concatenate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,7 +7,7 @@ from pathlib import Path
 from time import perf_counter, process_time
 
 from penstock.performance.step_cost import StepCost
-from penstock.simulation.replica import Pool, Replica
+from penstock.simulation.replica import Replica, ReplicaPool
 from penstock.simulation.run import simulate
 from penstock.simulation.warm import compile_once
 from penstock.workload import LogNormal, Poisson, Requests, SystemPrompts, Workload, fit_empirical, read_trace
@@ -15,7 +15,7 @@ from penstock.workload.lengths import Empirical
 
 COST = StepCost(step_s=0.012, decode_s=2e-5, prefill_token_s=3e-5, context_s=(3e-8,), pair_s=(1e-9,))
 """Of the order of an 8B model on one accelerator."""
-POOL = Pool(name="one", replica=Replica(cost=COST, kv_blocks=6000))
+POOL = ReplicaPool(name="one", replica=Replica(cost=COST, kv_blocks=6000))
 """96,000 tokens of KV: at the rates below it is full at times, so requests are preempted and prompts evicted."""
 
 

@@ -25,7 +25,7 @@ from penstock.report.catalog import render_comparison
 from penstock.report.fit import render_fit
 from penstock.report.predict import render_predictions
 from penstock.report.simulate import render_simulation
-from penstock.simulation.scenario import Question, run_scenario
+from penstock.simulation.scenario import SimulationQuestion, run_scenario
 from penstock.workload import Fixed, Gamma, SloClass, Workload, parse_slo
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
@@ -50,6 +50,8 @@ COMMANDS = (
     ("catalog", "diff"),
     ("catalog", "prices"),
     ("catalog", "models"),
+    ("workload",),
+    ("workload", "describe"),
 )
 WIDTH = 118
 
@@ -132,7 +134,7 @@ def simulate_picture() -> str:
         lengths=Fixed(input_tokens=1024, output_tokens=256),
         classes=(SloClass(name="all", share_fraction=1.0, slo=slo),),
     )
-    question = Question(workload=workload, requests=4000, rate_per_s=1.5, capacity=True)
+    question = SimulationQuestion(workload=workload, requests=4000, rate_per_s=1.5, capacity=True)
     placing = Placing(
         model="llama-3.1-70b",
         precision="fp8",

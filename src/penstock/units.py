@@ -34,3 +34,18 @@ def format_params(count: float) -> str:
     if count >= GB:
         return f"{count / GB:.2f}B" if count < 100 * GB else f"{count / GB:.1f}B"
     return f"{count / 10**6:.0f}M"
+
+
+def format_digits(value: float) -> str:
+    """Write a number with three digits: 0.0123, 1.23, 12,300."""
+    return f"{float(f'{value:.3g}'):,g}"
+
+
+def format_s(seconds: float | None) -> str:
+    """Write a time in the unit people would say it in, with three digits; `-` where there is none."""
+    if seconds is None:
+        return "-"
+    for unit, size in (("h", 3600.0), ("min", 60.0), ("s", 1.0)):
+        if seconds >= size * (1 if unit == "s" else 2):
+            return f"{format_digits(seconds / size)} {unit}"
+    return f"{format_digits(seconds * 1e3)} ms"

@@ -10,7 +10,7 @@ from engine.recording import Part, Recording
 from engine.server import Settings
 from penstock.performance.step_cost import StepCost
 from penstock.simulation.options import Options
-from penstock.simulation.replica import Pool, Replica
+from penstock.simulation.replica import Replica, ReplicaPool
 from penstock.simulation.run import simulate
 
 
@@ -84,7 +84,7 @@ def simulate_part(part: Part, settings: Settings, num_blocks: int, cost: Fit) ->
         request_s=cost.overhead_s,
     )
     outcome = simulate(
-        [Pool(name="engine", replica=replica)], [part.trace.requests()], options=Options(keep_requests=True)
+        [ReplicaPool(name="engine", replica=replica)], [part.trace.requests()], options=Options(keep_requests=True)
     )
     (pool,) = outcome.pools
     served = outcome.served

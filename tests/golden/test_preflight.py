@@ -15,7 +15,7 @@ from penstock.checkpoint import open_checkpoint
 from penstock.checkpoint.scan import scan_fp8
 from penstock.performance import Parallelism
 from penstock.performance.engine import EngineName
-from penstock.preflight import Asked, Preflight, Question, Release, check, load_knowledge
+from penstock.preflight import Asked, Preflight, PreflightQuestion, Release, check, load_knowledge
 from penstock.preflight.subject import subject_of
 from penstock.report.fp8 import render_scan
 from penstock.report.preflight import render_matrix, render_preflight
@@ -31,7 +31,7 @@ def shown(view: RenderableType, width: int = 132) -> str:
 
 
 def answer(model: str, on: str, tp: int, engine: EngineName = "vllm", version: str = "0.27.1") -> Preflight:
-    question = Question(
+    question = PreflightQuestion(
         subject=subject_of(open_checkpoint(model), model),
         accelerator=load_accelerator(on),
         engine=engine,

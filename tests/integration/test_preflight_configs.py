@@ -10,7 +10,7 @@ from penstock.model import read_model
 from penstock.model.config import parse_json
 from penstock.performance import Parallelism
 from penstock.performance.engine import EngineName
-from penstock.preflight import Asked, Question, Release, Subject, Verdict, check, load_knowledge, read_scheme
+from penstock.preflight import Asked, PreflightQuestion, Readiness, Release, Subject, check, load_knowledge, read_scheme
 
 pytestmark = pytest.mark.shared
 ENGINES: tuple[tuple[EngineName, str], ...] = (("vllm", "0.32.0"), ("sglang", "0.5.18"))
@@ -35,20 +35,20 @@ def test_every_config_on_every_accelerator_with_both_engines_gets_an_answer(shar
     folder, knowledge = shared / "data" / "model_configs", load_knowledge()
     assert len(list(folder.glob("*.json"))) >= 117
     unknown: dict[str, list[float]] = defaultdict(list)
-    verdicts: dict[Verdict, int] = defaultdict(int)
+    verdicts: dict[Readiness, int] = defaultdict(int)
     for subject in subjects(folder):
         split = Parallelism(tp=8 if subject.model.weight_bytes > LARGE_BYTES else 1)
         for part in load_accelerators():
             for engine, version in ENGINES:
                 asked = Asked(parallelism=split)
-                question = Question(
+                question = PreflightQuestion(
                     subject=subject, accelerator=part, engine=engine, version=Release(version), asked=asked
                 )
                 answer = check(question, knowledge)
-                verdicts[answer.verdict] += 1
+                verdicts[answer.readiness] += 1
                 unknown[subject.model.architecture].append(len(answer.unknown_facts) / len(answer.facts))
     assert sum(verdicts.values()) >= 88 * 29 * 2
-    assert set(verdicts) >= {Verdict.BLOCKED, Verdict.RUNS, Verdict.SLOW, Verdict.UNDETERMINED}
+    assert set(verdicts) >= {Readiness.BLOCKED, Readiness.RUNS, Readiness.SLOW, Readiness.UNDETERMINED}
     # docs/preflight.md reports the share per architecture: a config without its headers leaves about a sixth open.
     shares = {name: sum(values) / len(values) for name, values in unknown.items()}
     assert max(shares.values()) < 0.25, shares

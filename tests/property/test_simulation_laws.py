@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from penstock.performance.step_cost import StepCost
 from penstock.simulation.options import Options
-from penstock.simulation.replica import Pool, Replica
+from penstock.simulation.replica import Replica, ReplicaPool
 from penstock.simulation.run import simulate
 from penstock.workload import Requests
 
@@ -55,7 +55,9 @@ def test_every_request_finishes_with_all_its_tokens(
     sent: Requests, replica: Replica, replicas: int, users: int | None
 ) -> None:
     outcome = simulate(
-        [Pool(name="a", replica=replica, replicas=replicas)], [sent], options=Options(users=users, keep_requests=True)
+        [ReplicaPool(name="a", replica=replica, replicas=replicas)],
+        [sent],
+        options=Options(users=users, keep_requests=True),
     )
     pool, served = outcome.pools[0], outcome.served
     assert served is not None
@@ -88,8 +90,8 @@ def test_a_clock_that_runs_faster_changes_nothing_else(sent: Requests, replica: 
         prefix_caching=replica.prefix_caching,
     )
     keep = Options(keep_requests=True)
-    first = simulate([Pool(name="a", replica=replica)], [sent], options=keep)
-    second = simulate([Pool(name="a", replica=slower)], [stretched], options=keep)
+    first = simulate([ReplicaPool(name="a", replica=replica)], [sent], options=keep)
+    second = simulate([ReplicaPool(name="a", replica=slower)], [stretched], options=keep)
     assert first.served is not None
     assert second.served is not None
     assert second.served.e2e_s == pytest.approx(first.served.e2e_s * factor, rel=1e-9)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.errors import TraceError
 from penstock.workload import (
     Arrivals,
     AsRecorded,
@@ -18,21 +19,20 @@ from penstock.workload import (
     Empirical,
     Fixed,
     Gamma,
-    Lengths,
     LogNormal,
     Poisson,
     Records,
-    Sharing,
     SystemPrompts,
     Trace,
-    TraceError,
     Uniform,
     Workload,
     day_curve,
     describe,
     read_trace,
-    repeat,
 )
+from penstock.workload.lengths import Lengths
+from penstock.workload.sharing import Sharing
+from penstock.workload.splice import repeat
 from workloads import as_bytes, assert_prefixes_are_a_causal_tree, joined, recorded
 
 law = settings(max_examples=40, deadline=None)

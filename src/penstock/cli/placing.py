@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from penstock.model import ModelSpec
     from penstock.performance.stack import Efficiencies
     from penstock.simulation.placement import Placement
-    from penstock.simulation.scenario import Question
+    from penstock.simulation.scenario import SimulationQuestion
 
 _TYPICAL_REQUESTS = 20_000
 _TYPICAL_USERS = 64
@@ -45,7 +45,7 @@ class Placing:
         return from_document(load_efficiencies())
 
     @staticmethod
-    def typical_tokens(question: "Question") -> tuple[int, int]:
+    def typical_tokens(question: "SimulationQuestion") -> tuple[int, int]:
         """Mean prompt and answer of a workload, over its beginning."""
         count, inputs, outputs = 0, 0, 0
         rate = question.rate_per_s

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from penstock.catalog.accelerator import Accelerator
     from penstock.performance import Parallelism
-    from penstock.preflight import Preflight, Question, Subject
+    from penstock.preflight import Preflight, PreflightQuestion, Subject
 
 EXAMPLES = """
 Examples:
@@ -146,7 +146,7 @@ class _Options:
         self.dp = max(self.dp, _count(flags.get("data-parallel-size")) or 1)
         self.ep = self.ep or "enable-expert-parallel" in flags or "ep-size" in flags
 
-    def questions(self, subject: "Subject", on: str) -> "Iterable[Question]":
+    def questions(self, subject: "Subject", on: str) -> "Iterable[PreflightQuestion]":
         """One question per accelerator named."""
         from penstock.cli.choices import counted_targets, split_choice
 
@@ -154,14 +154,14 @@ class _Options:
             split = split_choice(part, devices, tp=self.tp, pp=self.pp, dp=self.dp, ep=self.ep)
             yield self.question(subject, part, split)
 
-    def question(self, subject: "Subject", part: "Accelerator", split: "Parallelism") -> "Question":
+    def question(self, subject: "Subject", part: "Accelerator", split: "Parallelism") -> "PreflightQuestion":
         """Ask about one placement."""
         from penstock.cli.choices import engine_choice
         from penstock.performance.engine import NEWEST
-        from penstock.preflight import Asked, Question, Release
+        from penstock.preflight import Asked, PreflightQuestion, Release
 
         engine = engine_choice(self.engine)
-        return Question(
+        return PreflightQuestion(
             subject=subject,
             accelerator=part,
             engine=engine,
@@ -192,7 +192,7 @@ def _subject(name: str, *, scan: bool) -> "Subject":
         return replace(subject, scanned=scanned_facts(scan_fp8(folder, advance)))
 
 
-def _answers(questions: "Iterable[Question]") -> "list[Preflight]":
+def _answers(questions: "Iterable[PreflightQuestion]") -> "list[Preflight]":
     from penstock.preflight import check, load_knowledge
 
     knowledge = load_knowledge()

@@ -17,7 +17,7 @@ from penstock.preflight.probe import (
     PROMPTS,
     TOP_TOKENS,
     Answers,
-    Comparison,
+    Parity,
     ProbeVerdict,
     Scored,
     compare,
@@ -171,7 +171,7 @@ def _plain(scored: Scored) -> dict[str, object]:
     return {"tokens": scored.tokens, "logprobs": scored.logprobs, "top": [dict(place) for place in scored.top]}
 
 
-def _print(outcome: Comparison, reference: str, asked: str, *, as_json: bool) -> None:
+def _print(outcome: Parity, reference: str, asked: str, *, as_json: bool) -> None:
     if as_json:
         from penstock.report.plain import plain_fields, to_json
 

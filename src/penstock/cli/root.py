@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.cli import accuracy, catalog, fit, fp8, inspect, plan, predict, preflight, simulate, tax
+from penstock.cli import accuracy, catalog, fit, fp8, inspect, plan, predict, preflight, simulate, tax, workload
 from penstock.errors import PenstockError, UsageError
 
 log = logging.getLogger(__name__)
@@ -59,6 +59,7 @@ app.command(name="accuracy", rich_help_panel="Prove")(accuracy.accuracy_command)
 app.command(name="preflight", rich_help_panel="Prove")(preflight.preflight_command)
 app.add_typer(fp8.app, name="fp8", rich_help_panel="Prove")
 app.add_typer(catalog.app, name="catalog", rich_help_panel="Plan")
+app.add_typer(workload.app, name="workload", rich_help_panel="Plan")
 
 
 def main() -> None:

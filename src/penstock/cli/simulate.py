@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.cli.placing import Placing
-    from penstock.simulation.scenario import Question, Scenario
+    from penstock.simulation.scenario import Scenario, SimulationQuestion
 
 EXAMPLES = """
 Examples:
@@ -114,7 +114,7 @@ def simulate_command(
     from penstock.cli.choices import route_choice
     from penstock.cli.placing import Placing
     from penstock.cli.workload_choice import workload_choice
-    from penstock.simulation.scenario import Question
+    from penstock.simulation.scenario import SimulationQuestion
 
     workload, count = workload_choice(
         trace=trace,
@@ -126,7 +126,7 @@ def simulate_command(
         system_prompts=system_prompts,
         slo=slo,
     )
-    question = Question(
+    question = SimulationQuestion(
         workload=workload,
         requests=requests or count,
         rate_per_s=rate,
@@ -169,7 +169,7 @@ def simulate_command(
 simulate_command.__doc__ = f"{simulate_command.__doc__}\n{EXAMPLES}"
 
 
-def _answer(placing: "Placing", on: str, question: "Question") -> "list[Scenario]":
+def _answer(placing: "Placing", on: str, question: "SimulationQuestion") -> "list[Scenario]":
     """Simulate on each accelerator, with a sign of life while it compiles or runs."""
     from penstock.catalog import load_prices
     from penstock.catalog.price import market_price

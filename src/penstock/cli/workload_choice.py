@@ -25,7 +25,7 @@ def workload_choice(
     """Return the workload, and how many requests it has or is tried with."""
     from penstock.workload import Fixed, Workload
 
-    recording = None if trace is None else _read(trace)
+    recording = None if trace is None else read_watched(trace)
     if users is not None and (rate_per_s is not None or arrivals is not None):
         raise UsageError("the users of a closed loop decide its rate; leave out --rate and --arrivals, or --users")
     if users is None and recording is None and rate_per_s is None:
@@ -65,7 +65,7 @@ def arrivals_choice(text: str | None, *, recorded: bool, users: int | None, thin
     raise UsageError(f"'{text}' is not a way for requests to arrive; write one of {known}")
 
 
-def _read(path: Path) -> "Trace":
+def read_watched(path: Path) -> "Trace":
     """Read a trace behind a progress bar."""
     from penstock.cli.terminal import Watch
     from penstock.workload import read_trace

@@ -12,7 +12,7 @@ from penstock.planning.simulated import Times
 from penstock.simulation.capacity import capacity
 from penstock.simulation.options import Options
 from penstock.simulation.placement import Placement, place
-from penstock.simulation.replica import Pool
+from penstock.simulation.replica import ReplicaPool
 from penstock.simulation.run import simulate
 from penstock.workload import Requests, Slo, Workload
 
@@ -36,7 +36,7 @@ class Simulator:
         placed = self._place(deployment, int(first.input_tokens[0] + first.output_tokens[0]))
         if placed.replica is None:
             return 0.0
-        pool = Pool(name="replica", replica=placed.replica)
+        pool = ReplicaPool(name="replica", replica=placed.replica)
         found = capacity([pool], workload, classes=workload.classes, requests=_TRIAL_REQUESTS, seed=self.seed)
         return found.rate_per_s
 
@@ -49,7 +49,7 @@ class Simulator:
         times = Times(ttft_s=never.copy(), tpot_s=never.copy(), e2e_s=never.copy())
         if placed.replica is None:
             return times
-        pool = Pool(name="pool", replica=placed.replica, replicas=replicas)
+        pool = ReplicaPool(name="pool", replica=placed.replica, replicas=replicas)
         served = simulate([pool], [requests], options=Options(keep_requests=True)).served
         if served is None:
             return times

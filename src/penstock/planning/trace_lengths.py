@@ -10,12 +10,12 @@ from penstock.errors import UsageError
 from penstock.planning.capacity import Bucket
 from penstock.planning.plan_file import Share
 from penstock.planning.resize import Array
+from penstock.workload.minutes import Minutes
 from penstock.workload.requests import Requests
 
 BUCKETS: Final = 4
 _CELLS_PER_OCTAVE: Final = 4
 _CELLS: Final = 32 * _CELLS_PER_OCTAVE
-_MINUTE_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,23 +32,19 @@ class TraceLengths:
 def trace_lengths(blocks: Iterable[Requests]) -> TraceLengths:
     """Cut requests by the length of their prompts into buckets that hold about the same number of tokens each."""
     count, inputs, outputs = np.zeros(_CELLS), np.zeros(_CELLS), np.zeros(_CELLS)
-    minutes = np.zeros(0)
+    minutes = Minutes()
     last_s = 0.0
     for block in blocks:
         cells = (np.log2(block.input_tokens) * _CELLS_PER_OCTAVE).astype(np.int64)
         count += np.bincount(cells, minlength=_CELLS)
         inputs += np.bincount(cells, weights=block.input_tokens, minlength=_CELLS)
         outputs += np.bincount(cells, weights=block.output_tokens, minlength=_CELLS)
-        seen = np.bincount((block.arrival_s / _MINUTE_S).astype(np.int64))
-        minutes = np.pad(minutes, (0, max(0, len(seen) - len(minutes))))
-        minutes[: len(seen)] += seen
+        minutes.add(block.arrival_s)
         last_s = float(block.arrival_s[-1]) if len(block.arrival_s) else last_s
     total = float(count.sum())
-    if not total or last_s <= 0:
+    peak = minutes.busiest_per_s
+    if peak is None:
         raise UsageError("the trace has no two requests at different times; a rate cannot be read from it")
-    # The last minute is rarely a whole one: what it holds is spread over what it lasts.
-    whole = minutes[:-1] if len(minutes) > 1 else minutes * _MINUTE_S / last_s
-    peak = float(whole.max()) / _MINUTE_S
     return TraceLengths(
         requests_per_s=peak,
         mean_load_fraction=min(1.0, total / last_s / peak),

@@ -2,26 +2,27 @@
 
 from penstock.performance.release import Release
 from penstock.preflight._load import load_knowledge, load_rules
-from penstock.preflight.check import Preflight, Question, Verdict, check
+from penstock.preflight.check import Preflight, PreflightQuestion, Readiness, check
 from penstock.preflight.command import parse_command
 from penstock.preflight.condition import Facts, Unknown
 from penstock.preflight.facts import derive_facts
 from penstock.preflight.findings import Assessment, Finding, Undetermined, assess
 from penstock.preflight.launch import Asked, LaunchPlan
-from penstock.preflight.rule import Confidence, Rule, Severity
+from penstock.preflight.rule import Grounds, Rule, Severity
 from penstock.preflight.scheme import read_scheme
 from penstock.preflight.situation import Launch, ScannedFacts, Situation, StoredFacts, Subject
 
 __all__ = [
     "Asked",
     "Assessment",
-    "Confidence",
     "Facts",
     "Finding",
+    "Grounds",
     "Launch",
     "LaunchPlan",
     "Preflight",
-    "Question",
+    "PreflightQuestion",
+    "Readiness",
     "Release",
     "Rule",
     "ScannedFacts",
@@ -31,7 +32,6 @@ __all__ = [
     "Subject",
     "Undetermined",
     "Unknown",
-    "Verdict",
     "assess",
     "check",
     "derive_facts",

@@ -10,7 +10,7 @@ from penstock.errors import CatalogError, PenstockError
 from penstock.performance.release import Release, ReleaseRange
 from penstock.preflight.condition import Condition, Kind, Value, fact_kind
 from penstock.preflight.knowledge import Knowledge
-from penstock.preflight.rule import Confidence, Reference, Rule, Severity
+from penstock.preflight.rule import Grounds, Reference, Rule, Severity
 from penstock.preflight.vocabulary import VOCABULARY
 from penstock.reading.toml import STRICT, parse_toml, read_toml, strictly
 
@@ -27,7 +27,7 @@ class _Entry:
 
     id: str
     severity: Severity
-    confidence: Confidence
+    confidence: Grounds
     when: str
     message: str
     fix: str
@@ -100,7 +100,7 @@ def _rule(entry: _Entry, category: str) -> Rule:
             id=entry.id,
             category=category,
             severity=entry.severity,
-            confidence=entry.confidence,
+            grounds=entry.confidence,
             when=Condition.parse(entry.when, _KINDS, where),
             message=entry.message,
             fix=entry.fix,

@@ -27,8 +27,8 @@ from penstock.preflight.situation import Launch, Situation, Subject
 DEFAULT_CONTEXT_TOKENS = 8192
 
 
-class Verdict(StrEnum):
-    """The worst that is known, in one word."""
+class Readiness(StrEnum):
+    """Whether it would serve: the worst that is known, in one word."""
 
     SILENT_WRONG = "silent-wrong"
     BLOCKED = "blocked"
@@ -41,7 +41,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class PreflightQuestion:
     """What a user asks: this checkpoint, there, with that engine, perhaps with a launch of their own."""
 
     subject: Subject
@@ -58,7 +58,7 @@ class Question:
 class Preflight:
     """The whole answer."""
 
-    question: Question
+    question: PreflightQuestion
     facts: Facts
     assessment: Assessment
     dialect: tuple[DialectStep, ...]
@@ -94,21 +94,21 @@ class Preflight:
         return self.assessment.passes and not self.obstacles
 
     @property
-    def verdict(self) -> Verdict:
+    def readiness(self) -> Readiness:
         """The worst that is known."""
         # What does not start cannot answer wrongly.
         if self.obstacles or self.assessment.of(Severity.BLOCKER):
-            return Verdict.BLOCKED
+            return Readiness.BLOCKED
         if self.assessment.of(Severity.SILENT_WRONG):
-            return Verdict.SILENT_WRONG
+            return Readiness.SILENT_WRONG
         unread = any(group.kernel is KernelClass.UNDETERMINED for group in self.kernels)
         if unread or self.facts["platform"] == "other":
-            return Verdict.UNDETERMINED
+            return Readiness.UNDETERMINED
         if self.assessment.of(Severity.WARNING):
-            return Verdict.RISK
+            return Readiness.RISK
         slower = {KernelClass.EMULATED, KernelClass.EXPANDED, KernelClass.WIDENED, KernelClass.TRITON}
         lagging = any(group.kernel in slower for group in self.kernels)
-        return Verdict.SLOW if lagging or self.assessment.of(Severity.SLOW) else Verdict.RUNS
+        return Readiness.SLOW if lagging or self.assessment.of(Severity.SLOW) else Readiness.RUNS
 
     @property
     def executed_model(self) -> ModelSpec:
@@ -121,7 +121,7 @@ class Preflight:
         return tuple(name for name, value in self.facts.items() if isinstance(value, Unknown))
 
 
-def check(question: Question, knowledge: Knowledge) -> Preflight:
+def check(question: PreflightQuestion, knowledge: Knowledge) -> Preflight:
     """Answer a question: propose a launch, derive facts, try every rule, predict what will serve."""
     plan = plan_launch(question.subject, question.accelerator, question.engine, question.version, question.asked)
     launch = question.launch or plan.as_launch()
@@ -146,14 +146,14 @@ def check(question: Question, knowledge: Knowledge) -> Preflight:
     )
 
 
-def _recipe(question: Question, knowledge: Knowledge) -> Recipe | None:
+def _recipe(question: PreflightQuestion, knowledge: Knowledge) -> Recipe | None:
     """Recipes are vLLM's."""
     if question.engine != "vllm":
         return None
     return find_recipe(question.subject.name, question.accelerator, question.version, knowledge.recipes)
 
 
-def _situation(question: Question, launch: Launch, knowledge: Knowledge) -> Situation:
+def _situation(question: PreflightQuestion, launch: Launch, knowledge: Knowledge) -> Situation:
     host = dict(question.host or {})
     rocm = rocm_of_image(launch.image, question.version, knowledge.images)
     if rocm is not None and host.get("install", "docker") == "docker":
@@ -169,7 +169,7 @@ def _situation(question: Question, launch: Launch, knowledge: Knowledge) -> Situ
     )
 
 
-def _memory(question: Question, launch: Launch, executed: ModelSpec) -> MemoryFit:
+def _memory(question: PreflightQuestion, launch: Launch, executed: ModelSpec) -> MemoryFit:
     split, part = question.asked.parallelism, question.accelerator
     engine = engine_defaults(question.engine, part, version=str(question.version), tp=split.tp, pp=split.pp)
     fraction = launch.flag("gpu-memory-utilization", "mem-fraction-static")

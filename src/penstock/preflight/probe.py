@@ -71,7 +71,7 @@ class Answers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Parity:
     """How far two servers are apart."""
 
     verdict: ProbeVerdict
@@ -92,7 +92,7 @@ def digest() -> str:
     return hashlib.sha256("\x00".join(PROMPTS).encode()).hexdigest()[:16]
 
 
-def compare(reference: Answers, other: Answers) -> Comparison:
+def compare(reference: Answers, other: Answers) -> Parity:
     """Hold one server's answers against another's."""
     if [scored.tokens for scored in reference.prompts] != [scored.tokens for scored in other.prompts]:
         return _incomparable("the same text has other tokens: another model or tokenizer")
@@ -106,7 +106,7 @@ def compare(reference: Answers, other: Answers) -> Comparison:
     confident, flipped = _flips(reference, other)
     verdict, reason = _verdict(prompt_drift, decode_drift, confident, flipped)
     differences = sorted(abs(first - second) for first, second in pairs)
-    return Comparison(
+    return Parity(
         verdict=verdict,
         compared_tokens=len(pairs) + len(decoded),
         prompt_drift=prompt_drift,
@@ -118,8 +118,8 @@ def compare(reference: Answers, other: Answers) -> Comparison:
     )
 
 
-def _incomparable(reason: str) -> Comparison:
-    return Comparison(
+def _incomparable(reason: str) -> Parity:
+    return Parity(
         verdict=ProbeVerdict.INCOMPARABLE,
         compared_tokens=0,
         prompt_drift=None,

@@ -24,7 +24,7 @@ class Severity(StrEnum):
     INFO = "info"
 
 
-class Confidence(StrEnum):
+class Grounds(StrEnum):
     """How a rule is known."""
 
     SOURCE = "source"
@@ -82,7 +82,7 @@ class Rule:
     id: str
     category: str
     severity: Severity
-    confidence: Confidence
+    grounds: Grounds
     when: Condition
     message: str
     fix: str

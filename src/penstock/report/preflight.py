@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from penstock.preflight.check import Preflight, Verdict
+from penstock.preflight.check import Preflight, Readiness
 from penstock.preflight.condition import Value
 from penstock.preflight.findings import Finding, Undetermined
 from penstock.preflight.kernels import KernelClass
@@ -24,21 +24,21 @@ STYLES: Mapping[Severity, str] = {
     Severity.SLOW: "yellow",
     Severity.INFO: "cyan",
 }
-_VERDICTS: Mapping[Verdict, tuple[str, str]] = {
-    Verdict.SILENT_WRONG: ("runs, and its answers are wrong", "bold magenta"),
-    Verdict.BLOCKED: ("does not run", "bold red"),
-    Verdict.RISK: ("runs; something may go wrong", "bold yellow"),
-    Verdict.SLOW: ("runs, slower than the chip could", "yellow"),
-    Verdict.RUNS: ("runs; nothing is known against it", "bold green"),
-    Verdict.UNDETERMINED: ("undetermined: what decides was not read for this engine and chip", "bold"),
+_READINESS: Mapping[Readiness, tuple[str, str]] = {
+    Readiness.SILENT_WRONG: ("runs, and its answers are wrong", "bold magenta"),
+    Readiness.BLOCKED: ("does not run", "bold red"),
+    Readiness.RISK: ("runs; something may go wrong", "bold yellow"),
+    Readiness.SLOW: ("runs, slower than the chip could", "yellow"),
+    Readiness.RUNS: ("runs; nothing is known against it", "bold green"),
+    Readiness.UNDETERMINED: ("undetermined: what decides was not read for this engine and chip", "bold"),
 }
-_SHORT: Mapping[Verdict, str] = {
-    Verdict.SILENT_WRONG: "WRONG",
-    Verdict.BLOCKED: "no",
-    Verdict.RISK: "risk",
-    Verdict.SLOW: "slow",
-    Verdict.RUNS: "yes",
-    Verdict.UNDETERMINED: "?",
+_SHORT: Mapping[Readiness, str] = {
+    Readiness.SILENT_WRONG: "WRONG",
+    Readiness.BLOCKED: "no",
+    Readiness.RISK: "risk",
+    Readiness.SLOW: "slow",
+    Readiness.RUNS: "yes",
+    Readiness.UNDETERMINED: "?",
 }
 
 
@@ -64,7 +64,7 @@ def _headline(answer: Preflight) -> Text:
     question = answer.question
     devices = question.asked.parallelism.devices
     where = question.accelerator.id + (f" x{devices} ({question.asked.parallelism})" if devices > 1 else "")
-    words, style = _VERDICTS[answer.verdict]
+    words, style = _READINESS[answer.readiness]
     text = Text(question.subject.model.name, style="bold")
     text.append(f" on {where}, {question.engine} {question.version}: ", style="not bold")
     text.append(words, style=style)
@@ -79,7 +79,7 @@ def _headline(answer: Preflight) -> Text:
 def _finding(finding: Finding) -> RenderableType:
     rule = finding.rule
     because = ", ".join(f"{name} {shown_value(value)}" for name, value in finding.because.items())
-    grounds = Text(f"{rule.id} ({rule.confidence}); because {because}", style="dim")
+    grounds = Text(f"{rule.id} ({rule.grounds}); because {because}", style="dim")
     for source in rule.sources:
         grounds.append(f"\n{source.url}")
     if finding.unchecked_since is not None:
@@ -220,8 +220,8 @@ def render_matrix(answers: Sequence[Preflight]) -> RenderableType:
 
 
 def _cell(answer: Preflight) -> Text:
-    _, style = _VERDICTS[answer.verdict]
-    text = Text(_SHORT[answer.verdict], style=style)
+    _, style = _READINESS[answer.readiness]
+    text = Text(_SHORT[answer.readiness], style=style)
     reason = _reason(answer)
     return text.append(f"  {reason}", style="not bold dim") if reason else text
 

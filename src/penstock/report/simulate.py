@@ -10,6 +10,7 @@ from penstock.performance.predict import Range
 from penstock.report.sparkline import sparkline
 from penstock.simulation.outcome import Latency, Outcome
 from penstock.simulation.scenario import Scenario
+from penstock.units import format_s
 
 _SHADES = {"queue": "yellow", "KV": "green", "tok/s": "cyan"}
 
@@ -65,12 +66,12 @@ def _latencies(scenarios: Sequence[Scenario]) -> Table:
         table.add_row(
             name_of(scenario),
             _span(scenario.first_token(ttft_of, 0.5)),
-            shown_s(ttft_of(outcome).quantile_s(0.99)),
+            format_s(ttft_of(outcome).quantile_s(0.99)),
             _span(scenario.ranged(tpot_of, 0.5)),
-            shown_s(tpot_of(outcome).quantile_s(0.99)),
-            shown_s(outcome.pools[-1].itl.quantile_s(0.99)),
+            format_s(tpot_of(outcome).quantile_s(0.99)),
+            format_s(outcome.pools[-1].itl.quantile_s(0.99)),
             _span(scenario.ranged(e2e_of, 0.5)),
-            shown_s(e2e_of(outcome).quantile_s(0.99)),
+            format_s(e2e_of(outcome).quantile_s(0.99)),
             _met(outcome),
             f"{outcome.goodput_tokens_per_s:,.0f}",
             f"{outcome.output_tokens_per_s:,.0f}",
@@ -103,17 +104,7 @@ def _together(parts: Sequence[Latency]) -> Latency:
 def _span(value: Range | None) -> Text | str:
     if value is None:
         return "-"
-    return Text.assemble(shown_s(value.value), (f"\n{shown_s(value.low)}-{shown_s(value.high)}", "dim"))
-
-
-def shown_s(seconds: float | None) -> str:
-    """Write a time in the unit people would say it in, with three digits."""
-    if seconds is None:
-        return "-"
-    for unit, size in (("h", 3600.0), ("min", 60.0), ("s", 1.0)):
-        if seconds >= size * (1 if unit == "s" else 2):
-            return f"{float(f'{seconds / size:.3g}'):,g} {unit}"
-    return f"{float(f'{seconds * 1e3:.3g}'):,g} ms"
+    return Text.assemble(format_s(value.value), (f"\n{format_s(value.low)}-{format_s(value.high)}", "dim"))
 
 
 def _met(outcome: Outcome) -> Text | str:

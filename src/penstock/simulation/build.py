@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.simulation.batching import FAR
 from penstock.simulation.options import Options
-from penstock.simulation.replica import Pool
+from penstock.simulation.replica import ReplicaPool
+from penstock.simulation.step_events import FAR
 from penstock.simulation.world import (
     BINS,
     CACHED,
@@ -30,7 +30,7 @@ _FIRST_STEPS = 1 << 12
 _FIRST_WIDTH_S = 1 / 16
 
 
-def build(pools: Sequence[Pool], *, log_steps: int, policy: int, stop_waiting: int) -> World:
+def build(pools: Sequence[ReplicaPool], *, log_steps: int, policy: int, stop_waiting: int) -> World:
     """Lay out an empty fleet."""
     kinds = max(len(pool.replica.cost.limits) for pool in pools)
     count = sum(pool.replicas for pool in pools)
@@ -65,7 +65,7 @@ def build(pools: Sequence[Pool], *, log_steps: int, policy: int, stop_waiting: i
     )
 
 
-def _replicas(pools: Sequence[Pool]) -> NDArray[Any]:
+def _replicas(pools: Sequence[ReplicaPool]) -> NDArray[Any]:
     replicas = np.zeros(sum(pool.replicas for pool in pools), REPLICA)
     for name in REPLICA.names or ():
         if name.endswith(("_first", "_last")):
@@ -85,7 +85,7 @@ def _replicas(pools: Sequence[Pool]) -> NDArray[Any]:
     return replicas
 
 
-def _costs(pools: Sequence[Pool]) -> NDArray[Any]:
+def _costs(pools: Sequence[ReplicaPool]) -> NDArray[Any]:
     costs = np.zeros(len(pools), COST)
     for entry, pool in zip(costs, pools, strict=True):
         cost = pool.replica.cost
@@ -96,7 +96,7 @@ def _costs(pools: Sequence[Pool]) -> NDArray[Any]:
     return costs
 
 
-def make_room(world: World, pools: Sequence[Pool], block: Requests, base: int) -> World:
+def make_room(world: World, pools: Sequence[ReplicaPool], block: Requests, base: int) -> World:
     """Enlarge what a block would not fit into: unfinished rows, the calendar, the segments."""
     loaded = int(world.control[0]["loaded_rows"])
     if loaded + len(block) - base > len(world.rows):
@@ -127,7 +127,7 @@ def _longer_calendar(world: World, size: int) -> World:
     return world._replace(calendar=calendar)
 
 
-def _know_segments(world: World, pools: Sequence[Pool], prefixes: Prefixes) -> World:
+def _know_segments(world: World, pools: Sequence[ReplicaPool], prefixes: Prefixes) -> World:
     """Learn where each segment of the block begins and ends; the arrays double when they grow."""
     count, known = len(prefixes.segment_tokens), world.segments.shape[1]
     if count > known:
@@ -152,7 +152,7 @@ def _know_segments(world: World, pools: Sequence[Pool], prefixes: Prefixes) -> W
 
 def _place(
     world: World,
-    pools: Sequence[Pool],
+    pools: Sequence[ReplicaPool],
     ids: NDArray[np.int32],
     parents: NDArray[np.int64],
     depths: NDArray[np.int64],
@@ -174,7 +174,7 @@ def _leaves(prefixes: Prefixes) -> NDArray[np.int64]:
     return leaves
 
 
-def feed(world: World, pools: Sequence[Pool], block: Requests, options: Options, *, refused: int) -> int:
+def feed(world: World, pools: Sequence[ReplicaPool], block: Requests, options: Options, *, refused: int) -> int:
     """Load a block's rows; return how many no replica could ever hold, which are left out as `refused` were before."""
     capacity = max(pool.replica.kv_tokens for pool in pools if pool.role != "prefill")
     prompts = max(pool.replica.kv_tokens for pool in pools if pool.role != "decode")

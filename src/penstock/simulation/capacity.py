@@ -1,15 +1,15 @@
 """How much can it take? The highest request rate at which a fleet still keeps its promises, by bisection."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from penstock.errors import UsageError
 from penstock.simulation.options import Options
 from penstock.simulation.outcome import Outcome
-from penstock.simulation.replica import Pool
+from penstock.simulation.replica import ReplicaPool
 from penstock.simulation.run import simulate
-from penstock.workload import SloClass, Workload
+from penstock.workload import CountProgress, SloClass, Workload
 
 _TOLERANCE: Final = 0.01
 _TRIALS: Final = 24
@@ -18,7 +18,7 @@ _LEAST_SHARE: Final = 2.0**-12
 
 
 @dataclass(frozen=True, kw_only=True)
-class Capacity:
+class SustainedRate:
     """What a fleet sustains."""
 
     rate_per_s: float
@@ -33,15 +33,15 @@ class Capacity:
 
 
 def capacity(
-    pools: Sequence[Pool],
+    pools: Sequence[ReplicaPool],
     workload: Workload,
     *,
     classes: Sequence[SloClass],
     requests: int = 20_000,
     seed: int = 0,
     options: Options | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> Capacity:
+    progress: CountProgress | None = None,
+) -> SustainedRate:
     """Bisect the rate to 1%; every trial has the same requests, only faster or slower."""
     require_searchable(workload, classes)
     chosen = options or Options()
@@ -59,7 +59,7 @@ def capacity(
     low, high = 0.0, ceiling
     best, worst = None, attempt(ceiling)
     if worst.met:
-        return Capacity(
+        return SustainedRate(
             rate_per_s=ceiling, saturated_rate_per_s=ceiling, outcome=worst, requests=requests, trials=trials
         )
     while trials < _TRIALS and high - low > _TOLERANCE * high and high > _LEAST_SHARE * ceiling:
@@ -69,7 +69,7 @@ def capacity(
             low, best = middle, outcome
         else:
             high, worst = middle, outcome
-    return Capacity(
+    return SustainedRate(
         rate_per_s=low, saturated_rate_per_s=ceiling, outcome=best or worst, requests=requests, trials=trials
     )
 
@@ -82,7 +82,9 @@ def require_searchable(workload: Workload, classes: Sequence[SloClass]) -> None:
         raise UsageError("a capacity is the rate at which an SLO is met; give one, such as ttft=1s,tpot=50ms")
 
 
-def _saturated_rate(pools: Sequence[Pool], workload: Workload, requests: int, seed: int, options: Options) -> float:
+def _saturated_rate(
+    pools: Sequence[ReplicaPool], workload: Workload, requests: int, seed: int, options: Options
+) -> float:
     """Everything at once, as a closed loop with more users than there are seats."""
     seats = sum(pool.replica.max_sequences * pool.replicas for pool in pools if pool.role != "prefill")
     blocks = workload.blocks(seed=seed, requests=requests, rate_per_s=1.0)

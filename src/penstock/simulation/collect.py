@@ -1,15 +1,16 @@
 """What is kept of finished requests? Their times go into histograms as they settle, so a run of any length fits."""
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.simulation.compiled import compiled, entry
 from penstock.simulation.fleet import settled
+from penstock.simulation.observe import bin_of
 from penstock.simulation.outcome import ClassOutcome, Latency, Outcome, PoolOutcome, Saturation, Served, Timeline
-from penstock.simulation.replica import Pool
+from penstock.simulation.replica import ReplicaPool
 from penstock.simulation.world import (
     BINS,
     BINS_PER_E,
@@ -46,16 +47,17 @@ class _Tables(NamedTuple):
 
 
 @entry
-def _tally(w: World, tables: _Tables, base: int, upto: int) -> None:
-    """Add rows to the histograms of their class and hold them against its SLO."""
+def _tally(w: World, tables: _Tables, base: int, seen_s: Any) -> None:  # noqa: ANN401 - an array, to numba
+    """Note when a client sees a row's first and last token, and hold that against the SLO of its class."""
     mask = len(w.rows) - 1
-    for number in range(base, upto):
-        row = w.rows[number & mask]
+    for place in range(len(seen_s)):
+        row = w.rows[(base + place) & mask]
         group = min(row.slo_class, len(tables.limits) - 1)
         replica = w.replicas[row.replica]
         served_s = row.first_s - row.arrival_s - row.waited_s
         ttft_s = replica.request_s + row.waited_s + replica.first_ratio * served_s
         e2e_s = ttft_s + (row.last_s - row.first_s)
+        seen_s[place, 0], seen_s[place, 1] = ttft_s, e2e_s
         _count(tables, group, _TTFT, ttft_s)
         _count(tables, group, _E2E, e2e_s)
         met = ttft_s <= tables.limits[group, _TTFT] and e2e_s <= tables.limits[group, _E2E]
@@ -72,8 +74,7 @@ def _tally(w: World, tables: _Tables, base: int, upto: int) -> None:
 
 @compiled
 def _count(tables: _Tables, group: int, what: int, seconds: float) -> None:
-    place = int(math.log(max(seconds, LEAST_S) / LEAST_S) * BINS_PER_E)
-    tables.bins[group, what, min(place, BINS - 1)] += 1
+    tables.bins[group, what, bin_of(seconds)] += 1
     tables.sums[group, what] += seconds
     tables.peaks[group, what] = max(tables.peaks[group, what], seconds)
 
@@ -110,12 +111,13 @@ class Collected:
         upto = settled(world, self.base)
         if self.first_arrival_s is None and upto > self.base:
             self.first_arrival_s = float(world.rows[self.base & (len(world.rows) - 1)]["arrival_s"])
-        _tally(world, self.tables, self.base, upto)
+        seen_s = np.empty((upto - self.base, 2))
+        _tally(world, self.tables, self.base, seen_s)
         if self.kept is not None:
-            self.kept.append(_serve(world, self.base, upto))
+            self.kept.append(_serve(world, self.base, seen_s))
         self.base = upto
 
-    def outcome(self, world: World, pools: Sequence[Pool], *, stopped: bool) -> Outcome:
+    def outcome(self, world: World, pools: Sequence[ReplicaPool], *, stopped: bool) -> Outcome:
         """Sum up a run that has ended."""
         control = world.control[0]
         start_s = self.first_arrival_s or 0.0
@@ -160,16 +162,13 @@ class Collected:
         )
 
 
-def _serve(world: World, base: int, upto: int) -> Served:
-    rows = world.rows[np.arange(base, upto) & (len(world.rows) - 1)]
-    replicas = world.replicas[rows["replica"]]
-    served_s = rows["first_s"] - rows["arrival_s"] - rows["waited_s"]
-    ttft_s = replicas["request_s"] + rows["waited_s"] + replicas["first_ratio"] * served_s
+def _serve(world: World, base: int, seen_s: NDArray[np.float64]) -> Served:
+    rows = world.rows[np.arange(base, base + len(seen_s)) & (len(world.rows) - 1)]
     return Served(
         number=rows["number"],
         arrival_s=rows["arrival_s"],
-        ttft_s=ttft_s,
-        e2e_s=ttft_s + (rows["last_s"] - rows["first_s"]),
+        ttft_s=seen_s[:, 0],
+        e2e_s=seen_s[:, 1],
         output_tokens=rows["output_tokens"],
         hit_tokens=rows["hit_tokens"],
         preemptions=rows["preempted"],
@@ -182,7 +181,7 @@ def _join(parts: Sequence[Served]) -> Served:
     return Served(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
 
-def _pool(world: World, index: int, pool: Pool, makespan_s: float) -> PoolOutcome:
+def _pool(world: World, index: int, pool: ReplicaPool, makespan_s: float) -> PoolOutcome:
     mine = world.replicas[world.replicas["pool"] == index]
     busy_s, blocks = float(mine["busy_s"].sum()), pool.replica.kv_blocks
     gaps = world.tokens_between[index]
@@ -209,7 +208,7 @@ def _pool(world: World, index: int, pool: Pool, makespan_s: float) -> PoolOutcom
     )
 
 
-def _timeline(world: World, index: int, pool: Pool) -> Timeline:
+def _timeline(world: World, index: int, pool: ReplicaPool) -> Timeline:
     width_s = float(world.control[0]["width_s"])
     columns = world.timeline[index, : min(TIMELINE, int(world.control[0]["now_s"] / width_s) + 1)]
     available_s = width_s * pool.replicas

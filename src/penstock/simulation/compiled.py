@@ -1,9 +1,10 @@
 """How does Python source run at native speed? Decorators around numba, with the compiled code kept on disk."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Any, TypeVar, cast
 
 import numba
@@ -56,7 +57,14 @@ def _compile(function: Function, *, keep: bool, inline: bool) -> Any:  # noqa: A
 @cache
 def _sources() -> str:
     digest = hashlib.sha256()
-    for source in sorted(files(__package__).iterdir(), key=lambda item: item.name):
-        if source.name.endswith(".py"):
-            digest.update(source.read_bytes())
+    for source in sorted(_python_files(files("penstock.simulation")), key=str):
+        digest.update(source.read_bytes())
     return digest.hexdigest()
+
+
+def _python_files(folder: Traversable) -> Iterator[Traversable]:
+    for item in folder.iterdir():
+        if item.is_dir():
+            yield from _python_files(item)
+        elif item.name.endswith(".py"):
+            yield item

@@ -4,6 +4,7 @@ import math
 
 from penstock.simulation.batching import begin, end, enqueue
 from penstock.simulation.compiled import compiled, entry, rare
+from penstock.simulation.queues import leave_transfers
 from penstock.simulation.world import DONE, NONE, World
 
 FINISHED, MORE_ROWS, WHERE_TO, SATURATED, PAUSED = range(5)
@@ -80,7 +81,7 @@ def _hand(w: World, number: int, r: int, now_s: float) -> None:
     control.in_flight += 1
     control.now_s = now_s
     w.replicas[r].outstanding_tokens += row.input_tokens + row.output_tokens
-    enqueue(w, r, number, now_s, False)  # noqa: FBT003 - compiled code takes no keywords
+    enqueue(w, r, number, now_s)
 
 
 @compiled
@@ -105,18 +106,12 @@ def _next_transfer(w: World) -> int:
 @rare
 def _receive(w: World, sender: int, now_s: float) -> None:
     """A prompt's KV has arrived: a decoding replica takes it on."""
-    mask = len(w.rows) - 1
-    replica = w.replicas[sender]
-    number = replica.transfer_first
-    row = w.rows[number & mask]
-    replica.transfer_first = row.after
-    if row.after == NONE:
-        replica.transfer_last = NONE
-    w.control[0].transferring -= 1
+    number = leave_transfers(w, sender)
+    row = w.rows[number & (len(w.rows) - 1)]
     w.control[0].now_s = now_s
     r = choose(w, number, NONE, True)  # noqa: FBT003 - compiled code takes no keywords
     w.replicas[r].outstanding_tokens += row.input_tokens + row.output_tokens
-    enqueue(w, r, number, now_s, False)  # noqa: FBT003 - compiled code takes no keywords
+    enqueue(w, r, number, now_s)
 
 
 @compiled

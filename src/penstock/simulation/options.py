@@ -11,7 +11,8 @@ from penstock.routing import Route
 from penstock.workload import Requests
 
 Policy = Literal["round-robin", "least-requests", "least-tokens"]
-Progress = Callable[[int], None]
+StageProgress = Callable[[str, int, int], None]
+"""Told what is being done, how much of it is, and how much there is."""
 PoolOf = Callable[[Requests], NDArray[np.int16]]
 
 

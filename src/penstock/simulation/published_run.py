@@ -11,7 +11,7 @@ from penstock.performance.harness import harness_of
 from penstock.performance.step_cost import StepCost, step_cost
 from penstock.performance.work import Array, ReplicaWork
 from penstock.simulation.options import Options
-from penstock.simulation.replica import Pool, Replica
+from penstock.simulation.replica import Replica, ReplicaPool
 from penstock.simulation.run import simulate
 from penstock.workload import Requests
 
@@ -69,7 +69,9 @@ def rerun(measurement: Measurement, cost: StepCost, kv_tokens: int) -> Rerun:
         max_sequences=users,
         prefix_caching=False,
     )
-    outcome = simulate([Pool(name="measured", replica=replica)], [requests], options=Options(users=users)).classes[0]
+    outcome = simulate(
+        [ReplicaPool(name="measured", replica=replica)], [requests], options=Options(users=users)
+    ).classes[0]
     median = harness.statistic == "median"
     ttft_s = outcome.ttft.quantile_s(0.5) if median else outcome.ttft.mean_s
     tpot_s = outcome.tpot.quantile_s(0.5) if median else outcome.tpot.mean_s

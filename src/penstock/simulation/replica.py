@@ -51,7 +51,7 @@ class Transfer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
+class ReplicaPool:
     """Replicas of one kind. Prefill and decode pools come together, and KV travels from one to the other."""
 
     name: str

@@ -8,11 +8,11 @@ from penstock.routing import EndpointState, Route, RouteRequest
 from penstock.simulation import fleet
 from penstock.simulation.build import build, feed, make_room
 from penstock.simulation.collect import Collected
-from penstock.simulation.options import Options, Policy, Progress
+from penstock.simulation.options import Options, Policy
 from penstock.simulation.outcome import Outcome
-from penstock.simulation.replica import Pool
+from penstock.simulation.replica import ReplicaPool
 from penstock.simulation.world import NONE, World
-from penstock.workload import Requests, SloClass
+from penstock.workload import CountProgress, Requests, SloClass
 
 _POLICIES: Final = {
     "round-robin": fleet.ROUND_ROBIN,
@@ -26,12 +26,12 @@ _EVENTS: Final = 2_000_000
 
 
 def simulate(
-    pools: Sequence[Pool],
+    pools: Sequence[ReplicaPool],
     blocks: Iterable[Requests],
     *,
     classes: Sequence[SloClass] = (),
     options: Options | None = None,
-    progress: Progress | None = None,
+    progress: CountProgress | None = None,
 ) -> Outcome:
     """Run requests through a fleet. Same input, same output, to the last bit."""
     chosen = options or Options()
@@ -66,7 +66,7 @@ def simulate(
             return collected.outcome(world, pools, stopped=why == fleet.SATURATED)
 
 
-def _check(pools: Sequence[Pool]) -> None:
+def _check(pools: Sequence[ReplicaPool]) -> None:
     roles = {pool.role for pool in pools}
     if not pools or roles not in ({"both"}, {"prefill", "decode"}):
         raise DeploymentError("a fleet is pools that serve whole requests, or prefill and decode pools together")
@@ -88,7 +88,7 @@ def _cut(blocks: Iterable[Requests], size: int) -> Iterator[Requests]:
             yield block.rows(start, min(start + size, len(block)))
 
 
-def _ask(world: World, pools: Sequence[Pool], route: object) -> None:
+def _ask(world: World, pools: Sequence[ReplicaPool], route: object) -> None:
     """Let a routing function decide where the next arrival goes."""
     if not callable(route):
         raise TypeError("only a routing function is asked")

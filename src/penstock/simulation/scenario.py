@@ -7,20 +7,17 @@ from math import exp
 
 from penstock.errors import UsageError
 from penstock.performance.predict import Range
-from penstock.simulation.capacity import Capacity, capacity, require_searchable
-from penstock.simulation.options import Options, Policy
+from penstock.simulation.capacity import SustainedRate, capacity, require_searchable
+from penstock.simulation.options import Options, Policy, StageProgress
 from penstock.simulation.outcome import Latency, Outcome
 from penstock.simulation.placement import Placement
-from penstock.simulation.replica import Pool, Transfer
+from penstock.simulation.replica import ReplicaPool, Transfer
 from penstock.simulation.run import simulate
-from penstock.workload import Workload
-
-Progress = Callable[[str, int, int], None]
-"""Told what is being done, how much of it is, and how much there is."""
+from penstock.workload import CountProgress, Workload
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class SimulationQuestion:
     """What is asked of each deployment."""
 
     workload: Workload
@@ -47,7 +44,7 @@ class Question:
 class Scenario:
     """The answer for one deployment."""
 
-    question: Question
+    question: SimulationQuestion
     placement: Placement
     outcome: Outcome | None
     """None where it does not fit."""
@@ -55,7 +52,7 @@ class Scenario:
     """The same run on a stack as much faster as the P10 of held-out errors."""
     slow: Outcome | None = None
     """The same at the P90."""
-    capacity: Capacity | None = None
+    capacity: SustainedRate | None = None
     capacity_range_per_s: Range | None = None
 
     @property
@@ -82,7 +79,11 @@ class Scenario:
 
 
 def run_scenario(
-    placement: Placement, question: Question, *, usd_per_hour: float | None, progress: Progress | None = None
+    placement: Placement,
+    question: SimulationQuestion,
+    *,
+    usd_per_hour: float | None,
+    progress: StageProgress | None = None,
 ) -> Scenario:
     """Simulate one deployment."""
     if placement.replica is None:
@@ -95,7 +96,7 @@ def run_scenario(
         _run(pools, question, step, log_steps=question.log_steps if number == 0 else 0)
         for number, (pools, step) in enumerate(zip(runs, told, strict=True))
     ]
-    found: Capacity | None = None
+    found: SustainedRate | None = None
     spread: Range | None = None
     if question.capacity:
         found, *ends = (_capacity(pools, question, progress, name) for pools in runs)
@@ -112,18 +113,22 @@ def run_scenario(
     )
 
 
-def _told(progress: Progress | None, what: str, total: int) -> Callable[[int], None] | None:
+def _told(progress: StageProgress | None, what: str, total: int) -> CountProgress | None:
     return None if progress is None else lambda done: progress(what, done, total)
 
 
-def _run(pools: list[Pool], question: Question, told: Callable[[int], None] | None, *, log_steps: int) -> Outcome:
+def _run(
+    pools: list[ReplicaPool], question: SimulationQuestion, told: CountProgress | None, *, log_steps: int
+) -> Outcome:
     workload = question.workload
     options = Options(route=question.route, users=workload.users, think_s=workload.think_s, log_steps=log_steps)
     blocks = workload.blocks(seed=question.seed, requests=question.requests, rate_per_s=question.rate_per_s)
     return simulate(pools, blocks, classes=workload.classes, options=options, progress=told)
 
 
-def _capacity(pools: list[Pool], question: Question, progress: Progress | None, name: str) -> Capacity:
+def _capacity(
+    pools: list[ReplicaPool], question: SimulationQuestion, progress: StageProgress | None, name: str
+) -> SustainedRate:
     trials = 12
     told = None if progress is None else partial(_tell_trials, progress, f"{name}: capacity", trials)
     return capacity(
@@ -137,20 +142,22 @@ def _capacity(pools: list[Pool], question: Question, progress: Progress | None, 
     )
 
 
-def _tell_trials(progress: Progress, what: str, total: int, done: int) -> None:
+def _tell_trials(progress: StageProgress, what: str, total: int, done: int) -> None:
     progress(what, min(done, total), total)
 
 
-def _pools(placement: Placement, question: Question, log_factor: float, usd_per_hour: float | None) -> list[Pool]:
+def _pools(
+    placement: Placement, question: SimulationQuestion, log_factor: float, usd_per_hour: float | None
+) -> list[ReplicaPool]:
     replica = placement.at(log_factor)
     if replica is None:
         raise ValueError("only what fits is simulated")
     name = placement.deployment.accelerator.id
     if not question.prefill_replicas or question.kv_bytes_per_s is None:
-        return [Pool(name=name, replica=replica, replicas=question.replicas, usd_per_hour=usd_per_hour)]
+        return [ReplicaPool(name=name, replica=replica, replicas=question.replicas, usd_per_hour=usd_per_hour)]
     transfer = Transfer(token_s=_kv_bytes_per_token(placement) / question.kv_bytes_per_s)
     return [
-        Pool(
+        ReplicaPool(
             name=f"{name} prefill",
             replica=replica,
             replicas=question.prefill_replicas,
@@ -158,7 +165,7 @@ def _pools(placement: Placement, question: Question, log_factor: float, usd_per_
             transfer=transfer,
             usd_per_hour=usd_per_hour,
         ),
-        Pool(
+        ReplicaPool(
             name=f"{name} decode",
             replica=replica,
             replicas=question.replicas,

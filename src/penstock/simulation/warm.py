@@ -5,7 +5,7 @@ import numpy as np
 from penstock.performance.step_cost import StepCost
 from penstock.simulation import fleet
 from penstock.simulation.compiled import keeps, on_disk
-from penstock.simulation.replica import Pool, Replica
+from penstock.simulation.replica import Replica, ReplicaPool
 from penstock.simulation.run import simulate
 from penstock.workload import Requests
 
@@ -29,4 +29,4 @@ def compile_once() -> None:
         slo_class=np.zeros(1, np.uint8),
     )
     cost = StepCost(step_s=0.01, decode_s=0.0, prefill_token_s=0.0)
-    simulate([Pool(name="one", replica=Replica(cost=cost, kv_blocks=1))], [one])
+    simulate([ReplicaPool(name="one", replica=Replica(cost=cost, kv_blocks=1))], [one])

@@ -15,8 +15,8 @@ from penstock.workload._file import TableFile
 if TYPE_CHECKING:
     import duckdb
 
-Progress = Callable[[int, int | None], None]
-"""Told what is done and, where known, of how much."""
+ByteProgress = Callable[[int, int | None], None]
+"""Told how many bytes of a file are read and, where known, of how many."""
 
 MEMORY_LIMIT = "1GB"
 """DuckDB's own limit: what does not fit goes to the temporary directory."""
@@ -63,7 +63,7 @@ class Database:
         """Return the names of the columns."""
         return tuple(str(column[0]) for column in self._execute(query, parameters).description or ())
 
-    def watch(self, query: str, parameters: Sequence[object], progress: Progress) -> None:
+    def watch(self, query: str, parameters: Sequence[object], progress: ByteProgress) -> None:
         """Run a query, telling `progress` how many of the file's bytes are done."""
         failure: list[Exception] = []
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.errors import TraceError
-from penstock.workload._database import Database, Progress
+from penstock.workload._database import ByteProgress, Database
 from penstock.workload._file import TableFile
 from penstock.workload.formats import REQUIRED, TimeUnit, TraceFormat, recognise
 from penstock.workload.requests import MAX_CLASSES, MAX_TOKENS, Int32s, Int64s
@@ -148,7 +148,7 @@ class SegmentMap:
         return np.where(ids >= 0, found, -1).astype(np.int32)
 
 
-def ingest(database: Database, progress: Progress | None) -> Ingested:
+def ingest(database: Database, progress: ByteProgress | None) -> Ingested:
     """Read the file once into sorted tables."""
     file = database.file
     columns = file.columns
@@ -195,7 +195,7 @@ def _judge(
     known: TraceFormat,
     columns: Sequence[str],
     optional: Sequence[str],
-    progress: Progress | None,
+    progress: ByteProgress | None,
 ) -> dict[str, int]:
     """Read, judge and sort every row; returns how many are left out for which reason."""
     judgements = [

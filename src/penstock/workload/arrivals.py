@@ -8,7 +8,7 @@ from math import cos, pi
 import numpy as np
 
 from penstock.errors import UsageError
-from penstock.workload.randomness import NATIVE_BLOCK, Stream, generator
+from penstock.workload.randomness import NATIVE_BLOCK, RandomStream, generator
 from penstock.workload.requests import Float64s
 
 DAY_S = 86400.0
@@ -128,7 +128,7 @@ def _renewals(seed: int, cv: float) -> Iterator[Float64s]:
     """Yield times at which independent gaps of mean 1 end."""
     elapsed = 0.0
     for block in count():
-        rng = generator(seed, Stream.ARRIVALS, block)
+        rng = generator(seed, RandomStream.ARRIVALS, block)
         if cv == 1:
             gaps = rng.standard_exponential(NATIVE_BLOCK)
         elif cv == 0:

@@ -1,5 +1,6 @@
 """Which distribution do a trace's lengths have? Fitted, with how far the fit is from what was seen."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import exp, log, sqrt
 from statistics import NormalDist
@@ -9,9 +10,9 @@ import numpy as np
 from penstock.errors import UsageError
 from penstock.workload.histogram import TokenHistogram, no_tokens
 from penstock.workload.lengths import Empirical, LogNormal
-from penstock.workload.recording import Recording
-from penstock.workload.requests import Float64s, concatenate
-from penstock.workload.sample import sample
+from penstock.workload.randomness import RandomStream, generator
+from penstock.workload.recording import CountProgress, Recording, told
+from penstock.workload.requests import Float64s, Requests, concatenate
 
 MAX_PAIRS = 1_000_000
 """Pairs kept of a longer trace: a percentile of a million draws is off by at most 0.1% of the requests."""
@@ -30,7 +31,7 @@ class LogNormalFit:
     @property
     def critical_distance(self) -> float:
         """Distance that as many draws of the fitted distribution itself exceed one time in twenty (Massey 1951)."""
-        return 1.358 / sqrt(self.requests)
+        return min(1.0, 1.358 / sqrt(self.requests))
 
     @property
     def close(self) -> bool:
@@ -39,16 +40,16 @@ class LogNormalFit:
 
     def __str__(self) -> str:
         return (
-            f"log-normal lengths misplace up to {self.input_distance:.1%} of prompts and {self.output_distance:.1%} of "
+            f"misplaces up to {self.input_distance:.1%} of prompts and {self.output_distance:.1%} of "
             f"answers, chance alone {self.critical_distance:.1%} of {self.requests:,}: "
-            + ("as close as chance allows" if self.close else "the trace follows another shape; draw its own pairs")
+            + ("as close as chance allows" if self.close else "the trace follows another shape; use its own lengths")
         )
 
 
-def fit_log_normal(recording: Recording) -> LogNormalFit:
+def fit_log_normal(recording: Recording, *, progress: CountProgress | None = None) -> LogNormalFit:
     """Fit by the moments of the logarithms, which is maximum likelihood, in one pass and bounded memory."""
     inputs, outputs, products = no_tokens(), no_tokens(), 0.0
-    for block in recording.blocks():
+    for block in told(recording.blocks(), progress):
         inputs, outputs = inputs.with_column(block.input_tokens), outputs.with_column(block.output_tokens)
         products += float(np.log(block.input_tokens) @ np.log(block.output_tokens))
     if not inputs.count:
@@ -76,10 +77,19 @@ def fit_log_normal(recording: Recording) -> LogNormalFit:
 
 def fit_empirical(recording: Recording, *, seed: int = 0) -> Empirical:
     """Keep the pairs of a trace, or a random sample of them where there are more than a million."""
-    if recording.requests > MAX_PAIRS:
-        recording = sample(recording, requests=MAX_PAIRS, seed=seed, stretches=MAX_PAIRS).recording
-    columns = concatenate(list(recording.blocks()))
+    blocks = recording.blocks() if recording.requests <= MAX_PAIRS else _picked(recording, seed)
+    columns = concatenate(list(blocks))
     return Empirical(input_tokens=columns.input_tokens, output_tokens=columns.output_tokens)
+
+
+def _picked(recording: Recording, seed: int) -> Iterator[Requests]:
+    picked = generator(seed, RandomStream.SAMPLE, 0).choice(recording.requests, MAX_PAIRS, replace=False)
+    kept = np.zeros(recording.requests, np.bool_)
+    kept[picked] = True
+    start = 0
+    for block in recording.blocks():
+        yield block.take(np.flatnonzero(kept[start : start + len(block)]))
+        start += len(block)
 
 
 def _log_moments(histogram: TokenHistogram) -> tuple[float, float]:

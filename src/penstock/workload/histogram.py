@@ -6,6 +6,8 @@ import numpy as np
 
 from penstock.workload.requests import Float64s, Int32s, Int64s
 
+CELLS_PER_OCTAVE = 4
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TokenHistogram:
@@ -32,6 +34,11 @@ class TokenHistogram:
         """Fraction of requests up to each distinct length."""
         fraction: Float64s = np.cumsum(self.requests) / self.count
         return fraction
+
+    def by_length(self) -> tuple[int, ...]:
+        """Count requests in cells of a quarter of an octave, from 1 token to the longest."""
+        cells = np.floor(np.log2(self.tokens) * CELLS_PER_OCTAVE).astype(np.int64)
+        return tuple(np.bincount(cells, self.requests).astype(np.int64).tolist())
 
     def with_column(self, column: Int32s) -> "TokenHistogram":
         """Count the values of one more block."""

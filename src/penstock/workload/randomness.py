@@ -8,7 +8,7 @@ NATIVE_BLOCK = 65536
 """Rows drawn together. Fixed, so that how a consumer cuts its blocks changes no number."""
 
 
-class Stream(IntEnum):
+class RandomStream(IntEnum):
     """What a stream decides. Streams are independent: another rate or sharing leaves the lengths as they were."""
 
     ARRIVALS = 0
@@ -19,7 +19,7 @@ class Stream(IntEnum):
     SAMPLE = 5
 
 
-def generator(seed: int, stream: Stream, block: int) -> np.random.Generator:
+def generator(seed: int, stream: RandomStream, block: int) -> np.random.Generator:
     """Return the generator of one stream's block. Numbers repeat between machines on one version of numpy (NEP 19)."""
     sequence = np.random.SeedSequence(seed, spawn_key=(stream, block))
     return np.random.Generator(np.random.PCG64DXSM(sequence))

@@ -1,12 +1,15 @@
 """What was asked before? Recorded requests, in memory or read again block by block."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from penstock.workload.randomness import NATIVE_BLOCK
 from penstock.workload.requests import Int32s, Requests
 from penstock.workload.slo import SloClass
+
+CountProgress = Callable[[int], None]
+"""Told how many requests or trials are done."""
 
 
 class Recording(Protocol):
@@ -43,6 +46,16 @@ class Recording(Protocol):
 def mean_rate_per_s(recording: Recording) -> float | None:
     """Mean rate of the arrivals; None where they do not span any time."""
     return (recording.requests - 1) / recording.span_s if recording.span_s > 0 else None
+
+
+def told(blocks: Iterator[Requests], progress: CountProgress | None) -> Iterator[Requests]:
+    """Pass blocks on and tell `progress` how many requests have passed."""
+    done = 0
+    for block in blocks:
+        yield block
+        done += len(block)
+        if progress is not None:
+            progress(done)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

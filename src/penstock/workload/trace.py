@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from penstock.workload._database import Database, Progress
+from penstock.workload._database import ByteProgress, Database
 from penstock.workload._file import look_at
 from penstock.workload._ingest import Ingested, ingest
 from penstock.workload.randomness import NATIVE_BLOCK
@@ -109,7 +109,7 @@ class Trace:
         return tree.prefixes(last, own)
 
 
-def read_trace(path: Path, *, progress: Progress | None = None) -> Trace:
+def read_trace(path: Path, *, progress: ByteProgress | None = None) -> Trace:
     """Read a trace; `progress` is told the bytes done and the bytes in all.
 
     Rows are kept in a private database that grows onto disk beyond a gigabyte. What must fit memory is the tree of

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.errors import UsageError
-from penstock.workload.randomness import NATIVE_BLOCK, Stream, generator
+from penstock.workload.randomness import NATIVE_BLOCK, RandomStream, generator
 from penstock.workload.requests import NO_SEGMENT, Int32s, Int64s, Prefixes
 from penstock.workload.segments import SegmentTable
 from penstock.workload.sharing import MAX_ADDED_TOKENS, Conversations
@@ -69,7 +69,7 @@ class Turns:
 
     def extend(self, block: int, brought: Int32s, output_tokens: Int32s) -> tuple[Int32s, Prefixes]:
         """Put its history before what each request brings; returns the prompts' lengths and what they share."""
-        rng = generator(self._seed, Stream.SHARING, block)
+        rng = generator(self._seed, RandomStream.SHARING, block)
         rows, system = len(brought), self._sharing.system
         prompt = np.full(rows, NO_SEGMENT, np.int32) if system is None else system.draw(rng, rows)
         parting = rng.random(rows) * self._sharing.mean_turns < 1
@@ -206,7 +206,7 @@ def _rounds(seed: int, slots: int, *, shuffled: bool) -> Iterator[Int32s]:
     for chunk in count():
         turns = np.tile(np.arange(slots, dtype=np.int32), (-(-NATIVE_BLOCK // slots), 1))
         if shuffled and half:
-            keys = generator(seed, Stream.ROUNDS, chunk).random(turns.shape)
+            keys = generator(seed, RandomStream.ROUNDS, chunk).random(turns.shape)
             turns[:, :half] = np.argsort(keys[:, :half], axis=1)
             turns[:, half:] = half + np.argsort(keys[:, half:], axis=1)
         held = np.concatenate([held, turns.ravel()])

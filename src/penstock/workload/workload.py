@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from penstock.errors import UsageError
 from penstock.workload.arrivals import Arrivals, AsRecorded, ClosedLoop, OpenLoop
 from penstock.workload.lengths import Lengths
-from penstock.workload.randomness import NATIVE_BLOCK, Stream, generator
+from penstock.workload.randomness import NATIVE_BLOCK, RandomStream, generator
 from penstock.workload.recording import Recording, mean_rate_per_s
 from penstock.workload.requests import MAX_CLASSES, Int32s, Prefixes, Requests, Uint8s, concatenate
 from penstock.workload.sharing import Sharing, SystemPrompts, begin_with_prompts
@@ -20,7 +20,6 @@ from penstock.workload.slo import SloClass
 from penstock.workload.splice import repeat
 from penstock.workload.turns import Turns
 
-AS_RECORDED = AsRecorded()
 Scalar = TypeVar("Scalar", bound=np.generic)
 Clock = OpenLoop | ClosedLoop
 Extend = Callable[[int, Int32s, Int32s], tuple[Int32s, Prefixes | None]]
@@ -111,7 +110,7 @@ class Workload:
         self, lengths: Lengths, arrivals: Clock, extend: Extend, seed: int, rate_per_s: float
     ) -> Iterator[Requests]:
         for block, arrival_s in enumerate(arrivals.times(seed, rate_per_s)):
-            inputs, outputs = lengths.draw(generator(seed, Stream.LENGTHS, block), NATIVE_BLOCK)
+            inputs, outputs = lengths.draw(generator(seed, RandomStream.LENGTHS, block), NATIVE_BLOCK)
             inputs, prefixes = extend(block, inputs, outputs)
             yield Requests(
                 arrival_s=arrival_s,
@@ -127,7 +126,7 @@ class Workload:
             return lambda _block, inputs, _outputs: (inputs, None)
         if isinstance(sharing, SystemPrompts):
             return lambda block, inputs, _outputs: begin_with_prompts(
-                sharing, generator(seed, Stream.SHARING, block), inputs
+                sharing, generator(seed, RandomStream.SHARING, block), inputs
             )
         slots = self.users or max(1, round(rate_per_s * sharing.turn_gap_s))
         return Turns(sharing, seed=seed, slots=slots, shuffled=self.users is None).extend
@@ -147,19 +146,8 @@ class Workload:
         if len(self.classes) < 2:  # noqa: PLR2004 - nothing to choose from
             return np.zeros(NATIVE_BLOCK, np.uint8)
         bounds = np.cumsum([item.share_fraction for item in self.classes[:-1]])
-        drawn = generator(seed, Stream.CLASSES, block).random(NATIVE_BLOCK)
+        drawn = generator(seed, RandomStream.CLASSES, block).random(NATIVE_BLOCK)
         return np.searchsorted(bounds, drawn, "right").astype(np.uint8)
-
-
-def replay(recording: Recording, *, arrivals: Arrivals = AS_RECORDED) -> Workload:
-    """Return the workload of a recording: its requests, its classes and its source, at its own times or others."""
-    return Workload(
-        name=recording.name,
-        arrivals=arrivals,
-        lengths=recording,
-        classes=recording.classes,
-        source=recording.source,
-    )
 
 
 class _Feed(Generic[Scalar]):

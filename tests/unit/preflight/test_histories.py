@@ -10,11 +10,11 @@ from penstock.preflight import (
     Asked,
     Launch,
     Preflight,
-    Question,
+    PreflightQuestion,
+    Readiness,
     Release,
     StoredFacts,
     Subject,
-    Verdict,
     check,
     load_knowledge,
     parse_command,
@@ -46,7 +46,7 @@ def ask(
 ) -> Preflight:
     subject = subject_of(open_checkpoint(model), model) if isinstance(model, str) else model
     asked = Asked(parallelism=Parallelism(tp=tp), cache_dtype=kv, context_tokens=context)
-    question = Question(
+    question = PreflightQuestion(
         subject=subject,
         accelerator=load_accelerator(on),
         engine=engine,
@@ -66,21 +66,21 @@ def found(answer: Preflight) -> set[str]:
 @pytest.mark.parametrize(
     ("version", "tp", "verdict"),
     [
-        ("0.21.0", 1, Verdict.BLOCKED),  # gfx950 only
-        ("0.23.0", 1, Verdict.BLOCKED),
-        ("0.24.0", 1, Verdict.SILENT_WRONG),  # functional, the indexer's query in the wrong dialect
-        ("0.25.0", 1, Verdict.SLOW),  # right, on Triton fallbacks
-        ("0.26.0", 1, Verdict.SLOW),
-        ("0.26.0", 4, Verdict.BLOCKED),  # beyond one device it did not validate
-        ("0.27.0", 4, Verdict.SLOW),
+        ("0.21.0", 1, Readiness.BLOCKED),  # gfx950 only
+        ("0.23.0", 1, Readiness.BLOCKED),
+        ("0.24.0", 1, Readiness.SILENT_WRONG),  # functional, the indexer's query in the wrong dialect
+        ("0.25.0", 1, Readiness.SLOW),  # right, on Triton fallbacks
+        ("0.26.0", 1, Readiness.SLOW),
+        ("0.26.0", 4, Readiness.BLOCKED),  # beyond one device it did not validate
+        ("0.27.0", 4, Readiness.SLOW),
     ],
 )
-def test_deepseek_v4_flash_on_gfx942_by_release(part: str, version: str, tp: int, verdict: Verdict) -> None:
-    assert ask("deepseek-v4-flash", part, version=version, tp=tp).verdict is verdict
+def test_deepseek_v4_flash_on_gfx942_by_release(part: str, version: str, tp: int, verdict: Readiness) -> None:
+    assert ask("deepseek-v4-flash", part, version=version, tp=tp).readiness is verdict
 
 
 def test_deepseek_v4_flash_is_garbled_on_gfx950_before_0_25_and_runs_after() -> None:
-    assert ask("deepseek-v4-flash", "mi355x", version="0.23.0", tp=4).verdict is Verdict.SILENT_WRONG
+    assert ask("deepseek-v4-flash", "mi355x", version="0.23.0", tp=4).readiness is Readiness.SILENT_WRONG
     assert ask("deepseek-v4-flash", "mi355x", version="0.27.1", tp=4).passes
 
 
@@ -105,7 +105,7 @@ def test_modelopt_per_tensor_fp8_does_not_run_on_fnuz_chips(part: str, version: 
     answer = ask(modelopt_fp8(), part, version=version)
     assert ("fp8-modelopt-tensor-on-fnuz" in found(answer)) is blocked
     assert answer.dialect[0].treatment is Treatment.UNCONVERTED
-    assert answer.verdict is Verdict.BLOCKED
+    assert answer.readiness is Readiness.BLOCKED
 
 
 @pytest.mark.parametrize("part", ["mi355x", "h100", "b200"])
@@ -131,7 +131,7 @@ def test_nvfp4_on_amd_loads_emulated(part: str) -> None:
     answer = ask(Subject(model=model, scheme=scheme, name="x"), part, tp=1)
     assert answer.kernels[0].kernel is KernelClass.EMULATED
     assert answer.passes
-    assert answer.verdict is Verdict.SLOW
+    assert answer.readiness is Readiness.SLOW
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def stored(model: str, headers: StoredFacts) -> Subject:
 
 def test_an_fp8_cache_without_scales_is_silently_wrong_on_fnuz_only() -> None:
     bare = stored("llama-3.1-70b", STORED_FP8_WITHOUT_KV)
-    assert ask(bare, "mi300x", kv="fp8").verdict is Verdict.SILENT_WRONG
+    assert ask(bare, "mi300x", kv="fp8").readiness is Readiness.SILENT_WRONG
     assert "kv-fp8-without-scales" not in found(ask(bare, "mi355x", kv="fp8"))
     assert "kv-fp8-without-scales" not in found(ask(bare, "mi300x"))
     assert ask(stored("llama-3.1-70b", STORED_FP8_WITH_KV), "mi300x", kv="fp8").passes

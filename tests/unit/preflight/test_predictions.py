@@ -8,7 +8,7 @@ from penstock.errors import UsageError
 from penstock.performance import Deployment, Parallelism, engine_defaults
 from penstock.performance.engine import EngineName
 from penstock.performance.work import compute_precision
-from penstock.preflight import Asked, Launch, Preflight, Question, Release, Unknown, check, load_knowledge
+from penstock.preflight import Asked, Launch, Preflight, PreflightQuestion, Release, Unknown, check, load_knowledge
 from penstock.preflight.attention import GraphSupport
 from penstock.preflight.facts import attention_kinds, chip_of, expert_width
 from penstock.preflight.kernels import KernelClass
@@ -29,7 +29,7 @@ def ask(
     host: dict[str, str] | None = None,
 ) -> Preflight:
     return check(
-        Question(
+        PreflightQuestion(
             subject=subject_of(open_checkpoint(model), model),
             accelerator=load_accelerator(on),
             engine=engine,
@@ -187,7 +187,7 @@ def test_an_expanded_format_takes_the_memory_of_bf16() -> None:
 def test_a_format_nobody_read_is_undetermined_not_native() -> None:
     answer = ask("deepseek-r1", "gaudi3")
     assert {group.kernel for group in answer.kernels} == {KernelClass.UNDETERMINED}
-    assert answer.verdict in {"undetermined", "blocked"}
+    assert answer.readiness in {"undetermined", "blocked"}
 
 
 def test_aiter_switches_between_its_kernels_and_triton() -> None:

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from penstock.errors import CatalogError
-from penstock.preflight import Confidence, Facts, Rule, Severity, Unknown, assess, load_rules
+from penstock.preflight import Facts, Grounds, Rule, Severity, Unknown, assess, load_rules
 from penstock.preflight._load import parse_rules
 from penstock.preflight.rule import Reference
 
@@ -37,7 +37,7 @@ def test_a_rule_says_what_happens_what_to_do_and_who_says_so(rule: Rule) -> None
     assert all(url.scheme == "https" and url.netloc and url.path for url in urls)
 
 
-def test_counts_by_severity_and_confidence_are_those_in_the_note() -> None:
+def test_counts_by_severity_and_grounds_are_those_in_the_note() -> None:
     """docs/preflight.md states them."""
     assert Counter(rule.severity for rule in RULES) == {
         Severity.BLOCKER: 46,
@@ -46,10 +46,10 @@ def test_counts_by_severity_and_confidence_are_those_in_the_note() -> None:
         Severity.SILENT_WRONG: 17,
         Severity.INFO: 13,
     }
-    assert Counter(rule.confidence for rule in RULES) == {
-        Confidence.SOURCE: 61,
-        Confidence.ISSUE: 31,
-        Confidence.DERIVED: 8,
+    assert Counter(rule.grounds for rule in RULES) == {
+        Grounds.SOURCE: 61,
+        Grounds.ISSUE: 31,
+        Grounds.DERIVED: 8,
     }
 
 

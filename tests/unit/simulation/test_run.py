@@ -10,7 +10,7 @@ from penstock.errors import DeploymentError
 from penstock.routing import Decision, EndpointState, RouteRequest
 from penstock.simulation.options import Options
 from penstock.simulation.outcome import Outcome
-from penstock.simulation.replica import Pool, Replica, Transfer
+from penstock.simulation.replica import Replica, ReplicaPool, Transfer
 from penstock.simulation.run import simulate
 from penstock.workload import Fixed, Requests, Slo, SloClass, SystemPrompts, Workload
 from penstock.workload.arrivals import Poisson
@@ -114,7 +114,9 @@ def test_shared_prompts_are_hit() -> None:
     )
     blocks = list(workload.blocks(seed=1, requests=2_000, rate_per_s=5.0))
     cached = simulate([pool()], blocks)
-    apart = simulate([Pool(name="one", replica=Replica(cost=COST, kv_blocks=8000, prefix_caching=False))], blocks)
+    apart = simulate(
+        [ReplicaPool(name="one", replica=Replica(cost=COST, kv_blocks=8000, prefix_caching=False))], blocks
+    )
     assert cached.pools[0].hit_fraction == pytest.approx(1600 / 1760, abs=0.01)
     assert apart.pools[0].hit_fraction == 0.0
     assert apart.pools[0].prefill_tokens == pytest.approx(2_000 * 1760)
@@ -165,8 +167,8 @@ def test_disaggregated_prefill_keeps_decodes_undisturbed() -> None:
     replica = Replica(cost=COST, kv_blocks=8000)
     apart = simulate(
         [
-            Pool(name="prefill", replica=replica, role="prefill", transfer=Transfer(token_s=1e-6)),
-            Pool(name="decode", replica=replica, role="decode"),
+            ReplicaPool(name="prefill", replica=replica, role="prefill", transfer=Transfer(token_s=1e-6)),
+            ReplicaPool(name="decode", replica=replica, role="decode"),
         ],
         [sent],
     )
@@ -182,8 +184,8 @@ def test_a_slow_link_delays_first_tokens() -> None:
 
     def ttft(token_s: float) -> float:
         pools = [
-            Pool(name="prefill", replica=replica, role="prefill", transfer=Transfer(token_s=token_s)),
-            Pool(name="decode", replica=replica, role="decode"),
+            ReplicaPool(name="prefill", replica=replica, role="prefill", transfer=Transfer(token_s=token_s)),
+            ReplicaPool(name="decode", replica=replica, role="decode"),
         ]
         return simulate(pools, [requests([0.0], [(1000, 2)])]).classes[0].ttft.sum_s
 
@@ -191,13 +193,15 @@ def test_a_slow_link_delays_first_tokens() -> None:
 
 
 def test_a_fleet_without_a_decode_pool_is_refused() -> None:
-    lonely = Pool(name="p", replica=Replica(cost=COST, kv_blocks=10), role="prefill", transfer=Transfer(token_s=0.0))
+    lonely = ReplicaPool(
+        name="p", replica=Replica(cost=COST, kv_blocks=10), role="prefill", transfer=Transfer(token_s=0.0)
+    )
     with pytest.raises(DeploymentError, match="prefill and decode pools together"):
         simulate([lonely], [requests([0.0], [(10, 2)])])
 
 
 def test_seconds_outside_the_engine_are_added_to_what_a_client_sees() -> None:
-    outside = Pool(name="one", replica=Replica(cost=COST, kv_blocks=100, request_s=0.25))
+    outside = ReplicaPool(name="one", replica=Replica(cost=COST, kv_blocks=100, request_s=0.25))
     plain = simulate([pool()], [requests([0.0], [(10, 2)])])
     late = simulate([outside], [requests([0.0], [(10, 2)])])
     assert late.classes[0].ttft.sum_s - plain.classes[0].ttft.sum_s == pytest.approx(0.25)

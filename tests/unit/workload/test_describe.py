@@ -5,6 +5,7 @@ import pytest
 
 from penstock.workload import ClosedLoop, Conversations, Fixed, Poisson, Prefixes, Records, Workload, describe
 from penstock.workload.histogram import no_tokens
+from penstock.workload.minutes import Minutes
 from workloads import recorded
 
 
@@ -74,3 +75,57 @@ def test_percentiles_are_exact_whatever_the_blocks() -> None:
     assert histogram.total_tokens == int(values.sum())
     for fraction in (0.01, 0.5, 0.9, 0.99, 1.0):
         assert histogram.percentile(fraction) == np.quantile(values, fraction, method="inverted_cdf")
+
+
+def test_cells_of_lengths_hold_every_request_at_its_quarter_of_an_octave() -> None:
+    # 1 token is cell 0, 2 are cell 4 x 1, 3 are floor(4 x 1.585), 1,024 are cell 4 x 10.
+    cells = no_tokens().with_column(np.array([1, 2, 3, 3, 1024], np.int32)).by_length()
+    assert len(cells) == 41
+    assert {cell: count for cell, count in enumerate(cells) if count} == {0: 1, 4: 1, 6: 2, 40: 1}
+
+
+def test_the_busiest_minute_is_a_whole_one_however_blocks_are_cut() -> None:
+    # 3 in the first minute, 6 in the third, 9 in the one that is not over.
+    arrivals = np.array([0.0, 1.0, 59.9, *[121.0] * 6, *[240.5] * 9])
+    for cuts in ([], [1, 2, 5, 9, 12], list(range(1, len(arrivals)))):
+        minutes = Minutes()
+        for part in np.split(arrivals, cuts):
+            minutes.add(part)
+        assert minutes.busiest_per_s == 6 / 60
+
+
+def test_less_than_a_minute_has_the_rate_of_what_there_is() -> None:
+    minutes = Minutes()
+    assert minutes.busiest_per_s is None
+    minutes.add(np.array([7.0]))
+    assert minutes.busiest_per_s is None
+    minutes.add(np.array([17.0, 27.0]))
+    assert minutes.busiest_per_s == 3 / 20
+
+
+def test_arrivals_over_time_keep_every_request_however_long_it_takes() -> None:
+    for span_s in (0.5, 100.0, 1e9):
+        recording = recorded([0.0, span_s / 4, span_s / 4, span_s], [1] * 4, [1] * 4)
+        summary = describe(recording.blocks())
+        assert summary is not None
+        counts = summary.arrivals
+        assert sum(counts.requests) == 4
+        assert len(counts.requests) <= 256
+        assert counts.requests[0] == counts.requests[-1] == 1
+        assert counts.requests[int(span_s / 4 / counts.width_s)] == 2
+        assert (len(counts.requests) - 1) * counts.width_s <= span_s < len(counts.requests) * counts.width_s
+
+
+def test_turns_are_counted_where_a_request_is_continued() -> None:
+    prefixes = Prefixes(
+        segment_tokens=np.array([5, 5], np.int32),
+        path_start=np.array([0, 0, 1, 3, 3]),
+        path=np.array([0, 0, 1], np.int32),
+        own=np.array([0, 1, -1, -1], np.int32),
+    )
+    recording = recorded([0.0, 1.0, 2.0, 3.0], [4, 9, 14, 4], [1] * 4)
+    summary = describe([replace(recording.columns, prefixes=prefixes)])
+    assert summary is not None
+    assert summary.sharing is not None
+    # One conversation of three turns and one of one.
+    assert (summary.sharing.continued, summary.sharing.mean_turns) == (2, 4 / 2)

@@ -14,13 +14,13 @@ from penstock.workload import (
     Workload,
     fit_empirical,
     fit_log_normal,
-    uniform_around,
-    uniform_below,
 )
-from penstock.workload.randomness import Stream, generator
+from penstock.workload import fit as fitting
+from penstock.workload.lengths import uniform_around, uniform_below
+from penstock.workload.randomness import RandomStream, generator
 from workloads import joined, recorded
 
-RNG = (11, Stream.LENGTHS, 0)
+RNG = (11, RandomStream.LENGTHS, 0)
 DRAWS = 200_000
 
 
@@ -107,6 +107,16 @@ def test_an_empirical_fit_keeps_every_pair() -> None:
     seen = fit_empirical(recorded([0, 1, 2], [5, 6, 7], [1, 2, 3]))
     assert seen.input_tokens.tolist() == [5, 6, 7]
     assert seen.output_tokens.tolist() == [1, 2, 3]
+
+
+def test_long_traces_keep_a_sample_of_their_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fitting, "MAX_PAIRS", 500)
+    long = recorded([float(at) for at in range(70_000)], list(range(1, 70_001)), list(range(2, 70_002)))
+    pairs = fit_empirical(long)
+    assert len(set(pairs.input_tokens.tolist())) == 500
+    assert (pairs.output_tokens == pairs.input_tokens + 1).all()
+    # 500 of 70,000 places at random: their mean is within four standard errors of the middle.
+    assert pairs.input_tokens.mean() == pytest.approx(35_000, abs=4 * 70_000 / sqrt(12 * 500))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from penstock.workload import Prefixes, Requests, concatenate, no_requests
+from penstock.workload import Prefixes, Requests
+from penstock.workload.requests import concatenate, no_requests
 from workloads import paths
 
 

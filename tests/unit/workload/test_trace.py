@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.workload import AsRecorded, Requests, SloClass, Trace, TraceError, Workload, read_trace
+from penstock.errors import TraceError
+from penstock.workload import AsRecorded, Requests, SloClass, Trace, Workload, read_trace
 from penstock.workload import _database as database
 from penstock.workload._file import look_at
 from workloads import assert_prefixes_are_a_causal_tree, joined, paths

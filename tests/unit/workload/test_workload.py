@@ -16,10 +16,9 @@ from penstock.workload import (
     SloClass,
     SystemPrompts,
     Workload,
-    mean_rate_per_s,
-    repeat,
-    replay,
 )
+from penstock.workload.recording import mean_rate_per_s
+from penstock.workload.splice import repeat
 from workloads import as_bytes, joined, paths, recorded
 
 THREE = recorded([0.0, 1.0, 4.0], [10, 20, 30], [1, 2, 3])
@@ -88,13 +87,6 @@ def test_every_pass_has_segments_of_its_own_unless_they_are_kept() -> None:
 
 def test_an_offline_batch_arrives_at_once() -> None:
     assert replayed(AT_ONCE, 3) == [0.0, 0.0, 0.0]
-
-
-def test_a_replay_has_the_name_the_classes_and_the_source_of_its_recording() -> None:
-    workload = replay(THREE)
-    assert (workload.name, workload.source, workload.classes) == ("recorded", "a test", ())
-    assert workload.rate_per_s == 2 / 4
-    assert replay(THREE, arrivals=ClosedLoop(users=4)).users == 4
 
 
 def test_classes_are_drawn_by_their_shares() -> None:
