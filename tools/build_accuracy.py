@@ -32,8 +32,8 @@ from penstock.performance.accuracy import (
     with_coverage,
 )
 from penstock.performance.efficiencies import from_document
-from penstock.performance.first_token import waited
 from penstock.performance.tax import delivered_over_time
+from penstock.performance.waits import waited
 from penstock.report.accuracy import GROUPS, SCENARIOS, markdown_table, summary_rows, winner_lines
 from penstock.simulation.published_run import Reruns
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from penstock.catalog import load_accelerator
 from penstock.cli.evidence import measured_pairs, model_of
 from penstock.performance.efficiencies import fit_efficiencies, to_document
-from penstock.performance.first_token import waited
+from penstock.performance.waits import waited
 
 TARGET = Path(__file__).resolve().parent.parent / "src/penstock/catalog/data/efficiencies.json"
 

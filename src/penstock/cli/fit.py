@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from penstock.performance import Engine, Parallelism
     from penstock.performance.minimum import FitReport
 
-DEFAULT_CONTEXT_TOKENS = 8192
-
 EXAMPLES = """
 Examples:
 
@@ -79,6 +77,7 @@ def fit_command(
     from penstock.cli.choices import cache_choice, counted_targets, model_choice, split_choice
     from penstock.model import Part
     from penstock.performance import Deployment
+    from penstock.performance.memory_fit import usual_context_tokens
     from penstock.performance.minimum import report_fit
     from penstock.units import parse_tokens
 
@@ -87,7 +86,7 @@ def fit_command(
     spec = model_choice(model, precision)
     if draft and Part.MTP not in spec.params_by_part:
         raise UsageError(f"--draft: {spec.name} has no multi-token-prediction layers of its own")
-    context_tokens = asked_tokens or min(DEFAULT_CONTEXT_TOKENS, spec.max_context_tokens or DEFAULT_CONTEXT_TOKENS)
+    context_tokens = asked_tokens or usual_context_tokens(spec)
     reports = []
     for accelerator, devices in targets:
         parallelism = split_choice(accelerator, devices, tp=tp, pp=pp, dp=dp, ep=ep)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from penstock.catalog.accelerator import Accelerator
     from penstock.model import ModelSpec
-    from penstock.performance.stack import Efficiencies
+    from penstock.performance.efficiencies import Efficiencies
     from penstock.simulation.placement import Placement
     from penstock.simulation.scenario import SimulationQuestion
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from penstock.catalog.measurement import Measurement, Scenario
 from penstock.performance.calibration import Calibration, Row, calibrate
-from penstock.performance.first_token import Fitted, Waited, fit_both
+from penstock.performance.waits import Fitted, Waited, fit_both
 
 Pair = tuple[Measurement, Row]
 Fold = Callable[[Measurement, Row], str]

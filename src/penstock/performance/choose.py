@@ -4,9 +4,9 @@ from penstock.catalog.accelerator import Accelerator
 from penstock.errors import DeploymentError
 from penstock.model import CacheDtype, ModelSpec
 from penstock.performance.deployment import Deployment, Parallelism
+from penstock.performance.efficiencies import Efficiencies
 from penstock.performance.engine import engine_defaults
 from penstock.performance.predict import Prediction, Speculation, predict
-from penstock.performance.stack import Efficiencies
 
 BEST = "best"
 

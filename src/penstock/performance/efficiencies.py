@@ -1,18 +1,37 @@
 """How is what was fitted kept? As a document of plain values, written once and read by every later command."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 
 from penstock.performance.accuracy import FOLDS, HeldOut, Pair, refits, spread
 from penstock.performance.calibration import Calibration, Factors, FittedKin, Software
-from penstock.performance.first_token import FIRST, Waited, fit_both
-from penstock.performance.stack import Efficiencies, Logs, Novelty
+from penstock.performance.waits import FIRST, Waited, fit_both
 from penstock.performance.work import PARTS
 
 _DIGITS = 6
+
+Novelty = Literal["shape", "configuration", "model", "accelerator"]
+"""What about a prediction was never measured; errors held out in the same way give its interval."""
+Logs = tuple[float, float]
+"""P10 and P90 of measured over predicted, as logarithms."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Efficiencies:
+    """What was fitted, and how wrong it was where it had not looked."""
+
+    calibration: Calibration
+    spreads: Mapping[Novelty, Logs]
+    """By what was held out."""
+    first: Calibration
+    """What a first token takes beyond the steps it waits for: `waits.FIRST`."""
+    first_spreads: Mapping[Novelty, Logs]
+    fitted_on: str
+    rows: int
 
 
 def fit_efficiencies(pairs: Sequence[Pair], waits: Sequence[Waited], *, fitted_on: date) -> Efficiencies:

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
-from typing import Literal
+from typing import Final, Literal
 
-from penstock.model import Part, RecurrentState
+from penstock.model import ModelSpec, Part, RecurrentState
 from penstock.performance.deployment import Deployment
 from penstock.performance.reserve import (
     Reserve,
@@ -16,6 +16,8 @@ from penstock.performance.reserve import (
     sglang_fraction,
 )
 from penstock.performance.sharding import refusal, stage_of_layers, weight_bytes_by_part
+
+_USUAL_CONTEXT: Final = 8192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +110,11 @@ class MemoryFit:
     def obstacle_is(self, kind: Obstacle) -> bool:
         """Whether this is what stands in the way."""
         return self.obstacle is not None and self.obstacle.obstacle == kind
+
+
+def usual_context_tokens(model: ModelSpec) -> int:
+    """Tokens of a request where nobody says: 8k, or the model's limit where that is less."""
+    return min(_USUAL_CONTEXT, model.max_context_tokens or _USUAL_CONTEXT)
 
 
 def fit(deployment: Deployment, context_tokens: int) -> MemoryFit:

@@ -8,10 +8,11 @@ import numpy as np
 from penstock.errors import DeploymentError
 from penstock.performance.calibration import Software
 from penstock.performance.deployment import Deployment
+from penstock.performance.efficiencies import Efficiencies, Novelty
 from penstock.performance.first_token import LoopLoad
 from penstock.performance.memory_fit import MemoryFit, fit
-from penstock.performance.stack import Efficiencies, Novelty, Stack, Tier, stack_of
-from penstock.performance.work import PARTS, PHYSICAL, Array, ReplicaWork
+from penstock.performance.stack import Stack, Tier, stack_of
+from penstock.performance.work import PARTS, PHYSICAL, Array, ReplicaWork, roofline_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,13 +149,6 @@ def predict(
     )
 
 
-def roofline_s(light: Array) -> float:
-    """The least time the physics allows: memory and compute can overlap, so the larger of the two."""
-    memory = float(light[PARTS.index("weights")] + light[PARTS.index("experts")] + light[PARTS.index("cache")])
-    compute = float(light[PARTS.index("compute")] + light[PARTS.index("prefill")])
-    return max(memory, compute)
-
-
 def _running(memory: MemoryFit, concurrency: float) -> float:
     """Requests that run together: as many as asked, the cache holds and the engine puts in one step."""
     limit = memory.capacity.concurrent_requests if memory.capacity is not None else None
@@ -202,6 +196,5 @@ __all__ = [
     "StepTime",
     "Tier",
     "predict",
-    "roofline_s",
     "stack_of",
 ]

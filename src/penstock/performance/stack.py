@@ -1,34 +1,17 @@
 """What stack serves? The slowdowns and the overhead that apply to one deployment today, and on what grounds."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from penstock.performance.calibration import Calibration, FittedKin, Software
+from penstock.performance.calibration import FittedKin, Software
 from penstock.performance.deployment import Deployment
+from penstock.performance.efficiencies import Efficiencies, Logs, Novelty
 from penstock.performance.evidence import FORMATS, configuration_of, family_of, kin_path
-from penstock.performance.first_token import FIRST, LoopLoad, served
+from penstock.performance.first_token import LoopLoad, served
+from penstock.performance.waits import FIRST
 from penstock.performance.work import Array, ReplicaWork
 
 Tier = Literal["calibrated", "transferred", "speed-of-light"]
-Novelty = Literal["shape", "configuration", "model", "accelerator"]
-"""What about a prediction was never measured; errors held out in the same way give its interval."""
-Logs = tuple[float, float]
-"""P10 and P90 of measured over predicted, as logarithms."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Efficiencies:
-    """What was fitted, and how wrong it was where it had not looked."""
-
-    calibration: Calibration
-    spreads: Mapping[Novelty, Logs]
-    """By what was held out."""
-    first: Calibration
-    """What a first token takes beyond the steps it waits for: `first_token.FIRST`."""
-    first_spreads: Mapping[Novelty, Logs]
-    fitted_on: str
-    rows: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -7,7 +7,7 @@ import numpy as np
 
 from penstock.performance.accuracy import Pair
 from penstock.performance.calibration import Calibration
-from penstock.performance.predict import roofline_s
+from penstock.performance.work import roofline_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

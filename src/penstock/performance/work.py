@@ -204,3 +204,10 @@ def pairs(tokens: Array, limit: float) -> Array:
 def attended(sight: Sight, tokens: Array) -> Array:
     """Entries a query reads with so many tokens behind it."""
     return sum((share * np.minimum(tokens, limit) for limit, share in sight), np.zeros_like(tokens))
+
+
+def roofline_s(light: Array) -> float:
+    """The least time the physics allows: memory and compute can overlap, so the larger of the two."""
+    memory = float(light[PARTS.index("weights")] + light[PARTS.index("experts")] + light[PARTS.index("cache")])
+    compute = float(light[PARTS.index("compute")] + light[PARTS.index("prefill")])
+    return max(memory, compute)

@@ -8,10 +8,11 @@ from numpy.typing import NDArray
 
 from penstock.performance.choose import BEST, predict_on
 from penstock.performance.deployment import Deployment
+from penstock.performance.efficiencies import Efficiencies
 from penstock.performance.first_token import LoopLoad
 from penstock.performance.memory_fit import fit
 from penstock.performance.predict import Prediction, Range
-from penstock.performance.stack import Efficiencies, Stack, stack_of
+from penstock.performance.stack import Stack, stack_of
 from penstock.performance.work import PARTS, Array, ReplicaWork
 from penstock.planning.capacity import Bucket, Capacity, cannot
 from penstock.workload.slo import Slo

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from penstock.performance.deployment import Deployment
-from penstock.performance.stack import Efficiencies
+from penstock.performance.efficiencies import Efficiencies
 from penstock.planning.closed_loop import QueuelessScreen
 from penstock.planning.simulated import Times
 from penstock.simulation.capacity import capacity

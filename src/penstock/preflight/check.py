@@ -9,6 +9,7 @@ from penstock.errors import ConfigError
 from penstock.model import CacheDtype, ModelSpec, cache_dtype
 from penstock.performance import Deployment, MemoryFit, engine_defaults, fit
 from penstock.performance.engine import EngineName
+from penstock.performance.memory_fit import usual_context_tokens
 from penstock.performance.release import Release
 from penstock.preflight.aiter import AiterLookup, lookup_mla
 from penstock.preflight.attention import Backend, GraphMode, predict_backend, predict_graphs
@@ -23,8 +24,6 @@ from penstock.preflight.launch import Asked, LaunchPlan, plan_launch, rocm_of_im
 from penstock.preflight.recipe import Recipe, find_recipe
 from penstock.preflight.rule import Severity
 from penstock.preflight.situation import Launch, Situation, Subject
-
-DEFAULT_CONTEXT_TOKENS = 8192
 
 
 class Readiness(StrEnum):
@@ -182,8 +181,7 @@ def _memory(question: PreflightQuestion, launch: Launch, executed: ModelSpec) ->
         parallelism=split,
         cache_dtype=_cache_dtype(launch.flag("kv-cache-dtype")),
     )
-    limit = executed.max_context_tokens or DEFAULT_CONTEXT_TOKENS
-    return fit(deployment, question.asked.context_tokens or min(DEFAULT_CONTEXT_TOKENS, limit))
+    return fit(deployment, question.asked.context_tokens or usual_context_tokens(executed))
 
 
 def _is_fraction(text: str) -> bool:

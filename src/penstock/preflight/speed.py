@@ -5,8 +5,8 @@ from typing import Final
 
 from penstock.errors import UnsupportedPrecision
 from penstock.performance.choose import measured_engines
+from penstock.performance.efficiencies import Efficiencies
 from penstock.performance.predict import Prediction, predict
-from penstock.performance.stack import Efficiencies
 from penstock.preflight.check import Preflight
 from penstock.preflight.kernels import KernelClass
 

@@ -7,7 +7,7 @@ from penstock.catalog.accelerator import Accelerator
 from penstock.checkpoint import Checkpoint, StoredTensor
 from penstock.checkpoint.scan import Fp8Scan
 from penstock.performance import Deployment, Parallelism, engine_defaults, minimum_devices
-from penstock.preflight.check import DEFAULT_CONTEXT_TOKENS
+from penstock.performance.memory_fit import usual_context_tokens
 from penstock.preflight.scheme import read_scheme
 from penstock.preflight.situation import ScannedFacts, StoredFacts, Subject
 
@@ -48,7 +48,6 @@ def scanned_facts(scan: Fp8Scan) -> ScannedFacts:
 
 def smallest_split(subject: Subject, part: Accelerator, context_tokens: int | None) -> Parallelism:
     """Return the smallest replica that holds it, or a whole node where none does."""
-    limit = subject.model.max_context_tokens or DEFAULT_CONTEXT_TOKENS
     placed = Deployment(model=subject.model, accelerator=part, engine=engine_defaults("vllm", part))
-    found = minimum_devices(placed, context_tokens or min(DEFAULT_CONTEXT_TOKENS, limit))
+    found = minimum_devices(placed, context_tokens or usual_context_tokens(subject.model))
     return Parallelism(tp=part.node.devices) if found is None else found.deployment.parallelism

@@ -10,8 +10,8 @@ from penstock.catalog import load_accelerator, load_efficiencies
 from penstock.cli.evidence import measured_pairs, model_of
 from penstock.performance.calibration import LEAST, Row, Software, calibrate
 from penstock.performance.efficiencies import from_document, to_document
-from penstock.performance.first_token import FIRST, fit_both, waited
 from penstock.performance.stack import stack_of
+from penstock.performance.waits import FIRST, fit_both, waited
 from penstock.performance.work import PARTS
 
 OLD, NEW = Software("online", "0.5.9", date(2026, 1, 1)), Software("online", "0.5.10", date(2026, 2, 1))

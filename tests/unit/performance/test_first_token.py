@@ -13,11 +13,12 @@ from penstock.performance.accuracy import FOLDS, refits
 from penstock.performance.calibration import Row, Software
 from penstock.performance.efficiencies import from_document
 from penstock.performance.evidence import measured_deployment
-from penstock.performance.first_token import LoopLoad, Waited, decode_step, fit_both, measured_loop, served, waited
+from penstock.performance.first_token import LoopLoad, decode_step, served
 from penstock.performance.harness import Harness, harness_of
 from penstock.performance.predict import predict
 from penstock.performance.stack import stack_of
 from penstock.performance.step_cost import step_cost
+from penstock.performance.waits import Waited, fit_both, measured_loop, waited
 from penstock.performance.work import PARTS, ReplicaWork
 
 ROW = Measurement(

@@ -8,7 +8,7 @@ import pytest
 from penstock.catalog import load_accelerator
 from penstock.cli.evidence import measured_pairs, model_of
 from penstock.performance.accuracy import FOLDS, HeldOut, Refit, refits, summarise
-from penstock.performance.first_token import waited
+from penstock.performance.waits import waited
 from penstock.simulation.published_run import Rerun, Reruns
 
 EVERY = 8
