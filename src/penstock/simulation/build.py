@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.errors import DeploymentError
 from penstock.simulation.options import Options
 from penstock.simulation.replica import ReplicaPool
 from penstock.simulation.step_events import FAR
@@ -174,25 +175,50 @@ def _leaves(prefixes: Prefixes) -> NDArray[np.int64]:
     return leaves
 
 
+def _assigned(pools: Sequence[ReplicaPool], block: Requests, options: Options) -> NDArray[np.int64]:
+    """Which pool each request must go to, where that is said."""
+    if options.pool_of is None:
+        return np.full(len(block), NONE, np.int64)
+    assigned = np.asarray(options.pool_of(block), np.int64)
+    if assigned.shape != (len(block),) or not np.isin(assigned, range(NONE, len(pools))).all():
+        raise DeploymentError(f"pool_of must give each request a pool from 0 to {len(pools) - 1}, or {NONE} for any")
+    for index, pool in enumerate(pools):
+        if pool.role == "decode" and (assigned == index).any():
+            raise DeploymentError(f"pool_of sends prompts to '{pool.name}', which only decodes; name a prefill pool")
+    return assigned
+
+
+def _fits(pools: Sequence[ReplicaPool], block: Requests, assigned: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which requests fit a replica that may prefill them, and one that may decode them."""
+    inputs, outputs = block.input_tokens.astype(np.int64), block.output_tokens.astype(np.int64)
+    prefilled, decoded = np.zeros(len(block), np.bool_), np.zeros(len(block), np.bool_)
+    for index, pool in enumerate(pools):
+        held = pool.kv_needed_tokens(inputs, outputs) <= pool.replica.kv_tokens
+        if pool.role != "decode":
+            prefilled |= held & ((assigned == NONE) | (assigned == index))
+        if pool.role != "prefill":
+            decoded |= held
+    return prefilled & decoded
+
+
 def feed(world: World, pools: Sequence[ReplicaPool], block: Requests, options: Options, *, refused: int) -> int:
-    """Load a block's rows; return how many no replica could ever hold, which are left out as `refused` were before."""
-    capacity = max(pool.replica.kv_tokens for pool in pools if pool.role != "prefill")
-    prompts = max(pool.replica.kv_tokens for pool in pools if pool.role != "decode")
-    most = block.input_tokens.astype(np.int64) + block.output_tokens - 1
-    fits = (most <= capacity) & (block.input_tokens <= prompts)
-    kept = np.flatnonzero(fits)
+    """Load a block's rows; return how many no replica they may go to could ever hold, which are left out.
+
+    `refused` is how many were left out before: a row keeps its number among all that came.
+    """
+    assigned = _assigned(pools, block, options)
+    kept = np.flatnonzero(_fits(pools, block, assigned))
     control = world.control[0]
     start = int(control["loaded_rows"])
     rows = np.zeros(len(kept), ROW)
     rows["number"] = start + refused + kept
     rows["arrival_s"], rows["slo_class"] = block.arrival_s[kept], block.slo_class[kept]
     rows["input_tokens"], rows["output_tokens"] = block.input_tokens[kept], block.output_tokens[kept]
-    rows["leaf"] = rows["doubled"] = rows["pool"] = NONE
+    rows["leaf"] = rows["doubled"] = NONE
+    rows["pool"] = assigned[kept]
     if block.prefixes is not None:
         own = block.prefixes.own
         rows["leaf"] = np.where(own == NONE, _leaves(block.prefixes), own)[kept]
-    if options.pool_of is not None:
-        rows["pool"] = options.pool_of(block)[kept]
     world.rows[np.arange(start, start + len(kept)) & (len(world.rows) - 1)] = rows
     control["loaded_rows"] = start + len(kept)
     if not control["closed"]:

@@ -116,7 +116,10 @@ def _receive(w: World, sender: int, now_s: float) -> None:
 
 @compiled
 def choose(w: World, number: int, pool: int, decode: bool) -> int:  # noqa: FBT001 - compiled code takes no keywords
-    """Pick a replica: in turn, or the one with the least requests or tokens outstanding; ties go to the first."""
+    """Pick a replica: in turn, or the one with the least requests or tokens outstanding; ties go to the first.
+
+    There is always one: a request that none of the replicas it may go to could hold is refused before it gets here.
+    """
     control = w.control[0]
     row = w.rows[number & (len(w.rows) - 1)]
     most_tokens = row.input_tokens + row.output_tokens - 1
@@ -128,7 +131,9 @@ def choose(w: World, number: int, pool: int, decode: bool) -> int:  # noqa: FBT0
         r = (control.turn + ahead) % count if control.policy == ROUND_ROBIN else ahead
         replica = w.replicas[r]
         wrong_pool = pool != NONE and pool != replica.pool  # noqa: PLR1714 - compiled code has no mixed tuples
-        if wrong_pool or replica.decodes_only != decode or most_tokens > replica.blocks * replica.block_tokens:
+        # As `kv_needed_tokens` says: where prompts are only prefilled, the answer is cached elsewhere.
+        needed = row.input_tokens if replica.prefills_only else most_tokens
+        if wrong_pool or replica.decodes_only != decode or needed > replica.blocks * replica.block_tokens:
             continue
         load = 0.0
         if control.policy == LEAST_REQUESTS:

@@ -1,12 +1,16 @@
 """What is simulated? A replica as its scheduler sees it, and pools of equal ones."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from penstock.errors import DeploymentError
 from penstock.performance.step_cost import StepCost
 
 Role = Literal["both", "prefill", "decode"]
+Tokens = TypeVar("Tokens", int, NDArray[np.int64])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,3 +72,7 @@ class ReplicaPool:
             raise DeploymentError(f"pool '{self.name}' needs at least one replica")
         if (self.role == "prefill") != (self.transfer is not None):
             raise DeploymentError(f"pool '{self.name}': a prefill pool, and only that, needs a transfer")
+
+    def kv_needed_tokens(self, input_tokens: Tokens, output_tokens: Tokens) -> Tokens:
+        """Tokens a request has in this pool's cache at most: nothing reads the last one, and prefill ends before."""
+        return input_tokens if self.role == "prefill" else input_tokens + output_tokens - 1

@@ -101,21 +101,35 @@ def _ask(world: World, pools: Sequence[ReplicaPool], route: object) -> None:
         slo_class=int(row["slo_class"]),
         segments=_segments(world, int(row["leaf"])),
     )
-    endpoints = [
-        EndpointState(
-            address=f"{pools[replica['pool']].name}/{index}",
-            pool=pools[replica["pool"]].name,
-            running=int(replica["running"]),
-            waiting=int(replica["waiting"]),
-            kv_used_fraction=float(1 - replica["free"] / replica["blocks"]),
-            outstanding_tokens=int(replica["outstanding_tokens"]),
-        )
+    endpoints = {
+        f"{pools[replica['pool']].name}/{index}": index
         for index, replica in enumerate(world.replicas)
         if not replica["decodes_only"]
-    ]
-    decision = route(request, endpoints)
-    index = int(decision.address.rpartition("/")[2])
-    fleet.place(world, number, index, float(row["arrival_s"]))
+    }
+    states = [_state(world, pools, address, index) for address, index in endpoints.items()]
+    chosen = route(request, states).address
+    if chosen not in endpoints:
+        raise DeploymentError(f"the route chose '{chosen}', which is none of its endpoints; return one's address")
+    pool = pools[world.replicas[endpoints[chosen]]["pool"]]
+    needed = pool.kv_needed_tokens(int(row["input_tokens"]), int(row["output_tokens"]))
+    if needed > pool.replica.kv_tokens:
+        raise DeploymentError(
+            f"the route sent a request of {needed:,} tokens to '{chosen}', whose KV cache holds "
+            f"{pool.replica.kv_tokens:,}; leave out endpoints that are too small for it"
+        )
+    fleet.place(world, number, endpoints[chosen], float(row["arrival_s"]))
+
+
+def _state(world: World, pools: Sequence[ReplicaPool], address: str, index: int) -> EndpointState:
+    replica = world.replicas[index]
+    return EndpointState(
+        address=address,
+        pool=pools[replica["pool"]].name,
+        running=int(replica["running"]),
+        waiting=int(replica["waiting"]),
+        kv_used_fraction=float(1 - replica["free"] / replica["blocks"]),
+        outstanding_tokens=int(replica["outstanding_tokens"]),
+    )
 
 
 def _segments(world: World, leaf: int) -> tuple[int, ...]:

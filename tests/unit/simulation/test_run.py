@@ -227,3 +227,69 @@ def test_the_log_holds_every_step() -> None:
     outcome = simulate([pool()], [conversation_lengths(500, 8.0)], options=Options(log_steps=100_000))
     assert int(outcome.log["steps"].sum()) == outcome.pools[0].engine_steps
     assert int(outcome.log["prefill_tokens"].sum()) == outcome.pools[0].prefill_tokens
+
+
+def always(address: str) -> Options:
+    return Options(route=lambda _request, _endpoints: Decision(address=address))
+
+
+@pytest.mark.parametrize("address", ["one/7", "one/-1", "other/0", "one/1/0", "one/", "0", ""])
+def test_a_route_to_no_endpoint_is_refused(address: str) -> None:
+    with pytest.raises(DeploymentError, match="none of its endpoints") as caught:
+        simulate([pool(replicas=2)], [requests([0.0], [(10, 2)])], options=always(address))
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_route_to_an_endpoint_too_small_for_the_request_is_refused() -> None:
+    fleet = [pool(kv_blocks=4, name="small"), pool(name="large")]
+    # 64 + 1 - 1 tokens fill the four blocks of 16; one more does not fit.
+    assert simulate(fleet, [requests([0.0], [(64, 1)])], options=always("small/0")).requests == 1
+    with pytest.raises(DeploymentError, match="holds 64; leave out endpoints that are too small") as caught:
+        simulate(fleet, [requests([0.0], [(64, 2)])], options=always("small/0"))
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_route_to_a_decode_pool_is_refused() -> None:
+    with pytest.raises(DeploymentError, match="none of its endpoints"):
+        simulate(split(4, 8000), [requests([0.0], [(10, 2)])], options=always("decode/1"))
+
+
+def split(prefill_blocks: int, decode_blocks: int) -> list[ReplicaPool]:
+    return [
+        ReplicaPool(
+            name="prefill",
+            replica=Replica(cost=COST, kv_blocks=prefill_blocks),
+            role="prefill",
+            transfer=Transfer(token_s=0.0),
+        ),
+        ReplicaPool(name="decode", replica=Replica(cost=COST, kv_blocks=decode_blocks), role="decode"),
+    ]
+
+
+@pytest.mark.parametrize("options", [Options(), always("prefill/0")])
+def test_a_prefill_cache_need_not_hold_the_answer(options: Options) -> None:
+    outcome = simulate(split(4, 8000), [requests([0.0], [(64, 500)])], options=options)
+    assert (outcome.requests, outcome.refused) == (1, 0)
+    prefilled, decoded = outcome.pools
+    assert (prefilled.finished, prefilled.prefill_tokens) == (1, 64)
+    assert decoded.prefill_tokens == 1  # the last prompt token, which gives the first answer token
+
+
+def test_a_request_too_long_for_the_pool_it_is_assigned_is_refused_and_counted() -> None:
+    def to_the_small_one(block: Requests) -> np.ndarray[tuple[int], np.dtype[np.int16]]:
+        return np.zeros(len(block), np.int16)
+
+    fleet = [pool(kv_blocks=4, name="small"), pool(name="large")]
+    sent = requests([0.0, 0.0], [(64, 1), (65, 1)])
+    outcome = simulate(fleet, [sent], options=Options(pool_of=to_the_small_one))
+    assert (outcome.requests, outcome.refused) == (1, 1)
+    assert outcome.pools[1].finished == 0
+
+
+@pytest.mark.parametrize(("number", "message"), [(2, "a pool from 0 to 1"), (-2, "a pool from 0 to 1"), (1, "decodes")])
+def test_a_pool_that_cannot_begin_a_request_is_refused(number: int, message: str) -> None:
+    def elsewhere(block: Requests) -> np.ndarray[tuple[int], np.dtype[np.int16]]:
+        return np.full(len(block), number, np.int16)
+
+    with pytest.raises(DeploymentError, match=message):
+        simulate(split(100, 100), [requests([0.0], [(10, 2)])], options=Options(pool_of=elsewhere))
