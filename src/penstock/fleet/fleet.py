@@ -14,7 +14,7 @@ VERSION: Final = 1
 """Of the file format."""
 Role = Literal["both", "prefill", "decode"]
 ROLES: Final[tuple[Role, ...]] = ("both", "prefill", "decode")
-Setting = str | int | float | bool
+EngineSetting = str | int | float | bool
 _List = Literal["nodes", "pools", "routes"]
 Fault = tuple[_List, int, str]
 """Which list, the place in it from 0, and what is wrong."""
@@ -60,7 +60,7 @@ class Pool:
     """Whether whole experts are spread over the ranks."""
     engine: str
     engine_version: str
-    settings: Mapping[str, Setting] = field(default_factory=dict)
+    settings: Mapping[str, EngineSetting] = field(default_factory=dict)
     """What the engine is started with, by the engine's own names."""
     role: Role = "both"
     usd_per_hour: float | None = None

@@ -2,7 +2,7 @@
 
 from penstock.economics.finance import HOURS_PER_YEAR
 from penstock.fleet.fleet import Fleet, NodeGroup, Pool, Route
-from penstock.planning.build import Terms
+from penstock.planning.build import BillingTerms
 from penstock.planning.candidates import Candidate
 from penstock.planning.make import Answer, PlanResult
 from penstock.planning.problem import Mix, PoolPeriod
@@ -90,7 +90,7 @@ def _route(stream: RequestStream, names: dict[str, str]) -> Route:
     )
 
 
-def _node_hour_usd(pool: PoolPeriod, mix: Mix, terms: Terms) -> float:
+def _node_hour_usd(pool: PoolPeriod, mix: Mix, terms: BillingTerms) -> float:
     """Levelised dollars of an hour of one node, owned and rented together; spares and a vendor's people apart."""
     offer, years = pool.offer, terms.finance.paid_years
     bought = {key[2:]: nodes for key, nodes in mix.purchases.items() if key[:2] == offer.key}
