@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from penstock.planning.mix import cheapest, runners_up
-from penstock.planning.problem import MIN_VENDOR_SHARE, Demand, Mix, Offer, Problem, Replica, Restriction, Tier
+from penstock.planning.problem import MIN_VENDOR_SHARE, Demand, Mix, Offer, Problem, ReplicaKind, Restriction, Tier
 from penstock.planning.resize import one_world, resized_usd
 
 optimal = settings(max_examples=150, deadline=None)
@@ -44,7 +44,7 @@ def problems(draw: st.DrawFn) -> Problem:
         for size in draw(st.sampled_from([(1,), (2,), (1, 2)])):
             rates = {number: draw(st.integers(0, 40)) / 10 for number in range(lengths)}
             replicas.append(
-                Replica(
+                ReplicaKind(
                     id=f"{name}{size}",
                     accelerator=name,
                     workload="chat",
@@ -131,7 +131,7 @@ def _serves(problem: Problem, counts: Mapping[str, int]) -> bool:
     return left <= 1e-9 and served >= other - 1e-9
 
 
-def _advantage(replica: Replica) -> float:
+def _advantage(replica: ReplicaKind) -> float:
     first, second = (replica.requests_per_s.get(number, 0.0) for number in (0, 1))
     return first / second if second else (inf if first else 0.0)
 
@@ -293,8 +293,8 @@ def test_two_periods_equal_trying_every_purchase_and_rental(
             Offer(accelerator="old", vendor="nvidia", site="site", devices=1, node_watts=1, rent_usd=(rent, rent)),
         ),
         replicas=(
-            Replica(id="n", accelerator="new", workload="chat", devices=1, requests_per_s={0: 1.0}),
-            Replica(id="o", accelerator="old", workload="chat", devices=1, requests_per_s={0: 0.5}),
+            ReplicaKind(id="n", accelerator="new", workload="chat", devices=1, requests_per_s={0: 1.0}),
+            ReplicaKind(id="o", accelerator="old", workload="chat", devices=1, requests_per_s={0: 0.5}),
         ),
         demands=(Demand(key=("chat", 0), requests_per_s=wanted, tokens=1),),
     )

@@ -7,7 +7,7 @@ from penstock.units import GB, GIB, TERA
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ComparedFigure:
     """One fact of both parts, and the left over the right where both are numbers."""
 
     name: str
@@ -26,12 +26,12 @@ class Trap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class PartComparison:
     """Two parts side by side."""
 
     left: Accelerator
     right: Accelerator
-    rows: tuple[Row, ...]
+    rows: tuple[ComparedFigure, ...]
     traps: tuple[Trap, ...]
 
 
@@ -55,7 +55,7 @@ _LABELS = {
 }
 
 
-def compare(left: Accelerator, right: Accelerator) -> Comparison:
+def compare(left: Accelerator, right: Accelerator) -> PartComparison:
     """Line up every fact and find the traps that apply to this pair."""
     first, second = dict(facts(left)), dict(facts(right))
     rows = []
@@ -63,8 +63,8 @@ def compare(left: Accelerator, right: Accelerator) -> Comparison:
         ours, theirs = first.get(name), second.get(name)
         if ours is None and theirs is None:
             continue
-        rows.append(Row(name, label, ours, theirs, _ratio(ours, theirs)))
-    return Comparison(left=left, right=right, rows=tuple(rows), traps=_traps(left, right))
+        rows.append(ComparedFigure(name, label, ours, theirs, _ratio(ours, theirs)))
+    return PartComparison(left=left, right=right, rows=tuple(rows), traps=_traps(left, right))
 
 
 def _ratio(left: object, right: object) -> float | None:

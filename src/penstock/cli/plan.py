@@ -59,9 +59,10 @@ def plan_command(
 
         write_file(html, plan_html(result))
     if fleet is not None:
-        from penstock.report.plan_fleet import fleet_yaml
+        from penstock.fleet import write_fleet
+        from penstock.planning.fleet_of import fleet_of
 
-        write_file(fleet, fleet_yaml(result, result.answer))
+        write_file(fleet, write_fleet(fleet_of(result, result.answer)))
     _show(result, as_json=as_json)
 
 

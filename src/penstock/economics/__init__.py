@@ -2,6 +2,6 @@
 
 from penstock.economics.finance import Finance
 from penstock.economics.line import Item, Line
-from penstock.economics.tco import Ownership, Site, Stack, Waterfall, owned, people, waterfall
+from penstock.economics.tco import Ownership, Site, StackCosts, Waterfall, owned, people, waterfall
 
-__all__ = ["Finance", "Item", "Line", "Ownership", "Site", "Stack", "Waterfall", "owned", "people", "waterfall"]
+__all__ = ["Finance", "Item", "Line", "Ownership", "Site", "StackCosts", "Waterfall", "owned", "people", "waterfall"]

@@ -24,7 +24,7 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stack:
+class StackCosts:
     """What one vendor's software costs to run beyond what every fleet needs."""
 
     vendor: str
@@ -60,7 +60,7 @@ def owned(
     nodes: float,
     period_years: tuple[float, float],
     site: Site,
-    stack: Stack,
+    stack: StackCosts,
     finance: Finance,
 ) -> tuple[Line, ...]:
     """Bill nodes bought at one date and given back, at book value, at another. Linear in nodes."""
@@ -140,7 +140,7 @@ def _running(terms: Ownership, nodes: float, years: float, site: Site) -> Iterab
     )
 
 
-def people(stack: Stack, *, period_years: tuple[float, float], finance: Finance) -> tuple[Line, ...]:
+def people(stack: StackCosts, *, period_years: tuple[float, float], finance: Finance) -> tuple[Line, ...]:
     """Bill the engineers a vendor's stack takes however small its share of the fleet is."""
     return (
         line(
@@ -155,7 +155,7 @@ def people(stack: Stack, *, period_years: tuple[float, float], finance: Finance)
 
 
 def people_by_device(
-    stack: Stack, *, devices: float, period_years: tuple[float, float], finance: Finance
+    stack: StackCosts, *, devices: float, period_years: tuple[float, float], finance: Finance
 ) -> tuple[Line, ...]:
     """Bill the engineers that grow with the fleet."""
     return (
@@ -177,7 +177,7 @@ def as_spares(label: str, lines: tuple[Line, ...], *, nodes: float) -> Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class WaterfallStep:
     """One bar of a waterfall."""
 
     item: Item
@@ -193,7 +193,7 @@ class Waterfall:
     silicon_usd: float
     """Silicon, or the rent that stands in its place."""
     all_in_usd: float
-    steps: tuple[Step, ...]
+    steps: tuple[WaterfallStep, ...]
 
     @property
     def software_usd(self) -> float:
@@ -208,7 +208,7 @@ def waterfall(lines: Iterable[Line]) -> Waterfall:
     for item in Item:
         if item in sums:
             running += sums[item]
-            steps.append(Step(item=item, usd=sums[item], running_usd=running))
+            steps.append(WaterfallStep(item=item, usd=sums[item], running_usd=running))
     silicon = sums.get(Item.SILICON, 0.0) + sums.get(Item.RENT, 0.0)
     return Waterfall(silicon_usd=silicon, all_in_usd=running, steps=tuple(steps))
 

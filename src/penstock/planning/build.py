@@ -9,10 +9,10 @@ from penstock.catalog.accelerator import Accelerator
 from penstock.economics.finance import MONTHS_PER_YEAR, Finance
 from penstock.economics.line import Line, total_usd
 from penstock.economics.rent import rented
-from penstock.economics.tco import Ownership, Site, Stack, owned, people, people_by_device
+from penstock.economics.tco import Ownership, Site, StackCosts, owned, people, people_by_device
 from penstock.planning.candidates import Candidate
 from penstock.planning.plan_file import PartPlan, Plan, SitePlan, WorkloadPlan
-from penstock.planning.problem import Demand, Offer, Problem, Replica, Tier
+from penstock.planning.problem import Demand, Offer, Problem, ReplicaKind, Tier
 from penstock.planning.resolve import Resolved
 
 DAYS_PER_YEAR: Final = 365.25
@@ -40,7 +40,7 @@ def peak_requests_per_s(workload: WorkloadPlan, period: Period) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class BillingTerms:
     """What nodes and people cost under one reading of the plan's inputs: the one place dollars per node come from."""
 
     resolved: Resolved
@@ -93,10 +93,10 @@ class Terms:
         """Bill the engineers a vendor takes at all in a period."""
         return people(self.stack(vendor), period_years=self.periods[period], finance=self.finance)
 
-    def stack(self, vendor: str) -> Stack:
+    def stack(self, vendor: str) -> StackCosts:
         """A vendor's people and contracts."""
         entry, money = self.resolved.stack_of(vendor), self.resolved.plan.money
-        return Stack(
+        return StackCosts(
             vendor=vendor,
             engineers=entry.engineers.value,
             engineers_per_1000_devices=entry.engineers_per_1000_devices.value,
@@ -113,12 +113,12 @@ class Terms:
         )
 
 
-def terms_of(resolved: Resolved) -> Terms:
+def terms_of(resolved: Resolved) -> BillingTerms:
     """Read the plan's money, periods and mean load."""
     plan = resolved.plan
     weights = [_tokens_per_s(workload) for workload in plan.workloads]
     mean = sum(w * entry.mean_load.value for w, entry in zip(weights, plan.workloads, strict=True)) / sum(weights)
-    return Terms(
+    return BillingTerms(
         resolved=resolved,
         finance=Finance(
             discount_rate_fraction=plan.money.discount_rate.value,
@@ -172,7 +172,7 @@ def demands_of(workload: WorkloadPlan, periods: Sequence[Period]) -> tuple[Deman
     )
 
 
-def _offer(terms: Terms, part: PartPlan, site: SitePlan) -> Offer:
+def _offer(terms: BillingTerms, part: PartPlan, site: SitePlan) -> Offer:
     accelerator = terms.resolved.accelerators[part.id]
     count = len(terms.periods)
     levels = (0, *(discount.devices for discount in part.discounts))
@@ -196,7 +196,7 @@ def _offer(terms: Terms, part: PartPlan, site: SitePlan) -> Offer:
     )
 
 
-def _first_period(terms: Terms, part: PartPlan) -> int:
+def _first_period(terms: BillingTerms, part: PartPlan) -> int:
     """The first period that begins when the part is there; past the end where it comes too late."""
     if part.available is None:
         return 0
@@ -205,8 +205,8 @@ def _first_period(terms: Terms, part: PartPlan) -> int:
     return later[0] if later else len(terms.periods)
 
 
-def _replica(candidate: Candidate, scale: float) -> Replica:
-    return Replica(
+def _replica(candidate: Candidate, scale: float) -> ReplicaKind:
+    return ReplicaKind(
         id=candidate.id,
         accelerator=candidate.accelerator.id,
         workload=candidate.workload,

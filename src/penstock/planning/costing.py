@@ -8,7 +8,7 @@ from penstock.economics.finance import HOURS_PER_YEAR
 from penstock.economics.line import Line, total_usd
 from penstock.economics.tco import Waterfall, as_spares, waterfall
 from penstock.economics.token_price import TokenPrice, token_price
-from penstock.planning.build import Terms, demands_of
+from penstock.planning.build import BillingTerms, demands_of
 from penstock.planning.candidates import Candidate
 from penstock.planning.plan_file import PartPlan, SitePlan, WorkloadPlan
 from penstock.planning.problem import Mix, PoolPeriod
@@ -50,7 +50,7 @@ class FleetCost:
 
 
 def bill(
-    mix: Mix, terms: Terms, candidates: Sequence[Candidate], *, rule: PrefillRule = device_seconds_of_prefill
+    mix: Mix, terms: BillingTerms, candidates: Sequence[Candidate], *, rule: PrefillRule = device_seconds_of_prefill
 ) -> FleetCost:
     """Bill every purchase, every rented period and every vendor's people; the total is the solver's."""
     lines = (*_purchases(mix, terms), *_rents(mix, terms), *_people(mix, terms))
@@ -70,7 +70,7 @@ def bill(
     )
 
 
-def _purchases(mix: Mix, terms: Terms) -> list[Line]:
+def _purchases(mix: Mix, terms: BillingTerms) -> list[Line]:
     lines: list[Line] = []
     spares = _spares_owned(mix)
     for (accelerator, site_name, level, period), nodes in sorted(mix.purchases.items(), key=lambda entry: entry[0][3]):
@@ -85,7 +85,7 @@ def _purchases(mix: Mix, terms: Terms) -> list[Line]:
     return lines
 
 
-def _rents(mix: Mix, terms: Terms) -> list[Line]:
+def _rents(mix: Mix, terms: BillingTerms) -> list[Line]:
     lines: list[Line] = []
     for pool in mix.pools:
         if not pool.rented_nodes:
@@ -100,7 +100,7 @@ def _rents(mix: Mix, terms: Terms) -> list[Line]:
     return lines
 
 
-def _people(mix: Mix, terms: Terms) -> list[Line]:
+def _people(mix: Mix, terms: BillingTerms) -> list[Line]:
     lines: list[Line] = []
     for vendor in sorted(mix.vendors):
         for period in range(len(terms.periods)):
@@ -121,7 +121,7 @@ Busy = Mapping[tuple[str, str, int], float]
 """Replica, workload and bucket to busy device-years, discounted."""
 
 
-def _busy(mix: Mix, terms: Terms, candidates: Mapping[str, Candidate]) -> dict[tuple[str, str, int], float]:
+def _busy(mix: Mix, terms: BillingTerms, candidates: Mapping[str, Candidate]) -> dict[tuple[str, str, int], float]:
     busy: dict[tuple[str, str, int], float] = {}
     workloads = {workload.name: workload for workload in terms.resolved.plan.workloads}
     for pool in mix.pools:
@@ -133,13 +133,15 @@ def _busy(mix: Mix, terms: Terms, candidates: Mapping[str, Candidate]) -> dict[t
     return busy
 
 
-def _mean_devices(pool: PoolPeriod, workload: WorkloadPlan, candidate: Candidate, bucket: int, terms: Terms) -> float:
+def _mean_devices(
+    pool: PoolPeriod, workload: WorkloadPlan, candidate: Candidate, bucket: int, terms: BillingTerms
+) -> float:
     rate = demands_of(workload, terms.periods)[bucket].requests_per_s[pool.period] * workload.mean_load.value
     return rate / candidate.rates[bucket] * candidate.devices
 
 
 def _workload_costs(
-    terms: Terms, total: float, busy: Busy, candidates: Sequence[Candidate], rule: PrefillRule
+    terms: BillingTerms, total: float, busy: Busy, candidates: Sequence[Candidate], rule: PrefillRule
 ) -> list[WorkloadCost]:
     by_id = {entry.id: entry for entry in candidates}
     everything = sum(busy.values()) or 1.0
@@ -171,7 +173,7 @@ def _weighted(shares: Sequence[tuple[float, float | None]]) -> float | None:
     return total / weight if weight else None
 
 
-def _tokens(workload: WorkloadPlan, terms: Terms) -> tuple[float, float]:
+def _tokens(workload: WorkloadPlan, terms: BillingTerms) -> tuple[float, float]:
     inputs = outputs = 0.0
     for demand, share in zip(demands_of(workload, terms.periods), workload.shares, strict=True):
         for rate, period in zip(demand.requests_per_s, terms.periods, strict=True):
@@ -181,9 +183,9 @@ def _tokens(workload: WorkloadPlan, terms: Terms) -> tuple[float, float]:
     return inputs, outputs
 
 
-def _part(terms: Terms, ident: str) -> PartPlan:
+def _part(terms: BillingTerms, ident: str) -> PartPlan:
     return next(part for part in terms.resolved.plan.parts if part.id == ident)
 
 
-def _site(terms: Terms, name: str) -> SitePlan:
+def _site(terms: BillingTerms, name: str) -> SitePlan:
     return next(site for site in terms.resolved.plan.sites if site.name == name)

@@ -15,28 +15,28 @@ _WIDE: Final = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class World:
+class InputWorld:
     """A plan's inputs, and what every replica of a part carries beside the estimate."""
 
     resolved: Resolved
     capacity: Mapping[str, float] = field(default_factory=dict)
 
 
-Kind = Literal["price", "rent", "throughput", "engineers", "delivery", "rate"]
+KnobKind = Literal["price", "rent", "throughput", "engineers", "delivery", "rate"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Knob:
     """One input: its value and range, how far to look for a flip, and the world with it turned."""
 
-    kind: Kind
+    kind: KnobKind
     subject: str
     """The part or the vendor it belongs to, or what it is called."""
     name: str
     input: Input
     least: float
     most: float
-    turned: Callable[[World, float], World]
+    turned: Callable[[InputWorld, float], InputWorld]
 
 
 def knobs_of(resolved: Resolved, spreads: Mapping[str, tuple[float, float]]) -> tuple[Knob, ...]:
@@ -57,7 +57,7 @@ def _prices(parts: Sequence[PartPlan]) -> Iterator[Knob]:
             price = getattr(part, kind)
             if price is None:
                 continue
-            name: Kind = "price" if kind == "buy" else "rent"
+            name: KnobKind = "price" if kind == "buy" else "rent"
             yield Knob(
                 kind=name,
                 subject=part.id,
@@ -69,8 +69,8 @@ def _prices(parts: Sequence[PartPlan]) -> Iterator[Knob]:
             )
 
 
-def _part_turner(ident: str, kind: str) -> Callable[[World, float], World]:
-    def turned(world: World, value: float) -> World:
+def _part_turner(ident: str, kind: str) -> Callable[[InputWorld, float], InputWorld]:
+    def turned(world: InputWorld, value: float) -> InputWorld:
         plan = world.resolved.plan
         parts = tuple(
             replace(part, **{kind: getattr(part, kind).at(value)}) if part.id == ident else part for part in plan.parts
@@ -98,7 +98,7 @@ def _capacities(spreads: Mapping[str, tuple[float, float]]) -> Iterator[Knob]:
 def _stacks(stacks: Mapping[str, StackPlan]) -> Iterator[Knob]:
     for vendor, stack in stacks.items():
 
-        def turned(world: World, value: float, vendor: str = vendor) -> World:
+        def turned(world: InputWorld, value: float, vendor: str = vendor) -> InputWorld:
             plan = world.resolved.plan
             entry = plan.stacks[vendor]
             changed = {**plan.stacks, vendor: replace(entry, engineers=entry.engineers.at(value))}
@@ -119,7 +119,7 @@ def _sites(sites: Sequence[SitePlan]) -> Iterator[Knob]:
     for key, name in (("usd_per_kwh", "power price"), ("pue", "PUE"), ("hosting_usd_per_kw_month", "hosting")):
         first: Input = getattr(sites[0], key)
 
-        def turned(world: World, value: float, key: str = key) -> World:
+        def turned(world: InputWorld, value: float, key: str = key) -> InputWorld:
             plan = world.resolved.plan
             changed = tuple(replace(site, **{key: getattr(site, key).at(value)}) for site in plan.sites)
             return replace(world, resolved=replace(world.resolved, plan=replace(plan, sites=changed)))
@@ -142,7 +142,7 @@ def _money(resolved: Resolved) -> Iterator[Knob]:
     ):
         current: Input = getattr(getattr(plan, section), key)
 
-        def turned(world: World, value: float, section: str = section, key: str = key) -> World:
+        def turned(world: InputWorld, value: float, section: str = section, key: str = key) -> InputWorld:
             plan = world.resolved.plan
             part = getattr(plan, section)
             changed = replace(part, **{key: getattr(part, key).at(value)})
@@ -168,7 +168,7 @@ def _deliveries(resolved: Resolved) -> Iterator[Knob]:
             continue
         months = (part.available - plan.start).days / DAYS_PER_MONTH
 
-        def turned(world: World, value: float, ident: str = part.id) -> World:
+        def turned(world: InputWorld, value: float, ident: str = part.id) -> InputWorld:
             plan = world.resolved.plan
             day = plan.start + timedelta(days=round(value * DAYS_PER_MONTH))
             parts = tuple(replace(entry, available=day) if entry.id == ident else entry for entry in plan.parts)

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from penstock.catalog.accelerator import Accelerator
 from penstock.errors import UsageError
 from penstock.model import ModelSpec
-from penstock.planning.build import Terms, build_problem, terms_of
+from penstock.planning.build import BillingTerms, build_problem, terms_of
 from penstock.planning.candidates import Candidate, find_candidates
 from penstock.planning.capacity import CapacityOf
 from penstock.planning.costing import FleetCost, bill
 from penstock.planning.family import Family, find_family, steps_of
-from penstock.planning.knobs import World, knobs_of
+from penstock.planning.knobs import InputWorld, knobs_of
 from penstock.planning.mix import cheapest
 from penstock.planning.monte_carlo import Confidence, draw_confidence, widened
 from penstock.planning.plan_file import Plan, WorkloadPlan
@@ -20,7 +20,7 @@ from penstock.planning.resolve import Assumption, LeftOut, PricesOf, Resolved, a
 from penstock.planning.saving_claim import ClaimCheck, check_claim
 from penstock.planning.sensitivity import Flip, Judge, Swing, flips, tornado
 from penstock.planning.trace_lengths import TraceLengths
-from penstock.planning.verdict import Verdict, judge
+from penstock.planning.verdict import PlanVerdict, judge
 from penstock.planning.verify import Proof, Verified, VerifyOf, prove, verify_fleet
 
 RUNNERS_UP = 3
@@ -70,7 +70,7 @@ class Answer:
     winner: Bill
     runners_up: tuple[Bill, ...]
     by_label: Mapping[str, Bill]
-    verdict: Verdict
+    verdict: PlanVerdict
     confidence: Confidence
     swings: tuple[Swing, ...]
     flips: tuple[Flip, ...]
@@ -84,7 +84,7 @@ class PlanResult:
     """What `penstock plan` found."""
 
     resolved: Resolved
-    terms: Terms
+    terms: BillingTerms
     problem: Problem
     candidates: tuple[Candidate, ...]
     considered: int
@@ -215,7 +215,7 @@ def _answer(
     def billed(mix: Mix) -> Bill:
         return Bill(mix=mix, cost=bill(mix, terms, candidates))
 
-    world, knobs = World(resolved=resolved), knobs_of(resolved, capacity_spreads(candidates))
+    world, knobs = InputWorld(resolved=resolved), knobs_of(resolved, capacity_spreads(candidates))
     progress("what would change the answer", 0, 4)
     family = widened(family, world, candidates, knobs, seed=resolved.plan.seed)
     progress("what would change the answer", 1, 4)

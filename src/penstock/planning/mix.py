@@ -14,7 +14,7 @@ from penstock.planning.problem import (
     Offer,
     PoolPeriod,
     Problem,
-    Replica,
+    ReplicaKind,
     Restriction,
 )
 
@@ -134,10 +134,10 @@ class _Built:
         rented = self.rented.get((offer.key, period))
         return [*self._owned(offer, period), *([] if rented is None else [rented])]
 
-    def _replicas(self, offer: Offer) -> Iterator[Replica]:
+    def _replicas(self, offer: Offer) -> Iterator[ReplicaKind]:
         return (replica for replica in self.problem.replicas if replica.accelerator == offer.accelerator)
 
-    def _demands(self, replica: Replica) -> Iterator[Demand]:
+    def _demands(self, replica: ReplicaKind) -> Iterator[Demand]:
         for demand in self.problem.demands:
             if demand.key[0] == replica.workload and replica.requests_per_s.get(demand.key[1], 0.0) > 0:
                 yield demand

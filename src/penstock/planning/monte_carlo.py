@@ -10,7 +10,7 @@ import numpy as np
 from penstock.planning.build import build_problem
 from penstock.planning.candidates import Candidate
 from penstock.planning.family import Family, questions
-from penstock.planning.knobs import Kind, Knob, World
+from penstock.planning.knobs import InputWorld, Knob, KnobKind
 from penstock.planning.mix import cheapest
 from penstock.planning.problem import Mix, Problem
 from penstock.planning.resize import Array, Worlds
@@ -37,7 +37,7 @@ class Span:
 class Blame:
     """An input that moves the saving, and the share of its variance that it explains alone."""
 
-    kind: Kind
+    kind: KnobKind
     subject: str
     name: str
     variance_fraction: float
@@ -63,7 +63,7 @@ class Confidence:
 
 
 def widened(
-    family: Family, world: World, candidates: Sequence[Candidate], knobs: Sequence[Knob], *, seed: int
+    family: Family, world: InputWorld, candidates: Sequence[Candidate], knobs: Sequence[Knob], *, seed: int
 ) -> Family:
     """Add the fleets that are cheapest in a few drawn worlds, so that every label has something to fall back on.
 
@@ -94,7 +94,7 @@ def _values(knobs: Sequence[Knob], seed: int, draws: int) -> tuple[list[Knob], d
 
 def draw_confidence(
     family: Family,
-    world: World,
+    world: InputWorld,
     candidates: Sequence[Candidate],
     knobs: Sequence[Knob],
     *,
@@ -137,7 +137,7 @@ def _draw(knob: Knob, generator: np.random.Generator, draws: int) -> Array:
 
 
 def _worlds(
-    world: World,
+    world: InputWorld,
     candidates: Sequence[Candidate],
     knobs: Sequence[Knob],
     values: Mapping[str, Array],

@@ -56,7 +56,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replica:
+class ReplicaKind:
     """One way to run a workload's model on an accelerator, and what it carries."""
 
     id: str
@@ -74,7 +74,7 @@ class Problem:
 
     periods: int
     offers: tuple[Offer, ...]
-    replicas: tuple[Replica, ...]
+    replicas: tuple[ReplicaKind, ...]
     demands: tuple[Demand, ...]
     vendor_usd: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """What using a vendor at all costs in each period: engineers."""

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from penstock.planning.problem import Mix, Offer, PoolPeriod, Problem, Replica
+from penstock.planning.problem import Mix, Offer, PoolPeriod, Problem, ReplicaKind
 
 Array = npt.NDArray[np.float64]
 _ROUNDING: Final = 1e-6
@@ -69,7 +69,7 @@ class _Resizing:
 
     def __init__(self, problem: Problem, worlds: Worlds) -> None:
         self.problem, self.worlds = problem, worlds
-        self.replicas: Mapping[str, Replica] = {replica.id: replica for replica in problem.replicas}
+        self.replicas: Mapping[str, ReplicaKind] = {replica.id: replica for replica in problem.replicas}
         self.rates = {demand.key: demand.requests_per_s for demand in problem.demands}
         self.offers = {offer.key: offer for offer in problem.offers}
 

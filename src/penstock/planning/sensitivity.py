@@ -8,7 +8,7 @@ from typing import Final, Literal
 from penstock.planning.build import build_problem
 from penstock.planning.candidates import Candidate
 from penstock.planning.family import Family, best_other, cheapest_label, find_family
-from penstock.planning.knobs import Kind, Knob, World
+from penstock.planning.knobs import InputWorld, Knob, KnobKind
 from penstock.planning.resize import one_world
 
 _TOLERANCE: Final = 0.005
@@ -19,7 +19,7 @@ _TOLERANCE: Final = 0.005
 class Swing:
     """One bar of a tornado: what the winner saves over the next label at both ends of an input's range."""
 
-    kind: Kind
+    kind: KnobKind
     subject: str
     name: str
     unit: str
@@ -40,7 +40,7 @@ class Swing:
 class Flip:
     """A value of one input, all others as they are, beyond which another label is cheapest."""
 
-    kind: Kind
+    kind: KnobKind
     subject: str
     name: str
     unit: str
@@ -61,7 +61,7 @@ class Judge:
     candidates: Sequence[Candidate]
     winner: str
 
-    def costs(self, world: World, kind: Kind) -> Mapping[str, float]:
+    def costs(self, world: InputWorld, kind: KnobKind) -> Mapping[str, float]:
         """The cheapest fleet of each label: resized, or solved again where a part comes at another time."""
         problem = build_problem(world.resolved, self.candidates)
         if kind == "delivery":
@@ -71,7 +71,7 @@ class Judge:
         found = self.family.costs(problem, one_world(world.capacity))
         return {label: float(usd[0]) for label, usd in found.items()}
 
-    def saving(self, world: World, kind: Kind) -> float:
+    def saving(self, world: InputWorld, kind: KnobKind) -> float:
         """What the winning label saves over the best other one; negative once it has lost."""
         return self.margin(self.costs(world, kind))
 
@@ -81,7 +81,7 @@ class Judge:
         return -inf if own == inf else other - own
 
 
-def tornado(judge: Judge, world: World, knobs: Sequence[Knob]) -> tuple[Swing, ...]:
+def tornado(judge: Judge, world: InputWorld, knobs: Sequence[Knob]) -> tuple[Swing, ...]:
     """Turn each uncertain input to both ends of its range; the widest first, what changes nothing left out."""
     swings = []
     for knob in knobs:
@@ -111,7 +111,7 @@ def _finite(usd: float) -> float:
     return usd if isfinite(usd) else 0.0
 
 
-def flips(judge: Judge, world: World, knobs: Sequence[Knob]) -> tuple[Flip, ...]:
+def flips(judge: Judge, world: InputWorld, knobs: Sequence[Knob]) -> tuple[Flip, ...]:
     """Find, for each input, the nearest value on either side that changes the winner; the nearest first."""
     if not isfinite(judge.saving(world, "rate")):
         return ()
@@ -124,7 +124,7 @@ def flips(judge: Judge, world: World, knobs: Sequence[Knob]) -> tuple[Flip, ...]
     return tuple(sorted(found, key=lambda flip: (not flip.within_range, _distance(flip), flip.name)))
 
 
-def _flip(judge: Judge, world: World, knob: Knob, side: Literal["above", "below"], bound: float) -> Flip | None:
+def _flip(judge: Judge, world: InputWorld, knob: Knob, side: Literal["above", "below"], bound: float) -> Flip | None:
     current = knob.input.value
     if bound == current or judge.saving(knob.turned(world, bound), knob.kind) >= 0:
         return None

@@ -11,7 +11,7 @@ from penstock.performance.deployment import Deployment
 from penstock.performance.predict import Range
 from penstock.planning.capacity import Bucket, Capacity, CapacityOf, cannot
 from penstock.planning.resize import Array
-from penstock.planning.verify import Check, ServingFleet, ServingPool, Stream, VerifyOf
+from penstock.planning.verify import Check, RequestStream, ServingFleet, ServingPool, VerifyOf
 from penstock.workload import Fixed, Poisson, Requests, Slo, SloClass, Workload
 from penstock.workload.requests import Int64s
 
@@ -105,7 +105,7 @@ def _seconds(fleet: ServingFleet, requests: int) -> float:
     return max(requests / rate, _LIFETIMES * max(_longest_s(stream) for stream in fleet.streams))
 
 
-def _longest_s(stream: Stream) -> float:
+def _longest_s(stream: RequestStream) -> float:
     """How long a request may take by its SLO."""
     slo, tokens = stream.slo, stream.bucket.output_tokens
     parts = inf if slo.ttft_s is None or slo.tpot_s is None else slo.ttft_s + slo.tpot_s * tokens

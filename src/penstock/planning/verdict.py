@@ -12,7 +12,7 @@ Outcome = Literal["wins", "too close to call", "only choice"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class PlanVerdict:
     """The answer."""
 
     outcome: Outcome
@@ -25,12 +25,12 @@ class Verdict:
     """What would settle it, the most telling first."""
 
 
-def judge(family: Family, confidence: Confidence, candidates: tuple[Candidate, ...]) -> Verdict:
+def judge(family: Family, confidence: Confidence, candidates: tuple[Candidate, ...]) -> PlanVerdict:
     """Compare the winner with the best fleet of any other label."""
     winner = family.label(family.winner)
     more = {label: mix.cost_usd - family.winner.cost_usd for label, mix in family.by_label.items() if label != winner}
     outcome: Outcome = "too close to call" if confidence.too_close else "wins"
-    return Verdict(
+    return PlanVerdict(
         outcome=outcome if more else "only choice",
         winner=winner,
         others_usd=more,

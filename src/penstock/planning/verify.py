@@ -29,7 +29,7 @@ class ServingPool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stream:
+class RequestStream:
     """Requests of one length of one workload at the peak, and the pools they are sent to."""
 
     workload: str
@@ -46,7 +46,7 @@ class ServingFleet:
 
     period: int
     pools: tuple[ServingPool, ...]
-    streams: tuple[Stream, ...]
+    streams: tuple[RequestStream, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +87,11 @@ class Verified:
         return self.mix.cost_usd - self.planned.cost_usd
 
 
+def pool_id(replica: str, site: str) -> str:
+    """What the replicas of one kind at one site are told apart by."""
+    return f"{replica} at {site}"
+
+
 def serving_fleet(
     mix: Mix, period: int, problem: Problem, candidates: Sequence[Candidate], workloads: Sequence[WorkloadPlan]
 ) -> ServingFleet:
@@ -96,10 +101,11 @@ def serving_fleet(
     shares: dict[DemandKey, dict[str, float]] = {}
     for pool in (entry for entry in mix.pools if entry.period == period):
         for name, count in pool.replicas.items():
-            ident = f"{name} at {pool.offer.site}"
-            pools.append(ServingPool(id=ident, deployment=by_id[name].deployment, replicas=count))
+            pools.append(
+                ServingPool(id=pool_id(name, pool.offer.site), deployment=by_id[name].deployment, replicas=count)
+            )
         for (name, demand), share in pool.load.items():
-            shares.setdefault(demand, {})[f"{name} at {pool.offer.site}"] = share
+            shares.setdefault(demand, {})[pool_id(name, pool.offer.site)] = share
     return ServingFleet(period=period, pools=tuple(pools), streams=tuple(_streams(problem, period, shares, workloads)))
 
 
@@ -108,10 +114,10 @@ def _streams(
     period: int,
     shares: Mapping[DemandKey, Mapping[str, float]],
     workloads: Sequence[WorkloadPlan],
-) -> list[Stream]:
+) -> list[RequestStream]:
     plans = {workload.name: workload for workload in workloads}
     return [
-        Stream(
+        RequestStream(
             workload=demand.key[0],
             bucket=plans[demand.key[0]].shares[demand.key[1]].bucket,
             slo=plans[demand.key[0]].slo,

@@ -115,6 +115,20 @@ class Value:
         except ValueError:
             self.refuse(f"'{text[:40]}' is not a date; write 2027-06-01")
 
+    def flag(self) -> bool:
+        """Read true or false."""
+        return self.choice(("true", "false")) == "true"
+
+    def scalar(self) -> str | int | float | bool:
+        """Read one value of whatever kind it is written as."""
+        try:
+            found = yaml.SafeLoader("").construct_object(self.node, deep=True)
+        except (yaml.YAMLError, ValueError, OverflowError):
+            found = None
+        if not isinstance(found, str | int | float | bool):
+            self.refuse("must be a number, true, false or a word")
+        return found
+
     def choice(self, known: tuple[str, ...]) -> str:
         """Read one of a few words."""
         text = self.text().lower()
@@ -164,6 +178,11 @@ class Table:
         """Read a key that may be missing."""
         found = self.get(key)
         return otherwise if found is None else read(found)
+
+    def every(self) -> Iterator[tuple[str, Value]]:
+        """Read every key, whatever it is called."""
+        self.asked += self.entries
+        yield from self.entries.items()
 
     def done(self) -> None:
         """Refuse every key nobody asked for."""

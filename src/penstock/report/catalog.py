@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.catalog.accelerator import Accelerator, Basis, Precision, Source, facts
-from penstock.catalog.compare import Comparison, Trap
+from penstock.catalog.compare import PartComparison, Trap
 from penstock.catalog.model import CatalogModel
 from penstock.catalog.price import Price, market_price
 from penstock.units import GB, GIB, TERA, format_params
@@ -149,7 +149,7 @@ def format_fact(name: str, value: object) -> str:
     return str(value)
 
 
-def render_comparison(comparison: Comparison) -> RenderableType:
+def render_comparison(comparison: PartComparison) -> RenderableType:
     """Draw two parts side by side, then where published comparisons go wrong."""
     left, right = comparison.left, comparison.right
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))

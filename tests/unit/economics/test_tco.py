@@ -6,7 +6,7 @@ from math import isclose
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.economics import Finance, Item, Ownership, Site, Stack, owned, people, waterfall
+from penstock.economics import Finance, Item, Ownership, Site, StackCosts, owned, people, waterfall
 from penstock.economics.line import Line, total_usd
 from penstock.economics.rent import rented
 from penstock.economics.tco import as_spares, by_item, people_by_device
@@ -27,7 +27,7 @@ TERMS = Ownership(
     annual_failure_fraction=0.04,
 )
 SITE = Site(name="site", usd_per_kwh=0.1, pue=1.25, hosting_usd_per_kw_month=150)
-STACK = Stack(
+STACK = StackCosts(
     vendor="amd",
     engineers=2,
     engineers_per_1000_devices=1,

@@ -12,7 +12,7 @@ from penstock.planning.candidates import Candidate, find_candidates, undominated
 from penstock.planning.capacity import Capacity
 from penstock.planning.mix import cheapest
 from penstock.planning.plan_file import PartPlan
-from penstock.planning.problem import Demand, Offer, Problem, Replica, Tier
+from penstock.planning.problem import Demand, Offer, Problem, ReplicaKind, Tier
 from small_plans import TWO_PARTS, capacities, plan_of
 
 CHAT = plan_of(TWO_PARTS).workloads[0]
@@ -109,7 +109,7 @@ def _problem(kept: list[Candidate], wanted: tuple[int, int]) -> Problem:
             ),
         ),
         replicas=tuple(
-            Replica(
+            ReplicaKind(
                 id=entry.id,
                 accelerator="mi300x",
                 workload="chat",

@@ -8,6 +8,8 @@ import pytest
 from rich.console import Console
 
 from penstock.cli.plan import sources_of
+from penstock.fleet import read_fleet, write_fleet
+from penstock.planning.fleet_of import fleet_of
 from penstock.planning.make import Answer, PlanResult, make_plan
 from penstock.planning.plan_yaml import parse_plan
 from penstock.report.plan import render_plan
@@ -53,6 +55,14 @@ def test_every_example_has_a_fleet_that_costs_what_its_lines_say(name: str) -> N
     assert cost.total_usd == pytest.approx(answer.winner.mix.cost_usd)
     assert sum(line.usd for line in cost.lines) == pytest.approx(cost.total_usd)
     assert answer.winner.mix.gap_fraction <= 1e-3
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_fleet_every_example_leaves_behind_reads_back_equal(name: str) -> None:
+    result = answered(name)
+    assert isinstance(result.answer, Answer)
+    fleet = fleet_of(result, result.answer)
+    assert read_fleet(write_fleet(fleet), "fleet.yaml") == fleet
 
 
 def test_the_scorecards_figures_are_not_what_its_inputs_give() -> None:

@@ -9,18 +9,17 @@ from pathlib import Path
 
 import pytest
 import typer
-import yaml
 from rich.console import Console
 from typer.testing import CliRunner
 
 from penstock.cli.plan import plan_command
 from penstock.errors import UsageError
+from penstock.fleet import read_fleet
 from penstock.planning.inputs import DEFAULTS
 from penstock.planning.make import Answer, NoFleet, PlanResult
 from penstock.planning.verify import Check, ServingFleet
 from penstock.report.plain import to_json
 from penstock.report.plan import render_plan
-from penstock.report.plan_fleet import fleet_yaml
 from penstock.report.plan_html import plan_html
 from penstock.report.plan_json import plan_document
 from penstock.report.plan_words import amount, flip_sentence, spread, usd
@@ -69,20 +68,6 @@ def test_the_json_holds_the_whole_answer(result: PlanResult) -> None:
     assert {"amd", "nvidia"} <= set(answer["by_label"])
     assert all(entry["source"] for entry in document["assumptions"])
     assert sum(answer["confidence"]["probability"].values()) == pytest.approx(1)
-
-
-def test_the_fleet_file_sends_every_length_somewhere_that_exists(result: PlanResult) -> None:
-    assert isinstance(result.answer, Answer)
-    document = yaml.safe_load(fleet_yaml(result, result.answer))
-    pools = {pool["name"]: pool for pool in document["pools"]}
-    assert len(document["routes"]) == 2
-    for route in document["routes"]:
-        assert sum(route["pools"].values()) == pytest.approx(1, abs=1e-4)
-        assert set(route["pools"]) <= set(pools)
-    devices = sum(pool["replicas"] * pool["tp"] for pool in document["pools"])
-    (nodes,) = document["nodes"]
-    assert devices <= (nodes["nodes"] - nodes["spare_nodes"]) * 8
-    assert {"model", "accelerator", "weights", "kv", "engine"} <= set(document["pools"][0])
 
 
 class Tags(HTMLParser):
@@ -206,7 +191,7 @@ def test_the_command_writes_the_page_and_the_fleet_and_exits_1_without_a_fleet(t
     assert done.exit_code == 0
     assert json.loads(done.stdout)["answer"]["feasible"] is True
     assert page.read_text().startswith("<!doctype html>")
-    assert yaml.safe_load(fleet.read_text())["version"] == 1
+    assert read_fleet(fleet.read_text(), fleet.name).name == "two parts"
     path.write_text(TWO_PARTS + "sites: [{name: main, power_cap_kw: 11}]\n")
     assert CliRunner().invoke(command(), [str(path)]).exit_code == 1
 

@@ -3,7 +3,7 @@
 import random
 
 from penstock.planning.mix import cheapest
-from penstock.planning.problem import Demand, Offer, Problem, Replica, Tier
+from penstock.planning.problem import Demand, Offer, Problem, ReplicaKind, Tier
 
 
 def large_problem(models: int, parts: int, buckets: int, requests_per_s: float) -> Problem:
@@ -31,7 +31,7 @@ def large_problem(models: int, parts: int, buckets: int, requests_per_s: float) 
             for power in range(3):
                 rates = {b: speed * 2**power * drawn.uniform(0.8, 1.1) / (b + 1) * 5 for b in range(buckets)}
                 replicas.append(
-                    Replica(
+                    ReplicaKind(
                         id=f"part{number} model{model} tp{2**power}",
                         accelerator=f"part{number}",
                         workload=f"model{model}",

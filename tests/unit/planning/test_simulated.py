@@ -8,7 +8,7 @@ from penstock.performance import Deployment
 from penstock.planning.capacity import Bucket
 from penstock.planning.make import Answer
 from penstock.planning.simulated import Times, bucket_workload, simulated_capacity, verify_by
-from penstock.planning.verify import ServingFleet, ServingPool, Stream
+from penstock.planning.verify import RequestStream, ServingFleet, ServingPool
 from penstock.workload import Requests, Slo, Workload, parse_slo
 from small_plans import TWO_PARTS, capacities, solved
 
@@ -55,8 +55,10 @@ def fleet(first_share: float) -> ServingFleet:
         period=0,
         pools=pools,
         streams=(
-            Stream(workload="chat", bucket=SHORT, slo=SLO, requests_per_s=30.0, shares=shares),
-            Stream(workload="batch", bucket=LONG, slo=parse_slo("e2e=60s"), requests_per_s=3.0, shares={"two": 1.0}),
+            RequestStream(workload="chat", bucket=SHORT, slo=SLO, requests_per_s=30.0, shares=shares),
+            RequestStream(
+                workload="batch", bucket=LONG, slo=parse_slo("e2e=60s"), requests_per_s=3.0, shares={"two": 1.0}
+            ),
         ),
     )
 

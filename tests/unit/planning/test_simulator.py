@@ -12,7 +12,7 @@ from penstock.planning.capacity import Bucket
 from penstock.planning.closed_loop import QueuelessScreen
 from penstock.planning.simulated import bucket_workload, simulated_capacity, verify_by
 from penstock.planning.simulator import Simulator
-from penstock.planning.verify import ServingFleet, ServingPool, Stream
+from penstock.planning.verify import RequestStream, ServingFleet, ServingPool
 from penstock.workload import Requests, parse_slo
 
 SLO = parse_slo("ttft=1s,tpot=50ms,attain=95%")
@@ -38,7 +38,7 @@ def fleet(share_of_capacity: float, simulator: Simulator) -> ServingFleet:
     return ServingFleet(
         period=0,
         pools=(ServingPool(id="pool", deployment=PLACED, replicas=4),),
-        streams=(Stream(workload="chat", bucket=BUCKET, slo=SLO, requests_per_s=rate, shares={"pool": 1.0}),),
+        streams=(RequestStream(workload="chat", bucket=BUCKET, slo=SLO, requests_per_s=rate, shares={"pool": 1.0}),),
     )
 
 

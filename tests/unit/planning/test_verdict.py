@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.planning.knobs import Kind
+from penstock.planning.knobs import KnobKind
 from penstock.planning.make import Answer, PlanResult
 from penstock.planning.monte_carlo import Blame
 from penstock.planning.verdict import judge
@@ -26,7 +26,7 @@ def result() -> PlanResult:
     ],
 )
 def test_a_price_asks_for_a_quote_and_a_throughput_for_a_benchmark(
-    result: PlanResult, kind: Kind, subject: str, expected: str
+    result: PlanResult, kind: KnobKind, subject: str, expected: str
 ) -> None:
     answer = result.answer
     assert isinstance(answer, Answer)

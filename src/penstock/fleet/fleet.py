@@ -1,0 +1,198 @@
+"""What is a fleet? Pools of identical replicas on nodes, and routes that say which requests go to which pool."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Final, Literal
+
+from penstock.errors import UsageError
+from penstock.workload.slo import Slo
+
+VERSION: Final = 1
+"""Of the file format."""
+Role = Literal["both", "prefill", "decode"]
+ROLES: Final[tuple[Role, ...]] = ("both", "prefill", "decode")
+EngineSetting = str | int | float | bool
+_List = Literal["nodes", "pools", "routes"]
+Fault = tuple[_List, int, str]
+"""Which list, the place in it from 0, and what is wrong."""
+
+_ADDRESS: Final = re.compile(r"(?:[^\s/:\[\]]+|\[[0-9a-fA-F:.]+\]):\d{1,5}")
+_SUM_TOLERANCE: Final = 0.005
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeGroup:
+    """Nodes of one accelerator at one site."""
+
+    accelerator: str
+    site: str
+    nodes: int
+    spare_nodes: int = 0
+    """Of them, the ones that stand by."""
+
+    def __post_init__(self) -> None:
+        _words(accelerator=self.accelerator, site=self.site)
+        _at_least_one(nodes=self.nodes)
+        if not 0 <= self.spare_nodes <= self.nodes:
+            raise UsageError(f"spare_nodes is {self.spare_nodes}; write 0 to {self.nodes}, the nodes there are")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """Identical replicas of one model."""
+
+    name: str
+    model: str
+    weights: str
+    """The format most weight bytes are in."""
+    kv: str
+    accelerator: str
+    vendor: str
+    site: str
+    replicas: int
+    tp: int = 1
+    pp: int = 1
+    dp: int = 1
+    ep: bool = False
+    """Whether whole experts are spread over the ranks."""
+    engine: str
+    engine_version: str
+    settings: Mapping[str, EngineSetting] = field(default_factory=dict)
+    """What the engine is started with, by the engine's own names."""
+    role: Role = "both"
+    usd_per_hour: float | None = None
+    """Of one replica; None where nobody knows."""
+    endpoints: tuple[str, ...] = ()
+    """Where replicas answer, host:port; one that is not listed has no address yet."""
+
+    def __post_init__(self) -> None:
+        _words(name=self.name, model=self.model, weights=self.weights, kv=self.kv)
+        _words(accelerator=self.accelerator, vendor=self.vendor, site=self.site)
+        _words(engine=self.engine, engine_version=self.engine_version)
+        _at_least_one(replicas=self.replicas, tp=self.tp, pp=self.pp, dp=self.dp)
+        if self.role not in ROLES:
+            raise UsageError(f"role '{self.role}' is not one of {', '.join(ROLES)}")
+        if self.usd_per_hour is not None and not (isfinite(self.usd_per_hour) and self.usd_per_hour >= 0):
+            raise UsageError(f"usd_per_hour is {self.usd_per_hour:g}; write dollars, or leave it empty")
+        if len(self.endpoints) > self.replicas:
+            raise UsageError(f"{len(self.endpoints)} endpoints are more than its {self.replicas} replicas; remove some")
+        for address in self.endpoints:
+            if _ADDRESS.fullmatch(address) is None:
+                raise UsageError(f"'{address}' is not an address; write host:port, such as 10.0.0.1:8000")
+        for key, value in self.settings.items():
+            _words(setting=key, **({key: value} if isinstance(value, str) else {}))
+            if isinstance(value, float) and not isfinite(value):
+                raise UsageError(f"setting {key} is {value}; write a number that ends")
+
+    @property
+    def devices(self) -> int:
+        """Devices of one replica."""
+        return self.tp * self.pp * self.dp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """Requests of a workload up to some lengths, what they are promised, and the pools they are sent to."""
+
+    workload: str
+    max_input_tokens: int
+    max_output_tokens: int
+    slo: Slo
+    peak_requests_per_s: float
+    weights: Mapping[str, float]
+    """Pool name to the share of these requests it is given."""
+
+    def __post_init__(self) -> None:
+        _words(workload=self.workload)
+        _at_least_one(max_input_tokens=self.max_input_tokens, max_output_tokens=self.max_output_tokens)
+        if not (isfinite(self.peak_requests_per_s) and self.peak_requests_per_s > 0):
+            raise UsageError(f"peak_requests_per_s is {self.peak_requests_per_s:g}; write a rate above 0")
+        if not all(isfinite(weight) and weight > 0 for weight in self.weights.values()):
+            raise UsageError("a weight is above 0; leave out a pool that takes nothing")
+        total = sum(self.weights.values())
+        if abs(total - 1) > _SUM_TOLERANCE:
+            raise UsageError(f"weights add up to {total:.1%}; make them 100%")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """What runs, where, and who is sent there."""
+
+    name: str
+    nodes: tuple[NodeGroup, ...]
+    pools: tuple[Pool, ...]
+    routes: tuple[Route, ...]
+    note: str | None = None
+    """Who chose it, and for what."""
+    version: int = VERSION
+
+    def __post_init__(self) -> None:
+        _words(name=self.name, **({} if self.note is None else {"note": self.note}))
+        if self.version != VERSION:
+            raise UsageError(f"a fleet of version {self.version} cannot be read; this penstock reads {VERSION}")
+        fault = fault_of(self.nodes, self.pools, self.routes)
+        if fault is not None:
+            kind, number, problem = fault
+            raise UsageError(f"{kind} {number + 1}: {problem}")
+
+    def pool(self, name: str) -> Pool:
+        """Find a pool by its name."""
+        return next(pool for pool in self.pools if pool.name == name)
+
+
+def fault_of(nodes: Sequence[NodeGroup], pools: Sequence[Pool], routes: Sequence[Route]) -> Fault | None:
+    """Find what is wrong between entries that are each right; None where nothing is."""
+    if not pools:
+        return "pools", 0, "a fleet has at least one pool"
+    keys: dict[_List, list[str]] = {
+        "nodes": [f"{group.accelerator} at {group.site}" for group in nodes],
+        "pools": [pool.name for pool in pools],
+        "routes": [f"{r.workload} up to {r.max_input_tokens} in and {r.max_output_tokens} out" for r in routes],
+    }
+    for kind, names in keys.items():
+        for number, name in enumerate(names):
+            if name in names[:number]:
+                return kind, number, f"'{name}' is there twice; keep one"
+    return _unpaired(pools) or _shared_address(pools) or _unknown_pool(pools, routes)
+
+
+def _unpaired(pools: Sequence[Pool]) -> Fault | None:
+    for number, pool in enumerate(pools):
+        roles = {other.role for other in pools if other.model == pool.model}
+        if roles not in ({"both"}, {"prefill", "decode"}):
+            has = " and ".join(sorted(roles))
+            return "pools", number, f"{pool.model} has {has} pools; write both everywhere, or prefill and decode"
+    return None
+
+
+def _shared_address(pools: Sequence[Pool]) -> Fault | None:
+    counts = Counter(address for pool in pools for address in pool.endpoints)
+    for number, pool in enumerate(pools):
+        for address in pool.endpoints:
+            if counts[address] > 1:
+                return "pools", number, f"endpoint {address} is there {counts[address]} times; a replica has its own"
+    return None
+
+
+def _unknown_pool(pools: Sequence[Pool], routes: Sequence[Route]) -> Fault | None:
+    names = [pool.name for pool in pools]
+    for number, route in enumerate(routes):
+        for name in route.weights:
+            if name not in names:
+                return "routes", number, f"no pool is called '{name}'; the pools are {', '.join(names)}"
+    return None
+
+
+def _words(**texts: str) -> None:
+    for name, text in texts.items():
+        if not text or text != text.strip() or not text.isprintable():
+            raise UsageError(f"{name} is {text!r}; write one line without spaces around it")
+
+
+def _at_least_one(**counts: int) -> None:
+    for name, count in counts.items():
+        if count < 1:
+            raise UsageError(f"{name} is {count}; write 1 or more")

@@ -1,0 +1,110 @@
+"""Which fleet does a plan leave behind? The winner's last period, as whoever runs it reads it."""
+
+from penstock.economics.finance import HOURS_PER_YEAR
+from penstock.fleet.fleet import Fleet, NodeGroup, Pool, Route
+from penstock.planning.build import BillingTerms
+from penstock.planning.candidates import Candidate
+from penstock.planning.make import Answer, PlanResult
+from penstock.planning.problem import Mix, PoolPeriod
+from penstock.planning.verify import RequestStream, pool_id, serving_fleet
+
+
+def fleet_of(result: PlanResult, answer: Answer) -> Fleet:
+    """Describe the winning fleet as it stands in its last period."""
+    mix, plan = answer.winner.mix, result.plan
+    last = max(pool.period for pool in mix.pools)
+    placed = [pool for pool in mix.pools if pool.period == last]
+    by_id = {entry.id: entry for entry in result.candidates}
+    models = {workload.name: workload.model for workload in plan.workloads}
+    names: dict[str, str] = {}
+    pools = []
+    for pool in placed:
+        hour_usd = _node_hour_usd(pool, mix, result.terms)
+        for ident, count in pool.replicas.items():
+            entry = by_id[ident]
+            names[pool_id(ident, pool.offer.site)] = _name(entry, pool.offer.site)
+            share = entry.devices / pool.offer.devices
+            pools.append(_pool(entry, pool, count, model=models[entry.workload], usd_per_hour=hour_usd * share))
+    streams = serving_fleet(mix, last, result.problem, result.candidates, plan.workloads).streams
+    return Fleet(
+        name=_line(plan.name),
+        note=f"chosen by `penstock plan`, {plan.horizon_years:g} years from {plan.start}",
+        nodes=tuple(
+            NodeGroup(
+                accelerator=pool.offer.accelerator,
+                site=_line(pool.offer.site),
+                nodes=pool.nodes,
+                spare_nodes=pool.spare_nodes,
+            )
+            for pool in placed
+        ),
+        pools=tuple(pools),
+        routes=tuple(_route(stream, names) for stream in streams),
+    )
+
+
+def _pool(entry: Candidate, pool: PoolPeriod, count: int, *, model: str, usd_per_hour: float) -> Pool:
+    deployment = entry.deployment
+    split, engine = deployment.parallelism, deployment.engine
+    return Pool(
+        name=_name(entry, pool.offer.site),
+        model=model,
+        weights=entry.weights,
+        kv=deployment.chosen_cache_dtype.value,
+        accelerator=entry.accelerator.id,
+        vendor=entry.accelerator.vendor,
+        site=_line(pool.offer.site),
+        replicas=count,
+        tp=split.tp,
+        pp=split.pp,
+        dp=split.dp,
+        ep=split.expert_parallel,
+        engine=engine.name,
+        engine_version=engine.version,
+        settings={
+            "max_num_batched_tokens": engine.max_batched_tokens,
+            "max_num_seqs": engine.max_sequences,
+            "gpu_memory_utilization": engine.memory_fraction,
+        },
+        usd_per_hour=_short(usd_per_hour),
+    )
+
+
+def _name(entry: Candidate, site: str) -> str:
+    return _line(f"{entry.id} {site}").replace(" ", "-")
+
+
+def _line(text: str) -> str:
+    """Write a text that a plan may have in several lines as one."""
+    return " ".join(text.split())
+
+
+def _route(stream: RequestStream, names: dict[str, str]) -> Route:
+    return Route(
+        workload=_line(stream.workload),
+        max_input_tokens=stream.bucket.input_tokens,
+        max_output_tokens=stream.bucket.output_tokens,
+        slo=stream.slo,
+        peak_requests_per_s=_short(stream.requests_per_s),
+        weights={names[ident]: _short(share) for ident, share in stream.shares.items()},
+    )
+
+
+def _node_hour_usd(pool: PoolPeriod, mix: Mix, terms: BillingTerms) -> float:
+    """Levelised dollars of an hour of one node, owned and rented together; spares and a vendor's people apart."""
+    offer, years = pool.offer, terms.finance.paid_years
+    bought = {key[2:]: nodes for key, nodes in mix.purchases.items() if key[:2] == offer.key}
+    owned_usd = sum(nodes * offer.tiers[level].node_usd[period] for (level, period), nodes in bought.items())
+    owned_years = sum(
+        nodes * years(terms.periods[period][0], terms.horizon_years) for (_, period), nodes in bought.items()
+    )
+    per_owned_year = owned_usd / owned_years if owned_years else 0.0
+    rented_usd = offer.rent_usd[pool.period] if offer.rent_usd is not None else 0.0
+    per_rented_year = rented_usd / years(*terms.periods[pool.period])
+    total = pool.owned_nodes * per_owned_year + pool.rented_nodes * per_rented_year
+    return total / pool.nodes / HOURS_PER_YEAR
+
+
+def _short(value: float) -> float:
+    """As many digits as are worth writing down."""
+    return float(f"{value:.9g}")

@@ -1,0 +1,109 @@
+"""A fleet that contradicts itself cannot be made."""
+
+from dataclasses import replace
+
+import pytest
+
+from penstock.errors import UsageError
+from penstock.fleet import Fleet, NodeGroup, Pool, Route
+from penstock.workload.slo import Slo
+
+POOL = Pool(
+    name="one",
+    model="llama-3.1-8b",
+    weights="bf16",
+    kv="bf16",
+    accelerator="mi300x",
+    vendor="amd",
+    site="main",
+    replicas=2,
+    tp=2,
+    engine="vllm",
+    engine_version="0.31",
+)
+ROUTE = Route(
+    workload="chat",
+    max_input_tokens=1024,
+    max_output_tokens=256,
+    slo=Slo(ttft_s=1.0, tpot_s=0.05),
+    peak_requests_per_s=3.0,
+    weights={"one": 1.0},
+)
+FLEET = Fleet(
+    name="small",
+    nodes=(NodeGroup(accelerator="mi300x", site="main", nodes=1),),
+    pools=(POOL,),
+    routes=(ROUTE,),
+)
+
+
+def test_a_replica_is_all_its_ranks() -> None:
+    assert replace(POOL, tp=4, pp=2, dp=3).devices == 4 * 2 * 3
+    assert FLEET.pool("one") is POOL
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"replicas": 0}, "replicas is 0; write 1 or more"),
+        ({"tp": -1}, "tp is -1"),
+        ({"name": " one"}, "one line without spaces around"),
+        ({"site": ""}, "site is ''"),
+        ({"model": "two\nlines"}, "model is 'two.+nlines'; write one line"),
+        ({"role": "neither"}, "not one of both, prefill, decode"),
+        ({"usd_per_hour": -1.0}, "write dollars"),
+        ({"usd_per_hour": float("nan")}, "write dollars"),
+        ({"endpoints": ("a:1", "b:1", "c:1")}, "3 endpoints are more than its 2 replicas"),
+        ({"endpoints": ("no port",)}, "write host:port"),
+        ({"settings": {"max_num_seqs": float("inf")}}, "a number that ends"),
+    ],
+)
+def test_a_pool_refuses_what_cannot_run(change: dict[str, object], complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        replace(POOL, **change)  # type: ignore[arg-type]  # wrong on purpose
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"peak_requests_per_s": 0.0}, "a rate above 0"),
+        ({"max_input_tokens": 0}, "max_input_tokens is 0"),
+        ({"weights": {"one": 0.5}}, "add up to 50.0%; make them 100%"),
+        ({"weights": {"one": 1.5, "two": -0.5}}, "above 0"),
+        ({"weights": {}}, "add up to 0.0%"),
+    ],
+)
+def test_a_route_sends_all_of_something_somewhere(change: dict[str, object], complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        replace(ROUTE, **change)  # type: ignore[arg-type]  # wrong on purpose
+
+
+PREFILL = replace(POOL, name="two", role="prefill")
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"pools": ()}, "at least one pool"),
+        ({"pools": (POOL, POOL)}, "pools 2: 'one' is there twice"),
+        ({"routes": (ROUTE, ROUTE)}, "routes 2: 'chat up to 1024 in and 256 out' is there twice"),
+        ({"nodes": (FLEET.nodes[0], FLEET.nodes[0])}, "nodes 2: 'mi300x at main' is there twice"),
+        ({"routes": (replace(ROUTE, weights={"other": 1.0}),)}, "no pool is called 'other'; the pools are one"),
+        ({"pools": (POOL, PREFILL)}, "has both and prefill pools"),
+        ({"pools": (PREFILL,), "routes": ()}, "has prefill pools"),
+        ({"version": 2}, "this penstock reads 1"),
+        (
+            {"pools": (replace(POOL, endpoints=("a:1",)), replace(POOL, name="two", endpoints=("a:1",)))},
+            "endpoint a:1 is there 2 times",
+        ),
+    ],
+)
+def test_a_fleet_hangs_together(change: dict[str, object], complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        replace(FLEET, **change)  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_one_model_may_serve_whole_requests_while_another_is_split_in_two() -> None:
+    other = replace(POOL, name="prefill", model="llama-3.1-70b", role="prefill")
+    decode = replace(other, name="decode", role="decode")
+    assert len(replace(FLEET, pools=(POOL, other, decode)).pools) == 3

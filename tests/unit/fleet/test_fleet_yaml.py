@@ -1,0 +1,180 @@
+"""A fleet file reads back as the fleet it was written from; a mistake in one is one line with its number."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.errors import UsageError
+from penstock.fleet import Fleet, NodeGroup, Pool, Route, read_fleet, write_fleet
+from penstock.workload.slo import Slo
+
+LETTERS = st.characters(exclude_categories=("C", "Z"))
+WORDS = st.builds("{}{}{}".format, LETTERS, st.text(LETTERS | st.just(" "), max_size=12), LETTERS)
+COUNTS = st.integers(1, 10**6)
+RATES = st.floats(1e-9, 1e9)
+SLOS = st.builds(
+    Slo,
+    ttft_s=st.none() | RATES,
+    tpot_s=st.none() | RATES,
+    e2e_s=RATES,
+    attainment_fraction=st.floats(0.01, 1.0),
+)
+SETTINGS = st.dictionaries(
+    WORDS, st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | WORDS, max_size=4
+)
+
+
+@st.composite
+def pools(draw: st.DrawFn) -> list[Pool]:
+    names = draw(st.lists(WORDS, min_size=1, max_size=4, unique=True))
+    split = draw(st.booleans()) and len(names) > 1
+    found = []
+    for number, name in enumerate(names):
+        replicas = draw(st.integers(1, 3))
+        found.append(
+            Pool(
+                name=name,
+                model="one model" if split else draw(WORDS),
+                weights=draw(WORDS),
+                kv=draw(WORDS),
+                accelerator=draw(WORDS),
+                vendor=draw(WORDS),
+                site=draw(WORDS),
+                replicas=replicas,
+                tp=draw(COUNTS),
+                pp=draw(COUNTS),
+                dp=draw(COUNTS),
+                ep=draw(st.booleans()),
+                engine=draw(WORDS),
+                engine_version=draw(WORDS | st.just("0.31")),
+                settings=draw(SETTINGS),
+                role=("prefill" if number == 0 else "decode") if split else "both",
+                usd_per_hour=draw(st.none() | st.floats(0, 1e6)),
+                endpoints=tuple(f"10.0.{number}.{place}:8000" for place in range(draw(st.integers(0, replicas)))),
+            )
+        )
+    return found
+
+
+@st.composite
+def fleets(draw: st.DrawFn) -> Fleet:
+    made = draw(pools())
+    sent = draw(st.lists(st.sampled_from([pool.name for pool in made]), min_size=1, unique=True))
+    sites = draw(st.lists(WORDS, max_size=3, unique=True))
+    lengths = draw(st.lists(st.tuples(COUNTS, COUNTS), max_size=3, unique=True))
+    return Fleet(
+        name=draw(WORDS),
+        note=draw(st.none() | WORDS),
+        nodes=tuple(
+            NodeGroup(accelerator="part", site=site, nodes=3, spare_nodes=draw(st.integers(0, 3))) for site in sites
+        ),
+        pools=tuple(made),
+        routes=tuple(
+            Route(
+                workload="chat",
+                max_input_tokens=inputs,
+                max_output_tokens=outputs,
+                slo=draw(SLOS),
+                peak_requests_per_s=draw(RATES),
+                weights=dict.fromkeys(sent, 1 / len(sent)),
+            )
+            for inputs, outputs in lengths
+        ),
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(fleets())
+def test_what_is_written_reads_back_equal(fleet: Fleet) -> None:
+    assert read_fleet(write_fleet(fleet), "fleet.yaml") == fleet
+
+
+FILE = """version: 1
+name: small
+nodes: [{accelerator: mi300x, site: main, nodes: 1, spare_nodes: 0}]
+pools:
+  - name: one
+    model: llama-3.1-8b
+    weights: bf16
+    kv: bf16
+    accelerator: mi300x
+    vendor: amd
+    site: main
+    replicas: 2
+    split: {tp: 1, pp: 1, dp: 1, ep: false}
+    engine: {name: vllm, version: '0.31', settings: {max_num_seqs: 256}}
+    role: both
+    usd_per_hour: 2.5
+    endpoints: [10.0.0.1:8000]
+routes:
+  - workload: chat
+    max_input_tokens: 1024
+    max_output_tokens: 256
+    slo: {ttft_s: 1, tpot_s: 0.05, attainment_fraction: 0.95}
+    peak_requests_per_s: 3
+    weights: {one: 1}
+"""
+SECOND = FILE[FILE.index("  - name: one") : FILE.index("routes:")]
+
+
+def test_a_file_by_hand_is_a_fleet() -> None:
+    (pool,) = read_fleet(FILE, "fleet.yaml").pools
+    assert pool.endpoints == ("10.0.0.1:8000",)
+    assert pool.settings == {"max_num_seqs": 256}
+    assert pool.engine_version == "0.31"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("    model: llama-3.1-8b\n", "", "fleet.yaml:5: pools 1: has no `model`; add `model: ...`"),
+        ("replicas: 2", "replicas: two", "fleet.yaml:12: replicas: 'two' is not a number"),
+        ("replicas: 2", "replicas: -2", "fleet.yaml:12: replicas: -2 is outside 0"),
+        ("replicas: 2", "replicas: 0", "fleet.yaml:5: pools 1: replicas is 0; write 1 or more"),
+        ("tp: 1", "tp: 1.5", "fleet.yaml:13: tp: 1.5 is not a whole number"),
+        ("ep: false", "ep: maybe", "fleet.yaml:13: ep: 'maybe' is not one of true, false"),
+        ("split: {tp: 1, pp: 1, dp: 1, ep: false}", "split: tp1", "fleet.yaml:13: split: must have keys"),
+        ("routes:\n", f"{SECOND}routes:\n", "fleet.yaml:18: pools 2: 'one' is there twice; keep one"),
+        (
+            "weights: {one: 1}",
+            "weights: {two: 1}",
+            "fleet.yaml:19: routes 1: no pool is called 'two'; the pools are one",
+        ),
+        ("weights: {one: 1}", "weights: {one: 0.9}", "fleet.yaml:19: routes 1: weights add up to 90.0%"),
+        ("role: both", "role: prefill", "fleet.yaml:5: pools 1: llama-3.1-8b has prefill pools"),
+        ("role: both", "roles: both", "fleet.yaml:5: pools 1: has no `role`"),
+        ("    kv: bf16\n", "    kv: bf16\n    colour: red\n", "fleet.yaml:9: `colour` is not a key of pools 1"),
+        ("    site: main\n", "    site: main\n    endpoint: a:1\n", "did you mean `endpoints`?"),
+        (
+            "settings: {max_num_seqs: 256}",
+            "settings: {a: [1]}",
+            "fleet.yaml:14: a: must be a number, true, false or a word",
+        ),
+        ("ttft_s: 1,", "ttft: 1,", "fleet.yaml:22: `ttft` is not a key of slo; did you mean `ttft_s`?"),
+        ("ttft_s: 1, tpot_s: 0.05, ", "", "fleet.yaml:22: slo: an SLO limits at least one of"),
+        ("[10.0.0.1:8000]", "[a:1, b:1, c:1]", "fleet.yaml:5: pools 1: 3 endpoints are more than its 2 replicas"),
+        ("version: 1", "version: 9", "fleet.yaml:1: version: this penstock reads version 1"),
+        (
+            "nodes: 1, spare_nodes: 0",
+            "nodes: 1, spare_nodes: 2",
+            "fleet.yaml:3: nodes 1: spare_nodes is 2; write 0 to 1",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line_with_its_number_and_the_fix(old: str, new: str, complaint: str) -> None:
+    assert FILE.count(old) >= 1
+    with pytest.raises(UsageError) as refused:
+        read_fleet(FILE.replace(old, new, 1), "fleet.yaml")
+    assert complaint in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, len(FILE)), st.text(max_size=12))
+def test_any_damage_is_a_fleet_or_one_line(cut: int, junk: str) -> None:
+    complaint = ""
+    try:
+        read_fleet(FILE[:cut] + junk + FILE[cut + len(junk) :], "fleet.yaml")
+    except UsageError as error:
+        complaint = str(error)
+    assert "\n" not in complaint
