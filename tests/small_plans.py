@@ -7,9 +7,9 @@ from examples import model
 from penstock.catalog import load_accelerator, load_prices
 from penstock.performance import Deployment
 from penstock.performance.predict import Range
-from penstock.planning.capacity import Bucket, Capacity, CapacityOf, cannot
+from penstock.planning.capacity import Capacity, CapacityOf, cannot
 from penstock.planning.make import PlanResult, Sources, make_plan
-from penstock.planning.plan_file import Plan
+from penstock.planning.plan_file import Bucket, Plan
 from penstock.planning.plan_yaml import parse_plan
 from penstock.planning.verify import VerifyOf
 from penstock.workload.slo import Slo

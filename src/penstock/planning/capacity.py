@@ -3,30 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from penstock.errors import UsageError
 from penstock.performance.deployment import Deployment
 from penstock.performance.predict import Range
+from penstock.planning.plan_file import Bucket
 from penstock.workload.slo import Slo
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bucket:
-    """Requests of about one length."""
-
-    input_tokens: int
-    output_tokens: int
-
-    def __post_init__(self) -> None:
-        if min(self.input_tokens, self.output_tokens) < 1:
-            raise UsageError("a request has at least one token of input and one of output")
-
-    @property
-    def context_tokens(self) -> int:
-        """Tokens the request holds when it ends."""
-        return self.input_tokens + self.output_tokens
-
-    def __str__(self) -> str:
-        return f"{self.input_tokens:,}/{self.output_tokens:,}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,8 @@ from penstock.performance.memory_fit import fit
 from penstock.performance.predict import Prediction, Range
 from penstock.performance.stack import Stack, stack_of
 from penstock.performance.work import PARTS, Array, ReplicaWork
-from penstock.planning.capacity import Bucket, Capacity, cannot
+from penstock.planning.capacity import Capacity, cannot
+from penstock.planning.plan_file import Bucket
 from penstock.workload.slo import Slo
 
 _MOST: Final = 4096

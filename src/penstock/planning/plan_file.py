@@ -6,12 +6,33 @@ from datetime import date
 from math import inf
 from typing import Literal
 
-from penstock.planning.capacity import Bucket
+from penstock.errors import UsageError
 from penstock.planning.inputs import Input
+from penstock.planning.saving_claim import SavingClaim
 from penstock.workload.slo import Slo
 
 Acquisition = Literal["buy", "rent"]
 ShareOf = Literal["load", "devices"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bucket:
+    """Requests of about one length."""
+
+    input_tokens: int
+    output_tokens: int
+
+    def __post_init__(self) -> None:
+        if min(self.input_tokens, self.output_tokens) < 1:
+            raise UsageError("a request has at least one token of input and one of output")
+
+    @property
+    def context_tokens(self) -> int:
+        """Tokens the request holds when it ends."""
+        return self.input_tokens + self.output_tokens
+
+    def __str__(self) -> str:
+        return f"{self.input_tokens:,}/{self.output_tokens:,}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,30 +157,6 @@ class Constraints:
     min_vendors: int
     max_vendor_share: float | None
     share_of: ShareOf
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavingClaim:
-    """A published saving with the inputs it states, to be recomputed."""
-
-    title: str
-    cheaper: str
-    dearer: str
-    devices: int
-    cheaper_usd: float
-    dearer_usd: float
-    discount_fraction: float
-    cheaper_watts: float
-    dearer_watts: float
-    hardware_fraction: float
-    """Share of hardware depreciation in the whole; power and cooling are the rest."""
-    years: float
-    engineers: float
-    engineer_usd_per_year: float
-    claimed_fraction: float
-    claimed_with_engineers_fraction: float
-    cheaper_throughput_fraction: float | None
-    """Tokens of the cheaper part over tokens of the dearer one, where the text states something."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,23 +5,23 @@ from math import inf
 from typing import Final, cast
 
 from penstock.errors import UsageError
-from penstock.planning.capacity import Bucket
 from penstock.planning.inputs import Input, default, given
 from penstock.planning.plan_file import (
     Acquisition,
+    Bucket,
     Constraints,
     Discount,
     MoneyPlan,
     NodePlan,
     PartPlan,
     Plan,
-    SavingClaim,
     Share,
     ShareOf,
     SitePlan,
     StackPlan,
     WorkloadPlan,
 )
+from penstock.planning.saving_claim import SavingClaim
 from penstock.reading.yaml import Table, Value, read_table, unwritten
 from penstock.workload.slo import parse_duration, parse_slo
 

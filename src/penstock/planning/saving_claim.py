@@ -4,11 +4,33 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from penstock.planning.plan_file import SavingClaim
-
 _ROUNDING: Final = 0.005
 """A claim in whole percent is reproduced by anything that rounds to it."""
 _VARIED: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavingClaim:
+    """A published saving with the inputs it states, to be recomputed."""
+
+    title: str
+    cheaper: str
+    dearer: str
+    devices: int
+    cheaper_usd: float
+    dearer_usd: float
+    discount_fraction: float
+    cheaper_watts: float
+    dearer_watts: float
+    hardware_fraction: float
+    """Share of hardware depreciation in the whole; power and cooling are the rest."""
+    years: float
+    engineers: float
+    engineer_usd_per_year: float
+    claimed_fraction: float
+    claimed_with_engineers_fraction: float
+    cheaper_throughput_fraction: float | None
+    """Tokens of the cheaper part over tokens of the dearer one, where the text states something."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,8 @@ import numpy as np
 
 from penstock.performance.deployment import Deployment
 from penstock.performance.predict import Range
-from penstock.planning.capacity import Bucket, Capacity, CapacityOf, cannot
+from penstock.planning.capacity import Capacity, CapacityOf, cannot
+from penstock.planning.plan_file import Bucket
 from penstock.planning.resize import Array
 from penstock.planning.verify import Check, RequestStream, ServingFleet, ServingPool, VerifyOf
 from penstock.workload import Fixed, Poisson, Requests, Slo, SloClass, Workload

@@ -7,11 +7,9 @@ from typing import Final
 import numpy as np
 
 from penstock.errors import UsageError
-from penstock.planning.capacity import Bucket
-from penstock.planning.plan_file import Share
-from penstock.planning.resize import Array
+from penstock.planning.plan_file import Bucket, Share
 from penstock.workload.minutes import Minutes
-from penstock.workload.requests import Requests
+from penstock.workload.requests import Float64s, Requests
 
 BUCKETS: Final = 4
 _CELLS_PER_OCTAVE: Final = 4
@@ -52,7 +50,7 @@ def trace_lengths(blocks: Iterable[Requests]) -> TraceLengths:
     )
 
 
-def _shares(count: Array, inputs: Array, outputs: Array) -> Iterable[Share]:
+def _shares(count: Float64s, inputs: Float64s, outputs: Float64s) -> Iterable[Share]:
     work = np.cumsum(inputs + outputs)
     edges = np.searchsorted(work, work[-1] * np.arange(1, BUCKETS) / BUCKETS)
     for cells in np.split(np.arange(_CELLS), edges + 1):

@@ -7,10 +7,9 @@ from typing import Final
 
 from penstock.performance.deployment import Deployment
 from penstock.planning.candidates import Candidate
-from penstock.planning.capacity import Bucket
 from penstock.planning.family import Family
 from penstock.planning.mix import cheapest
-from penstock.planning.plan_file import WorkloadPlan
+from penstock.planning.plan_file import Bucket, WorkloadPlan
 from penstock.planning.problem import DemandKey, Mix, Problem, Restriction
 from penstock.workload.slo import Slo
 

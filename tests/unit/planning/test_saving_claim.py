@@ -2,8 +2,7 @@
 
 from math import isclose
 
-from penstock.planning.plan_file import SavingClaim
-from penstock.planning.saving_claim import check_claim
+from penstock.planning.saving_claim import SavingClaim, check_claim
 
 SCORECARD = SavingClaim(
     title="scorecard",

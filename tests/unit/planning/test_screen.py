@@ -6,8 +6,8 @@ from examples import deployment
 from penstock.catalog import load_efficiencies
 from penstock.performance.efficiencies import from_document
 from penstock.performance.predict import Prediction, predict
-from penstock.planning.capacity import Bucket
 from penstock.planning.closed_loop import QueuelessScreen
+from penstock.planning.plan_file import Bucket
 from penstock.workload.slo import Slo
 
 EFFICIENCIES = from_document(load_efficiencies())

@@ -5,8 +5,8 @@ import pytest
 
 from examples import deployment
 from penstock.performance import Deployment
-from penstock.planning.capacity import Bucket
 from penstock.planning.make import Answer
+from penstock.planning.plan_file import Bucket
 from penstock.planning.simulated import Times, bucket_workload, simulated_capacity, verify_by
 from penstock.planning.verify import RequestStream, ServingFleet, ServingPool
 from penstock.workload import Requests, Slo, Workload, parse_slo

@@ -8,8 +8,8 @@ import pytest
 from examples import deployment
 from penstock.catalog import load_efficiencies
 from penstock.performance.efficiencies import from_document
-from penstock.planning.capacity import Bucket
 from penstock.planning.closed_loop import QueuelessScreen
+from penstock.planning.plan_file import Bucket
 from penstock.planning.simulated import bucket_workload, simulated_capacity, verify_by
 from penstock.planning.simulator import Simulator
 from penstock.planning.verify import RequestStream, ServingFleet, ServingPool
