@@ -5,9 +5,9 @@ from dataclasses import replace
 from penstock.catalog import load_accelerator
 from penstock.catalog.accelerator import Accelerator
 from penstock.checkpoint import open_checkpoint
+from penstock.fleet import Deployment, Parallelism, engine_defaults
+from penstock.fleet.engine import EngineName
 from penstock.model import CacheDtype, ModelSpec
-from penstock.performance import Deployment, Parallelism, engine_defaults
-from penstock.performance.engine import EngineName
 
 
 def model(name: str) -> ModelSpec:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from penstock.model.attention import EVERYTHING
-from penstock.performance.step_cost import StepCost
+from penstock.performance.step.cost import StepCost
 from penstock.simulation.replica import Replica, ReplicaPool
 from penstock.workload import Prefixes, Requests
 from reference.scenarios import Scenario

@@ -5,13 +5,13 @@ from datetime import date
 
 from examples import model
 from penstock.catalog import load_accelerator, load_prices
-from penstock.performance import Deployment
-from penstock.performance.predict import Range
-from penstock.planning.capacity import Capacity, CapacityOf, cannot
+from penstock.fleet import Deployment
+from penstock.performance.prediction.predict import Range
+from penstock.planning.asked.plan import Bucket, Plan
+from penstock.planning.asked.plan_yaml import parse_plan
+from penstock.planning.candidates.capacity import Capacity, CapacityOf, cannot
 from penstock.planning.make import PlanResult, Sources, make_plan
-from penstock.planning.plan_file import Bucket, Plan
-from penstock.planning.plan_yaml import parse_plan
-from penstock.planning.verify import VerifyOf
+from penstock.planning.proof.verify import VerifyOf
 from penstock.workload.slo import Slo
 
 TODAY = date(2026, 11, 15)

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter, process_time
 
-from penstock.performance.step_cost import StepCost
+from penstock.performance.step.cost import StepCost
 from penstock.simulation.replica import Replica, ReplicaPool
 from penstock.simulation.run import simulate
 from penstock.simulation.warm import compile_once
 from penstock.workload import LogNormal, Poisson, Requests, SystemPrompts, Workload, fit_empirical, read_trace
-from penstock.workload.lengths import Empirical
+from penstock.workload.synthetic.lengths import Empirical
 
 COST = StepCost(step_s=0.012, decode_s=2e-5, prefill_token_s=3e-5, context_s=(3e-8,), pair_s=(1e-9,))
 """Of the order of an 8B model on one accelerator."""

@@ -17,9 +17,10 @@ import altair as alt
 import numpy as np
 import vl_convert
 
+from penstock.benchmark.rerun import Reruns
+from penstock.benchmark.shipped_rows import measured_pairs, model_of
 from penstock.catalog import load_accelerator, load_efficiencies
-from penstock.cli.evidence import measured_pairs, model_of
-from penstock.performance.accuracy import (
+from penstock.performance.evidence.accuracy import (
     FOLDS,
     ErrorSummary,
     Held,
@@ -31,11 +32,10 @@ from penstock.performance.accuracy import (
     summarise,
     with_coverage,
 )
-from penstock.performance.efficiencies import from_document
-from penstock.performance.tax import delivered_over_time
-from penstock.performance.waits import waited
+from penstock.performance.evidence.efficiencies import from_document
+from penstock.performance.evidence.tax import delivered_over_time
+from penstock.performance.evidence.waits import waited
 from penstock.report.accuracy import GROUPS, SCENARIOS, markdown_table, summary_rows, winner_lines
-from penstock.simulation.published_run import Reruns
 
 ROOT = Path(__file__).resolve().parent.parent
 PEER = ROOT / "tests" / "data" / "aiconfigurator_0_12.csv"

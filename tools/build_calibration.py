@@ -5,10 +5,10 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+from penstock.benchmark.shipped_rows import measured_pairs, model_of
 from penstock.catalog import load_accelerator
-from penstock.cli.evidence import measured_pairs, model_of
-from penstock.performance.efficiencies import fit_efficiencies, to_document
-from penstock.performance.waits import waited
+from penstock.performance.evidence.efficiencies import fit_efficiencies, to_document
+from penstock.performance.evidence.waits import waited
 
 TARGET = Path(__file__).resolve().parent.parent / "src/penstock/catalog/data/efficiencies.json"
 

@@ -16,15 +16,15 @@ from penstock.catalog import load_accelerator, load_efficiencies, load_prices
 from penstock.catalog.compare import compare
 from penstock.catalog.price import market_price
 from penstock.checkpoint import open_checkpoint
-from penstock.cli.placing import Placing
-from penstock.performance import Deployment, Parallelism, engine_defaults
-from penstock.performance.choose import predict_on
-from penstock.performance.efficiencies import from_document
-from penstock.performance.minimum import report_fit
+from penstock.cli.flags.placing import Placing
+from penstock.fleet import Deployment, Parallelism, engine_defaults
+from penstock.performance.evidence.efficiencies import from_document
+from penstock.performance.memory.minimum import report_fit
+from penstock.performance.prediction.choose import predict_on
 from penstock.report.catalog import render_comparison
-from penstock.report.fit import render_fit
+from penstock.report.fit.terminal import render_fit
 from penstock.report.predict import render_predictions
-from penstock.report.simulate import render_simulation
+from penstock.report.simulate.terminal import render_simulation
 from penstock.simulation.scenario import SimulationQuestion, run_scenario
 from penstock.workload import Fixed, Gamma, SloClass, Workload, parse_slo
 

@@ -8,7 +8,7 @@ import numpy as np
 from engine.calibration import Fit
 from engine.recording import Part, Recording
 from engine.server import Settings
-from penstock.performance.step_cost import StepCost
+from penstock.performance.step.cost import StepCost
 from penstock.simulation.options import Options
 from penstock.simulation.replica import Replica, ReplicaPool
 from penstock.simulation.run import simulate

@@ -12,13 +12,13 @@ from rich.console import Console, RenderableType
 from fp8_checkpoints import block_checkpoint, write_safetensors
 from penstock.catalog import load_accelerator
 from penstock.checkpoint import open_checkpoint
-from penstock.checkpoint.scan import scan_fp8
-from penstock.performance import Parallelism
-from penstock.performance.engine import EngineName
-from penstock.preflight import Asked, Preflight, PreflightQuestion, Release, check, load_knowledge
-from penstock.preflight.subject import subject_of
+from penstock.checkpoint.fp8.scan import scan_fp8
+from penstock.fleet import Parallelism, Release
+from penstock.fleet.engine import EngineName
+from penstock.preflight import Asked, Preflight, PreflightQuestion, check, load_knowledge
+from penstock.preflight.facts.subject import subject_of
 from penstock.report.fp8 import render_scan
-from penstock.report.preflight import render_matrix, render_preflight
+from penstock.report.preflight.terminal import render_matrix, render_preflight
 
 Golden = Callable[[str, str], None]
 

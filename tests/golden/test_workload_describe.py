@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from penstock.report.workload import render_trace, suggested_arrivals, trace_document
+from penstock.report.workload.terminal import render_trace, suggested_arrivals, trace_document
 from penstock.workload import TraceSummary, describe_trace, read_trace
 
 Golden = Callable[[str, str], None]

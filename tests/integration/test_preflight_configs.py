@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from penstock.catalog import load_accelerators
+from penstock.fleet import Parallelism, Release
+from penstock.fleet.engine import EngineName
 from penstock.model import read_model
 from penstock.model.config import parse_json
-from penstock.performance import Parallelism
-from penstock.performance.engine import EngineName
-from penstock.preflight import Asked, PreflightQuestion, Readiness, Release, Subject, check, load_knowledge, read_scheme
+from penstock.preflight import Asked, PreflightQuestion, Readiness, Subject, check, load_knowledge, read_scheme
 
 pytestmark = pytest.mark.shared
 ENGINES: tuple[tuple[EngineName, str], ...] = (("vllm", "0.32.0"), ("sglang", "0.5.18"))

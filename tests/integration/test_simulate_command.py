@@ -8,7 +8,7 @@ import pytest
 
 from conftest import Run
 from penstock.catalog import load_prices
-from penstock.planning.prices import catalog_price
+from penstock.planning.asked.prices import catalog_price
 
 pytestmark = pytest.mark.wheel
 

@@ -7,15 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.workload import (
-    AsRecorded,
-    Trace,
-    Workload,
-    describe,
-    fit_empirical,
-    fit_log_normal,
-    read_trace,
-)
+from penstock.workload import AsRecorded, Trace, Workload, describe, fit_empirical, fit_log_normal, read_trace
 from workloads import as_bytes, assert_prefixes_are_a_causal_tree, joined
 
 pytestmark = pytest.mark.shared

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fp8_checkpoints import e8m0_checkpoint, tensor_checkpoint, write_safetensors
-from penstock.checkpoint.scan import scan_fp8
+from penstock.checkpoint.fp8.scan import scan_fp8
 from penstock.errors import PenstockError
 
 CASES = 150

@@ -14,7 +14,7 @@ import pytest
 
 from examples import deployment
 from penstock.catalog import find_model, model_ids
-from penstock.checkpoint.safetensors_header import parse_header, read_header
+from penstock.checkpoint.safetensors.header import parse_header, read_header
 from penstock.errors import CheckpointError, ConfigError, PenstockError
 from penstock.model import read_config
 from penstock.performance import fit

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from examples import accelerator_with, deployment, model
 from penstock.catalog import accelerator_ids, model_ids
+from penstock.fleet import Parallelism
 from penstock.model import CacheDtype, Part
-from penstock.performance import MemoryFit, Parallelism, fit
-from penstock.performance.sharding import device_bytes, stage_of_layers
+from penstock.performance import MemoryFit, fit
+from penstock.performance.memory.sharding import device_bytes, stage_of_layers
 from penstock.units import GIB
 
 models = st.sampled_from(model_ids())
@@ -135,7 +136,7 @@ def test_every_layer_has_one_stage_and_stages_differ_by_at_most_one_layer(layers
 @law
 @given(name=models, pp=st.sampled_from([1, 2, 3, 4]))
 def test_a_pipeline_holds_every_weight_at_least_once(name: str, pp: int) -> None:
-    from penstock.performance.sharding import weight_bytes_by_part  # noqa: PLC0415
+    from penstock.performance.memory.sharding import weight_bytes_by_part  # noqa: PLC0415
 
     spread = deployment(name, "h100", pp=pp)
     total = sum(sum(weight_bytes_by_part(spread, stage).values()) for stage in range(pp))

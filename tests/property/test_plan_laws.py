@@ -9,9 +9,18 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from penstock.planning.mix import cheapest, runners_up
-from penstock.planning.problem import MIN_VENDOR_SHARE, Demand, Mix, Offer, Problem, ReplicaKind, Restriction, Tier
-from penstock.planning.resize import one_world, resized_usd
+from penstock.planning.optimum.mix import cheapest, runners_up
+from penstock.planning.optimum.problem import (
+    MIN_VENDOR_SHARE,
+    Demand,
+    Mix,
+    Offer,
+    Problem,
+    ReplicaKind,
+    Restriction,
+    Tier,
+)
+from penstock.planning.optimum.resize import one_world, resized_usd
 
 optimal = settings(max_examples=150, deadline=None)
 law = settings(max_examples=60, deadline=None)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.performance.step_cost import StepCost
+from penstock.performance.step.cost import StepCost
 from penstock.simulation.options import Options
 from penstock.simulation.replica import Replica, ReplicaPool
 from penstock.simulation.run import simulate

@@ -30,9 +30,9 @@ from penstock.workload import (
     describe,
     read_trace,
 )
-from penstock.workload.lengths import Lengths
-from penstock.workload.sharing import Sharing
-from penstock.workload.splice import repeat
+from penstock.workload.recorded.splice import repeat
+from penstock.workload.synthetic.lengths import Lengths
+from penstock.workload.synthetic.sharing import Sharing
 from workloads import as_bytes, assert_prefixes_are_a_causal_tree, joined, recorded
 
 law = settings(max_examples=40, deadline=None)

@@ -81,7 +81,7 @@ def load_measurements() -> tuple[Measurement, ...]:
 
 @cache
 def load_efficiencies() -> Mapping[str, Any]:
-    """Read the shipped calibration, as `penstock.performance.efficiencies` writes it."""
+    """Read the shipped calibration, as `penstock.performance.evidence.efficiencies` writes it."""
     try:
         document = json.loads((_DATA / "efficiencies.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

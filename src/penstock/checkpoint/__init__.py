@@ -3,6 +3,6 @@
 from penstock.checkpoint.crosscheck import CrossCheck, cross_check
 from penstock.checkpoint.files import Checkpoint
 from penstock.checkpoint.locate import open_checkpoint
-from penstock.checkpoint.safetensors_header import StoredTensor, read_header
+from penstock.checkpoint.safetensors.header import StoredTensor, read_header
 
 __all__ = ["Checkpoint", "CrossCheck", "StoredTensor", "cross_check", "open_checkpoint", "read_header"]

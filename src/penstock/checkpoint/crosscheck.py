@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 
-from penstock.checkpoint.safetensors_header import StoredTensor
+from penstock.checkpoint.safetensors.header import StoredTensor
 from penstock.model import ModelSpec, Weight
 
 AGREES_WITHIN = 0.01

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.checkpoint.safetensors_header import StoredTensor
+from penstock.checkpoint.safetensors.header import StoredTensor
 from penstock.errors import CheckpointError
 from penstock.model import ModelSpec
 from penstock.model.config import MAX_CONFIG_BYTES, Config

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.checkpoint.files import Checkpoint, read_bounded
-from penstock.checkpoint.safetensors_header import DTYPE_BITS, StoredTensor
+from penstock.checkpoint.safetensors.header import DTYPE_BITS, StoredTensor
 from penstock.errors import CheckpointError, MissingExtra
 from penstock.model import read_model
 from penstock.model.config import parse_json

@@ -7,7 +7,7 @@ from typing import Final
 from penstock.catalog import find_model
 from penstock.checkpoint.files import Checkpoint, read_bounded
 from penstock.checkpoint.hub import open_hub
-from penstock.checkpoint.safetensors_header import StoredTensor, read_header
+from penstock.checkpoint.safetensors.header import StoredTensor, read_header
 from penstock.checkpoint.shards import shards_of
 from penstock.errors import CheckpointError, UnknownName, UsageError
 from penstock.model import read_model

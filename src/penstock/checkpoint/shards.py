@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.checkpoint.files import read_bounded
-from penstock.checkpoint.safetensors_header import MAX_HEADER_BYTES
+from penstock.checkpoint.safetensors.header import MAX_HEADER_BYTES
 from penstock.errors import CheckpointError
 
 _INDEX: Final = "model.safetensors.index.json"

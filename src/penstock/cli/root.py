@@ -11,7 +11,19 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.cli import accuracy, catalog, fit, fp8, inspect, plan, predict, preflight, simulate, tax, workload
+from penstock.cli.commands import (
+    accuracy,
+    catalog,
+    fit,
+    fp8,
+    inspect,
+    plan,
+    predict,
+    preflight,
+    simulate,
+    tax,
+    workload,
+)
 from penstock.errors import PenstockError, UsageError
 
 log = logging.getLogger(__name__)

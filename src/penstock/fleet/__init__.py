@@ -1,6 +1,19 @@
-"""What runs where? A fleet as a value, and the file it is kept in: written by the planner, read by whoever runs it."""
+"""What runs where? Deployments, engines and fleets as values, and the file a fleet is kept in."""
 
-from penstock.fleet.fleet import Fleet, NodeGroup, Pool, Role, Route
-from penstock.fleet.fleet_yaml import read_fleet, write_fleet
+from penstock.fleet.deployment import Deployment, Parallelism
+from penstock.fleet.engine import Engine, engine_defaults
+from penstock.fleet.pools import Fleet, NodeGroup, Pool, Role, Route
+from penstock.fleet.release import Release
 
-__all__ = ["Fleet", "NodeGroup", "Pool", "Role", "Route", "read_fleet", "write_fleet"]
+__all__ = [
+    "Deployment",
+    "Engine",
+    "Fleet",
+    "NodeGroup",
+    "Parallelism",
+    "Pool",
+    "Release",
+    "Role",
+    "Route",
+    "engine_defaults",
+]

@@ -1,12 +1,12 @@
 """Which fleet does a plan leave behind? The winner's last period, as whoever runs it reads it."""
 
 from penstock.economics.finance import HOURS_PER_YEAR
-from penstock.fleet.fleet import Fleet, NodeGroup, Pool, Route
-from penstock.planning.build import BillingTerms
-from penstock.planning.candidates import Candidate
+from penstock.fleet.pools import Fleet, NodeGroup, Pool, Route
+from penstock.planning.candidates.search import Candidate
 from penstock.planning.make import Answer, PlanResult
-from penstock.planning.problem import Mix, PoolPeriod
-from penstock.planning.verify import RequestStream, pool_id, serving_fleet
+from penstock.planning.optimum.build import BillingTerms
+from penstock.planning.optimum.problem import Mix, PoolPeriod
+from penstock.planning.proof.verify import RequestStream, pool_id, serving_fleet
 
 
 def fleet_of(result: PlanResult, answer: Answer) -> Fleet:

@@ -3,25 +3,25 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from penstock.audit.saving_claim import ClaimCheck, check_claim
 from penstock.catalog.accelerator import Accelerator
 from penstock.errors import UsageError
 from penstock.model import ModelSpec
-from penstock.planning.build import BillingTerms, build_problem, terms_of
-from penstock.planning.candidates import Candidate, find_candidates
-from penstock.planning.capacity import CapacityOf
-from penstock.planning.costing import FleetCost, bill
-from penstock.planning.family import Family, find_family, steps_of
-from penstock.planning.knobs import InputWorld, knobs_of
-from penstock.planning.mix import cheapest
-from penstock.planning.monte_carlo import Confidence, draw_confidence, widened
-from penstock.planning.plan_file import Plan, WorkloadPlan
-from penstock.planning.problem import Mix, Problem
-from penstock.planning.resolve import Assumption, LeftOut, PricesOf, Resolved, assumptions, resolve
-from penstock.planning.saving_claim import ClaimCheck, check_claim
-from penstock.planning.sensitivity import Flip, Judge, Swing, flips, tornado
-from penstock.planning.trace_lengths import TraceLengths
-from penstock.planning.verdict import PlanVerdict, judge
-from penstock.planning.verify import Proof, Verified, VerifyOf, prove, verify_fleet
+from penstock.planning.asked.plan import Plan, WorkloadPlan
+from penstock.planning.asked.resolve import Assumption, LeftOut, PricesOf, Resolved, assumptions, resolve
+from penstock.planning.asked.trace_lengths import TraceLengths
+from penstock.planning.candidates.capacity import CapacityOf
+from penstock.planning.candidates.search import Candidate, find_candidates
+from penstock.planning.doubt.knobs import InputWorld, knobs_of
+from penstock.planning.doubt.monte_carlo import Confidence, draw_confidence, widened
+from penstock.planning.doubt.sensitivity import Flip, Judge, Swing, flips, tornado
+from penstock.planning.doubt.verdict import PlanVerdict, judge
+from penstock.planning.optimum.build import BillingTerms, build_problem, terms_of
+from penstock.planning.optimum.costing import FleetCost, bill
+from penstock.planning.optimum.family import Family, find_family, steps_of
+from penstock.planning.optimum.mix import cheapest
+from penstock.planning.optimum.problem import Mix, Problem
+from penstock.planning.proof.verify import Proof, Verified, VerifyOf, prove, verify_fleet
 
 RUNNERS_UP = 3
 Progress = Callable[[str, int, int], None]

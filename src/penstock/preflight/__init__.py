@@ -1,16 +1,16 @@
 """Will this checkpoint run here, will it be right, and with which flags? Rules, predictions and launch commands."""
 
-from penstock.performance.release import Release
-from penstock.preflight._load import load_knowledge, load_rules
+from penstock.fleet.release import Release
 from penstock.preflight.check import Preflight, PreflightQuestion, Readiness, check
-from penstock.preflight.command import parse_command
-from penstock.preflight.condition import Facts, Unknown
-from penstock.preflight.facts import derive_facts
-from penstock.preflight.findings import Assessment, Finding, Undetermined, assess
-from penstock.preflight.launch import Asked, LaunchPlan
-from penstock.preflight.rule import Grounds, Rule, Severity
-from penstock.preflight.scheme import read_scheme
-from penstock.preflight.situation import Launch, ScannedFacts, Situation, StoredFacts, Subject
+from penstock.preflight.facts.command import parse_command
+from penstock.preflight.facts.derive import derive_facts
+from penstock.preflight.facts.scheme import read_scheme
+from penstock.preflight.facts.situation import Launch, ScannedFacts, Situation, StoredFacts, Subject
+from penstock.preflight.launch.plan import Asked, LaunchPlan
+from penstock.preflight.rules._load import load_knowledge, load_rules
+from penstock.preflight.rules.condition import Facts, Unknown
+from penstock.preflight.rules.findings import Assessment, Finding, Undetermined, assess
+from penstock.preflight.rules.rule import Grounds, Rule, Severity
 
 __all__ = [
     "Asked",

@@ -6,24 +6,25 @@ from enum import StrEnum
 
 from penstock.catalog.accelerator import Accelerator
 from penstock.errors import ConfigError
+from penstock.fleet import Deployment, engine_defaults
+from penstock.fleet.engine import EngineName
+from penstock.fleet.release import Release
 from penstock.model import CacheDtype, ModelSpec, cache_dtype
-from penstock.performance import Deployment, MemoryFit, engine_defaults, fit
-from penstock.performance.engine import EngineName
-from penstock.performance.memory_fit import usual_context_tokens
-from penstock.performance.release import Release
-from penstock.preflight.aiter import AiterLookup, lookup_mla
-from penstock.preflight.attention import Backend, GraphMode, predict_backend, predict_graphs
-from penstock.preflight.condition import Facts, Unknown
-from penstock.preflight.dialect import DialectStep, predict_dialect
-from penstock.preflight.facts import derive_facts
-from penstock.preflight.findings import Assessment, assess
-from penstock.preflight.flags import FlagFinding, check_flags
-from penstock.preflight.kernels import KernelClass, WeightGroup, as_executed, predict_kernels
-from penstock.preflight.knowledge import Knowledge
-from penstock.preflight.launch import Asked, LaunchPlan, plan_launch, rocm_of_image
-from penstock.preflight.recipe import Recipe, find_recipe
-from penstock.preflight.rule import Severity
-from penstock.preflight.situation import Launch, Situation, Subject
+from penstock.performance import MemoryFit, fit
+from penstock.performance.memory.budget import usual_context_tokens
+from penstock.preflight.facts.derive import derive_facts
+from penstock.preflight.facts.situation import Launch, Situation, Subject
+from penstock.preflight.launch.flags import FlagFinding, check_flags
+from penstock.preflight.launch.plan import Asked, LaunchPlan, plan_launch, rocm_of_image
+from penstock.preflight.launch.recipe import Recipe, find_recipe
+from penstock.preflight.predicted.aiter import AiterLookup, lookup_mla
+from penstock.preflight.predicted.attention import Backend, GraphMode, predict_backend, predict_graphs
+from penstock.preflight.predicted.dialect import DialectStep, predict_dialect
+from penstock.preflight.predicted.kernels import KernelClass, WeightGroup, as_executed, predict_kernels
+from penstock.preflight.rules.condition import Facts, Unknown
+from penstock.preflight.rules.findings import Assessment, assess
+from penstock.preflight.rules.knowledge import Knowledge
+from penstock.preflight.rules.rule import Severity
 
 
 class Readiness(StrEnum):

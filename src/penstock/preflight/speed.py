@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from penstock.errors import UnsupportedPrecision
-from penstock.performance.choose import measured_engines
-from penstock.performance.efficiencies import Efficiencies
-from penstock.performance.predict import Prediction, predict
+from penstock.performance.evidence.efficiencies import Efficiencies
+from penstock.performance.prediction.choose import measured_engines
+from penstock.performance.prediction.predict import Prediction, predict
 from penstock.preflight.check import Preflight
-from penstock.preflight.kernels import KernelClass
+from penstock.preflight.predicted.kernels import KernelClass
 
 LOAD: Final = (1024, 1024, 32)
 """Prompt tokens, answer tokens and requests in flight of the figure shown; `penstock predict` asks others."""

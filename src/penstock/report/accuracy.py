@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from penstock.performance.accuracy import Contest, ErrorSummary, Held, HeldOut
+from penstock.performance.evidence.accuracy import Contest, ErrorSummary, Held, HeldOut
 
 Key = Callable[[HeldOut], str]
 

@@ -7,9 +7,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from penstock.checkpoint.scan import Fp8Scan, GroupScan
-from penstock.checkpoint.soundness import ScanFinding
-from penstock.report.plain import plain
+from penstock.checkpoint.fp8.scan import Fp8Scan, GroupScan
+from penstock.checkpoint.fp8.soundness import ScanFinding
+from penstock.report.drawing.plain import plain
 from penstock.units import format_gib
 
 _SHOWN = 8

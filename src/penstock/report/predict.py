@@ -8,10 +8,10 @@ from rich.text import Text
 
 from penstock.catalog.measurement import Measurement, MeasurementSource
 from penstock.model import ModelSpec
-from penstock.performance.predict import Prediction, Range
-from penstock.report.bars import Use, legend, stacked_bar
-from penstock.report.fit_json import model_document
-from penstock.report.plain import plain, plain_fields
+from penstock.performance.prediction.predict import Prediction, Range
+from penstock.report.drawing.bars import Use, legend, stacked_bar
+from penstock.report.drawing.plain import plain, plain_fields
+from penstock.report.model import model_document
 
 PARTS = {
     "weights": Use("weights", "█", "cyan"),

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from penstock.performance.tax import Delivered
+from penstock.performance.evidence.tax import Delivered
 
 _BAR_CELLS = 40
 

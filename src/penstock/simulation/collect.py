@@ -6,12 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.simulation.compiled import compiled, entry
-from penstock.simulation.fleet import settled
-from penstock.simulation.observe import bin_of
-from penstock.simulation.outcome import ClassOutcome, Latency, Outcome, PoolOutcome, Saturation, Served, Timeline
-from penstock.simulation.replica import ReplicaPool
-from penstock.simulation.world import (
+from penstock.simulation.loop.compiled import compiled, entry
+from penstock.simulation.loop.events import settled
+from penstock.simulation.loop.observe import bin_of
+from penstock.simulation.loop.world import (
     BINS,
     BINS_PER_E,
     BUSY,
@@ -24,6 +22,8 @@ from penstock.simulation.world import (
     USED,
     World,
 )
+from penstock.simulation.outcome import ClassOutcome, Latency, Outcome, PoolOutcome, Saturation, Served, Timeline
+from penstock.simulation.replica import ReplicaPool
 from penstock.workload import SloClass
 
 _TTFT, _TPOT, _E2E = range(3)

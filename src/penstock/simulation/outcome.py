@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.simulation.world import BINS_PER_E, LEAST_S
+from penstock.simulation.loop.world import BINS_PER_E, LEAST_S
 from penstock.workload import Slo
 
 Counts = NDArray[np.int64]

@@ -4,12 +4,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from penstock.performance.deployment import Deployment
-from penstock.performance.efficiencies import Efficiencies
-from penstock.performance.memory_fit import MemoryFit, fit
-from penstock.performance.stack import Stack, stack_of
-from penstock.performance.step_cost import step_cost
-from penstock.performance.work import ReplicaWork
+from penstock.fleet.deployment import Deployment
+from penstock.performance.evidence.efficiencies import Efficiencies
+from penstock.performance.memory.budget import MemoryFit, fit
+from penstock.performance.prediction.stack import Stack, stack_of
+from penstock.performance.step.cost import step_cost
+from penstock.performance.step.work import ReplicaWork
 from penstock.simulation.replica import Replica
 
 

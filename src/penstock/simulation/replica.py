@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.errors import DeploymentError
-from penstock.performance.step_cost import StepCost
+from penstock.performance.step.cost import StepCost
 
 Role = Literal["both", "prefill", "decode"]
 Tokens = TypeVar("Tokens", int, NDArray[np.int64])

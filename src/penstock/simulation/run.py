@@ -5,19 +5,19 @@ from typing import Final
 
 from penstock.errors import DeploymentError
 from penstock.routing import EndpointState, Route, RouteRequest
-from penstock.simulation import fleet
-from penstock.simulation.build import build, feed, make_room
 from penstock.simulation.collect import Collected
+from penstock.simulation.loop import events
+from penstock.simulation.loop.layout import build, feed, make_room
+from penstock.simulation.loop.world import NONE, World
 from penstock.simulation.options import Options, Policy
 from penstock.simulation.outcome import Outcome
 from penstock.simulation.replica import ReplicaPool
-from penstock.simulation.world import NONE, World
 from penstock.workload import CountProgress, Requests, SloClass
 
 _POLICIES: Final = {
-    "round-robin": fleet.ROUND_ROBIN,
-    "least-requests": fleet.LEAST_REQUESTS,
-    "least-tokens": fleet.LEAST_TOKENS,
+    "round-robin": events.ROUND_ROBIN,
+    "least-requests": events.LEAST_REQUESTS,
+    "least-tokens": events.LEAST_TOKENS,
 }
 _BLOCK: Final = 16384
 """Rows fed at a time: the working set stays in the processor's cache."""
@@ -47,14 +47,14 @@ def simulate(
     collected = Collected(classes, keep=chosen.keep_requests)
     rows = _cut(blocks, _BLOCK)
     while True:
-        why = fleet.run(world, _EVENTS)
-        if why == fleet.WHERE_TO:
+        why = events.run(world, _EVENTS)
+        if why == events.WHERE_TO:
             _ask(world, pools, chosen.route)
             continue
         collected.settle(world)
         if progress is not None:
             progress(collected.requests)
-        if why == fleet.MORE_ROWS:
+        if why == events.MORE_ROWS:
             block = next(rows, None)
             if block is None:
                 control["final"] = 1
@@ -62,8 +62,8 @@ def simulate(
             world = make_room(world, pools, block, collected.base)
             control = world.control[0]
             collected.refused += feed(world, pools, block, chosen, refused=collected.refused)
-        elif why != fleet.PAUSED:
-            return collected.outcome(world, pools, stopped=why == fleet.SATURATED)
+        elif why != events.PAUSED:
+            return collected.outcome(world, pools, stopped=why == events.SATURATED)
 
 
 def _check(pools: Sequence[ReplicaPool]) -> None:
@@ -76,7 +76,7 @@ def _check(pools: Sequence[ReplicaPool]) -> None:
 
 def _policy(route: Policy | Route) -> int:
     if callable(route):
-        return fleet.LEAST_REQUESTS
+        return events.LEAST_REQUESTS
     if route not in _POLICIES:
         raise DeploymentError(f"'{route}' is not a way to share requests; known: {', '.join(_POLICIES)}")
     return _POLICIES[route]
@@ -117,7 +117,7 @@ def _ask(world: World, pools: Sequence[ReplicaPool], route: object) -> None:
             f"the route sent a request of {needed:,} tokens to '{chosen}', whose KV cache holds "
             f"{pool.replica.kv_tokens:,}; leave out endpoints that are too small for it"
         )
-    fleet.place(world, number, endpoints[chosen], float(row["arrival_s"]))
+    events.place(world, number, endpoints[chosen], float(row["arrival_s"]))
 
 
 def _state(world: World, pools: Sequence[ReplicaPool], address: str, index: int) -> EndpointState:

@@ -6,7 +6,7 @@ from functools import partial
 from math import exp
 
 from penstock.errors import UsageError
-from penstock.performance.predict import Range
+from penstock.performance.prediction.predict import Range
 from penstock.simulation.capacity import SustainedRate, capacity, require_searchable
 from penstock.simulation.options import Options, Policy, StageProgress
 from penstock.simulation.outcome import Latency, Outcome

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from penstock.performance.step_cost import StepCost
-from penstock.simulation import fleet
-from penstock.simulation.compiled import keeps, on_disk
+from penstock.performance.step.cost import StepCost
+from penstock.simulation.loop import events
+from penstock.simulation.loop.compiled import keeps, on_disk
 from penstock.simulation.replica import Replica, ReplicaPool
 from penstock.simulation.run import simulate
 from penstock.workload import Requests
@@ -12,12 +12,12 @@ from penstock.workload import Requests
 
 def is_compiled() -> bool:
     """Whether the loop was compiled by this version on this machine, now or earlier."""
-    return on_disk(fleet.run)
+    return on_disk(events.run)
 
 
 def is_kept() -> bool:
     """Whether the compiled loop outlives this process: beside the package or in the user's cache folder."""
-    return keeps(fleet.run)
+    return keeps(events.run)
 
 
 def compile_once() -> None:

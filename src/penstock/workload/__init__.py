@@ -1,14 +1,14 @@
 """What will be asked of a service, and how fast must it answer? Synthetic workloads and recorded traces."""
 
-from penstock.workload.arrivals import Arrivals, AsRecorded, ClosedLoop, Diurnal, Gamma, Poisson, day_curve
-from penstock.workload.describe import TraceSummary, WorkloadSummary, describe, describe_trace
-from penstock.workload.fit import LogNormalFit, fit_empirical, fit_log_normal
-from penstock.workload.lengths import Empirical, Fixed, LogNormal, Uniform
-from penstock.workload.recording import CountProgress, Records
+from penstock.workload.recorded.recording import CountProgress, Records
+from penstock.workload.recorded.trace import Trace, read_trace
 from penstock.workload.requests import Prefixes, Requests
-from penstock.workload.sharing import Conversations, SystemPrompts
 from penstock.workload.slo import Slo, SloClass, parse_duration, parse_slo
-from penstock.workload.trace import Trace, read_trace
+from penstock.workload.summary.describe import TraceSummary, WorkloadSummary, describe, describe_trace
+from penstock.workload.summary.fit import LogNormalFit, fit_empirical, fit_log_normal
+from penstock.workload.synthetic.arrivals import Arrivals, AsRecorded, ClosedLoop, Diurnal, Gamma, Poisson, day_curve
+from penstock.workload.synthetic.lengths import Empirical, Fixed, LogNormal, Uniform
+from penstock.workload.synthetic.sharing import Conversations, SystemPrompts
 from penstock.workload.workload import Workload
 
 __all__ = [

@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.errors import UsageError
-from penstock.workload.arrivals import Arrivals, AsRecorded, ClosedLoop, OpenLoop
-from penstock.workload.lengths import Lengths
 from penstock.workload.randomness import NATIVE_BLOCK, RandomStream, generator
-from penstock.workload.recording import Recording, mean_rate_per_s
+from penstock.workload.recorded.recording import Recording, mean_rate_per_s
+from penstock.workload.recorded.splice import repeat
 from penstock.workload.requests import MAX_CLASSES, Int32s, Prefixes, Requests, Uint8s, concatenate
-from penstock.workload.sharing import Sharing, SystemPrompts, begin_with_prompts
 from penstock.workload.slo import SloClass
-from penstock.workload.splice import repeat
-from penstock.workload.turns import Turns
+from penstock.workload.synthetic.arrivals import Arrivals, AsRecorded, ClosedLoop, OpenLoop
+from penstock.workload.synthetic.lengths import Lengths
+from penstock.workload.synthetic.sharing import Sharing, SystemPrompts, begin_with_prompts
+from penstock.workload.synthetic.turns import Turns
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 Clock = OpenLoop | ClosedLoop

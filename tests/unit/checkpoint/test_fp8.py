@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from penstock.checkpoint.fp8 import (
+from penstock.checkpoint.fp8.numerics import (
     CODES,
     Dialect,
     converted,

@@ -15,8 +15,8 @@ from fp8_checkpoints import (
     tensor_checkpoint,
     write_safetensors,
 )
-from penstock.checkpoint.fp8 import Dialect
-from penstock.checkpoint.scan import Fp8Scan, scan_fp8
+from penstock.checkpoint.fp8.numerics import Dialect
+from penstock.checkpoint.fp8.scan import Fp8Scan, scan_fp8
 from penstock.errors import CheckpointError
 
 SOUND: dict[str, Callable[[], Tensors]] = {

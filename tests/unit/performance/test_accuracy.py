@@ -2,10 +2,10 @@
 
 import pytest
 
+from penstock.benchmark.shipped_rows import measured_pairs, model_of
 from penstock.catalog import load_accelerator
-from penstock.cli.evidence import measured_pairs, model_of
-from penstock.performance.accuracy import FOLDS, HeldOut, Pair, Refit, contests, coverage, refits, summarise
-from penstock.performance.waits import waited
+from penstock.performance.evidence.accuracy import FOLDS, HeldOut, Pair, Refit, contests, coverage, refits, summarise
+from penstock.performance.evidence.waits import waited
 
 CORE = ("mi300x", "mi325x", "mi355x", "h100_sxm", "h200_sxm", "b200_sxm")
 

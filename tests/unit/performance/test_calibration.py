@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from examples import deployment
+from penstock.benchmark.shipped_rows import measured_pairs, model_of
 from penstock.catalog import load_accelerator, load_efficiencies
-from penstock.cli.evidence import measured_pairs, model_of
-from penstock.performance.calibration import LEAST, Row, Software, calibrate
-from penstock.performance.efficiencies import from_document, to_document
-from penstock.performance.stack import stack_of
-from penstock.performance.waits import FIRST, fit_both, waited
-from penstock.performance.work import PARTS
+from penstock.performance.evidence.efficiencies import from_document, to_document
+from penstock.performance.evidence.regression import LEAST, Row, Software, calibrate
+from penstock.performance.evidence.waits import FIRST, fit_both, waited
+from penstock.performance.prediction.stack import stack_of
+from penstock.performance.step.work import PARTS
 
 OLD, NEW = Software("online", "0.5.9", date(2026, 1, 1)), Software("online", "0.5.10", date(2026, 2, 1))
 

@@ -6,20 +6,20 @@ from datetime import date
 import numpy as np
 import pytest
 
+from penstock.benchmark.shipped_rows import measured_pairs, model_of
 from penstock.catalog import load_accelerator, load_efficiencies
 from penstock.catalog.measurement import Measurement
-from penstock.cli.evidence import measured_pairs, model_of
-from penstock.performance.accuracy import FOLDS, refits
-from penstock.performance.calibration import Row, Software
-from penstock.performance.efficiencies import from_document
-from penstock.performance.evidence import measured_deployment
-from penstock.performance.first_token import LoopLoad, decode_step, served
-from penstock.performance.harness import Harness, harness_of
-from penstock.performance.predict import predict
-from penstock.performance.stack import stack_of
-from penstock.performance.step_cost import step_cost
-from penstock.performance.waits import Waited, fit_both, measured_loop, waited
-from penstock.performance.work import PARTS, ReplicaWork
+from penstock.performance.evidence.accuracy import FOLDS, refits
+from penstock.performance.evidence.efficiencies import from_document
+from penstock.performance.evidence.harness import Harness, harness_of
+from penstock.performance.evidence.regression import Row, Software
+from penstock.performance.evidence.rows import measured_deployment
+from penstock.performance.evidence.waits import Waited, fit_both, measured_loop, waited
+from penstock.performance.prediction.predict import predict
+from penstock.performance.prediction.stack import stack_of
+from penstock.performance.step.cost import step_cost
+from penstock.performance.step.first_token import LoopLoad, decode_step, served
+from penstock.performance.step.work import PARTS, ReplicaWork
 
 ROW = Measurement(
     id="one",

@@ -9,13 +9,14 @@ import pytest
 from examples import deployment, model
 from penstock.catalog import load_accelerator
 from penstock.errors import DeploymentError
+from penstock.fleet import Parallelism, engine_defaults
+from penstock.fleet.release import Release
 from penstock.model import CacheDtype, Part
 from penstock.model.weight import FP8_CHANNEL
-from penstock.performance import Parallelism, engine_defaults, fit, minimum_devices
-from penstock.performance.memory_fit import DoesNotFit
-from penstock.performance.minimum import report_fit
-from penstock.performance.release import Release
-from penstock.performance.sharding import stage_of_layers
+from penstock.performance import fit, minimum_devices
+from penstock.performance.memory.budget import DoesNotFit
+from penstock.performance.memory.minimum import report_fit
+from penstock.performance.memory.sharding import stage_of_layers
 from penstock.units import GIB
 from published_logs import LOGS, predicted
 

@@ -12,8 +12,8 @@ from examples import deployment, model
 from penstock.catalog import load_accelerator
 from penstock.catalog.accelerator import Accelerator, Precision
 from penstock.errors import DeploymentError
-from penstock.performance.predict import Speculation, predict
-from penstock.performance.work import PARTS, Load, ReplicaWork, compute_precision
+from penstock.performance.prediction.predict import Speculation, predict
+from penstock.performance.step.work import PARTS, Load, ReplicaWork, compute_precision
 
 law = settings(max_examples=60, deadline=None)
 models = st.sampled_from(
@@ -181,7 +181,7 @@ def test_a_prediction_is_never_above_the_roofline(
     name: str, part: str, concurrency: float, prompt: float, answer: float
 ) -> None:
     from penstock.catalog import load_efficiencies  # noqa: PLC0415
-    from penstock.performance.efficiencies import from_document  # noqa: PLC0415
+    from penstock.performance.evidence.efficiencies import from_document  # noqa: PLC0415
 
     answered = predict(
         deployment(name, part, tp=8),

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from examples import deployment, model
 from penstock.catalog import load_accelerator
-from penstock.performance.predict import Range
-from penstock.planning.candidates import Candidate, find_candidates, undominated
-from penstock.planning.capacity import Capacity
-from penstock.planning.mix import cheapest
-from penstock.planning.plan_file import PartPlan
-from penstock.planning.problem import Demand, Offer, Problem, ReplicaKind, Tier
+from penstock.performance.prediction.predict import Range
+from penstock.planning.asked.plan import PartPlan
+from penstock.planning.candidates.capacity import Capacity
+from penstock.planning.candidates.search import Candidate, find_candidates, undominated
+from penstock.planning.optimum.mix import cheapest
+from penstock.planning.optimum.problem import Demand, Offer, Problem, ReplicaKind, Tier
 from small_plans import TWO_PARTS, capacities, plan_of
 
 CHAT = plan_of(TWO_PARTS).workloads[0]

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from penstock.cli.plan import sources_of
-from penstock.fleet import read_fleet, write_fleet
+from penstock.cli.commands.plan import sources_of
+from penstock.fleet.file import read_fleet, write_fleet
+from penstock.planning.asked.plan_yaml import parse_plan
 from penstock.planning.fleet_of import fleet_of
 from penstock.planning.make import Answer, PlanResult, make_plan
-from penstock.planning.plan_yaml import parse_plan
-from penstock.report.plan import render_plan
+from penstock.report.plan.terminal import render_plan
 from small_plans import TODAY
 
 FOLDER = Path(__file__).resolve().parents[3] / "examples" / "plans"

@@ -6,11 +6,11 @@ from math import isclose
 
 import pytest
 
-from penstock.planning.family import Family, find_family
 from penstock.planning.make import Answer
-from penstock.planning.milp import Milp
-from penstock.planning.problem import Mix
-from penstock.planning.verify import Check, ServingFleet, Verified, prove
+from penstock.planning.optimum.family import Family, find_family
+from penstock.planning.optimum.milp import Milp
+from penstock.planning.optimum.problem import Mix
+from penstock.planning.proof.verify import Check, ServingFleet, Verified, prove
 from small_plans import TWO_PARTS, solved
 
 SCORECARD = """

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.errors import UsageError
 from penstock.planning.make import Answer, NoFleet, PlanResult
-from penstock.planning.verify import Check, ServingFleet
+from penstock.planning.proof.verify import Check, ServingFleet
 from small_plans import TWO_PARTS, solved
 
 

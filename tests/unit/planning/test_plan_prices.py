@@ -7,7 +7,7 @@ import pytest
 
 from penstock.catalog import accelerator_ids, load_prices
 from penstock.catalog.price import Price, market_price
-from penstock.planning.prices import catalog_price
+from penstock.planning.asked.prices import catalog_price
 
 BASE = Price(
     id="a",

@@ -12,17 +12,17 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
-from penstock.cli.plan import plan_command
+from penstock.cli.commands.plan import plan_command
 from penstock.errors import UsageError
-from penstock.fleet import read_fleet
-from penstock.planning.inputs import DEFAULTS
+from penstock.fleet.file import read_fleet
+from penstock.planning.asked.inputs import DEFAULTS
 from penstock.planning.make import Answer, NoFleet, PlanResult
-from penstock.planning.verify import Check, ServingFleet
-from penstock.report.plain import to_json
-from penstock.report.plan import render_plan
-from penstock.report.plan_html import plan_html
-from penstock.report.plan_json import plan_document
-from penstock.report.plan_words import amount, flip_sentence, spread, usd
+from penstock.planning.proof.verify import Check, ServingFleet
+from penstock.report.drawing.plain import to_json
+from penstock.report.plan.document import plan_document
+from penstock.report.plan.page import plan_html
+from penstock.report.plan.terminal import render_plan
+from penstock.report.plan.words import amount, flip_sentence, spread, usd
 from small_plans import TWO_PARTS, solved
 
 SCREEN_LINES = 45

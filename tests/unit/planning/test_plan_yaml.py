@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import UsageError
-from penstock.planning.example import EXAMPLE_PLAN
-from penstock.planning.plan_yaml import parse_plan
+from penstock.planning.asked.example import EXAMPLE_PLAN
+from penstock.planning.asked.plan_yaml import parse_plan
 from small_plans import TODAY, TWO_PARTS, plan_of
 
 

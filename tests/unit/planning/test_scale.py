@@ -2,8 +2,8 @@
 
 import random
 
-from penstock.planning.mix import cheapest
-from penstock.planning.problem import Demand, Offer, Problem, ReplicaKind, Tier
+from penstock.planning.optimum.mix import cheapest
+from penstock.planning.optimum.problem import Demand, Offer, Problem, ReplicaKind, Tier
 
 
 def large_problem(models: int, parts: int, buckets: int, requests_per_s: float) -> Problem:

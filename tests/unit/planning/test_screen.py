@@ -4,10 +4,10 @@ import pytest
 
 from examples import deployment
 from penstock.catalog import load_efficiencies
-from penstock.performance.efficiencies import from_document
-from penstock.performance.predict import Prediction, predict
-from penstock.planning.closed_loop import QueuelessScreen
-from penstock.planning.plan_file import Bucket
+from penstock.performance.evidence.efficiencies import from_document
+from penstock.performance.prediction.predict import Prediction, predict
+from penstock.planning.asked.plan import Bucket
+from penstock.planning.candidates.screen import QueuelessScreen
 from penstock.workload.slo import Slo
 
 EFFICIENCIES = from_document(load_efficiencies())

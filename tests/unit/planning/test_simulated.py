@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from examples import deployment
-from penstock.performance import Deployment
+from penstock.fleet import Deployment
+from penstock.planning.asked.plan import Bucket
 from penstock.planning.make import Answer
-from penstock.planning.plan_file import Bucket
-from penstock.planning.simulated import Times, bucket_workload, simulated_capacity, verify_by
-from penstock.planning.verify import RequestStream, ServingFleet, ServingPool
+from penstock.planning.proof.simulated import Times, bucket_workload, simulated_capacity, verify_by
+from penstock.planning.proof.verify import RequestStream, ServingFleet, ServingPool
 from penstock.workload import Requests, Slo, Workload, parse_slo
 from small_plans import TWO_PARTS, capacities, solved
 

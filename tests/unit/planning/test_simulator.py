@@ -7,12 +7,12 @@ import pytest
 
 from examples import deployment
 from penstock.catalog import load_efficiencies
-from penstock.performance.efficiencies import from_document
-from penstock.planning.closed_loop import QueuelessScreen
-from penstock.planning.plan_file import Bucket
-from penstock.planning.simulated import bucket_workload, simulated_capacity, verify_by
-from penstock.planning.simulator import Simulator
-from penstock.planning.verify import RequestStream, ServingFleet, ServingPool
+from penstock.performance.evidence.efficiencies import from_document
+from penstock.planning.asked.plan import Bucket
+from penstock.planning.candidates.screen import QueuelessScreen
+from penstock.planning.proof.simulated import bucket_workload, simulated_capacity, verify_by
+from penstock.planning.proof.simulator import Simulator
+from penstock.planning.proof.verify import RequestStream, ServingFleet, ServingPool
 from penstock.workload import Requests, parse_slo
 
 SLO = parse_slo("ttft=1s,tpot=50ms,attain=95%")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from penstock.errors import UsageError
-from penstock.planning.trace_lengths import BUCKETS, trace_lengths
+from penstock.planning.asked.trace_lengths import BUCKETS, trace_lengths
 from penstock.workload.requests import Requests
 
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.planning.knobs import KnobKind
+from penstock.planning.doubt.knobs import KnobKind
+from penstock.planning.doubt.monte_carlo import Blame
+from penstock.planning.doubt.verdict import judge
 from penstock.planning.make import Answer, PlanResult
-from penstock.planning.monte_carlo import Blame
-from penstock.planning.verdict import judge
 from small_plans import TWO_PARTS, solved
 
 

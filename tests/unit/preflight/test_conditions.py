@@ -5,8 +5,8 @@ from itertools import product
 import pytest
 
 from penstock.errors import CatalogError, DeploymentError
-from penstock.performance.release import Release, ReleaseRange
-from penstock.preflight.condition import Condition, Facts, Kind, Unknown
+from penstock.fleet.release import Release, ReleaseRange
+from penstock.preflight.rules.condition import Condition, Facts, Kind, Unknown
 
 KINDS = {
     "a": Kind.FLAG,

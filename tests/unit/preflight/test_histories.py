@@ -4,15 +4,14 @@ import pytest
 
 from penstock.catalog import load_accelerator
 from penstock.checkpoint import open_checkpoint
-from penstock.performance import Parallelism
-from penstock.performance.engine import EngineName
+from penstock.fleet import Parallelism, Release
+from penstock.fleet.engine import EngineName
 from penstock.preflight import (
     Asked,
     Launch,
     Preflight,
     PreflightQuestion,
     Readiness,
-    Release,
     StoredFacts,
     Subject,
     check,
@@ -20,10 +19,10 @@ from penstock.preflight import (
     parse_command,
     read_scheme,
 )
-from penstock.preflight.condition import Unknown
-from penstock.preflight.dialect import Treatment
-from penstock.preflight.kernels import KernelClass
-from penstock.preflight.subject import subject_of
+from penstock.preflight.facts.subject import subject_of
+from penstock.preflight.predicted.dialect import Treatment
+from penstock.preflight.predicted.kernels import KernelClass
+from penstock.preflight.rules.condition import Unknown
 
 KNOWLEDGE = load_knowledge()
 STORED_FP8_WITHOUT_KV = StoredFacts(dtypes=frozenset({"F8_E4M3", "BF16", "F32"}), kinds=frozenset({"weight_scale"}))

@@ -10,12 +10,12 @@ import pytest
 from penstock.catalog import load_accelerator, load_accelerators, load_models
 from penstock.checkpoint import open_checkpoint
 from penstock.errors import UsageError
-from penstock.performance import Parallelism
-from penstock.performance.engine import EngineName
-from penstock.preflight import Asked, Launch, LaunchPlan, Release, load_knowledge, parse_command
-from penstock.preflight.flags import check_flags
-from penstock.preflight.launch import plan_launch, rocm_of_image
-from penstock.preflight.subject import subject_of
+from penstock.fleet import Parallelism, Release
+from penstock.fleet.engine import EngineName
+from penstock.preflight import Asked, Launch, LaunchPlan, load_knowledge, parse_command
+from penstock.preflight.facts.subject import subject_of
+from penstock.preflight.launch.flags import check_flags
+from penstock.preflight.launch.plan import plan_launch, rocm_of_image
 
 KNOWLEDGE = load_knowledge()
 ASKED = Asked(parallelism=Parallelism(tp=2, pp=2, dp=2, expert_parallel=True), cache_dtype="fp8", context_tokens=32768)

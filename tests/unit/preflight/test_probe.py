@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from penstock.cli.probe_client import EndpointError, ask, load_answers, save_answers
+from penstock.benchmark.answers import EndpointError, ask, load_answers, save_answers
+from penstock.benchmark.parity import PROMPTS, Answers, ProbeVerdict, Scored, compare
 from penstock.errors import UsageError
-from penstock.preflight.probe import PROMPTS, Answers, ProbeVerdict, Scored, compare
 
 VOCABULARY, WIDTH, LAYERS = 64, 48, 6
 

@@ -7,8 +7,8 @@ import pytest
 
 from penstock.errors import CatalogError
 from penstock.preflight import Facts, Grounds, Rule, Severity, Unknown, assess, load_rules
-from penstock.preflight._load import parse_rules
-from penstock.preflight.rule import Reference
+from penstock.preflight.rules._load import parse_rules
+from penstock.preflight.rules.rule import Reference
 
 RULES = load_rules()
 

@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from penstock.errors import MissingExtra
-from penstock.report.charts import drawn
-from penstock.report.timeline import timeline
+from penstock.report.drawing.charts import drawn
+from penstock.report.simulate.timeline import timeline
 
 
 def test_a_chart_without_its_extra_names_the_install_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.simulation.compiled import entry, keeps, on_disk
+from penstock.simulation.loop.compiled import entry, keeps, on_disk
 
 
 def doubled(number: int) -> int:

@@ -5,11 +5,11 @@ from itertools import chain
 
 import pytest
 
+from penstock.benchmark.rerun import Rerun, Reruns
+from penstock.benchmark.shipped_rows import measured_pairs, model_of
 from penstock.catalog import load_accelerator
-from penstock.cli.evidence import measured_pairs, model_of
-from penstock.performance.accuracy import FOLDS, HeldOut, Refit, refits, summarise
-from penstock.performance.waits import waited
-from penstock.simulation.published_run import Rerun, Reruns
+from penstock.performance.evidence.accuracy import FOLDS, HeldOut, Refit, refits, summarise
+from penstock.performance.evidence.waits import waited
 
 EVERY = 8
 """One in so many rows, by id: a sample that is the same everywhere."""

@@ -13,7 +13,7 @@ from penstock.simulation.outcome import Outcome
 from penstock.simulation.replica import Replica, ReplicaPool, Transfer
 from penstock.simulation.run import simulate
 from penstock.workload import Fixed, Requests, Slo, SloClass, SystemPrompts, Workload
-from penstock.workload.arrivals import Poisson
+from penstock.workload.synthetic.arrivals import Poisson
 from simulated import COST, conversation_lengths, pool, requests
 
 KEEP = Options(keep_requests=True)

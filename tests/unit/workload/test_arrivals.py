@@ -6,8 +6,8 @@ import pytest
 
 from penstock.errors import UsageError
 from penstock.workload import ClosedLoop, Diurnal, Gamma, Poisson, day_curve
-from penstock.workload.arrivals import DAY_S, OpenLoop
 from penstock.workload.requests import Float64s
+from penstock.workload.synthetic.arrivals import DAY_S, OpenLoop
 
 BLOCKS = 4
 DRAWN = BLOCKS * 65536

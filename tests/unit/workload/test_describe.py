@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from penstock.workload import ClosedLoop, Conversations, Fixed, Poisson, Prefixes, Records, Workload, describe
-from penstock.workload.histogram import no_tokens
-from penstock.workload.minutes import Minutes
+from penstock.workload.summary.histogram import no_tokens
+from penstock.workload.summary.minutes import Minutes
 from workloads import recorded
 
 

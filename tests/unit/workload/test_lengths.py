@@ -15,9 +15,9 @@ from penstock.workload import (
     fit_empirical,
     fit_log_normal,
 )
-from penstock.workload import fit as fitting
-from penstock.workload.lengths import uniform_around, uniform_below
 from penstock.workload.randomness import RandomStream, generator
+from penstock.workload.summary import fit as fitting
+from penstock.workload.synthetic.lengths import uniform_around, uniform_below
 from workloads import joined, recorded
 
 RNG = (11, RandomStream.LENGTHS, 0)

@@ -5,7 +5,7 @@ import pytest
 
 from penstock.errors import UsageError
 from penstock.workload import ClosedLoop, Conversations, Fixed, Poisson, Requests, SystemPrompts, Workload
-from penstock.workload.turns import Turns
+from penstock.workload.synthetic.turns import Turns
 from workloads import CHAT, assert_prefixes_are_a_causal_tree, joined, paths
 
 TEN_AND_FIVE = Fixed(input_tokens=10, output_tokens=5)

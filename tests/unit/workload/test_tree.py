@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from penstock.workload.tree import grow_tree, join_chains, rooted, spell_paths
+from penstock.workload.prefixes.tree import grow_tree, join_chains, rooted, spell_paths
 
 
 def int32(*values: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:

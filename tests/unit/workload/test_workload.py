@@ -17,8 +17,8 @@ from penstock.workload import (
     SystemPrompts,
     Workload,
 )
-from penstock.workload.recording import mean_rate_per_s
-from penstock.workload.splice import repeat
+from penstock.workload.recorded.recording import mean_rate_per_s
+from penstock.workload.recorded.splice import repeat
 from workloads import as_bytes, joined, paths, recorded
 
 THREE = recorded([0.0, 1.0, 4.0], [10, 20, 30], [1, 2, 3])

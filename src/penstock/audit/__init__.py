@@ -1,0 +1,1 @@
+"""Is a published claim possible, and does it follow from its own inputs?"""

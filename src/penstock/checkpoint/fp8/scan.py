@@ -1,0 +1,229 @@
+"""Are these FP8 weights sound, and what would each dialect make of them? Streams every FP8 tensor and every scale."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from penstock.checkpoint.fp8.numerics import DIALECT_OF, Dialect, Misreading, misread, unrepresentable_codes
+from penstock.checkpoint.fp8.scales import ScaleValues, decode_scale, is_scale
+from penstock.checkpoint.fp8.soundness import (
+    ENOUGH_TINY,
+    ScaleSummary,
+    ScanFinding,
+    cache_findings,
+    code_findings,
+    group_of,
+    input_findings,
+    pair_scales,
+    scale_findings,
+    summarise,
+)
+from penstock.checkpoint.fp8.tally import Tally, tally
+from penstock.checkpoint.safetensors.header import StoredTensor
+from penstock.checkpoint.safetensors.stream import Codes, Shard, ShardReader, open_shard
+from penstock.checkpoint.shards import shards_of
+from penstock.errors import CheckpointError
+
+_SCALE_LIMIT: Final = 1 << 26
+"""No published scale tensor is larger: 64 MiB of block scales cover 10^12 weights."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupScan:
+    """FP8 tensors that differ by layer and expert number only."""
+
+    name: str
+    dialect: Dialect
+    tensors: int
+    stored_bytes: int
+    largest_value: float
+    """Before scales, in its own dialect."""
+    other_largest_value: float
+    """The same byte in the other E4M3 dialect."""
+    nan_codes: int
+    unrepresentable_fraction: float
+    """Share of codes whose value the other dialect cannot hold (sampled)."""
+    scales: str
+    """How far its scales reach: none, tensor, channel, block."""
+    misreading: Misreading
+    tiny_negatives: int
+    """Codes of the smallest negative value, in the sample."""
+    has_negative_zero: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fp8Scan:
+    """The whole checkpoint."""
+
+    groups: tuple[GroupScan, ...]
+    findings: tuple[ScanFinding, ...]
+    scanned_bytes: int
+    tensors: int
+    scales: int
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing was found."""
+        return not self.findings
+
+    @property
+    def has_nan_codes(self) -> bool:
+        """What preflight asks about FP8 bytes."""
+        return any(finding.kind == "nan_codes" for finding in self.findings)
+
+    @property
+    def has_e8m0_top(self) -> bool:
+        """What preflight asks about power-of-two scales."""
+        return any(finding.kind == "e8m0_top" for finding in self.findings)
+
+
+def scan_fp8(folder: Path, progress: Callable[[int], None] | None = None) -> Fp8Scan:
+    """Scan a checkpoint directory or one safetensors file; `progress` is told bytes as they are read."""
+    files = (folder,) if folder.is_file() else shards_of(folder)
+    if not files:
+        raise CheckpointError(f"{folder} has no safetensors files")
+    shards = [open_shard(path) for path in files]
+    scan = _Scan(progress or (lambda _: None))
+    for shard in shards:
+        scan.read(shard)
+    return scan.result()
+
+
+def scan_bytes(folder: Path) -> int:
+    """Bytes a scan will read: FP8 tensors and scales."""
+    files = (folder,) if folder.is_file() else shards_of(folder)
+    tensors = (tensor for path in files for tensor in open_shard(path).tensors)
+    return sum(tensor.stored_bytes for tensor in tensors if _is_codes(tensor) or is_scale(tensor.name))
+
+
+def _is_codes(tensor: StoredTensor) -> bool:
+    """FP8 values that are not themselves scales (NVFP4 stores its block scales as FP8)."""
+    return tensor.dtype in DIALECT_OF and tensor.dtype != "F8_E8M0" and not is_scale(tensor.name)
+
+
+@dataclass(slots=True)
+class _Scan:
+    """What is remembered between tensors: tallies and scale summaries, never weights."""
+
+    progress: Callable[[int], None]
+    codes: dict[str, tuple[StoredTensor, Tally]] = field(default_factory=dict)
+    scales: dict[str, ScaleSummary] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)
+    findings: list[ScanFinding] = field(default_factory=list)
+    scanned_bytes: int = 0
+
+    def read(self, shard: Shard) -> None:
+        with ShardReader(shard) as reader:
+            for tensor in shard.tensors:
+                if tensor.name in self.names:
+                    self.findings.append(ScanFinding(kind="stored_twice", tensor=tensor.name, detail=shard.path.name))
+                self.names.add(tensor.name)
+                if _is_codes(tensor):
+                    self._read_codes(reader, tensor)
+                elif is_scale(tensor.name):
+                    self._read_scale(reader, tensor)
+
+    def _read_codes(self, reader: ShardReader, tensor: StoredTensor) -> None:
+        counted = tally(self._told(reader, tensor), DIALECT_OF[tensor.dtype])
+        self.codes[tensor.name] = (tensor, counted)
+
+    def _told(self, reader: ShardReader, tensor: StoredTensor) -> Iterable[Codes]:
+        for chunk in reader.chunks(tensor):
+            self.scanned_bytes += chunk.size
+            self.progress(chunk.size)
+            yield chunk
+
+    def _read_scale(self, reader: ShardReader, tensor: StoredTensor) -> None:
+        raw = reader.whole(tensor, _SCALE_LIMIT)
+        self.scanned_bytes += raw.size
+        self.progress(raw.size)
+        values = decode_scale(tensor, raw)
+        if values is None:
+            # Packed formats name integer tensors `scales` too; only a scale of FP8 weights must be a float.
+            self.scales[tensor.name] = ScaleSummary(
+                tensor=tensor, kinds=("scale_dtype",), typical=None, top=False, ones=False
+            )
+            return
+        self.scales[tensor.name] = summarise(ScaleValues(tensor, values), raw)
+
+    def result(self) -> Fp8Scan:
+        weights = {name: tensor for name, (tensor, _) in self.codes.items()}
+        paired = pair_scales(weights, self.scales)
+        self.findings += code_findings(self.codes)
+        self.findings += scale_findings(weights, self.scales, paired)
+        self.findings += input_findings(weights, self.scales)
+        self.findings += cache_findings(self.scales, self.names)
+        groups = _groups(self.codes, self.scales, paired)
+        self.findings += _group_findings(groups)
+        order = {"damage": 0, "suspicious": 1}
+        self.findings.sort(key=lambda finding: (order[finding.level], finding.kind, finding.tensor))
+        return Fp8Scan(
+            groups=groups,
+            findings=tuple(self.findings),
+            scanned_bytes=self.scanned_bytes,
+            tensors=len(self.codes),
+            scales=len(self.scales),
+        )
+
+
+def _groups(
+    codes: Mapping[str, tuple[StoredTensor, Tally]], scales: Mapping[str, ScaleSummary], paired: Mapping[str, str]
+) -> tuple[GroupScan, ...]:
+    merged: dict[tuple[str, Dialect], tuple[Tally, int, str]] = {}
+    for name, (tensor, seen) in codes.items():
+        key = (group_of(name), DIALECT_OF[tensor.dtype])
+        total, count, reach = merged.get(key) or (Tally(), 0, _reach(tensor, scales, paired.get(name)))
+        total.add(seen)
+        merged[key] = (total, count + 1, reach)
+    found = [_group(name, dialect, *entry) for (name, dialect), entry in merged.items()]
+    return tuple(sorted(found, key=lambda group: -group.stored_bytes))
+
+
+def _group(name: str, dialect: Dialect, seen: Tally, count: int, reach: str) -> GroupScan:
+    other = {Dialect.E4M3FN: Dialect.E4M3FNUZ, Dialect.E4M3FNUZ: Dialect.E4M3FN, Dialect.E5M2: Dialect.E5M2FNUZ}
+    target = other.get(dialect, Dialect.E5M2)
+    lost = list(unrepresentable_codes(dialect, target))
+    histogram = seen.scaled_histogram.copy()
+    if seen.nan_codes:
+        # Damage is counted in every byte; the sample only estimates it.
+        special = 0x80 if dialect in {Dialect.E4M3FNUZ, Dialect.E5M2FNUZ} else 0x7F
+        histogram[0xFF if special == 0x7F else 0x80] = 0  # noqa: PLR2004 - the positive NaN of E4M3FN
+        histogram[special] = seen.nan_codes
+    return GroupScan(
+        name=name,
+        dialect=dialect,
+        tensors=count,
+        stored_bytes=seen.codes,
+        largest_value=seen.largest_value(dialect),
+        other_largest_value=seen.largest_value(target),
+        nan_codes=seen.nan_codes,
+        unrepresentable_fraction=float(seen.histogram[lost].sum() / seen.sampled) if seen.sampled else 0.0,
+        scales=reach,
+        misreading=misread(histogram, dialect, target),
+        tiny_negatives=int(seen.histogram[0x81]),
+        has_negative_zero=seen.has_negative_zero,
+    )
+
+
+def _reach(tensor: StoredTensor, scales: Mapping[str, ScaleSummary], held: str | None) -> str:
+    if held is None:
+        return "none"
+    scale = scales[held].tensor
+    if scale.elements == 1:
+        return "tensor"
+    rows = tensor.shape[0] if tensor.shape else 1
+    return "channel" if scale.elements == rows else "block"
+
+
+def _group_findings(groups: tuple[GroupScan, ...]) -> Iterable[ScanFinding]:
+    seen: dict[str, Dialect] = {}
+    for group in groups:
+        if group.name in seen and seen[group.name] is not group.dialect:
+            detail = f"{seen[group.name]} and {group.dialect}"
+            yield ScanFinding(kind="mixed_dialects", tensor=group.name, detail=detail)
+        seen[group.name] = group.dialect
+        rounded = group.dialect is Dialect.E4M3FN and group.tiny_negatives >= ENOUGH_TINY
+        if rounded and not group.has_negative_zero:
+            detail = f"{group.tiny_negatives:,} codes 0x81 in the sample, no 0x80 in any byte"
+            yield ScanFinding(kind="looks_fnuz", tensor=group.name, detail=detail)

@@ -1,0 +1,226 @@
+"""What is wrong with these FP8 tensors and scales? Each check, from what a scan remembers of them."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import Final, Literal
+
+import numpy as np
+
+from penstock.checkpoint.fp8.numerics import DIALECT_OF, Dialect
+from penstock.checkpoint.fp8.scales import (
+    ScaleValues,
+    fits_shape,
+    is_cache_scale,
+    is_input_scale,
+    problems,
+    scale_names,
+)
+from penstock.checkpoint.fp8.tally import Tally
+from penstock.checkpoint.safetensors.header import StoredTensor
+from penstock.checkpoint.safetensors.stream import Codes
+
+Level = Literal["damage", "suspicious"]
+
+_KINDS: Final[Mapping[str, tuple[Level, str]]] = {
+    "nan_codes": ("damage", "NaN codes in an FP8 tensor; an FNUZ chip reads them as its largest value"),
+    "missing_scale": ("damage", "an FP8 weight without a scale"),
+    "orphan_scale": ("suspicious", "a scale whose weight is not stored"),
+    "scale_nan": ("damage", "a scale that is not a number"),
+    "scale_infinite": ("damage", "a scale that is infinite"),
+    "scale_zero": ("damage", "a scale of zero: everything under it is lost"),
+    "scale_negative": ("damage", "a negative scale"),
+    "scale_shape": ("damage", "a scale whose shape cannot cover its weight"),
+    "scale_dtype": ("damage", "a scale stored as integers"),
+    "scale_outlier": ("suspicious", "a scale 16 times larger or smaller than the same scale of other layers"),
+    "e8m0_top": ("damage", "a power-of-two scale at the top of its range, which cannot be doubled for an FNUZ chip"),
+    "input_scale_missing": ("suspicious", "a weight without the static input scale its siblings have"),
+    "kv_pair": ("damage", "a k_scale without its v_scale, or the reverse"),
+    "kv_layers": ("suspicious", "KV scales in some layers only"),
+    "kv_placeholder": ("suspicious", "KV scales that are all exactly 1.0: written, not calibrated"),
+    "looks_fnuz": (
+        "suspicious",
+        "labelled OCP, but tiny negative values and no negative zero: bytes converted to FNUZ?",
+    ),
+    "saturated": ("suspicious", "more than 1% of the codes at the largest value: clipped by a scale too small"),
+    "unused_range": ("suspicious", "largest code below 1/16 of the range: a scale 16 times too large"),
+    "all_zero": ("suspicious", "a tensor of zeros"),
+    "zero_filled": ("damage", "whole chunks of zeros inside a tensor: a file that was not written to its end"),
+    "mixed_dialects": ("suspicious", "tensors of one group in different dialects"),
+    "stored_twice": ("suspicious", "a tensor stored in two files"),
+}
+_OUTLIER: Final = 16.0
+_SATURATED: Final = 0.01
+_ENOUGH_CODES: Final = 4096
+ENOUGH_TINY: Final = 24
+"""Where a quantiser rounded this many values to the smallest negative code, about half as many became 0x80."""
+_SMALLEST_GROUP: Final = 4
+_NUMBER: Final = re.compile(r"(?<=\.)\d+(?=\.)")
+_CACHING: Final = re.compile(r"\.(k_proj|qkv_proj|qkv|kv_b_proj|wkv_b|c_attn)\.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanFinding:
+    """Something wrong or odd with one tensor."""
+
+    kind: str
+    tensor: str
+    detail: str = ""
+
+    @property
+    def level(self) -> Level:
+        """Damage, or only suspicious."""
+        return _KINDS[self.kind][0]
+
+    @property
+    def meaning(self) -> str:
+        """What the kind stands for."""
+        return _KINDS[self.kind][1]
+
+
+def group_of(name: str) -> str:
+    """Name a tensor's group: its path with layer and expert numbers replaced."""
+    return _NUMBER.sub("*", name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleSummary:
+    """What is kept of a scale."""
+
+    tensor: StoredTensor
+    kinds: tuple[str, ...]
+    typical: float | None
+    top: bool
+    """An e8m0 byte of 254 or 255."""
+    ones: bool
+
+
+def summarise(scale: ScaleValues, raw: Codes) -> ScaleSummary:
+    """Keep what the checks need of a scale, so that its values can go."""
+    sound = scale.values[np.isfinite(scale.values) & (scale.values > 0)]
+    top = scale.tensor.dtype == "F8_E8M0" and raw.size > 0 and int(raw.max()) >= 0xFE  # noqa: PLR2004 - 254 and 255
+    kinds = problems(scale.values)
+    return ScaleSummary(
+        tensor=scale.tensor,
+        kinds=tuple(kind for kind in kinds if not (kind == "scale_nan" and top)),
+        typical=float(np.exp(np.mean(np.log(sound)))) if sound.size else None,
+        top=top,
+        ones=bool(scale.values.size and (scale.values == 1.0).all()),
+    )
+
+
+def pair_scales(weights: Mapping[str, StoredTensor], scales: Mapping[str, ScaleSummary]) -> dict[str, str]:
+    """Map each weight to the name of its scale, where it has one."""
+    found = {}
+    for name in weights:
+        held = next((candidate for candidate in scale_names(name) if candidate in scales), None)
+        if held is not None:
+            found[name] = held
+    return found
+
+
+def code_findings(codes: Mapping[str, tuple[StoredTensor, Tally]]) -> Iterable[ScanFinding]:
+    """Check what the codes alone show."""
+    for name, (tensor, seen) in codes.items():
+        dialect = DIALECT_OF[tensor.dtype]
+        if seen.nan_codes:
+            yield ScanFinding(kind="nan_codes", tensor=name, detail=f"{seen.nan_codes:,} of {seen.codes:,}")
+        histogram = seen.histogram
+        if seen.codes and seen.largest_code == 0 and not seen.has_negative_zero:
+            yield ScanFinding(kind="all_zero", tensor=name)
+            continue
+        if seen.zero_chunks:
+            yield ScanFinding(kind="zero_filled", tensor=name, detail=f"{seen.zero_chunks} of {seen.chunks} chunks")
+        if seen.codes < _ENOUGH_CODES:
+            continue
+        top = 0x7E if dialect is Dialect.E4M3FN else 0x7F
+        at_top = int(histogram[top] + histogram[top | 0x80])
+        if at_top > _SATURATED * seen.sampled:
+            yield ScanFinding(kind="saturated", tensor=name, detail=f"{at_top / seen.sampled:.1%} of the sample")
+        full = top - (4 << 3)
+        if dialect in {Dialect.E4M3FN, Dialect.E4M3FNUZ} and seen.largest_code < full:
+            detail = f"largest value {seen.largest_value(dialect):g}"
+            yield ScanFinding(kind="unused_range", tensor=name, detail=detail)
+
+
+def scale_findings(
+    weights: Mapping[str, StoredTensor], scales: Mapping[str, ScaleSummary], paired: Mapping[str, str]
+) -> Iterable[ScanFinding]:
+    """Check that every weight has a scale, and that every scale is one."""
+    for name, tensor in weights.items():
+        held = paired.get(name)
+        if held is None:
+            yield ScanFinding(kind="missing_scale", tensor=name)
+        elif not fits_shape(scales[held].tensor.shape, tensor.shape):
+            shapes = f"{list(scales[held].tensor.shape)} for {list(tensor.shape)}"
+            yield ScanFinding(kind="scale_shape", tensor=held, detail=shapes)
+    of_weights = set(paired.values())
+    for name, scale in scales.items():
+        integer = scale.kinds == ("scale_dtype",)
+        if integer and name not in of_weights:
+            continue
+        for kind in scale.kinds:
+            yield ScanFinding(kind=kind, tensor=name)
+        if scale.top:
+            yield ScanFinding(kind="e8m0_top", tensor=name)
+    yield from _orphans(weights, scales, of_weights)
+    yield from _outliers(scales)
+
+
+def _orphans(
+    weights: Mapping[str, StoredTensor], scales: Mapping[str, ScaleSummary], of_weights: set[str]
+) -> Iterable[ScanFinding]:
+    """Only `weight_scale_inv` belongs to FP8 weights alone; other names serve packed formats too."""
+    if not weights:
+        return
+    for name in scales:
+        if name.endswith("weight_scale_inv") and name not in of_weights:
+            yield ScanFinding(kind="orphan_scale", tensor=name)
+
+
+def _outliers(scales: Mapping[str, ScaleSummary]) -> Iterable[ScanFinding]:
+    """Hold each scale against the same scale of other layers and experts."""
+    groups: dict[str, list[tuple[str, float]]] = {}
+    for name, scale in scales.items():
+        if scale.typical is not None:
+            groups.setdefault(group_of(name), []).append((name, scale.typical))
+    for members in groups.values():
+        if len(members) < _SMALLEST_GROUP:
+            continue
+        middle = median(value for _, value in members)
+        for name, value in members:
+            ratio = value / middle
+            if not 1 / _OUTLIER < ratio < _OUTLIER:
+                yield ScanFinding(kind="scale_outlier", tensor=name, detail=f"{ratio:.3g} times the median")
+
+
+def input_findings(weights: Mapping[str, StoredTensor], scales: Mapping[str, ScaleSummary]) -> Iterable[ScanFinding]:
+    """Static activation scales are all there, or not at all."""
+    stems = {name.rsplit(".", 1)[0] for name in scales if is_input_scale(name)}
+    if not stems:
+        return
+    for name in weights:
+        stem = name.removesuffix(".weight")
+        if name.endswith(".weight") and stem not in stems:
+            yield ScanFinding(kind="input_scale_missing", tensor=name)
+
+
+def cache_findings(scales: Mapping[str, ScaleSummary], names: Iterable[str]) -> Iterable[ScanFinding]:
+    """KV scales come in pairs, in every layer that caches, and are not all exactly one."""
+    held = {name: scale for name, scale in scales.items() if is_cache_scale(name)}
+    keys = {_layer(name) for name in held if name.endswith("k_scale")}
+    values = {_layer(name) for name in held if name.endswith("v_scale")}
+    for layer in sorted(keys ^ values):
+        yield ScanFinding(kind="kv_pair", tensor=f"layer {layer}", detail="k" if layer in keys else "v")
+    caching = {_layer(name) for name in names if _CACHING.search(name)}
+    if keys & values and (missing := caching - keys - values):
+        detail = f"{len(missing)} of {len(caching)} layers without"
+        yield ScanFinding(kind="kv_layers", tensor=f"layer {min(missing)}", detail=detail)
+    if held and all(scale.ones for scale in held.values()):
+        yield ScanFinding(kind="kv_placeholder", tensor=next(iter(held)), detail=f"{len(held)} scales")
+
+
+def _layer(name: str) -> str:
+    found = _NUMBER.search(name)
+    return found[0] if found else name

@@ -1,0 +1,99 @@
+"""What is in these bytes? Exact about damage, sampled about shape, at the speed bytes can be read."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from penstock.checkpoint.fp8.numerics import CODES, Dialect, Histogram, decode_table
+from penstock.checkpoint.safetensors.stream import CHUNK_BYTES, Codes
+
+SAMPLE_BYTES: Final = 1 << 16
+SAMPLE_EVERY: Final = 16
+"""Code by code, 64 KiB of a tensor that fits one chunk are counted, and of a larger one 16 KiB of one chunk in 16."""
+_MAGNITUDE: Final = 0x7F
+_LOWEST: Final = -0x80
+"""0x80 as a signed byte: nothing is below it."""
+_FIRST_SPECIAL: Final = {Dialect.E4M3FN: 0x7F, Dialect.E5M2: 0x7C, Dialect.E8M0: 0x7F}
+"""The smallest magnitude that is NaN or infinite (E8M0 has one special code, 0xFF)."""
+
+
+def _empty() -> Histogram:
+    return np.zeros(CODES, np.int64)
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was seen of one tensor, or of several alike."""
+
+    codes: int = 0
+    sampled: int = 0
+    histogram: Histogram = field(default_factory=_empty)
+    """Of the sampled codes; damage below is counted in all of them."""
+    nan_codes: int = 0
+    """Codes that are not a number, or infinite."""
+    has_negative_zero: bool = False
+    """Whether 0x80 occurs anywhere: OCP's negative zero, FNUZ's NaN."""
+    zero_chunks: int = 0
+    """Whole chunks of zeros, as a file that was not written to its end has."""
+    chunks: int = 0
+    largest_code: int = 0
+    """Magnitude bits of the largest code."""
+
+    @property
+    def scaled_histogram(self) -> Histogram:
+        """The sample, scaled to all codes."""
+        if not self.sampled or self.sampled == self.codes:
+            return self.histogram
+        scaled: Histogram = np.rint(self.histogram * (self.codes / self.sampled)).astype(np.int64)
+        return scaled
+
+    def largest_value(self, dialect: Dialect) -> float:
+        """The largest magnitude, read in a dialect; NaN where the top code is one."""
+        return float(abs(decode_table(dialect)[self.largest_code]))
+
+    def add(self, other: "Tally") -> None:
+        """Count another tensor in."""
+        self.codes += other.codes
+        self.sampled += other.sampled
+        self.histogram += other.histogram
+        self.nan_codes += other.nan_codes
+        self.has_negative_zero |= other.has_negative_zero
+        self.zero_chunks += other.zero_chunks
+        self.chunks += other.chunks
+        self.largest_code = max(self.largest_code, other.largest_code)
+
+
+def tally(chunks: Iterable[Codes], dialect: Dialect) -> Tally:
+    """Count a tensor's codes.
+
+    Three reductions see every byte and find any NaN, any 0x80 and the largest code; only a chunk they find damaged is
+    counted code by code. That keeps the scan at the speed of reading.
+    """
+    found = Tally()
+    for chunk in chunks:
+        if found.chunks % SAMPLE_EVERY == 0:
+            sample = chunk[: SAMPLE_BYTES if chunk.size < CHUNK_BYTES else SAMPLE_BYTES // 4]
+            found.histogram += np.bincount(sample, minlength=CODES)
+            found.sampled += sample.size
+        found.codes += chunk.size
+        found.chunks += 1
+        _screen(chunk, dialect, found)
+    return found
+
+
+def _screen(chunk: Codes, dialect: Dialect, found: Tally) -> None:
+    signed = chunk.view(np.int8)
+    highest, top = int(np.maximum.reduce(signed)), int(np.maximum.reduce(chunk))
+    found.zero_chunks += top == 0
+    found.largest_code = max(found.largest_code, highest, top & _MAGNITUDE if top > _MAGNITUDE else 0)
+    if dialect in {Dialect.E4M3FNUZ, Dialect.E5M2FNUZ}:
+        if int(np.minimum.reduce(signed)) == _LOWEST:
+            found.has_negative_zero = True
+            found.nan_codes += int(np.count_nonzero(chunk == 0x80))  # noqa: PLR2004 - FNUZ's only NaN
+        return
+    # Once seen, whether a tensor has a negative zero is settled.
+    found.has_negative_zero = found.has_negative_zero or int(np.minimum.reduce(signed)) == _LOWEST
+    if highest >= (special := _FIRST_SPECIAL[dialect]) or top >= special | 0x80:
+        found.nan_codes += int(np.count_nonzero(~np.isfinite(decode_table(dialect))[chunk]))

@@ -1,0 +1,1 @@
+"""The commands, a file each: parse, one call of the library, show."""

@@ -1,0 +1,57 @@
+"""What does this checkpoint's config say?"""
+
+from typing import Annotated
+
+import typer
+
+
+def inspect_command(
+    model: Annotated[
+        str | None,
+        typer.Argument(help="A config.json, a checkpoint directory, a name from `catalog models`, or hf:org/name."),
+    ] = None,
+    architectures: Annotated[
+        bool, typer.Option("--architectures", help="List the architectures that can be read.")
+    ] = False,
+    headers: Annotated[
+        bool, typer.Option("--headers", help="Also read the safetensors headers and check them against the config.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """What does this checkpoint's config say?
+
+    Parameters (total and active), bytes by part and format, layers by kind, and KV-cache bytes per token for each.
+    With --headers, exits 1 when the stored tensors contradict the config.
+
+    Examples:
+
+    - `penstock inspect deepseek-v4-flash`
+    - `penstock inspect ./Qwen3-8B --headers --json`
+    """
+    from penstock.report.drawing.plain import to_json
+
+    if architectures:
+        from penstock.model.architectures import ARCHITECTURES
+
+        names = sorted(ARCHITECTURES)
+        typer.echo(to_json(names) if as_json else "\n".join(names))
+        return
+    if model is None:
+        raise typer.BadParameter("name a model, or ask for --architectures", param_hint="MODEL")
+    from penstock.checkpoint import cross_check, open_checkpoint
+
+    checkpoint = open_checkpoint(model, headers=headers)
+    check = cross_check(checkpoint.spec, checkpoint.tensors) if checkpoint.tensors is not None else None
+    if as_json:
+        from penstock.report.inspect import inspect_document
+
+        typer.echo(to_json(inspect_document(checkpoint.spec, checkpoint.source, check)))
+    else:
+        from penstock.cli.terminal import stdout
+        from penstock.report.inspect import render_model
+
+        stdout().print(render_model(checkpoint.spec, checkpoint.source, check))
+    if headers and check is None:
+        typer.echo("no safetensors files beside the config: nothing to check", err=True)
+    if check is not None and not check.agrees:
+        raise typer.Exit(1)

@@ -1,0 +1,106 @@
+"""How fast will it be?"""
+
+from typing import Annotated
+
+import typer
+
+EXAMPLES = """
+Examples:
+
+- `penstock predict deepseek-r1 --on mi355x:8,b200:8 --in 8192 --out 1024 --concurrency 64`
+- `penstock predict llama-3.1-70b --on mi300x:1,h100:2 --in 4096 --out 512 --concurrency 64 --engine vllm --json`
+- `penstock predict ./my-model --on mi300x --light` (the speed of light: a bound, not an estimate)
+"""
+
+
+def predict_command(
+    model: Annotated[
+        str, typer.Argument(help="A config.json, a checkpoint directory, a name from `catalog models`, or hf:org/name.")
+    ],
+    on: Annotated[
+        str, typer.Option("--on", help="Accelerators, comma separated; `h100:2` is two of them.", show_default=False)
+    ],
+    input_tokens: Annotated[int, typer.Option("--in", min=1, help="Prompt tokens per request.")] = 1024,
+    output_tokens: Annotated[int, typer.Option("--out", min=1, help="Answer tokens per request.")] = 1024,
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", min=1, help="Requests in flight, in a closed loop.")
+    ] = 64,
+    precision: Annotated[
+        str | None, typer.Option("--precision", help="Store the weights as bf16, fp8, mxfp4, nvfp4 or int4 instead.")
+    ] = None,
+    kv: Annotated[str, typer.Option("--kv", help="KV cache dtype: auto, bf16, fp16, fp8.")] = "auto",
+    engine: Annotated[
+        str, typer.Option("--engine", help="Whose measurements to use: vllm, sglang, trtllm, atom; `best` tries each.")
+    ] = "best",
+    dp: Annotated[int, typer.Option("--dp", min=1, help="Attention data-parallel ranks.")] = 1,
+    ep: Annotated[bool, typer.Option("--ep", help="Expert parallelism.")] = False,
+    drafted: Annotated[
+        int, typer.Option("--drafted", min=0, help="Speculative tokens proposed per step (0: no speculation).")
+    ] = 0,
+    accepted: Annotated[
+        float | None, typer.Option("--accepted", min=1, help="Tokens a step yields per request with --drafted.")
+    ] = None,
+    light: Annotated[bool, typer.Option("--light", help="Print the speed of light instead of an estimate.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """How fast will it be?
+
+    Throughput, time per output token and to the first one, with P10-P90 from errors on held-out measurements, what
+    bounds a step, how far it is from the speed of light, and the nearest public measurements. Exits 1 when it does not
+    fit on one of the accelerators.
+    """
+    from penstock.benchmark.shipped_rows import model_of
+    from penstock.catalog import load_efficiencies, load_measurements, measurement_sources
+    from penstock.cli.flags.choices import cache_choice, counted_targets, model_choice, split_choice
+    from penstock.performance.evidence.efficiencies import from_document
+    from penstock.performance.evidence.rows import family_of
+    from penstock.performance.prediction.choose import predict_on
+    from penstock.performance.prediction.nearest import nearest_measurements
+    from penstock.performance.prediction.predict import Speculation
+
+    targets = counted_targets(on)
+    spec = model_choice(model, precision)
+    if drafted and accepted is None:
+        raise typer.BadParameter("say how many tokens a step yields: --accepted 2.4", param_hint="--drafted")
+    speculation = Speculation(drafted_tokens=drafted, accepted_tokens=accepted or 1.0) if drafted else None
+    efficiencies = None if light else from_document(load_efficiencies())
+    predictions = [
+        predict_on(
+            spec,
+            part,
+            split_choice(part, devices, tp=None, pp=1, dp=dp, ep=ep),
+            cache_dtype=cache_choice(kv),
+            measured_engine=engine.strip().lower(),
+            load=(input_tokens, output_tokens, concurrency),
+            efficiencies=efficiencies,
+            speculation=speculation,
+        )
+        for part, devices in targets
+    ]
+    nearby = {
+        number: nearest_measurements(
+            prediction,
+            load_measurements(),
+            lambda row: family_of(model_of(row.model)),
+            family=family_of(spec),
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+        )
+        for number, prediction in enumerate(predictions)
+    }
+    if as_json:
+        from penstock.report.drawing.plain import to_json
+        from penstock.report.predict import prediction_document
+
+        typer.echo(to_json(prediction_document(spec, predictions, nearby, measurement_sources())))
+    else:
+        from penstock.cli.terminal import stdout
+        from penstock.report.predict import render_predictions
+
+        console = stdout()
+        console.print(render_predictions(spec, predictions, nearby, console.width))
+    if not all(prediction.memory.fits for prediction in predictions):
+        raise typer.Exit(1)
+
+
+predict_command.__doc__ = f"{predict_command.__doc__}\n{EXAMPLES}"

@@ -1,0 +1,63 @@
+"""Does this server compute what the other one computes? The part of `preflight` that asks running endpoints."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from penstock.errors import UsageError
+
+if TYPE_CHECKING:
+    from penstock.benchmark.parity import Parity
+
+
+def run_probe(
+    url: str, *, reference: str | None, against: str | None, save: str | None, served: str | None, as_json: bool
+) -> None:
+    """Ask, then save or compare; exits 1 unless the answers agree."""
+    from penstock.benchmark.answers import ask, load_answers, save_answers
+    from penstock.benchmark.parity import ProbeVerdict, compare
+
+    if reference is not None and against is not None:
+        raise UsageError("--reference and --against both say what to compare with; give one")
+    if reference is None and against is None and save is None:
+        raise UsageError("--probe needs something to do: --save-reference FILE, --reference FILE or --against URL")
+    held = None if reference is None else load_answers(Path(reference))
+    answers = ask(url, served)
+    if save is not None:
+        save_answers(answers, Path(save))
+    if against is not None:
+        held = ask(against, None)
+    if held is None:
+        typer.echo(json.dumps({"saved": save}) if as_json else f"saved what {answers.model} answers to {save}")
+        return
+    outcome = compare(held, answers)
+    _print(outcome, held.model, answers.model, as_json=as_json)
+    if outcome.verdict is not ProbeVerdict.SAME:
+        raise typer.Exit(1)
+
+
+def _print(outcome: "Parity", reference: str, asked: str, *, as_json: bool) -> None:
+    if as_json:
+        from penstock.report.drawing.plain import plain_fields, to_json
+
+        typer.echo(to_json({"reference_model": reference, "model": asked, **plain_fields(outcome)}))
+        return
+    from rich.text import Text
+
+    from penstock.cli.terminal import stdout
+
+    styles = {"same": "bold green", "different": "bold magenta"}
+    text = Text(f"{asked} against {reference}: ")
+    text.append(str(outcome.verdict), style=styles.get(outcome.verdict, "bold yellow"))
+    text.append(f", {outcome.reason}")
+    if outcome.prompt_drift is not None:
+        decode = "-" if outcome.decode_drift is None else f"{outcome.decode_drift:.2%}"
+        text.append(
+            f"\n{outcome.compared_tokens:,} log-probabilities; drift {outcome.prompt_drift:.2%} in prompts, {decode} "
+            f"while decoding; median difference {outcome.median_difference_nats:.4f} nats; "
+            f"{outcome.flipped_choices} of {outcome.confident_choices} clear choices turned around",
+            style="dim",
+        )
+    stdout().print(text)

@@ -1,0 +1,207 @@
+"""How does it behave under load?"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.cli.flags.placing import Placing
+    from penstock.simulation.scenario import Scenario, SimulationQuestion
+
+EXAMPLES = """
+Examples:
+
+- `penstock simulate llama-3.1-70b --on mi300x:1,h100:2 --in 1024 --out 256 --rate 4 --slo ttft=1s,tpot=50ms`
+- `penstock simulate llama-3.1-70b --on mi300x:1 --trace azure_conv.csv --rate 4 --slo ttft=1s,tpot=50ms --capacity`
+- `penstock simulate deepseek-r1 --on mi355x:8 --users 64 --in 8192 --out 1024 --json`
+- `penstock simulate llama-3.1-8b --on h100:1 --trace mooncake.jsonl --chart run.html --perfetto run.json`
+"""
+
+
+def simulate_command(
+    model: Annotated[
+        str, typer.Argument(help="A config.json, a checkpoint directory, a name from `catalog models`, or hf:org/name.")
+    ],
+    on: Annotated[
+        str,
+        typer.Option(
+            "--on", help="Accelerators to compare, comma separated; `h100:2` is two per replica.", show_default=False
+        ),
+    ],
+    replicas: Annotated[int, typer.Option("--replicas", min=1, max=1024, help="Replicas behind one router.")] = 1,
+    trace: Annotated[
+        Path | None,
+        typer.Option("--trace", help="Azure, Mooncake, BurstGPT or a plain CSV, JSONL or Parquet of requests."),
+    ] = None,
+    input_tokens: Annotated[
+        int, typer.Option("--in", min=1, help="Prompt tokens per request, without a trace.")
+    ] = 1024,
+    output_tokens: Annotated[
+        int, typer.Option("--out", min=1, help="Answer tokens per request, without a trace.")
+    ] = 256,
+    arrivals: Annotated[
+        str | None,
+        typer.Option(
+            "--arrivals",
+            help="recorded, poisson, gamma:CV or diurnal:PEAK_TO_TROUGH. Default: recorded with a trace, else poisson.",
+        ),
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option("--rate", min=0, help="Requests a second; a trace is stretched.")
+    ] = None,
+    users: Annotated[
+        int | None, typer.Option("--users", min=1, help="A closed loop of so many users instead of arrivals.")
+    ] = None,
+    think: Annotated[str, typer.Option("--think", help="How long a user of a closed loop waits: 2s, 500ms.")] = "0s",
+    requests: Annotated[
+        int | None, typer.Option("--requests", min=1, help="How many. Default: the trace once, else 10,000.")
+    ] = None,
+    system_prompts: Annotated[
+        str | None, typer.Option("--system-prompts", help="Every request begins with one of COUNT:TOKENS prompts.")
+    ] = None,
+    slo: Annotated[
+        str | None, typer.Option("--slo", help="What is promised: ttft=1s,tpot=50ms,e2e=30s,attain=95%.")
+    ] = None,
+    find_capacity: Annotated[
+        bool, typer.Option("--capacity", help="Also find the highest rate that meets the SLO.")
+    ] = False,
+    route: Annotated[
+        str, typer.Option("--route", help="Between replicas: least-requests, least-tokens, round-robin.")
+    ] = "least-requests",
+    prefill: Annotated[
+        int, typer.Option("--prefill", min=0, help="Disaggregate: this many more replicas that only prefill.")
+    ] = 0,
+    kv_gbps: Annotated[
+        float | None, typer.Option("--kv-gbps", min=0.001, help="With --prefill: GB/s one of them sends KV at.")
+    ] = None,
+    precision: Annotated[
+        str | None, typer.Option("--precision", help="Store the weights as bf16, fp8, mxfp4, nvfp4 or int4 instead.")
+    ] = None,
+    kv: Annotated[str, typer.Option("--kv", help="KV cache dtype: auto, bf16, fp16, fp8.")] = "auto",
+    engine: Annotated[
+        str, typer.Option("--engine", help="Whose measurements to use: vllm, sglang, trtllm, atom; `best` tries each.")
+    ] = "best",
+    dp: Annotated[int, typer.Option("--dp", min=1, help="Attention data-parallel ranks.")] = 1,
+    ep: Annotated[bool, typer.Option("--ep", help="Expert parallelism.")] = False,
+    max_num_seqs: Annotated[
+        int | None, typer.Option("--max-num-seqs", min=1, help="Requests in one step. Default: the engine's.")
+    ] = None,
+    max_num_batched_tokens: Annotated[
+        int | None, typer.Option("--max-num-batched-tokens", min=1, help="Tokens in one step. Default: the engine's.")
+    ] = None,
+    prefix_caching: Annotated[
+        bool, typer.Option("--prefix-caching/--no-prefix-caching", help="Whether shared prompts are kept.")
+    ] = True,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Same seed, same run.")] = 0,
+    chart: Annotated[
+        Path | None, typer.Option("--chart", help="Write a timeline as .html, .svg or .png (extra: report).")
+    ] = None,
+    perfetto: Annotated[
+        Path | None, typer.Option("--perfetto", help="Write the first replica's steps for ui.perfetto.dev.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """How does it behave under load?
+
+    Runs requests through a model of the engine: continuous batching with chunked prefill as vLLM V1 schedules it, paged
+    KV with preemption, prefix caching, a router in front. Prints latencies with P10-P90 from errors on held-out
+    measurements, goodput, what the KV cache did, cost, and whether the queue keeps up. Exits 1 when the SLO is missed,
+    the queue does not keep up, or it does not fit.
+    """
+    from penstock.cli.flags.choices import route_choice
+    from penstock.cli.flags.placing import Placing
+    from penstock.cli.flags.workload_choice import workload_choice
+    from penstock.simulation.scenario import SimulationQuestion
+
+    workload, count = workload_choice(
+        trace=trace,
+        tokens=(input_tokens, output_tokens),
+        arrivals=arrivals,
+        rate_per_s=rate,
+        users=users,
+        think=think,
+        system_prompts=system_prompts,
+        slo=slo,
+    )
+    question = SimulationQuestion(
+        workload=workload,
+        requests=requests or count,
+        rate_per_s=rate,
+        replicas=replicas,
+        route=route_choice(route),
+        prefill_replicas=prefill,
+        kv_bytes_per_s=None if kv_gbps is None else kv_gbps * 1e9,
+        capacity=find_capacity,
+        seed=seed,
+        log_steps=20_000 if perfetto else 0,
+    )
+    placing = Placing(
+        model=model,
+        precision=precision,
+        cache=kv,
+        engine=engine.strip().lower(),
+        dp=dp,
+        ep=ep,
+        max_sequences=max_num_seqs,
+        max_batched_tokens=max_num_batched_tokens,
+        prefix_caching=prefix_caching,
+    )
+    scenarios = _answer(placing, on, question)
+    _write(scenarios, chart, perfetto)
+    if as_json:
+        from penstock.report.drawing.plain import to_json
+        from penstock.report.simulate.document import simulation_document
+
+        typer.echo(to_json(simulation_document(scenarios)))
+    else:
+        from penstock.cli.terminal import stdout
+        from penstock.report.simulate.terminal import render_simulation
+
+        console = stdout()
+        console.print(render_simulation(scenarios, console.width))
+    if not all(scenario.good for scenario in scenarios):
+        raise typer.Exit(1)
+
+
+simulate_command.__doc__ = f"{simulate_command.__doc__}\n{EXAMPLES}"
+
+
+def _answer(placing: "Placing", on: str, question: "SimulationQuestion") -> "list[Scenario]":
+    """Simulate on each accelerator, with a sign of life while it compiles or runs."""
+    from penstock.catalog import load_prices
+    from penstock.catalog.price import market_price
+    from penstock.cli.flags.choices import counted_targets
+    from penstock.cli.terminal import Watch
+    from penstock.simulation.scenario import run_scenario
+
+    targets = counted_targets(on)
+    with Watch() as watch:
+        watch.say("reading the workload")
+        tokens = placing.typical_tokens(question)
+        watch.compiling()
+        scenarios = []
+        for part, devices in targets:
+            placement = placing.place(part, devices, tokens)
+            price = market_price(load_prices(part.id), "rent_on_demand")
+            per_hour = None if price is None else price.usd_per_device * placement.deployment.parallelism.devices
+            scenarios.append(run_scenario(placement, question, usd_per_hour=per_hour, progress=watch.tell))
+    return scenarios
+
+
+def _write(scenarios: "Sequence[Scenario]", chart: Path | None, perfetto: Path | None) -> None:
+    """Write the pictures that were asked for."""
+    from penstock.cli.terminal import write_file
+
+    if chart is not None:
+        from penstock.report.simulate.timeline import timeline
+
+        write_file(chart, timeline(scenarios, chart.suffix))
+    if perfetto is not None:
+        from penstock.report.simulate.trace_events import trace_events
+
+        first = next((scenario for scenario in scenarios if scenario.outcome is not None), None)
+        if first is not None and first.outcome is not None:
+            write_file(perfetto, trace_events(first.outcome))

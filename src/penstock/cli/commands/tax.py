@@ -1,0 +1,41 @@
+"""What does the software cost?"""
+
+from typing import Annotated
+
+import typer
+
+
+def tax_command(
+    on: Annotated[str | None, typer.Option("--on", help="Only these accelerators, comma separated.")] = None,
+    engine: Annotated[
+        str | None, typer.Option("--engine", help="Only this engine: vllm, sglang, trtllm, atom.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """What fraction of the roofline does each stack deliver, and how has it moved?
+
+    The "software tax" of the articles, measured: public serving runs, month by month.
+
+    Example: `penstock tax --on mi300x,mi355x,h200`
+    """
+    from penstock.benchmark.shipped_rows import measured_pairs
+    from penstock.catalog import load_efficiencies
+    from penstock.cli.flags.choices import counted_targets
+    from penstock.performance.evidence.efficiencies import from_document
+    from penstock.performance.evidence.tax import delivered_over_time
+
+    wanted = None if on is None else {part.id for part, _ in counted_targets(on)}
+    points = [
+        point
+        for point in delivered_over_time(measured_pairs(), from_document(load_efficiencies()).calibration)
+        if (wanted is None or point.accelerator in wanted) and engine in {None, point.engine}
+    ]
+    if as_json:
+        from penstock.report.drawing.plain import to_json
+
+        typer.echo(to_json(points))
+        return
+    from penstock.cli.terminal import stdout
+    from penstock.report.tax import render_tax
+
+    stdout().print(render_tax(points))

@@ -1,0 +1,79 @@
+"""What is asked of a service?"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from penstock.workload import TraceSummary
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="Look into recorded workloads.")
+
+EXAMPLES = """
+A plain trace has the columns `arrival_s`, `input_tokens` and `output_tokens`, and may have `class`, `session`, `prefix`
+and `prefix_tokens`.
+
+Examples:
+
+- `penstock workload describe azure_conv.csv`
+- `penstock workload describe requests.parquet --chart requests.html`
+- `penstock workload describe mooncake.jsonl --json`
+"""
+
+
+@app.callback()
+def group() -> None:
+    """Keep `describe` a word of its own: more commands may join it."""
+
+
+def describe_command(
+    trace: Annotated[
+        Path,
+        typer.Argument(help="Azure, Mooncake, BurstGPT or a plain CSV, JSONL or Parquet of requests."),
+    ],
+    chart: Annotated[
+        Path | None,
+        typer.Option("--chart", help="Draw arrivals and lengths as .html, .svg or .png (extra: report)."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """What is in my trace?
+
+    Requests kept and rows left out with the reason, how fast and how bursty they arrive, how long prompts and answers
+    are, what prompts share, which distributions come close, and the commands to use it with.
+    """
+    summary = _described(trace)
+    if chart is not None:
+        from penstock.cli.terminal import write_file
+        from penstock.report.workload.chart import trace_chart
+
+        write_file(chart, trace_chart(summary, chart.suffix))
+    if as_json:
+        from penstock.report.drawing.plain import to_json
+        from penstock.report.workload.terminal import trace_document
+
+        typer.echo(to_json(trace_document(summary)))
+        return
+    from penstock.cli.terminal import stdout
+    from penstock.report.workload.terminal import render_trace
+
+    console = stdout()
+    console.print(render_trace(summary, str(trace), console.width))
+
+
+describe_command.__doc__ = f"{describe_command.__doc__}\n{EXAMPLES}"
+app.command("describe")(describe_command)
+
+
+def _described(path: Path) -> "TraceSummary":
+    """Read and summarise, with a sign of life."""
+    from penstock.cli.flags.workload_choice import read_watched
+    from penstock.cli.terminal import Watch
+    from penstock.workload import describe_trace
+
+    trace = read_watched(path)
+    with Watch() as watch:
+        return describe_trace(
+            trace, progress=lambda done: watch.tell(f"describing {path.name}", done, 2 * trace.requests)
+        )

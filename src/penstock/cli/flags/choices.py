@@ -1,0 +1,90 @@
+"""How are flags read? The values people may type, and what each stands for."""
+
+from typing import TYPE_CHECKING
+
+from penstock.errors import ConfigError, UsageError
+
+if TYPE_CHECKING:
+    from penstock.catalog.accelerator import Accelerator
+    from penstock.fleet import Parallelism
+    from penstock.fleet.engine import EngineName
+    from penstock.model import CacheDtype, ModelSpec
+    from penstock.simulation.options import Policy
+
+
+def counted_targets(text: str) -> "list[tuple[Accelerator, int | None]]":
+    """Read `mi300x,h100:2`: accelerators with the count that was typed, if any."""
+    from penstock.catalog import load_accelerator
+
+    targets = []
+    for piece in text.split(","):
+        name, colon, count = piece.strip().partition(":")
+        if not name:
+            raise UsageError(f"'{text}' names no accelerator; write --on mi300x or --on mi300x,h100:2")
+        devices = int(count) if count.isdecimal() and len(count) <= 5 else 0  # noqa: PLR2004 - no replica is larger
+        if colon and not 1 <= devices <= 4096:  # noqa: PLR2004 - as above
+            raise UsageError(f"'{piece.strip()}': the count after the colon must be 1 to 4096")
+        targets.append((load_accelerator(name), devices if colon else None))
+    return targets
+
+
+def split_choice(
+    part: "Accelerator", devices: int | None, *, tp: int | None, pp: int, dp: int, ep: bool
+) -> "Parallelism":
+    """Split a replica as asked; ranks nobody counted are tensor parallel, and a typed count must come out exactly."""
+    from penstock.fleet import Parallelism
+
+    split = Parallelism(tp=tp or max(1, (devices or 1) // (pp * dp)), pp=pp, dp=dp, expert_parallel=ep)
+    if devices is not None and split.devices != devices:
+        ranks = " x ".join(
+            f"{name} {count}" for name, count in (("tp", tp), ("pp", pp), ("dp", dp)) if count not in {None, 1}
+        )
+        raise UsageError(f"{part.id}:{devices} is {devices} devices, which {ranks or 'tp 1'} does not split evenly")
+    return split
+
+
+def engine_choice(text: str) -> "EngineName":
+    """Read an engine's name."""
+    name = text.strip().lower()
+    if name == "vllm":
+        return "vllm"
+    if name == "sglang":
+        return "sglang"
+    raise UsageError(f"'{text}' is not an engine this version knows; write vllm or sglang")
+
+
+def cache_choice(text: str) -> "CacheDtype | None":
+    """Read a KV dtype; `auto` is the engine's own choice."""
+    from penstock.model import cache_dtype
+
+    try:
+        return None if text.strip().lower() == "auto" else cache_dtype(text)
+    except ConfigError as error:
+        raise UsageError(f"--kv: {error}") from None
+
+
+def model_choice(model: str, precision: str | None) -> "ModelSpec":
+    """Open a model, stored as asked: a measured format the way measurements have it; None is as released."""
+    from penstock.checkpoint import open_checkpoint
+    from penstock.model.weight import FP16
+    from penstock.performance.evidence.rows import FORMATS, model_as_measured
+
+    name = None if precision is None else precision.strip().lower()
+    if name is not None and name != FP16.name and name not in FORMATS:
+        raise UsageError(f"'{precision}' is not a weight format; write one of {', '.join((*FORMATS, FP16.name))}")
+    spec = open_checkpoint(model).spec
+    if name is None:
+        return spec
+    return spec.stored_as(FP16) if name == FP16.name else model_as_measured(spec, name)
+
+
+def route_choice(text: str) -> "Policy":
+    """Read how requests are shared between replicas."""
+    name = text.strip().lower()
+    if name == "least-requests":
+        return "least-requests"
+    if name == "least-tokens":
+        return "least-tokens"
+    if name == "round-robin":
+        return "round-robin"
+    raise UsageError(f"'{text}' is not a way to share requests; write least-requests, least-tokens or round-robin")

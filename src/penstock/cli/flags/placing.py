@@ -1,0 +1,86 @@
+"""How do flags become a deployment that can be simulated? The model, its split, its engine's settings and stack."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.catalog.accelerator import Accelerator
+    from penstock.model import ModelSpec
+    from penstock.performance.evidence.efficiencies import Efficiencies
+    from penstock.simulation.placement import Placement
+    from penstock.simulation.scenario import SimulationQuestion
+
+_TYPICAL_REQUESTS = 20_000
+_TYPICAL_USERS = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placing:
+    """What was typed about the model and how it is run."""
+
+    model: str
+    precision: str | None
+    cache: str
+    engine: str
+    dp: int
+    ep: bool
+    max_sequences: int | None
+    max_batched_tokens: int | None
+    prefix_caching: bool
+
+    @cached_property
+    def spec(self) -> "ModelSpec":
+        """The model, stored as asked."""
+        from penstock.cli.flags.choices import model_choice
+
+        return model_choice(self.model, self.precision)
+
+    @cached_property
+    def efficiencies(self) -> "Efficiencies":
+        """What was fitted to the shipped measurements."""
+        from penstock.catalog import load_efficiencies
+        from penstock.performance.evidence.efficiencies import from_document
+
+        return from_document(load_efficiencies())
+
+    @staticmethod
+    def typical_tokens(question: "SimulationQuestion") -> tuple[int, int]:
+        """Mean prompt and answer of a workload, over its beginning."""
+        count, inputs, outputs = 0, 0, 0
+        rate = question.rate_per_s
+        sample = min(question.requests, _TYPICAL_REQUESTS)
+        for block in question.workload.blocks(seed=question.seed, requests=sample, rate_per_s=rate):
+            count += len(block)
+            inputs += int(block.input_tokens.sum())
+            outputs += int(block.output_tokens.sum())
+        return max(1, round(inputs / count)), max(1, round(outputs / count))
+
+    def place(self, part: "Accelerator", devices: int | None, tokens: tuple[int, int]) -> "Placement":
+        """Choose the stack that was measured best at a middling load, and lay the deployment out on it."""
+        from penstock.cli.flags.choices import cache_choice, split_choice
+        from penstock.performance.prediction.choose import predict_on
+        from penstock.simulation.placement import place
+
+        prediction = predict_on(
+            self.spec,
+            part,
+            split_choice(part, devices, tp=None, pp=1, dp=self.dp, ep=self.ep),
+            cache_dtype=cache_choice(self.cache),
+            measured_engine=self.engine,
+            load=(*tokens, _TYPICAL_USERS),
+            efficiencies=self.efficiencies,
+        )
+        settings = prediction.deployment.engine
+        settings = replace(
+            settings,
+            max_sequences=self.max_sequences or settings.max_sequences,
+            max_batched_tokens=self.max_batched_tokens or settings.max_batched_tokens,
+        )
+        return place(
+            replace(prediction.deployment, engine=settings),
+            prediction.measured_engine,
+            self.efficiencies,
+            typical_tokens=sum(tokens),
+            prefix_caching=self.prefix_caching,
+        )

@@ -1,0 +1,60 @@
+"""What exactly is deployed? One schedulable replica: a model on so many devices, split in some way, on some engine."""
+
+from dataclasses import dataclass
+
+from penstock.catalog.accelerator import Accelerator
+from penstock.errors import DeploymentError
+from penstock.fleet.engine import Engine
+from penstock.model import CacheDtype, ModelSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parallelism:
+    """How one replica is split: tensor, pipeline and data parallel ranks, and whether experts are spread whole."""
+
+    tp: int = 1
+    pp: int = 1
+    dp: int = 1
+    """Attention data parallelism inside the replica: ranks share the experts and keep their own requests."""
+    expert_parallel: bool = False
+
+    def __post_init__(self) -> None:
+        for name, ranks in (("tp", self.tp), ("pp", self.pp), ("dp", self.dp)):
+            if not 1 <= ranks <= 4096:  # noqa: PLR2004 - beyond any replica
+                raise DeploymentError(f"{name} must be between 1 and 4096, not {ranks}")
+
+    @property
+    def devices(self) -> int:
+        """Devices of the replica."""
+        return self.tp * self.pp * self.dp
+
+    def __str__(self) -> str:
+        parts = [f"tp{self.tp}"]
+        parts += [f"pp{self.pp}"] if self.pp > 1 else []
+        parts += [f"dp{self.dp}"] if self.dp > 1 else []
+        parts += ["ep"] if self.expert_parallel else []
+        return " ".join(parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployment:
+    """One schedulable replica."""
+
+    model: ModelSpec
+    accelerator: Accelerator
+    engine: Engine
+    parallelism: Parallelism = Parallelism()
+    cache_dtype: CacheDtype | None = None
+    """None is the engine's `auto`."""
+    speculative: bool = False
+    """Whether the checkpoint's own multi-token-prediction layers are loaded as a draft."""
+
+    @property
+    def chosen_cache_dtype(self) -> CacheDtype:
+        """The dtype keys and values are stored in."""
+        return self.cache_dtype or self.model.cache_dtype
+
+    @property
+    def batched_tokens(self) -> int:
+        """Tokens the replica takes in one step: every data-parallel rank fills its own."""
+        return self.engine.max_batched_tokens * self.parallelism.dp

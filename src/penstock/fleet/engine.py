@@ -1,0 +1,116 @@
+"""What does the serving engine take for itself? Defaults and memory accounting of vLLM and SGLang, by version."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from penstock.catalog.accelerator import Accelerator
+from penstock.errors import DeploymentError
+from penstock.fleet.release import Release
+from penstock.units import GIB, MIB
+
+EngineName = Literal["vllm", "sglang"]
+
+NEWEST: Final[Mapping[str, Release]] = {"vllm": Release("0.32.0"), "sglang": Release("0.5.18")}
+"""The newest releases read, and what is assumed where none is named. Start-up logs, which say what memory an engine
+takes, were seen up to vLLM 0.31; 0.32 divides memory by the same code."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """An engine's settings that decide how device memory is divided; see docs/methodology.md, "Memory"."""
+
+    name: EngineName
+    version: str
+    memory_fraction: float
+    """vLLM's gpu_memory_utilization, SGLang's mem_fraction_static."""
+    max_batched_tokens: int
+    """Tokens of the largest step: max_num_batched_tokens, chunked_prefill_size."""
+    max_sequences: int
+    """Requests in the largest step: max_num_seqs, or SGLang's largest decode graph."""
+    block_tokens: int = 16
+    graphs: bool = True
+    """Whether CUDA or HIP graphs are captured (off with --enforce-eager)."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.memory_fraction <= 1:
+            raise DeploymentError(f"memory fraction {self.memory_fraction} is not between 0 and 1")
+        if min(self.max_batched_tokens, self.max_sequences, self.block_tokens) < 1:
+            raise DeploymentError("batched tokens, sequences and block size must be at least 1")
+
+    @property
+    def release(self) -> Release:
+        """Its version, to compare with others."""
+        return Release(self.version)
+
+    @property
+    def graphs_inside_fraction(self) -> bool:
+        """From 0.20 vLLM deducts graph memory from the fraction; its second runner, 0.28 and after, does not."""
+        return self.name == "vllm" and self.release.reaches(0, 20) and not self.release.reaches(0, 28)
+
+    @property
+    def samples_lean(self) -> bool:
+        """From 0.17 vLLM's sampler holds about 15 bytes per logit instead of 38."""
+        return self.name == "vllm" and self.release.reaches(0, 17)
+
+    @property
+    def states_per_sequence(self) -> int:
+        """Copies of a recurrent state per sequence: vLLM keeps a second for prefix caching (mode `align`)."""
+        return 2 if self.name == "vllm" and self.release.reaches(0, 20) else 1
+
+    @property
+    def keeps_decode_workspace(self) -> bool:
+        """From 0.5.17 SGLang on AMD sets memory aside for long-context decoding."""
+        return self.name == "sglang" and self.release.reaches(0, 5, 17)
+
+
+def engine_defaults(
+    name: EngineName, accelerator: Accelerator, *, version: str | None = None, tp: int = 1, pp: int = 1
+) -> Engine:
+    """Return what the engine would choose when started with no flags on this accelerator."""
+    release = Release(version) if version else NEWEST[name]
+    if name == "vllm":
+        return _vllm(release, accelerator)
+    return _sglang(release, accelerator, tp=tp, pp=pp)
+
+
+def _vllm(release: Release, accelerator: Accelerator) -> Engine:
+    memory, large = accelerator.usable_hbm_bytes, accelerator.architecture != "Ampere"
+    if memory >= 160 * GIB and release.reaches(0, 29):
+        tokens, sequences = 16384, 1024
+    elif memory >= 70 * GIB and large:
+        tokens, sequences = 8192, 1024 if release.reaches(0, 8, 5) else 256
+    else:
+        tokens, sequences = 2048, 256
+    return Engine(
+        name="vllm",
+        version=release.text,
+        memory_fraction=0.92 if release.reaches(0, 20) else 0.90,
+        max_batched_tokens=tokens,
+        max_sequences=sequences,
+    )
+
+
+def _sglang(release: Release, accelerator: Accelerator, *, tp: int, pp: int) -> Engine:
+    memory = accelerator.usable_hbm_bytes
+    chunk, graph_batch = _sglang_sizes(memory, tp)
+    reserved = (512 + 1.5 * max(chunk, 2048) + tp * pp / 8 * 1024 + 2 * graph_batch) * MIB
+    if memory > 60 * GIB:
+        reserved = max(reserved, 10 * GIB)
+    return Engine(
+        name="sglang",
+        version=release.text,
+        memory_fraction=max(0.1, round((memory - reserved) / memory, 3)),
+        max_batched_tokens=chunk,
+        max_sequences=graph_batch,
+        block_tokens=1,
+    )
+
+
+def _sglang_sizes(memory: int, tp: int) -> tuple[int, int]:
+    wide = tp >= 4  # noqa: PLR2004 - the engine's own threshold
+    tiers = ((20, 2048, 8, 8), (35, 2048, 24, 80), (60, 4096, 32, 160), (160, 8192, 256, 512))
+    for below_gib, chunk, narrow_batch, wide_batch in tiers:
+        if memory < below_gib * GIB:
+            return chunk, wide_batch if wide else narrow_batch
+    return 16384, 512

@@ -1,0 +1,177 @@
+"""How is a fleet kept in a file? YAML out, and back in strictly: a mistake is one line with its number and the fix."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, TypeVar, cast
+
+import yaml
+
+from penstock.errors import UsageError
+from penstock.fleet.pools import ROLES, VERSION, Fleet, NodeGroup, Pool, Role, Route, fault_of
+from penstock.reading.yaml import Table, Value, read_table
+from penstock.workload.slo import Slo
+
+_HEAD: Final = (
+    "# Pools are identical replicas; a route sends requests up to these lengths to pools by weight.\n"
+    "# Fill in `endpoints`, one host:port per replica, once they run.\n"
+)
+_WRITTEN_BY: Final = "penstock plan plan.yaml --fleet fleet.yaml"
+
+_T = TypeVar("_T")
+
+
+def write_fleet(fleet: Fleet) -> str:
+    """Write a fleet; `read_fleet` gives it back."""
+    document = {
+        "version": fleet.version,
+        "name": fleet.name,
+        "note": fleet.note,
+        "nodes": [_group_document(group) for group in fleet.nodes],
+        "pools": [_pool_document(pool) for pool in fleet.pools],
+        "routes": [_route_document(route) for route in fleet.routes],
+    }
+    body: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=110)
+    return _HEAD + body
+
+
+def read_fleet(text: str, name: str) -> Fleet:
+    """Read a fleet file; `name` is the file's, for complaints."""
+    table = read_table(text, name, kind="fleet", written_by=_WRITTEN_BY)
+    version = table.required("version")
+    if version.whole() != VERSION:
+        version.refuse(f"this penstock reads version {VERSION}; write the file again with `{_WRITTEN_BY}`")
+    values = {key: list(table.required(key).items()) for key in ("nodes", "pools", "routes")}
+    nodes = _each(values["nodes"], _group)
+    pools = _each(values["pools"], _pool)
+    routes = _each(values["routes"], _route)
+    fault = fault_of(nodes, pools, routes)
+    if fault is not None:
+        kind, number, problem = fault
+        at = values[kind][number] if values[kind] else table.required(kind)
+        at.refuse(problem)
+    title, note = table.required("name").text(), table.optional("note", Value.text, None)
+    table.done()
+    return Fleet(name=title, note=note, nodes=nodes, pools=pools, routes=routes)
+
+
+def _each(values: Sequence[Value], read: Callable[[Table], Callable[[], _T]]) -> tuple[_T, ...]:
+    """Read entries; what an entry's own type refuses gets its line."""
+    found = []
+    for value in values:
+        table = value.table()
+        make = read(table)
+        table.done()
+        try:
+            found.append(make())
+        except UsageError as error:
+            value.refuse(str(error))
+    return tuple(found)
+
+
+def _group_document(group: NodeGroup) -> dict[str, object]:
+    return {
+        "accelerator": group.accelerator,
+        "site": group.site,
+        "nodes": group.nodes,
+        "spare_nodes": group.spare_nodes,
+    }
+
+
+def _group(table: Table) -> Callable[[], NodeGroup]:
+    return partial(
+        NodeGroup,
+        accelerator=table.required("accelerator").text(),
+        site=table.required("site").text(),
+        nodes=table.required("nodes").whole(),
+        spare_nodes=table.required("spare_nodes").whole(),
+    )
+
+
+def _pool_document(pool: Pool) -> dict[str, object]:
+    return {
+        "name": pool.name,
+        "model": pool.model,
+        "weights": pool.weights,
+        "kv": pool.kv,
+        "accelerator": pool.accelerator,
+        "vendor": pool.vendor,
+        "site": pool.site,
+        "replicas": pool.replicas,
+        "split": {"tp": pool.tp, "pp": pool.pp, "dp": pool.dp, "ep": pool.ep},
+        "engine": {"name": pool.engine, "version": pool.engine_version, "settings": dict(pool.settings)},
+        "role": pool.role,
+        "usd_per_hour": pool.usd_per_hour,
+        "endpoints": list(pool.endpoints),
+    }
+
+
+def _pool(table: Table) -> Callable[[], Pool]:
+    split, engine = table.required("split").table(), table.required("engine").table()
+    made = partial(
+        Pool,
+        name=table.required("name").text(),
+        model=table.required("model").text(),
+        weights=table.required("weights").text(),
+        kv=table.required("kv").text(),
+        accelerator=table.required("accelerator").text(),
+        vendor=table.required("vendor").text(),
+        site=table.required("site").text(),
+        replicas=table.required("replicas").whole(),
+        tp=split.required("tp").whole(),
+        pp=split.required("pp").whole(),
+        dp=split.required("dp").whole(),
+        ep=split.required("ep").flag(),
+        engine=engine.required("name").text(),
+        engine_version=engine.required("version").text(),
+        settings={key: value.scalar() for key, value in engine.section("settings").every()},
+        role=cast("Role", table.required("role").choice(ROLES)),
+        usd_per_hour=table.optional("usd_per_hour", Value.number, None),
+        endpoints=tuple(entry.text() for entry in table.required("endpoints").items()),
+    )
+    split.done()
+    engine.done()
+    return made
+
+
+def _route_document(route: Route) -> dict[str, object]:
+    slo = route.slo
+    return {
+        "workload": route.workload,
+        "max_input_tokens": route.max_input_tokens,
+        "max_output_tokens": route.max_output_tokens,
+        "slo": {
+            "ttft_s": slo.ttft_s,
+            "tpot_s": slo.tpot_s,
+            "e2e_s": slo.e2e_s,
+            "attainment_fraction": slo.attainment_fraction,
+        },
+        "peak_requests_per_s": route.peak_requests_per_s,
+        "weights": dict(route.weights),
+    }
+
+
+def _route(table: Table) -> Callable[[], Route]:
+    return partial(
+        Route,
+        workload=table.required("workload").text(),
+        max_input_tokens=table.required("max_input_tokens").whole(),
+        max_output_tokens=table.required("max_output_tokens").whole(),
+        slo=_slo(table.required("slo")),
+        peak_requests_per_s=table.required("peak_requests_per_s").number(),
+        weights={name: value.number() for name, value in table.required("weights").table().every()},
+    )
+
+
+def _slo(value: Value) -> Slo:
+    (found,) = _each([value], _limits)
+    return found
+
+
+def _limits(table: Table) -> Callable[[], Slo]:
+    return partial(
+        Slo,
+        ttft_s=table.optional("ttft_s", Value.number, None),
+        tpot_s=table.optional("tpot_s", Value.number, None),
+        e2e_s=table.optional("e2e_s", Value.number, None),
+        attainment_fraction=table.required("attainment_fraction").number(),
+    )

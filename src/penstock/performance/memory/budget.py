@@ -1,0 +1,299 @@
+"""Does it fit, and what is left for the KV cache? The whole budget of the fullest device, as values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+from typing import Final, Literal
+
+from penstock.fleet.deployment import Deployment
+from penstock.model import ModelSpec, Part, RecurrentState
+from penstock.performance.memory.reserve import (
+    Reserve,
+    absorbed_bytes,
+    activation_reserve,
+    graph_reserve,
+    runtime_reserve,
+    sglang_fraction,
+)
+from penstock.performance.memory.sharding import refusal, stage_of_layers, weight_bytes_by_part
+
+_USUAL_CONTEXT: Final = 8192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryBudget:
+    """Where every byte of one device goes. The parts add up to the device, or exceed it by the shortfall."""
+
+    device_bytes: int
+    weight_bytes_by_part: Mapping[Part, int]
+    activation_bytes: int
+    runtime_bytes: int
+    graph_bytes: int
+    kv_bytes: int
+    unused_bytes: int
+    """Outside the engine's memory fraction and not claimed by graphs: what the operator left on the table."""
+    shortfall_bytes: int
+
+    @property
+    def weight_bytes(self) -> int:
+        """All weights on the device."""
+        return sum(self.weight_bytes_by_part.values())
+
+    @property
+    def total_bytes(self) -> int:
+        """Sum of the parts."""
+        held = self.weight_bytes + self.activation_bytes + self.runtime_bytes + self.graph_bytes
+        return held + self.kv_bytes + self.unused_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheCapacity:
+    """What the KV cache of one replica holds at a stated context length."""
+
+    context_tokens: int
+    request_bytes: int
+    """Bytes one request of that length takes on a device."""
+    concurrent_requests: int | None
+    """Requests of that length that run together: what the cache holds, up to vLLM's limit for a step."""
+    cached_requests: int | None
+    """Requests of that length the cache alone would hold; None where a request caches nothing."""
+    tokens: int
+    """Tokens of requests of that length the cache holds together, as engines log it; 0 where one caches nothing."""
+    low_tokens: int
+    """P10: if activations, runtime and graphs take as much as the larger published logs show."""
+    high_tokens: int
+    """P90."""
+    longest_context_tokens: int | None
+    """The longest single request that fits alone and the model allows; None where the model states no limit."""
+
+
+Obstacle = Literal["refused", "weights", "fraction", "context", "model_limit"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoesNotFit:
+    """Why not."""
+
+    obstacle: Obstacle
+    reason: str
+    shortfall_bytes: int = 0
+    longest_context_tokens: int | None = None
+    """The longest context that would fit, where a shorter one is all it takes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryFit:
+    """The answer: a budget, what the cache holds, and what stands in the way if anything does."""
+
+    deployment: Deployment
+    context_tokens: int
+    budget: MemoryBudget | None
+    """None when the engine would refuse the split before loading anything."""
+    capacity: CacheCapacity | None
+    obstacle: DoesNotFit | None
+
+    @property
+    def fits(self) -> bool:
+        """Whether at least one request of the asked context can be served."""
+        return self.obstacle is None
+
+    @property
+    def certain(self) -> bool:
+        """Whether the verdict is the same at both ends of the range of what the reserves take."""
+        if self.capacity is None or self.capacity.cached_requests is None:
+            return True
+        one_each = self.context_tokens * self.deployment.parallelism.dp
+        if self.fits:
+            return self.capacity.low_tokens >= one_each
+        return self.obstacle_is("model_limit") or self.capacity.high_tokens < one_each
+
+    def obstacle_is(self, kind: Obstacle) -> bool:
+        """Whether this is what stands in the way."""
+        return self.obstacle is not None and self.obstacle.obstacle == kind
+
+
+def usual_context_tokens(model: ModelSpec) -> int:
+    """Tokens of a request where nobody says: 8k, or the model's limit where that is less."""
+    return min(_USUAL_CONTEXT, model.max_context_tokens or _USUAL_CONTEXT)
+
+
+def fit(deployment: Deployment, context_tokens: int) -> MemoryFit:
+    """Divide the memory of the fullest device between weights, reserves and cache."""
+    refused = refusal(deployment)
+    if refused is not None:
+        return MemoryFit(
+            deployment=deployment,
+            context_tokens=context_tokens,
+            budget=None,
+            capacity=None,
+            obstacle=DoesNotFit(obstacle="refused", reason=refused),
+        )
+    stages = [_Stage(deployment, stage) for stage in range(deployment.parallelism.pp)]
+    tightest = min(stages, key=lambda stage: (stage.requests(context_tokens), stage.kv_bytes))
+    budget = tightest.budget()
+    longest = _longest(stages, deployment.model.max_context_tokens)
+    capacity = _capacity(stages, deployment, context_tokens, longest)
+    return MemoryFit(
+        deployment=deployment,
+        context_tokens=context_tokens,
+        budget=budget,
+        capacity=capacity,
+        obstacle=_memory_obstacle(deployment, budget) or _context_obstacle(deployment, budget, capacity, longest),
+    )
+
+
+class _Stage:
+    """One pipeline stage: what a device of it holds, and what a request costs there."""
+
+    def __init__(self, deployment: Deployment, stage: int) -> None:
+        self.deployment = deployment
+        owner = stage_of_layers(len(deployment.model.layers), deployment.parallelism.pp)
+        self.layers = tuple(index for index, at in enumerate(owner) if at == stage)
+        self.weights = weight_bytes_by_part(deployment, stage)
+        absorbed = absorbed_bytes(deployment, self.layers)
+        if absorbed:
+            self.weights[Part.ATTENTION] = self.weights.get(Part.ATTENTION, 0) + absorbed
+        self.activation = activation_reserve(deployment, last_stage=stage == deployment.parallelism.pp - 1)
+        self.runtime = runtime_reserve(deployment, sum(self.weights.values()))
+        self.graphs = graph_reserve(deployment)
+        self.kv_bytes = self.left("median")
+
+    def left(self, case: Literal["low", "median", "high"]) -> int:
+        """Bytes left for the cache; negative when the weights alone are too much."""
+        engine = self.deployment.engine
+        device = self.deployment.accelerator.usable_hbm_bytes
+        weights = sum(self.weights.values())
+        if engine.name == "sglang":
+            # The fraction is of what is free once the runtime is up; activations live outside it.
+            return int((device - _pick(self.runtime, case)) * sglang_fraction(self.deployment)) - weights
+        taken = weights + _pick(self.activation, case) + _pick(self.runtime, case)
+        if engine.graphs_inside_fraction:
+            taken += _pick(self.graphs, case)
+        return int(device * engine.memory_fraction) - taken
+
+    def budget(self) -> MemoryBudget:
+        device = self.deployment.accelerator.usable_hbm_bytes
+        kv = max(0, self.kv_bytes)
+        held = sum(self.weights.values()) + self.activation.median_bytes + self.runtime.median_bytes
+        held += self.graphs.median_bytes
+        return MemoryBudget(
+            device_bytes=device,
+            weight_bytes_by_part=dict(sorted(self.weights.items(), key=lambda item: -item[1])),
+            activation_bytes=self.activation.median_bytes,
+            runtime_bytes=self.runtime.median_bytes,
+            graph_bytes=self.graphs.median_bytes,
+            kv_bytes=kv,
+            unused_bytes=max(0, device - held - kv),
+            shortfall_bytes=max(0, held + kv - device, -self.kv_bytes),
+        )
+
+    def request_bytes(self, tokens: int) -> int:
+        """Bytes one request of this length takes on a device of the stage."""
+        deployment = self.deployment
+        block, tp, dtype = deployment.engine.block_tokens, deployment.parallelism.tp, deployment.chosen_cache_dtype
+        total = 0.0
+        for index in self.layers:
+            mixer = deployment.model.layers[index].mixer
+            if mixer is None:
+                continue
+            held = ceil(mixer.remembered_tokens(tokens) / block) * block
+            fixed = mixer.bytes_per_sequence(dtype, tp)
+            if isinstance(mixer, RecurrentState):
+                fixed *= deployment.engine.states_per_sequence
+            total += held * mixer.bytes_per_token(dtype, tp) + fixed
+        return ceil(total)
+
+    def requests(self, tokens: int, case: Literal["low", "median", "high"] = "median") -> float:
+        """How many requests of this length fit; infinite where a stage caches nothing."""
+        available = self.kv_bytes if case == "median" else self.left(case)
+        needed = self.request_bytes(tokens)
+        if available <= 0:
+            return 0.0
+        return available / needed if needed else float("inf")
+
+
+def _capacity(stages: list[_Stage], deployment: Deployment, context_tokens: int, longest: int) -> CacheCapacity:
+    replicas, engine = deployment.parallelism.dp, deployment.engine
+    fitting = min(stage.requests(context_tokens) for stage in stages)
+    # A larger reserve leaves less: the high case of the reserve is the low case of the cache.
+    low = min(stage.requests(context_tokens, "high") for stage in stages)
+    high = min(stage.requests(context_tokens, "low") for stage in stages)
+    unlimited = fitting == float("inf")
+    cached = None if unlimited else int(fitting) * replicas
+    # SGLang's largest decode graph does not limit how many requests run.
+    most = engine.max_sequences * replicas if engine.name == "vllm" else None
+    return CacheCapacity(
+        context_tokens=context_tokens,
+        request_bytes=max(stage.request_bytes(context_tokens) for stage in stages),
+        concurrent_requests=min((count for count in (cached, most) if count is not None), default=None),
+        cached_requests=cached,
+        tokens=0 if unlimited else int(fitting * context_tokens) * replicas,
+        low_tokens=0 if unlimited else int(low * context_tokens) * replicas,
+        high_tokens=0 if unlimited else int(high * context_tokens) * replicas,
+        longest_context_tokens=None if deployment.model.max_context_tokens is None else longest,
+    )
+
+
+def _longest(stages: list[_Stage], limit: int | None) -> int:
+    """Bisect the longest context one request can have; bytes never shrink as it grows."""
+    ceiling = limit or 2**24
+    if all(stage.requests(ceiling) >= 1 for stage in stages):
+        return ceiling
+    low, high = 0, ceiling
+    while high - low > 1:
+        middle = (low + high) // 2
+        if all(stage.requests(middle) >= 1 for stage in stages):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _memory_obstacle(deployment: Deployment, budget: MemoryBudget) -> DoesNotFit | None:
+    if not budget.shortfall_bytes:
+        return None
+    where = f"{deployment.parallelism.devices} x {deployment.accelerator.id}"
+    engine = deployment.engine
+    if budget.total_bytes - budget.kv_bytes <= budget.device_bytes < budget.total_bytes:
+        return DoesNotFit(
+            obstacle="fraction",
+            reason=f"a memory fraction of {engine.memory_fraction:g} leaves too little outside it on {where} for "
+            + ("graphs" if engine.name == "vllm" else "activations and graphs"),
+            shortfall_bytes=budget.shortfall_bytes,
+        )
+    within = budget.total_bytes <= budget.device_bytes
+    return DoesNotFit(
+        obstacle="weights",
+        reason="weights and reserves exceed "
+        + (
+            f"the {engine.memory_fraction:g} of memory the engine may use on {where}"
+            if within
+            else f"the memory of {where}"
+        ),
+        shortfall_bytes=budget.shortfall_bytes,
+    )
+
+
+def _context_obstacle(
+    deployment: Deployment, budget: MemoryBudget, capacity: CacheCapacity, longest: int
+) -> DoesNotFit | None:
+    """Name memory before the model's limit: more devices answer the one, nothing answers the other."""
+    limit, asked = deployment.model.max_context_tokens, capacity.context_tokens
+    if capacity.cached_requests == 0:
+        return DoesNotFit(
+            obstacle="context",
+            reason=f"one request of {asked:,} tokens does not fit; the longest that does has {longest:,}",
+            shortfall_bytes=max(0, capacity.request_bytes - budget.kv_bytes),
+            longest_context_tokens=longest or None,
+        )
+    if limit is not None and asked > limit:
+        return DoesNotFit(
+            obstacle="model_limit",
+            reason=f"the model allows at most {limit:,} tokens of context",
+            longest_context_tokens=limit,
+        )
+    return None
+
+
+def _pick(reserve: Reserve, case: Literal["low", "median", "high"]) -> int:
+    return {"low": reserve.low_bytes, "median": reserve.median_bytes, "high": reserve.high_bytes}[case]

@@ -1,0 +1,157 @@
+"""What is the smallest thing that makes it fit? Fewest devices, a shorter context, a smaller format."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import ceil
+
+from penstock.catalog.accelerator import Precision
+from penstock.fleet.deployment import Deployment, Parallelism
+from penstock.fleet.engine import engine_defaults
+from penstock.model import CacheDtype
+from penstock.model.weight import FP8_CHANNEL
+from penstock.performance.memory.budget import MemoryFit, fit
+from penstock.performance.memory.sharding import refusal
+
+MAX_NODES = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remedy:
+    """One change that alone makes the deployment fit."""
+
+    change: str
+    devices: int
+
+
+def minimum_devices(deployment: Deployment, context_tokens: int) -> MemoryFit | None:
+    """Find the smallest replica that fits: tensor parallel within a node, then whole nodes in a pipeline."""
+    for layout in _layouts(deployment):
+        found = fit(_placed(deployment, layout), context_tokens)
+        if found.fits:
+            return found
+        if found.obstacle_is("model_limit"):
+            return None
+    return None
+
+
+def remedies(result: MemoryFit, fewest: MemoryFit | None) -> tuple[Remedy, ...]:
+    """List single changes that make it fit, the smallest first."""
+    if result.obstacle is None:
+        return ()
+    deployment = result.deployment
+    devices = deployment.parallelism.devices
+    changes = [_smaller_fraction(result)]
+    if result.obstacle.longest_context_tokens is not None:
+        changes.append(f"a context of at most {result.obstacle.longest_context_tokens:,} tokens")
+    if deployment.chosen_cache_dtype is not CacheDtype.FP8:
+        changes.append("--kv fp8" if _fits(result, replace(deployment, cache_dtype=CacheDtype.FP8)) else None)
+    if result.obstacle_is("refused"):
+        spread = replace(deployment, parallelism=replace(deployment.parallelism, expert_parallel=True))
+        changes.append("--ep" if _fits(result, spread) else None)
+    found = [Remedy(change=change, devices=devices) for change in changes if change is not None]
+    found += _smaller_weights(result, fewest)
+    if fewest is not None:
+        layout = fewest.deployment.parallelism
+        found.append(Remedy(change=_replica(layout), devices=layout.devices))
+    return tuple(found)
+
+
+def _fits(result: MemoryFit, changed: Deployment) -> bool:
+    return fit(changed, result.context_tokens).fits
+
+
+def _smaller_fraction(result: MemoryFit) -> str | None:
+    """Name the largest share of memory, in hundredths, that leaves room for what lives outside it."""
+    deployment, hundredths = result.deployment, ceil(result.deployment.engine.memory_fraction * 100)
+    while result.obstacle_is("fraction") and hundredths > 1:
+        hundredths -= 1
+        engine = replace(deployment.engine, memory_fraction=hundredths / 100)
+        result = fit(replace(deployment, engine=engine), result.context_tokens)
+        if result.fits:
+            return f"--memory-fraction {hundredths / 100:.2f}"
+    return None
+
+
+def _smaller_weights(result: MemoryFit, fewest: MemoryFit | None) -> list[Remedy]:
+    """Offer fp8 weights where the accelerator computes fp8: on these devices, or on fewer than 16 bits would need."""
+    deployment = result.deployment
+    widest = max((weight.format.bits for weight in deployment.model.weights if weight.quantisable), default=0)
+    if widest <= FP8_CHANNEL.bits or Precision.FP8 not in deployment.accelerator.dense_flops_per_s:
+        return []
+    smaller = replace(deployment, model=deployment.model.stored_as(FP8_CHANNEL))
+    if _fits(result, smaller):
+        return [Remedy(change="--precision fp8", devices=deployment.parallelism.devices)]
+    found = minimum_devices(smaller, result.context_tokens)
+    if found is None or (fewest is not None and _devices(found) >= _devices(fewest)):
+        return []
+    layout = found.deployment.parallelism
+    return [Remedy(change=f"--precision fp8 with {_replica(layout)}", devices=layout.devices)]
+
+
+def _devices(result: MemoryFit) -> int:
+    return result.deployment.parallelism.devices
+
+
+def _replica(layout: Parallelism) -> str:
+    return f"{layout.devices} device{'s' if layout.devices > 1 else ''} ({layout})"
+
+
+def _layouts(deployment: Deployment) -> Iterator[Parallelism]:
+    """List splits no engine refuses, the smallest first."""
+    asked = replace(deployment.parallelism, pp=1, dp=1)
+    within = [replace(asked, tp=tp) for tp in range(1, deployment.accelerator.node.devices + 1)]
+    within = [layout for layout in within if refusal(replace(deployment, parallelism=layout)) is None]
+    yield from within
+    for layout in within[-1:]:
+        yield from (replace(layout, pp=nodes) for nodes in range(2, MAX_NODES + 1))
+
+
+def _placed(deployment: Deployment, layout: Parallelism) -> Deployment:
+    """Split it so; an engine left to its defaults chooses them for the new split."""
+    engine, part, asked = deployment.engine, deployment.accelerator, deployment.parallelism
+    if engine == engine_defaults(engine.name, part, version=engine.version, tp=asked.tp, pp=asked.pp):
+        engine = engine_defaults(engine.name, part, version=engine.version, tp=layout.tp, pp=layout.pp)
+    return replace(deployment, parallelism=layout, engine=engine)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitReport:
+    """Everything `penstock fit` says about one deployment."""
+
+    fit: MemoryFit
+    fewest_devices: int | None
+    """The smallest replica of the same accelerator that fits, by tensor parallelism within a node and then whole
+    nodes; None within 16 nodes."""
+    fewest_split: str | None
+    remedies: tuple[Remedy, ...]
+    tier: str
+    """calibrated where the reserves were fitted to this engine's logs on this vendor, else transferred."""
+    notes: tuple[str, ...] = ()
+    """What the numbers do not say: a format without a datapath, an unverified part, ranks in several nodes."""
+
+
+def report_fit(deployment: Deployment, context_tokens: int) -> FitReport:
+    """Answer whether it fits, what would make it fit, and how few devices would do."""
+    result = fit(deployment, context_tokens)
+    fewest = minimum_devices(deployment, context_tokens)
+    calibrated = deployment.engine.name == "vllm" and deployment.accelerator.vendor in {"amd", "nvidia"}
+    return FitReport(
+        fit=result,
+        fewest_devices=_devices(fewest) if fewest else None,
+        fewest_split=str(fewest.deployment.parallelism) if fewest else None,
+        remedies=remedies(result, fewest),
+        tier="calibrated" if calibrated else "transferred",
+        notes=tuple(_notes(deployment)),
+    )
+
+
+def _notes(deployment: Deployment) -> Iterator[str]:
+    part, tp = deployment.accelerator, deployment.parallelism.tp
+    emulated = part.emulated(deployment.model.formats)
+    yield from (f"stored in {name}, which {part.id} does not compute natively" for name in emulated)
+    together = max(part.node.devices, (part.link.domain_devices if part.link else None) or 0)
+    if tp > together:
+        yield f"tp {tp} spans nodes: the scale-up link joins {together} {part.id}"
+    if not part.recommendable:
+        status = "announced" if part.status == "announced" else "not verified"
+        yield f"{part.id} is {status}: its figures may change, and it is kept out of recommendations"

@@ -1,0 +1,97 @@
+"""What else sits in device memory beside weights and cache? Activations, runtime, graphs: a median and a range."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.fleet.deployment import Deployment
+from penstock.model import LatentAttention
+from penstock.units import GIB
+
+# Every constant below is explained, with the logs it was fitted to, in docs/methodology.md ("Memory").
+_FFN_COPIES: Final = 3
+_HIDDEN_COPIES: Final = 4
+_ELEMENT_BYTES: Final = 2
+_LOGIT_BYTES: Final = 15.0
+_LOGIT_BYTES_BEFORE_0_17: Final = 38.4
+_ACTIVATION_SPREAD: Final = (0.8, 1.5)
+_RUNTIME_GIB: Final = {
+    # (AMD, more than one rank): low, median, high
+    (False, False): (0.13, 0.25, 0.46),
+    (False, True): (0.55, 1.7, 2.2),
+    (True, False): (0.4, 0.65, 1.0),
+    (True, True): (0.4, 1.2, 4.5),
+}
+_LOADED_OVER_STORED: Final = {False: (0.0, 0.002, 0.012), True: (0.003, 0.01, 0.03)}
+"""Padding and tables that loading adds to the stored weights, by vendor (AMD or not)."""
+_GRAPH_GIB: Final = {False: (0.3, 0.9, 1.85), True: (0.4, 0.9, 2.0)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserve:
+    """An amount of memory known only as a range: P10, median and P90 over published start-up logs."""
+
+    low_bytes: int
+    median_bytes: int
+    high_bytes: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.low_bytes <= self.median_bytes <= self.high_bytes:
+            raise ValueError("a reserve's range must be ordered and positive")
+
+
+def activation_reserve(deployment: Deployment, *, last_stage: bool) -> Reserve:
+    """Peak of the largest step: a layer at work, or on the last stage the sampler with its copies of the logits."""
+    model, engine, tp = deployment.model, deployment.engine, deployment.parallelism.tp
+    per_token = _FFN_COPIES * model.widest_ffn / tp + _HIDDEN_COPIES * model.hidden_size
+    if model.experts is not None:
+        # Fused expert kernels gather one hidden vector per chosen expert.
+        per_token += model.experts.per_token * model.hidden_size
+    peak = engine.max_batched_tokens * per_token * _ELEMENT_BYTES
+    if last_stage:
+        sampled = min(engine.max_sequences, engine.max_batched_tokens)
+        copies = _LOGIT_BYTES if engine.samples_lean else _LOGIT_BYTES_BEFORE_0_17
+        hidden = engine.max_batched_tokens * model.hidden_size * _ELEMENT_BYTES
+        peak = max(peak, sampled * model.vocab_size * copies + hidden)
+    low, high = _ACTIVATION_SPREAD
+    return Reserve(low_bytes=int(low * peak), median_bytes=int(peak), high_bytes=int(high * peak))
+
+
+def runtime_reserve(deployment: Deployment, weight_bytes: int) -> Reserve:
+    """Device context, libraries, communication buffers, and what loading pads onto the weights."""
+    amd = deployment.accelerator.vendor == "amd"
+    fixed = _RUNTIME_GIB[amd, deployment.parallelism.tp > 1]
+    padding = _LOADED_OVER_STORED[amd]
+    low, median, high = (int(gib * GIB + share * weight_bytes) for gib, share in zip(fixed, padding, strict=True))
+    return Reserve(low_bytes=low, median_bytes=median, high_bytes=high)
+
+
+def graph_reserve(deployment: Deployment) -> Reserve:
+    """Captured CUDA or HIP graphs."""
+    if not deployment.engine.graphs:
+        return Reserve(low_bytes=0, median_bytes=0, high_bytes=0)
+    return _of_gib(_GRAPH_GIB[deployment.accelerator.vendor == "amd"])
+
+
+def absorbed_bytes(deployment: Deployment, stage_layers: tuple[int, ...]) -> int:
+    """Beside the stored matrix vLLM keeps bf16 copies of the latent up-projections, per head on the device."""
+    if deployment.engine.name != "vllm":
+        return 0
+    total = 0
+    for index in stage_layers:
+        mixer = deployment.model.layers[index].mixer
+        if isinstance(mixer, LatentAttention):
+            heads = mixer.query_heads // deployment.parallelism.tp
+            total += heads * (mixer.nope_dim + mixer.value_dim) * mixer.latent_dim * 2
+    return total
+
+
+def sglang_fraction(deployment: Deployment) -> float:
+    """SGLang's static fraction; on AMD its attention backend keeps 15% of it back for long contexts."""
+    engine, limit = deployment.engine, deployment.model.max_context_tokens or 0
+    long_context_on_amd = deployment.accelerator.vendor == "amd" and limit > 8192  # noqa: PLR2004 - the engine's threshold
+    return engine.memory_fraction * (0.85 if long_context_on_amd and engine.keeps_decode_workspace else 1.0)
+
+
+def _of_gib(span: tuple[float, float, float]) -> Reserve:
+    low, median, high = (int(gib * GIB) for gib in span)
+    return Reserve(low_bytes=low, median_bytes=median, high_bytes=high)

@@ -1,0 +1,169 @@
+"""Which part of a weight lives on one device? Tensor, expert and pipeline splits as engines make them."""
+
+from math import ceil
+
+from penstock.fleet.deployment import Deployment, Parallelism
+from penstock.model import ModelSpec, Part, Split, Weight
+from penstock.model.attention import GroupedAttention
+
+_VOCAB_MULTIPLE = 64
+"""Engines pad the vocabulary to this before splitting it (vLLM and SGLang, DEFAULT_VOCAB_PADDING_SIZE)."""
+_FEED_FORWARD = {Part.DENSE_FFN, Part.SHARED_EXPERTS, Part.ROUTED_EXPERTS}
+
+
+def stage_of_layers(layers: int, pp: int) -> tuple[int, ...]:
+    """Return each layer's pipeline stage: equal shares, what is left over to the stages before the last."""
+    share, left = divmod(layers, pp)
+    counts = [share] * pp
+    for extra in range(left):
+        # From the last but one backwards; the last stage also holds the head.
+        counts[(pp - 2 - extra) % pp] += 1
+    return tuple(stage for stage, count in enumerate(counts) for _ in range(count))
+
+
+def weight_bytes_by_part(deployment: Deployment, stage: int) -> dict[Part, int]:
+    """Bytes of weights one device of a pipeline stage holds, by what they are for."""
+    model, parallelism = deployment.model, deployment.parallelism
+    stages = stage_of_layers(len(model.layers), parallelism.pp)
+    tied = not any(weight.part is Part.LM_HEAD for weight in model.weights)
+    totals: dict[Part, int] = {}
+    for weight in model.weights:
+        if weight.part is Part.MTP and not deployment.speculative:
+            continue
+        if stage in _stages_holding(weight, stages, parallelism.pp, tied=tied):
+            held = device_bytes(weight, deployment)
+            totals[weight.part] = totals.get(weight.part, 0) + held
+    return totals
+
+
+def device_bytes(weight: Weight, deployment: Deployment) -> int:
+    """Bytes of one weight (all the copies a device holds) on one device."""
+    parallelism = deployment.parallelism
+    if weight.copies > 1:
+        return _expert_bytes(weight, deployment)
+    return weight.format.bytes_of(_split(weight, parallelism.tp))
+
+
+def _expert_bytes(weight: Weight, deployment: Deployment) -> int:
+    """Routed experts are spread over every tensor and data rank: whole ones with expert parallelism, else slices."""
+    ranks = deployment.parallelism.tp * deployment.parallelism.dp
+    if deployment.parallelism.expert_parallel:
+        return weight.format.bytes_of(_padded(weight, weight.shape, deployment)) * ceil(weight.copies / ranks)
+    return weight.format.bytes_of(_padded(weight, _split(weight, ranks), deployment)) * weight.copies
+
+
+def _split(weight: Weight, ranks: int) -> tuple[int, ...]:
+    rows, *rest = weight.shape
+    if weight.split is Split.REPLICATED or ranks == 1:
+        # One device still pads the vocabulary.
+        return (_pad(rows, _VOCAB_MULTIPLE), *rest) if weight.split is Split.VOCAB else weight.shape
+    if weight.split is Split.VOCAB:
+        return (ceil(_pad(rows, _VOCAB_MULTIPLE) / ranks), *rest)
+    held = max(1, ceil(weight.units / ranks))
+    if weight.split is Split.ROW and rest:
+        return (rows, ceil(rest[0] * held / weight.units), *rest[1:])
+    return (ceil(rows * held / weight.units), *rest)
+
+
+def _padded(weight: Weight, shape: tuple[int, ...], deployment: Deployment) -> tuple[int, ...]:
+    """Expert kernels for gpt-oss in vLLM round both sides up: hidden to 256, width per device to 128 (256 on AMD)."""
+    if deployment.model.quantisation != "mxfp4" or deployment.engine.name != "vllm" or len(shape) != 2:  # noqa: PLR2004
+        return shape
+    width_multiple = 256 if deployment.accelerator.vendor == "amd" else 128
+    if weight.split is Split.ROW:
+        return (_pad(shape[0], 256), _pad(shape[1], width_multiple))
+    return (_pad(shape[0], width_multiple), _pad(shape[1], 256))
+
+
+def _pad(size: int, multiple: int) -> int:
+    return ceil(size / multiple) * multiple
+
+
+def _stages_holding(weight: Weight, stages: tuple[int, ...], pp: int, *, tied: bool) -> tuple[int, ...]:
+    if weight.layer is not None:
+        return (stages[weight.layer],)
+    if weight.part is Part.EMBEDDING:
+        # A tied head is the embedding table again, on the last stage.
+        return (0, pp - 1) if tied and pp > 1 else (0,)
+    return (0,) if weight.part is Part.VISION else (pp - 1,)
+
+
+def refusal(deployment: Deployment) -> str | None:
+    """Say why the engine would refuse this split, or None when it would not."""
+    model, split = deployment.model, deployment.parallelism
+    if split.pp > max(1, len(model.layers)):
+        return f"{len(model.layers)} layers do not fill {split.pp} pipeline stages"
+    return _refused_heads(model, split) or _refused_experts(deployment) or _refused_widths(deployment)
+
+
+def _refused_heads(model: ModelSpec, split: Parallelism) -> str | None:
+    if model.query_heads % split.tp:
+        return f"{model.query_heads} attention heads do not divide over tp {split.tp}"
+    mixers = {layer.mixer for layer in model.layers}
+    for heads in sorted({mixer.kv_heads for mixer in mixers if isinstance(mixer, GroupedAttention)}):
+        if heads % split.tp and split.tp % heads:
+            return f"{heads} key-value heads neither divide over tp {split.tp} nor repeat evenly on it"
+    return None
+
+
+def _refused_experts(deployment: Deployment) -> str | None:
+    experts, split = deployment.model.experts, deployment.parallelism
+    if not split.expert_parallel:
+        return None
+    if experts is None:
+        return "expert parallelism needs a mixture of experts, and this model is dense"
+    ranks = split.tp * split.dp
+    if ranks > experts.routed:
+        return f"{experts.routed} routed experts do not fill tp x dp = {ranks} ranks"
+    # vLLM gives the first ranks one expert more (determine_expert_map); SGLang asserts an even share.
+    if deployment.engine.name == "sglang" and experts.routed % ranks:
+        return f"{experts.routed} routed experts do not divide over tp x dp = {ranks}"
+    return None
+
+
+def _refused_widths(deployment: Deployment) -> str | None:
+    """Check every kind of cut weight once: layers repeat each other."""
+    kinds = {
+        (weight.part, weight.split, _cut_size(weight), weight.units, _block(weight), weight.copies > 1)
+        for weight in deployment.model.weights
+        if weight.split in {Split.COLUMN, Split.ROW} and weight.part is not Part.VISION
+    }
+    for part, _, size, units, block, routed in sorted(kinds, key=str):
+        ranks = _ranks_cutting(deployment.parallelism, routed=routed)
+        if ranks == 1 or (part is Part.MTP and not deployment.speculative):
+            continue
+        if part in _FEED_FORWARD and size % ranks:
+            return f"{part.replace('_', ' ')} width {size:,} does not divide over {_over(ranks, routed=routed)}"
+        held = ceil(size * max(1, ceil(units / ranks)) / units)
+        if held % block:
+            fix = "; spread whole experts with --ep" if routed else ""
+            slice_of = f"{part.replace('_', ' ')} width {size:,} over {_over(ranks, routed=routed)}"
+            return (
+                f"{slice_of} leaves {held:,} a device, which is not a multiple of the quantisation block {block}{fix}"
+            )
+    return None
+
+
+def _cut_size(weight: Weight) -> int:
+    return weight.shape[1] if weight.split is Split.ROW and len(weight.shape) > 1 else weight.shape[0]
+
+
+def _block(weight: Weight) -> int:
+    """Return how many channels along the cut share a scale that a slice may not divide, or 1 where it may."""
+    stored, routed = weight.format, weight.copies > 1
+    padded = routed and stored.name == "mxfp4"
+    # Dense columns are fused with their neighbours, and there vLLM lets a slice end inside a block.
+    fused = weight.split is Split.COLUMN and not routed
+    if not stored.scale_bits or padded or fused:
+        return 1
+    return (stored.scale_columns if weight.split is Split.ROW else stored.scale_rows) or 1
+
+
+def _ranks_cutting(split: Parallelism, *, routed: bool) -> int:
+    if not routed:
+        return split.tp
+    return 1 if split.expert_parallel else split.tp * split.dp
+
+
+def _over(ranks: int, *, routed: bool) -> str:
+    return f"tp x dp = {ranks}" if routed else f"tp {ranks}"

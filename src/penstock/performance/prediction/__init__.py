@@ -1,0 +1,1 @@
+"""How fast will it be? The stack that applies to a deployment, and what it predicts."""

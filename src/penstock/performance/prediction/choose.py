@@ -1,0 +1,58 @@
+"""Which engine's measurements speak for an accelerator? The one asked for, or the fastest that was measured."""
+
+from penstock.catalog.accelerator import Accelerator
+from penstock.errors import DeploymentError
+from penstock.fleet.deployment import Deployment, Parallelism
+from penstock.fleet.engine import engine_defaults
+from penstock.model import CacheDtype, ModelSpec
+from penstock.performance.evidence.efficiencies import Efficiencies
+from penstock.performance.prediction.predict import Prediction, Speculation, predict
+
+BEST = "best"
+
+
+def measured_engines(efficiencies: Efficiencies, accelerator: Accelerator) -> tuple[str, ...]:
+    """List the engines the accelerator was measured with."""
+    depth = 3
+    return tuple(
+        sorted(path[2] for path in efficiencies.calibration.by_kin if len(path) == depth and path[1] == accelerator.id)
+    )
+
+
+def predict_on(
+    model: ModelSpec,
+    accelerator: Accelerator,
+    parallelism: Parallelism,
+    *,
+    cache_dtype: CacheDtype | None,
+    measured_engine: str,
+    load: tuple[int, int, int],
+    efficiencies: Efficiencies | None,
+    speculation: Speculation | None = None,
+) -> Prediction:
+    """Predict with one engine's efficiencies, or with each measured one and keep the fastest that is not a guess."""
+    input_tokens, output_tokens, concurrency = load
+    settings = engine_defaults("sglang" if measured_engine == "sglang" else "vllm", accelerator, tp=parallelism.tp)
+    placed = Deployment(
+        model=model, accelerator=accelerator, engine=settings, parallelism=parallelism, cache_dtype=cache_dtype
+    )
+    measured = measured_engines(efficiencies, accelerator) if efficiencies else ()
+    if measured_engine not in {BEST, *measured} and efficiencies is not None and measured:
+        raise DeploymentError(
+            f"{accelerator.id} was not measured with '{measured_engine}'; measured: {', '.join(measured)}"
+        )
+    tried = (measured or ("vllm",)) if measured_engine == BEST else (measured_engine,)
+    answers = [
+        predict(
+            placed,
+            name,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+            concurrency=concurrency,
+            efficiencies=efficiencies,
+            speculation=speculation,
+        )
+        for name in tried
+    ]
+    surest = {"shape": 0, "configuration": 1, "model": 2, "accelerator": 3}
+    return min(answers, key=lambda answer: (surest[answer.novelty], answer.tpot_s.value))

@@ -1,0 +1,200 @@
+"""How fast will it be? One deployment under one load, with what bounds it, how sure we are, and on what grounds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.errors import DeploymentError
+from penstock.fleet.deployment import Deployment
+from penstock.performance.evidence.efficiencies import Efficiencies, Novelty
+from penstock.performance.evidence.regression import Software
+from penstock.performance.memory.budget import MemoryFit, fit
+from penstock.performance.prediction.stack import Stack, Tier, stack_of
+from penstock.performance.step.first_token import LoopLoad
+from penstock.performance.step.work import PARTS, PHYSICAL, Array, ReplicaWork, roofline_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """A predicted value with its P10 and P90."""
+
+    value: float
+    low: float
+    high: float
+
+    def scaled(self, by: float) -> "Range":
+        """Multiply all three."""
+        return Range(value=self.value * by, low=self.low * by, high=self.high * by)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speculation:
+    """Speculative decoding as an input: what a drafter proposes a step, and how much of it the model keeps."""
+
+    drafted_tokens: int
+    accepted_tokens: float
+    """Tokens a step yields per request, the model's own included: 1 to drafted + 1. The drafter's own time is not
+    counted; multi-token-prediction layers add a percent or two."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.drafted_tokens <= 64 or not 1 <= self.accepted_tokens <= self.drafted_tokens + 1:  # noqa: PLR2004
+            raise DeploymentError(
+                f"a step that drafts {self.drafted_tokens} tokens yields 1 to {self.drafted_tokens + 1}, "
+                f"not {self.accepted_tokens:g}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepTime:
+    """One average engine step and where its time goes."""
+
+    parts_s: Mapping[str, float]
+
+    @property
+    def seconds(self) -> float:
+        """The whole step."""
+        return sum(self.parts_s.values())
+
+    @property
+    def bound_by(self) -> str:
+        """The part that takes longest."""
+        return max(self.parts_s, key=lambda name: self.parts_s[name])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """What a replica delivers under a closed loop of so many users."""
+
+    deployment: Deployment
+    measured_engine: str
+    """The engine whose measurements speak, which need not be the one that divides the memory: `deployment.engine`."""
+    concurrency: float
+    running: float
+    """Requests that really run together: fewer than asked when the KV cache is full."""
+    tpot_s: Range
+    ttft_s: Range | None
+    """None at the speed of light."""
+    output_tokens_per_s: Range
+    step: StepTime
+    light_s: float
+    """The same step at the speed of light."""
+    tier: Tier
+    novelty: Novelty
+    borrowed_from: tuple[str, ...]
+    software: Software | None
+    memory: MemoryFit
+
+    @property
+    def output_tokens_per_s_per_device(self) -> float:
+        """Throughput over the devices of the replica."""
+        return self.output_tokens_per_s.value / self.deployment.parallelism.devices
+
+    @property
+    def software_tax(self) -> float:
+        """One minus the fraction of the speed of light that is delivered."""
+        return 1 - self.light_s / self.tpot_s.value
+
+
+def predict(
+    deployment: Deployment,
+    measured_engine: str,
+    *,
+    input_tokens: float,
+    output_tokens: float,
+    concurrency: float,
+    efficiencies: Efficiencies | None,
+    speculation: Speculation | None = None,
+) -> Prediction:
+    """Predict a closed loop; without efficiencies the answer is the speed of light, a bound and not an estimate."""
+    memory = fit(deployment, max(1, round(input_tokens + output_tokens)))
+    running = _running(memory, concurrency)
+    work = ReplicaWork(deployment)
+    drafted = speculation or Speculation(drafted_tokens=0, accepted_tokens=1.0)
+    loop = LoopLoad(
+        users=np.array([running]),
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        batched_tokens=deployment.batched_tokens,
+        drafted_tokens=drafted.drafted_tokens,
+    )
+    # A step yields `accepted_tokens` of each request, so all of it is shared by that many tokens.
+    light = work.light(loop.average(drafted.accepted_tokens))[0] / drafted.accepted_tokens
+    light_s = roofline_s(light)
+    if efficiencies is None:
+        return _at_the_speed_of_light(deployment, measured_engine, concurrency, running, light, memory)
+    stack = stack_of(deployment, measured_engine, efficiencies)
+    parts = {name: float(value) for name, value in zip(PARTS, light * stack.slowdowns, strict=True)}
+    step = StepTime(parts_s=parts)
+    low, high = stack.spread
+    tpot = Range(
+        value=step.seconds, low=max(light_s, step.seconds * float(np.exp(low))), high=step.seconds * float(np.exp(high))
+    )
+    throughput = Range(value=running / tpot.value, low=running / tpot.high, high=running / tpot.low)
+    return Prediction(
+        deployment=deployment,
+        measured_engine=measured_engine,
+        concurrency=concurrency,
+        running=running,
+        tpot_s=tpot,
+        ttft_s=_first_token(stack, work, loop),
+        output_tokens_per_s=throughput,
+        step=step,
+        light_s=light_s,
+        tier=stack.tier,
+        novelty=stack.novelty,
+        borrowed_from=stack.path,
+        software=stack.software,
+        memory=memory,
+    )
+
+
+def _running(memory: MemoryFit, concurrency: float) -> float:
+    """Requests that run together: as many as asked, the cache holds and the engine puts in one step."""
+    limit = memory.capacity.concurrent_requests if memory.capacity is not None else None
+    return max(1.0, min(concurrency, limit)) if limit else concurrency
+
+
+def _at_the_speed_of_light(
+    deployment: Deployment, measured_engine: str, concurrency: float, running: float, light: Array, memory: MemoryFit
+) -> Prediction:
+    seconds = roofline_s(light)
+    only = Range(value=seconds, low=seconds, high=seconds)
+    rate = Range(value=running / seconds, low=running / seconds, high=running / seconds)
+    return Prediction(
+        deployment=deployment,
+        measured_engine=measured_engine,
+        concurrency=concurrency,
+        running=running,
+        tpot_s=only,
+        ttft_s=None,
+        output_tokens_per_s=rate,
+        step=StepTime(parts_s=dict(zip(PARTS[:PHYSICAL], (float(value) for value in light[:PHYSICAL]), strict=True))),
+        light_s=seconds,
+        tier="speed-of-light",
+        novelty="accelerator",
+        borrowed_from=(),
+        software=None,
+        memory=memory,
+    )
+
+
+def _first_token(stack: Stack, work: ReplicaWork, loop: LoopLoad) -> Range:
+    """Time to first token in the steady loop, which the simulator gives with its whole distribution."""
+    seconds = float(stack.first_token_s(work, loop)[0])
+    low, high = stack.first_spread
+    return Range(value=seconds, low=seconds * float(np.exp(low)), high=seconds * float(np.exp(high)))
+
+
+__all__ = [
+    "Efficiencies",
+    "Novelty",
+    "Prediction",
+    "Range",
+    "Speculation",
+    "Stack",
+    "StepTime",
+    "Tier",
+    "predict",
+    "stack_of",
+]

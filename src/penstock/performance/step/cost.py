@@ -1,0 +1,109 @@
+"""How long is one engine step, whatever is in it? A deployment's step time as a handful of coefficients."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.errors import DeploymentError
+from penstock.model.attention import EVERYTHING
+from penstock.performance.step.work import PARTS, Array, ReplicaWork, pairs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepCost:
+    """Seconds of a step that decodes some requests and carries some prompt tokens.
+
+    `step_s + decodes * decode_s + prefill_tokens * prefill_token_s`, plus `expert_s` for the share of the experts that
+    any token visits, plus for each limit w of attention `context_s * sum of min(context, w)` over the decoding requests
+    and `pair_s` for every pair of prompt token and token it sees. Linear in everything a decode step adds, so any
+    number of equal steps has a closed form.
+    """
+
+    step_s: float
+    decode_s: float
+    prefill_token_s: float
+    expert_s: float = 0.0
+    expert_miss: float = 0.0
+    """Chance that one token does not visit a given expert."""
+    limits: tuple[int, ...] = (EVERYTHING,)
+    """Tokens a query reads at most, one entry per kind of attention in the model."""
+    context_s: tuple[float, ...] = (0.0,)
+    pair_s: tuple[float, ...] = (0.0,)
+
+    def __post_init__(self) -> None:
+        if not len(self.limits) == len(self.context_s) == len(self.pair_s):
+            raise ValueError("one context_s and one pair_s for each limit")
+        amounts = (self.step_s, self.decode_s, self.prefill_token_s, self.expert_s, *self.context_s, *self.pair_s)
+        if not all(np.isfinite(amount) and amount >= 0 for amount in amounts) or not 0 <= self.expert_miss <= 1:
+            raise DeploymentError("a step's coefficients must be finite and not negative")
+        if min(self.limits) < 1:
+            raise ValueError("a limit is at least one token")
+
+    def seconds(self, contexts: tuple[int, ...] = (), chunks: tuple[tuple[int, int], ...] = ()) -> float:
+        """Return the time of one step with these decodes (tokens behind each) and prompt chunks (from, to)."""
+        tokens = len(contexts) + sum(to - start for start, to in chunks)
+        total = self.step_s + len(contexts) * self.decode_s + (tokens - len(contexts)) * self.prefill_token_s
+        total += self.expert_s * (1 - self.expert_miss**tokens)
+        for limit, per_token, per_pair in zip(self.limits, self.context_s, self.pair_s, strict=True):
+            total += per_token * sum(min(context, limit) for context in contexts)
+            ends = np.array(chunks, float).reshape(-1, 2)
+            total += per_pair * float(np.sum(pairs(ends[:, 1], limit) - pairs(ends[:, 0], limit)))
+        return total
+
+    def scaled(self, by: float) -> "StepCost":
+        """Return the cost of a replica that is slower in everything by this factor."""
+        return StepCost(
+            step_s=self.step_s * by,
+            decode_s=self.decode_s * by,
+            prefill_token_s=self.prefill_token_s * by,
+            expert_s=self.expert_s * by,
+            expert_miss=self.expert_miss,
+            limits=self.limits,
+            context_s=tuple(value * by for value in self.context_s),
+            pair_s=tuple(value * by for value in self.pair_s),
+        )
+
+
+def step_cost(work: ReplicaWork, slowdowns: Array) -> StepCost:
+    """Multiply a deployment's work with how much slower than light each part of it runs."""
+    slow = dict(zip(PARTS, (float(value) for value in slowdowns), strict=True))
+    deployment, ranks = work.deployment, work.deployment.parallelism.dp
+    dtype, tp = deployment.chosen_cache_dtype, deployment.parallelism.tp
+    message_s = slow["collectives"] * work.collective_token_s / ranks
+    launches = ("layers", "mixtures", "state_layers", "messages")
+    experts = deployment.model.experts
+    state_bytes = sum(count * mixer.state_bytes(dtype, tp) for mixer, count in work.mixers.items())
+    reads, pair_s = _by_limit(work, slow)
+    limits = tuple(sorted(reads.keys() | pair_s.keys())) or (EVERYTHING,)
+    return StepCost(
+        step_s=slow["weights"] * work.dense_bytes / work.bytes_per_s
+        + sum(slow[name] * work.launches[name] for name in launches)
+        + slow["step"],
+        decode_s=slow["cache"] * state_bytes / work.bytes_per_s / ranks
+        + slow["compute"] * (work.token_s / ranks + work.routed_token_s)
+        + message_s,
+        prefill_token_s=slow["prefill"] * (work.token_s / ranks + work.routed_token_s) + message_s,
+        expert_s=slow["experts"] * work.expert_bytes / work.bytes_per_s if experts is not None else 0.0,
+        expert_miss=1 - experts.per_token / experts.routed if experts is not None else 0.0,
+        limits=limits,
+        context_s=tuple(reads.get(limit, 0.0) / ranks for limit in limits),
+        pair_s=tuple(pair_s.get(limit, 0.0) / ranks for limit in limits),
+    )
+
+
+def _by_limit(work: ReplicaWork, slow: dict[str, float]) -> tuple[dict[int, float], dict[int, float]]:
+    """Seconds per token of context a decode reads, and per pair of a prompt, by how far the attention sees."""
+    dtype, tp = work.deployment.chosen_cache_dtype, work.deployment.parallelism.tp
+    reads: dict[int, float] = {}
+    paired: dict[int, float] = {}
+    for mixer, count in work.mixers.items():
+        read_s = slow["cache"] * count * mixer.entry_bytes(dtype, tp) / work.bytes_per_s
+        read_s += slow["compute"] * count * mixer.decode_flops(tp) / work.attention_flops_per_s
+        pair_s = slow["prefill"] * count * mixer.prefill_flops(tp) / work.attention_flops_per_s
+        for limit, share in mixer.sight:
+            reads[limit] = reads.get(limit, 0.0) + share * read_s
+            paired[limit] = paired.get(limit, 0.0) + share * pair_s
+        indexed_s = slow["cache"] * count * mixer.index_bytes(dtype) / work.bytes_per_s
+        if indexed_s:
+            reads[EVERYTHING] = reads.get(EVERYTHING, 0.0) + indexed_s
+    return reads, paired

@@ -1,0 +1,184 @@
+"""What was asked? A plan as values: workloads, candidates, prices, sites, people, money and constraints."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from math import inf
+from typing import Literal
+
+from penstock.audit.saving_claim import SavingClaim
+from penstock.errors import UsageError
+from penstock.planning.asked.inputs import Input
+from penstock.workload.slo import Slo
+
+Acquisition = Literal["buy", "rent"]
+ShareOf = Literal["load", "devices"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bucket:
+    """Requests of about one length."""
+
+    input_tokens: int
+    output_tokens: int
+
+    def __post_init__(self) -> None:
+        if min(self.input_tokens, self.output_tokens) < 1:
+            raise UsageError("a request has at least one token of input and one of output")
+
+    @property
+    def context_tokens(self) -> int:
+        """Tokens the request holds when it ends."""
+        return self.input_tokens + self.output_tokens
+
+    def __str__(self) -> str:
+        return f"{self.input_tokens:,}/{self.output_tokens:,}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """Part of a workload: requests of about one length."""
+
+    bucket: Bucket
+    fraction: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadPlan:
+    """One model and the requests it must serve at the busiest hour."""
+
+    name: str
+    model: str
+    weights: tuple[str, ...]
+    """Weight formats to consider; `checkpoint` is the one the files have."""
+    kv: str
+    slo: Slo
+    requests_per_s: float | None
+    """At the peak of the first year."""
+    users: float | None
+    """Requests in flight instead of a rate: each answered just within the SLO."""
+    think_s: float
+    growth_per_year: Input
+    mean_load: Input
+    shares: tuple[Share, ...]
+    trace: str | None
+    """A trace whose lengths, and rate where none is given, are used instead of `shares`."""
+
+    @property
+    def peak_requests_per_s(self) -> float:
+        """The rate at the first peak. Users who wait as long as the SLO allows make their number over that time."""
+        if self.requests_per_s is not None:
+            return self.requests_per_s
+        answer = sum(share.fraction * share.bucket.output_tokens for share in self.shares)
+        waits_s = (
+            inf
+            if self.slo.ttft_s is None or self.slo.tpot_s is None
+            else (self.slo.ttft_s + self.slo.tpot_s * max(0.0, answer - 1))
+        )
+        return (self.users or 0.0) / (min(waits_s, self.slo.e2e_s or inf) + self.think_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discount:
+    """A reduction on every device once this many are bought."""
+
+    devices: int
+    fraction: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartPlan:
+    """One accelerator as it may be acquired."""
+
+    id: str
+    buy: Input | None = None
+    """USD per device; None takes the catalog's newest sourced price, if any."""
+    rent: Input | None = None
+    """USD per device and hour; None as above."""
+    discounts: tuple[Discount, ...] = ()
+    available: date | None = None
+    """When the first node can serve; None is at once."""
+    max_nodes: int | None = None
+    node_watts: float | None = None
+    tp: tuple[int, ...] = ()
+    """Splits to consider; empty is every power of two in a node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SitePlan:
+    """A place with power, and what may not stand there."""
+
+    name: str
+    usd_per_kwh: Input
+    pue: Input
+    hosting_usd_per_kw_month: Input
+    power_cap_watts: float | None
+    """Of the owned nodes at their maximum, cooling apart; None is no cap."""
+    deny: tuple[str, ...]
+    """Vendors or accelerators that export rules or policy keep out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackPlan:
+    """What a vendor's software takes in people and contracts."""
+
+    engineers: Input
+    engineers_per_1000_devices: Input
+    support_usd_per_device_year: Input
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoneyPlan:
+    """How money is compared over time."""
+
+    discount_rate: Input
+    depreciation_years: Input
+    salvage: Input
+    engineer_usd_per_year: Input
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePlan:
+    """What surrounds the devices."""
+
+    host_usd: Input
+    network_usd_per_device: Input
+    idle_power: Input
+    annual_failures: Input
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constraints:
+    """What any answer must respect."""
+
+    spare_nodes: int
+    """Whole nodes each pool keeps beyond what the peak needs: 1 is N+1."""
+    utilisation: Input
+    min_vendors: int
+    max_vendor_share: float | None
+    share_of: ShareOf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything `penstock plan` is asked."""
+
+    name: str
+    note: str | None
+    start: date
+    horizon_years: float
+    step_months: int | None
+    """How often the fleet may change; None is once, or yearly where demand grows or a part comes later."""
+    workloads: tuple[WorkloadPlan, ...]
+    parts: tuple[PartPlan, ...]
+    """Empty is every verified accelerator that has a price."""
+    acquire: tuple[Acquisition, ...]
+    sites: tuple[SitePlan, ...]
+    stacks: Mapping[str, StackPlan]
+    """By vendor; a vendor not named takes the defaults."""
+    money: MoneyPlan
+    node: NodePlan
+    constraints: Constraints
+    claims: tuple[SavingClaim, ...]
+    seed: int
+    draws: int

@@ -1,0 +1,302 @@
+"""How is a plan file written? YAML in, a `Plan` out, or one line that says what to change."""
+
+from datetime import date
+from math import inf
+from typing import Final, cast
+
+from penstock.audit.saving_claim import SavingClaim
+from penstock.errors import UsageError
+from penstock.planning.asked.inputs import Input, default, given
+from penstock.planning.asked.plan import (
+    Acquisition,
+    Bucket,
+    Constraints,
+    Discount,
+    MoneyPlan,
+    NodePlan,
+    PartPlan,
+    Plan,
+    Share,
+    ShareOf,
+    SitePlan,
+    StackPlan,
+    WorkloadPlan,
+)
+from penstock.reading.yaml import Table, Value, read_table, unwritten
+from penstock.workload.slo import parse_duration, parse_slo
+
+ALL_VERIFIED: Final = "all verified"
+VENDORS: Final = ("amd", "nvidia", "intel", "google")
+_WATTS_PER_KW: Final = 1000.0
+_SUM_TOLERANCE: Final = 0.005
+
+
+def parse_plan(text: str, where: str, *, today: date) -> Plan:
+    """Read a plan; `today` is the start where the file names none."""
+    table = read_table(text, where, kind="plan", written_by="penstock plan --init")
+    workloads = tuple(_workload(entry.table()) for entry in table.required("workloads").items())
+    if not workloads:
+        table.value.refuse("has no workload; add one under `workloads:`")
+    plan = Plan(
+        name=table.optional("name", Value.text, where),
+        note=table.optional("note", Value.text, None),
+        start=table.optional("start", Value.date, today),
+        horizon_years=table.optional("horizon_years", lambda entry: entry.number(low=0.25, high=15), 3.0),
+        step_months=table.optional("step_months", lambda entry: entry.whole(low=1, high=180), None),
+        workloads=workloads,
+        parts=table.optional("accelerators", _parts, ()),
+        acquire=table.optional("acquire", _acquire, ("buy", "rent")),
+        sites=table.optional("sites", _sites, (_site(unwritten("site"), "site"),)),
+        stacks=table.optional("stacks", _stacks, {}),
+        money=_money(table),
+        node=_node(table.section("node")),
+        constraints=_constraints(table.section("constraints")),
+        claims=table.optional("claims", _claims, ()),
+        seed=table.optional("seed", lambda entry: entry.whole(high=2**31), 0),
+        draws=table.optional("draws", lambda entry: entry.whole(low=100, high=200_000), 4000),
+    )
+    table.done()
+    return plan
+
+
+def _workload(table: Table) -> WorkloadPlan:
+    name = table.required("name").text()
+    trace = table.optional("trace", Value.text, None)
+    rate = table.optional("requests_per_s", lambda entry: entry.number(low=1e-6, high=1e9), None)
+    users = table.optional("users", lambda entry: entry.number(low=1, high=1e9), None)
+    if (rate is None) == (users is None) and trace is None:
+        table.value.refuse("needs either `requests_per_s:` or `users:`, and not both")
+    lengths = table.get("lengths")
+    if (lengths is None) == (trace is None):
+        table.value.refuse("needs either `lengths:` or `trace:`, and not both")
+    slo = table.required("slo")
+    limits = slo.parsed(parse_slo)
+    if users is not None and limits.e2e_s is None and (limits.ttft_s is None or limits.tpot_s is None):
+        slo.refuse("with `users:` it must say how long a request takes: give ttft and tpot, or e2e")
+    found = WorkloadPlan(
+        name=name,
+        model=table.required("model").text(),
+        weights=table.optional("weights", _words, ("checkpoint",)),
+        kv=table.optional("kv", lambda entry: entry.choice(("auto", "bf16", "fp16", "fp8")), "auto"),
+        slo=limits,
+        requests_per_s=rate,
+        users=users,
+        think_s=table.optional("think", lambda entry: entry.parsed(parse_duration), 0.0),
+        growth_per_year=_input(table, "growth_per_year", "workload.growth_per_year", low=-0.99, high=100),
+        mean_load=_input(table, "mean_load", "workload.mean_load", low=0.001, high=1),
+        shares=() if lengths is None else _shares(lengths),
+        trace=trace,
+    )
+    table.done()
+    return found
+
+
+def _shares(value: Value) -> tuple[Share, ...]:
+    found = []
+    for entry in value.items():
+        table = entry.table()
+        bucket = Bucket(input_tokens=table.required("input").tokens(), output_tokens=table.required("output").tokens())
+        found.append(
+            Share(bucket=bucket, fraction=table.optional("share", lambda part: part.number(low=1e-6, high=1), 1.0))
+        )
+        table.done()
+    total = sum(share.fraction for share in found)
+    if abs(total - 1) > _SUM_TOLERANCE:
+        value.refuse(f"shares add up to {total:.1%}; make them 100%")
+    return tuple(Share(bucket=share.bucket, fraction=share.fraction / total) for share in found)
+
+
+def _words(value: Value) -> tuple[str, ...]:
+    return tuple(entry.text().lower() for entry in value.items())
+
+
+def _parts(value: Value) -> tuple[PartPlan, ...]:
+    if not hasattr(value.node, "value") or isinstance(value.node.value, str):
+        if value.text().lower() != ALL_VERIFIED:
+            value.refuse(f"write a list of accelerators, or `{ALL_VERIFIED}`")
+        return ()
+    found = tuple(_part(entry) for entry in value.items())
+    if not found:
+        value.refuse(f"the list is empty; name accelerators or write `{ALL_VERIFIED}`")
+    return found
+
+
+def _part(value: Value) -> PartPlan:
+    if not value.is_table:
+        return PartPlan(id=value.text())
+    table = value.table()
+    found = PartPlan(
+        id=table.required("id").text(),
+        buy=table.optional("buy_usd", lambda entry: _price(entry, "USD/device"), None),
+        rent=table.optional("rent_usd_per_hour", lambda entry: _price(entry, "USD/device/hour"), None),
+        discounts=table.optional("discounts", _discounts, ()),
+        available=table.optional("available", Value.date, None),
+        max_nodes=table.optional("max_nodes", lambda entry: entry.whole(high=10**6), None),
+        node_watts=table.optional("node_kw", lambda entry: entry.number(low=0.01) * _WATTS_PER_KW, None),
+        tp=table.optional("tp", lambda entry: tuple(rank.whole(low=1, high=4096) for rank in entry.items()), ()),
+    )
+    table.done()
+    return found
+
+
+def _price(value: Value, unit: str) -> Input:
+    found = _given(value, unit)
+    if found.low <= 0:
+        value.refuse("a price is above 0")
+    return found
+
+
+def _discounts(value: Value) -> tuple[Discount, ...]:
+    found = []
+    for entry in value.items():
+        table = entry.table()
+        found.append(
+            Discount(
+                devices=table.required("devices").whole(low=1),
+                fraction=table.required("off").number(low=0, high=0.99),
+            )
+        )
+        table.done()
+    return tuple(sorted(found, key=lambda discount: discount.devices))
+
+
+def _acquire(value: Value) -> tuple[Acquisition, ...]:
+    found = tuple(cast("Acquisition", entry.choice(("buy", "rent"))) for entry in value.items())
+    if not found:
+        value.refuse("write [buy], [rent] or [buy, rent]")
+    return tuple(dict.fromkeys(found))
+
+
+def _sites(value: Value) -> tuple[SitePlan, ...]:
+    tables = [entry.table() for entry in value.items()]
+    found = tuple(_site(table, table.required("name").text()) for table in tables)
+    if len({site.name for site in found}) < len(found) or not found:
+        value.refuse("each site needs a name of its own")
+    return found
+
+
+def _site(table: Table, name: str) -> SitePlan:
+    found = SitePlan(
+        name=name,
+        usd_per_kwh=_input(table, "usd_per_kwh", "site.usd_per_kwh"),
+        pue=_input(table, "pue", "site.pue", low=1, high=10),
+        hosting_usd_per_kw_month=_input(table, "hosting_usd_per_kw_month", "site.hosting_usd_per_kw_month"),
+        power_cap_watts=table.optional("power_cap_kw", lambda entry: entry.number() * _WATTS_PER_KW, None),
+        deny=table.optional("deny", _words, ()),
+    )
+    table.done()
+    return found
+
+
+def _stacks(value: Value) -> dict[str, StackPlan]:
+    table, found = value.table(), {}
+    for vendor in VENDORS:
+        entry = table.get(vendor)
+        if entry is not None:
+            found[vendor] = stack(vendor, entry.table())
+    table.done()
+    return found
+
+
+def stack(vendor: str, table: Table) -> StackPlan:
+    """Read what a vendor's stack takes."""
+    engineers = "stack.amd.engineers" if vendor == "amd" else "stack.engineers"
+    by_device, support = "stack.engineers_per_1000_devices", "stack.support_usd_per_device_year"
+    found = StackPlan(
+        engineers=_input(table, "engineers", engineers),
+        engineers_per_1000_devices=_input(table, "engineers_per_1000_devices", by_device),
+        support_usd_per_device_year=_input(table, "support_usd_per_device_year", support),
+    )
+    table.done()
+    return found
+
+
+def default_stack(vendor: str) -> StackPlan:
+    """What a vendor's stack takes where the plan says nothing."""
+    return stack(vendor, unwritten(vendor))
+
+
+def _money(table: Table) -> MoneyPlan:
+    finance = table.section("finance")
+    found = MoneyPlan(
+        discount_rate=_input(finance, "discount_rate", "finance.discount_rate", high=1),
+        depreciation_years=_input(finance, "depreciation_years", "finance.depreciation_years", low=0.25, high=30),
+        salvage=_input(finance, "salvage", "finance.salvage", high=1),
+        engineer_usd_per_year=_input(table, "engineer_usd_per_year", "engineer_usd_per_year"),
+    )
+    finance.done()
+    return found
+
+
+def _node(table: Table) -> NodePlan:
+    found = NodePlan(
+        host_usd=_input(table, "host_usd", "node.host_usd"),
+        network_usd_per_device=_input(table, "network_usd_per_device", "node.network_usd_per_device"),
+        idle_power=_input(table, "idle_power", "node.idle_power", high=1),
+        annual_failures=_input(table, "annual_failures", "node.annual_failures", high=1),
+    )
+    table.done()
+    return found
+
+
+def _constraints(table: Table) -> Constraints:
+    found = Constraints(
+        spare_nodes=table.optional("spare_nodes", lambda entry: entry.whole(high=1000), 1),
+        utilisation=_input(table, "utilisation", "constraints.utilisation", low=0.05, high=1),
+        min_vendors=table.optional("min_vendors", lambda entry: entry.whole(low=1, high=len(VENDORS)), 1),
+        max_vendor_share=table.optional("max_vendor_share", lambda entry: entry.number(low=0.01, high=1), None),
+        share_of=cast("ShareOf", table.optional("share_of", lambda entry: entry.choice(("load", "devices")), "load")),
+    )
+    table.done()
+    return found
+
+
+def _claims(value: Value) -> tuple[SavingClaim, ...]:
+    return tuple(_claim(entry.table()) for entry in value.items())
+
+
+def _claim(table: Table) -> SavingClaim:
+    found = SavingClaim(
+        title=table.required("title").text(),
+        cheaper=table.required("cheaper").text(),
+        dearer=table.required("dearer").text(),
+        devices=table.required("devices").whole(low=1),
+        cheaper_usd=table.required("cheaper_usd").number(low=1),
+        dearer_usd=table.required("dearer_usd").number(low=1),
+        discount_fraction=table.required("discount").number(high=0.99),
+        cheaper_watts=table.required("cheaper_watts").number(low=1),
+        dearer_watts=table.required("dearer_watts").number(low=1),
+        hardware_fraction=table.required("hardware_share").number(low=0.01, high=0.99),
+        years=table.required("years").number(low=0.1, high=30),
+        engineers=table.required("engineers").number(),
+        engineer_usd_per_year=table.required("engineer_usd_per_year").number(),
+        claimed_fraction=table.required("claimed").number(high=1),
+        claimed_with_engineers_fraction=table.required("claimed_with_engineers").number(high=1),
+        cheaper_throughput_fraction=table.optional(
+            "throughput_ratio", lambda entry: entry.number(low=0.01, high=100), None
+        ),
+    )
+    table.done()
+    return found
+
+
+def _input(table: Table, key: str, name: str, *, low: float = 0.0, high: float = inf) -> Input:
+    """Read an input that has a default."""
+    fallback = default(name)
+    return table.optional(key, lambda entry: _given(entry, fallback.unit, low=low, high=high), fallback)
+
+
+def _given(value: Value, unit: str, *, low: float = 0.0, high: float = inf) -> Input:
+    """Read a number, or a table of value, low, high and source."""
+    if not value.is_table:
+        return given(value.number(low=low, high=high), unit)
+    table = value.table()
+    number = table.required("value").number(low=low, high=high)
+    least = table.optional("low", lambda entry: entry.number(low=low, high=high), number)
+    most = table.optional("high", lambda entry: entry.number(low=low, high=high), number)
+    source = table.optional("source", Value.text, "plan file")
+    table.done()
+    try:
+        return given(number, unit, source=source, span=(least, most))
+    except UsageError as error:
+        value.refuse(str(error))

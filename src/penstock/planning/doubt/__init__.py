@@ -1,0 +1,1 @@
+"""How sure is the answer, and what would change it?"""

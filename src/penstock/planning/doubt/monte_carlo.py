@@ -1,0 +1,197 @@
+"""How sure is the answer? Thousands of worlds drawn from the model's own P10-P90 and the ranges of prices."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import Final
+
+import numpy as np
+
+from penstock.planning.candidates.search import Candidate
+from penstock.planning.doubt.knobs import InputWorld, Knob, KnobKind
+from penstock.planning.optimum.build import build_problem
+from penstock.planning.optimum.family import Family, questions
+from penstock.planning.optimum.mix import cheapest
+from penstock.planning.optimum.problem import Mix, Problem
+from penstock.planning.optimum.resize import Array, Worlds
+
+_P10_Z: Final = 1.2815515655446004
+"""Standard deviations between the median and P10 of a normal distribution."""
+_MOST_BLAMED: Final = 3
+_DRAWN: Final = ("price", "rent", "throughput")
+_SOLVED_WORLDS: Final = 5
+_WORLD_GAP: Final = 2e-3
+_WORLD_LIMIT_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """P10, median and P90."""
+
+    low: float
+    median: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blame:
+    """An input that moves the saving, and the share of its variance that it explains alone."""
+
+    kind: KnobKind
+    subject: str
+    name: str
+    variance_fraction: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confidence:
+    """What the draws say."""
+
+    draws: int
+    seed: int
+    probability: Mapping[str, float]
+    """That the label is cheapest."""
+    cost_usd: Mapping[str, Span]
+    saving_usd: Span | None
+    """Of the winner over the best other label; None where nothing else competes."""
+    blame: tuple[Blame, ...]
+
+    @property
+    def too_close(self) -> bool:
+        """Whether the saving could as well be a loss: its P10 to P90 holds zero."""
+        return self.saving_usd is not None and self.saving_usd.low <= 0
+
+
+def widened(
+    family: Family, world: InputWorld, candidates: Sequence[Candidate], knobs: Sequence[Knob], *, seed: int
+) -> Family:
+    """Add the fleets that are cheapest in a few drawn worlds, so that every label has something to fall back on.
+
+    A fleet resized keeps its replicas and its assignment; a world with other throughputs may want others. On the
+    examples a handful of worlds closes most of the gap to solving every world again (docs/methodology.md, "Plan").
+    """
+    uncertain, values = _values(knobs, seed, _SOLVED_WORLDS)
+    found: list[Mix] = []
+    for number in range(_SOLVED_WORLDS if uncertain else 0):
+        drawn = world
+        for knob in uncertain:
+            drawn = knob.turned(drawn, float(values[knob.name][number]))
+        problem = build_problem(drawn.resolved, candidates, capacity_scale=drawn.capacity)
+        for _, restriction in questions(problem):
+            if restriction.only_accelerators is None:
+                mix = cheapest(problem, restriction, gap_fraction=_WORLD_GAP, time_limit_s=_WORLD_LIMIT_S)
+                found += [mix] if mix is not None else []
+    return replace(family, of_other_worlds=tuple(found))
+
+
+def _values(knobs: Sequence[Knob], seed: int, draws: int) -> tuple[list[Knob], dict[str, Array]]:
+    """Draw what is uncertain, each input from a stream of its own: adding one does not move the others."""
+    uncertain = [knob for knob in knobs if knob.input.uncertain and knob.kind in _DRAWN]
+    streams = np.random.SeedSequence(seed).spawn(len(uncertain))
+    drawn = zip(uncertain, streams, strict=True)
+    return uncertain, {knob.name: _draw(knob, np.random.default_rng(stream), draws) for knob, stream in drawn}
+
+
+def draw_confidence(
+    family: Family,
+    world: InputWorld,
+    candidates: Sequence[Candidate],
+    knobs: Sequence[Knob],
+    *,
+    seed: int,
+    draws: int,
+) -> Confidence:
+    """Draw capacities and prices, resize every competing fleet in every world, and count who is cheapest.
+
+    Resizing instead of solving again: thousands of integer programs would take an hour, and resizing never makes a
+    fleet look cheaper than it is.
+    """
+    uncertain, values = _values(knobs, seed, draws)
+    problem = build_problem(world.resolved, candidates)
+    costs = family.costs(problem, _worlds(world, candidates, uncertain, values, problem, draws))
+    labels = sorted(costs)
+    stacked = np.vstack([costs[label] for label in labels])
+    first = np.argmin(stacked, axis=0)
+    winner = family.label(family.winner)
+    rest = [costs[label] for label in labels if label != winner]
+    saving = np.min(np.vstack(rest), axis=0) - costs[winner] if rest else None
+    finite = saving is not None and bool(np.isfinite(saving).all())
+    return Confidence(
+        draws=draws,
+        seed=seed,
+        probability={label: float(np.mean(first == number)) for number, label in enumerate(labels)},
+        cost_usd={label: _span(costs[label]) for label in labels},
+        saving_usd=_span(saving) if saving is not None and finite else None,
+        blame=_blame(uncertain, values, saving) if saving is not None and finite else (),
+    )
+
+
+def _draw(knob: Knob, generator: np.random.Generator, draws: int) -> Array:
+    """Capacities from the two halves of a log-normal through P10, median and P90; prices from a triangle."""
+    entry = knob.input
+    if knob.kind == "throughput":
+        normal = generator.standard_normal(draws)
+        below, above = np.log(entry.low / entry.value) / -_P10_Z, np.log(entry.high / entry.value) / _P10_Z
+        return np.asarray(entry.value * np.exp(np.where(normal < 0, below, above) * normal))
+    return generator.triangular(entry.low, entry.value, entry.high, draws)
+
+
+def _worlds(
+    world: InputWorld,
+    candidates: Sequence[Candidate],
+    knobs: Sequence[Knob],
+    values: Mapping[str, Array],
+    problem: Problem,
+    draws: int,
+) -> Worlds:
+    """Dollars of a node are affine in its price: two problems per price give every draw of it."""
+    capacity: dict[str, Array] = {}
+    bought: dict[tuple[tuple[str, str], int, int], Array] = {}
+    rented: dict[tuple[tuple[str, str], int], Array] = {}
+    for knob in knobs:
+        part, kind = knob.subject, knob.kind
+        if kind == "throughput":
+            capacity[part] = values[knob.name]
+            continue
+        low = build_problem(knob.turned(world, knob.input.low).resolved, candidates)
+        high = build_problem(knob.turned(world, knob.input.high).resolved, candidates)
+        position = (values[knob.name] - knob.input.low) / (knob.input.high - knob.input.low)
+        for before, after in zip(low.offers, high.offers, strict=True):
+            if before.accelerator != part:
+                continue
+            for period in range(problem.periods):
+                if kind == "rent" and before.rent_usd is not None and after.rent_usd is not None:
+                    rented[before.key, period] = _between(before.rent_usd[period], after.rent_usd[period], position)
+                if kind == "price":
+                    for level, (cheap, dear) in enumerate(zip(before.tiers, after.tiers, strict=True)):
+                        usd = _between(cheap.node_usd[period], dear.node_usd[period], position)
+                        bought[before.key, level, period] = usd
+    return Worlds(count=draws, capacity=capacity, bought_usd=bought, rented_usd=rented)
+
+
+def _between(low: float, high: float, position: Array) -> Array:
+    return low + (high - low) * position
+
+
+def _span(values: Array) -> Span:
+    if not np.isfinite(values).any():
+        return Span(low=float("inf"), median=float("inf"), high=float("inf"))
+    low, middle, high = (float(value) for value in np.quantile(values[np.isfinite(values)], (0.1, 0.5, 0.9)))
+    return Span(low=low, median=middle, high=high)
+
+
+def _blame(knobs: Sequence[Knob], values: Mapping[str, Array], saving: Array) -> tuple[Blame, ...]:
+    """Squared correlation of each input with the saving: what to measure first."""
+    if not isfinite(float(saving.std())) or saving.std() == 0:
+        return ()
+    found = [
+        Blame(
+            kind=knob.kind,
+            subject=knob.subject,
+            name=knob.name,
+            variance_fraction=float(np.corrcoef(values[knob.name], saving)[0, 1] ** 2),
+        )
+        for knob in knobs
+        if values[knob.name].std() > 0
+    ]
+    return tuple(sorted(found, key=lambda entry: (-entry.variance_fraction, entry.name))[:_MOST_BLAMED])

@@ -1,0 +1,153 @@
+"""What would change the answer? Each input through its range, and the value at which another fleet is cheaper."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, isfinite
+from typing import Final, Literal
+
+from penstock.planning.candidates.search import Candidate
+from penstock.planning.doubt.knobs import InputWorld, Knob, KnobKind
+from penstock.planning.optimum.build import build_problem
+from penstock.planning.optimum.family import Family, best_other, cheapest_label, find_family
+from penstock.planning.optimum.resize import one_world
+
+_TOLERANCE: Final = 0.005
+"""A flip is located to half a percent of the way between where the answer holds and where it does not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swing:
+    """One bar of a tornado: what the winner saves over the next label at both ends of an input's range."""
+
+    kind: KnobKind
+    subject: str
+    name: str
+    unit: str
+    low: float
+    high: float
+    saving_at_low_usd: float
+    saving_at_high_usd: float
+    cost_at_low_usd: float
+    cost_at_high_usd: float
+
+    @property
+    def width_usd(self) -> float:
+        """How much of the saving hangs on it."""
+        return abs(self.saving_at_high_usd - self.saving_at_low_usd)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flip:
+    """A value of one input, all others as they are, beyond which another label is cheapest."""
+
+    kind: KnobKind
+    subject: str
+    name: str
+    unit: str
+    current: float
+    at: float
+    side: Literal["above", "below"]
+    winner: str
+    instead: str
+    within_range: bool
+    """Whether the input's own range reaches it: then it is a matter of what is true, not of what might come."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judge:
+    """Prices every competing fleet in any world."""
+
+    family: Family
+    candidates: Sequence[Candidate]
+    winner: str
+
+    def costs(self, world: InputWorld, kind: KnobKind) -> Mapping[str, float]:
+        """The cheapest fleet of each label: resized, or solved again where a part comes at another time."""
+        problem = build_problem(world.resolved, self.candidates)
+        if kind == "delivery":
+            again = find_family(problem, runner_up_count=1)
+            costs = dict.fromkeys(self.family.by_label, inf)
+            return costs if again is None else {**costs, **{k: mix.cost_usd for k, mix in again.by_label.items()}}
+        found = self.family.costs(problem, one_world(world.capacity))
+        return {label: float(usd[0]) for label, usd in found.items()}
+
+    def saving(self, world: InputWorld, kind: KnobKind) -> float:
+        """What the winning label saves over the best other one; negative once it has lost."""
+        return self.margin(self.costs(world, kind))
+
+    def margin(self, costs: Mapping[str, float]) -> float:
+        """The same of known costs; a label that is gone has lost."""
+        own, other = costs.get(self.winner, inf), best_other(costs, self.winner)
+        return -inf if own == inf else other - own
+
+
+def tornado(judge: Judge, world: InputWorld, knobs: Sequence[Knob]) -> tuple[Swing, ...]:
+    """Turn each uncertain input to both ends of its range; the widest first, what changes nothing left out."""
+    swings = []
+    for knob in knobs:
+        if not knob.input.uncertain:
+            continue
+        low = judge.costs(knob.turned(world, knob.input.low), knob.kind)
+        high = judge.costs(knob.turned(world, knob.input.high), knob.kind)
+        swing = Swing(
+            kind=knob.kind,
+            subject=knob.subject,
+            name=knob.name,
+            unit=knob.input.unit,
+            low=knob.input.low,
+            high=knob.input.high,
+            saving_at_low_usd=judge.margin(low),
+            saving_at_high_usd=judge.margin(high),
+            cost_at_low_usd=min(low.values()),
+            cost_at_high_usd=min(high.values()),
+        )
+        moved = swing.width_usd or abs(swing.cost_at_high_usd - swing.cost_at_low_usd)
+        if moved > 1 or not isfinite(moved):
+            swings.append(swing)
+    return tuple(sorted(swings, key=lambda entry: (-_finite(entry.width_usd), entry.name)))
+
+
+def _finite(usd: float) -> float:
+    return usd if isfinite(usd) else 0.0
+
+
+def flips(judge: Judge, world: InputWorld, knobs: Sequence[Knob]) -> tuple[Flip, ...]:
+    """Find, for each input, the nearest value on either side that changes the winner; the nearest first."""
+    if not isfinite(judge.saving(world, "rate")):
+        return ()
+    found = []
+    for knob in knobs:
+        for side, bound in (("below", knob.least), ("above", knob.most)):
+            flip = _flip(judge, world, knob, "below" if side == "below" else "above", bound)
+            if flip is not None:
+                found.append(flip)
+    return tuple(sorted(found, key=lambda flip: (not flip.within_range, _distance(flip), flip.name)))
+
+
+def _flip(judge: Judge, world: InputWorld, knob: Knob, side: Literal["above", "below"], bound: float) -> Flip | None:
+    current = knob.input.value
+    if bound == current or judge.saving(knob.turned(world, bound), knob.kind) >= 0:
+        return None
+    holds, lost = current, bound
+    while abs(lost - holds) > _TOLERANCE * max(abs(lost), abs(holds)):
+        middle = (holds + lost) / 2
+        if judge.saving(knob.turned(world, middle), knob.kind) >= 0:
+            holds = middle
+        else:
+            lost = middle
+    return Flip(
+        kind=knob.kind,
+        subject=knob.subject,
+        name=knob.name,
+        unit=knob.input.unit,
+        current=current,
+        at=lost,
+        side=side,
+        winner=judge.winner,
+        instead=cheapest_label(judge.costs(knob.turned(world, lost), knob.kind)),
+        within_range=knob.input.low <= lost <= knob.input.high,
+    )
+
+
+def _distance(flip: Flip) -> float:
+    return abs(flip.at - flip.current) / max(abs(flip.current), 1e-9)

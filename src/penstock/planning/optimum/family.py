@@ -1,0 +1,125 @@
+"""Which fleets compete? The winner, its runners-up, the best of each vendor, the best mix and every part alone."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import inf
+
+import numpy as np
+
+from penstock.planning.optimum.mix import cheapest, runners_up
+from penstock.planning.optimum.problem import Mix, Problem, Restriction
+from penstock.planning.optimum.resize import Array, Worlds, resized_usd
+
+COMPETING = ("amd", "nvidia")
+"""The vendors whose mix is asked for even where it does not win."""
+_FIRST, _NEXT = "cheapest fleet", "runners-up"
+
+Step = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """Fleets that stay in the race when inputs move."""
+
+    winner: Mix
+    runners_up: tuple[Mix, ...]
+    others: tuple[Mix, ...]
+    """The best of each vendor alone, the best mix, and every part alone, as far as such a fleet keeps the rules."""
+    by_vendor: bool
+    """Whether vendors compete; where all parts are of one vendor, sets of parts do."""
+    of_other_worlds: tuple[Mix, ...] = ()
+    """Fleets that are cheapest in some other world: priced in every world, though never the answer in this one."""
+
+    @property
+    def fleets(self) -> tuple[Mix, ...]:
+        """All of them, each once."""
+        seen: dict[tuple[object, ...], Mix] = {}
+        for mix in (self.winner, *self.runners_up, *self.others):
+            seen.setdefault(mix.identity, mix)
+        return tuple(seen.values())
+
+    def led_by(self, mix: Mix) -> "Family":
+        """Return the same fleets with another winner."""
+        if mix.identity == self.winner.identity:
+            return self
+        rest = (self.winner, *self.runners_up)
+        return replace(self, winner=mix, runners_up=tuple(entry for entry in rest if entry.identity != mix.identity))
+
+    def each(self, change: Callable[[Mix], Mix]) -> "Family":
+        """Return the family with every fleet changed."""
+        return replace(
+            self,
+            winner=change(self.winner),
+            runners_up=tuple(change(mix) for mix in self.runners_up),
+            others=tuple(change(mix) for mix in self.others),
+        )
+
+    def label(self, mix: Mix) -> str:
+        """What a fleet competes as: its vendor or `mix`, or its parts."""
+        return mix.label if self.by_vendor else " + ".join(sorted(mix.support))
+
+    @property
+    def by_label(self) -> Mapping[str, Mix]:
+        """The cheapest fleet of each label, the cheapest label first."""
+        found: dict[str, Mix] = {self.label(self.winner): self.winner}
+        for mix in sorted(self.fleets, key=lambda entry: entry.cost_usd):
+            found.setdefault(self.label(mix), mix)
+        return found
+
+    def costs(self, problem: Problem, worlds: Worlds) -> dict[str, Array]:
+        """The cheapest fleet of each label in every world."""
+        found: dict[str, Array] = {}
+        for mix in (*self.fleets, *self.of_other_worlds):
+            usd, label = resized_usd(mix, problem, worlds), self.label(mix)
+            found[label] = np.minimum(found.get(label, np.full(worlds.count, inf)), usd)
+        return found
+
+
+def find_family(problem: Problem, *, runner_up_count: int, step: Step = lambda _: None) -> Family | None:
+    """Solve every question once; None where no fleet at all keeps the rules.
+
+    Every fleet solved keeps the rules of the problem, so the winner is the cheapest of them all: a solver that stops
+    within its gap, or is wrong, on one question is corrected by the others.
+    """
+    solved = []
+    step(_FIRST)
+    found = cheapest(problem)
+    solved += [found] if found is not None else []
+    for name, restriction in questions(problem):
+        step(name)
+        found = cheapest(problem, restriction)
+        solved += [found] if found is not None else []
+    if not solved:
+        return None
+    step(_NEXT)
+    first = min(solved, key=lambda mix: mix.cost_usd)
+    following = runners_up(problem, first, count=runner_up_count)
+    vendors = {offer.vendor for offer in problem.offers}
+    family = Family(winner=first, runners_up=following, others=tuple(solved), by_vendor=len(vendors) > 1)
+    return family.led_by(min(family.fleets, key=lambda mix: mix.cost_usd))
+
+
+def questions(problem: Problem) -> Iterator[tuple[str, Restriction]]:
+    """Each vendor alone, a mix of the two that compete, each part alone."""
+    vendors = tuple(dict.fromkeys(offer.vendor for offer in problem.offers))
+    for vendor in vendors:
+        yield f"{vendor} alone", Restriction(only_vendors=frozenset({vendor}))
+    if set(COMPETING) <= set(vendors):
+        yield "a mix", Restriction(require_vendors=frozenset(COMPETING))
+    for accelerator in dict.fromkeys(offer.accelerator for offer in problem.offers):
+        yield f"{accelerator} alone", Restriction(only_accelerators=frozenset({accelerator}))
+
+
+def steps_of(problem: Problem) -> tuple[str, ...]:
+    """What `find_family` will say, for a progress bar."""
+    return (_FIRST, *(name for name, _ in questions(problem)), _NEXT)
+
+
+def cheapest_label(costs: Mapping[str, float]) -> str:
+    """The label with the least cost; the first by name where two are equal."""
+    return min(sorted(costs), key=lambda label: costs[label])
+
+
+def best_other(costs: Mapping[str, float], label: str) -> float:
+    """The least cost without a label; infinite where nothing else competes."""
+    return min((usd for name, usd in costs.items() if name != label), default=inf)

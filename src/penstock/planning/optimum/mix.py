@@ -1,0 +1,342 @@
+"""Which mix is cheapest? Whole nodes, whole replicas and shares of each length bucket, by integer programming."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Final
+
+from penstock.planning.optimum.milp import Milp, Optimum
+from penstock.planning.optimum.problem import (
+    MIN_VENDOR_SHARE,
+    Demand,
+    DemandKey,
+    Mix,
+    Offer,
+    PoolPeriod,
+    Problem,
+    ReplicaKind,
+    Restriction,
+)
+
+_SMALL, _LARGE_GAP, _SMALL_GAP = 500, 1e-3, 1e-5
+"""Placements up to which a fleet is solved to a hundred-thousandth; above, a tenth of a percent: it is reported."""
+DEFAULT_TIME_LIMIT_S: Final = 60.0
+_NEGLIGIBLE: Final = 1e-7
+
+_OfferKey = tuple[str, str]
+
+
+def cheapest(
+    problem: Problem,
+    restriction: Restriction | None = None,
+    *,
+    gap_fraction: float | None = None,
+    time_limit_s: float = DEFAULT_TIME_LIMIT_S,
+) -> Mix | None:
+    """Find the cheapest fleet; None where no fleet keeps every rule."""
+    built = _Built(problem, restriction or Restriction())
+    gap = gap_fraction if gap_fraction is not None else _SMALL_GAP if len(built.count) <= _SMALL else _LARGE_GAP
+    optimum = built.milp.solve(gap_fraction=gap, time_limit_s=time_limit_s)
+    return None if optimum is None else built.read(optimum)
+
+
+def runners_up(
+    problem: Problem, first: Mix, *, count: int, gap_fraction: float | None = None, time_limit_s: float = 20.0
+) -> tuple[Mix, ...]:
+    """Find the next best fleets, each without at least one accelerator of every fleet before it."""
+    found: list[Mix] = []
+    while len(found) < count:
+        seen = tuple(mix.support for mix in (first, *found))
+        following = cheapest(
+            problem, Restriction(not_supports=seen), gap_fraction=gap_fraction, time_limit_s=time_limit_s
+        )
+        if following is None:
+            break
+        found.append(following)
+    return tuple(found)
+
+
+@dataclass(slots=True)
+class _Built:
+    """The program, and which variable stands for what."""
+
+    problem: Problem
+    restriction: Restriction
+    milp: Milp = field(default_factory=Milp)
+    bought: dict[tuple[_OfferKey, int, int], int] = field(default_factory=dict)
+    rented: dict[tuple[_OfferKey, int], int] = field(default_factory=dict)
+    used: dict[tuple[_OfferKey, int], int] = field(default_factory=dict)
+    count: dict[tuple[_OfferKey, str, int], int] = field(default_factory=dict)
+    share: dict[tuple[_OfferKey, str, DemandKey, int], int] = field(default_factory=dict)
+    offers: tuple[Offer, ...] = ()
+
+    def __post_init__(self) -> None:
+        vendors, parts = self.restriction.only_vendors, self.restriction.only_accelerators
+        self.offers = tuple(
+            offer
+            for offer in self.problem.offers
+            if (vendors is None or offer.vendor in vendors) and (parts is None or offer.accelerator in parts)
+        )
+        for offer in self.offers:
+            self._nodes(offer)
+            for period in range(offer.first_period, self.problem.periods):
+                self._placement(offer, period)
+        self._price_levels()
+        self._serve_everything()
+        self._sites()
+        self._most_nodes()
+        self._vendors()
+        self._other_supports()
+
+    # variables
+
+    def _nodes(self, offer: Offer) -> None:
+        for period in range(offer.first_period, self.problem.periods):
+            most = self._most(offer)
+            for number, tier in enumerate(offer.tiers):
+                self.bought[offer.key, number, period] = self.milp.variable(
+                    cost=tier.node_usd[period], upper=most, whole=True
+                )
+            if offer.rent_usd is not None:
+                self.rented[offer.key, period] = self.milp.variable(cost=offer.rent_usd[period], upper=most, whole=True)
+            self.used[offer.key, period] = self.milp.variable(upper=1, whole=True)
+
+    def _placement(self, offer: Offer, period: int) -> None:
+        """Replicas on the nodes of a pool: what they serve, and the devices they take."""
+        problem, most = self.problem, self._most(offer)
+        taken: list[tuple[int, float]] = []
+        for replica in self._replicas(offer):
+            loads = []
+            for demand in self._demands(replica):
+                if demand.requests_per_s[period] <= 0:
+                    continue
+                variable = self.milp.variable(upper=1)
+                self.share[offer.key, replica.id, demand.key, period] = variable
+                needed = demand.requests_per_s[period] / replica.requests_per_s[demand.key[1]]
+                loads.append((variable, needed))
+            if not loads:
+                continue
+            number = self.milp.variable(upper=most * offer.devices // replica.devices, whole=True)
+            self.count[offer.key, replica.id, period] = number
+            self.milp.row([*loads, (number, -problem.utilisation_fraction)], at_most=0)
+            taken.append((number, float(replica.devices)))
+        nodes = [(variable, -float(offer.devices)) for variable in self._in_service(offer, period)]
+        used = self.used[offer.key, period]
+        self.milp.row([*taken, *nodes, (used, float(problem.spare_nodes * offer.devices))], at_most=0)
+        # A pool that serves is in use, and one in use has a node: the spare and the vendor's people follow from it.
+        self.milp.row([*taken, (used, -float(most * offer.devices))], at_most=0)
+        self.milp.row([*((variable, 1.0) for variable in self._in_service(offer, period)), (used, -1.0)], at_least=0)
+
+    def _owned(self, offer: Offer, period: int) -> list[int]:
+        return [v for (key, _, bought), v in self.bought.items() if key == offer.key and bought <= period]
+
+    def _in_service(self, offer: Offer, period: int) -> list[int]:
+        rented = self.rented.get((offer.key, period))
+        return [*self._owned(offer, period), *([] if rented is None else [rented])]
+
+    def _replicas(self, offer: Offer) -> Iterator[ReplicaKind]:
+        return (replica for replica in self.problem.replicas if replica.accelerator == offer.accelerator)
+
+    def _demands(self, replica: ReplicaKind) -> Iterator[Demand]:
+        for demand in self.problem.demands:
+            if demand.key[0] == replica.workload and replica.requests_per_s.get(demand.key[1], 0.0) > 0:
+                yield demand
+
+    def _most(self, offer: Offer) -> int:
+        """Nodes nobody could need more of: everything served by the hungriest replica, each kind rounded up."""
+        problem, devices = self.problem, 0.0
+        replicas = tuple(self._replicas(offer))
+        for demand in problem.demands:
+            rates = [
+                max(demand.requests_per_s) / replica.requests_per_s[demand.key[1]] * replica.devices
+                for replica in replicas
+                if demand in tuple(self._demands(replica))
+            ]
+            devices += max(rates, default=0.0) / problem.utilisation_fraction
+        devices += sum(replica.devices for replica in replicas)
+        least = max((ceil(tier.min_devices / offer.devices) for tier in offer.tiers), default=0)
+        most = max(ceil(devices / offer.devices) + problem.spare_nodes, least)
+        limit = problem.max_nodes.get(offer.accelerator)
+        return most if limit is None else min(most, limit)
+
+    # rules
+
+    def _price_levels(self) -> None:
+        """All nodes of an accelerator are bought at one level, which its total volume must reach."""
+        for accelerator in dict.fromkeys(offer.accelerator for offer in self.offers):
+            offers = [offer for offer in self.offers if offer.accelerator == accelerator and offer.tiers]
+            if not offers or (len(offers[0].tiers) == 1 and offers[0].tiers[0].min_devices <= 0):
+                continue
+            levels = []
+            for number, tier in enumerate(offers[0].tiers):
+                chosen = self.milp.variable(upper=1, whole=True)
+                levels.append((chosen, 1.0))
+                volume = [
+                    (variable, float(offer.devices))
+                    for offer in offers
+                    for (key, level, _), variable in self.bought.items()
+                    if key == offer.key and level == number
+                ]
+                most = sum(self._most(offer) * offer.devices for offer in offers) * self.problem.periods
+                self.milp.row([*volume, (chosen, -float(most))], at_most=0)
+                self.milp.row([*volume, (chosen, -float(tier.min_devices))], at_least=0)
+            self.milp.row(levels, at_most=1)
+
+    def _serve_everything(self) -> None:
+        for demand in self.problem.demands:
+            for period in range(self.problem.periods):
+                if demand.requests_per_s[period] > 0:
+                    served = [v for (_, _, key, at), v in self.share.items() if (key, at) == (demand.key, period)]
+                    self.milp.row([(variable, 1.0) for variable in served], at_least=1, at_most=1)
+
+    def _sites(self) -> None:
+        """Owned nodes draw on a site's power; rented ones draw on somebody else's."""
+        for site, watts in self.problem.site_watts.items():
+            for period in range(self.problem.periods):
+                drawn = [
+                    (variable, offer.node_watts)
+                    for offer in self.offers
+                    if offer.site == site
+                    for variable in self._owned(offer, period)
+                ]
+                self.milp.row(drawn, at_most=watts)
+
+    def _most_nodes(self) -> None:
+        for accelerator, limit in self.problem.max_nodes.items():
+            for period in range(self.problem.periods):
+                nodes = [
+                    (variable, 1.0)
+                    for offer in self.offers
+                    if offer.accelerator == accelerator
+                    for variable in self._in_service(offer, period)
+                ]
+                self.milp.row(nodes, at_most=limit)
+
+    def _vendors(self) -> None:
+        """People where a vendor is used; enough vendors; not too much with one of them."""
+        problem, required = self.problem, self.restriction.require_vendors
+        vendors = tuple(dict.fromkeys(offer.vendor for offer in self.offers))
+        counted: dict[int, list[tuple[int, float]]] = {}
+        for vendor in vendors:
+            for period in range(problem.periods):
+                costs = problem.vendor_usd.get(vendor)
+                present = self.milp.variable(cost=costs[period] if costs else 0.0, upper=1, whole=True)
+                for offer in self.offers:
+                    used = self.used.get((offer.key, period))
+                    if offer.vendor == vendor and used is not None:
+                        self.milp.row([(present, 1.0), (used, -1.0)], at_least=0)
+                if problem.min_vendors > 1 or vendor in required:
+                    counts = self.milp.variable(upper=1, whole=True)
+                    carried = self._carried(vendor, period)
+                    whole = self._whole_load(period)
+                    self.milp.row([*carried, (counts, -MIN_VENDOR_SHARE * whole)], at_least=0)
+                    counted.setdefault(period, []).append((counts, 1.0))
+                    if vendor in required:
+                        self.milp.row([(counts, 1.0)], at_least=1)
+                self._vendor_limit(vendor, period)
+        for vendor in required - set(vendors):
+            self.milp.row([], at_least=1)  # a vendor nobody offers cannot be required: no fleet exists
+            del vendor
+        if problem.min_vendors > 1:
+            for period in range(problem.periods):
+                self.milp.row(counted.get(period, []), at_least=problem.min_vendors)
+
+    def _carried(self, vendor: str, period: int) -> list[tuple[int, float]]:
+        weight = {demand.key: demand.requests_per_s[period] * demand.tokens for demand in self.problem.demands}
+        keys = {offer.key for offer in self.offers if offer.vendor == vendor}
+        return [(v, weight[demand]) for (key, _, demand, at), v in self.share.items() if key in keys and at == period]
+
+    def _whole_load(self, period: int) -> float:
+        return sum(demand.requests_per_s[period] * demand.tokens for demand in self.problem.demands)
+
+    def _vendor_limit(self, vendor: str, period: int) -> None:
+        limit = self.problem.max_vendor_share
+        if limit is None:
+            return
+        if self.problem.share_of == "load":
+            self.milp.row(self._carried(vendor, period), at_most=limit * self._whole_load(period))
+            return
+        terms = []
+        for offer in self.offers:
+            own = (1.0 if offer.vendor == vendor else 0.0) - limit
+            terms += [(variable, own * offer.devices) for variable in self._in_service(offer, period)]
+        self.milp.row(terms, at_most=0)
+
+    def _other_supports(self) -> None:
+        """Keep the answer from using every accelerator of a set already seen: a runner-up lacks one of them."""
+        for support in self.restriction.not_supports:
+            present = []
+            for accelerator in sorted(support):
+                here = self.milp.variable(upper=1, whole=True)
+                present.append((here, 1.0))
+                for (key, _), used in self.used.items():
+                    if key[0] == accelerator:
+                        self.milp.row([(here, 1.0), (used, -1.0)], at_least=0)
+            self.milp.row(present, at_most=len(present) - 1)
+
+    # the answer
+
+    def read(self, optimum: Optimum) -> Mix:
+        """Turn a point back into a fleet."""
+        at = optimum.values
+        pools = []
+        for offer in self.offers:
+            for period in range(offer.first_period, self.problem.periods):
+                pool = self._pool(offer, period, at)
+                if pool.nodes:
+                    pools.append(pool)
+        purchases = {
+            (*key, level, period): int(at[variable])
+            for (key, level, period), variable in self.bought.items()
+            if at[variable] > 0
+        }
+        return Mix(
+            cost_usd=optimum.cost,
+            gap_fraction=optimum.gap_fraction,
+            seconds=optimum.seconds,
+            pools=tuple(pools),
+            purchases=purchases,
+        )
+
+    def _pool(self, offer: Offer, period: int, at: tuple[float, ...]) -> PoolPeriod:
+        owned = sum(int(at[v]) for (key, _, bought), v in self.bought.items() if key == offer.key and bought <= period)
+        rented = self.rented.get((offer.key, period))
+        rented_nodes = 0 if rented is None else int(at[rented])
+        spare = self.problem.spare_nodes if at[self.used[offer.key, period]] else 0
+        replicas = {
+            name: int(at[v])
+            for (key, name, when), v in self.count.items()
+            if (key, when) == (offer.key, period) and at[v] > 0
+        }
+        load = {
+            (name, demand): at[v]
+            for (key, name, demand, when), v in self.share.items()
+            if (key, when) == (offer.key, period) and at[v] > _NEGLIGIBLE
+        }
+        room = (owned + rented_nodes - spare) * offer.devices
+        return PoolPeriod(
+            offer=offer,
+            period=period,
+            owned_nodes=owned,
+            rented_nodes=rented_nodes,
+            spare_nodes=spare,
+            replicas=self._filled(replicas, load, room, period),
+            load=load,
+        )
+
+    def _filled(
+        self, replicas: dict[str, int], load: dict[tuple[str, DemandKey], float], room: int, period: int
+    ) -> dict[str, int]:
+        """Put replicas on devices that are paid for and left over, always of the kind that is busiest."""
+        kinds = {replica.id: replica for replica in self.problem.replicas if replica.id in replicas}
+        rates = {demand.key: demand.requests_per_s[period] for demand in self.problem.demands}
+        busy = dict.fromkeys(replicas, 0.0)
+        for (name, demand), share in load.items():
+            busy[name] += share * rates[demand] / kinds[name].requests_per_s[demand[1]]
+        filled = dict(replicas)
+        left = room - sum(count * kinds[name].devices for name, count in replicas.items())
+        while fitting := [name for name in filled if kinds[name].devices <= left and busy[name] > 0]:
+            busiest = max(fitting, key=lambda name: (busy[name] / filled[name], name))
+            filled[busiest] += 1
+            left -= kinds[busiest].devices
+        return filled

@@ -1,0 +1,157 @@
+"""What exactly is optimised? Nodes that may be had, replicas they may hold, demand to serve, and the rules."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from penstock.planning.asked.plan import ShareOf
+
+MIN_VENDOR_SHARE: Final = 0.1
+"""A vendor counts towards "at least two vendors" when it carries this much of the load: a token node does not."""
+
+DemandKey = tuple[str, int]
+"""Workload and number of the length bucket."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """Requests of one length of one workload, at the peak of each period."""
+
+    key: DemandKey
+    requests_per_s: tuple[float, ...]
+    tokens: int
+    """Input and output of one request: its weight in shares of load."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tier:
+    """A price level: from so many devices of an accelerator on, every node bought costs this."""
+
+    min_devices: int
+    node_usd: tuple[float, ...]
+    """All-in today's dollars of one node, by the period it is bought in, kept to the end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """One accelerator at one site."""
+
+    accelerator: str
+    vendor: str
+    site: str
+    devices: int
+    """In a node."""
+    node_watts: float
+    tiers: tuple[Tier, ...] = ()
+    """Empty where it cannot be bought."""
+    rent_usd: tuple[float, ...] | None = None
+    """All-in today's dollars of one node for each period; None where it cannot be rented."""
+    first_period: int = 0
+    """When the first node can serve."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Accelerator and site."""
+        return self.accelerator, self.site
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaKind:
+    """One way to run a workload's model on an accelerator, and what it carries."""
+
+    id: str
+    accelerator: str
+    workload: str
+    devices: int
+    """What it takes from its nodes: a divisor of a node's devices or whole nodes, so that devices add up exactly."""
+    requests_per_s: Mapping[int, float]
+    """By length bucket, within the SLO; a bucket it cannot serve is not here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Everything the solver sees."""
+
+    periods: int
+    offers: tuple[Offer, ...]
+    replicas: tuple[ReplicaKind, ...]
+    demands: tuple[Demand, ...]
+    vendor_usd: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """What using a vendor at all costs in each period: engineers."""
+    site_watts: Mapping[str, float] = field(default_factory=dict)
+    """Power caps; a site not named has none."""
+    max_nodes: Mapping[str, int] = field(default_factory=dict)
+    """By accelerator, over all sites."""
+    spare_nodes: int = 0
+    utilisation_fraction: float = 1.0
+    min_vendors: int = 1
+    max_vendor_share: float | None = None
+    share_of: ShareOf = "load"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restriction:
+    """What a question adds to the problem: only these vendors, all of these vendors, or not these sets again."""
+
+    only_vendors: frozenset[str] | None = None
+    require_vendors: frozenset[str] = frozenset()
+    not_supports: tuple[frozenset[str], ...] = ()
+    """Sets of accelerators already answered; the next best does not use all of any of them."""
+    only_accelerators: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolPeriod:
+    """The nodes of one accelerator at one site in one period and what runs on them."""
+
+    offer: Offer
+    period: int
+    owned_nodes: int
+    rented_nodes: int
+    spare_nodes: int
+    replicas: Mapping[str, int]
+    """Replica id to count."""
+    load: Mapping[tuple[str, DemandKey], float]
+    """Replica id and demand to the share of that demand it serves."""
+
+    @property
+    def nodes(self) -> int:
+        """Owned and rented."""
+        return self.owned_nodes + self.rented_nodes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mix:
+    """A fleet that serves everything, period by period."""
+
+    cost_usd: float
+    gap_fraction: float
+    """How much cheaper the best possible fleet could still be."""
+    seconds: float
+    pools: tuple[PoolPeriod, ...]
+    purchases: Mapping[tuple[str, str, int, int], int]
+    """Accelerator, site, price level and period to nodes bought."""
+
+    @property
+    def support(self) -> frozenset[str]:
+        """The accelerators in it."""
+        return frozenset(pool.offer.accelerator for pool in self.pools)
+
+    @property
+    def vendors(self) -> frozenset[str]:
+        """The vendors in it."""
+        return frozenset(pool.offer.vendor for pool in self.pools)
+
+    @property
+    def label(self) -> str:
+        """The vendor, or `mix`."""
+        return next(iter(self.vendors)) if len(self.vendors) == 1 else "mix"
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What tells two fleets apart: their parts, their cost to a dollar and when what is bought."""
+        return (self.support, round(self.cost_usd), tuple(sorted(self.purchases)))
+
+    def nodes_of(self, accelerator: str, period: int) -> int:
+        """Nodes of an accelerator in a period, over all sites."""
+        return sum(p.nodes for p in self.pools if p.offer.accelerator == accelerator and p.period == period)

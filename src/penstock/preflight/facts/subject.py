@@ -1,0 +1,54 @@
+"""What is this checkpoint to preflight? Its scheme and what its headers say, and how many devices would hold it."""
+
+import re
+from collections.abc import Iterable
+
+from penstock.catalog.accelerator import Accelerator
+from penstock.checkpoint import Checkpoint, StoredTensor
+from penstock.checkpoint.fp8.scan import Fp8Scan
+from penstock.fleet import Deployment, Parallelism, engine_defaults
+from penstock.performance import minimum_devices
+from penstock.performance.memory.budget import usual_context_tokens
+from penstock.preflight.facts.scheme import read_scheme
+from penstock.preflight.facts.situation import ScannedFacts, StoredFacts, Subject
+
+_REPOSITORY = re.compile(r"https://huggingface\.co/([\w.-]+)/([\w.-]+)|.*/([\w.-]+)--([\w.-]+)_config\.json")
+"""Where a catalog model's config was read names its repository."""
+
+
+def subject_of(checkpoint: Checkpoint, name: str) -> Subject:
+    """Collect what preflight needs; `name` is what a launch command should call it."""
+    return Subject(
+        model=checkpoint.spec,
+        scheme=read_scheme(checkpoint.spec, checkpoint.config, checkpoint.sidecar),
+        name=_callable_name(checkpoint, name),
+        stored=None if checkpoint.tensors is None else stored_facts(checkpoint.tensors),
+    )
+
+
+def _callable_name(checkpoint: Checkpoint, name: str) -> str:
+    """Call a catalog model by its repository, anything else by what was typed."""
+    if found := _REPOSITORY.match(checkpoint.source):
+        return f"{found[1] or found[3]}/{found[2] or found[4]}"
+    return name.removeprefix("hf:").partition("@")[0] if name.startswith("hf:") else name
+
+
+def stored_facts(tensors: Iterable[StoredTensor]) -> StoredFacts:
+    """Summarise headers: which dtypes, and the last words of the names."""
+    dtypes, kinds = set[str](), set[str]()
+    for tensor in tensors:
+        dtypes.add(tensor.dtype)
+        kinds.add(tensor.name.rsplit(".", 1)[-1])
+    return StoredFacts(dtypes=frozenset(dtypes), kinds=frozenset(kinds))
+
+
+def scanned_facts(scan: Fp8Scan) -> ScannedFacts:
+    """Keep of a scan what rules ask for."""
+    return ScannedFacts(fp8_nan=scan.has_nan_codes, e8m0_top=scan.has_e8m0_top)
+
+
+def smallest_split(subject: Subject, part: Accelerator, context_tokens: int | None) -> Parallelism:
+    """Return the smallest replica that holds it, or a whole node where none does."""
+    placed = Deployment(model=subject.model, accelerator=part, engine=engine_defaults("vllm", part))
+    found = minimum_devices(placed, context_tokens or usual_context_tokens(subject.model))
+    return Parallelism(tp=part.node.devices) if found is None else found.deployment.parallelism

@@ -1,0 +1,1 @@
+"""With which command? Flags, variables, image and recipe."""

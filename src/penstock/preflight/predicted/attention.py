@@ -1,0 +1,144 @@
+"""Which attention backend will serve, what can it not do, and how are graphs captured?"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from penstock.fleet.release import Release
+from penstock.preflight.rules.condition import Facts
+
+
+class GraphSupport(IntEnum):
+    """What a backend can capture; the least of all backends in a model decides."""
+
+    NEVER = 0
+    SINGLE_TOKEN = 1
+    UNIFORM_BATCH = 2
+    ALWAYS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backend:
+    """The backend chosen, its limits, and why the ones before it were passed over."""
+
+    name: str | None
+    """None where no backend can serve, or the selection was not read."""
+    determined: bool
+    block: str
+    graphs: GraphSupport | None
+    rejected: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphMode:
+    """What is captured for decode steps, for mixed steps, and why not more."""
+
+    decode: str
+    mixed: str
+    why: str
+
+
+def predict_backend(facts: Facts, table: Mapping[str, Any]) -> Backend:
+    """Walk the engine's order for this chip and model; the first backend without an obstacle serves."""
+    undetermined = Backend(name=None, determined=False, block="", graphs=None, rejected={})
+    order = _order(facts, table["order"])
+    if facts.get("engine") != "vllm" or order is None:
+        return undetermined
+    asked = facts.get("launch.attention_backend")
+    if isinstance(asked, str) and asked in table["backends"]:
+        order = [asked]
+    rejected: dict[str, str] = {}
+    for name in order:
+        entry = table["backends"][name]
+        obstacle = _obstacle(entry, facts)
+        if obstacle is None:
+            support = _graph_support(name, entry, facts)
+            return Backend(name=name, determined=True, block=entry["block"], graphs=support, rejected=rejected)
+        rejected[name] = obstacle
+    return Backend(name=None, determined=True, block="", graphs=None, rejected=rejected)
+
+
+def _kinds(facts: Facts) -> frozenset[str]:
+    kinds = facts.get("model.attention")
+    return kinds if isinstance(kinds, frozenset) else frozenset()
+
+
+def _order(facts: Facts, orders: Mapping[str, list[str]]) -> list[str] | None:
+    kinds, chip, platform = _kinds(facts), facts.get("chip"), facts.get("platform")
+    if platform not in {"rocm", "cuda"} or not isinstance(chip, str) or not kinds - {"linear"}:
+        return None
+    if "compressed" in kinds:
+        kind = "compressed"
+    elif "mla" in kinds:
+        kind = "sparse_mla" if "sparse" in kinds else "mla"
+    elif "sparse" in kinds:
+        return list(orders["sparse_gqa"])
+    else:
+        kind = "standard"
+    blackwell = f"{platform}_{kind}_10" if chip in {"sm_100", "sm_103"} else f"{platform}_{kind}"
+    return list(orders.get(blackwell) or orders[f"{platform}_{kind}"])
+
+
+def _obstacle(entry: Mapping[str, Any], facts: Facts) -> str | None:
+    chip, kv, head = facts.get("chip"), facts.get("kv.stored"), facts.get("model.head_dim")
+    if "chips" in entry and chip not in entry["chips"]:
+        return f"not for {chip}"
+    if (missing := _aiter_obstacle(entry.get("aiter"), facts)) is not None:
+        return missing
+    if kv not in entry["kv"] or (kv == "fp8" and "fp8_chips" in entry and chip not in entry["fp8_chips"]):
+        return f"no {kv} cache"
+    if entry["heads"] and head not in entry["heads"]:
+        return f"no head size {head}"
+    takes_sinks = entry["sinks"] and ("sink_chips" not in entry or chip in entry["sink_chips"])
+    if "sinks" in _kinds(facts) and not takes_sinks:
+        return "no attention sinks"
+    if facts.get("launch.kv_connector") is True and not entry["connector"]:
+        return "no KV connector"
+    return None
+
+
+def _aiter_obstacle(needed: str | None, facts: Facts) -> str | None:
+    on = facts.get("env.VLLM_ROCM_USE_AITER") == "1"
+    if needed in {"on", "mla"} and not on:
+        return "AITER is off"
+    if needed == "mla" and facts.get("env.VLLM_ROCM_USE_AITER_MLA") == "0":
+        return "AITER's MLA is off"
+    return None
+
+
+def _graph_support(name: str, entry: Mapping[str, Any], facts: Facts) -> GraphSupport:
+    support = GraphSupport[str(entry["graphs"]).upper()]
+    version = facts.get("version")
+    # TRITON_MLA claimed uniform batches before 0.26, lost the claim, and has it again in 0.32.
+    outside = isinstance(version, Release) and not Release("0.26.0") <= version < Release("0.32.0")
+    if name == "TRITON_MLA" and outside:
+        support = GraphSupport.UNIFORM_BATCH
+    if "chunked" in _kinds(facts):
+        return GraphSupport.NEVER
+    return min(support, GraphSupport.UNIFORM_BATCH) if "linear" in _kinds(facts) else support
+
+
+def predict_graphs(facts: Facts, backend: Backend) -> GraphMode | None:
+    """Resolve the default mode as vLLM's compilation config does; None where it was not read."""
+    version = facts.get("version")
+    if facts.get("launch.graphs") is False:
+        return GraphMode(decode="none", mixed="none", why="the launch turns graphs off")
+    if facts.get("engine") == "sglang":
+        mixed = "piecewise" if facts.get("platform") == "cuda" else "none"
+        return GraphMode(decode="full", mixed=mixed, why="SGLang captures decode; prefill graphs are CUDA only")
+    if not isinstance(version, Release) or version < Release("0.11.0") or backend.graphs is None:
+        return None
+    if backend.graphs is GraphSupport.NEVER:
+        return GraphMode(decode="piecewise", mixed="piecewise", why="its attention can never be captured")
+    if facts.get("platform") == "rocm" and any(_above_one(facts, name) for name in ("parallel.dcp", "parallel.pcp")):
+        return GraphMode(decode="piecewise", mixed="piecewise", why="context parallelism on ROCm")
+    drafts = facts.get("launch.speculative_tokens")
+    if isinstance(drafts, int) and drafts > 0 and backend.graphs < GraphSupport.UNIFORM_BATCH:
+        return GraphMode(decode="piecewise", mixed="piecewise", why=f"{backend.name} captures single tokens only")
+    return GraphMode(decode="full", mixed="piecewise", why="the default, FULL_AND_PIECEWISE")
+
+
+def _above_one(facts: Facts, name: str) -> bool:
+    value = facts.get(name)
+    return isinstance(value, int) and value > 1

@@ -1,0 +1,117 @@
+"""What multiplies the weights here? A kernel class per group of weights, and the model as it will be executed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from penstock.model import ModelSpec, Part, Weight
+from penstock.model.weight import BF16
+from penstock.preflight.rules.condition import Facts
+
+_NARROW_BITS = 16
+
+
+class KernelClass(StrEnum):
+    """How a format is multiplied, best first."""
+
+    NATIVE = "native"
+    TRITON = "triton"
+    """Generic kernels on the chip's own units for the format."""
+    WIDENED = "widened"
+    """Narrow in memory, multiplied in 16 bits."""
+    EMULATED = "emulated"
+    """Dequantised to bf16 for every product."""
+    EXPANDED = "expanded"
+    """Emulated, and stored as bf16 as well."""
+    NONE = "none"
+    UNDETERMINED = "undetermined"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightGroup:
+    """Weights of one format that one kernel multiplies."""
+
+    group: str
+    """linears or experts."""
+    format: str
+    stored_bytes: int
+    kernel: KernelClass
+    by: str
+
+
+def predict_kernels(model: ModelSpec, facts: Facts, table: Mapping[str, Any]) -> tuple[WeightGroup, ...]:
+    """Look every group of weights up in the engine's kernel table, largest first."""
+    groups: dict[tuple[str, str, str], int] = {}
+    for weight in model.weights:
+        if weight.part in {Part.MTP, Part.NORM, Part.EMBEDDING} or len(weight.shape) < 2:  # noqa: PLR2004 - vectors
+            continue
+        key = (_group(weight), weight.format.name, _row(weight, facts))
+        groups[key] = groups.get(key, 0) + weight.stored_bytes
+    found = []
+    for (group, stored, row), stored_bytes in groups.items():
+        kernel, by = _lookup(row, model.architecture, facts, table)
+        found.append(WeightGroup(group=group, format=stored, stored_bytes=stored_bytes, kernel=kernel, by=by))
+    return tuple(sorted(found, key=lambda entry: -entry.stored_bytes))
+
+
+def as_executed(model: ModelSpec, groups: tuple[WeightGroup, ...]) -> ModelSpec:
+    """Return the model with formats priced as they run: what is multiplied in bf16 is not fp4, or expanded is not fp8.
+
+    What is widened keeps its name, its bytes and how engines cut and pad it.
+    """
+    kernels = {(entry.group, entry.format): entry.kernel for entry in groups}
+    priced_otherwise = {KernelClass.EXPANDED, KernelClass.EMULATED, KernelClass.WIDENED}
+    if not priced_otherwise & set(kernels.values()):
+        return model
+
+    def executed(weight: Weight) -> Weight:
+        kernel = kernels.get((_group(weight), weight.format.name))
+        if kernel is KernelClass.EXPANDED:
+            return replace(weight, format=BF16)
+        if kernel in {KernelClass.EMULATED, KernelClass.WIDENED} and weight.format.bits < _NARROW_BITS:
+            return replace(weight, format=replace(weight.format, widened_to=BF16.name))
+        return weight
+
+    return replace(model, weights=tuple(executed(weight) for weight in model.weights))
+
+
+def _group(weight: Weight) -> str:
+    return "experts" if weight.part is Part.ROUTED_EXPERTS else "linears"
+
+
+def _row(weight: Weight, facts: Facts) -> str:
+    """Name the table a weight is looked up in."""
+    stored = weight.format
+    experts = weight.part is Part.ROUTED_EXPERTS
+    if stored.bits >= _NARROW_BITS or stored.name in {"nf4", "mxfp6"}:
+        return stored.name
+    if stored.name == "fp8" and not experts:
+        if facts.get("quant.activation_bits") == _NARROW_BITS:
+            return "fp8_weight_only"
+        return "fp8_block" if stored.scale_rows not in {None, 1} else "fp8_tensor"
+    if stored.name == "int8":
+        return "int8"
+    return f"{stored.name}_experts" if experts else stored.name
+
+
+def _lookup(row: str, architecture: str, facts: Facts, table: Mapping[str, Any]) -> tuple[KernelClass, str]:
+    engine, chip = facts.get("engine"), facts.get("chip")
+    rows = table.get(engine, {}) if isinstance(engine, str) else {}
+    entries = rows.get(f"{row}_{architecture}") or rows.get(row, {})
+    text = entries.get(chip) if isinstance(chip, str) else None
+    written = text or entries.get("default")
+    if written is None or facts.get("platform") == "other":
+        return KernelClass.UNDETERMINED, "not read for this engine and chip"
+    kind, _, by = str(written).partition(": ")
+    if kind == "aiter":
+        on = _aiter_on(facts)
+        return (KernelClass.NATIVE, f"AITER {by}") if on else (KernelClass.TRITON, f"Triton {by}")
+    return KernelClass(kind), by
+
+
+def _aiter_on(facts: Facts) -> bool:
+    name = "env.VLLM_ROCM_USE_AITER" if facts.get("engine") == "vllm" else "env.SGLANG_USE_AITER"
+    # SGLang's images set the variable; a bare launch without it is Triton.
+    image = facts.get("launch.install") == "docker" and facts.get("engine") == "sglang"
+    return facts.get(name) in {"1", "true", "True"} or (image and facts.get(name) == "unset")

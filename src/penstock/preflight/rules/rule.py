@@ -1,0 +1,128 @@
+"""What is known to go wrong? One rule: when it applies, what happens, what to do, and who says so."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from penstock.errors import CatalogError
+from penstock.fleet.release import Release, ReleaseRange
+from penstock.preflight.rules.condition import Condition, Facts, Truth, Unknown, Value
+
+
+class Severity(StrEnum):
+    """How it fails, worst first."""
+
+    SILENT_WRONG = "silent-wrong"
+    """Requests succeed and the numbers are wrong."""
+    BLOCKER = "blocker"
+    """It does not start, or it crashes."""
+    WARNING = "warning"
+    """It may fail, and often does not."""
+    SLOW = "slow"
+    INFO = "info"
+
+
+class Grounds(StrEnum):
+    """How a rule is known."""
+
+    SOURCE = "source"
+    """Read in the engine's source at the release named."""
+    DERIVED = "derived"
+    """Follows from that source; nobody ran it on the device."""
+    ISSUE = "issue"
+    """Reported in the thread named by users or maintainers."""
+
+
+REPOSITORIES: Final[Mapping[str, str]] = {
+    "vllm": "vllm-project/vllm",
+    "sglang": "sgl-project/sglang",
+    "aiter": "ROCm/aiter",
+    "recipes": "vllm-project/recipes",
+    "inferencex": "SemiAnalysisAI/InferenceX",
+    "hip": "ROCm/hip",
+    "ao": "pytorch/ao",
+    "pytorch": "pytorch/pytorch",
+    "skills": "amd/skills",
+    "rocm-vllm": "ROCm/vllm",
+}
+_THREAD = re.compile(r"([\w-]+)#(\d{1,7})")
+_FILE = re.compile(r"([\w-]+)@([\w.-]+):([\w./-]+?)(?:#(L\d+(?:-L\d+)?))?")
+_URL = re.compile(r"https://[^\s]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Who says so: `vllm#45681` (a thread), `vllm@v0.27.1:path#L10-L20` (a file at a tag), or a page."""
+
+    text: str
+
+    def __post_init__(self) -> None:
+        if self.url is None:
+            raise CatalogError(f"'{self.text[:80]}' is not a source; write vllm#123, vllm@v0.27.1:path or https://...")
+
+    @property
+    def url(self) -> str | None:
+        """Where it can be read."""
+        if _URL.fullmatch(self.text):
+            return self.text
+        if (thread := _THREAD.fullmatch(self.text)) and thread[1] in REPOSITORIES:
+            return f"https://github.com/{REPOSITORIES[thread[1]]}/issues/{thread[2]}"
+        if (file := _FILE.fullmatch(self.text)) and file[1] in REPOSITORIES:
+            lines = f"#{file[4]}" if file[4] else ""
+            return f"https://github.com/{REPOSITORIES[file[1]]}/blob/{file[2]}/{file[3]}{lines}"
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One thing that is known, with the two cases that test it."""
+
+    id: str
+    category: str
+    severity: Severity
+    grounds: Grounds
+    when: Condition
+    message: str
+    fix: str
+    sources: tuple[Reference, ...]
+    engine: str | None
+    """None where it holds for any engine."""
+    versions: ReleaseRange | None
+    """Releases of that engine; None is all that were read."""
+    fires: Mapping[str, Value]
+    """Facts under which it applies."""
+    quiet: Mapping[str, Value]
+    """What changes in them so that it must not: a near miss."""
+
+    def holds(self, facts: Facts) -> Truth:
+        """Whether it applies; None when the facts do not decide."""
+        placed = _all_of((self._engine(facts), self._version(facts)))
+        # Most rules are about another engine or release; their conditions need not be asked.
+        return False if placed is False else _all_of((placed, self.when.holds(facts)))
+
+    def missing(self, facts: Facts) -> tuple[str, ...]:
+        """Facts that would decide it."""
+        asked: tuple[str, ...] = ("engine",) if self.engine is not None else ()
+        asked += ("version",) if self.versions is not None else ()
+        absent = tuple(name for name in asked if isinstance(facts.get(name, Unknown("")), Unknown))
+        return absent + self.when.missing(facts)
+
+    def _engine(self, facts: Facts) -> Truth:
+        engine = facts.get("engine", Unknown("no engine is named"))
+        if self.engine is None:
+            return True
+        return None if isinstance(engine, Unknown) else engine == self.engine
+
+    def _version(self, facts: Facts) -> Truth:
+        version = facts.get("version", Unknown("no version is named"))
+        if self.versions is None:
+            return True
+        return self.versions.holds(version) if isinstance(version, Release) else None
+
+
+def _all_of(truths: tuple[Truth, ...]) -> Truth:
+    if False in truths:
+        return False
+    return None if None in truths else True

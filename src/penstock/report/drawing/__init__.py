@@ -1,0 +1,1 @@
+"""How is anything drawn? Bars, lines and charts, and values as JSON."""

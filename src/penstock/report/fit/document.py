@@ -1,0 +1,41 @@
+"""What does `fit --json` print? The same answer as the table, every number in bytes and tokens."""
+
+from collections.abc import Sequence
+
+from penstock.model import ModelSpec
+from penstock.performance.memory.minimum import FitReport
+from penstock.report.drawing.plain import plain, plain_fields
+from penstock.report.model import model_document
+
+
+def fit_document(model: ModelSpec, reports: Sequence[FitReport], context_tokens: int) -> dict[str, object]:
+    """Collect the answer for all accelerators."""
+    return {
+        "model": model_document(model),
+        "context_tokens": context_tokens,
+        "fits": all(report.fit.fits for report in reports),
+        "deployments": [_deployment(report) for report in reports],
+        "method": "docs/methodology.md#memory",
+    }
+
+
+def _deployment(report: FitReport) -> dict[str, object]:
+    fit = report.fit
+    deployment = fit.deployment
+    return {
+        "accelerator": deployment.accelerator.id,
+        "devices": deployment.parallelism.devices,
+        "parallelism": plain(deployment.parallelism),
+        "engine": plain(deployment.engine),
+        "cache_dtype": deployment.chosen_cache_dtype.value,
+        "fits": fit.fits,
+        "certain": fit.certain,
+        "obstacle": plain(fit.obstacle),
+        "remedies": plain(report.remedies),
+        "fewest_devices": report.fewest_devices,
+        "fewest_split": report.fewest_split,
+        "budget": None if fit.budget is None else {**plain_fields(fit.budget), "weight_bytes": fit.budget.weight_bytes},
+        "capacity": plain(fit.capacity),
+        "tier": report.tier,
+        "notes": list(report.notes),
+    }

@@ -1,0 +1,191 @@
+"""How is "does it fit?" shown? One table across accelerators, a bar of each device, and what would help."""
+
+from collections.abc import Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from penstock.model import ModelSpec, Part
+from penstock.performance.memory.budget import MemoryBudget, MemoryFit
+from penstock.performance.memory.minimum import FitReport
+from penstock.report.drawing.bars import CACHE, EXPERTS, OVER, UNUSED, WEIGHTS, WORK, Use, legend, stacked_bar
+from penstock.units import GIB, format_gib, format_params
+
+MEASURING_WIDTH = 1000
+NONE = "-"
+
+
+def render_fit(model: ModelSpec, reports: Sequence[FitReport], context_tokens: int, width: int) -> RenderableType:
+    """Draw the whole answer."""
+    table = _table(reports, context_tokens)
+    # A column that is too narrow would cut numbers short; fewer columns say less, but nothing false.
+    if Console(width=MEASURING_WIDTH).measure(table).maximum > width:
+        table = _narrow_table(reports, context_tokens)
+    pieces: list[RenderableType] = [_headline(model, reports), table, Text(), _bars(reports, width)]
+    pieces += [_verdict(report) for report in reports if not report.fit.fits]
+    pieces += [_footnote(reports)]
+    notes = dict.fromkeys((*model.notes, *(note for report in reports for note in report.notes)))
+    pieces += [Text(f"note: {note}", style="dim") for note in notes]
+    return Group(*pieces)
+
+
+def print_fit(console: Console, model: ModelSpec, reports: Sequence[FitReport], context_tokens: int) -> None:
+    """Print to the terminal."""
+    console.print(render_fit(model, reports, context_tokens, console.width))
+
+
+def _headline(model: ModelSpec, reports: Sequence[FitReport]) -> Text:
+    text = Text(model.name, style="bold")
+    size = format_params(model.total_params)
+    if model.experts is not None:
+        size += f", {format_params(model.active_params)} active"
+    text.append(f"  {size} parameters, {format_gib(model.weight_bytes)} GiB as ", style="default not bold")
+    text.append(" + ".join(model.formats), style="default not bold")
+    kv = {report.fit.deployment.chosen_cache_dtype.value for report in reports}
+    engines = {f"{report.fit.deployment.engine.name} {report.fit.deployment.engine.version}" for report in reports}
+    text.append(f"; KV {'/'.join(sorted(kv))}; {', '.join(sorted(engines))}\n", style="default not bold")
+    return text
+
+
+def _table(reports: Sequence[FitReport], context_tokens: int) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name in ("accelerator", "split", "fits"):
+        table.add_column(name, no_wrap=True)
+    for name in (
+        "memory\nGiB",
+        "weights\nGiB",
+        "KV cache\nGiB",
+        "KV tokens\n(P10-P90)",
+        f"requests\nof {context_tokens:,}",
+        "longest\ncontext",
+        "fewest (tp,\nthen nodes)",
+    ):
+        table.add_column(name, justify="right", no_wrap=True)
+    for report in reports:
+        cells = _Cells(report)
+        span = (f"\n{cells.low}-{cells.high}", "dim") if cells.low else ""
+        tokens = Text.assemble(cells.tokens, span)
+        numbers = (cells.memory, cells.weights, cells.cache, tokens, cells.requests, cells.longest, cells.fewest)
+        table.add_row(cells.name, cells.split, cells.verdict, *numbers)
+    return table
+
+
+def _narrow_table(reports: Sequence[FitReport], context_tokens: int) -> Table:
+    """Draw the table in 80 columns: names and ranges over several lines, the longest context left out."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("accelerator\nsplit", overflow="fold")
+    table.add_column("fits", no_wrap=True)
+    for name in (
+        "weights\nof GiB",
+        "KV\nGiB",
+        "KV tokens\nP10\nP90",
+        f"requests\nof {context_tokens:,}",
+        "fewest\n(tp, then\nnodes)",
+    ):
+        table.add_column(name, justify="right", no_wrap=True)
+    for report in reports:
+        cells = _Cells(report)
+        ends = (f"\n{cells.low}\n{cells.high}", "dim") if cells.low else ""
+        held = f"{cells.weights}\n{cells.memory}" if cells.weights != NONE else NONE
+        tokens = Text.assemble(cells.tokens, ends)
+        numbers = (held, cells.cache, tokens, cells.requests, cells.fewest)
+        table.add_row(f"{cells.name}\n{cells.split}", cells.verdict, *numbers)
+    return table
+
+
+class _Cells:
+    """One accelerator's row, each figure as it is written."""
+
+    def __init__(self, report: FitReport) -> None:
+        fit, budget, capacity = report.fit, report.fit.budget, report.fit.capacity
+        part, devices = fit.deployment.accelerator, fit.deployment.parallelism.devices
+        self.name = part.id + (f" x{devices}" if devices > 1 else "") + ("" if part.recommendable else " ?")
+        self.split = str(fit.deployment.parallelism)
+        self.verdict = _verdict_word(fit)
+        self.fewest = str(report.fewest_devices or NONE)
+        self.memory = self.weights = self.cache = self.tokens = self.requests = self.longest = NONE
+        self.low = self.high = ""
+        if budget is not None:
+            self.memory, self.weights = format_gib(budget.device_bytes), format_gib(budget.weight_bytes)
+        if budget is not None and capacity is not None and budget.kv_bytes > 0:
+            self.cache, self.tokens = format_gib(budget.kv_bytes), f"{capacity.tokens:,}"
+            self.low, self.high = f"{capacity.low_tokens:,}", f"{capacity.high_tokens:,}"
+            self.requests = _count(capacity.concurrent_requests, "no limit")
+            self.longest = _count(capacity.longest_context_tokens, "not stated")
+
+
+def _verdict_word(fit: MemoryFit) -> Text:
+    if not fit.fits:
+        return Text("no", style="bold red")
+    return Text("yes", style="bold green") if fit.certain else Text("tight", style="bold yellow")
+
+
+def _count(number: int | None, otherwise: str) -> str:
+    return otherwise if number is None else f"{number:,}"
+
+
+def _bars(reports: Sequence[FitReport], width: int) -> RenderableType:
+    drawn = [report for report in reports if report.fit.budget is not None]
+    if not drawn:
+        return Text()
+    largest = max(max(b.device_bytes, b.total_bytes) for b in (report.fit.budget for report in drawn) if b)
+    names = max(len(report.fit.deployment.accelerator.id) for report in drawn)
+    room = max(20, min(width, 110) - names - 14)
+    used: dict[str, Use] = {}
+    grid = Table.grid(padding=(0, 1))
+    for report in drawn:
+        budget = report.fit.budget
+        if budget is None:
+            continue
+        parts = _parts(budget)
+        used.update({use.label: use for use, amount in parts if amount > 0})
+        whole = max(budget.device_bytes, budget.total_bytes)
+        bar = stacked_bar(parts, full=whole, width=max(1, round(room * whole / largest)))
+        grid.add_row(
+            report.fit.deployment.accelerator.id, bar, Text(f"{budget.device_bytes / GIB:,.1f} GiB", style="dim")
+        )
+    order = [WEIGHTS, EXPERTS, WORK, CACHE, UNUSED, OVER]
+    return Group(grid, legend([use for use in order if use.label in used]), Text())
+
+
+def _parts(budget: MemoryBudget) -> list[tuple[Use, float]]:
+    experts = budget.weight_bytes_by_part.get(Part.ROUTED_EXPERTS, 0)
+    work = budget.activation_bytes + budget.runtime_bytes + budget.graph_bytes
+    parts: list[tuple[Use, float]] = [(WEIGHTS, budget.weight_bytes - experts), (EXPERTS, experts), (WORK, work)]
+    parts.append((CACHE, budget.kv_bytes))
+    over = max(0, budget.total_bytes - budget.device_bytes)
+    if not over:
+        return [*parts, (UNUSED, budget.unused_bytes)]
+    # What exceeds the device is drawn in red, taken off the end of what asked for it.
+    kept: list[tuple[Use, float]] = []
+    left = float(budget.device_bytes)
+    for use, amount in parts:
+        kept.append((use, min(amount, left)))
+        left -= min(amount, left)
+    return [*kept, (OVER, over)]
+
+
+def _verdict(report: FitReport) -> Text:
+    """Say why it does not fit, by how much, and what would help."""
+    obstacle = report.fit.obstacle
+    text = Text(f"{report.fit.deployment.accelerator.id} does not fit: ", style="red")
+    if obstacle is not None:
+        short = f" ({format_gib(obstacle.shortfall_bytes)} GiB short)" if obstacle.shortfall_bytes else ""
+        text.append(obstacle.reason + short, style="default")
+    if report.remedies:
+        text.append("\n  what would: ", style="dim")
+        text.append(", or ".join(remedy.change for remedy in report.remedies), style="default")
+    return text
+
+
+def _footnote(reports: Sequence[FitReport]) -> Text:
+    assumed: dict[str, list[str]] = {}
+    for report in reports:
+        engine = report.fit.deployment.engine
+        settings = f"{engine.memory_fraction:g} of memory, steps of {engine.max_batched_tokens:,} tokens"
+        settings += f" and {engine.max_sequences:,} requests"
+        assumed.setdefault(settings, []).append(report.fit.deployment.accelerator.id)
+    pieces = [settings + (f" ({', '.join(ids)})" if len(assumed) > 1 else "") for settings, ids in assumed.items()]
+    tiers = ", ".join(sorted({report.tier for report in reports}))
+    return Text(f"assumed: {'; '.join(pieces)}. Tier: {tiers}; method and error in docs/methodology.md", style="dim")

@@ -1,0 +1,99 @@
+"""What does `plan --json` print? The whole answer as plain values, named as in the code."""
+
+from collections.abc import Mapping
+
+from penstock.planning.candidates.search import Candidate
+from penstock.planning.make import Answer, Bill, NoFleet, PlanResult
+from penstock.planning.optimum.problem import Mix
+from penstock.report.drawing.plain import plain
+from penstock.report.plan.words import headline
+
+
+def plan_document(result: PlanResult) -> dict[str, object]:
+    """Collect what `plan --json` prints."""
+    answer = result.answer
+    return {
+        "plan": plain(result.plan),
+        "periods_years": plain(result.terms.periods),
+        "capacity": result.capacity_note,
+        "candidates": [_candidate(entry) for entry in result.candidates],
+        "deployments_considered": result.considered,
+        "left_out": plain(result.left_out),
+        "assumptions": [{"name": entry.name, **_fields(entry.input)} for entry in result.assumptions],
+        "claims": [{**_fields(check), "verdicts": list(check.verdicts)} for check in result.claims],
+        "answer": {"feasible": False, "reasons": list(answer.reasons)}
+        if isinstance(answer, NoFleet)
+        else _answer(answer),
+    }
+
+
+def _fields(value: object) -> Mapping[str, object]:
+    document = plain(value)
+    return document if isinstance(document, dict) else {}
+
+
+def _candidate(entry: Candidate) -> dict[str, object]:
+    return {
+        "id": entry.id,
+        "workload": entry.workload,
+        "accelerator": entry.accelerator.id,
+        "weights": entry.weights,
+        "parallelism": plain(entry.deployment.parallelism),
+        "devices": entry.devices,
+        "capacities": plain(entry.capacities),
+    }
+
+
+def _answer(answer: Answer) -> dict[str, object]:
+    return {
+        "feasible": True,
+        "headline": headline(answer),
+        "verdict": plain(answer.verdict),
+        "winner": _bill(answer.winner),
+        "runners_up": [_bill(entry) for entry in answer.runners_up],
+        "by_label": {label: _bill(entry) for label, entry in answer.by_label.items()},
+        "confidence": plain(answer.confidence),
+        "tornado": plain(answer.swings),
+        "flips": plain(answer.flips),
+        "verified": [
+            {
+                "met": entry.met,
+                "checks": plain(entry.checks),
+                "attempts": entry.attempts,
+                "added_usd": entry.added_usd,
+                "cost_usd": entry.mix.cost_usd,
+            }
+            for entry in answer.verified
+        ],
+        "regret_usd": answer.regret_usd,
+    }
+
+
+def _bill(entry: Bill) -> dict[str, object]:
+    return {"label": entry.mix.label, **mix_document(entry.mix), "cost": plain(entry.cost)}
+
+
+def mix_document(mix: Mix) -> dict[str, object]:
+    """Write a fleet's pools, period by period."""
+    return {
+        "cost_usd": mix.cost_usd,
+        "gap_fraction": mix.gap_fraction,
+        "pools": [
+            {
+                "accelerator": pool.offer.accelerator,
+                "vendor": pool.offer.vendor,
+                "site": pool.offer.site,
+                "period": pool.period,
+                "owned_nodes": pool.owned_nodes,
+                "rented_nodes": pool.rented_nodes,
+                "spare_nodes": pool.spare_nodes,
+                "devices": pool.nodes * pool.offer.devices,
+                "replicas": dict(pool.replicas),
+                "load": [
+                    {"replica": name, "workload": workload, "bucket": bucket, "share_fraction": share}
+                    for (name, (workload, bucket)), share in pool.load.items()
+                ],
+            }
+            for pool in mix.pools
+        ],
+    }

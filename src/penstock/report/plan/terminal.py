@@ -1,0 +1,189 @@
+"""How is a plan shown on one screen? The verdict, the fleet, what it is compared with, and what would change it."""
+
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from penstock.audit.saving_claim import ClaimCheck
+from penstock.economics.line import Item
+from penstock.planning.make import Answer, Bill, NoFleet, PlanResult
+from penstock.planning.optimum.problem import Mix, PoolPeriod
+from penstock.report.drawing.bars import Use, legend, stacked_bar
+from penstock.report.plan.words import (
+    fleet_name,
+    flip_sentence,
+    headline,
+    per_mtok,
+    question,
+    runs,
+    served,
+    spread,
+    swing_name,
+    usd,
+)
+
+USES = {
+    Item.SILICON: Use("silicon", "█", "cyan"),
+    Item.RENT: Use("rent", "█", "cyan"),
+    Item.HOST: Use("host", "▓", "blue"),
+    Item.NETWORK: Use("network", "▓", "blue"),
+    Item.POWER: Use("power, cooling, hosting", "▒", "yellow"),
+    Item.COOLING: Use("power, cooling, hosting", "▒", "yellow"),
+    Item.HOSTING: Use("power, cooling, hosting", "▒", "yellow"),
+    Item.SUPPORT: Use("support, failures", "░", "green"),
+    Item.FAILURES: Use("support, failures", "░", "green"),
+    Item.SPARES: Use("spares", "·", "bright_black"),
+    Item.SOFTWARE: Use("software engineers", "▚", "red"),
+}
+_FLIPS_SHOWN = 5
+_OTHERS_SHOWN = 3
+_LEFT_OUT_SHOWN = 3
+
+
+def render_plan(result: PlanResult, width: int) -> RenderableType:
+    """Draw the whole answer."""
+    pieces: list[RenderableType] = [Text(result.plan.name, style="bold"), Text(question(result), style="dim"), Text()]
+    if isinstance(result.answer, NoFleet):
+        pieces.append(Text("No fleet keeps every rule.", style="bold red"))
+        pieces += [Text(f"  {reason}") for reason in result.answer.reasons]
+    else:
+        pieces += _answer(result, result.answer, width)
+    pieces += [_claim(check) for check in result.claims]
+    pieces.append(_grounds(result))
+    return Group(*pieces)
+
+
+def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[RenderableType]:
+    yield Text(headline(answer), style="bold yellow" if answer.verdict.outcome == "too close to call" else "bold green")
+    if answer.verdict.outcome == "too close to call":
+        yield from (Text(f"  to settle it: {what}") for what in answer.verdict.measure[:2])
+    yield Text()
+    yield _fleet(answer.winner.mix, result)
+    yield Text()
+    yield _comparison(answer, width)
+    yield legend(list({use.label: use for use in USES.values() if use.label != "rent"}.values()))
+    yield Text()
+    yield _changes(answer)
+    yield from _verification(answer)
+
+
+def _fleet(mix: Mix, result: PlanResult) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name, justify in (("buy or rent", "left"), ("nodes", "right"), ("devices", "right")):
+        table.add_column(name, justify="right" if justify == "right" else "left", no_wrap=True)
+    table.add_column("runs")
+    table.add_column("serves")
+    several = len({pool.period for pool in mix.pools}) > 1
+    for pool in sorted(mix.pools, key=lambda entry: (entry.period, entry.offer.key)):
+        when = f" (step {pool.period + 1})" if several else ""
+        table.add_row(
+            f"{pool.offer.accelerator}{when}",
+            _nodes(pool),
+            str(pool.nodes * pool.offer.devices),
+            runs(pool, result.candidates),
+            served(pool, result.plan.workloads),
+        )
+    return table
+
+
+def _nodes(pool: PoolPeriod) -> str:
+    parts = []
+    if pool.owned_nodes:
+        parts.append(f"{pool.owned_nodes} owned")
+    if pool.rented_nodes:
+        parts.append(f"{pool.rented_nodes} rented")
+    return " + ".join(parts)
+
+
+def _comparison(answer: Answer, width: int) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("fleet", no_wrap=True)
+    for name in ("all in", "$/Mtok in", "out", "idle"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("where it goes")
+    rows = _rows(answer)
+    most = max(bill.cost.total_usd for _, bill in rows)
+    room = max(16, min(width, 132) - 74)
+    for name, bill in rows:
+        tokens = bill.cost.workloads[0].price if len(bill.cost.workloads) == 1 else None
+        table.add_row(
+            name,
+            usd(bill.cost.total_usd),
+            per_mtok(tokens.input_usd_per_mtok if tokens else None),
+            per_mtok(tokens.output_usd_per_mtok if tokens else None),
+            f"{1 - bill.cost.busy_fraction:.0%}",
+            _bar(bill, most, room),
+        )
+    return table
+
+
+def _rows(answer: Answer) -> list[tuple[str, Bill]]:
+    """The winner, the best of each other label, and the runners-up that are neither."""
+    rows = [(fleet_name(answer.winner.mix), answer.winner)]
+    others = [bill for label, bill in answer.by_label.items() if label != answer.verdict.winner][:_OTHERS_SHOWN]
+    for bill in sorted((*others, *answer.runners_up[:1]), key=lambda entry: entry.cost.total_usd):
+        name = fleet_name(bill.mix)
+        if name not in [seen for seen, _ in rows]:
+            rows.append((name, bill))
+    return rows
+
+
+def _bar(bill: Bill, most: float, room: int) -> Text:
+    shares: dict[Use, float] = {}
+    for step in bill.cost.waterfall.steps:
+        shares[USES[step.item]] = shares.get(USES[step.item], 0.0) + step.usd
+    whole = bill.cost.total_usd
+    return stacked_bar(list(shares.items()), full=whole, width=max(1, round(room * whole / most)))
+
+
+def _changes(answer: Answer) -> RenderableType:
+    found = answer.flips[:_FLIPS_SHOWN]
+    lines = [Text("would change the answer", style="bold")]
+    lines += [Text(f"  {flip_sentence(flip)}", style="yellow" if flip.within_range else "") for flip in found]
+    if not found:
+        lines.append(Text("  no single input, from a tenth to ten times its value"))
+    if answer.verdict.others_usd:
+        lines.append(Text(f"  {_widest(answer)}", style="dim"))
+    return Group(*lines)
+
+
+def _widest(answer: Answer) -> str:
+    widest = [
+        f"{swing_name(swing)} ({spread(swing.low, swing.high, swing.unit)}): {usd(swing.width_usd)}"
+        for swing in answer.swings[:2]
+    ]
+    return f"the saving hangs most on {', '.join(widest)}" if widest else ""
+
+
+def _verification(answer: Answer) -> Iterator[Text]:
+    if not answer.verified:
+        yield Text("not simulated: the fleet has not been re-verified against its SLO", style="dim")
+        return
+    first = answer.verified[0]
+    word = "meets its SLO" if first.met else "misses its SLO"
+    kept = ", ".join(f"{check.workload} {check.attainment_fraction:.1%}" for check in first.checks)
+    more = f", after adding {usd(first.added_usd)}" if first.added_usd > 0 else ""
+    regret = "" if answer.regret_usd is None else f"; regret {usd(answer.regret_usd)}"
+    yield Text(f"simulated: the fleet {word} ({kept}){more}{regret}", style="" if first.met else "bold red")
+
+
+def _claim(check: ClaimCheck) -> RenderableType:
+    lines = [Text(f"claim checked: {check.claim.title}", style="bold")]
+    lines += [Text(f"  {sentence}") for sentence in check.verdicts]
+    return Group(*lines)
+
+
+def _grounds(result: PlanResult) -> Text:
+    text = Text(style="dim")
+    text.append(f"{result.considered} deployments fit, {len(result.candidates)} kept. {result.capacity_note}\n")
+    if result.left_out:
+        shown = "; ".join(f"{entry.what}: {entry.why}" for entry in result.left_out[:_LEFT_OUT_SHOWN])
+        more = len(result.left_out) - _LEFT_OUT_SHOWN
+        text.append(f"left out: {shown}" + (f"; and {more} more (--json)" if more > 0 else "") + "\n")
+    ours = sum(not entry.input.given for entry in result.assumptions)
+    text.append(
+        f"{ours} of {len(result.assumptions)} inputs are defaults; --html and --json list each with its source."
+    )
+    return text

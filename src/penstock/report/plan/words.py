@@ -1,0 +1,191 @@
+"""How is a plan said in words? The sentences and amounts that the terminal and the HTML report share."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from penstock.planning.asked.plan import WorkloadPlan
+from penstock.planning.candidates.search import Candidate
+from penstock.planning.doubt.sensitivity import Flip, Swing
+from penstock.planning.make import Answer, PlanResult
+from penstock.planning.optimum.problem import Mix, PoolPeriod
+
+_NAMES = {"amd": "AMD", "nvidia": "NVIDIA", "intel": "Intel", "google": "Google", "mix": "a mix"}
+_MONEY: Final = {
+    "USD": "",
+    "USD/device": " a device",
+    "USD/device/hour": " a device-hour",
+    "USD/device/year": " per device and year",
+    "USD/8 devices": " per 8 devices",
+    "USD/kWh": " a kWh",
+    "USD/kW/month": " per kW and month",
+    "USD/year": " a year",
+}
+"""What follows an amount of dollars, by the unit of the input."""
+_FRACTIONS: Final = {
+    "per year": "per year",
+    "of price": "of price",
+    "of maximum": "of maximum",
+    "of devices/year": "of devices a year",
+    "of peak": "of peak",
+    "of capacity": "of capacity",
+}
+_ESTIMATE: Final = "x estimate"
+_MILLION, _THOUSAND = 1e6, 1e3
+_EXACT_BELOW = 10_000.0
+_ALL = 0.995
+"""A share that rounds to the whole."""
+
+
+def usd(amount_usd: float) -> str:
+    """Write dollars as people say them."""
+    if amount_usd != amount_usd or amount_usd in {float("inf"), float("-inf")}:  # noqa: PLR0124 - not a number
+        return "-"
+    size, sign = abs(amount_usd), "-" if amount_usd < 0 else ""
+    if size >= 100 * _MILLION:
+        return f"{sign}${size / _MILLION:,.0f}M"
+    if size >= _MILLION:
+        return f"{sign}${size / _MILLION:,.2f}M"
+    return f"{sign}${size / _THOUSAND:,.0f}k" if size >= _EXACT_BELOW else f"{sign}${size:,.0f}"
+
+
+def per_mtok(price: float | None) -> str:
+    """Write a price per million tokens."""
+    return "-" if price is None else f"${price:,.3f}" if price < 1 else f"${price:,.2f}"
+
+
+def amount(value: float, unit: str) -> str:
+    """Write an input with its unit."""
+    return f"{_number(value, unit)}{_after(unit)}"
+
+
+def spread(low: float, high: float, unit: str) -> str:
+    """Write a range, its unit once."""
+    return f"{_number(low, unit)} to {amount(high, unit)}"
+
+
+def _number(value: float, unit: str) -> str:
+    if unit in _MONEY:
+        return _dollars(value)
+    if unit in _FRACTIONS:
+        return f"{value:.1%}"
+    return f"{value:.2f}" if unit == _ESTIMATE else f"{value:,.3g}"
+
+
+def _after(unit: str) -> str:
+    if unit in _MONEY:
+        return _MONEY[unit]
+    if unit in _FRACTIONS:
+        return f" {_FRACTIONS[unit]}"
+    return " x the estimate" if unit == _ESTIMATE else f" {unit}".rstrip()
+
+
+def _dollars(value: float) -> str:
+    if value >= 100:  # noqa: PLR2004 - cents matter below
+        return f"${value:,.0f}"
+    return f"${value:,.2f}" if value >= 1 else f"${value:,.3f}"
+
+
+def rate(requests_per_s: float) -> str:
+    """Write a rate."""
+    return f"{requests_per_s:,.0f}" if requests_per_s >= 100 else f"{requests_per_s:,.3g}"  # noqa: PLR2004
+
+
+def label_name(label: str) -> str:
+    """Write a vendor, or a mix."""
+    return _NAMES.get(label, label)
+
+
+def swing_name(swing: Swing) -> str:
+    """Write what was turned, a vendor as it writes itself."""
+    return f"extra {label_name(swing.subject)} engineers" if swing.kind == "engineers" else swing.name
+
+
+def fleet_name(mix: Mix) -> str:
+    """Write whose fleet it is and what is in it."""
+    return f"{label_name(mix.label)}: {' + '.join(sorted(mix.support))}"
+
+
+def capital(text: str) -> str:
+    """Start a sentence; the name of a part stays as the catalog writes it."""
+    return text[:1].upper() + text[1:] if text in _NAMES.values() else text
+
+
+def question(result: PlanResult) -> str:
+    """Say what was asked."""
+    plan = result.plan
+    workloads = "; ".join(
+        f"{workload.model} at {rate(workload.peak_requests_per_s)} requests/s, {workload.slo}"
+        for workload in plan.workloads
+    )
+    return f"{plan.horizon_years:g} years from {plan.start}: {workloads}"
+
+
+def headline(answer: Answer) -> str:
+    """Say who wins, by how much and how surely."""
+    verdict = answer.verdict
+    winner, cost = label_name(verdict.winner), f"{usd(answer.winner.cost.total_usd)} all in"
+    if not verdict.others_usd:
+        return f"{capital(winner)} is the only choice: {cost}."
+    others = ", ".join(f"{label_name(label)} {usd(more)} more" for label, more in list(verdict.others_usd.items())[:3])
+    sure = f"cheapest in {verdict.probability:.0%} of {answer.confidence.draws:,} draws"
+    if verdict.outcome == "too close to call":
+        return f"Too close to call: {winner} at {cost}, {others}; {winner} is {sure}."
+    return f"{capital(winner)} wins: {cost}; {others}; {sure}."
+
+
+def flip_sentence(flip: Flip) -> str:
+    """Say at which value the answer changes."""
+    inside = ", within its range" if flip.within_range else ""
+    winner, instead = capital(label_name(flip.winner)), label_name(flip.instead)
+    return f"{winner} stops winning {_flip_condition(flip)} (now {_plain(flip.current, flip)}{inside}): then {instead}"
+
+
+def _flip_condition(flip: Flip) -> str:
+    at, below = _plain(flip.at, flip), flip.side == "below"
+    if flip.kind == "engineers":
+        return f"{flip.side} {at} extra {label_name(flip.subject)} engineers"
+    if flip.kind == "price":
+        return f"if {flip.subject} costs {'less' if below else 'more'} than {at}"
+    if flip.kind == "rent":
+        return f"if {flip.subject} rents {flip.side} {at}"
+    if flip.kind == "throughput":
+        return f"if {flip.subject} delivers {'less' if below else 'more'} than {at}"
+    if flip.kind == "delivery":
+        return f"if {flip.subject} comes {'earlier' if below else 'later'} than {at} from the start"
+    return f"if the {flip.subject} is {flip.side} {at}"
+
+
+def _plain(value: float, flip: Flip) -> str:
+    return f"{value:.2g}" if flip.kind == "engineers" else amount(value, flip.unit)
+
+
+def runs(pool: PoolPeriod, candidates: Sequence[Candidate]) -> str:
+    """Say what runs on a pool."""
+    by_id = {entry.id: entry for entry in candidates}
+    several = len({by_id[name].workload for name in pool.replicas}) > 1
+    parts = []
+    for name, count in pool.replicas.items():
+        entry = by_id[name]
+        model = f"{entry.workload} " if several else ""
+        parts.append(f"{count} x {model}{entry.deployment.parallelism} {entry.weights}")
+    return ", ".join(parts) or "nothing"
+
+
+def served(pool: PoolPeriod, workloads: Sequence[WorkloadPlan]) -> str:
+    """Say which requests a pool takes."""
+    shares: dict[tuple[str, int], float] = {}
+    for (_, demand), share in pool.load.items():
+        shares[demand] = shares.get(demand, 0.0) + share
+    parts = []
+    for workload in workloads:
+        own = {bucket: share for (name, bucket), share in shares.items() if name == workload.name}
+        if len(own) == len(workload.shares) and all(share > _ALL for share in own.values()):
+            parts.append(f"all of {workload.name}")
+            continue
+        lengths = [
+            f"{workload.shares[bucket].bucket}" + ("" if share > _ALL else f" {share:.0%}")
+            for bucket, share in sorted(own.items())
+            if share > 1 - _ALL
+        ]
+        parts += [f"{workload.name} {', '.join(lengths)}"] if lengths else []
+    return "; ".join(parts) or "standing by"

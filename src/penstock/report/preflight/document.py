@@ -1,0 +1,116 @@
+"""What does `preflight --json` print? The same answer, every fact, finding and source by name."""
+
+from collections.abc import Sequence
+from itertools import zip_longest
+
+from penstock.fleet.release import Release
+from penstock.preflight.check import Preflight
+from penstock.preflight.launch.plan import LaunchPlan
+from penstock.preflight.launch.recipe import SOURCE
+from penstock.preflight.rules.condition import Unknown, Value
+from penstock.preflight.rules.findings import Finding
+from penstock.preflight.speed import LOAD, Speed
+from penstock.report.drawing.plain import plain, plain_fields
+from penstock.report.model import model_document
+
+
+def preflight_document(answers: Sequence[Preflight], speeds: Sequence[Speed | None] = ()) -> dict[str, object]:
+    """Collect the answers for one model, and speeds where they were asked."""
+    model = answers[0].question.subject.model
+    return {
+        "model": model_document(model),
+        "passes": all(answer.passes for answer in answers),
+        "deployments": [
+            {**_answer(answer), "speed": _speed(speed)}
+            for answer, speed in zip_longest(answers, speeds[: len(answers)])
+        ],
+        "method": "docs/preflight.md",
+    }
+
+
+def _answer(answer: Preflight) -> dict[str, object]:
+    question = answer.question
+    return {
+        "accelerator": question.accelerator.id,
+        "devices": question.asked.parallelism.devices,
+        "parallelism": plain(question.asked.parallelism),
+        "engine": question.engine,
+        "version": str(question.version),
+        "verdict": answer.readiness.value,
+        "passes": answer.passes,
+        "obstacles": list(answer.obstacles),
+        "findings": [_finding(finding) for finding in answer.assessment.findings],
+        "undetermined": [
+            {"rule": entry.rule.id, "severity": entry.rule.severity.value, "missing": dict(entry.missing)}
+            for entry in answer.assessment.undetermined
+        ],
+        "rules_checked": answer.assessment.rules_checked,
+        "predictions": {
+            "fp8": plain(answer.dialect),
+            "kernels": plain(answer.kernels),
+            "attention": {
+                "backend": answer.backend.name,
+                "determined": answer.backend.determined,
+                "block": answer.backend.block,
+                "graph_support": None if answer.backend.graphs is None else answer.backend.graphs.name.lower(),
+                "rejected": dict(answer.backend.rejected),
+            },
+            "graphs": plain(answer.graphs),
+            "aiter_mla": plain(answer.aiter),
+            "memory": {
+                "fits": answer.memory.fits,
+                "obstacle": plain(answer.memory.obstacle),
+                "capacity": plain(answer.memory.capacity),
+            },
+        },
+        "recipe": None if answer.recipe is None else {**plain_fields(answer.recipe), "source": SOURCE},
+        "flags": [{"name": flag.name, "problem": flag.problem, "message": flag.message} for flag in answer.flags],
+        "launch": _launch(answer.plan),
+        "facts": {name: _value(value) for name, value in sorted(answer.facts.items())},
+    }
+
+
+def _speed(speed: Speed | None) -> object:
+    if speed is None:
+        return None
+    return {
+        "output_tokens_per_s": plain(speed.prediction.output_tokens_per_s),
+        "tier": speed.prediction.tier,
+        "input_tokens": LOAD[0],
+        "output_tokens": LOAD[1],
+        "concurrency": LOAD[2],
+        "lost_to_missing_kernels_fraction": speed.lost_fraction,
+    }
+
+
+def _finding(finding: Finding) -> dict[str, object]:
+    rule = finding.rule
+    return {
+        "rule": rule.id,
+        "category": rule.category,
+        "severity": rule.severity.value,
+        "confidence": rule.grounds.value,
+        "message": rule.message,
+        "fix": rule.fix,
+        "because": {name: _value(value) for name, value in finding.because.items()},
+        "sources": [source.url for source in rule.sources],
+        "unchecked_since": None if finding.unchecked_since is None else str(finding.unchecked_since),
+    }
+
+
+def _launch(plan: LaunchPlan) -> dict[str, object]:
+    return {
+        "bare": plan.bare(),
+        "docker": plan.docker(),
+        "image": plan.image,
+        "flags": plain(plan.flags),
+        "variables": plain(plan.variables),
+    }
+
+
+def _value(value: Value | Unknown) -> object:
+    if isinstance(value, Unknown):
+        return {"unknown": value.why}
+    if isinstance(value, frozenset):
+        return sorted(value)
+    return str(value) if isinstance(value, Release) else value

@@ -1,0 +1,243 @@
+"""How is a preflight shown? Findings by severity, what will serve, what could not be decided, and the launch."""
+
+from collections.abc import Mapping, Sequence
+from textwrap import indent
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from penstock.preflight.check import Preflight, Readiness
+from penstock.preflight.launch.recipe import Recipe
+from penstock.preflight.predicted.kernels import KernelClass
+from penstock.preflight.rules.condition import Value
+from penstock.preflight.rules.findings import Finding, Undetermined
+from penstock.preflight.rules.rule import Severity
+from penstock.preflight.speed import LOAD, Speed
+from penstock.units import format_gib
+
+STYLES: Mapping[Severity, str] = {
+    Severity.SILENT_WRONG: "bold magenta",
+    Severity.BLOCKER: "bold red",
+    Severity.WARNING: "bold yellow",
+    Severity.SLOW: "yellow",
+    Severity.INFO: "cyan",
+}
+_READINESS: Mapping[Readiness, tuple[str, str]] = {
+    Readiness.SILENT_WRONG: ("runs, and its answers are wrong", "bold magenta"),
+    Readiness.BLOCKED: ("does not run", "bold red"),
+    Readiness.RISK: ("runs; something may go wrong", "bold yellow"),
+    Readiness.SLOW: ("runs, slower than the chip could", "yellow"),
+    Readiness.RUNS: ("runs; nothing is known against it", "bold green"),
+    Readiness.UNDETERMINED: ("undetermined: what decides was not read for this engine and chip", "bold"),
+}
+_SHORT: Mapping[Readiness, str] = {
+    Readiness.SILENT_WRONG: "WRONG",
+    Readiness.BLOCKED: "no",
+    Readiness.RISK: "risk",
+    Readiness.SLOW: "slow",
+    Readiness.RUNS: "yes",
+    Readiness.UNDETERMINED: "?",
+}
+
+
+def render_preflight(answer: Preflight, speed: Speed | None = None) -> RenderableType:
+    """Draw one answer, with how fast it would be where that was asked."""
+    pieces: list[RenderableType] = [_headline(answer)]
+    if answer.obstacles:
+        pieces.append(Text("\nblocker", style=STYLES[Severity.BLOCKER]))
+        pieces += [Padding(Text(f"• {text}"), (0, 0, 0, 2)) for text in answer.obstacles]
+    for severity in Severity:
+        found = answer.assessment.of(severity)
+        if found:
+            pieces.append(Text(f"\n{severity} ({len(found)})", style=STYLES[severity]))
+            pieces += [_finding(finding) for finding in found]
+    pieces += [Text("\nwhat will serve", style="bold"), _predictions(answer, speed)]
+    if answer.assessment.undetermined:
+        pieces += [Text("\nnot decided", style="bold"), _undetermined(answer.assessment.undetermined)]
+    pieces += [Text("\nlaunch", style="bold"), _launch(answer)]
+    return Group(*pieces)
+
+
+def _headline(answer: Preflight) -> Text:
+    question = answer.question
+    devices = question.asked.parallelism.devices
+    where = question.accelerator.id + (f" x{devices} ({question.asked.parallelism})" if devices > 1 else "")
+    words, style = _READINESS[answer.readiness]
+    text = Text(question.subject.model.name, style="bold")
+    text.append(f" on {where}, {question.engine} {question.version}: ", style="not bold")
+    text.append(words, style=style)
+    counts = answer.assessment
+    text.append(
+        f"\n{counts.rules_checked} rules: {len(counts.findings)} apply, {len(counts.undetermined)} not decided",
+        style="not bold dim",
+    )
+    return text
+
+
+def _finding(finding: Finding) -> RenderableType:
+    rule = finding.rule
+    because = ", ".join(f"{name} {shown_value(value)}" for name, value in finding.because.items())
+    grounds = Text(f"{rule.id} ({rule.grounds}); because {because}", style="dim")
+    for source in rule.sources:
+        grounds.append(f"\n{source.url}")
+    if finding.unchecked_since is not None:
+        grounds.append(f"\nlast checked in {finding.unchecked_since}; later releases were not read")
+    body = Group(Text(rule.message), Text(f"fix: {rule.fix}"), grounds)
+    grid = Table.grid(padding=(0, 1))
+    grid.add_row("•", body)
+    return Padding(grid, (0, 0, 0, 2))
+
+
+def shown_value(value: Value) -> str:
+    """Write a fact's value as people read it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, frozenset):
+        return "+".join(sorted(value)) or "none"
+    return str(value)
+
+
+def _predictions(answer: Preflight, speed: Speed | None) -> RenderableType:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True, style="dim")
+    grid.add_column()
+    for step in answer.dialect:
+        grid.add_row(f"FP8, {step.group}", f"{step.treatment}: {step.note}")
+    for group in answer.kernels:
+        style = "red" if group.kernel is KernelClass.NONE else ""
+        share = f"{format_gib(group.stored_bytes)} GiB {group.format}"
+        grid.add_row(group.group, Text(f"{share}: {group.kernel} ({group.by})", style=style))
+    grid.add_row("attention", _attention(answer))
+    if answer.graphs is not None:
+        mode = answer.graphs
+        grid.add_row("graphs", f"decode {mode.decode}, mixed steps {mode.mixed}: {mode.why}")
+    if answer.aiter is not None:
+        found = answer.aiter
+        heads = f"{found.heads} heads" + (
+            f" (padded to {found.padded_heads})" if found.padded_heads != found.heads else ""
+        )
+        has = "has an assembly kernel" if found.found else "has no assembly kernel"
+        known = ", ".join(str(count) for count in found.available_heads)
+        grid.add_row("AITER MLA", f"{heads}, {found.kv} cache: {has} (it has {known} heads)")
+    grid.add_row("memory", _memory(answer))
+    if speed is not None:
+        grid.add_row("speed", _speed(speed))
+    if answer.recipe is not None:
+        grid.add_row("recipe", _recipe(answer.recipe))
+    return Padding(grid, (0, 0, 0, 2))
+
+
+def _attention(answer: Preflight) -> str:
+    backend = answer.backend
+    passed = ", ".join(f"{name} ({reason})" for name, reason in backend.rejected.items())
+    over = f"; passed over {passed}" if passed else ""
+    if backend.name is not None:
+        return f"{backend.name}, block size {backend.block}{over}"
+    return f"none can serve it{over}" if backend.determined else "undetermined: the selection was not read"
+
+
+def _memory(answer: Preflight) -> str:
+    memory = answer.memory
+    if memory.obstacle is not None:
+        return memory.obstacle.reason
+    capacity = memory.capacity
+    if memory.budget is None or capacity is None:
+        return "fits"
+    held = format_gib(memory.budget.weight_bytes)
+    return f"{held} GiB of weights per device, {capacity.tokens:,} tokens of KV cache"
+
+
+def _recipe(recipe: Recipe) -> str:
+    since = f", from vLLM {recipe.since}" if recipe.since else ""
+    old = " (this release is older)" if recipe.too_old else ""
+    adds = f"; on AMD it adds {recipe.amd_line}" if recipe.amd_line else ""
+    return f"vLLM's recipe: {recipe.status} on this chip{since}{old}{adds}"
+
+
+def _speed(speed: Speed) -> str:
+    rate, (prompt, output, requests) = speed.prediction.output_tokens_per_s, LOAD
+    text = (
+        f"{rate.value:,.0f} output tok/s ({rate.low:,.0f}-{rate.high:,.0f}, {speed.prediction.tier}) with {requests} "
+        f"requests of {prompt}/{output} tokens"
+    )
+    lost = speed.lost_fraction
+    return text if lost is None else f"{text}; formats without their own kernels cost {max(0.0, lost):.0%} of it"
+
+
+def _undetermined(entries: Sequence[Undetermined]) -> RenderableType:
+    """Group by what is missing: one statement may settle several rules."""
+    by_fact: dict[tuple[str, ...], list[Undetermined]] = {}
+    for entry in entries:
+        by_fact.setdefault(tuple(entry.missing), []).append(entry)
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column()
+    for names, group in by_fact.items():
+        settle = "; ".join(dict.fromkeys(group[0].missing.values()))
+        rules = ", ".join(f"{entry.rule.id} ({entry.rule.severity})" for entry in group)
+        grid.add_row(", ".join(names), Text.assemble(rules, (f"\n{settle}", "dim")))
+    return Padding(grid, (0, 0, 0, 2))
+
+
+def _launch(answer: Preflight) -> RenderableType:
+    plan = answer.plan
+    pieces: list[RenderableType] = [_pasted(plan.bare())]
+    docker = plan.docker()
+    pieces.append(_pasted(docker) if docker else Text("  no official image for this device", style="dim"))
+    reasons = [(variable.name, variable.why) for variable in plan.variables]
+    reasons += [(f"--{flag.name}", flag.why) for flag in plan.flags]
+    grid = Table.grid(padding=(0, 2))
+    for name, why in reasons:
+        grid.add_row(Text(name, style="dim"), Text(why, style="dim"))
+    if reasons:
+        pieces.append(Padding(grid, (0, 0, 0, 2)))
+    pieces += [Text(f"  ! {flag.message}", style="yellow") for flag in answer.flags]
+    return Group(*pieces)
+
+
+def _pasted(command: str) -> Text:
+    """Show a command so that it can be pasted: no line wrapped or cut, and nothing after the backslash that goes on."""
+    return Text(indent(command, "  "), style="green", no_wrap=True, overflow="ignore")
+
+
+def render_matrix(answers: Sequence[Preflight]) -> RenderableType:
+    """Draw one model over many devices: a row per device, verdict and reason per engine."""
+    engines = list(dict.fromkeys((answer.question.engine, str(answer.question.version)) for answer in answers))
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("accelerator", no_wrap=True)
+    for engine, version in engines:
+        table.add_column(f"{engine} {version}")
+    rows: dict[str, list[Text]] = {}
+    for answer in answers:
+        devices = answer.question.asked.parallelism.devices
+        rows.setdefault(answer.question.accelerator.id + f" x{devices}", []).append(_cell(answer))
+    for name, cells in rows.items():
+        table.add_row(name, *cells)
+    model = answers[0].question.subject.model.name if answers else ""
+    return Group(Text(model, style="bold"), table)
+
+
+def _cell(answer: Preflight) -> Text:
+    _, style = _READINESS[answer.readiness]
+    text = Text(_SHORT[answer.readiness], style=style)
+    reason = _reason(answer)
+    return text.append(f"  {reason}", style="not bold dim") if reason else text
+
+
+def _reason(answer: Preflight) -> str:
+    """Give the first thing that made the verdict what it is."""
+    worst = answer.assessment.of(Severity.SILENT_WRONG) or answer.assessment.of(Severity.BLOCKER)
+    if worst:
+        return worst[0].rule.id
+    if answer.obstacles:
+        return answer.obstacles[0].split(";")[0][:60]
+    risks = answer.assessment.of(Severity.WARNING)
+    if risks:
+        return risks[0].rule.id
+    wide = [group for group in answer.kernels if group.kernel not in {KernelClass.NATIVE, KernelClass.UNDETERMINED}]
+    if wide:
+        return f"{wide[0].format} {wide[0].kernel}"
+    slow = answer.assessment.of(Severity.SLOW)
+    return slow[0].rule.id if slow else ""

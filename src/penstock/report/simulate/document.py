@@ -1,0 +1,108 @@
+"""What does `simulate --json` print? The run as plain values: seconds, tokens, fractions."""
+
+from collections.abc import Sequence
+
+from penstock.report.drawing.plain import plain
+from penstock.report.model import model_document
+from penstock.report.simulate.terminal import e2e_of, tpot_of, ttft_of
+from penstock.simulation.outcome import ClassOutcome, Latency, PoolOutcome, Timeline
+from penstock.simulation.scenario import Scenario
+
+_QUANTILES = (0.5, 0.9, 0.95, 0.99)
+
+
+def simulation_document(scenarios: Sequence[Scenario]) -> dict[str, object]:
+    """Everything a program would want to read."""
+    question = scenarios[0].question
+    workload = question.workload
+    return {
+        "model": model_document(scenarios[0].placement.deployment.model),
+        "workload": {
+            "name": workload.name,
+            "source": workload.source,
+            "requests": question.requests,
+            "rate_per_s": question.rate_per_s or workload.rate_per_s,
+            "users": workload.users,
+            "seed": question.seed,
+        },
+        "deployments": [_scenario(scenario) for scenario in scenarios],
+    }
+
+
+def _scenario(scenario: Scenario) -> dict[str, object]:
+    placement, outcome = scenario.placement, scenario.outcome
+    deployment = placement.deployment
+    document: dict[str, object] = {
+        "accelerator": deployment.accelerator.id,
+        "parallelism": plain(deployment.parallelism),
+        "replicas": scenario.question.replicas,
+        "prefill_replicas": scenario.question.prefill_replicas,
+        "fits": placement.memory.fits,
+        "good": scenario.good,
+        "tier": placement.stack.tier,
+        "borrowed_from": list(placement.stack.path),
+        "software": None if placement.stack.software is None else str(placement.stack.software),
+        "replica": None if placement.replica is None else plain(placement.replica),
+    }
+    if outcome is None:
+        return document | {"obstacle": plain(placement.memory.obstacle)}
+    found = scenario.capacity
+    ranges = {"ttft_s": ttft_of, "tpot_s": tpot_of, "e2e_s": e2e_of}
+    return document | {
+        "requests": outcome.requests,
+        "refused": outcome.refused,
+        "arrival_span_s": outcome.arrival_span_s,
+        "makespan_s": outcome.makespan_s,
+        "output_tokens_per_s": outcome.output_tokens_per_s,
+        "goodput_tokens_per_s": outcome.goodput_tokens_per_s,
+        "usd": outcome.usd,
+        "usd_per_output_mtok": outcome.usd_per_output_mtok,
+        "met": outcome.met,
+        "saturation": plain(outcome.saturation),
+        "latency": {name: _latency(of(outcome)) for name, of in ranges.items()},
+        "p50_ranges": {
+            "ttft_s": plain(scenario.first_token(ttft_of, 0.5)),
+            "tpot_s": plain(scenario.ranged(tpot_of, 0.5)),
+            "e2e_s": plain(scenario.ranged(e2e_of, 0.5)),
+        },
+        "classes": [_class(item) for item in outcome.classes],
+        "pools": [_pool(pool) for pool in outcome.pools],
+        "timelines": {name: _timeline(line) for name, line in outcome.timelines.items()},
+        "capacity": None
+        if found is None
+        else {
+            "rate_per_s": plain(scenario.capacity_range_per_s),
+            "saturated_rate_per_s": found.saturated_rate_per_s,
+            "requests": found.requests,
+            "trials": found.trials,
+        },
+    }
+
+
+def _latency(latency: Latency) -> dict[str, float | None]:
+    document = {f"p{fraction * 100:g}": latency.quantile_s(fraction) for fraction in _QUANTILES}
+    return document | {"mean": latency.mean_s, "max": latency.max_s if latency.count else None}
+
+
+def _class(item: ClassOutcome) -> dict[str, object]:
+    return {
+        "name": item.name,
+        "slo": plain(item.slo),
+        "requests": item.requests,
+        "met_fraction": item.met_fraction,
+        "attained": item.attained,
+        "ttft_s": _latency(item.ttft),
+        "tpot_s": _latency(item.tpot),
+        "e2e_s": _latency(item.e2e),
+    }
+
+
+def _pool(pool: PoolOutcome) -> dict[str, object]:
+    document = {name: value for name, value in vars(pool).items() if name != "itl"}
+    return {**document, "hit_fraction": pool.hit_fraction, "itl_s": _latency(pool.itl)}
+
+
+def _timeline(line: Timeline) -> dict[str, object]:
+    series = ("busy_fraction", "running", "waiting", "kv_used_fraction", "prefill_tokens_per_s", "output_tokens_per_s")
+    document: dict[str, object] = {"width_s": line.width_s}
+    return document | {name: [float(f"{value:.5g}") for value in getattr(line, name)] for name in series}

@@ -1,0 +1,231 @@
+"""How is a simulated run shown? Latencies with their intervals, what the cache did, and the run over time."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from penstock.performance.prediction.predict import Range
+from penstock.report.drawing.sparkline import sparkline
+from penstock.simulation.outcome import Latency, Outcome
+from penstock.simulation.scenario import Scenario
+from penstock.units import format_s
+
+_SHADES = {"queue": "yellow", "KV": "green", "tok/s": "cyan"}
+
+
+def render_simulation(scenarios: Sequence[Scenario], width: int) -> RenderableType:
+    """Draw the whole answer."""
+    pieces: list[RenderableType] = [_heading(scenarios[0]), Text(), _latencies(scenarios), Text(), _engine(scenarios)]
+    running = [scenario for scenario in scenarios if scenario.outcome is not None]
+    if running:
+        pieces += [Text(), _timelines(running, width)]
+    pieces += [Text(), *(_verdict(scenario) for scenario in scenarios)]
+    if running:
+        pieces += [Text(), _grounds(running)]
+    return Group(*pieces)
+
+
+def _heading(scenario: Scenario) -> Text:
+    question = scenario.question
+    workload, outcome = question.workload, scenario.outcome
+    how = f"{workload.users} users in a closed loop" if workload.users else ""
+    if outcome is not None and not workload.users and outcome.arrival_span_s:
+        how = f"{(question.requests - 1) / outcome.arrival_span_s:,.3g} requests/s"
+    text = Text.assemble((scenario.placement.deployment.model.name, "bold"))
+    text.append(f"  {workload.name}, {question.requests:,} requests, {how}", style="dim")
+    promised = {str(item.slo) for item in workload.classes if item.slo is not None}
+    if promised:
+        text.append(f"\nSLO {', '.join(sorted(promised))}", style="dim")
+    return text
+
+
+def name_of(scenario: Scenario) -> str:
+    """Name a deployment as it was typed."""
+    devices = scenario.placement.deployment.parallelism.devices
+    replicas = scenario.question.replicas
+    name = scenario.placement.deployment.accelerator.id + (f" x{devices}" if devices > 1 else "")
+    if scenario.question.prefill_replicas:
+        return f"{name}, {scenario.question.prefill_replicas} prefill + {replicas} decode"
+    return name + (f", {replicas} replicas" if replicas > 1 else "")
+
+
+def _latencies(scenarios: Sequence[Scenario]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("accelerator", no_wrap=True)
+    for name in ("TTFT p50", "p99", "TPOT p50", "p99", "ITL p99", "E2E p50", "p99"):
+        table.add_column(name + "\n(P10-P90)" if "p50" in name else name, justify="right", no_wrap=True)
+    for name in ("SLO met", "goodput\ntok/s", "output\ntok/s"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for scenario in scenarios:
+        outcome = scenario.outcome
+        if outcome is None:
+            table.add_row(name_of(scenario), Text("does not fit", style="bold red"), *["-"] * 9)
+            continue
+        table.add_row(
+            name_of(scenario),
+            _span(scenario.first_token(ttft_of, 0.5)),
+            format_s(ttft_of(outcome).quantile_s(0.99)),
+            _span(scenario.ranged(tpot_of, 0.5)),
+            format_s(tpot_of(outcome).quantile_s(0.99)),
+            format_s(outcome.pools[-1].itl.quantile_s(0.99)),
+            _span(scenario.ranged(e2e_of, 0.5)),
+            format_s(e2e_of(outcome).quantile_s(0.99)),
+            _met(outcome),
+            f"{outcome.goodput_tokens_per_s:,.0f}",
+            f"{outcome.output_tokens_per_s:,.0f}",
+        )
+    return table
+
+
+def ttft_of(outcome: Outcome) -> Latency:
+    """Time to first token over every class."""
+    return _together([item.ttft for item in outcome.classes])
+
+
+def tpot_of(outcome: Outcome) -> Latency:
+    """Time per output token over every class."""
+    return _together([item.tpot for item in outcome.classes])
+
+
+def e2e_of(outcome: Outcome) -> Latency:
+    """Time to the last token over every class."""
+    return _together([item.e2e for item in outcome.classes])
+
+
+def _together(parts: Sequence[Latency]) -> Latency:
+    counts = parts[0].counts.copy()
+    for part in parts[1:]:
+        counts += part.counts
+    return Latency(counts=counts, sum_s=sum(part.sum_s for part in parts), max_s=max(part.max_s for part in parts))
+
+
+def _span(value: Range | None) -> Text | str:
+    if value is None:
+        return "-"
+    return Text.assemble(format_s(value.value), (f"\n{format_s(value.low)}-{format_s(value.high)}", "dim"))
+
+
+def _met(outcome: Outcome) -> Text | str:
+    promised = [item for item in outcome.classes if item.slo is not None and item.requests]
+    if not promised:
+        return "-"
+    share = sum(item.met for item in promised) / sum(item.requests for item in promised)
+    return Text(f"{share:.1%}", style="bold green" if all(item.attained for item in promised) else "bold red")
+
+
+def _engine(scenarios: Sequence[Scenario]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("pool", no_wrap=True)
+    for name in (
+        "replicas",
+        "busy",
+        "running",
+        "KV mean",
+        "KV peak",
+        "preempted",
+        "prefix hits",
+        "steps",
+        "$",
+        "$/Mtok out",
+    ):
+        table.add_column(name, justify="right", no_wrap=True)
+    for scenario in scenarios:
+        if scenario.outcome is None:
+            continue
+        for number, pool in enumerate(scenario.outcome.pools):
+            hits = "-" if pool.hit_fraction is None else f"{pool.hit_fraction:.1%}"
+            per_mtok = scenario.outcome.usd_per_output_mtok if number == 0 else None
+            table.add_row(
+                pool.name,
+                f"{pool.replicas}",
+                f"{pool.busy_fraction:.0%}",
+                f"{pool.mean_running:,.1f}",
+                f"{pool.kv_mean_fraction:.0%}",
+                f"{pool.kv_peak_fraction:.0%}",
+                f"{pool.preemptions:,}",
+                hits,
+                f"{pool.engine_steps:,}",
+                "-" if pool.usd is None else f"{pool.usd:,.2f}",
+                "-" if per_mtok is None else f"{per_mtok:,.2f}",
+            )
+    return table
+
+
+def _timelines(scenarios: Sequence[Scenario], width: int) -> Table:
+    """Queue, cache and throughput of each pool as one line each, from the first arrival to the last token."""
+    room = max(20, min(width, 132) - 44)
+    grid = Table.grid(padding=(0, 1))
+    for scenario in scenarios:
+        if scenario.outcome is None:
+            continue
+        for name, line in scenario.outcome.timelines.items():
+            rows = (
+                ("queue", line.waiting.tolist(), "{:,.0f}"),
+                ("KV", line.kv_used_fraction.tolist(), "{:.0%}"),
+                ("tok/s", line.output_tokens_per_s.tolist(), "{:,.0f}"),
+            )
+            for number, (label, values, shown) in enumerate(rows):
+                grid.add_row(
+                    name if number == 0 else "",
+                    Text(label, style="dim"),
+                    Text(sparkline(values, room), style=_SHADES[label]),
+                    Text(f"most {shown.format(max(values, default=0.0))}", style="dim"),
+                )
+    return grid
+
+
+def _verdict(scenario: Scenario) -> Text:
+    text = Text.assemble((f"{name_of(scenario)}: ", "bold"))
+    outcome = scenario.outcome
+    if outcome is None:
+        obstacle = scenario.placement.memory.obstacle
+        return text.append(obstacle.reason if obstacle else "does not fit", style="red")
+    if outcome.saturation is not None:
+        growth, waiting = outcome.saturation.growth_per_s, outcome.saturation.waiting
+        text.append("saturated", style="bold red")
+        text.append(f": the queue grows by {growth:,.2f} requests/s and held {waiting:,} at the end. ")
+        text.append("Its latencies say how long the run was, not how good it is. ", style="dim")
+        if outcome.saturation.stopped:
+            text.append("The run was stopped there. ")
+    elif not any(item.slo for item in outcome.classes):
+        text.append("keeps up. ")
+    elif outcome.met:
+        text.append("meets the SLO. ", style="green")
+    else:
+        text.append("misses the SLO. ", style="red")
+    if outcome.refused:
+        text.append(f"{outcome.refused:,} requests are longer than its KV cache and were refused. ", style="red")
+    return text.append(_capacity(scenario))
+
+
+def _capacity(scenario: Scenario) -> str:
+    found, spread = scenario.capacity, scenario.capacity_range_per_s
+    if found is None or spread is None:
+        return ""
+    if not found.rate_per_s:
+        return f"No rate meets the SLO; without one it serves {found.saturated_rate_per_s:,.3g} requests/s."
+    return (
+        f"Capacity {spread.value:,.3g} requests/s (P10-P90 {spread.low:,.3g}-{spread.high:,.3g}); "
+        f"without an SLO it serves {found.saturated_rate_per_s:,.3g}."
+    )
+
+
+def _grounds(scenarios: Sequence[Scenario]) -> Text:
+    text = Text(style="dim")
+    for scenario in scenarios:
+        placement, replica = scenario.placement, scenario.placement.replica
+        if replica is None:
+            continue
+        stack = placement.stack
+        software = f", {stack.software}" if stack.software else ""
+        text.append(
+            f"{name_of(scenario)}: {stack.tier} ({' / '.join(stack.path) or 'all accelerators'}{software}), "
+            f"{replica.kv_blocks:,} KV blocks of {replica.block_tokens}, at most {replica.max_sequences:,} requests "
+            f"and {replica.max_batched_tokens:,} tokens a step.\n"
+        )
+    text.append("P10-P90: the same run on a stack as much faster or slower as held-out measurements were.\n")
+    text.append(f"Workload: {scenarios[0].question.workload.source}. Seed {scenarios[0].question.seed}. ")
+    text.append("$: median on-demand price of the catalog, for as long as the run took.")
+    return text

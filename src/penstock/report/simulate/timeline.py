@@ -1,0 +1,55 @@
+"""How does a run look over time? Queue, batch, cache and tokens of each pool, as one chart."""
+
+from collections.abc import Sequence
+
+from penstock.errors import MissingExtra
+from penstock.report.drawing.charts import drawn
+from penstock.report.simulate.terminal import name_of
+from penstock.simulation.scenario import Scenario
+
+_SERIES = {
+    "waiting": "waiting requests",
+    "running": "running requests",
+    "kv_used_fraction": "KV used",
+    "output_tokens_per_s": "output tok/s",
+    "prefill_tokens_per_s": "prompt tok/s",
+}
+
+
+def timeline(scenarios: Sequence[Scenario], suffix: str) -> str | bytes:
+    """Draw every pool that was simulated, in the format a file name ends in."""
+    try:
+        import altair as alt  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise MissingExtra("charts need an extra: pip install 'penstock[report]'") from None
+    rows = [
+        {"pool": _pool_name(scenario, name), "time_s": column * line.width_s, "series": label, "value": float(value)}
+        for scenario in scenarios
+        if scenario.outcome is not None
+        for name, line in scenario.outcome.timelines.items()
+        for field, label in _SERIES.items()
+        for column, value in enumerate(getattr(line, field))
+    ]
+    workload = scenarios[0].question.workload
+    data = alt.Data(values=rows)  # type: ignore[no-untyped-call] # altair leaves this one untyped
+    base = alt.Chart(data).mark_line(interpolate="step-after", strokeWidth=1.3)
+    encoded = base.encode(
+        x=alt.X("time_s:Q", title="seconds since the first arrival"),
+        y=alt.Y("value:Q", title=None, axis=alt.Axis(tickCount=4)),
+        color=alt.Color("pool:N", title=None, legend=alt.Legend(orient="top")),
+    ).properties(width=760, height=90)
+    chart = encoded.facet(
+        row=alt.Row(
+            "series:N", title=None, sort=list(_SERIES.values()), header=alt.Header(labelAngle=0, labelAlign="left")
+        )
+    ).resolve_scale(y="independent")
+    titled = chart.properties(
+        title=alt.TitleParams(
+            f"{scenarios[0].placement.deployment.model.name}: {workload.name}", subtitle=f"Workload: {workload.source}"
+        )
+    )
+    return drawn(titled.to_dict(), suffix, workload.name)
+
+
+def _pool_name(scenario: Scenario, pool: str) -> str:
+    return name_of(scenario) if len(scenario.outcome.timelines) == 1 else pool  # type: ignore[union-attr]

@@ -1,0 +1,199 @@
+"""How is a trace shown? What is in it, as tables and two small pictures, and how to use it."""
+
+import shlex
+from collections.abc import Mapping
+from typing import Final
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from penstock.report.drawing.plain import plain_fields
+from penstock.report.drawing.sparkline import sparkline
+from penstock.units import format_digits, format_s
+from penstock.workload import LogNormalFit, TraceSummary, WorkloadSummary
+from penstock.workload.summary.describe import SharingSummary, TokenSummary
+
+_LABEL: Final = 12
+_WIDEST: Final = 132
+_POISSON_CV: Final = (0.9, 1.1)
+"""Gaps that vary by about their mean: drawing them as Poisson changes nothing a run could show."""
+_EXAMPLE: Final = ("penstock", "simulate", "llama-3.1-8b", "--on mi300x:1,h100:1")
+
+
+def render_trace(summary: TraceSummary, path: str, width: int) -> RenderableType:
+    """Draw the whole answer."""
+    room = min(width, _WIDEST)
+    requests = summary.requests
+    grid = _labelled()
+    grid.add_row("rows", _rows(summary))
+    grid.add_row("arrivals", _arrivals(requests))
+    if requests.duration_s > 0:
+        grid.add_row("", _over_time(requests, room - _LABEL - 1))
+    if summary.class_fractions:
+        grid.add_row("classes", ", ".join(f"{name} {share:.1%}" for name, share in summary.class_fractions.items()))
+    grid.add_row("sharing", _sharing(requests.sharing))
+    return Group(
+        _heading(summary),
+        Text(),
+        grid,
+        Text(),
+        _lengths(requests),
+        Text(),
+        _pictures(summary, room),
+        Text(),
+        _use(requests, path, room),
+    )
+
+
+def _labelled() -> Table:
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(width=_LABEL, style="bold")
+    grid.add_column()
+    return grid
+
+
+def trace_document(summary: TraceSummary) -> dict[str, object]:
+    """Say the same for a program: seconds, tokens, fractions."""
+    fit, requests = summary.log_normal, summary.requests
+    judged = {"critical_distance": fit.critical_distance, "close": fit.close}
+    return {
+        **plain_fields(summary),
+        "log_normal": plain_fields(fit) | judged,
+        "suggested_arrivals": None if requests.gap_cv is None else suggested_arrivals(requests.gap_cv),
+    }
+
+
+def suggested_arrivals(gap_cv: float) -> str:
+    """Name the arrivals of `simulate --arrivals` whose gaps vary as these do."""
+    low, high = _POISSON_CV
+    return "poisson" if low <= gap_cv <= high else f"gamma:{max(gap_cv, 0.01):.2g}"
+
+
+def _heading(summary: TraceSummary) -> Text:
+    requests = summary.requests
+    count = f"{requests.requests:,} request" + ("s" if requests.requests > 1 else "")
+    span = f" in {format_s(requests.duration_s)}" if requests.duration_s > 0 else ""
+    text = Text.assemble((summary.name, "bold"), f"  {count}{span}")
+    return text.append(f"\n{summary.format} layout; {summary.source}", style="dim")
+
+
+def _rows(summary: TraceSummary) -> Text:
+    kept, dropped = summary.requests.requests, sum(summary.dropped.values())
+    text = Text(f"{kept:,} of {kept + dropped:,} can be used")
+    if dropped:
+        text.append(f"; left out: {_counted(summary.dropped)}", style="yellow")
+    if summary.contradictions:
+        ids = f"{summary.contradictions:,} hash id" + ("s" if summary.contradictions > 1 else "")
+        text.append(f"; {ids} in more than one place: what is shared ends before", style="yellow")
+    return text
+
+
+def _counted(reasons: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} ({reason})" for reason, count in reasons.items())
+
+
+def _arrivals(requests: WorkloadSummary) -> Text:
+    rate, busiest, cv = requests.rate_per_s, requests.busiest_minute_per_s, requests.gap_cv
+    if rate is None or busiest is None or cv is None:
+        return Text("all at one time: an offline batch, without a rate")
+    low, high = _POISSON_CV
+    words = "steadier than Poisson" if cv < low else "bursty" if cv > high else "like Poisson"
+    return Text(
+        f"{format_digits(rate)}/s in the mean, {format_digits(busiest)}/s in the busiest minute; "
+        f"the gaps' coefficient of variation is {format_digits(cv)}: {words}"
+    )
+
+
+def _over_time(requests: WorkloadSummary, room: int) -> Text:
+    counts = requests.arrivals
+    last = f" {format_s(len(counts.requests) * counts.width_s)}"
+    return Text.assemble(
+        ("0 ", "dim"), (sparkline(counts.requests, max(10, room - len(last) - 2)), "cyan"), (last, "dim")
+    )
+
+
+def _sharing(sharing: SharingSummary | None) -> Text:
+    if sharing is None:
+        return Text("the trace does not say what prompts share", style="dim")
+    text = Text(f"{sharing.reusable_fraction:.1%} of prompt tokens were in an earlier request (of ")
+    text.append(f"{sharing.shared_fraction:.1%} in shared parts): the most a prefix cache can save")
+    if sharing.mean_turns is not None:
+        text.append(f"; {format_digits(sharing.mean_turns)} turns a conversation")
+    return text
+
+
+def _lengths(requests: WorkloadSummary) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("tokens", min_width=_LABEL - 1, no_wrap=True)
+    for name in ("shortest", "p50", "p90", "p99", "longest", "mean", "in all"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name, tokens in (("prompts", requests.input_tokens), ("answers", requests.output_tokens)):
+        ordered = (tokens.shortest, tokens.p50, tokens.p90, tokens.p99, tokens.longest)
+        table.add_row(name, *(f"{count:,}" for count in ordered), f"{tokens.mean:,.1f}", f"{tokens.total:,}")
+    return table
+
+
+def _pictures(summary: TraceSummary, room: int) -> Table:
+    """Draw both lengths over the same doublings, so that they can be compared, and say what comes close to them."""
+    requests = summary.requests
+    both = (("prompts", requests.input_tokens), ("answers", requests.output_tokens))
+    cells = max(len(tokens.by_length) for _, tokens in both)
+    first = min(_first_cell(tokens) for _, tokens in both)
+    least, most = min(tokens.shortest for _, tokens in both), max(tokens.longest for _, tokens in both)
+    ends = f"{least:,} ", f" {most:,} tokens"
+    drawn = max(10, room - _LABEL - 1 - sum(map(len, ends)))
+    grid = _labelled()
+    for name, tokens in both:
+        padded = [*tokens.by_length[first:], *[0] * (cells - len(tokens.by_length))]
+        grid.add_row(
+            name, Text.assemble((ends[0], "dim"), (sparkline(_spread(padded, drawn), drawn), "green"), (ends[1], "dim"))
+        )
+    grid.add_row("log-normal", _fit(summary.log_normal))
+    return grid
+
+
+def _spread(cells: list[int], width: int) -> list[int]:
+    """Repeat cells as often as the width allows."""
+    times = max(1, width // len(cells))
+    return [count for count in cells for _ in range(times)]
+
+
+def _first_cell(tokens: TokenSummary) -> int:
+    return next(cell for cell, count in enumerate(tokens.by_length) if count)
+
+
+def _fit(fit: LogNormalFit) -> Text:
+    lengths = fit.lengths
+    text = Text(
+        f"prompts median {lengths.input_median_tokens:,.0f} sigma {lengths.input_sigma:.2f}, "
+        f"answers median {lengths.output_median_tokens:,.0f} sigma {lengths.output_sigma:.2f}, "
+        f"correlation {lengths.correlation:.2f}"
+    )
+    return text.append(f"; {fit}", style="dim")
+
+
+def _use(requests: WorkloadSummary, path: str, room: int) -> Text:
+    trace = f"--trace {shlex.quote(path)}"
+    text = Text.assemble(("Use it", "bold"))
+    text.append("\nas it was:", style="dim")
+    text.append(_shell((*_EXAMPLE, trace, "--slo ttft=1s,tpot=50ms"), room))
+    if requests.rate_per_s is None or requests.gap_cv is None:
+        return text
+    faster = f"--rate {float(f'{2 * requests.rate_per_s:.3g}'):g}"
+    text.append("\nits requests at twice the rate, as bursty:", style="dim")
+    text.append(_shell((*_EXAMPLE, trace, f"--arrivals {suggested_arrivals(requests.gap_cv)}", faster), room))
+    text.append("\nin a plan, instead of `lengths:` (penstock plan --init > plan.yaml):", style="dim")
+    return text.append(f"\n  trace: {path}")
+
+
+def _shell(words: tuple[str, ...], room: int) -> str:
+    """Write a command that can be copied: a line that would be too long continues after a backslash."""
+    lines = ["  " + words[0]]
+    for word in words[1:]:
+        if len(lines[-1]) + len(word) + 3 > room:
+            lines[-1] += " \\"
+            lines.append("      " + word)
+        else:
+            lines[-1] += f" {word}"
+    return "\n" + "\n".join(lines)

@@ -1,0 +1,1 @@
+"""What happens next? The compiled loop: arrivals, the scheduler, KV blocks, and what is observed."""

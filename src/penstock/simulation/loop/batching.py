@@ -1,0 +1,280 @@
+"""What does a replica do next, and for how long? Continuous batching with chunked prefill as vLLM V1 schedules it.
+
+Every decoding request gains one token in every step, so between two changes of the batch a number of steps is planned
+as one: the batch changes when a request finishes, when a prompt is in it, when blocks run out, or when somebody comes.
+"""
+
+import math
+
+from penstock.simulation.loop.compiled import compiled, rare
+from penstock.simulation.loop.kv_blocks import compute, hold, lookup, release, take
+from penstock.simulation.loop.observe import count_gap, observe
+from penstock.simulation.loop.queues import join_running, leave_running, leave_waiting, send, wait_first, wait_last
+from penstock.simulation.loop.step_events import (
+    enter_decode,
+    find_next_event,
+    forget_decode,
+    grow_sums,
+    leave_sums,
+    leave_windows,
+)
+from penstock.simulation.loop.step_time import chunk_s, cut_short, plan_times, take_steps
+from penstock.simulation.loop.world import DECODE, DONE, NONE, PREFILL, World
+
+
+@compiled
+def enqueue(w: World, r: int, number: int, now_s: float) -> None:
+    """Put a request into a replica's queue and wake the replica, or cut its steps short to look at the newcomer."""
+    replica = w.replicas[r]
+    w.rows[number & (len(w.rows) - 1)].queued_s = now_s
+    wait_last(w, r, number)
+    if replica.end_s == math.inf:
+        replica.start_s, replica.end_s, replica.steps = now_s, now_s, 0
+    elif replica.waiting == 1 and replica.steps > 1:
+        cut_short(w, r, now_s)
+
+
+@compiled
+def begin(w: World, r: int, now_s: float) -> None:
+    """Schedule the next step, or as many equal ones as nothing can change; a replica without work becomes idle."""
+    replica = w.replicas[r]
+    replica.start_s = now_s
+    replica.prefill_tokens = 0
+    replica.prefill_first = NONE
+    preemptions = replica.preemptions
+    _grow_decodes(w, r, now_s)
+    pair_s = _continue_prefill(w, r, now_s)
+    if replica.preemptions == preemptions:
+        pair_s += _admit(w, r)
+    if replica.running == 0:
+        replica.steps = 0
+        # With nothing running and someone waiting, the blocks of a preempted request free the next admission.
+        replica.end_s = now_s if replica.waiting > 0 else math.inf
+        return
+    plan_times(w, r, pair_s)
+    steps = 1
+    if replica.prefill_tokens == 0 and replica.preemptions == preemptions:
+        steps = _equal_steps(w, r)
+    take_steps(w, r, steps)
+
+
+@compiled
+def _grow_decodes(w: World, r: int, now_s: float) -> None:
+    """Give every decode that starts a new block one; while they lack, the newest running request is preempted."""
+    replica = w.replicas[r]
+    mask, size = len(w.rows) - 1, replica.block_tokens
+    wanted = w.phases[r, -replica.step % size]
+    while wanted > replica.free:
+        victim = w.rows[replica.running_last & mask]
+        if victim.state == DECODE and (victim.lag + replica.step) % size == 0:
+            wanted -= 1
+        _preempt(w, r, replica.running_last, now_s)
+    take(w, r, wanted)
+
+
+@compiled
+def _continue_prefill(w: World, r: int, now_s: float) -> float:
+    """Go on with the one prompt that did not fit into the last step; return the seconds of its attention."""
+    replica = w.replicas[r]
+    number = replica.running_last
+    if number == NONE:
+        return 0.0
+    row = w.rows[number & (len(w.rows) - 1)]
+    if row.state != PREFILL:
+        return 0.0
+    tokens = min(row.input_tokens + row.generated - row.computed, replica.max_tokens - replica.decoding)
+    size = replica.block_tokens
+    need = -(-(row.computed + tokens) // size) - -(-row.computed // size)
+    if need > replica.free:
+        _preempt(w, r, number, now_s)
+        return 0.0
+    take(w, r, need)
+    replica.prefill_first = number
+    return _schedule_chunk(w, r, number, tokens)
+
+
+@compiled
+def _admit(w: World, r: int) -> float:
+    """Admit waiting requests, first come first served, while the step, the batch and the cache have room."""
+    replica = w.replicas[r]
+    mask, size = len(w.rows) - 1, replica.block_tokens
+    seconds = 0.0
+    while replica.waiting > 0 and replica.running < replica.max_requests:
+        room = replica.max_tokens - replica.decoding - replica.prefill_tokens
+        if room <= 0:
+            break
+        number = replica.waiting_first
+        row = w.rows[number & mask]
+        total = row.input_tokens + row.generated
+        hit, hit_free, known = 0, 0, 0
+        if row.received:
+            known = total - 1
+        elif replica.caching:
+            hit, hit_free = lookup(w, r, number, total)
+            known = hit * size
+        # The whole prompt must fit now, although blocks are taken chunk by chunk (scheduler_reserve_full_isl).
+        if -(-total // size) - hit + hit_free > replica.free:
+            break
+        leave_waiting(w, r)
+        if row.generated == 0 and row.preempted == 0:
+            row.waited_s += replica.start_s - row.queued_s
+        if not row.received:
+            _count_lookup(w, r, number, total, known)
+            if replica.caching:
+                hold(w, r, number, hit)
+        join_running(w, r, number)
+        row.computed = known
+        tokens = min(total - known, room)
+        take(w, r, -(-(known + tokens) // size) - hit)
+        seconds += _schedule_chunk(w, r, number, tokens)
+    return seconds
+
+
+@compiled
+def _count_lookup(w: World, r: int, number: int, total: int, known: int) -> None:
+    """Count what was hit, as vLLM's own metrics do: a resumed request is left out."""
+    row, replica = w.rows[number & (len(w.rows) - 1)], w.replicas[r]
+    if row.preempted == 0:
+        row.hit_tokens = known
+        replica.hit_total += known
+        replica.looked_up_total += total
+
+
+@compiled
+def _schedule_chunk(w: World, r: int, number: int, tokens: int) -> float:
+    """Put prompt tokens into the step; return the seconds of their attention."""
+    row = w.rows[number & (len(w.rows) - 1)]
+    start, stop = float(row.computed), float(row.computed + tokens)
+    row.computed += tokens
+    w.replicas[r].prefill_tokens += tokens
+    if not row.received:
+        compute(w, r, number, row.computed)
+    return chunk_s(w, r, start, stop)
+
+
+@rare
+def _preempt(w: World, r: int, number: int, now_s: float) -> None:
+    """Take a running request's blocks and put it in front of the queue; it computes again what it loses."""
+    row, replica = w.rows[number & (len(w.rows) - 1)], w.replicas[r]
+    tokens = row.computed
+    if row.state == DECODE:
+        tokens = row.lag + replica.step
+        row.generated = tokens + 1 - row.input_tokens
+        row.last_s = now_s
+        forget_decode(w, r, number, tokens)
+    leave_running(w, r, number)
+    release(w, r, number, tokens, True)  # noqa: FBT003 - compiled code takes no keywords
+    row.computed = 0
+    row.received = 0
+    row.preempted += 1
+    replica.preemptions += 1
+    wait_first(w, r, number)
+
+
+@compiled
+def _equal_steps(w: World, r: int) -> int:
+    """How many decode steps in a row have the same batch and enough blocks?"""
+    replica = w.replicas[r]
+    steps: int = replica.next_event - replica.step
+    size, free = replica.block_tokens, replica.free
+    # The first step's blocks are taken; each further `size` steps take one for every request.
+    if replica.decoding * (1 + (steps - 1) // size) <= free:
+        return steps
+    cycles = free // replica.decoding
+    count: int = 1 + cycles * size
+    free -= cycles * replica.decoding
+    while count < steps:
+        free -= w.phases[r, -(replica.step + count) % size]
+        if free < 0:
+            break
+        count += 1
+    return min(count, steps)
+
+
+@compiled
+def end(w: World, r: int) -> None:
+    """Account for the steps that just ended: tokens, blocks, first tokens, and who is finished."""
+    replica = w.replicas[r]
+    steps = replica.steps
+    if steps == 0:
+        return
+    now_s, size = replica.end_s, replica.block_tokens
+    observe(w, r, now_s)
+    whole, rest = (steps - 1) // size, (steps - 1) % size
+    grown = whole * replica.decoding
+    for ahead in range(rest):
+        grown += w.phases[r, -(replica.step + 1 + ahead) % size]
+    take(w, r, grown)
+    grow_sums(w, r, steps)
+    _last_tokens(w, r, now_s)
+    _first_tokens(w, r, now_s)
+    replica.prefill_tokens = 0
+
+
+@compiled
+def _last_tokens(w: World, r: int, now_s: float) -> None:
+    """Let those go that have all their tokens, in the order of their admission."""
+    replica = w.replicas[r]
+    if replica.next_event != replica.step:
+        return
+    for place in range(leave_windows(w, r)):
+        number = w.leaving[place]
+        row = w.rows[number & (len(w.rows) - 1)]
+        tokens = row.lag + replica.step
+        leave_sums(w, r, number, tokens)
+        row.generated = row.output_tokens
+        _finish(w, r, number, tokens, now_s)
+    find_next_event(w, r)
+
+
+@compiled
+def _first_tokens(w: World, r: int, now_s: float) -> None:
+    """Turn completed prompts into decoding requests."""
+    mask = len(w.rows) - 1
+    replica = w.replicas[r]
+    number = replica.prefill_first
+    while number != NONE:
+        row = w.rows[number & mask]
+        following = row.after
+        if row.computed == row.input_tokens + row.generated:
+            if row.generated == 0:
+                row.first_s = now_s
+            else:
+                count_gap(w, r, now_s - row.last_s, 1)
+            row.generated += 1
+            row.lag = row.computed - replica.step
+            replica.decode_total += 1
+            _decode_or_finish(w, r, number, now_s)
+        number = following
+
+
+@compiled
+def _decode_or_finish(w: World, r: int, number: int, now_s: float) -> None:
+    """Decode what is left of a request; a prefill replica leaves that to others."""
+    row = w.rows[number & (len(w.rows) - 1)]
+    left = row.output_tokens - row.generated
+    if w.replicas[r].prefills_only or left <= 0:
+        _finish(w, r, number, row.computed, now_s)
+        return
+    row.state = DECODE
+    enter_decode(w, r, number, left)
+
+
+@compiled
+def _finish(w: World, r: int, number: int, tokens: int, now_s: float) -> None:
+    """Free a request's blocks and seat; in a closed loop its user sends the next one."""
+    replica, control = w.replicas[r], w.control[0]
+    row = w.rows[number & (len(w.rows) - 1)]
+    leave_running(w, r, number)
+    release(w, r, number, tokens, False)  # noqa: FBT003 - compiled code takes no keywords
+    row.last_s = now_s
+    replica.finished += 1
+    if replica.prefills_only:
+        send(w, r, number, now_s)
+        return
+    row.state = DONE
+    replica.outstanding_tokens -= row.input_tokens + row.output_tokens
+    control.in_flight -= 1
+    if control.closed and control.known_rows < control.loaded_rows:
+        w.rows[control.known_rows & (len(w.rows) - 1)].arrival_s = now_s + control.think_s
+        control.known_rows += 1

@@ -1,0 +1,339 @@
+"""Which KV blocks are free, which can still be hit, and which are evicted next? vLLM's block pool, in runs of blocks.
+
+A replica's free blocks are, in the order they are taken: blank ones, then cached ones, least recently freed first. A
+finished request frees its blocks tail first, so they lie side by side and are kept as one run: a preempted request's
+own blocks, a shared segment, or blocks nobody can hit again ("junk", counted with the entry that follows them). What is
+cached of a prompt is always its beginning, because a segment is never older than what follows it: a count says it all.
+"""
+
+from penstock.simulation.loop.compiled import compiled, rare
+from penstock.simulation.loop.world import DECODE, NONE, World
+
+SEGMENTS_FROM = -2
+"""In the list of free runs a row is its number, a segment is SEGMENTS_FROM minus its own."""
+
+
+@compiled
+def take(w: World, r: int, count: int) -> None:
+    """Allocate free blocks; cached content is lost from the oldest on. The caller has checked that they are there."""
+    replica = w.replicas[r]
+    replica.free -= count
+    used = replica.blocks - replica.free
+    replica.peak_used = max(replica.peak_used, used)
+    blank = min(count, replica.blank)
+    replica.blank -= blank
+    count -= blank
+    mask = len(w.rows) - 1
+    while count > 0:
+        entry = replica.lru_first
+        if entry == NONE:
+            replica.junk -= count
+            return
+        if entry >= 0:
+            row = w.rows[entry & mask]
+            lost = min(count, row.lru_junk)
+            row.lru_junk -= lost
+            count -= lost
+            lost = min(count, row.own_cached)
+            row.own_cached -= lost
+            count -= lost
+            emptied = row.own_cached == 0 and row.lru_junk == 0
+        else:
+            held = w.cached[r, SEGMENTS_FROM - entry]
+            lost = min(count, held.junk)
+            held.junk -= lost
+            count -= lost
+            lost = min(count, held.blocks)
+            held.blocks -= lost
+            count -= lost
+            emptied = held.blocks == 0 and held.junk == 0
+        if emptied:
+            unlink(w, r, entry)
+
+
+@compiled
+def unlink(w: World, r: int, entry: int) -> None:
+    """Take a run out of the list of free runs; junk before it now lies before its successor."""
+    mask = len(w.rows) - 1
+    replica = w.replicas[r]
+    if entry >= 0:
+        row = w.rows[entry & mask]
+        before, after, junk = row.lru_before, row.lru_after, row.lru_junk
+        row.lru_junk = 0
+    else:
+        held = w.cached[r, SEGMENTS_FROM - entry]
+        before, after, junk = held.before, held.after, held.junk
+        held.junk = 0
+    if before == NONE:
+        replica.lru_first = after
+    elif before >= 0:
+        w.rows[before & mask].lru_after = after
+    else:
+        w.cached[r, SEGMENTS_FROM - before].after = after
+    if after == NONE:
+        replica.lru_last = before
+        replica.junk += junk
+    elif after >= 0:
+        successor = w.rows[after & mask]
+        successor.lru_before = before
+        successor.lru_junk += junk
+    else:
+        follower = w.cached[r, SEGMENTS_FROM - after]
+        follower.before = before
+        follower.junk += junk
+
+
+@compiled
+def append(w: World, r: int, entry: int) -> None:
+    """Put a run at the recent end of the list."""
+    mask = len(w.rows) - 1
+    replica = w.replicas[r]
+    last = replica.lru_last
+    if entry >= 0:
+        row = w.rows[entry & mask]
+        row.lru_before, row.lru_after, row.lru_junk = last, NONE, replica.junk
+    else:
+        held = w.cached[r, SEGMENTS_FROM - entry]
+        held.before, held.after, held.junk = last, NONE, replica.junk
+    replica.junk = 0
+    replica.lru_last = entry
+    if last == NONE:
+        replica.lru_first = entry
+    elif last >= 0:
+        w.rows[last & mask].lru_after = entry
+    else:
+        w.cached[r, SEGMENTS_FROM - last].after = entry
+
+
+@compiled
+def release(w: World, r: int, number: int, tokens: int, keep: bool) -> None:  # noqa: FBT001 - compiled code takes no keywords
+    """Free a request's blocks: its own tail first, then its segments from the leaf up. `keep`: it will come back."""
+    replica = w.replicas[r]
+    row = w.rows[number & (len(w.rows) - 1)]
+    compute(w, r, number, tokens)
+    size = replica.block_tokens
+    full, held = tokens // size, -(-tokens // size)
+    private = held - row.shared
+    replica.free += private
+    if replica.caching:
+        replica.blank += held - full
+        private -= held - full
+        mine = 0
+        if keep:
+            mine = min(private, max(0, full - _path_blocks(w, r, number)))
+            row.own_cached = mine
+        replica.junk += private - mine
+        if mine > 0:
+            append(w, r, number)
+    else:
+        replica.blank += private
+    leave_segments(w, r, number)
+    row.shared = 0
+
+
+@compiled
+def _path_blocks(w: World, r: int, number: int) -> int:
+    """Blocks of a prompt that belong to segments."""
+    tree = w.segments[w.replicas[r].pool]
+    leaf = w.rows[number & (len(w.rows) - 1)].leaf
+    return tree[leaf].first_block + tree[leaf].blocks if leaf != NONE else 0
+
+
+@compiled
+def leave_segments(w: World, r: int, number: int) -> None:
+    """Stop holding segments, deepest first; one that nobody holds becomes free but stays cached."""
+    tree = w.segments[w.replicas[r].pool]
+    replica = w.replicas[r]
+    row = w.rows[number & (len(w.rows) - 1)]
+    segment = row.leaf
+    while segment != NONE and tree[segment].depth >= row.entered:
+        segment = tree[segment].parent
+    while segment != NONE:
+        held = w.cached[r, segment]
+        held.users -= 1
+        if row.doubled == segment:
+            held.doubles -= 1
+            row.doubled = NONE
+        if held.builder == number + 1:
+            held.builder = 0
+        if 0 < held.users == held.doubles:
+            _hand_over(w, r, segment)
+        if held.users == 0 and held.blocks > 0:
+            replica.free += held.blocks
+            append(w, r, SEGMENTS_FROM - segment)
+        segment = tree[segment].parent
+    row.entered = 0
+    row.building = 0
+
+
+@rare
+def _double(w: World, r: int, number: int, node: int, beginning: int) -> None:
+    """A request computes blocks of a segment for itself. Only the last such segment is remembered."""
+    row = w.rows[number & (len(w.rows) - 1)]
+    if row.doubled != NONE:
+        w.cached[r, row.doubled].doubles -= 1
+    w.cached[r, node].doubles += 1
+    row.doubled, row.doubled_from = node, beginning
+
+
+@rare
+def _hand_over(w: World, r: int, node: int) -> None:
+    """Only requests that double a segment are left: the first now holds it for everybody with its own blocks."""
+    mask = len(w.rows) - 1
+    replica, held = w.replicas[r], w.cached[r, node]
+    segment = w.segments[replica.pool, node]
+    number = replica.running_first
+    while number != NONE:
+        row = w.rows[number & mask]
+        if row.doubled == node:
+            tokens = row.lag + replica.step if row.state == DECODE else row.computed
+            reached = min(tokens // replica.block_tokens - segment.first_block, segment.blocks)
+            reached = max(reached, row.doubled_from)
+            replica.free += held.blocks - row.doubled_from
+            replica.junk += held.blocks - row.doubled_from
+            row.shared += reached - row.doubled_from
+            held.blocks = reached
+            held.doubles -= 1
+            row.doubled = NONE
+            if reached < segment.blocks:
+                row.building = 1
+                held.builder = number + 1
+            return
+        number = row.after
+
+
+@compiled
+def lookup(w: World, r: int, number: int, tokens: int) -> tuple[int, int]:
+    """Return the cached blocks a request would begin with, and how many free blocks taking them would use up."""
+    tree = w.segments[w.replicas[r].pool]
+    row = w.rows[number & (len(w.rows) - 1)]
+    replica = w.replicas[r]
+    most = (tokens - 1) // replica.block_tokens
+    found, freed = 0, 0
+    segment, depth = row.leaf, 0
+    if segment != NONE:
+        depth = tree[segment].depth + 1
+        for level in range(depth - 1, -1, -1):
+            w.path[level] = segment
+            segment = tree[segment].parent
+    for level in range(depth):
+        node = w.path[level]
+        held = w.cached[r, node]
+        if held.builder > 0:
+            _catch_up(w, r, node)
+        if found >= most or (held.blocks == 0 and tree[node].blocks > 0):
+            return found, freed
+        usable = min(held.blocks, most - found)
+        found += usable
+        if held.users == 0:
+            freed += usable
+        if usable < tree[node].blocks:
+            return found, freed
+    if row.own_cached > 0 and found < most:
+        mine = min(row.own_cached, most - found)
+        found += mine
+        freed += mine
+    return found, freed
+
+
+@rare
+def _catch_up(w: World, r: int, node: int) -> None:
+    """Count the blocks of a segment that a decoding request has filled, the one of this step included."""
+    replica, held = w.replicas[r], w.cached[r, node]
+    segment = w.segments[replica.pool, node]
+    row = w.rows[(held.builder - 1) & (len(w.rows) - 1)]
+    if row.state != DECODE or not row.building:
+        return
+    reached = min((row.lag + replica.step + 1) // replica.block_tokens - segment.first_block, segment.blocks)
+    if reached > held.blocks:
+        row.shared += reached - held.blocks
+        held.blocks = reached
+
+
+@compiled
+def hold(w: World, r: int, number: int, hit: int) -> None:
+    """Take the blocks `lookup` found out of the free ones and into a request's table."""
+    tree = w.segments[w.replicas[r].pool]
+    replica = w.replicas[r]
+    row = w.rows[number & (len(w.rows) - 1)]
+    row.entered, row.shared, row.building, row.doubled = 0, 0, 0, NONE
+    depth = tree[row.leaf].depth + 1 if row.leaf != NONE else 0
+    found = 0
+    for level in range(depth):
+        if found >= hit:
+            break
+        node = w.path[level]
+        held = w.cached[r, node]
+        usable = min(held.blocks, hit - found)
+        if held.users == 0 and held.blocks > 0:
+            unlink(w, r, SEGMENTS_FROM - node)
+            replica.free -= usable
+            # The block of the last prompt token is computed again; the old one stays behind.
+            replica.junk += held.blocks - usable
+            held.blocks = usable
+        held.users += 1
+        row.entered += 1
+        # Whoever meets a segment that is cached in part and in nobody's hands computes the rest for everybody.
+        row.building = held.users == 1 and held.blocks < tree[node].blocks
+        if row.building:
+            held.builder = number + 1
+        elif usable < tree[node].blocks:
+            _double(w, r, number, node, usable)
+        found += usable
+    row.shared = found
+    _take_back_own(w, r, number, hit)
+
+
+@rare
+def _take_back_own(w: World, r: int, number: int, hit: int) -> None:
+    """Hit a resumed request's own blocks; those past the last-token rule stay behind as junk."""
+    row = w.rows[number & (len(w.rows) - 1)]
+    replica = w.replicas[r]
+    if row.own_cached == 0:
+        return
+    unlink(w, r, number)
+    mine = hit - row.shared
+    replica.free -= mine
+    replica.junk += row.own_cached - mine
+    row.own_cached = 0
+
+
+@compiled
+def compute(w: World, r: int, number: int, tokens: int) -> None:
+    """Enter the segments a prefill has reached by so many tokens; what it computes first, everybody can hit."""
+    tree = w.segments[w.replicas[r].pool]
+    row = w.rows[number & (len(w.rows) - 1)]
+    if row.leaf == NONE or not w.replicas[r].caching:
+        return
+    full = tokens // w.replicas[r].block_tokens
+    depth = tree[row.leaf].depth + 1
+    segment = row.leaf
+    for level in range(depth - 1, -1, -1):
+        w.path[level] = segment
+        segment = tree[segment].parent
+    while True:
+        if row.building:
+            node = w.path[row.entered - 1]
+            held = w.cached[r, node]
+            reached = min(full - tree[node].first_block, tree[node].blocks)
+            if reached > held.blocks:
+                row.shared += reached - held.blocks
+                held.blocks = reached
+        if row.entered >= depth:
+            return
+        node = w.path[row.entered]
+        if full <= tree[node].first_block and tree[node].blocks > 0:
+            return
+        held = w.cached[r, node]
+        if held.users == 0 and held.blocks > 0:
+            # Cached, but behind a gap nobody could look past: what is computed now takes its place.
+            unlink(w, r, SEGMENTS_FROM - node)
+            w.replicas[r].junk += held.blocks
+            held.blocks = 0
+        row.building = held.users == 0
+        if row.building:
+            held.builder = number + 1
+        else:
+            _double(w, r, number, node, 0)
+        held.users += 1
+        row.entered += 1

@@ -1,0 +1,230 @@
+"""How is a run laid out in memory? Allocates the arrays, loads requests into them, and makes room as they come."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.errors import DeploymentError
+from penstock.simulation.loop.step_events import FAR
+from penstock.simulation.loop.world import (
+    BINS,
+    CACHED,
+    CONTROL,
+    COST,
+    EVENT,
+    NONE,
+    REPLICA,
+    ROW,
+    SEGMENT,
+    TIMELINE,
+    World,
+    power_of_two,
+)
+from penstock.simulation.options import Options
+from penstock.simulation.replica import ReplicaPool
+from penstock.workload import Prefixes, Requests
+
+_FIRST_ROWS = 1 << 15
+_FIRST_STEPS = 1 << 12
+_FIRST_WIDTH_S = 1 / 16
+
+
+def build(pools: Sequence[ReplicaPool], *, log_steps: int, policy: int, stop_waiting: int) -> World:
+    """Lay out an empty fleet."""
+    kinds = max(len(pool.replica.cost.limits) for pool in pools)
+    count = sum(pool.replicas for pool in pools)
+    control = np.zeros(1, CONTROL)
+    control["policy"], control["stop_waiting"], control["width_s"] = policy, stop_waiting, _FIRST_WIDTH_S
+    limits = np.full((len(pools), kinds), 2**62, np.int64)
+    context_s, pair_s = np.zeros((len(pools), kinds)), np.zeros((len(pools), kinds))
+    for index, pool in enumerate(pools):
+        cost = pool.replica.cost
+        used = slice(0, len(cost.limits))
+        limits[index, used], context_s[index, used], pair_s[index, used] = cost.limits, cost.context_s, cost.pair_s
+    return World(
+        control=control,
+        rows=np.zeros(_FIRST_ROWS, ROW),
+        replicas=_replicas(pools),
+        costs=_costs(pools),
+        limits=limits,
+        context_s=context_s,
+        pair_s=pair_s,
+        contexts=np.zeros((count, kinds), np.int64),
+        growing=np.zeros((count, kinds), np.int64),
+        phases=np.zeros((count, max(pool.replica.block_tokens for pool in pools)), np.int64),
+        calendar=np.full((count, _FIRST_STEPS), NONE, np.int64),
+        chain=np.full((_FIRST_ROWS, kinds + 1), NONE, np.int64),
+        segments=np.zeros((len(pools), 1), SEGMENT),
+        cached=np.zeros((count, 1), CACHED),
+        path=np.zeros(64, np.int64),
+        leaving=np.zeros(max(pool.replica.max_sequences for pool in pools), np.int64),
+        tokens_between=np.zeros((len(pools), BINS), np.int64),
+        timeline=np.zeros((len(pools), TIMELINE, 6)),
+        log=np.zeros(log_steps, EVENT),
+    )
+
+
+def _replicas(pools: Sequence[ReplicaPool]) -> NDArray[Any]:
+    replicas = np.zeros(sum(pool.replicas for pool in pools), REPLICA)
+    for name in REPLICA.names or ():
+        if name.endswith(("_first", "_last")):
+            replicas[name] = NONE
+    replicas["end_s"], replicas["next_event"] = np.inf, FAR
+    first = 0
+    for index, pool in enumerate(pools):
+        mine = replicas[first : first + pool.replicas]
+        first += pool.replicas
+        replica = pool.replica
+        mine["pool"] = mine["cost"] = index
+        mine["blocks"] = mine["free"] = mine["blank"] = replica.kv_blocks
+        mine["request_s"], mine["first_ratio"] = replica.request_s, replica.first_ratio
+        mine["block_tokens"], mine["caching"] = replica.block_tokens, replica.prefix_caching
+        mine["max_tokens"], mine["max_requests"] = replica.max_batched_tokens, replica.max_sequences
+        mine["prefills_only"], mine["decodes_only"] = pool.role == "prefill", pool.role == "decode"
+    return replicas
+
+
+def _costs(pools: Sequence[ReplicaPool]) -> NDArray[Any]:
+    costs = np.zeros(len(pools), COST)
+    for entry, pool in zip(costs, pools, strict=True):
+        cost = pool.replica.cost
+        entry["step_s"], entry["decode_s"], entry["prefill_token_s"] = cost.step_s, cost.decode_s, cost.prefill_token_s
+        entry["expert_s"], entry["expert_miss"] = cost.expert_s, cost.expert_miss
+        if pool.transfer is not None:
+            entry["transfer_token_s"], entry["transfer_start_s"] = pool.transfer.token_s, pool.transfer.start_s
+    return costs
+
+
+def make_room(world: World, pools: Sequence[ReplicaPool], block: Requests, base: int) -> World:
+    """Enlarge what a block would not fit into: unfinished rows, the calendar, the segments."""
+    loaded = int(world.control[0]["loaded_rows"])
+    if loaded + len(block) - base > len(world.rows):
+        world = _more_rows(world, power_of_two(loaded + len(block) - base), base, loaded)
+    longest = int(block.output_tokens.max(initial=0)) + 1
+    if longest >= world.calendar.shape[1]:
+        world = _longer_calendar(world, power_of_two(longest + 1))
+    if block.prefixes is not None:
+        world = _know_segments(world, pools, block.prefixes)
+    return world
+
+
+def _more_rows(world: World, size: int, base: int, loaded: int) -> World:
+    numbers = np.arange(base, loaded)
+    rows, chain = np.zeros(size, ROW), np.full((size, world.chain.shape[1]), NONE, np.int64)
+    old = numbers & (len(world.rows) - 1)
+    rows[numbers & (size - 1)], chain[numbers & (size - 1)] = world.rows[old], world.chain[old]
+    return world._replace(rows=rows, chain=chain)
+
+
+def _longer_calendar(world: World, size: int) -> World:
+    old = world.calendar.shape[1]
+    calendar = np.full((len(world.replicas), size), NONE, np.int64)
+    for index, replica in enumerate(world.replicas):
+        slots = np.flatnonzero(world.calendar[index] != NONE)
+        steps = replica["step"] + ((slots - replica["step"]) & (old - 1))
+        calendar[index, steps & (size - 1)] = world.calendar[index, slots]
+    return world._replace(calendar=calendar)
+
+
+def _know_segments(world: World, pools: Sequence[ReplicaPool], prefixes: Prefixes) -> World:
+    """Learn where each segment of the block begins and ends; the arrays double when they grow."""
+    count, known = len(prefixes.segment_tokens), world.segments.shape[1]
+    if count > known:
+        size = max(count, 2 * known)
+        segments, cached = np.zeros((len(pools), size), SEGMENT), np.zeros((len(world.replicas), size), CACHED)
+        segments[:, :known], cached[:, :known] = world.segments, world.cached
+        world = world._replace(segments=segments, cached=cached)
+    lengths = np.diff(prefixes.path_start)
+    first = np.repeat(prefixes.path_start[:-1], lengths)
+    depth = np.arange(len(prefixes.path)) - first
+    totals = np.concatenate([[0], np.cumsum(prefixes.segment_tokens[prefixes.path], dtype=np.int64)])
+    before = np.concatenate([[NONE], prefixes.path[:-1]])[: len(prefixes.path)]
+    _place(world, pools, prefixes.path, np.where(depth > 0, before, NONE), depth, totals[:-1] - totals[first], prefixes)
+    owners = np.flatnonzero(prefixes.own != NONE)
+    leaves, shared = _leaves(prefixes), prefixes.shared_tokens()
+    _place(world, pools, prefixes.own[owners], leaves[owners], lengths[owners], shared[owners], prefixes)
+    deepest = int(lengths.max(initial=0)) + 2
+    if deepest > len(world.path):
+        world = world._replace(path=np.zeros(2 * deepest, np.int64))
+    return world
+
+
+def _place(
+    world: World,
+    pools: Sequence[ReplicaPool],
+    ids: NDArray[np.int32],
+    parents: NDArray[np.int64],
+    depths: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    prefixes: Prefixes,
+) -> None:
+    ends = starts + prefixes.segment_tokens[ids]
+    for index, pool in enumerate(pools):
+        size = pool.replica.block_tokens
+        table = world.segments[index]
+        table["parent"][ids], table["depth"][ids] = parents, depths
+        table["first_block"][ids], table["blocks"][ids] = starts // size, ends // size - starts // size
+
+
+def _leaves(prefixes: Prefixes) -> NDArray[np.int64]:
+    some = np.diff(prefixes.path_start) > 0
+    leaves = np.full(len(prefixes), NONE, np.int64)
+    leaves[some] = prefixes.path[prefixes.path_start[1:][some] - 1]
+    return leaves
+
+
+def _assigned(pools: Sequence[ReplicaPool], block: Requests, options: Options) -> NDArray[np.int64]:
+    """Which pool each request must go to, where that is said."""
+    if options.pool_of is None:
+        return np.full(len(block), NONE, np.int64)
+    assigned = np.asarray(options.pool_of(block), np.int64)
+    if assigned.shape != (len(block),) or not np.isin(assigned, range(NONE, len(pools))).all():
+        raise DeploymentError(f"pool_of must give each request a pool from 0 to {len(pools) - 1}, or {NONE} for any")
+    for index, pool in enumerate(pools):
+        if pool.role == "decode" and (assigned == index).any():
+            raise DeploymentError(f"pool_of sends prompts to '{pool.name}', which only decodes; name a prefill pool")
+    return assigned
+
+
+def _fits(pools: Sequence[ReplicaPool], block: Requests, assigned: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which requests fit a replica that may prefill them, and one that may decode them."""
+    inputs, outputs = block.input_tokens.astype(np.int64), block.output_tokens.astype(np.int64)
+    prefilled, decoded = np.zeros(len(block), np.bool_), np.zeros(len(block), np.bool_)
+    for index, pool in enumerate(pools):
+        held = pool.kv_needed_tokens(inputs, outputs) <= pool.replica.kv_tokens
+        if pool.role != "decode":
+            prefilled |= held & ((assigned == NONE) | (assigned == index))
+        if pool.role != "prefill":
+            decoded |= held
+    return prefilled & decoded
+
+
+def feed(world: World, pools: Sequence[ReplicaPool], block: Requests, options: Options, *, refused: int) -> int:
+    """Load a block's rows; return how many no replica they may go to could ever hold, which are left out.
+
+    `refused` is how many were left out before: a row keeps its number among all that came.
+    """
+    assigned = _assigned(pools, block, options)
+    kept = np.flatnonzero(_fits(pools, block, assigned))
+    control = world.control[0]
+    start = int(control["loaded_rows"])
+    rows = np.zeros(len(kept), ROW)
+    rows["number"] = start + refused + kept
+    rows["arrival_s"], rows["slo_class"] = block.arrival_s[kept], block.slo_class[kept]
+    rows["input_tokens"], rows["output_tokens"] = block.input_tokens[kept], block.output_tokens[kept]
+    rows["leaf"] = rows["doubled"] = NONE
+    rows["pool"] = assigned[kept]
+    if block.prefixes is not None:
+        own = block.prefixes.own
+        rows["leaf"] = np.where(own == NONE, _leaves(block.prefixes), own)[kept]
+    world.rows[np.arange(start, start + len(kept)) & (len(world.rows) - 1)] = rows
+    control["loaded_rows"] = start + len(kept)
+    if not control["closed"]:
+        control["known_rows"] = control["loaded_rows"]
+    elif options.users is not None and start < options.users:
+        first = min(options.users, int(control["loaded_rows"]))
+        world.rows["arrival_s"][np.arange(start, first) & (len(world.rows) - 1)] = 0.0
+        control["known_rows"] = first
+    return len(block) - len(kept)

@@ -1,0 +1,105 @@
+"""Who waits at a replica, who runs, whose KV is on its way, and in which order? Lists threaded through the rows."""
+
+from penstock.simulation.loop.compiled import compiled, rare
+from penstock.simulation.loop.world import NONE, PREFILL, WAITING, World
+
+
+@compiled
+def wait_last(w: World, r: int, number: int) -> None:
+    """Queue a newcomer."""
+    mask = len(w.rows) - 1
+    row, replica = w.rows[number & mask], w.replicas[r]
+    row.state, row.replica, row.after = WAITING, r, NONE
+    if replica.waiting_last == NONE:
+        replica.waiting_first = number
+    else:
+        w.rows[replica.waiting_last & mask].after = number
+    replica.waiting_last = number
+    replica.waiting += 1
+
+
+@compiled
+def wait_first(w: World, r: int, number: int) -> None:
+    """Queue a preempted request: it is the next to be admitted."""
+    row, replica = w.rows[number & (len(w.rows) - 1)], w.replicas[r]
+    row.state, row.after = WAITING, replica.waiting_first
+    replica.waiting_first = number
+    if replica.waiting_last == NONE:
+        replica.waiting_last = number
+    replica.waiting += 1
+
+
+@compiled
+def leave_waiting(w: World, r: int) -> None:
+    """Take the first request out of the queue."""
+    replica = w.replicas[r]
+    row = w.rows[replica.waiting_first & (len(w.rows) - 1)]
+    replica.waiting_first = row.after
+    if row.after == NONE:
+        replica.waiting_last = NONE
+    replica.waiting -= 1
+
+
+@compiled
+def join_running(w: World, r: int, number: int) -> None:
+    """Add a request to the batch, as its newest."""
+    mask = len(w.rows) - 1
+    row, replica = w.rows[number & mask], w.replicas[r]
+    row.state = PREFILL
+    row.before, row.after = replica.running_last, NONE
+    if replica.running_last == NONE:
+        replica.running_first = number
+    else:
+        w.rows[replica.running_last & mask].after = number
+    replica.running_last = number
+    replica.running += 1
+    if replica.prefill_first == NONE:
+        replica.prefill_first = number
+
+
+@compiled
+def leave_running(w: World, r: int, number: int) -> None:
+    """Take a request out of the batch."""
+    mask = len(w.rows) - 1
+    row, replica = w.rows[number & mask], w.replicas[r]
+    if row.before == NONE:
+        replica.running_first = row.after
+    else:
+        w.rows[row.before & mask].after = row.after
+    if row.after == NONE:
+        replica.running_last = row.before
+    else:
+        w.rows[row.after & mask].before = row.before
+    replica.running -= 1
+
+
+@rare
+def send(w: World, r: int, number: int, now_s: float) -> None:
+    """Put a prefilled prompt's KV on the wire; one link per replica carries them one after another."""
+    mask = len(w.rows) - 1
+    replica, row, cost = w.replicas[r], w.rows[number & mask], w.costs[w.replicas[r].cost]
+    replica.outstanding_tokens -= row.input_tokens + row.output_tokens
+    start_s = max(now_s, replica.link_free_s)
+    replica.link_free_s = start_s + cost.transfer_start_s + row.input_tokens * cost.transfer_token_s
+    row.queued_s = replica.link_free_s
+    row.generated, row.computed, row.received = 0, 0, 1
+    row.state, row.after = WAITING, NONE
+    if replica.transfer_last == NONE:
+        replica.transfer_first = number
+    else:
+        w.rows[replica.transfer_last & mask].after = number
+    replica.transfer_last = number
+    w.control[0].transferring += 1
+
+
+@rare
+def leave_transfers(w: World, r: int) -> int:
+    """Take the first request off a replica's link and return its number."""
+    replica = w.replicas[r]
+    number: int = replica.transfer_first
+    row = w.rows[number & (len(w.rows) - 1)]
+    replica.transfer_first = row.after
+    if row.after == NONE:
+        replica.transfer_last = NONE
+    w.control[0].transferring -= 1
+    return number

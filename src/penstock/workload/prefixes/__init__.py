@@ -1,0 +1,1 @@
+"""Which requests begin alike? Shared prompts as a tree, and its pieces as blocks."""

@@ -1,0 +1,130 @@
+"""How is a user's table read? By a database of its own that can reach this one file and nothing else."""
+
+import shutil
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from penstock.errors import TraceError
+from penstock.workload.recorded._file import TableFile
+
+if TYPE_CHECKING:
+    import duckdb
+
+ByteProgress = Callable[[int, int | None], None]
+"""Told how many bytes of a file are read and, where known, of how many."""
+
+MEMORY_LIMIT = "1GB"
+"""DuckDB's own limit: what does not fit goes to the temporary directory."""
+
+_POLL_S = 0.1
+
+
+class Database:
+    """One file's tables. Every failure of a query is one line that names the file."""
+
+    def __init__(self, file: TableFile, connection: "duckdb.DuckDBPyConnection | None" = None) -> None:
+        import duckdb  # noqa: PLC0415 - a quarter of a second and 40 MB that only readers of traces pay
+
+        self.file = file
+        self._error = duckdb.Error
+        if connection is None:
+            spill = tempfile.mkdtemp(prefix="penstock-")  # Only this user can read what does not fit memory.
+            connection = _connect(file, spill)
+            weakref.finalize(self, _discard, connection, spill)
+        self._connection = connection
+
+    def another(self) -> "Database":
+        """Return a second reader of the same tables; the two may be used in turn."""
+        return Database(self.file, self._connection.cursor())
+
+    def run(self, query: str, parameters: Sequence[object] = ()) -> None:
+        """Run a query for what it does."""
+        self._execute(query, parameters)
+
+    def row(self, query: str) -> tuple[Any, ...]:
+        """Return the first row."""
+        return tuple(self._execute(query).fetchone() or ())
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """Return every row."""
+        return self._execute(query).fetchall()
+
+    def columns(self, query: str, parameters: Sequence[object] = ()) -> dict[str, NDArray[Any]]:
+        """Return every column, as an array."""
+        columns: dict[str, NDArray[Any]] = self._execute(query, parameters).fetchnumpy()
+        return columns
+
+    def names(self, query: str, parameters: Sequence[object] = ()) -> tuple[str, ...]:
+        """Return the names of the columns."""
+        return tuple(str(column[0]) for column in self._execute(query, parameters).description or ())
+
+    def watch(self, query: str, parameters: Sequence[object], progress: ByteProgress) -> None:
+        """Run a query, telling `progress` how many of the file's bytes are done."""
+        failure: list[Exception] = []
+
+        def work() -> None:
+            try:
+                self._execute(query, parameters)
+            except TraceError as error:
+                failure.append(error)
+
+        worker = threading.Thread(target=work, name="penstock-trace", daemon=True)
+        worker.start()
+        size, percent = self.file.size_bytes, 0.0
+        try:
+            while worker.is_alive():
+                worker.join(_POLL_S)
+                # -1 before the query starts and after it ends; it must not seem to go back.
+                percent = min(max(percent, self._connection.query_progress()), 100.0)
+                progress(int(percent / 100 * size), size)
+        except BaseException:
+            self._connection.interrupt()
+            worker.join()
+            raise
+        if failure:
+            raise failure[0]
+        progress(size, size)
+
+    def _execute(self, query: str, parameters: Sequence[object] = ()) -> "duckdb.DuckDBPyConnection":
+        try:
+            return self._connection.execute(query, list(parameters))
+        except self._error as error:
+            raise TraceError(f"{self.file.name}: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    """Return what went wrong, without the query that DuckDB appends."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:300] if lines else type(error).__name__
+
+
+def _discard(connection: "duckdb.DuckDBPyConnection", spill: str) -> None:
+    connection.close()
+    shutil.rmtree(spill, ignore_errors=True)
+
+
+def _connect(file: TableFile, spill: str) -> "duckdb.DuckDBPyConnection":
+    import duckdb  # noqa: PLC0415 - as above
+
+    connection = duckdb.connect(
+        ":memory:",
+        config={
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "memory_limit": MEMORY_LIMIT,
+            "temp_directory": spill,
+        },
+    )
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET enable_progress_bar = true")
+    connection.execute("SET enable_progress_bar_print = false")
+    connection.execute("SET progress_bar_time = 0")
+    connection.execute("SET allowed_paths = ?", [[file.path, file.literal_path]])
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+    return connection

@@ -1,0 +1,294 @@
+"""How does a table become requests? SQL that judges, sorts and links the rows, larger than memory where it must be."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.errors import TraceError
+from penstock.workload.prefixes.tree import SegmentTree, grow_tree, join_chains, rooted
+from penstock.workload.recorded._database import ByteProgress, Database
+from penstock.workload.recorded._file import TableFile
+from penstock.workload.recorded.formats import REQUIRED, TimeUnit, TraceFormat, recognise
+from penstock.workload.requests import MAX_CLASSES, MAX_TOKENS, Int32s, Int64s
+
+# Nanoseconds as 64-bit integers, so that no format's clock loses digits before the first arrival is subtracted.
+_ARRIVAL_NS: Mapping[TimeUnit, str] = {
+    "timestamp": "CASE WHEN isfinite(TRY_CAST(raw_arrival AS TIMESTAMPTZ)) "
+    "THEN TRY_CAST(epoch_us(TRY_CAST(raw_arrival AS TIMESTAMPTZ))::HUGEINT * 1000 AS BIGINT) END",
+    "ms": "TRY_CAST(round(TRY_CAST(raw_arrival AS DOUBLE) * 1e6) AS BIGINT)",
+    "s": "TRY_CAST(round(TRY_CAST(raw_arrival AS DOUBLE) * 1e9) AS BIGINT)",
+}
+
+# What a row may have besides, and how it is read.
+_OPTIONAL = {
+    "hash_ids": "TRY_CAST(raw_hash_ids AS BIGINT[])",
+    "class": "raw_class::VARCHAR",
+    "session": "raw_session::VARCHAR",
+    "prefix": "raw_prefix::VARCHAR",
+    "prefix_tokens": "TRY_CAST(raw_prefix_tokens AS DOUBLE)",
+}
+_LINKS = ("session", "prefix", "prefix_tokens")
+
+_NOT_WHOLE = "{0} IS NULL OR NOT isfinite({0}) OR {0} <> floor({0})"
+_JUDGEMENTS = (
+    ("arrival is not a time", "arrival_ns IS NULL"),
+    ("arrival is before zero", "arrival_ns < 0"),
+    ("input tokens are not a whole number", _NOT_WHOLE.format("input")),
+    ("no input tokens", "input < 1"),
+    ("output tokens are not a whole number", _NOT_WHOLE.format("output")),
+    ("no output tokens", "output < 1"),
+    ("more tokens than any context holds", f"greatest(input, output) > {MAX_TOKENS}"),
+)
+_JUDGEMENTS_OF_OPTIONAL = {
+    "hash_ids": (
+        "hash ids are not a list of whole numbers",
+        "raw_hash_ids IS NOT NULL AND (hash_ids IS NULL OR list_aggregate(hash_ids, 'count') <> len(hash_ids))",
+    ),
+    "prefix_tokens": (
+        "prefix tokens are not between 1 and the input tokens",
+        f"prefix IS NOT NULL AND ({_NOT_WHOLE.format('prefix_tokens')} OR prefix_tokens < 1 OR prefix_tokens > input)",
+    ),
+}
+
+_JUDGE = """
+CREATE TABLE arrivals AS
+WITH typed AS (
+    SELECT *, row_number() OVER () AS line, {arrival_ns} AS arrival_ns, TRY_CAST(raw_input AS DOUBLE) AS input,
+        TRY_CAST(raw_output AS DOUBLE) AS output{typed}
+    FROM ({scan})
+), judged AS (
+    SELECT *, (CASE {cases} ELSE 0 END)::UTINYINT AS dropped FROM typed
+)
+SELECT arrival_ns, TRY_CAST(input AS INTEGER) AS input, TRY_CAST(output AS INTEGER) AS output, dropped{kept}
+FROM judged ORDER BY dropped > 0, arrival_ns, line
+"""
+
+# A hash id stands for the prompt up to its end, so it has one parent and one length, or it is not what it claims to be.
+_HASHES = """
+CREATE TABLE occurrences AS
+SELECT n, id, place, coalesce(hash_ids[place - 1], -1) AS parent,
+    least({block}, input - {block} * (place - 1)) AS tokens
+FROM (
+    SELECT rowid AS n, input, hash_ids, unnest(hash_ids) AS id, generate_subscripts(hash_ids, 1) AS place
+    FROM arrivals WHERE dropped = 0
+);
+CREATE TABLE hashes AS
+SELECT id, min(parent) AS parent, count(*) AS visits, min(tokens) AS tokens,
+    id >= 0 AND min(tokens) >= 1 AND min(parent) = max(parent) AND min(tokens) = max(tokens) AS consistent
+FROM occurrences GROUP BY id HAVING count(*) >= 2;
+CREATE TABLE paths AS
+SELECT coalesce(a.hash_ids[coalesce(c.first_unshared, len(a.hash_ids) + 1) - 1], -1) AS last, -1 AS own
+FROM arrivals a LEFT JOIN (
+    SELECT o.n, min(CASE WHEN h.consistent THEN NULL ELSE o.place END) AS first_unshared
+    FROM occurrences o LEFT JOIN hashes h USING (id) GROUP BY o.n
+) c ON c.n = a.rowid WHERE a.dropped = 0 ORDER BY a.rowid;
+DROP TABLE occurrences;
+ALTER TABLE arrivals DROP hash_ids;
+"""
+
+# A turn continues the one before it in its session when its prompt has room for that prompt and its answer. A segment
+# goes by its number where it is a prefix, else by the number of the row it belongs to, after those.
+_TURNS = """
+CREATE TABLE prefix_segments AS
+SELECT prefix, min(prefix_tokens)::INTEGER AS tokens, row_number() OVER (ORDER BY min(rowid)) - 1 AS segment
+FROM arrivals WHERE dropped = 0 AND prefix IS NOT NULL GROUP BY prefix HAVING count(*) >= 2;
+CREATE TABLE paths AS
+WITH rows AS (
+    SELECT a.rowid AS n, a.session, a.input, a.input + a.output AS total, a.prefix, p.segment AS prefix_segment,
+        coalesce(p.tokens, 0) AS prefix_tokens, (SELECT count(*) FROM prefix_segments) AS prefixes
+    FROM arrivals a LEFT JOIN prefix_segments p USING (prefix) WHERE a.dropped = 0
+), turns AS (
+    SELECT *, lag(n) OVER turn AS before, lag(total) OVER turn AS history,
+        input >= lag(total) OVER turn AND prefix IS NOT DISTINCT FROM lag(prefix) OVER turn AS continues,
+        lead(input) OVER turn >= total AND prefix IS NOT DISTINCT FROM lead(prefix) OVER turn AS continued
+    FROM rows WHERE session IS NOT NULL WINDOW turn AS (PARTITION BY session ORDER BY n)
+), linked AS (
+    SELECT n, CASE WHEN continues THEN prefixes + before ELSE prefix_segment END AS last,
+        CASE WHEN continued THEN prefixes + n END AS own,
+        total - CASE WHEN continues THEN history ELSE prefix_tokens END AS tokens
+    FROM turns
+    UNION ALL SELECT n, prefix_segment, NULL, NULL FROM rows WHERE session IS NULL
+)
+SELECT coalesce(last, -1) AS last, coalesce(own, -1) AS own, tokens FROM linked ORDER BY n;
+ALTER TABLE arrivals DROP session;
+ALTER TABLE arrivals DROP prefix;
+ALTER TABLE arrivals DROP prefix_tokens;
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingested:
+    """What the tables `arrivals` and, where prompts share, `paths` hold, row by row, in order of arrival."""
+
+    format: TraceFormat
+    requests: int
+    first_ns: int
+    last_ns: int
+    dropped: Mapping[str, int]
+    class_counts: Mapping[str, int] | None
+    """None where the table tells no classes apart."""
+    tree: SegmentTree | None
+    segment_of_id: "SegmentMap | None"
+    contradictions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SegmentMap:
+    """Which segment an id of the file's became part of; ids ascend."""
+
+    ids: Int64s
+    segments: Int32s
+
+    def of(self, ids: Int64s) -> Int32s:
+        """Look up ids that are all known, or -1."""
+        if not len(self.ids):
+            return np.full(len(ids), -1, np.int32)
+        found = self.segments[np.minimum(np.searchsorted(self.ids, ids), len(self.ids) - 1)]
+        return np.where(ids >= 0, found, -1).astype(np.int32)
+
+
+def ingest(database: Database, progress: ByteProgress | None) -> Ingested:
+    """Read the file once into sorted tables."""
+    file = database.file
+    columns = file.columns
+    if columns is None:
+        columns = database.names("SELECT * FROM read_parquet(?) LIMIT 0", [file.literal_path])
+    known = recognise(columns, file.name)
+    # The first JSON object need not have what later ones have.
+    optional = _optional(known, set(known.columns.values()) if file.container == "jsonl" else set(columns))
+    dropped = _judge(database, known, columns, optional, progress)
+    kept, first, last = database.row(
+        "SELECT count(*), min(arrival_ns), max(arrival_ns) FROM arrivals WHERE dropped = 0"
+    )
+    if not kept:
+        counted = "; ".join(f"{count:,} x {reason}" for reason, count in dropped.items()) or "it has no rows"
+        raise TraceError(f"{file.name}: no request to be used: {counted}")
+    tree, segment_of_id, contradictions = None, None, 0
+    if "hash_ids" in optional and _any(database, "hash_ids"):
+        tree, segment_of_id, contradictions = _hash_tree(database, known.hash_block_tokens)
+    elif "session" in optional and _any(database, "session", "prefix"):
+        tree, segment_of_id = _turn_tree(database)
+    return Ingested(
+        format=known,
+        requests=kept,
+        first_ns=first,
+        last_ns=last,
+        dropped=dropped,
+        class_counts=_class_counts(database) if "class" in optional and _any(database, "class") else None,
+        tree=tree,
+        segment_of_id=segment_of_id,
+        contradictions=contradictions,
+    )
+
+
+def _optional(known: TraceFormat, present: Collection[str]) -> tuple[str, ...]:
+    """Say which optional columns are worth keeping; what links requests is kept together."""
+    there = {name for name, column in known.columns.items() if column in present}
+    if there & {"session", "prefix"}:
+        there |= set(_LINKS)
+    return tuple(name for name in _OPTIONAL if name in there)
+
+
+def _judge(
+    database: Database,
+    known: TraceFormat,
+    columns: Sequence[str],
+    optional: Sequence[str],
+    progress: ByteProgress | None,
+) -> dict[str, int]:
+    """Read, judge and sort every row; returns how many are left out for which reason."""
+    judgements = [
+        *_JUDGEMENTS,
+        *(_JUDGEMENTS_OF_OPTIONAL[name] for name in optional if name in _JUDGEMENTS_OF_OPTIONAL),
+    ]
+    query = _JUDGE.format(
+        arrival_ns=_ARRIVAL_NS[known.arrival_unit],
+        typed="".join(f", {_OPTIONAL[name]} AS {name}" for name in optional),
+        kept="".join(f", {name}" for name in optional),
+        cases=" ".join(f"WHEN {when} THEN {code}" for code, (_, when) in enumerate(judgements, start=1)),
+        scan=_scan(database.file, columns, {name: known.columns.get(name) for name in (*REQUIRED, *optional)}),
+    )
+    if progress is None:
+        database.run(query, [database.file.literal_path])
+    else:
+        database.watch(query, [database.file.literal_path], progress)
+    rows = database.rows("SELECT dropped, count(*) FROM arrivals WHERE dropped > 0 GROUP BY dropped ORDER BY 2 DESC, 1")
+    counts = {judgements[code - 1][0]: int(count) for code, count in rows}
+    if database.file.container == "csv":
+        (malformed,) = database.row("SELECT count(DISTINCT line) FROM reject_errors")
+        if malformed:
+            counts["malformed line"] = malformed
+    return counts
+
+
+def _scan(file: TableFile, columns: Sequence[str], wanted: Mapping[str, str | None]) -> str:
+    """Write the relation that reads the wanted columns as `raw_...`; an absent one is null.
+
+    The path is a parameter to bind, and no text of the file becomes part of the query: columns of a CSV file go by
+    their number, the others by the names written in `formats`.
+    """
+    compression = "gzip" if file.gzipped else "uncompressed"
+    present = {column for column in wanted.values() if column is not None and column in columns}
+    if file.container == "csv":
+        types = ", ".join(f"'c{index}': 'VARCHAR'" for index in range(len(columns)))
+        source = (
+            f"read_csv(?, columns = {{{types}}}, auto_detect = false, skip = {file.blank_lines}, header = true, "
+            f"delim = ',', quote = '\"', escape = '\"', compression = '{compression}', store_rejects = true)"
+        )
+        names = {column: f"c{columns.index(column)}" for column in present}
+    elif file.container == "jsonl":
+        present = {column for column in wanted.values() if column is not None}
+        types = ", ".join(f"'{column}': 'VARCHAR'" for column in sorted(present))
+        source = (
+            f"read_json(?, columns = {{{types}}}, format = 'newline_delimited', compression = '{compression}', "
+            "ignore_errors = true)"
+        )
+        names = {column: f'"{column}"' for column in present}
+    else:
+        source, names = "read_parquet(?)", {column: f'"{column}"' for column in present}
+    picked = ", ".join(f"{names.get(column or '', 'NULL')} AS raw_{name}" for name, column in wanted.items())
+    return f"SELECT {picked} FROM {source}"  # noqa: S608 - see above
+
+
+def _any(database: Database, *names: str) -> bool:
+    counted = " + ".join(f"count({name})" for name in names)
+    (count,) = database.row(f"SELECT {counted} FROM arrivals WHERE dropped = 0")  # noqa: S608 - names from this module
+    return bool(count)
+
+
+def _class_counts(database: Database) -> dict[str, int]:
+    (distinct,) = database.row("SELECT count(DISTINCT coalesce(class, '')) FROM arrivals WHERE dropped = 0")
+    if distinct > MAX_CLASSES:
+        raise TraceError(
+            f"{database.file.name}: {distinct:,} classes, at most {MAX_CLASSES} are told apart; a class is a kind of "
+            "promise, not a user"
+        )
+    rows = database.rows(
+        "SELECT coalesce(class, '') AS name, count(*) FROM arrivals WHERE dropped = 0 GROUP BY name ORDER BY name"
+    )
+    return {str(name): int(count) for name, count in rows}
+
+
+def _hash_tree(database: Database, block_tokens: int) -> tuple[SegmentTree, SegmentMap, int]:
+    """Build the tree of shared blocks; it is held in memory, about 40 bytes for each id seen at least twice."""
+    database.run(_HASHES.format(block=int(block_tokens)))
+    (contradictions,) = database.row("SELECT count(*) FROM hashes WHERE NOT consistent")
+    columns = database.columns("SELECT id, parent, visits, tokens FROM hashes WHERE consistent ORDER BY id")
+    # An id under one that contradicts itself hangs from nothing; no path reaches it.
+    ids, parent, kept = rooted(columns["id"].astype(np.int64), columns["parent"].astype(np.int64))
+    tokens, visits = columns["tokens"].astype(np.int64)[kept], columns["visits"].astype(np.int64)[kept]
+    tree, segments = join_chains(parent, tokens, visits)
+    return tree, SegmentMap(ids=ids, segments=segments), contradictions
+
+
+def _turn_tree(database: Database) -> tuple[SegmentTree, SegmentMap]:
+    """Build the tree of shared prefixes and continued turns; it is held in memory, 24 bytes for each."""
+    database.run(_TURNS)
+    prefixes = database.columns("SELECT tokens FROM prefix_segments ORDER BY segment")["tokens"]
+    turns = database.columns("SELECT own, last, tokens FROM paths WHERE own >= 0 ORDER BY own")
+    ids = np.concatenate([np.arange(len(prefixes)), turns["own"]]).astype(np.int64)
+    segment_of_id = SegmentMap(ids=ids, segments=np.arange(len(ids), dtype=np.int32))
+    parent = np.concatenate([np.full(len(prefixes), -1, np.int32), segment_of_id.of(turns["last"].astype(np.int64))])
+    tree = grow_tree(parent, np.concatenate([prefixes, turns["tokens"]]).astype(np.int32))
+    return tree, segment_of_id

@@ -1,0 +1,33 @@
+"""How does a recording go on for ever? It starts again, one mean gap after its last request."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+
+from penstock.errors import UsageError
+from penstock.workload.prefixes.segments import SegmentTable
+from penstock.workload.recorded.recording import Recording, mean_rate_per_s
+from penstock.workload.requests import Requests
+
+
+def repeat(recording: Recording, *, renew_segments: bool = True) -> Iterator[Requests]:
+    """Yield a recording's blocks again and again, without end.
+
+    Every pass has segments of its own by default: kept ones would make the second pass find all of its prompts in the
+    cache, which no service sees. What passes truly have in common, such as a system prompt, is then computed once more
+    per pass, which is little against a pass.
+    """
+    if not recording.requests:
+        raise UsageError(f"'{recording.name}' has no request to start again with")
+    rate = mean_rate_per_s(recording)
+    period_s = recording.requests / rate if rate else 0.0
+    tokens = recording.segment_tokens
+    table = None if tokens is None else SegmentTable(tokens[:0])
+    for past in count():
+        if table is not None and tokens is not None and (renew_segments or past == 0):
+            table.add(tokens)
+        for block in recording.blocks():
+            prefixes = block.prefixes
+            if prefixes is not None and table is not None:
+                prefixes = prefixes.renumbered(len(table) - len(prefixes.segment_tokens), table.tokens)
+            yield replace(block, arrival_s=block.arrival_s + past * period_s, prefixes=prefixes)

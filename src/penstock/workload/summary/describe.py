@@ -1,0 +1,241 @@
+"""What does a workload look like? Count, rate, burstiness, lengths and sharing, in one pass over its blocks."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import sqrt
+from typing import Final
+
+import numpy as np
+
+from penstock.workload.recorded.recording import CountProgress, told
+from penstock.workload.recorded.trace import Trace
+from penstock.workload.requests import Float64s, Prefixes, Requests
+from penstock.workload.summary.fit import LogNormalFit, fit_log_normal
+from penstock.workload.summary.histogram import TokenHistogram, no_tokens
+from penstock.workload.summary.minutes import Minutes
+
+_COLUMNS: Final = 256
+_FIRST_WIDTH_S: Final = 2.0**-4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenSummary:
+    """The lengths of prompts or of answers."""
+
+    total: int
+    mean: float
+    p50: int
+    p90: int
+    p99: int
+    shortest: int
+    longest: int
+    by_length: tuple[int, ...]
+    """Requests by length, in cells of a quarter of an octave: the first from 1 token on, the last with the longest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharingSummary:
+    """What prompts have in common."""
+
+    shared_fraction: float
+    """Prompt tokens on a shared path, of all prompt tokens."""
+    reusable_fraction: float
+    """Prompt tokens that an earlier request already had: what a prefix cache that forgets nothing would save."""
+    segments: int
+    continued: int
+    """Requests whose prompt and answer a later prompt begins with."""
+    mean_turns: float | None
+    """Requests of a conversation; None where none is known to continue another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrivalCounts:
+    """Requests over time, in columns of equal width from the first arrival on."""
+
+    width_s: float
+    requests: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadSummary:
+    """One look at a workload."""
+
+    requests: int
+    duration_s: float
+    """From the first arrival to the last; 0 in a closed loop."""
+    rate_per_s: float | None
+    """None where no time passes."""
+    busiest_minute_per_s: float | None
+    gap_cv: float | None
+    """Standard deviation of the gaps over their mean: 1 for Poisson, above it bursty."""
+    arrivals: ArrivalCounts
+    input_tokens: TokenSummary
+    output_tokens: TokenSummary
+    sharing: SharingSummary | None
+    """None where nothing is known to be shared."""
+    requests_by_class: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceSummary:
+    """What is in a trace, and what is not."""
+
+    name: str
+    format: str
+    source: str
+    dropped: Mapping[str, int]
+    """Rows left out, by reason."""
+    contradictions: int
+    """Hash ids that contradict themselves; what is shared ends before them."""
+    class_fractions: Mapping[str, float]
+    """Share of the requests by the trace's own classes; empty where it tells none apart."""
+    requests: WorkloadSummary
+    log_normal: LogNormalFit
+
+
+def describe_trace(trace: Trace, *, progress: CountProgress | None = None) -> TraceSummary:
+    """Summarise a trace and fit its lengths, in two passes; `progress` is told the requests seen in both."""
+    summary = describe(told(trace.blocks(), progress))
+    if summary is None:
+        raise ValueError("a trace without requests is refused when it is read")
+    later = None if progress is None else lambda done: progress(trace.requests + done)
+    return TraceSummary(
+        name=trace.name,
+        format=trace.format,
+        source=trace.source,
+        dropped=trace.dropped,
+        contradictions=trace.contradictions,
+        class_fractions={item.name: item.share_fraction for item in trace.classes},
+        requests=summary,
+        log_normal=fit_log_normal(trace, progress=later),
+    )
+
+
+def describe(blocks: Iterable[Requests]) -> WorkloadSummary | None:
+    """Summarise the blocks of a workload, None if it is empty. Holds distinct lengths and a byte per segment."""
+    inputs, outputs = no_tokens(), no_tokens()
+    gaps, minutes, columns = _Gaps(), Minutes(), _Columns()
+    sharing, classes = _Sharing(), np.zeros(256, np.int64)
+    for block in blocks:
+        inputs, outputs = inputs.with_column(block.input_tokens), outputs.with_column(block.output_tokens)
+        gaps.add(block)
+        minutes.add(block.arrival_s)
+        columns.add(block.arrival_s)
+        classes += np.bincount(block.slo_class, minlength=256)
+        if block.prefixes is not None:
+            sharing.add(block.prefixes)
+    if not inputs.count:
+        return None
+    return WorkloadSummary(
+        requests=inputs.count,
+        duration_s=gaps.duration_s,
+        rate_per_s=(inputs.count - 1) / gaps.duration_s if gaps.duration_s > 0 else None,
+        busiest_minute_per_s=minutes.busiest_per_s,
+        gap_cv=gaps.cv(inputs.count - 1),
+        arrivals=columns.counts(),
+        input_tokens=_summary(inputs),
+        output_tokens=_summary(outputs),
+        sharing=sharing.summary(inputs.count, inputs.total_tokens),
+        requests_by_class=tuple(classes[: np.flatnonzero(classes)[-1] + 1].tolist()),
+    )
+
+
+def _summary(tokens: TokenHistogram) -> TokenSummary:
+    return TokenSummary(
+        total=tokens.total_tokens,
+        mean=tokens.total_tokens / tokens.count,
+        p50=tokens.percentile(0.5),
+        p90=tokens.percentile(0.9),
+        p99=tokens.percentile(0.99),
+        shortest=int(tokens.tokens[0]),
+        longest=int(tokens.tokens[-1]),
+        by_length=tokens.by_length(),
+    )
+
+
+class _Gaps:
+    def __init__(self) -> None:
+        self._first_s: float | None = None
+        self._last_s = 0.0
+        self._squares = 0.0
+
+    @property
+    def duration_s(self) -> float:
+        return 0.0 if self._first_s is None else self._last_s - self._first_s
+
+    def add(self, block: Requests) -> None:
+        if not len(block):
+            return
+        if self._first_s is None:
+            self._first_s = self._last_s = float(block.arrival_s[0])
+        gaps = np.diff(block.arrival_s, prepend=self._last_s)
+        self._squares += float(gaps @ gaps)
+        self._last_s = float(block.arrival_s[-1])
+
+    def cv(self, count: int) -> float | None:
+        if not (count and self.duration_s > 0):
+            return None
+        mean = self.duration_s / count
+        return sqrt(max(0.0, self._squares / count - mean**2)) / mean
+
+
+class _Columns:
+    """Arrivals over time in a table of fixed size: when they outgrow it, two columns become one."""
+
+    def __init__(self) -> None:
+        self._first_s: float | None = None
+        self._width_s = _FIRST_WIDTH_S
+        self._requests = np.zeros(_COLUMNS, np.int64)
+        self._last = 0
+
+    def add(self, arrival_s: Float64s) -> None:
+        if not len(arrival_s):
+            return
+        if self._first_s is None:
+            self._first_s = float(arrival_s[0])
+        since_s = arrival_s - self._first_s
+        while since_s[-1] >= self._width_s * _COLUMNS:
+            self._requests = np.pad(self._requests.reshape(-1, 2).sum(axis=1), (0, _COLUMNS // 2))
+            self._width_s *= 2
+        column = (since_s / self._width_s).astype(np.int64)
+        self._requests += np.bincount(column, minlength=_COLUMNS)
+        self._last = int(column[-1])
+
+    def counts(self) -> ArrivalCounts:
+        return ArrivalCounts(width_s=self._width_s, requests=tuple(self._requests[: self._last + 1].tolist()))
+
+
+class _Sharing:
+    def __init__(self) -> None:
+        self._seen = np.zeros(0, np.bool_)
+        self._any = False
+        self._shared_tokens = 0
+        self._new_tokens = 0
+        self._continued = 0
+
+    def add(self, prefixes: Prefixes) -> None:
+        self._any = True
+        tokens = prefixes.segment_tokens
+        missing = len(tokens) - len(self._seen)
+        if missing > 0:
+            # Room for twice as many, or a table that grows with every block is copied with every block.
+            self._seen = np.concatenate([self._seen, np.zeros(missing + len(tokens), np.bool_)])
+        self._shared_tokens += int(prefixes.shared_tokens().sum())
+        self._continued += int((prefixes.own >= 0).sum())
+        # What a request leaves behind is known before another begins with it: only a first visit computes a segment.
+        self._seen[prefixes.own[prefixes.own >= 0]] = True
+        visited = np.unique(prefixes.path)
+        self._new_tokens += int(tokens[visited[~self._seen[visited]]].sum(dtype=np.int64))
+        self._seen[visited] = True
+
+    def summary(self, requests: int, input_tokens: int) -> SharingSummary | None:
+        if not self._any:
+            return None
+        return SharingSummary(
+            shared_fraction=self._shared_tokens / input_tokens,
+            reusable_fraction=(self._shared_tokens - self._new_tokens) / input_tokens,
+            segments=int(self._seen.sum()),
+            continued=self._continued,
+            # A conversation of n turns has n - 1 that are continued.
+            mean_turns=requests / (requests - self._continued) if 0 < self._continued < requests else None,
+        )

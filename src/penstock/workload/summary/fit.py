@@ -1,0 +1,114 @@
+"""Which distribution do a trace's lengths have? Fitted, with how far the fit is from what was seen."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import exp, log, sqrt
+from statistics import NormalDist
+
+import numpy as np
+
+from penstock.errors import UsageError
+from penstock.workload.randomness import RandomStream, generator
+from penstock.workload.recorded.recording import CountProgress, Recording, told
+from penstock.workload.requests import Float64s, Requests, concatenate
+from penstock.workload.summary.histogram import TokenHistogram, no_tokens
+from penstock.workload.synthetic.lengths import Empirical, LogNormal
+
+MAX_PAIRS = 1_000_000
+"""Pairs kept of a longer trace: a percentile of a million draws is off by at most 0.1% of the requests."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogNormalFit:
+    """A fitted distribution and its distance from the trace."""
+
+    lengths: LogNormal
+    requests: int
+    input_distance: float
+    """Kolmogorov-Smirnov: the largest difference, at any length, between the fractions of prompts up to it."""
+    output_distance: float
+
+    @property
+    def critical_distance(self) -> float:
+        """Distance that as many draws of the fitted distribution itself exceed one time in twenty (Massey 1951)."""
+        return min(1.0, 1.358 / sqrt(self.requests))
+
+    @property
+    def close(self) -> bool:
+        """Whether both distances are within what chance alone gives."""
+        return max(self.input_distance, self.output_distance) <= self.critical_distance
+
+    def __str__(self) -> str:
+        return (
+            f"misplaces up to {self.input_distance:.1%} of prompts and {self.output_distance:.1%} of "
+            f"answers, chance alone {self.critical_distance:.1%} of {self.requests:,}: "
+            + ("as close as chance allows" if self.close else "the trace follows another shape; use its own lengths")
+        )
+
+
+def fit_log_normal(recording: Recording, *, progress: CountProgress | None = None) -> LogNormalFit:
+    """Fit by the moments of the logarithms, which is maximum likelihood, in one pass and bounded memory."""
+    inputs, outputs, products = no_tokens(), no_tokens(), 0.0
+    for block in told(recording.blocks(), progress):
+        inputs, outputs = inputs.with_column(block.input_tokens), outputs.with_column(block.output_tokens)
+        products += float(np.log(block.input_tokens) @ np.log(block.output_tokens))
+    if not inputs.count:
+        raise UsageError(f"'{recording.name}' has no request to fit lengths to")
+    input_mean, input_sigma = _log_moments(inputs)
+    output_mean, output_sigma = _log_moments(outputs)
+    covariance = products / inputs.count - input_mean * output_mean
+    spread = input_sigma * output_sigma
+    lengths = LogNormal(
+        input_median_tokens=exp(input_mean),
+        input_sigma=input_sigma,
+        output_median_tokens=exp(output_mean),
+        output_sigma=output_sigma,
+        correlation=min(1.0, max(-1.0, covariance / spread)) if spread else 0.0,
+        max_input_tokens=int(inputs.tokens[-1]),
+        max_output_tokens=int(outputs.tokens[-1]),
+    )
+    return LogNormalFit(
+        lengths=lengths,
+        requests=inputs.count,
+        input_distance=_distance(inputs, input_mean, input_sigma),
+        output_distance=_distance(outputs, output_mean, output_sigma),
+    )
+
+
+def fit_empirical(recording: Recording, *, seed: int = 0) -> Empirical:
+    """Keep the pairs of a trace, or a random sample of them where there are more than a million."""
+    blocks = recording.blocks() if recording.requests <= MAX_PAIRS else _picked(recording, seed)
+    columns = concatenate(list(blocks))
+    return Empirical(input_tokens=columns.input_tokens, output_tokens=columns.output_tokens)
+
+
+def _picked(recording: Recording, seed: int) -> Iterator[Requests]:
+    picked = generator(seed, RandomStream.SAMPLE, 0).choice(recording.requests, MAX_PAIRS, replace=False)
+    kept = np.zeros(recording.requests, np.bool_)
+    kept[picked] = True
+    start = 0
+    for block in recording.blocks():
+        yield block.take(np.flatnonzero(kept[start : start + len(block)]))
+        start += len(block)
+
+
+def _log_moments(histogram: TokenHistogram) -> tuple[float, float]:
+    logarithms, weights = np.log(histogram.tokens), histogram.requests / histogram.count
+    mean = float(logarithms @ weights)
+    return mean, sqrt(float((logarithms - mean) ** 2 @ weights))
+
+
+def _distance(histogram: TokenHistogram, mean: float, sigma: float) -> float:
+    """Compare with the distribution as it is drawn: rounded, at least 1, at most the longest seen."""
+    if not sigma:
+        return 0.0
+    seen = histogram.cumulative()
+    fitted = _fitted(histogram.tokens, mean, sigma)
+    before = _fitted(histogram.tokens - 1, mean, sigma)  # Where the seen fraction is still that of the length below.
+    fitted[-1] = 1.0
+    return float(max(np.abs(fitted - seen).max(), np.abs(before - np.concatenate([[0.0], seen[:-1]])).max()))
+
+
+def _fitted(tokens: np.ndarray, mean: float, sigma: float) -> Float64s:
+    normal = NormalDist(mean, sigma)
+    return np.array([normal.cdf(log(count + 0.5)) if count >= 1 else 0.0 for count in tokens.tolist()])
