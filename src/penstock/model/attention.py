@@ -1,33 +1,15 @@
 """What does a layer remember, and what does a query do with it? Each kind of sequence mixing, in bytes and FLOPs."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from math import ceil, prod
 from typing import Final, Protocol
 
-from penstock.errors import ConfigError
-
-
-class CacheDtype(StrEnum):
-    """How keys and values are stored."""
-
-    FP32 = "fp32"
-    BF16 = "bf16"
-    FP16 = "fp16"
-    FP8 = "fp8"
-
-    @property
-    def element_bytes(self) -> int:
-        """Bytes of one cached element."""
-        return _ELEMENT_BYTES[self]
-
+from penstock.model.cache import CacheDtype
 
 EVERYTHING: Final = 2**62
 """The limit of attention that reads all of its context."""
 Sight = tuple[tuple[int, float], ...]
 """Entries a query attends to, as limits and shares: with t tokens behind it, the sum of share x min(t, limit)."""
-
-_ELEMENT_BYTES = {CacheDtype.FP32: 4, CacheDtype.BF16: 2, CacheDtype.FP16: 2, CacheDtype.FP8: 1}
 
 
 def heads_on_device(heads: int, tp: int) -> int:
@@ -383,20 +365,3 @@ class RecurrentState:
     def traits(self) -> tuple[str, ...]:
         """Linear."""
         return ("linear",)
-
-
-_SPELLINGS: Final = {
-    CacheDtype.BF16: ("bfloat16", "bf16"),
-    CacheDtype.FP16: ("float16", "fp16", "half"),
-    CacheDtype.FP32: ("float32", "fp32", "float"),
-    CacheDtype.FP8: ("fp8", "fp8_e4m3", "fp8_e5m2"),
-}
-
-
-def cache_dtype(name: str) -> CacheDtype:
-    """Read a cache dtype as engines and configs spell it."""
-    spelled = name.strip().lower().removeprefix("torch.")
-    for dtype, spellings in _SPELLINGS.items():
-        if spelled in spellings:
-            return dtype
-    raise ConfigError(f"'{name[:40]}' is not a cache dtype; known: bf16, fp16, fp8, fp32")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from penstock.errors import ConfigError
-from penstock.model.attention import CacheDtype
+from penstock.model.cache import CacheDtype
 from penstock.model.config import Config
 from penstock.model.patterns import MAX_PATTERNS, is_pattern, matcher, plain_matcher
 from penstock.model.weight import (

@@ -5,7 +5,7 @@ import re
 
 from penstock.errors import ConfigError, UnknownArchitecture
 from penstock.model.architectures import ARCHITECTURES, Architecture, Outline
-from penstock.model.attention import CacheDtype
+from penstock.model.cache import CacheDtype
 from penstock.model.config import Config, parse_json
 from penstock.model.inventory import Inventory
 from penstock.model.quantisation import dtype_format, read_quantisation

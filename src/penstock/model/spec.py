@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from penstock.model.attention import CacheDtype, SequenceMixer
+from penstock.model.attention import SequenceMixer
+from penstock.model.cache import CacheDtype
 from penstock.model.weight import Part, Weight, WeightFormat
 
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from penstock.errors import ConfigError
 from penstock.model.architectures.decoder import Frame, add_layers, mtp_weights
 from penstock.model.architectures.outline import Outline, context_length
-from penstock.model.attention import CacheDtype, CompressedAttention
+from penstock.model.attention import CompressedAttention
 from penstock.model.blocks import routed_experts
+from penstock.model.cache import CacheDtype
 from penstock.model.config import Config
 from penstock.model.inventory import Inventory
 from penstock.model.spec import Experts

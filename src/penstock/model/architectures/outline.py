@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.errors import ConfigError
-from penstock.model.attention import CacheDtype
 from penstock.model.blocks import GroupedShape
+from penstock.model.cache import CacheDtype
 from penstock.model.config import Config
 from penstock.model.inventory import Inventory
 from penstock.model.spec import Experts
