@@ -9,6 +9,7 @@ from penstock.fleet import Deployment
 from penstock.performance.prediction.predict import Range
 from penstock.planning.asked.plan import Bucket, Plan
 from penstock.planning.asked.plan_yaml import parse_plan
+from penstock.planning.asked.resolve import Resolved, resolve
 from penstock.planning.candidates.capacity import Capacity, CapacityOf, cannot
 from penstock.planning.make import PlanResult, Sources, make_plan
 from penstock.planning.proof.verify import VerifyOf
@@ -30,6 +31,31 @@ accelerators:
   - {id: h200, buy_usd: {value: 32000, low: 24000, high: 36000}, tp: [1]}
 acquire: [buy]
 """
+
+PLAIN = """
+name: plain figures
+start: 2027-01-01
+horizon_years: 3
+workloads:
+  - name: chat
+    model: llama-3.1-8b
+    slo: ttft=1s,tpot=50ms
+    requests_per_s: 40
+    mean_load: 50%
+    lengths: [{input: 1k, output: 256}]
+accelerators:
+  - {id: mi300x, buy_usd: 15000, node_kw: 10, tp: [1], discounts: [{devices: 64, off: 10%}]}
+  - {id: h200, buy_usd: 32000, rent_usd_per_hour: 3, node_kw: 10, tp: [1]}
+sites: [{name: main, usd_per_kwh: 0.1, pue: 1.2, hosting_usd_per_kw_month: 200}]
+stacks:
+  amd: {engineers: 2, engineers_per_1000_devices: 1, support_usd_per_device_year: 100}
+  nvidia: {engineers: 0}
+engineer_usd_per_year: 300000
+finance: {discount_rate: 0, depreciation_years: 4, salvage: 0}
+node: {host_usd: 70000, network_usd_per_device: 2000, idle_power: 40%, annual_failures: 5%}
+constraints: {utilisation: 80%, spare_nodes: 1}
+"""
+"""No interest and round numbers: a bill anybody can recompute."""
 
 
 def plan_of(text: str) -> Plan:
@@ -53,6 +79,11 @@ def capacities(per_device: Mapping[str, float], *, spread: float = 0.2) -> Capac
         )
 
     return capacity_of
+
+
+def resolved(text: str) -> Resolved:
+    plan = plan_of(text)
+    return resolve(plan, tuple(load_accelerator(part.id) for part in plan.parts), load_prices, named=True)
 
 
 def solved(

@@ -1,0 +1,101 @@
+"""What would change the answer: each bar is two plans solved again, each flip is where two fleets cost the same."""
+
+from dataclasses import replace
+
+import pytest
+
+from penstock.planning.doubt.knobs import InputWorld, Knob, knobs_of
+from penstock.planning.doubt.sensitivity import Flip, Judge, flips, tornado
+from penstock.planning.make import Answer, PlanResult, capacity_spreads
+from penstock.planning.optimum.build import build_problem
+from penstock.planning.optimum.mix import cheapest
+from penstock.planning.optimum.problem import Restriction
+from small_plans import TWO_PARTS, solved
+
+
+@pytest.fixture(scope="module")
+def result() -> PlanResult:
+    return solved(TWO_PARTS)
+
+
+@pytest.fixture(scope="module")
+def judge(result: PlanResult) -> Judge:
+    assert isinstance(result.answer, Answer)
+    family = replace(result.answer.family, of_other_worlds=())
+    return Judge(family=family, candidates=result.candidates, winner="nvidia")
+
+
+def knobs(result: PlanResult) -> dict[str, Knob]:
+    return {knob.name: knob for knob in knobs_of(result.resolved, capacity_spreads(result.candidates))}
+
+
+def solved_again(result: PlanResult, world: InputWorld) -> tuple[float, float]:
+    """The cheapest fleet and what it saves over the other vendor's, each by a plain solve."""
+    problem = build_problem(world.resolved, result.candidates, capacity_scale=world.capacity)
+    costs = {}
+    for vendor in ("amd", "nvidia"):
+        mix = cheapest(problem, Restriction(only_vendors=frozenset({vendor})))
+        assert mix is not None
+        costs[vendor] = mix.cost_usd
+    return min(costs.values()), costs["amd"] - costs["nvidia"]
+
+
+@pytest.mark.parametrize(
+    "name", ["h200_sxm price", "mi300x price", "h200_sxm throughput", "extra amd engineers", "power price"]
+)
+def test_a_bar_is_the_difference_of_two_plain_solves(result: PlanResult, judge: Judge, name: str) -> None:
+    world, knob = InputWorld(resolved=result.resolved), knobs(result)[name]
+    (swing,) = tornado(judge, world, [knob])
+    low_cost, low_saving = solved_again(result, knob.turned(world, knob.input.low))
+    high_cost, high_saving = solved_again(result, knob.turned(world, knob.input.high))
+    assert (swing.saving_at_low_usd, swing.saving_at_high_usd) == pytest.approx((low_saving, high_saving), rel=1e-4)
+    assert (swing.cost_at_low_usd, swing.cost_at_high_usd) == pytest.approx((low_cost, high_cost), rel=1e-4)
+    assert swing.width_usd == pytest.approx(abs(high_saving - low_saving), rel=1e-3)
+
+
+def test_bars_are_sorted_and_what_has_no_range_or_moves_nothing_has_none(result: PlanResult, judge: Judge) -> None:
+    found = tornado(judge, InputWorld(resolved=result.resolved), tuple(knobs(result).values()))
+    widths = [swing.width_usd for swing in found]
+    assert widths == sorted(widths, reverse=True)
+    assert "extra nvidia engineers" not in {swing.name for swing in found}
+
+
+def around(flip: Flip, judge: Judge, result: PlanResult) -> tuple[float, float]:
+    """What the winner saves a hundredth of the way before a flip, and at it."""
+    world, knob = InputWorld(resolved=result.resolved), knobs(result)[flip.name]
+    before = flip.at + 0.01 * (flip.current - flip.at)
+    return judge.saving(knob.turned(world, before), knob.kind), judge.saving(knob.turned(world, flip.at), knob.kind)
+
+
+def test_a_flip_is_where_two_fleets_cost_the_same(result: PlanResult, judge: Judge) -> None:
+    world = InputWorld(resolved=result.resolved)
+    found = flips(judge, world, tuple(knobs(result).values()))
+    assert {flip.name for flip in found} >= {"h200_sxm price", "extra amd engineers", "cost of an engineer"}
+    whole = judge.saving(world, "rate")
+    for flip in found:
+        before, at = around(flip, judge, result)
+        assert before >= 0 > at, flip.name
+        if flip.kind != "throughput":
+            # Dollars move smoothly with every input but capacity, which moves by whole nodes.
+            assert max(before, -at) < 0.02 * whole, flip.name
+
+
+def test_on_the_other_side_of_a_flip_a_plain_solve_agrees(result: PlanResult, judge: Judge) -> None:
+    world = InputWorld(resolved=result.resolved)
+    found = {flip.name: flip for flip in flips(judge, world, tuple(knobs(result).values()))}
+    for name in ("h200_sxm price", "extra amd engineers"):
+        flip, knob = found[name], knobs(result)[name]
+        beyond = flip.at + 0.02 * (flip.at - flip.current)
+        short = flip.at - 0.02 * (flip.at - flip.current)
+        assert solved_again(result, knob.turned(world, beyond))[1] < 0
+        assert solved_again(result, knob.turned(world, short))[1] > 0
+
+
+def test_flips_within_the_range_of_an_input_come_first(result: PlanResult, judge: Judge) -> None:
+    found = flips(judge, InputWorld(resolved=result.resolved), tuple(knobs(result).values()))
+    inside = [flip.within_range for flip in found]
+    assert inside == sorted(inside, reverse=True)
+    for flip in found:
+        entry = knobs(result)[flip.name].input
+        assert flip.within_range == (entry.low <= flip.at <= entry.high)
+        assert (flip.at > flip.current) == (flip.side == "above")
