@@ -8,7 +8,8 @@ from typing import Final
 import highspy
 import numpy as np
 
-_FEASIBILITY: Final = 1e-9
+_FEASIBILITY: Final = 1e-7
+"""Tighter ones make HiGHS 1.15 call a dearer point optimal: 8 of 400 fleets with volume prices at 1e-9, none here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
