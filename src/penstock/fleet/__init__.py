@@ -1,19 +1,7 @@
-"""What runs where? Deployments, engines and fleets as values, and the file a fleet is kept in."""
+"""What runs where? A deployment and its engine as values; fleets of them in `pools`, and their file in `file`."""
 
 from penstock.fleet.deployment import Deployment, Parallelism
 from penstock.fleet.engine import Engine, engine_defaults
-from penstock.fleet.pools import Fleet, NodeGroup, Pool, Role, Route
 from penstock.fleet.release import Release
 
-__all__ = [
-    "Deployment",
-    "Engine",
-    "Fleet",
-    "NodeGroup",
-    "Parallelism",
-    "Pool",
-    "Release",
-    "Role",
-    "Route",
-    "engine_defaults",
-]
+__all__ = ["Deployment", "Engine", "Parallelism", "Release", "engine_defaults"]

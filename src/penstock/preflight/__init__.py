@@ -1,6 +1,5 @@
 """Will this checkpoint run here, will it be right, and with which flags? Rules, predictions and launch commands."""
 
-from penstock.fleet.release import Release
 from penstock.preflight.check import Preflight, PreflightQuestion, Readiness, check
 from penstock.preflight.facts.command import parse_command
 from penstock.preflight.facts.derive import derive_facts
@@ -23,7 +22,6 @@ __all__ = [
     "Preflight",
     "PreflightQuestion",
     "Readiness",
-    "Release",
     "Rule",
     "ScannedFacts",
     "Severity",

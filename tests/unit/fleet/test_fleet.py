@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from penstock.errors import UsageError
-from penstock.fleet import Fleet, NodeGroup, Pool, Route
+from penstock.fleet.pools import Fleet, NodeGroup, Pool, Route
 from penstock.workload.slo import Slo
 
 POOL = Pool(

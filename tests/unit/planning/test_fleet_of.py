@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.fleet import Fleet
 from penstock.fleet.file import read_fleet, write_fleet
+from penstock.fleet.pools import Fleet
 from penstock.planning.fleet_of import fleet_of
 from penstock.planning.make import Answer, PlanResult
 from small_plans import TWO_PARTS, solved
