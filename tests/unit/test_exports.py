@@ -88,7 +88,7 @@ EXPORTS = {
         "parse_command",
         "read_scheme",
     ],
-    "penstock.routing": ["Decision", "EndpointState", "Route", "RouteRequest"],
+    "penstock.routing": ["Decision", "EndpointState", "Picker", "RouteRequest"],
     "penstock.workload": [
         "Arrivals",
         "AsRecorded",

@@ -7,23 +7,6 @@ from pathlib import Path
 import penstock
 
 ROOT = Path(penstock.__file__).parent
-TEMPORARY = {
-    "Capacity",
-    "ClosedLoop",
-    "Comparison",
-    "Confidence",
-    "Pool",
-    "Progress",
-    "Question",
-    "Replica",
-    "Route",
-    "Step",
-    "Stream",
-    "Terms",
-    "Verdict",
-    "World",
-}
-"""Names still being told apart."""
 
 
 def test_no_public_class_name_is_defined_twice() -> None:
@@ -32,6 +15,6 @@ def test_no_public_class_name_is_defined_twice() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 defined[node.name].append(str(path.relative_to(ROOT)))
-    twice = {name: places for name, places in defined.items() if len(places) > 1 and name not in TEMPORARY}
+    twice = {name: places for name, places in defined.items() if len(places) > 1}
     assert not twice
     assert len(defined) > 100

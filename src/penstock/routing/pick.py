@@ -38,7 +38,7 @@ class Decision:
     scores: Mapping[str, float] = field(default_factory=dict)
 
 
-class Route(Protocol):
+class Picker(Protocol):
     """Any function that decides."""
 
     def __call__(self, request: RouteRequest, endpoints: Sequence[EndpointState], /) -> Decision:

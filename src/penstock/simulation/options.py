@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.routing import Route
+from penstock.routing import Picker
 from penstock.workload import Requests
 
 Policy = Literal["round-robin", "least-requests", "least-tokens"]
@@ -20,7 +20,7 @@ PoolOf = Callable[[Requests], NDArray[np.int16]]
 class Options:
     """What else a run may be told."""
 
-    route: Policy | Route = "least-requests"
+    route: Policy | Picker = "least-requests"
     pool_of: PoolOf | None = None
     """Which pool each request of a block goes to, where the route decides only inside pools."""
     users: int | None = None

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from penstock.errors import DeploymentError
-from penstock.routing import EndpointState, Route, RouteRequest
+from penstock.routing import EndpointState, Picker, RouteRequest
 from penstock.simulation.collect import Collected
 from penstock.simulation.loop import events
 from penstock.simulation.loop.layout import build, feed, make_room
@@ -74,7 +74,7 @@ def _check(pools: Sequence[ReplicaPool]) -> None:
         raise DeploymentError("two pools have the same name; pools are told apart by it")
 
 
-def _policy(route: Policy | Route) -> int:
+def _policy(route: Policy | Picker) -> int:
     if callable(route):
         return events.LEAST_REQUESTS
     if route not in _POLICIES:

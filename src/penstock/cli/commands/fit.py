@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.cli.flags.options import AsJson, Dp, Ep, Kv, Precision
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
@@ -36,17 +37,14 @@ def fit_command(
             help="Tokens per request, prompt and answer together: 4096, 32k, 1M. Left out: 8k, or the model's limit.",
         ),
     ] = None,
-    precision: Annotated[
-        str | None,
-        typer.Option("--precision", help="Store the weights as bf16, fp16, fp8, mxfp4, nvfp4 or int4 instead."),
-    ] = None,
-    kv: Annotated[str, typer.Option("--kv", help="KV cache dtype: auto, bf16, fp16, fp8.")] = "auto",
+    precision: Precision = None,
+    kv: Kv = "auto",
     tp: Annotated[
         int | None, typer.Option("--tp", min=1, help="Tensor parallel ranks, on every accelerator named.")
     ] = None,
     pp: Annotated[int, typer.Option("--pp", min=1, help="Pipeline stages.")] = 1,
-    dp: Annotated[int, typer.Option("--dp", min=1, help="Attention data-parallel ranks that share the experts.")] = 1,
-    ep: Annotated[bool, typer.Option("--ep", help="Spread whole experts over the ranks (expert parallelism).")] = False,
+    dp: Dp = 1,
+    ep: Ep = False,
     engine: Annotated[str, typer.Option("--engine", help="vllm or sglang.")] = "vllm",
     engine_version: Annotated[
         str | None,
@@ -65,7 +63,7 @@ def fit_command(
     draft: Annotated[
         bool, typer.Option("--draft", help="Load the checkpoint's own multi-token-prediction layers.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Does it fit, and what is left for the KV cache?
 

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.flags.options import AsJson
+
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="Look into FP8 checkpoints, byte by byte.")
 
 EXAMPLES = """
@@ -21,7 +23,7 @@ def group() -> None:
 
 def scan_command(
     path: Annotated[str, typer.Argument(help="A checkpoint directory, or one safetensors file.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Read every FP8 tensor and scale, and say what is wrong with them.
 

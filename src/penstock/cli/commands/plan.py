@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.cli.flags.options import AsJson
+
 if TYPE_CHECKING:
     from penstock.planning.asked.plan import Plan
     from penstock.planning.make import PlanResult, Sources
@@ -30,7 +32,7 @@ def plan_command(
     fleet: Annotated[
         Path | None, typer.Option("--fleet", help="Write the chosen fleet as fleet.yaml.", show_default=False)
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Which fleet should be bought?
 

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.flags.options import AsJson, Dp, Ep, Kv, MeasuredEngine, Precision
+
 EXAMPLES = """
 Examples:
 
@@ -25,15 +27,11 @@ def predict_command(
     concurrency: Annotated[
         int, typer.Option("--concurrency", min=1, help="Requests in flight, in a closed loop.")
     ] = 64,
-    precision: Annotated[
-        str | None, typer.Option("--precision", help="Store the weights as bf16, fp8, mxfp4, nvfp4 or int4 instead.")
-    ] = None,
-    kv: Annotated[str, typer.Option("--kv", help="KV cache dtype: auto, bf16, fp16, fp8.")] = "auto",
-    engine: Annotated[
-        str, typer.Option("--engine", help="Whose measurements to use: vllm, sglang, trtllm, atom; `best` tries each.")
-    ] = "best",
-    dp: Annotated[int, typer.Option("--dp", min=1, help="Attention data-parallel ranks.")] = 1,
-    ep: Annotated[bool, typer.Option("--ep", help="Expert parallelism.")] = False,
+    precision: Precision = None,
+    kv: Kv = "auto",
+    engine: MeasuredEngine = "best",
+    dp: Dp = 1,
+    ep: Ep = False,
     drafted: Annotated[
         int, typer.Option("--drafted", min=0, help="Speculative tokens proposed per step (0: no speculation).")
     ] = 0,
@@ -41,7 +39,7 @@ def predict_command(
         float | None, typer.Option("--accepted", min=1, help="Tokens a step yields per request with --drafted.")
     ] = None,
     light: Annotated[bool, typer.Option("--light", help="Print the speed of light instead of an estimate.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """How fast will it be?
 

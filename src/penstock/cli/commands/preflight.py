@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.cli.flags.options import AsJson
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def preflight_command(
     served_model: Annotated[
         str | None, typer.Option("--served-model", help="With --probe: the name it serves; left out, the first listed.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Will this checkpoint run here, will it be right, and with which flags?
 

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.cli.flags.options import AsJson, Dp, Ep, Kv, MeasuredEngine, Precision
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -77,15 +79,11 @@ def simulate_command(
     kv_gbps: Annotated[
         float | None, typer.Option("--kv-gbps", min=0.001, help="With --prefill: GB/s one of them sends KV at.")
     ] = None,
-    precision: Annotated[
-        str | None, typer.Option("--precision", help="Store the weights as bf16, fp8, mxfp4, nvfp4 or int4 instead.")
-    ] = None,
-    kv: Annotated[str, typer.Option("--kv", help="KV cache dtype: auto, bf16, fp16, fp8.")] = "auto",
-    engine: Annotated[
-        str, typer.Option("--engine", help="Whose measurements to use: vllm, sglang, trtllm, atom; `best` tries each.")
-    ] = "best",
-    dp: Annotated[int, typer.Option("--dp", min=1, help="Attention data-parallel ranks.")] = 1,
-    ep: Annotated[bool, typer.Option("--ep", help="Expert parallelism.")] = False,
+    precision: Precision = None,
+    kv: Kv = "auto",
+    engine: MeasuredEngine = "best",
+    dp: Dp = 1,
+    ep: Ep = False,
     max_num_seqs: Annotated[
         int | None, typer.Option("--max-num-seqs", min=1, help="Requests in one step. Default: the engine's.")
     ] = None,
@@ -102,7 +100,7 @@ def simulate_command(
     perfetto: Annotated[
         Path | None, typer.Option("--perfetto", help="Write the first replica's steps for ui.perfetto.dev.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """How does it behave under load?
 

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.cli.flags.options import AsJson
+
 if TYPE_CHECKING:
     from penstock.workload import TraceSummary
 
@@ -36,7 +38,7 @@ def describe_command(
         Path | None,
         typer.Option("--chart", help="Draw arrivals and lengths as .html, .svg or .png (extra: report)."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """What is in my trace?
 

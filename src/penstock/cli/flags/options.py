@@ -1,0 +1,16 @@
+"""Which flags do commands share? Each declared once, with its help."""
+
+from typing import Annotated
+
+import typer
+
+Precision = Annotated[
+    str | None, typer.Option("--precision", help="Store the weights as bf16, fp16, fp8, mxfp4, nvfp4 or int4 instead.")
+]
+Kv = Annotated[str, typer.Option("--kv", help="KV cache dtype: auto, bf16, fp16, fp8.")]
+MeasuredEngine = Annotated[
+    str, typer.Option("--engine", help="Whose measurements to use: vllm, sglang, trtllm, atom; `best` tries each.")
+]
+Dp = Annotated[int, typer.Option("--dp", min=1, help="Attention data-parallel ranks that share the experts.")]
+Ep = Annotated[bool, typer.Option("--ep", help="Spread whole experts over the ranks (expert parallelism).")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
