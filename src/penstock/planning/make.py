@@ -22,10 +22,9 @@ from penstock.planning.optimum.family import Family, find_family, steps_of
 from penstock.planning.optimum.mix import cheapest
 from penstock.planning.optimum.problem import Mix, Problem
 from penstock.planning.proof.verify import Proof, Verified, VerifyOf, prove, verify_fleet
+from penstock.simulation.options import StageProgress
 
 RUNNERS_UP = 3
-Progress = Callable[[str, int, int], None]
-"""What is being done, how many steps are done, and of how many."""
 
 
 ReadTrace = Callable[[str], TraceLengths]
@@ -100,7 +99,7 @@ class PlanResult:
         return self.resolved.plan
 
 
-def make_plan(plan: Plan, sources: Sources, progress: Progress = lambda *_: None) -> PlanResult:
+def make_plan(plan: Plan, sources: Sources, progress: StageProgress = lambda *_: None) -> PlanResult:
     """Answer a plan."""
     plan = replace(plan, workloads=tuple(_with_trace(entry, sources.read_trace) for entry in plan.workloads))
     resolved = resolve(plan, sources.accelerators, sources.prices_of, named=bool(plan.parts))
@@ -139,7 +138,7 @@ def _with_trace(workload: WorkloadPlan, read_trace: ReadTrace | None) -> Workloa
 
 
 def _place(
-    resolved: Resolved, sources: Sources, progress: Progress
+    resolved: Resolved, sources: Sources, progress: StageProgress
 ) -> tuple[tuple[Candidate, ...], int, tuple[LeftOut, ...]]:
     plan = resolved.plan
     parts = [(resolved.accelerators[part.id], part) for part in plan.parts]
@@ -175,7 +174,7 @@ def _unserved(resolved: Resolved, candidates: Sequence[Candidate]) -> tuple[str,
     return tuple(reasons)
 
 
-def _family(problem: Problem, progress: Progress) -> Family | None:
+def _family(problem: Problem, progress: StageProgress) -> Family | None:
     steps = steps_of(problem)
 
     def step(name: str) -> None:
@@ -204,7 +203,7 @@ def _answer(
     problem: Problem,
     candidates: tuple[Candidate, ...],
     sources: Sources,
-    progress: Progress,
+    progress: StageProgress,
 ) -> Answer:
     terms = terms_of(resolved)
     proof = _proven(resolved, family, problem, candidates, sources.verify_of, progress)
@@ -244,7 +243,7 @@ def _proven(
     problem: Problem,
     candidates: tuple[Candidate, ...],
     verify_of: VerifyOf | None,
-    progress: Progress,
+    progress: StageProgress,
 ) -> Proof:
     if verify_of is None:
         return Proof(verified=())

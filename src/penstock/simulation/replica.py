@@ -1,15 +1,15 @@
 """What is simulated? A replica as its scheduler sees it, and pools of equal ones."""
 
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.errors import DeploymentError
+from penstock.fleet.pools import Role
 from penstock.performance.step.cost import StepCost
 
-Role = Literal["both", "prefill", "decode"]
 Tokens = TypeVar("Tokens", int, NDArray[np.int64])
 
 

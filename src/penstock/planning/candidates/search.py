@@ -17,7 +17,7 @@ from penstock.planning.candidates.capacity import Capacity, CapacityOf
 
 CHECKPOINT: Final = "checkpoint"
 Step = Callable[[str], None]
-"""Called once for each deployment looked at."""
+"""Called with what is looked at next."""
 
 
 @dataclass(frozen=True, kw_only=True)

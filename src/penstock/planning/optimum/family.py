@@ -6,6 +6,7 @@ from math import inf
 
 import numpy as np
 
+from penstock.planning.candidates.search import Step
 from penstock.planning.optimum.mix import cheapest, runners_up
 from penstock.planning.optimum.problem import Mix, Problem, Restriction
 from penstock.planning.optimum.resize import Array, Worlds, resized_usd
@@ -13,8 +14,6 @@ from penstock.planning.optimum.resize import Array, Worlds, resized_usd
 COMPETING = ("amd", "nvidia")
 """The vendors whose mix is asked for even where it does not win."""
 _FIRST, _NEXT = "cheapest fleet", "runners-up"
-
-Step = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
