@@ -18,7 +18,7 @@ MEASURE = """
 import json, sys, time
 from pathlib import Path
 import numpy as np
-from penstock.checkpoint.scan import scan_fp8
+from penstock.checkpoint.fp8.scan import scan_fp8
 
 folder = Path(sys.argv[1])
 
