@@ -86,6 +86,13 @@ def load_measurements() -> tuple[Measurement, ...]:
 
 
 @cache
+def load_withdrawn() -> tuple[Measurement, ...]:
+    """Read rows that the shipped efficiencies were fitted to and that are not believed any more; `flag` says why."""
+    file = _DATA / "measurements" / "withdrawn" / "rows.csv"
+    return tuple(read_rows(file.read_text(encoding="utf-8"), f"measurements/withdrawn/{file.name}"))
+
+
+@cache
 def load_efficiencies() -> Mapping[str, Any]:
     """Read the shipped calibration, as `penstock.performance.efficiencies` writes it."""
     try:

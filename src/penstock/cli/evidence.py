@@ -18,8 +18,17 @@ def model_of(name: str) -> "ModelSpec":
 
 @cache
 def measured_pairs() -> "tuple[Pair, ...]":
-    """Turn every shipped measurement into the work it did and the time it took."""
-    from penstock.catalog import load_accelerator, load_measurements
-    from penstock.performance.evidence import calibration_rows
+    """Turn the measurements the shipped efficiencies stand on into the work they did and the time it took."""
+    from penstock.catalog import load_accelerator, load_measurements, load_withdrawn
+    from penstock.performance.evidence import calibration_rows, first_edition
 
-    return tuple(calibration_rows(load_measurements(), model_of, load_accelerator))
+    return tuple(calibration_rows(first_edition(load_measurements(), load_withdrawn()), model_of, load_accelerator))
+
+
+@cache
+def believed_pairs() -> "tuple[Pair, ...]":
+    """Return those of them that are still believed to be what they were taken for."""
+    from penstock.catalog import load_measurements
+
+    believed = {row.id for row in load_measurements() if row.plain}
+    return tuple(pair for pair in measured_pairs() if pair[0].id in believed)

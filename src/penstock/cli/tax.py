@@ -20,14 +20,14 @@ def tax_command(
     """
     from penstock.catalog import load_efficiencies
     from penstock.cli.choices import counted_targets
-    from penstock.cli.evidence import measured_pairs
+    from penstock.cli.evidence import believed_pairs
     from penstock.performance.efficiencies import from_document
     from penstock.performance.tax import delivered_over_time
 
     wanted = None if on is None else {part.id for part, _ in counted_targets(on)}
     points = [
         point
-        for point in delivered_over_time(measured_pairs(), from_document(load_efficiencies()).calibration)
+        for point in delivered_over_time(believed_pairs(), from_document(load_efficiencies()).calibration)
         if (wanted is None or point.accelerator in wanted) and engine in {None, point.engine}
     ]
     if as_json:
