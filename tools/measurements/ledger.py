@@ -1,6 +1,5 @@
 """What was left out, and why? Every row that is read is kept, or entered here under the name of one filter."""
 
-from collections import Counter
 from dataclasses import dataclass, field
 
 from penstock.catalog.measurement import Measurement
@@ -26,7 +25,3 @@ class Ledger:
     def enter(self, name: str, row: Measurement, detail: str = "") -> None:
         """Leave out a row that was understood."""
         self.left.append(Left(id=row.id, source=row.source, accelerator=row.accelerator, filter=name, detail=detail))
-
-    def counts(self, name: str, by: str) -> Counter[str]:
-        """Count what one filter dropped, by source or by accelerator."""
-        return Counter(getattr(entry, by) for entry in self.left if entry.filter == name)
