@@ -18,7 +18,7 @@ import numpy as np
 import vl_convert
 
 from penstock.benchmark.rerun import Reruns
-from penstock.benchmark.shipped_rows import measured_pairs, model_of
+from penstock.benchmark.shipped_rows import believed_pairs, measured_pairs, model_of
 from penstock.catalog import load_accelerator, load_efficiencies
 from penstock.performance.evidence.accuracy import (
     FOLDS,
@@ -196,7 +196,7 @@ def charts(shape: Held) -> None:
     save(dots + line.encode(x="a:Q", y="a:Q"), "accuracy.svg")
     tax = [
         {"month": point.month, "speed": point.relative_speed, "stack": f"{point.accelerator} {point.engine}"}
-        for point in delivered_over_time(measured_pairs(), from_document(load_efficiencies()).calibration)
+        for point in delivered_over_time(believed_pairs(), from_document(load_efficiencies()).calibration)
         if point.accelerator in {"mi300x", "mi325x", "mi355x", "h200_sxm", "b200_sxm"}
     ]
     save(

@@ -1,15 +1,13 @@
 """How is the catalog read? One TOML file per thing, parsed strictly, only when asked for."""
 
-import csv
 import difflib
-import io
 import json
 from collections.abc import Iterable, Mapping
-from datetime import date
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from penstock.catalog._rows import read_rows
 from penstock.catalog.accelerator import Accelerator
 from penstock.catalog.measurement import Measurement, MeasurementSource
 from penstock.catalog.model import CatalogModel
@@ -74,9 +72,19 @@ def load_models() -> tuple[CatalogModel, ...]:
 
 @cache
 def load_measurements() -> tuple[Measurement, ...]:
-    """Read every public measurement the package ships."""
-    text = (_DATA / "measurements" / "rows.csv").read_text(encoding="utf-8")
-    return tuple(_measurement(row) for row in csv.DictReader(io.StringIO(text)))
+    """Read every public measurement the package ships, file by file in the order of their names."""
+    folder = (_DATA / "measurements").iterdir()
+    files = sorted((entry for entry in folder if entry.name.endswith(".csv")), key=lambda entry: entry.name)
+    return tuple(
+        row for file in files for row in read_rows(file.read_text(encoding="utf-8"), f"measurements/{file.name}")
+    )
+
+
+@cache
+def load_withdrawn() -> tuple[Measurement, ...]:
+    """Read rows that the shipped efficiencies were fitted to and that are not believed any more; `flag` says why."""
+    file = _DATA / "measurements" / "withdrawn" / "rows.csv"
+    return tuple(read_rows(file.read_text(encoding="utf-8"), f"measurements/withdrawn/{file.name}"))
 
 
 @cache
@@ -95,37 +103,6 @@ def measurement_sources() -> Mapping[str, MeasurementSource]:
     raw = read_toml(_DATA / "measurements" / "sources.toml").get("source", [])
     sources = strictly(tuple[MeasurementSource, ...], raw, "sources.toml")
     return {source.id: source for source in sources}
-
-
-def _measurement(row: dict[str, str]) -> Measurement:
-    def number(key: str) -> float | None:
-        return float(row[key]) if row[key] else None
-
-    try:
-        return Measurement(
-            id=row["id"],
-            source=row["source"],
-            ref=row["ref"],
-            scenario=row["scenario"],  # type: ignore[arg-type]  # a test holds every row to the three known ones
-            model=row["model"],
-            weights=row["weights"],
-            kv=row["kv"],
-            accelerator=row["accelerator"],
-            engine=row["engine"],
-            version=row["version"],
-            date=date.fromisoformat(row["date"]),
-            tp=int(row["tp"]),
-            dp=int(row["dp"]),
-            ep=row["ep"] == "1",
-            concurrency=number("concurrency"),
-            input_tokens=float(row["input_tokens"]),
-            output_tokens=float(row["output_tokens"]),
-            tpot_s=number("tpot_s"),
-            ttft_s=number("ttft_s"),
-            output_tokens_per_s=number("output_tokens_per_s"),
-        )
-    except (KeyError, ValueError) as error:
-        raise CatalogError(f"measurements/rows.csv: row {row.get('id', '?')}: {error}") from error
 
 
 def parse_accelerator(raw: dict[str, Any], where: str) -> Accelerator:

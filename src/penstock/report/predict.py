@@ -109,8 +109,9 @@ def _near(prediction: Prediction, rows: Sequence[Measurement]) -> Text:
     text = Text(f"{where}, nearest measured:", style="dim")
     for row in rows:
         tpot = f"{row.tpot_s * 1e3:.1f} ms" if row.tpot_s is not None else "-"
+        day = row.date.isoformat() if row.dated == "day" else f"until {row.date}"
         text.append(
-            f"\n  {row.date} {row.engine} {row.version} x{row.devices} {row.weights} "
+            f"\n  {day} {row.engine} {row.version} x{row.devices} {row.weights} "
             f"{row.input_tokens:,.0f}/{row.output_tokens:,.0f} at {row.concurrency:,.0f}: TPOT {tpot} ({row.source})",
             style="dim",
         )

@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 
 from examples import deployment
-from penstock.benchmark.shipped_rows import measured_pairs, model_of
-from penstock.catalog import load_accelerator, load_efficiencies
+from penstock.benchmark.shipped_rows import believed_pairs, measured_pairs, model_of
+from penstock.catalog import load_accelerator, load_efficiencies, load_measurements, load_withdrawn
+from penstock.catalog.measurement import Measurement
 from penstock.performance.evidence.efficiencies import from_document, to_document
 from penstock.performance.evidence.regression import LEAST, Row, Software, calibrate
+from penstock.performance.evidence.rows import calibration_rows, first_edition
 from penstock.performance.evidence.waits import FIRST, fit_both, waited
 from penstock.performance.prediction.stack import stack_of
-from penstock.performance.step.work import PARTS
+from penstock.performance.step.work import PARTS, roofline_s
 
 OLD, NEW = Software("online", "0.5.9", date(2026, 1, 1)), Software("online", "0.5.10", date(2026, 2, 1))
 
@@ -76,6 +78,38 @@ def test_the_shipped_efficiencies_are_what_the_shipped_measurements_give() -> No
         assert kept.by_kin.keys() == found.by_kin.keys()
         for path, fresh in found.by_kin.items():
             assert kept.by_kin[path].slowdowns == pytest.approx(fresh.slowdowns, rel=1e-3, abs=1e-7)
+
+
+def test_the_first_edition_is_all_it_was_and_nothing_later() -> None:
+    rows = first_edition(load_measurements(), load_withdrawn())
+    assert len(rows) == 6712
+    assert len({row.id for row in rows}) == 6712
+    assert {row.edition for row in rows} == {1}
+
+
+def test_what_is_withdrawn_is_in_no_other_file_and_says_why() -> None:
+    assert not {row.id for row in load_withdrawn()} & {row.id for row in load_measurements()}
+    reasons = {"copied", "faster_than_light", "partial_ep", "queued", "split_unstated"}
+    assert {row.flag for row in load_withdrawn()} == reasons
+
+
+def test_no_believed_row_is_faster_than_light() -> None:
+    shares = [roofline_s(row.light) / row.seconds for m, row in believed_pairs() if m.scenario == "online"]
+    assert max(shares) < 1.3  # with the cache in 16 bits, where the source does not say that it was in 8
+    assert len(measured_pairs()) - len(believed_pairs()) >= 150
+
+
+def test_drafts_disaggregation_and_twins_are_not_fitted() -> None:
+    def one(**what: bool) -> Measurement:
+        return next(row for row in load_measurements() if what.items() <= _kinds(row).items())
+
+    plain = one(drafted=False, disaggregated=False, twin=False)
+    others = [one(drafted=True, disaggregated=False), one(disaggregated=True), one(twin=True, drafted=False)]
+    assert [row for row, _ in calibration_rows([plain, *others], model_of, load_accelerator)] == [plain]
+
+
+def _kinds(row: Measurement) -> dict[str, bool]:
+    return {"drafted": bool(row.drafted), "disaggregated": row.scenario == "disaggregated", "twin": bool(row.twin)}
 
 
 def test_the_document_round_trips() -> None:

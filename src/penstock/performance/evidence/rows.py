@@ -83,13 +83,27 @@ def batched_tokens(row: Measurement) -> float:
     return harness_of(row).batched_tokens * row.dp
 
 
+def first_edition(measurements: Iterable[Measurement], withdrawn: Iterable[Measurement]) -> tuple[Measurement, ...]:
+    """Return what the shipped efficiencies were fitted to, as it was known then.
+
+    Rows that have been withdrawn since are in it, and nobody knew that some of the others drafted.
+    """
+    known = tuple(replace(row, drafted="") for row in measurements if row.edition == 1)
+    return known + tuple(withdrawn)
+
+
 def calibration_rows(
     measurements: Iterable[Measurement], model_of: ModelOf, accelerator_of: AcceleratorOf
 ) -> list[tuple[Measurement, Row]]:
-    """Turn measurements into calibration rows; a saturated one that would not fit is left out."""
+    """Turn measurements of plain engines into calibration rows; a saturated one that would not fit is left out.
+
+    Drafts and disaggregation are not in the model of a step yet, and the twin of a median is there itself.
+    """
     compiled: dict[tuple[object, ...], tuple[Deployment, ReplicaWork, int]] = {}
     found = []
     for row in measurements:
+        if not row.plain:
+            continue
         key = (row.model, row.weights, row.accelerator, row.tp, row.dp, row.ep, row.kv)
         if key not in compiled:
             placed = measured_deployment(row, model_of, accelerator_of)

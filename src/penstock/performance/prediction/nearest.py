@@ -34,7 +34,11 @@ def nearest_measurements(
     kin = [
         row
         for row in measurements
-        if row.accelerator == wanted.accelerator.id and row.scenario == "online" and family_of_row(row) == family
+        if row.plain
+        and row.scenario == "online"
+        and row.accelerator == wanted.accelerator.id
+        and family_of_row(row) == family
     ]
-    ranked = sorted(kin, key=lambda row: (round(distance(row), 2), -row.date.toordinal(), row.id))
+    # A median over months is never the newest.
+    ranked = sorted(kin, key=lambda row: (round(distance(row), 2), row.dated, -row.date.toordinal(), row.id))
     return [row for row in ranked[:count] if distance(row) < inf]

@@ -1,0 +1,45 @@
+"""Builds the shipped measurements and docs/data.md from the raw files; `--check` fails when they differ from it.
+
+`python tools/build_measurements.py --raw DIR`, where DIR has measurements.csv, inferencex_2026-07-20.csv, amd_more.csv.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from measurements.build import build
+from measurements.page import data_page
+from measurements.write import csv_files, csv_text
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "src" / "penstock" / "catalog" / "data" / "measurements"
+WITHDRAWN = FOLDER / "withdrawn" / "rows.csv"
+PAGE = ROOT / "docs" / "data.md"
+
+
+def main() -> int:
+    """Build, then write or compare."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--raw", type=Path, required=True, help="folder with the raw files")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail when something shipped differs")
+    chosen = parser.parse_args()
+    built = build(chosen.raw)
+    texts = {FOLDER / name: text for name, text in csv_files(built.rows).items()}
+    texts[WITHDRAWN] = csv_text(built.withdrawn)
+    texts[PAGE] = data_page(built, PAGE.with_suffix(".template.md").read_text(encoding="utf-8"))
+    strangers = sorted(set(FOLDER.glob("*.csv")) - texts.keys())
+    if not chosen.check:
+        for path, text in texts.items():
+            path.write_text(text, encoding="utf-8")
+        for path in strangers:
+            path.unlink()
+        print(f"{len(built.rows):,} rows written, {len(built.ledger.left):,} left out: see {PAGE.relative_to(ROOT)}")
+        return 0
+    stale = [path for path, text in texts.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    for path in (*stale, *strangers):
+        print(f"{path.relative_to(ROOT)} is not what the raw files make; run `make measurements`", file=sys.stderr)
+    return 1 if stale or strangers else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""What does docs/data.md say? What is shipped by source and accelerator, and every filter with what it dropped."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from statistics import median, quantiles
+
+from measurements.build import Built
+from measurements.filters import WHY
+from measurements.ledger import Left
+from measurements.write import file_of
+from penstock.catalog import measurement_sources
+from penstock.catalog.measurement import Measurement
+
+_FIRST_EDITION = 6712
+_KINDS: tuple[tuple[str, Callable[[Measurement], bool]], ...] = (
+    ("one engine, a closed loop", lambda row: row.scenario == "online" and not row.drafted),
+    ("one engine that drafts", lambda row: row.scenario == "online" and row.drafted == "mtp"),
+    ("disaggregated", lambda row: row.scenario == "disaggregated" and not row.drafted),
+    ("disaggregated, drafting", lambda row: row.scenario == "disaggregated" and row.drafted == "mtp"),
+    ("offline", lambda row: row.scenario in {"static_batch", "saturated"}),
+    ("with a twin", lambda row: bool(row.twin)),
+    ("with joules", lambda row: row.joules_per_output_token is not None),
+)
+
+
+def data_page(built: Built, template: str) -> str:
+    """Fill the template of the page."""
+    rows, left = built.rows, built.ledger.left
+    first = [row for row in rows if row.edition == 1]
+    return template.format(
+        rows=f"{len(rows):,}",
+        read=f"{len(rows) + len(left):,}",
+        kinds=_table(("kind", "rows"), ((name, sum(map(keep, rows))) for name, keep in _KINDS)),
+        gone=_FIRST_EDITION - len(first),
+        drafted=sum(row.drafted != "" for row in first),
+        sources=_sources(rows),
+        accelerators=_accelerators(rows),
+        ambiguous=_against_named(rows, "gpu_ambiguous"),
+        unnamed=_against_named(rows, "gpu_unnamed"),
+        filters=_filters(left),
+        quarantined=_quarantined(left),
+    )
+
+
+def _table(head: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
+    shown = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    shown += [f"| {' | '.join(_shown(cell) for cell in line)} |" for line in lines]
+    return "\n".join(shown)
+
+
+def _shown(cell: object) -> str:
+    return f"{cell:,}" if isinstance(cell, int) else str(cell)
+
+
+def _sources(rows: Sequence[Measurement]) -> str:
+    lines = []
+    for source, title in ((source.id, source.title) for source in measurement_sources().values()):
+        held = [row for row in rows if row.source == source]
+        days = sorted(row.date for row in held)
+        models, parts = {row.model for row in held}, {row.accelerator for row in held}
+        span = f"{days[0]} to {days[-1]}" if days[0] != days[-1] else str(days[0])
+        lines.append((title, f"`{file_of(source)}`", len(held), len(models), ", ".join(sorted(parts)), span))
+    return _table(("source", "file", "rows", "models", "accelerators", "days"), lines)
+
+
+def _accelerators(rows: Sequence[Measurement]) -> str:
+    lines = []
+    for part in sorted({row.accelerator for row in rows}):
+        held = [row for row in rows if row.accelerator == part]
+        engines = Counter(row.engine for row in held)
+        listed = ", ".join(f"{name} {count:,}" for name, count in engines.most_common())
+        lines.append((part, len(held), *(sum(map(keep, held)) for _, keep in _KINDS), listed))
+    return _table(("accelerator", "rows", *(name for name, _ in _KINDS), "engines"), lines)
+
+
+def _against_named(rows: Sequence[Measurement], flag: str) -> str:
+    """Compare the flagged runs of a cell and month with those that print their part."""
+    cells: dict[tuple[object, ...], dict[str, list[float]]] = {}
+    for row in rows:
+        if row.source == "rocm-atom-nightly" and row.tpot_s is not None:
+            setup = (row.model, row.weights, row.accelerator, row.engine, row.tp, f"{row.date:%Y-%m}")
+            cell = (*setup, row.input_tokens, row.output_tokens, row.concurrency)
+            cells.setdefault(cell, {}).setdefault(row.flag, []).append(row.tpot_s)
+    ratios = [median(times[flag]) / median(times[""]) for times in cells.values() if flag in times and "" in times]
+    low, *_, high = quantiles(ratios, n=10)
+    count = sum(row.flag == flag for row in rows)
+    return f"{count:,} runs; {median(ratios):.2f} times as long (P10 {low:.2f}, P90 {high:.2f}; {len(ratios)} cells)"
+
+
+def _filters(left: Sequence[Left]) -> str:
+    lines = []
+    for name, why in WHY.items():
+        dropped = [entry for entry in left if entry.filter == name]
+        sources, parts = (Counter(getattr(entry, by) for entry in dropped) for by in ("source", "accelerator"))
+        lines.append((f"`{name}`", len(dropped), why, _counted(sources), _counted(parts)))
+    return _table(("filter", "rows", "why", "by source", "by accelerator"), lines)
+
+
+def _counted(counts: Counter[str]) -> str:
+    return ", ".join(
+        f"{name} {count:,}" for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    )
+
+
+def _quarantined(left: Sequence[Left]) -> str:
+    head = ("row", "model", "setup", "users x lengths", "TPOT ms", "TTFT s", "of light")
+    lines = [f"| {entry.id} | {entry.detail} |" for entry in left if entry.filter == "faster_than_light"]
+    return "\n".join([f"| {' | '.join(head)} |", "|" + "---|" * len(head), *lines])
