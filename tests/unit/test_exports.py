@@ -19,6 +19,7 @@ EXPORTS = {
         "load_measurements",
         "load_models",
         "load_prices",
+        "load_withdrawn",
         "measurement_sources",
         "model_ids",
         "priced_ids",
