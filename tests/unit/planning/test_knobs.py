@@ -20,9 +20,12 @@ MOVES = {
     "h200_sxm throughput": {"h200_sxm carries"},
     "extra amd engineers": {"amd: extra engineers"},
     "extra nvidia engineers": {"nvidia: extra engineers"},
-    "power price": {"here: power price", "there: power price"},
-    "PUE": {"here: PUE", "there: PUE"},
-    "hosting": {"here: hosting", "there: hosting"},
+    "power price at here": {"here: power price"},
+    "PUE at here": {"here: PUE"},
+    "hosting at here": {"here: hosting"},
+    "power price at there": {"there: power price"},
+    "PUE at there": {"there: PUE"},
+    "hosting at there": {"there: hosting"},
     "discount rate": {"discount rate"},
     "depreciation": {"depreciation"},
     "cost of an engineer": {"an engineer"},
@@ -56,7 +59,7 @@ def test_a_knob_moves_exactly_what_it_names(name: str) -> None:
     assert {figure for figure in before if before[figure] != after[figure]} == MOVES[name]
 
 
-@pytest.mark.parametrize("name", [name for name in MOVES if name not in {"power price", "PUE", "hosting"}])
+@pytest.mark.parametrize("name", MOVES)
 def test_a_knob_turned_back_leaves_every_figure_as_it_was(name: str) -> None:
     knob = KNOBS[name]
     assert figures(knob.turned(turned_far(knob), knob.input.value)) == figures(WORLD)

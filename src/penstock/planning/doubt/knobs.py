@@ -116,17 +116,21 @@ def _stacks(stacks: Mapping[str, StackPlan]) -> Iterator[Knob]:
 
 
 def _sites(sites: Sequence[SitePlan]) -> Iterator[Knob]:
-    for key, name in (("usd_per_kwh", "power price"), ("pue", "PUE"), ("hosting_usd_per_kw_month", "hosting")):
-        first: Input = getattr(sites[0], key)
+    """A knob per site: what one of them pays says nothing about another."""
+    for number, site in enumerate(sites):
+        for key, name in (("usd_per_kwh", "power price"), ("pue", "PUE"), ("hosting_usd_per_kw_month", "hosting")):
+            current: Input = getattr(site, key)
 
-        def turned(world: InputWorld, value: float, key: str = key) -> InputWorld:
-            plan = world.resolved.plan
-            changed = tuple(replace(site, **{key: getattr(site, key).at(value)}) for site in plan.sites)
-            return replace(world, resolved=replace(world.resolved, plan=replace(plan, sites=changed)))
+            def turned(world: InputWorld, value: float, number: int = number, key: str = key) -> InputWorld:
+                plan = world.resolved.plan
+                changed = replace(plan.sites[number], **{key: getattr(plan.sites[number], key).at(value)})
+                every = (*plan.sites[:number], changed, *plan.sites[number + 1 :])
+                return replace(world, resolved=replace(world.resolved, plan=replace(plan, sites=every)))
 
-        least = 1.0 if key == "pue" else first.value / _WIDE
-        most = first.value * _WIDE or 1.0
-        yield Knob(kind="rate", subject=name, name=name, input=first, least=least, most=most, turned=turned)
+            called = name if len(sites) == 1 else f"{name} at {site.name}"
+            least = 1.0 if key == "pue" else current.value / _WIDE
+            most = current.value * _WIDE or 1.0
+            yield Knob(kind="rate", subject=called, name=called, input=current, least=least, most=most, turned=turned)
 
 
 def _money(resolved: Resolved) -> Iterator[Knob]:
