@@ -12,7 +12,7 @@ from penstock.reading.yaml import Table, Value, read_table
 from penstock.workload.slo import Slo
 
 _HEAD: Final = (
-    "# Pools are identical replicas; a route sends requests up to these lengths to pools by weight.\n"
+    "# Pools are identical replicas; a route sends requests of about these lengths to pools by weight.\n"
     "# Fill in `endpoints`, one host:port per replica, once they run.\n"
 )
 _WRITTEN_BY: Final = "penstock plan plan.yaml --fleet fleet.yaml"
@@ -137,8 +137,8 @@ def _route_document(route: Route) -> dict[str, object]:
     slo = route.slo
     return {
         "workload": route.workload,
-        "max_input_tokens": route.max_input_tokens,
-        "max_output_tokens": route.max_output_tokens,
+        "input_tokens": route.input_tokens,
+        "output_tokens": route.output_tokens,
         "slo": {
             "ttft_s": slo.ttft_s,
             "tpot_s": slo.tpot_s,
@@ -154,8 +154,8 @@ def _route(table: Table) -> Callable[[], Route]:
     return partial(
         Route,
         workload=table.required("workload").text(),
-        max_input_tokens=table.required("max_input_tokens").whole(),
-        max_output_tokens=table.required("max_output_tokens").whole(),
+        input_tokens=table.required("input_tokens").whole(),
+        output_tokens=table.required("output_tokens").whole(),
         slo=_slo(table.required("slo")),
         peak_requests_per_s=table.required("peak_requests_per_s").number(),
         weights={name: value.number() for name, value in table.required("weights").table().every()},

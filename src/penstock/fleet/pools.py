@@ -95,11 +95,14 @@ class Pool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Requests of a workload up to some lengths, what they are promised, and the pools they are sent to."""
+    """Requests of a workload of about one length, what they are promised, and the pools they are sent to.
+
+    A request belongs to the route whose lengths are nearest to its own, so that every request has one.
+    """
 
     workload: str
-    max_input_tokens: int
-    max_output_tokens: int
+    input_tokens: int
+    output_tokens: int
     slo: Slo
     peak_requests_per_s: float
     weights: Mapping[str, float]
@@ -107,7 +110,7 @@ class Route:
 
     def __post_init__(self) -> None:
         _words(workload=self.workload)
-        _at_least_one(max_input_tokens=self.max_input_tokens, max_output_tokens=self.max_output_tokens)
+        _at_least_one(input_tokens=self.input_tokens, output_tokens=self.output_tokens)
         if not (isfinite(self.peak_requests_per_s) and self.peak_requests_per_s > 0):
             raise UsageError(f"peak_requests_per_s is {self.peak_requests_per_s:g}; write a rate above 0")
         if not all(isfinite(weight) and weight > 0 for weight in self.weights.values()):
@@ -150,7 +153,7 @@ def fault_of(nodes: Sequence[NodeGroup], pools: Sequence[Pool], routes: Sequence
     keys: dict[_List, list[str]] = {
         "nodes": [f"{group.accelerator} at {group.site}" for group in nodes],
         "pools": [pool.name for pool in pools],
-        "routes": [f"{r.workload} up to {r.max_input_tokens} in and {r.max_output_tokens} out" for r in routes],
+        "routes": [f"{r.workload} of {r.input_tokens} in and {r.output_tokens} out" for r in routes],
     }
     for kind, names in keys.items():
         for number, name in enumerate(names):

@@ -1,12 +1,18 @@
 """Which fleet does a plan leave behind? The winner's last period, as whoever runs it reads it."""
 
+from typing import Final
+
 from penstock.economics.finance import HOURS_PER_YEAR
-from penstock.fleet.pools import Fleet, NodeGroup, Pool, Route
+from penstock.fleet.engine import NEWEST, Engine
+from penstock.fleet.pools import EngineSetting, Fleet, NodeGroup, Pool, Route
 from penstock.planning.candidates.search import Candidate
 from penstock.planning.make import Answer, PlanResult
 from penstock.planning.optimum.build import BillingTerms
 from penstock.planning.optimum.problem import Mix, PoolPeriod
 from penstock.planning.proof.verify import RequestStream, pool_id, serving_fleet
+
+_UNSTATED: Final = "unstated"
+"""The release of an engine whose settings nobody read here."""
 
 
 def fleet_of(result: PlanResult, answer: Answer) -> Fleet:
@@ -28,7 +34,7 @@ def fleet_of(result: PlanResult, answer: Answer) -> Fleet:
     streams = serving_fleet(mix, last, result.problem, result.candidates, plan.workloads).streams
     return Fleet(
         name=_line(plan.name),
-        note=f"chosen by `penstock plan`, {plan.horizon_years:g} years from {plan.start}",
+        note=_note(result, last),
         nodes=tuple(
             NodeGroup(
                 accelerator=pool.offer.accelerator,
@@ -43,9 +49,15 @@ def fleet_of(result: PlanResult, answer: Answer) -> Fleet:
     )
 
 
+def _note(result: PlanResult, last: int) -> str:
+    plan = result.plan
+    note = f"chosen by `penstock plan`, {plan.horizon_years:g} years from {plan.start}"
+    return note if last == 0 else f"{note}; as it stands in period {last + 1} of {result.problem.periods}, the last"
+
+
 def _pool(entry: Candidate, pool: PoolPeriod, count: int, *, model: str, usd_per_hour: float) -> Pool:
     deployment = entry.deployment
-    split, engine = deployment.parallelism, deployment.engine
+    split, name = deployment.parallelism, entry.measured_engine
     return Pool(
         name=_name(entry, pool.offer.site),
         model=model,
@@ -59,15 +71,19 @@ def _pool(entry: Candidate, pool: PoolPeriod, count: int, *, model: str, usd_per
         pp=split.pp,
         dp=split.dp,
         ep=split.expert_parallel,
-        engine=engine.name,
-        engine_version=engine.version,
-        settings={
-            "max_num_batched_tokens": engine.max_batched_tokens,
-            "max_num_seqs": engine.max_sequences,
-            "gpu_memory_utilization": engine.memory_fraction,
-        },
+        engine=name,
+        engine_version=str(NEWEST.get(name, _UNSTATED)),
+        settings=_settings(deployment.engine) if name == deployment.engine.name else {},
         usd_per_hour=_short(usd_per_hour),
     )
+
+
+def _settings(engine: Engine) -> dict[str, EngineSetting]:
+    return {
+        "max_num_batched_tokens": engine.max_batched_tokens,
+        "max_num_seqs": engine.max_sequences,
+        "gpu_memory_utilization": engine.memory_fraction,
+    }
 
 
 def _name(entry: Candidate, site: str) -> str:
@@ -82,8 +98,8 @@ def _line(text: str) -> str:
 def _route(stream: RequestStream, names: dict[str, str]) -> Route:
     return Route(
         workload=_line(stream.workload),
-        max_input_tokens=stream.bucket.input_tokens,
-        max_output_tokens=stream.bucket.output_tokens,
+        input_tokens=stream.bucket.input_tokens,
+        output_tokens=stream.bucket.output_tokens,
         slo=stream.slo,
         peak_requests_per_s=_short(stream.requests_per_s),
         weights={names[ident]: _short(share) for ident, share in stream.shares.items()},

@@ -23,8 +23,8 @@ POOL = Pool(
 )
 ROUTE = Route(
     workload="chat",
-    max_input_tokens=1024,
-    max_output_tokens=256,
+    input_tokens=1024,
+    output_tokens=256,
     slo=Slo(ttft_s=1.0, tpot_s=0.05),
     peak_requests_per_s=3.0,
     weights={"one": 1.0},
@@ -67,7 +67,7 @@ def test_a_pool_refuses_what_cannot_run(change: dict[str, object], complaint: st
     ("change", "complaint"),
     [
         ({"peak_requests_per_s": 0.0}, "a rate above 0"),
-        ({"max_input_tokens": 0}, "max_input_tokens is 0"),
+        ({"input_tokens": 0}, "input_tokens is 0"),
         ({"weights": {"one": 0.5}}, "add up to 50.0%; make them 100%"),
         ({"weights": {"one": 1.5, "two": -0.5}}, "above 0"),
         ({"weights": {}}, "add up to 0.0%"),
@@ -86,7 +86,7 @@ PREFILL = replace(POOL, name="two", role="prefill")
     [
         ({"pools": ()}, "at least one pool"),
         ({"pools": (POOL, POOL)}, "pools 2: 'one' is there twice"),
-        ({"routes": (ROUTE, ROUTE)}, "routes 2: 'chat up to 1024 in and 256 out' is there twice"),
+        ({"routes": (ROUTE, ROUTE)}, "routes 2: 'chat of 1024 in and 256 out' is there twice"),
         ({"nodes": (FLEET.nodes[0], FLEET.nodes[0])}, "nodes 2: 'mi300x at main' is there twice"),
         ({"routes": (replace(ROUTE, weights={"other": 1.0}),)}, "no pool is called 'other'; the pools are one"),
         ({"pools": (POOL, PREFILL)}, "has both and prefill pools"),

@@ -73,8 +73,8 @@ def fleets(draw: st.DrawFn) -> Fleet:
         routes=tuple(
             Route(
                 workload="chat",
-                max_input_tokens=inputs,
-                max_output_tokens=outputs,
+                input_tokens=inputs,
+                output_tokens=outputs,
                 slo=draw(SLOS),
                 peak_requests_per_s=draw(RATES),
                 weights=dict.fromkeys(sent, 1 / len(sent)),
@@ -109,8 +109,8 @@ pools:
     endpoints: [10.0.0.1:8000]
 routes:
   - workload: chat
-    max_input_tokens: 1024
-    max_output_tokens: 256
+    input_tokens: 1024
+    output_tokens: 256
     slo: {ttft_s: 1, tpot_s: 0.05, attainment_fraction: 0.95}
     peak_requests_per_s: 3
     weights: {one: 1}

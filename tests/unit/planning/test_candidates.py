@@ -7,12 +7,14 @@ from hypothesis import strategies as st
 
 from examples import deployment, model
 from penstock.catalog import load_accelerator
+from penstock.fleet import Deployment
 from penstock.performance.prediction.predict import Range
-from penstock.planning.asked.plan import PartPlan
+from penstock.planning.asked.plan import Bucket, PartPlan
 from penstock.planning.candidates.capacity import Capacity
 from penstock.planning.candidates.search import Candidate, find_candidates, undominated
 from penstock.planning.optimum.mix import cheapest
 from penstock.planning.optimum.problem import Demand, Offer, Problem, ReplicaKind, Tier
+from penstock.workload.slo import Slo
 from small_plans import TWO_PARTS, capacities, plan_of
 
 CHAT = plan_of(TWO_PARTS).workloads[0]
@@ -58,7 +60,7 @@ def test_several_copies_of_a_small_replica_beat_a_large_one() -> None:
     assert undominated([quick, small]) == [small, quick]
 
 
-def test_a_screen_decides_what_is_worth_the_careful_judgement() -> None:
+def test_what_a_screen_finds_unable_is_not_judged_and_only_careful_rates_prune() -> None:
     mi300x = load_accelerator("mi300x")
     asked: list[int] = []
     careful = capacities({"mi300x": 1.0})
@@ -68,12 +70,26 @@ def test_a_screen_decides_what_is_worth_the_careful_judgement() -> None:
         return careful(*arguments)  # type: ignore[arg-type]
 
     spec = model("llama-3.1-8b")
-    screened = find_candidates(
-        CHAT, spec, [(mi300x, PartPlan(id="mi300x"))], counting, screen=capacities({"mi300x": 2.0})
-    )
+    parts = [(mi300x, PartPlan(id="mi300x"))]
+    screened = find_candidates(CHAT, spec, parts, counting, screen=capacities({"mi300x": 2.0}))
     assert len(screened.candidates) == 1
-    assert len(asked) == len(CHAT.shares)
+    assert len(asked) == len(CHAT.shares) * screened.considered
     assert screened.candidates[0].rates[0] == careful(PLACED[1], CHAT.shares[0].bucket, CHAT.slo).requests_per_s.value
+    asked.clear()
+    assert find_candidates(CHAT, spec, parts, counting, screen=capacities({})).candidates == ()
+    assert asked == []
+
+
+def test_a_split_that_is_better_only_with_queues_is_kept() -> None:
+    """Without queues two small replicas equal a large one; with queues the large one carries more."""
+
+    def queued(deployment: Deployment, bucket: Bucket, slo: Slo) -> Capacity:
+        found = capacities({"mi300x": 1.0})(deployment, bucket, slo)
+        return replace(found, requests_per_s=found.requests_per_s.scaled(deployment.parallelism.tp**0.3))
+
+    parts = [(load_accelerator("mi300x"), PartPlan(id="mi300x", tp=(1, 2, 4)))]
+    found = find_candidates(CHAT, model("llama-3.1-8b"), parts, queued, screen=capacities({"mi300x": 1.0}))
+    assert [entry.deployment.parallelism.tp for entry in found.candidates] == [1, 2, 4]
 
 
 rates = st.tuples(st.integers(0, 30), st.integers(0, 30)).map(lambda pair: (pair[0] / 10, pair[1] / 10))

@@ -25,7 +25,7 @@ def result() -> PlanResult:
 
 def test_every_length_is_sent_to_pools_that_exist_on_nodes_that_hold_them(result: PlanResult) -> None:
     fleet = left_behind(result)
-    assert [(route.max_input_tokens, route.max_output_tokens) for route in fleet.routes] == [(1024, 256), (8192, 512)]
+    assert [(route.input_tokens, route.output_tokens) for route in fleet.routes] == [(1024, 256), (8192, 512)]
     assert [route.peak_requests_per_s for route in fleet.routes] == pytest.approx([40 * 0.6, 40 * 0.4])
     for route in fleet.routes:
         assert sum(route.weights.values()) == pytest.approx(1, abs=1e-6)

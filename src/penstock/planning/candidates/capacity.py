@@ -19,6 +19,8 @@ class Capacity:
     """Where the figure comes from: which measurements, which engine, simulated or not."""
     prefill_fraction: float | None
     """Share of busy device time that prompts take; None where nobody knows."""
+    measured_engine: str | None = None
+    """Whose measurements it rests on; None where it rests on none."""
 
     @property
     def meets_slo(self) -> bool:

@@ -30,15 +30,15 @@ class QueuelessScreen:
     """Judges by the largest closed loop whose average step and first token stay within the SLO.
 
     It ignores queueing, so it is optimistic near saturation; whoever uses it says so. One object remembers what it
-    compiled: a deployment is compiled once for all its length buckets, an engine is chosen once per model and part.
+    compiled: a deployment is compiled once for all its length buckets. The engine is the one `predict` would choose for
+    that very split, so that what a plan says of it does not hang on which other splits are considered.
     """
 
     efficiencies: Efficiencies
-    _engines: dict[tuple[str, str, str], str]
     _compiled: dict[tuple[object, ...], "_Compiled"]
 
     def __init__(self, efficiencies: Efficiencies) -> None:
-        self.efficiencies, self._engines, self._compiled = efficiencies, {}, {}
+        self.efficiencies, self._compiled = efficiencies, {}
 
     def __call__(self, deployment: Deployment, bucket: Bucket, slo: Slo) -> Capacity:
         """Return the rate of the largest loop that keeps the SLO."""
@@ -65,6 +65,7 @@ class QueuelessScreen:
             grounds=f"{seen.measured_engine}, from {' > '.join(seen.borrowed_from)}; "
             f"closed loop of {together[best]:,.0f}, no queue",
             prefill_fraction=float(prefill[best]),
+            measured_engine=seen.measured_engine,
         )
 
     def measured_engine_of(self, deployment: Deployment) -> str:
@@ -75,17 +76,15 @@ class QueuelessScreen:
         part, model, split = deployment.accelerator, deployment.model, deployment.parallelism
         key = (model.name, model.quantisation, part.id, split, deployment.cache_dtype, deployment.engine)
         if key not in self._compiled:
-            family = (model.name, model.quantisation, part.id)
             seen = predict_on(
                 model,
                 part,
                 split,
                 cache_dtype=deployment.cache_dtype,
-                measured_engine=self._engines.get(family, BEST),
+                measured_engine=BEST,
                 load=_REFERENCE,
                 efficiencies=self.efficiencies,
             )
-            self._engines[family] = seen.measured_engine
             self._compiled[key] = _Compiled.of(deployment, seen, self.efficiencies)
         return self._compiled[key]
 

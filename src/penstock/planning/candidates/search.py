@@ -43,6 +43,12 @@ class Candidate:
         return wanted if wanted <= node and node % wanted == 0 else -(-wanted // node) * node
 
     @property
+    def measured_engine(self) -> str:
+        """The engine whose measurements its capacity rests on, or the one whose memory accounting it has."""
+        named = (capacity.measured_engine for capacity in self.capacities if capacity.measured_engine is not None)
+        return next(named, self.deployment.engine.name)
+
+    @property
     def rates(self) -> tuple[float, ...]:
         """Requests per second of each length."""
         return tuple(capacity.requests_per_s.value for capacity in self.capacities)
@@ -66,9 +72,10 @@ def find_candidates(
     screen: CapacityOf | None = None,
     step: Step = lambda _: None,
 ) -> Choice:
-    """Place a workload on every part in every way; what is beaten under a quick screen is not judged by `capacity_of`.
+    """Place a workload on every part in every way; what meets the SLO at no rate under a quick screen is not simulated.
 
-    Only dominance drops a deployment: ranking by devices per request lost one that the cheapest fleet runs.
+    Only dominance under `capacity_of` itself drops a deployment: without queues two small replicas beat a large one
+    that carries more once requests queue, and the cheapest fleet runs the large one.
     """
     kept: list[Candidate] = []
     left_out: list[LeftOut] = []
@@ -78,14 +85,14 @@ def find_candidates(
         feasible, reason = _feasible(workload, model, accelerator, part)
         considered += len(feasible)
         judged = [_judged(workload, *entry, screen or capacity_of) for entry in feasible]
-        useful = undominated([entry for entry in judged if any(entry.rates)])
+        useful = [entry for entry in judged if any(entry.rates)]
+        if useful and screen is not None:
+            useful = [_judged(workload, entry.id, entry.weights, entry.deployment, capacity_of) for entry in useful]
+        useful = undominated([entry for entry in useful if any(entry.rates)])
         if not useful:
             why = reason or (judged[0].capacities[0].grounds if judged else "nothing to place")
             left_out.append(LeftOut(what=f"{workload.name} on {accelerator.id}", why=why))
             continue
-        if screen is not None:
-            again = [_judged(workload, entry.id, entry.weights, entry.deployment, capacity_of) for entry in useful]
-            useful = undominated([entry for entry in again if any(entry.rates)])
         kept += useful
     return Choice(candidates=tuple(kept), considered=considered, left_out=tuple(left_out))
 

@@ -67,6 +67,7 @@ def simulated_capacity(rate_of: RateOf, predicted: CapacityOf) -> CapacityOf:
             tier=light.tier,
             grounds=f"simulated with Poisson arrivals; {light.grounds}",
             prefill_fraction=light.prefill_fraction,
+            measured_engine=light.measured_engine,
         )
 
     return capacity
