@@ -15,6 +15,8 @@ class Checkpoint:
 
     spec: ModelSpec
     source: str
+    repository: str | None = None
+    """Its name on the hub, where it has one: what an engine is told to load."""
     tensors: tuple[StoredTensor, ...] | None = None
     """Headers of the weight files, where they are at hand."""
     config: Config | None = None

@@ -66,4 +66,4 @@ def _open_catalog(name: str) -> Checkpoint:
     beside = known.quantisation_file
     sidecar = None if beside is None else parse_json(json.dumps(beside).encode(), _SIDECAR)
     spec = read_model(config, known.id, sidecar)
-    return Checkpoint(spec=spec, source=known.source, config=config, sidecar=sidecar)
+    return Checkpoint(spec=spec, source=known.source, repository=known.repo, config=config, sidecar=sidecar)

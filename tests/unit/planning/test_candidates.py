@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -51,7 +52,7 @@ def test_a_part_that_cannot_is_left_out_with_the_reason() -> None:
     assert {entry.accelerator.id for entry in found.candidates} == {"mi300x"}
     reasons = {entry.what.rsplit(" ", 1)[-1]: entry.why for entry in found.left_out}
     assert "exceed" in reasons["rtx_4090"]
-    assert "fp8" in reasons["a100_80gb_sxm"]
+    assert "exceed" in reasons["a100_80gb_sxm"]
 
 
 def test_several_copies_of_a_small_replica_beat_a_large_one() -> None:
@@ -78,6 +79,20 @@ def test_what_a_screen_finds_unable_is_not_judged_and_only_careful_rates_prune()
     asked.clear()
     assert find_candidates(CHAT, spec, parts, counting, screen=capacities({})).candidates == ()
     assert asked == []
+
+
+@pytest.mark.parametrize("part", ["h100", "h200", "mi300x"])
+def test_a_checkpoint_is_placed_where_engines_widen_it_and_nobody_converts_to_such_a_format(part: str) -> None:
+    """gpt-oss is published in mxfp4 and everybody serves it on Hopper and MI300X."""
+    parts = [(load_accelerator(part), PartPlan(id=part, tp=(1, 2)))]
+    as_it_is = find_candidates(replace(CHAT, weights=("checkpoint",)), model("gpt-oss-120b"), parts, _any)
+    converted = find_candidates(replace(CHAT, weights=("mxfp4",)), model("llama-3.1-70b"), parts, _any)
+    assert as_it_is.candidates
+    assert converted.candidates == ()
+
+
+def _any(deployment: Deployment, bucket: Bucket, slo: Slo) -> Capacity:
+    return capacities({deployment.accelerator.id: 1.0})(deployment, bucket, slo)
 
 
 def test_a_split_that_is_better_only_with_queues_is_kept() -> None:

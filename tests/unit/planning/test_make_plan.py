@@ -175,6 +175,15 @@ def test_a_volume_discount_is_taken_once_the_volume_is_there() -> None:
     assert all(level == 1 for _, _, level, _ in cheaper.by_label["amd"].mix.purchases)
 
 
+@pytest.mark.parametrize("share_of", ["load", "devices"])
+def test_a_vendor_rule_is_kept_by_pools_that_serve(share_of: str) -> None:
+    """Idle nodes of the other vendor are no second source."""
+    rule = f"constraints: {{max_vendor_share: 70%, share_of: {share_of}}}\n"
+    mix = answer_of(solved(TWO_PARTS + rule, {"mi300x": 1.0, "h200_sxm": 9.0})).winner.mix
+    assert mix.vendors == {"amd", "nvidia"}
+    assert all(pool.load and pool.replicas for pool in mix.pools)
+
+
 def test_a_fleet_that_misses_in_simulation_is_grown_until_it_holds_and_the_regret_is_told() -> None:
     seen: list[ServingFleet] = []
 

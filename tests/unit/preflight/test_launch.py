@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import subprocess
+from dataclasses import replace
 
 import pytest
 
@@ -56,6 +57,19 @@ def test_every_flag_is_in_the_help_of_the_installed_engine() -> None:
 def typed(command: str) -> list[str]:
     """Read a command as a shell does, which goes on after a backslash."""
     return shlex.split(command.replace("\\\n", " "))
+
+
+@pytest.mark.parametrize("name", [entry.id for entry in load_models()])
+def test_a_catalog_model_is_launched_by_the_repository_of_its_card(name: str) -> None:
+    (known,) = [entry for entry in load_models() if entry.id == name]
+    assert subject_of(open_checkpoint(name), name).name == known.repo
+    assert known.repo.count("/") == 1
+
+
+@pytest.mark.parametrize(("typed", "called"), [("./here/config.json", "./here"), ("./here", "./here")])
+def test_a_model_on_disk_is_launched_by_its_directory(typed: str, called: str) -> None:
+    found = replace(open_checkpoint("phi-4"), repository=None)
+    assert subject_of(found, typed).name == called
 
 
 def test_the_four_forms_of_a_command() -> None:

@@ -60,5 +60,5 @@ constraints:
   utilisation: 90%              # of capacity within the SLO
   min_vendors: 1                # 2: at least two vendors
   # max_vendor_share: 70%       # no more than this with one vendor
-  # share_of: load              # of load or of devices
+  # share_of: load              # of load, or of the devices the load takes
 """

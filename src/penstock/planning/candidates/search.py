@@ -134,7 +134,8 @@ def _feasible(
     shortest = min(share.bucket.context_tokens for share in workload.shares)
     found, reason = [], None
     for weights, spec in _stored(workload, model):
-        emulated = accelerator.emulated(spec.formats)
+        # Engines widen what a checkpoint comes in; nobody converts weights to a format the part cannot multiply.
+        emulated = () if spec is model else accelerator.emulated(spec.formats)
         if emulated:
             # What a part emulates has no predicted speed, so it is not offered.
             reason = f"{accelerator.id} has no datapath for {emulated[0]} weights"

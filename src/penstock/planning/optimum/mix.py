@@ -256,10 +256,16 @@ class _Built:
         if self.problem.share_of == "load":
             self.milp.row(self._carried(vendor, period), at_most=limit * self._whole_load(period))
             return
+        # Devices the work takes, not those that stand there: idle ones of another vendor would keep the rule.
+        kinds = {replica.id: replica for replica in self.problem.replicas}
+        rates = {demand.key: demand.requests_per_s[period] for demand in self.problem.demands}
+        vendors = {offer.key: offer.vendor for offer in self.offers}
         terms = []
-        for offer in self.offers:
-            own = (1.0 if offer.vendor == vendor else 0.0) - limit
-            terms += [(variable, own * offer.devices) for variable in self._in_service(offer, period)]
+        for (key, name, demand, at), variable in self.share.items():
+            if at == period:
+                own = (1.0 if vendors[key] == vendor else 0.0) - limit
+                taken = rates[demand] / kinds[name].requests_per_s[demand[1]] * kinds[name].devices
+                terms.append((variable, own * taken))
         self.milp.row(terms, at_most=0)
 
     def _other_supports(self) -> None:

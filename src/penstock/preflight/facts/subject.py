@@ -1,6 +1,5 @@
 """What is this checkpoint to preflight? Its scheme and what its headers say, and how many devices would hold it."""
 
-import re
 from collections.abc import Iterable
 
 from penstock.catalog.accelerator import Accelerator
@@ -11,9 +10,6 @@ from penstock.performance import minimum_devices
 from penstock.performance.memory.budget import usual_context_tokens
 from penstock.preflight.facts.scheme import read_scheme
 from penstock.preflight.facts.situation import ScannedFacts, StoredFacts, Subject
-
-_REPOSITORY = re.compile(r"https://huggingface\.co/([\w.-]+)/([\w.-]+)|.*/([\w.-]+)--([\w.-]+)_config\.json")
-"""Where a catalog model's config was read names its repository."""
 
 
 def subject_of(checkpoint: Checkpoint, name: str) -> Subject:
@@ -27,10 +23,12 @@ def subject_of(checkpoint: Checkpoint, name: str) -> Subject:
 
 
 def _callable_name(checkpoint: Checkpoint, name: str) -> str:
-    """Call a catalog model by its repository, anything else by what was typed."""
-    if found := _REPOSITORY.match(checkpoint.source):
-        return f"{found[1] or found[3]}/{found[2] or found[4]}"
-    return name.removeprefix("hf:").partition("@")[0] if name.startswith("hf:") else name
+    """Call a model by its repository, and one on disk by its directory: engines load directories, not configs."""
+    if checkpoint.repository is not None:
+        return checkpoint.repository
+    if name.startswith("hf:"):
+        return name.removeprefix("hf:").partition("@")[0]
+    return name.removesuffix("config.json").rstrip("/") or "." if name.endswith("config.json") else name
 
 
 def stored_facts(tensors: Iterable[StoredTensor]) -> StoredFacts:
