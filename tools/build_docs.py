@@ -12,13 +12,13 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.terminal_theme import DIMMED_MONOKAI
 
-from penstock.catalog import load_accelerator, load_efficiencies, load_prices
+from penstock.benchmark.shipped_rows import shipped_efficiencies
+from penstock.catalog import load_accelerator, load_prices
 from penstock.catalog.compare import compare
 from penstock.catalog.price import market_price
 from penstock.checkpoint import open_checkpoint
 from penstock.cli.flags.placing import Placing
 from penstock.fleet import Deployment, Parallelism, engine_defaults
-from penstock.performance.evidence.efficiencies import from_document
 from penstock.performance.memory.minimum import report_fit
 from penstock.performance.prediction.choose import predict_on
 from penstock.report.catalog import render_comparison
@@ -106,7 +106,7 @@ def diff_picture() -> str:
 def predict_picture() -> str:
     """`penstock predict` on four eight-device nodes."""
     spec, load = open_checkpoint("deepseek-r1").spec, (8192, 1024, 64)
-    efficiencies = from_document(load_efficiencies())
+    efficiencies = shipped_efficiencies()
     predictions = [
         predict_on(
             spec,

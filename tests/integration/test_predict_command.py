@@ -27,7 +27,8 @@ def test_predict_compares_accelerators_with_intervals_and_grounds(penstock: Run)
     assert result.returncode == 0, result.stderr
     document = json.loads(result.stdout)
     for placed in document["deployments"]:
-        assert placed["tier"] == "calibrated"
+        assert placed["tier"] == "measured"
+        assert placed["bent_to"]
         assert placed["tpot_s"]["low"] < placed["tpot_s"]["value"] < placed["tpot_s"]["high"]
         assert placed["light_s"] < placed["tpot_s"]["value"]
         assert placed["nearest"][0]["url"].startswith("https://")
@@ -65,9 +66,9 @@ def test_the_speed_of_light_is_a_bound(penstock: Run) -> None:
 
 
 def test_an_engine_that_was_not_measured_is_named(penstock: Run) -> None:
-    result = penstock("predict", "llama-3.1-8b", "--on", "mi325x", "--engine", "vllm")
+    result = penstock("predict", "llama-3.1-8b", "--on", "mi325x", "--engine", "trtllm")
     assert result.returncode == 2
-    assert "measured: sglang" in result.stderr
+    assert "measured: sglang, vllm" in result.stderr
 
 
 def test_predict_exits_1_when_it_does_not_fit(penstock: Run) -> None:

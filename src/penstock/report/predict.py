@@ -128,6 +128,8 @@ def _grounds(predictions: Sequence[Prediction]) -> Text:
         grounds = " > ".join(prediction.borrowed_from) or "nothing measured"
         new = {"shape": "this exact setup, other lengths", "configuration": "this model, another split or format"}
         seen = new.get(prediction.novelty, f"another {prediction.novelty}")
+        if prediction.bent_to:
+            seen = f"this exact setup, {len(prediction.bent_to):,} rows it bends to"
         text.append(f"{prediction.deployment.accelerator.id}: from {grounds}; measured before: {seen}")
         if prediction.running < prediction.concurrency:
             text.append(f"; only {prediction.running:,.0f} of {prediction.concurrency:,.0f} requests run together")
@@ -165,6 +167,7 @@ def prediction_document(
                 "tier": prediction.tier,
                 "novelty": prediction.novelty,
                 "borrowed_from": list(prediction.borrowed_from),
+                "bent_to": [row.id for row in prediction.bent_to],
                 "software": None if prediction.software is None else str(prediction.software),
                 "nearest": [{**plain_fields(row), "url": _url(row, sources)} for row in nearby.get(number, ())],
             }

@@ -86,9 +86,8 @@ def _read(file: Path) -> "Plan":
 
 def sources_of(plan: "Plan", folder: Path) -> "Sources":
     """Join the catalog, the models and the simulator."""
-    from penstock.benchmark.shipped_rows import model_of
-    from penstock.catalog import load_accelerator, load_accelerators, load_efficiencies, load_prices
-    from penstock.performance.evidence.efficiencies import from_document
+    from penstock.benchmark.shipped_rows import model_of, shipped_efficiencies
+    from penstock.catalog import load_accelerator, load_accelerators, load_prices
     from penstock.planning.asked.trace_lengths import trace_lengths
     from penstock.planning.candidates.screen import QueuelessScreen
     from penstock.planning.make import Sources
@@ -96,7 +95,7 @@ def sources_of(plan: "Plan", folder: Path) -> "Sources":
     from penstock.planning.proof.simulator import Simulator
     from penstock.workload import read_trace
 
-    efficiencies = from_document(load_efficiencies())
+    efficiencies = shipped_efficiencies()
     loop = QueuelessScreen(efficiencies)
     simulator = Simulator(efficiencies, loop, seed=plan.seed)
     return Sources(

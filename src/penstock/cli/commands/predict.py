@@ -47,10 +47,9 @@ def predict_command(
     bounds a step, how far it is from the speed of light, and the nearest public measurements. Exits 1 when it does not
     fit on one of the accelerators.
     """
-    from penstock.benchmark.shipped_rows import model_of
-    from penstock.catalog import load_efficiencies, load_measurements, measurement_sources
+    from penstock.benchmark.shipped_rows import model_of, shipped_efficiencies
+    from penstock.catalog import load_measurements, measurement_sources
     from penstock.cli.flags.choices import cache_choice, counted_targets, model_choice, split_choice
-    from penstock.performance.evidence.efficiencies import from_document
     from penstock.performance.evidence.rows import family_of
     from penstock.performance.prediction.choose import predict_on
     from penstock.performance.prediction.nearest import nearest_measurements
@@ -61,7 +60,7 @@ def predict_command(
     if drafted and accepted is None:
         raise typer.BadParameter("say how many tokens a step yields: --accepted 2.4", param_hint="--drafted")
     speculation = Speculation(drafted_tokens=drafted, accepted_tokens=accepted or 1.0) if drafted else None
-    efficiencies = None if light else from_document(load_efficiencies())
+    efficiencies = None if light else shipped_efficiencies()
     predictions = [
         predict_on(
             spec,

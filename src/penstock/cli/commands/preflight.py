@@ -223,11 +223,10 @@ def _matrix(subject: "Subject", options: _Options, *, as_json: bool) -> None:
 
 
 def _print(answers: "list[Preflight]", *, as_json: bool) -> None:
-    from penstock.catalog import load_efficiencies
-    from penstock.performance.evidence.efficiencies import from_document
+    from penstock.benchmark.shipped_rows import shipped_efficiencies
     from penstock.preflight.speed import predicted_speed
 
-    efficiencies = from_document(load_efficiencies())
+    efficiencies = shipped_efficiencies()
     speeds = [predicted_speed(answer, efficiencies) for answer in answers]
     if as_json:
         from penstock.report.drawing.plain import to_json

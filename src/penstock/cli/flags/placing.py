@@ -39,10 +39,9 @@ class Placing:
     @cached_property
     def efficiencies(self) -> "Efficiencies":
         """What was fitted to the shipped measurements."""
-        from penstock.catalog import load_efficiencies
-        from penstock.performance.evidence.efficiencies import from_document
+        from penstock.benchmark.shipped_rows import shipped_efficiencies
 
-        return from_document(load_efficiencies())
+        return shipped_efficiencies()
 
     @staticmethod
     def typical_tokens(question: "SimulationQuestion") -> tuple[int, int]:

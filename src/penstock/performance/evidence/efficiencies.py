@@ -1,7 +1,7 @@
 """How is what was fitted kept? As a document of plain values, written once and read by every later command."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, Literal, cast
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from penstock.performance.evidence.accuracy import FOLDS, HeldOut, Pair, refits, spread
 from penstock.performance.evidence.regression import Calibration, Factors, FittedKin, Software
+from penstock.performance.evidence.setups import Setups
 from penstock.performance.evidence.waits import FIRST, Waited, fit_both
 from penstock.performance.step.work import PARTS
 
@@ -32,6 +33,10 @@ class Efficiencies:
     first_spreads: Mapping[Novelty, Logs]
     fitted_on: str
     rows: int
+    near_spread: Logs = (0.0, 0.0)
+    """Where the very setup was measured at other loads or lengths."""
+    setups: Setups = field(default_factory=Setups)
+    """What was measured, to bend to; none where only kin shall speak."""
 
 
 def fit_efficiencies(pairs: Sequence[Pair], waits: Sequence[Waited], *, fitted_on: date) -> Efficiencies:
@@ -64,6 +69,7 @@ def to_document(efficiencies: Efficiencies) -> dict[str, Any]:
         "fitted_on": efficiencies.fitted_on,
         "rows": efficiencies.rows,
         "spreads": {name: [_round(value) for value in span] for name, span in efficiencies.spreads.items()},
+        "near_spread": [_round(value) for value in efficiencies.near_spread],
         "first_spreads": {name: [_round(value) for value in span] for name, span in efficiencies.first_spreads.items()},
         "pools": _kin(efficiencies.calibration, "slowdowns", PARTS),
         "first": _kin(efficiencies.first, "beyond", FIRST),
@@ -97,6 +103,7 @@ def from_document(document: Mapping[str, Any]) -> Efficiencies:
         spreads={name: (span[0], span[1]) for name, span in document["spreads"].items()},
         first=_calibration(document["first"], "beyond", FIRST),
         first_spreads={name: (span[0], span[1]) for name, span in document["first_spreads"].items()},
+        near_spread=(document["near_spread"][0], document["near_spread"][1]),
         fitted_on=document["fitted_on"],
         rows=document["rows"],
     )

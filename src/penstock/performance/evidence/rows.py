@@ -41,6 +41,18 @@ def family_of(model: ModelSpec) -> str:
     return f"{model.architecture} {model.hidden_size}x{len(model.layers)}"
 
 
+def shape_of(model: ModelSpec) -> str:
+    """Name a shape with its experts: a wider mixture of the same layers is another model."""
+    experts = model.experts
+    return family_of(model) + ("" if experts is None else f" {experts.routed}/{experts.per_token}")
+
+
+def weights_label(model: ModelSpec) -> str:
+    """The format most weight bytes are in, as measurements name it."""
+    largest = next(iter(model.formats))
+    return largest if largest in FORMATS else BF16.name
+
+
 def configuration_of(scenario: str, family: str, weights: str, split: Parallelism) -> str:
     """Name an exact setup, whatever the lengths and the load."""
     return f"{scenario} {family} {weights} tp{split.tp} dp{split.dp} ep{int(split.expert_parallel)}"

@@ -14,9 +14,8 @@ BEST = "best"
 def measured_engines(efficiencies: Efficiencies, accelerator: Accelerator) -> tuple[str, ...]:
     """List the engines the accelerator was measured with."""
     depth = 3
-    return tuple(
-        sorted(path[2] for path in efficiencies.calibration.by_kin if len(path) == depth and path[1] == accelerator.id)
-    )
+    fitted = {path[2] for path in efficiencies.calibration.by_kin if len(path) == depth and path[1] == accelerator.id}
+    return tuple(sorted(fitted | efficiencies.setups.engines(accelerator.id)))
 
 
 def predict_on(

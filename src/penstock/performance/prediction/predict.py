@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
+from penstock.catalog.measurement import Measurement
 from penstock.errors import DeploymentError
 from penstock.fleet.deployment import Deployment
 from penstock.performance.evidence.efficiencies import Efficiencies, Novelty
@@ -13,6 +15,8 @@ from penstock.performance.memory.budget import MemoryFit, fit
 from penstock.performance.prediction.stack import Stack, Tier, stack_of
 from penstock.performance.step.first_token import LoopLoad
 from penstock.performance.step.work import PARTS, PHYSICAL, Array, ReplicaWork, roofline_s
+
+_SAME: Final = (0.89, 1.02)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +86,8 @@ class Prediction:
     tier: Tier
     novelty: Novelty
     borrowed_from: tuple[str, ...]
+    bent_to: tuple[Measurement, ...]
+    """Measurements of this very setup that it bends to; the tier is `measured` where one of them is this very load."""
     software: Software | None
     memory: MemoryFit
 
@@ -141,12 +147,22 @@ def predict(
         output_tokens_per_s=throughput,
         step=step,
         light_s=light_s,
-        tier=stack.tier,
+        tier=_tier(stack, input_tokens, output_tokens, concurrency),
         novelty=stack.novelty,
+        bent_to=stack.rows,
         borrowed_from=stack.path,
         software=stack.software,
         memory=memory,
     )
+
+
+def _tier(stack: Stack, input_tokens: float, output_tokens: float, concurrency: float) -> Tier:
+    """Measured where this very load was; InferenceX draws lengths, so that its means are 0.9 of the nominal ones."""
+    for row in stack.rows:
+        lengths = row.input_tokens / input_tokens, row.output_tokens / output_tokens
+        if row.concurrency == concurrency and all(_SAME[0] <= ratio <= _SAME[1] for ratio in lengths):
+            return "measured"
+    return stack.tier
 
 
 def _running(memory: MemoryFit, concurrency: float) -> float:
@@ -174,6 +190,7 @@ def _at_the_speed_of_light(
         tier="speed-of-light",
         novelty="accelerator",
         borrowed_from=(),
+        bent_to=(),
         software=None,
         memory=memory,
     )

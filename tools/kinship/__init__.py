@@ -1,0 +1,1 @@
+"""A trial: would one covariance between measurements predict better than pools and factors? See decision 8."""
