@@ -14,7 +14,8 @@ import numpy.typing as npt
 from penstock.benchmark.shipped_rows import model_of
 from penstock.catalog import load_accelerator
 from penstock.catalog.measurement import Measurement
-from penstock.performance.evidence.rows import calibration_rows, model_as_measured
+from penstock.model.spec import model_as_measured
+from penstock.performance.evidence.rows import calibration_rows
 from penstock.performance.step.work import PARTS, Array
 
 Codes = npt.NDArray[np.int64]

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from penstock.model.attention import SequenceMixer
 from penstock.model.cache import CacheDtype
-from penstock.model.weight import Part, Weight, WeightFormat
+from penstock.model.weight import FORMATS, Part, Weight, WeightFormat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,3 +125,13 @@ class ModelSpec:
             ),
             quantisation=f"{chosen.name} (asked for; the checkpoint says {self.quantisation})",
         )
+
+
+def model_as_measured(model: ModelSpec, weights: str) -> ModelSpec:
+    """Store a model the way a row says: a mixture in four bits keeps everything but its experts as released."""
+    chosen = FORMATS[weights]
+    if weights in model.quantisation or (weights == "bf16" and model.quantisation == "none"):
+        return model
+    if chosen.bits < 8 and model.experts is not None:  # noqa: PLR2004 - four-bit formats
+        return model.stored_as(chosen, only=Part.ROUTED_EXPERTS)
+    return model.stored_as(chosen)

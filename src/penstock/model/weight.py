@@ -73,6 +73,8 @@ MXFP4 = WeightFormat(name="mxfp4", bits=4, scale_bits=8, scale_columns=32)
 NVFP4 = WeightFormat(name="nvfp4", bits=4, scale_bits=8, scale_columns=16)
 INT4 = WeightFormat(name="int4", bits=4, scale_bits=16, scale_columns=128)
 INT8_CHANNEL = WeightFormat(name="int8", bits=8, scale_bits=32)
+FORMATS = {chosen.name: chosen for chosen in (BF16, FP8_CHANNEL, NVFP4, MXFP4, INT4)}
+"""The formats rows are measured in, by the name rows have for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

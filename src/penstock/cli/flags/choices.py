@@ -66,8 +66,8 @@ def cache_choice(text: str) -> "CacheDtype | None":
 def model_choice(model: str, precision: str | None) -> "ModelSpec":
     """Open a model, stored as asked: a measured format the way measurements have it; None is as released."""
     from penstock.checkpoint import open_checkpoint
-    from penstock.model.weight import FP16
-    from penstock.performance.evidence.rows import FORMATS, model_as_measured
+    from penstock.model.spec import model_as_measured
+    from penstock.model.weight import FORMATS, FP16
 
     name = None if precision is None else precision.strip().lower()
     if name is not None and name != FP16.name and name not in FORMATS:

@@ -10,30 +10,20 @@ from penstock.catalog.accelerator import Accelerator
 from penstock.catalog.measurement import Measurement
 from penstock.fleet.deployment import Deployment, Parallelism
 from penstock.fleet.engine import engine_defaults
-from penstock.model import CacheDtype, ModelSpec, Part
-from penstock.model.weight import BF16, FP8_CHANNEL, INT4, MXFP4, NVFP4
+from penstock.model import CacheDtype, ModelSpec
+from penstock.model.spec import model_as_measured
+from penstock.model.weight import BF16, FORMATS
 from penstock.performance.evidence.harness import harness_of
 from penstock.performance.evidence.regression import Row, Software
 from penstock.performance.memory.budget import fit
 from penstock.performance.step.work import Load, ReplicaWork
 
-FORMATS: Final = {chosen.name: chosen for chosen in (BF16, FP8_CHANNEL, NVFP4, MXFP4, INT4)}
 _SATURATED_LIMIT: Final = {"trtllm": 2048, "vllm": 1024, "sglang": 1024}
 """The largest batch each engine forms by default when everything is queued at once."""
 _SATURATED_CONTEXT: Final = 1024
 
 ModelOf = Callable[[str], ModelSpec]
 AcceleratorOf = Callable[[str], Accelerator]
-
-
-def model_as_measured(model: ModelSpec, weights: str) -> ModelSpec:
-    """Store a model the way a row says: a mixture in four bits keeps everything but its experts as released."""
-    chosen = FORMATS[weights]
-    if weights in model.quantisation or (weights == "bf16" and model.quantisation == "none"):
-        return model
-    if chosen.bits < 8 and model.experts is not None:  # noqa: PLR2004 - four-bit formats
-        return model.stored_as(chosen, only=Part.ROUTED_EXPERTS)
-    return model.stored_as(chosen)
 
 
 def family_of(model: ModelSpec) -> str:

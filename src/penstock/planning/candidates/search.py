@@ -9,7 +9,8 @@ from penstock.errors import UsageError
 from penstock.fleet.deployment import Deployment, Parallelism
 from penstock.fleet.engine import engine_defaults
 from penstock.model import ModelSpec, cache_dtype
-from penstock.performance.evidence.rows import FORMATS, model_as_measured
+from penstock.model.spec import model_as_measured
+from penstock.model.weight import FORMATS
 from penstock.performance.memory.budget import fit
 from penstock.planning.asked.plan import PartPlan, WorkloadPlan
 from penstock.planning.asked.resolve import LeftOut
