@@ -15,7 +15,7 @@ from penstock.benchmark.shipped_rows import model_of
 from penstock.catalog import load_accelerator
 from penstock.catalog.measurement import Measurement
 from penstock.model.spec import model_as_measured
-from penstock.performance.evidence.rows import calibration_rows
+from penstock.performance.evidence.rows import calibration_rows, shape_of
 from penstock.performance.step.work import PARTS, Array
 
 Codes = npt.NDArray[np.int64]
@@ -89,7 +89,7 @@ def _middle(found: Sequence[Measurement]) -> Measurement:
 def _labels(rows: Sequence[Measurement]) -> dict[str, list[str]]:
     """Words two rows may share, alone and together."""
     vendor = [str(load_accelerator(row.accelerator).vendor) for row in rows]
-    family, kind = [family_name(row.model) for row in rows], [_kind(row.model) for row in rows]
+    family, kind = [_family(row.model) for row in rows], [_kind(row.model) for row in rows]
     engine, part = [row.engine for row in rows], [row.accelerator for row in rows]
     weights, split = [row.weights for row in rows], [f"tp{row.tp} dp{row.dp} ep{row.ep:d}" for row in rows]
     alone = {"vendor": vendor, "part": part, "engine": engine, "kind": kind, "family": family}
@@ -117,11 +117,8 @@ def _codes(texts: Sequence[str]) -> Codes:
 
 
 @cache
-def family_name(model: str) -> str:
-    """Name a shape, its experts included: Kimi-K2 is not DeepSeek-R1."""
-    spec = model_of(model)
-    experts = "" if spec.experts is None else f" {spec.experts.routed}/{spec.experts.per_token}"
-    return f"{spec.architecture} {spec.hidden_size}x{len(spec.layers)}{experts}"
+def _family(model: str) -> str:
+    return shape_of(model_of(model))
 
 
 @cache

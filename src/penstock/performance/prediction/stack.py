@@ -15,6 +15,7 @@ from penstock.performance.step.first_token import LoopLoad, served
 from penstock.performance.step.work import Array, ReplicaWork
 
 _LEAST_LEFT: Final = 2
+"""Loads that are left of the shortest curve with one of them held out."""
 Tier = Literal["measured", "calibrated", "transferred", "speed-of-light"]
 
 
