@@ -1,14 +1,14 @@
-"""Writes docs/accuracy.md and its charts: every way of holding out, beside a peer and the simulator. Ten minutes.
+"""Writes docs/accuracy.md and its charts from what `make calibration` held out, beside a peer and the simulator.
 
-`make accuracy` runs it; it needs the `report` extra for the charts.
+`make accuracy` runs it (ten minutes); it needs the `report` extra for the charts.
 """
 
 import csv
 import sys
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import date
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -18,151 +18,170 @@ import numpy as np
 import vl_convert
 
 from penstock.benchmark.rerun import Reruns
-from penstock.benchmark.shipped_rows import believed_pairs, measured_pairs, model_of
-from penstock.catalog import load_accelerator, load_efficiencies
-from penstock.performance.evidence.accuracy import (
-    FOLDS,
-    ErrorSummary,
-    Held,
-    HeldOut,
-    before_and_after,
-    contests,
-    hold_out,
-    refits,
-    summarise,
-    with_coverage,
-)
-from penstock.performance.evidence.efficiencies import from_document
+from penstock.benchmark.shipped_rows import model_of, shipped_efficiencies, shipped_errors, shipped_runs
+from penstock.catalog import load_accelerator, load_held_out
+from penstock.performance.evidence.accuracy import Kept, summarise
+from penstock.performance.evidence.held_out import Dated, HeldOut, first_tokens_without, folds_of
 from penstock.performance.evidence.tax import delivered_over_time
-from penstock.performance.evidence.waits import waited
-from penstock.report.accuracy import GROUPS, SCENARIOS, markdown_table, summary_rows, winner_lines
+from penstock.performance.evidence.waits import Waited, waited
+from penstock.performance.step.work import Array
+from penstock.report.accuracy import SPLITS, Published, markdown_table, winner_line
 
 ROOT = Path(__file__).resolve().parent.parent
 PEER = ROOT / "tests" / "data" / "aiconfigurator_0_12.csv"
 _LATE = 4
 """Times later than simulated from which a row was held up by something that is not in the model."""
-CUTS = (date(2026, 2, 1), date(2026, 4, 1))
+_FEW = 5
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Queued:
-    """First tokens and steps of the same rows, in closed form and through the simulator."""
+    """First tokens and steps of the same rows, in closed form and through the simulator, in seconds."""
 
-    first: Held
-    first_simulated: Held
-    step: Held
-    step_simulated: Held
-    kv_limited: frozenset[str]
+    waits: Sequence[Waited]
+    first: Array
+    first_simulated: Array
+    step: Array
+    step_simulated: Array
+    kv_limited: Kept
     """Rows whose load exceeds the cache we predict."""
 
 
-def held_out(name: str) -> Held:
-    """Hold out in one way, with the interval coverage of each scenario."""
-    rows = list(hold_out(measured_pairs(), FOLDS[name]))
-    print(f"held out by {name}: {len(rows)} rows", file=sys.stderr)
-    return with_coverage(name, rows)
-
-
-def queued(name: str) -> Queued:
+def queued(name: str, everything: HeldOut, known: Dated) -> Queued:
     """Hold out in one way and run every closed loop again, request by request."""
     reruns = Reruns(model_of, load_accelerator)
-    found: dict[str, list[HeldOut]] = {"first": [], "first_simulated": [], "step": [], "step_simulated": []}
-    limited = set()
-    pairs = measured_pairs()
-    for refit in refits(pairs, waited(pairs, model_of, load_accelerator), FOLDS[name]):
-        again = {
-            item.measurement.id: reruns(item.measurement, refit.fitted.step.slowdowns(item.row)) for item in refit.waits
-        }
-        steps = [entry for entry in refit.steps() if entry.measurement.id in again]
-        found["first"] += refit.first_tokens()
-        found["first_simulated"] += refit.first_tokens(lambda item, again=again: again[item.measurement.id].ttft_s)  # type: ignore[misc]
-        found["step"] += steps
-        found["step_simulated"] += [replace(e, predicted_s=again[e.measurement.id].tpot_s) for e in steps]
-        limited |= {ident for ident, run in again.items() if run.kv_limited}
-    print(f"simulated, held out by {name}: {len(found['first'])} rows", file=sys.stderr)
-    held = {kind: with_coverage(name, rows) for kind, rows in found.items()}
-    return Queued(kv_limited=frozenset(limited), **held)
+    held = everything.without(name)[name]
+    waits = waited(everything.found)
+    numbers = {run.row.id: number for number, run in enumerate(everything.found)}
+    at = np.array([numbers[item.run.row.id] for item in waits])
+    again = [reruns(item.run.row, held.slowdowns[number]) for item, number in zip(waits, at.tolist(), strict=True)]
+    simulated = np.array([run.ttft_s for run in again])
+    folds, slowdowns = folds_of(everything.cases, name)[at], held.slowdowns[at]
+    print(f"simulated, without its {name}: {len(waits)} rows", file=sys.stderr)
+    return Queued(
+        waits=waits,
+        first=first_tokens_without(waits, folds, known, slowdowns),
+        first_simulated=first_tokens_without(waits, folds, known, slowdowns, simulated),
+        step=held.predicted_s[at],
+        step_simulated=np.array([run.tpot_s for run in again]),
+        kv_limited=np.array([run.kv_limited for run in again]),
+    )
 
 
-def peer_table(shape: Held, model: Held) -> str:
+def queue_table(by: Queued) -> str:
+    """Errors of both, for every stack, as median / p90."""
+    lines = [
+        "| stack | rows | TTFT, closed form | TTFT, simulated | TPOT, closed form | TPOT, simulated |",
+        "|---|---|---|---|---|---|",
+    ]
+    stacks = np.array([f"{item.run.row.accelerator} {item.run.row.engine}" for item in by.waits])
+    ttft_s = np.array([item.seconds for item in by.waits])
+    tpot_s = np.array([item.run.seconds for item in by.waits])
+    for label in ("all", *np.unique(stacks).tolist()):
+        kept = np.ones(len(stacks), np.bool_) if label == "all" else stacks == label
+        pairs = ((by.first, ttft_s), (by.first_simulated, ttft_s), (by.step, tpot_s), (by.step_simulated, tpot_s))
+        found = [summarise(predicted[kept], measured[kept]) for predicted, measured in pairs]
+        cells = [f"{each.median:.1%} / {each.p90:.1%}" for each in found]
+        lines.append(f"| {label} | {kept.sum():,} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def slow_starts(by: Queued) -> str:
+    """Say how many rows were queued, and how many we would have queued."""
+    late = np.array([item.seconds for item in by.waits]) > _LATE * by.first_simulated
+    others = Counter(
+        f"{item.run.row.accelerator} {item.run.row.engine}"
+        for item, held_up in zip(by.waits, late & ~by.kv_limited, strict=True)
+        if held_up
+    )
+    return (
+        f"{by.kv_limited.sum()} rows ask for more cache than we predict, counting every request at its full length.\n"
+        "They were served, so they are simulated as if it were enough.\n"
+        f"{(late & by.kv_limited).sum()} of them came more than {_LATE} times later than simulated, as in a queue;\n"
+        f"{others.total()} others came as late without being short of cache:\n"
+        f"{', '.join(f'{label} {count}' for label, count in others.most_common())}."
+    )
+
+
+def peer_table(by: Mapping[str, Published]) -> str:
     """Our error and AIConfigurator's on the same rows."""
     with PEER.open(encoding="utf-8") as file:
         theirs = {row["id"]: float(row["tpot_s"]) for row in csv.DictReader(file) if row["tpot_s"]}
-    lines = [
-        "| rows | n | AIConfigurator 0.12 | ours, shape held out | ours, model held out |",
-        "|---|---|---|---|---|",
-    ]
-    by_shape = {row.measurement.id: row for row in shape.rows if row.measurement.id in theirs}
-    by_model = {row.measurement.id: row for row in model.rows if row.measurement.id in theirs}
-    groups: dict[str, list[str]] = {"all": list(by_shape)}
-    for ident, row in by_shape.items():
-        groups.setdefault(row.measurement.accelerator, []).append(ident)
-        groups.setdefault(row.measurement.engine, []).append(ident)
+    ids = [run.row.id for run in shipped_runs()]
+    mine = {name: dict(zip(_held_ids(name, ids), by[name].errors.predicted_s.tolist(), strict=True)) for name in _PEER}
+    rows = {run.row.id: run for run in shipped_runs() if run.row.id in theirs}
+    both = [ident for ident in rows if all(ident in predicted for predicted in mine.values())]
+    groups: dict[str, list[str]] = {"all": both}
+    for ident in both:
+        groups.setdefault(rows[ident].row.accelerator, []).append(ident)
+        groups.setdefault(rows[ident].row.engine, []).append(ident)
+    head = " | ".join(f"ours, without its {name}" for name in _PEER)
+    lines = [f"| rows | n | AIConfigurator 0.12 | {head} |", "|" + "---|" * (3 + len(_PEER))]
     for label, idents in groups.items():
-        peer = [abs(theirs[ident] / by_shape[ident].row.seconds - 1) for ident in idents]
-        ours = [abs(by_shape[ident].error) for ident in idents]
-        model_ours = [abs(by_model[ident].error) for ident in idents]
-        cells = [_three(peer), _three(ours), _three(model_ours)]
+        cells = [
+            _three([abs(of[ident] / rows[ident].seconds - 1) for ident in idents]) for of in (theirs, *mine.values())
+        ]
         lines.append(f"| {label} | {len(idents):,} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+_PEER = ("model", "month", "setup", "lengths")
+
+
+def _held_ids(name: str, ids: Sequence[str]) -> list[str]:
+    predicted = load_held_out()[f"{name}_predicted_s"]
+    return [ident for ident, value in zip(ids, predicted.tolist(), strict=True) if not np.isnan(value)]
 
 
 def _three(sizes: Sequence[float]) -> str:
     return f"{median(sizes):.1%} / {fmean(sizes):.1%} / {float(np.quantile(sizes, 0.9)):.1%}"
 
 
-def queue_table(by: Queued) -> str:
-    """Errors of both, for every stack, as median / p90."""
-    lines = [
-        "| stack | rows | TTFT, closed form | TTFT, simulated | in P10-P90 | TPOT, closed form | TPOT, simulated |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    key = GROUPS["accelerator and engine"]
-    keeps: list[tuple[str, Callable[[HeldOut], bool]]] = [("all", lambda _: True)]
-    keeps += [("InferenceX only", lambda row: row.measurement.source.startswith("inferencex"))]
-    for label in sorted({key(row) for row in by.first.rows}):
-        keeps.append((label, lambda row, label=label: key(row) == label))  # type: ignore[misc]
-    for label, keep in keeps:
-        parts = [part.summary(keep) for part in (by.first, by.first_simulated, by.step, by.step_simulated)]
-        sizes = [f"{part.median:.1%} / {part.p90:.1%}" for part in parts if part is not None]
-        covered = f"{parts[1].coverage:.0%}" if parts[1] and parts[1].coverage is not None else ""
-        lines.append(
-            f"| {label} | {len([1 for row in by.first.rows if keep(row)]):,} | "
-            + " | ".join([*sizes[:2], covered, *sizes[2:]])
-            + " |"
-        )
-    return "\n".join(lines) + "\n"
-
-
-def slow_starts(by: Queued) -> str:
-    """Say how many rows were queued, and how many we would have queued."""
-    late = [row for row in by.first_simulated.rows if row.row.seconds > _LATE * row.predicted_s]
-    limited = [row for row in late if row.measurement.id in by.kv_limited]
-    others = Counter(GROUPS["accelerator and engine"](row) for row in late if row not in limited)
-    return (
-        f"{len(by.kv_limited)} rows ask for more cache than we predict, counting every request at its full length.\n"
-        "They were served, so they are simulated as if it were enough.\n"
-        f"{len(limited)} of them came more than {_LATE} times later than simulated, as in a queue;\n"
-        f"{others.total()} others came as late without being short of cache:\n"
-        f"{', '.join(f'{label} {count}' for label, count in others.most_common())}."
-    )
-
-
-def worst_table(held: Held) -> str:
-    """The configurations that cause the largest errors."""
-    groups: dict[str, list[float]] = {}
-    for row in held.rows:
-        if row.measurement.scenario == "online":
-            m = row.measurement
-            label = f"{m.accelerator} {m.engine} {m.model} {m.weights} tp{m.tp}"
-            groups.setdefault(label, []).append(row.error)
-    worst = sorted((item for item in groups.items() if len(item[1]) >= 5), key=lambda item: -median(map(abs, item[1])))  # noqa: PLR2004
-    lines = ["| configuration | rows | median | bias |", "|---|---|---|---|"]
+def floor_table() -> str:
+    """How far a cell is from itself, measured again within a month and later: no prediction can be nearer."""
+    cells: dict[tuple[object, ...], list[tuple[int, float]]] = defaultdict(list)
+    for run in shipped_runs():
+        row = run.row
+        if row.scenario == "online" and row.dated == "day":
+            load = (run.users, round(row.input_tokens), round(row.output_tokens))
+            cells[*run.words.values(), row.kv, *load].append((row.date.toordinal(), run.seconds))
+    apart: dict[str, list[float]] = {"within 31 days": [], "31 to 92 days": [], "later": []}
+    for runs in cells.values():
+        ordered = sorted(runs)
+        for (early, before_s), (late, after_s) in pairwise(ordered):
+            gap = late - early
+            if gap:
+                name = "within 31 days" if gap <= 31 else "31 to 92 days" if gap <= 92 else "later"  # noqa: PLR2004
+                apart[name].append(abs(before_s / after_s - 1))
+    lines = ["| measured again | pairs | median | p90 |", "|---|---|---|---|"]
     lines += [
-        f"| {label} | {len(errors)} | {median(map(abs, errors)):.1%} | {median(errors):+.1%} |"
-        for label, errors in worst[:12]
+        f"| {name} | {len(found):,} | {median(found):.1%} | {float(np.quantile(found, 0.9)):.1%} |"
+        for name, found in apart.items()
+        if found
     ]
     return "\n".join(lines) + "\n"
+
+
+def worst_table(published: Published) -> str:
+    """The setups that cause the largest errors."""
+    rows = sorted(
+        (item for item in published.by("part", "engine", "model", "weights") if item[1].rows >= _FEW),
+        key=lambda item: -item[1].median,
+    )
+    return markdown_table(rows[:15], "setup")
+
+
+def spread_table(published: Published) -> str:
+    """Rows whose experts or attention are spread over ranks."""
+    splits = np.array(published.rows.texts["split"])
+    data, expert = np.char.find(splits, " dp1 ") < 0, np.char.endswith(splits, "ep1")
+    kinds = {
+        "tensor parallel": ~data & ~expert,
+        "experts spread, one attention": ~data & expert,
+        "attention of their own": data,
+        "either": data | expert,
+    }
+    return markdown_table([(name, published.summary(kept)) for name, kept in kinds.items()], "split")
 
 
 def save(chart: Any, name: str) -> None:  # noqa: ANN401 - one of Altair's many chart types
@@ -175,19 +194,25 @@ def _data(values: Sequence[Mapping[str, object]]) -> Any:  # noqa: ANN401 - Alta
     return alt.Data(values=values)  # type: ignore[no-untyped-call]
 
 
-def charts(shape: Held) -> None:
+def charts(month: Published) -> None:
     """Predicted against measured, and the tax over time."""
+    vendors = {"amd": "AMD", "nvidia": "NVIDIA"}
     points = [
-        {"measured": row.row.seconds * 1e3, "predicted": row.predicted_s * 1e3, "vendor": _vendor(row)}
-        for row in [row for row in shape.rows if row.measurement.scenario == "online"][::3]
-    ]
-    scale = alt.Scale(type="log", domain=[2, 200], nice=False)
+        {"measured": measured * 1e3, "predicted": predicted * 1e3, "vendor": vendors.get(vendor, vendor)}
+        for measured, predicted, vendor in zip(
+            month.errors.measured_s.tolist(),
+            month.errors.predicted_s.tolist(),
+            month.rows.texts["vendor"],
+            strict=True,
+        )
+    ][::3]
+    scale = alt.Scale(type="log", domain=[2, 200], nice=False, clamp=True)
     dots = (
         alt.Chart(_data(points))
         .mark_circle(size=14, opacity=0.35)
         .encode(
             x=alt.X("measured:Q", scale=scale, title="measured TPOT, ms"),
-            y=alt.Y("predicted:Q", scale=scale, title="predicted TPOT, ms (its lengths never seen)"),
+            y=alt.Y("predicted:Q", scale=scale, title="predicted TPOT, ms, from the months before"),
             color=alt.Color("vendor:N", title="every third row", scale=alt.Scale(range=["#d1495b", "#2e8b57"])),
         )
         .properties(width=420, height=420)
@@ -196,7 +221,7 @@ def charts(shape: Held) -> None:
     save(dots + line.encode(x="a:Q", y="a:Q"), "accuracy.svg")
     tax = [
         {"month": point.month, "speed": point.relative_speed, "stack": f"{point.accelerator} {point.engine}"}
-        for point in delivered_over_time(believed_pairs(), from_document(load_efficiencies()).calibration)
+        for point in delivered_over_time(shipped_efficiencies().evidence)
         if point.accelerator in {"mi300x", "mi325x", "mi355x", "h200_sxm", "b200_sxm"}
     ]
     save(
@@ -212,43 +237,34 @@ def charts(shape: Held) -> None:
     )
 
 
-def _vendor(row: HeldOut) -> str:
-    return "AMD" if load_accelerator(row.measurement.accelerator).vendor == "amd" else "NVIDIA"
-
-
 def main() -> int:
     """Compute and write everything."""
-    held = {name: held_out(name) for name in FOLDS}
-    rows: list[tuple[str, ErrorSummary]] = []
-    for name, each in held.items():
-        rows += [(f"{name}: {SCENARIOS[s]}", row) for s in SCENARIOS for _, row in summary_rows(each, s, None)]
-    for day in CUTS:
-        later = [row for row in before_and_after(measured_pairs(), day) if row.measurement.scenario == "online"]
-        rows.append((f"date: fitted before {day}, serving after", summarise(later)))
-    vendor_of = {row.measurement.accelerator: _vendor(row) for row in held["shape"].rows}
-    winners = {}
-    for name in ("shape", "model"):
-        found = contests(held[name].rows, lambda part: vendor_of[part])
-        winners[f"AMD against NVIDIA, {name} held out"] = [contest for contest in found if contest.cross_vendor]
-        winners[f"any two accelerators, {name} held out"] = found
-    by = {name: queued(name) for name in ("shape", "model")}
+    by = {name: Published.of(name, *shipped_errors(name)) for name in SPLITS}
+    efficiencies = shipped_efficiencies()
+    everything, known = HeldOut(shipped_runs(), efficiencies.evidence.spreads), Dated(efficiencies.evidence)
+    queues = {name: queued(name, everything, known) for name in ("lengths", "model")}
     template = (ROOT / "docs" / "accuracy.template.md").read_text(encoding="utf-8")
     page = template.format(
-        rows=f"{len(measured_pairs()):,}",
-        overall=markdown_table(rows, "held out by"),
-        accelerators=markdown_table(summary_rows(held["shape"], "online", "accelerator"), "accelerator"),
-        stacks=markdown_table(summary_rows(held["shape"], "online", "accelerator and engine"), "stack"),
-        weights=markdown_table(summary_rows(held["shape"], "online", "weights"), "weights"),
-        models=markdown_table(summary_rows(held["model"], "online", "model"), "model"),
-        winners="\n".join(f"- {line}" for line in winner_lines(winners)),
-        peer=peer_table(held["shape"], held["model"]),
-        queue_shape=queue_table(by["shape"]),
-        queue_model=queue_table(by["model"]),
-        slow_starts=slow_starts(by["shape"]),
-        worst=worst_table(held["model"]),
+        rows=f"{len(by['load'].covered):,}",
+        overall=markdown_table([(SPLITS[name], each.summary()) for name, each in by.items()], "predicted without"),
+        month=markdown_table(by["month"].by("part"), "accelerator"),
+        setup=markdown_table(by["setup"].by("part"), "accelerator"),
+        model=markdown_table(by["model"].by("part"), "accelerator"),
+        accelerator=markdown_table(by["accelerator"].by("part"), "accelerator"),
+        spread=spread_table(by["setup"]),
+        stacks=markdown_table(by["month"].by("part", "engine"), "stack"),
+        weights=markdown_table(by["setup"].by("weights"), "weights"),
+        models=markdown_table(by["model"].by("model"), "model"),
+        winners="\n".join(f"- {line}" for each in by.values() if (line := winner_line(each)) is not None),
+        floor=floor_table(),
+        peer=peer_table(by),
+        queue_lengths=queue_table(queues["lengths"]),
+        queue_model=queue_table(queues["model"]),
+        slow_starts=slow_starts(queues["lengths"]),
+        worst=worst_table(by["model"]),
     )
     (ROOT / "docs" / "accuracy.md").write_text(page, encoding="utf-8")
-    charts(held["shape"])
+    charts(by["month"])
     return 0
 
 

@@ -1,35 +1,97 @@
-"""Fits the shipped efficiencies to the shipped measurements; `make calibration` runs it (about two minutes)."""
+"""Learns from the shipped measurements what commands predict with; `make calibration` runs it (twenty minutes).
 
+Spreads are fitted only when asked for (`--spreads`): a new row changes what is said, not how alike rows are.
+"""
+
+import argparse
 import json
 import sys
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from math import log
 from pathlib import Path
-from statistics import quantiles
 
-from penstock.benchmark.shipped_rows import measured_pairs, model_of, near_errors
-from penstock.catalog import load_accelerator
-from penstock.performance.evidence.efficiencies import fit_efficiencies, to_document
-from penstock.performance.evidence.waits import waited
+import numpy as np
+import numpy.typing as npt
+from calibration.spreads import fit_spreads
 
-TARGET = Path(__file__).resolve().parent.parent / "src/penstock/catalog/data/efficiencies.json"
+from penstock.benchmark.shipped_rows import shipped_runs
+from penstock.catalog import load_efficiencies
+from penstock.performance.evidence.accuracy import intervals
+from penstock.performance.evidence.efficiencies import Efficiencies, Logs, Novelty, to_arrays, to_document
+from penstock.performance.evidence.held_out import (
+    FOLDS,
+    Dated,
+    Held,
+    HeldOut,
+    errors_of,
+    first_tokens_without,
+    folds_of,
+)
+from penstock.performance.evidence.rows import Run, as_columns
+from penstock.performance.evidence.waits import Waited, fit_first_tokens, waited
+from penstock.performance.kinship.covariance import Spreads
+from penstock.performance.kinship.posterior import solve
+
+DATA = Path(__file__).resolve().parent.parent / "src/penstock/catalog/data"
+_FIRST_BY: Mapping[Novelty, str] = {
+    "shape": "lengths",
+    "configuration": "setup",
+    "model": "model",
+    "accelerator": "accelerator",
+}
+_BY: Mapping[Novelty, str] = {**_FIRST_BY, "shape": "month"}
+"""What is held out to know how wrong a prediction is about something new; of a known setup it is the month."""
 
 
 def main() -> int:
-    """Fit and write."""
-    pairs = measured_pairs()
-    today = datetime.now(tz=UTC).date()
-    fitted = fit_efficiencies(pairs, waited(pairs, model_of, load_accelerator), fitted_on=today)
-    TARGET.write_text(json.dumps(to_document(fitted), indent=1) + "\n", encoding="utf-8")
-    # What is left near measured cells depends on what was just written.
-    off = [log((row.tpot_s or 1.0) / predicted_s) for row, predicted_s in near_errors()]
-    deciles = quantiles(off, n=10)
-    fitted = replace(fitted, near_spread=(deciles[0], deciles[-1]))
-    TARGET.write_text(json.dumps(to_document(fitted), indent=1) + "\n", encoding="utf-8")
-    print(f"{fitted.rows} rows, {len(fitted.calibration.by_kin)} kinds of kin")
-    print(f"spreads {dict(fitted.spreads)}, of first tokens {dict(fitted.first_spreads)}")
+    """Fit, hold out and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--spreads", action="store_true", help="fit how alike rows are, too")
+    found = shipped_runs()
+    spreads = _fitted(found) if parser.parse_args().spreads else Spreads.from_document(load_efficiencies()["spreads"])
+    evidence = solve(as_columns(found), spreads)
+    _say(f"{len(found):,} rows solved")
+    everything = HeldOut(found, spreads)
+    held = everything.without(*FOLDS)
+    _say("held out")
+    waits, known = waited(found), Dated(evidence)
+    efficiencies = Efficiencies(
+        evidence=evidence,
+        intervals={new: _intervals(found, by, held[by]) for new, by in _BY.items()},
+        first=fit_first_tokens(waits, known),
+        first_spreads={new: _first_spread(found, waits, known, by, held[by]) for new, by in _FIRST_BY.items()},
+        fitted_on=datetime.now(tz=UTC).date().isoformat(),
+    )
+    (DATA / "efficiencies.json").write_text(json.dumps(to_document(efficiencies), indent=1) + "\n", encoding="utf-8")
+    np.savez_compressed(DATA / "evidence.npz", **to_arrays(efficiencies))  # type: ignore[arg-type]
+    np.savez_compressed(DATA / "held_out.npz", **_kept(held))  # type: ignore[arg-type]
     return 0
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _fitted(found: Sequence[Run]) -> Spreads:
+    measured = as_columns(found)
+    return Spreads.from_document(fit_spreads(measured.cases, measured.seconds, seed=0).to_document())
+
+
+def _intervals(found: Sequence[Run], by: str, held: Held) -> dict[str, Logs]:
+    return intervals(errors_of(as_columns(found), by, held.predicted_s, held.doubt))
+
+
+def _first_spread(found: Sequence[Run], waits: Sequence[Waited], known: Dated, by: str, held: Held) -> Logs:
+    numbers = {run.row.id: number for number, run in enumerate(found)}
+    at = np.array([numbers[item.run.row.id] for item in waits])
+    predicted = first_tokens_without(waits, folds_of(as_columns(found).cases, by)[at], known, held.slowdowns[at])
+    off = np.log(np.array([item.seconds for item in waits]) / predicted)
+    return float(np.quantile(off, 0.1)), float(np.quantile(off, 0.9))
+
+
+def _kept(held: Mapping[str, Held]) -> dict[str, npt.NDArray[np.float32]]:
+    written = {f"{name}_predicted_s": each.predicted_s.astype(np.float32) for name, each in held.items()}
+    return written | {f"{name}_doubt": each.doubt.astype(np.float32) for name, each in held.items()}
 
 
 if __name__ == "__main__":

@@ -9,11 +9,10 @@ from pathlib import Path
 
 from measurements.build import build
 from measurements.page import data_page
-from measurements.write import csv_files, csv_text
+from measurements.write import csv_files
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "src" / "penstock" / "catalog" / "data" / "measurements"
-WITHDRAWN = FOLDER / "withdrawn" / "rows.csv"
 PAGE = ROOT / "docs" / "data.md"
 
 
@@ -25,7 +24,6 @@ def main() -> int:
     chosen = parser.parse_args()
     built = build(chosen.raw)
     texts = {FOLDER / name: text for name, text in csv_files(built.rows).items()}
-    texts[WITHDRAWN] = csv_text(built.withdrawn)
     texts[PAGE] = data_page(built, PAGE.with_suffix(".template.md").read_text(encoding="utf-8"))
     strangers = sorted(set(FOLDER.glob("*.csv")) - texts.keys())
     if not chosen.check:

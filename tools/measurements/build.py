@@ -1,14 +1,13 @@
-"""How do the raw files become the shipped rows? Read, filter, hold against physics, mark twins and editions."""
+"""How do the raw files become the shipped rows? Read, filter, hold against physics, mark twins."""
 
 import csv
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from measurements.amd import read_amd
 from measurements.cells import attention_dp_configurations, read_cells, with_twins
 from measurements.collected import read_collected
-from measurements.editions import first_edition_ids, withdrawn
 from measurements.filters import Raw
 from measurements.ledger import Ledger
 from measurements.physics import Physics
@@ -19,10 +18,9 @@ _RUNS = {"inferencex", "inferencex-via-aiconfigurator"}
 
 @dataclass(frozen=True, kw_only=True)
 class Built:
-    """Every shipped row, those of them that are not believed any more, and every row that is not shipped."""
+    """Every shipped row, and every row that is not shipped."""
 
     rows: list[Measurement]
-    withdrawn: list[Measurement]
     ledger: Ledger
 
 
@@ -35,11 +33,8 @@ def build(folder: Path) -> Built:
     physics = Physics()
     dated = list(physics.passed(_once(runs, ledger), ledger))
     medians = list(physics.passed(read_cells(cells, ledger), ledger))
-    first = first_edition_ids(collected)
-    dated = [replace(row, edition=1) if row.id in first else row for row in dated]
     return Built(
         rows=dated + with_twins(medians, (row for row in dated if row.source in _RUNS)),
-        withdrawn=withdrawn(collected, first, ledger),
         ledger=ledger,
     )
 

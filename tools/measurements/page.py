@@ -11,7 +11,6 @@ from measurements.write import file_of
 from penstock.catalog import measurement_sources
 from penstock.catalog.measurement import Measurement
 
-_FIRST_EDITION = 6712
 _KINDS: tuple[tuple[str, Callable[[Measurement], bool]], ...] = (
     ("one engine, a closed loop", lambda row: row.scenario == "online" and not row.drafted),
     ("one engine that drafts", lambda row: row.scenario == "online" and row.drafted == "mtp"),
@@ -26,13 +25,10 @@ _KINDS: tuple[tuple[str, Callable[[Measurement], bool]], ...] = (
 def data_page(built: Built, template: str) -> str:
     """Fill the template of the page."""
     rows, left = built.rows, built.ledger.left
-    first = [row for row in rows if row.edition == 1]
     return template.format(
         rows=f"{len(rows):,}",
         read=f"{len(rows) + len(left):,}",
         kinds=_table(("kind", "rows"), ((name, sum(map(keep, rows))) for name, keep in _KINDS)),
-        gone=_FIRST_EDITION - len(first),
-        drafted=sum(row.drafted != "" for row in first),
         sources=_sources(rows),
         accelerators=_accelerators(rows),
         ambiguous=_against_named(rows, "gpu_ambiguous"),

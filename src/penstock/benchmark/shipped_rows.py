@@ -1,18 +1,17 @@
 """What do the shipped measurements say? One place that joins the catalog, the models and the physics."""
 
-from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 
-from penstock.catalog import load_accelerator, load_efficiencies, load_measurements, load_withdrawn
-from penstock.catalog.measurement import Measurement
+import numpy as np
+
+from penstock.catalog import load_accelerator, load_efficiencies, load_evidence, load_held_out, load_measurements
 from penstock.checkpoint import open_checkpoint
 from penstock.model import ModelSpec
-from penstock.performance.evidence.accuracy import Pair
+from penstock.performance.evidence.accuracy import Errors
 from penstock.performance.evidence.efficiencies import Efficiencies, from_document
-from penstock.performance.evidence.rows import calibration_rows, first_edition, measured_deployment, shape_of
-from penstock.performance.evidence.setups import Setups
-from penstock.performance.prediction.stack import without_each_load
+from penstock.performance.evidence.held_out import errors_of
+from penstock.performance.evidence.rows import Run, believed, runs
+from penstock.performance.kinship.posterior import Measured
 
 
 @cache
@@ -22,38 +21,19 @@ def model_of(name: str) -> ModelSpec:
 
 
 @cache
-def measured_pairs() -> tuple[Pair, ...]:
+def shipped_runs() -> tuple[Run, ...]:
     """Turn the measurements the shipped efficiencies stand on into the work they did and the time it took."""
-    return tuple(calibration_rows(first_edition(load_measurements(), load_withdrawn()), model_of, load_accelerator))
-
-
-@cache
-def believed_pairs() -> tuple[Pair, ...]:
-    """Return those of them that are still believed to be what they were taken for."""
-    believed = {row.id for row in load_measurements() if row.plain}
-    return tuple(pair for pair in measured_pairs() if pair[0].id in believed)
+    return tuple(runs(believed(load_measurements()), model_of, load_accelerator))
 
 
 @cache
 def shipped_efficiencies() -> Efficiencies:
-    """Return what commands predict with: what was fitted, and the rows of a setup to bend to."""
-    setups = Setups.of(load_measurements(), _shape_of_name)
-    return replace(from_document(load_efficiencies()), setups=setups)
+    """Return what commands predict with."""
+    return from_document(load_efficiencies(), load_evidence())
 
 
-@cache
-def _shape_of_name(name: str) -> str:
-    return shape_of(model_of(name))
-
-
-def near_errors() -> Iterator[tuple[Measurement, float]]:
-    """Predict every row whose setup was measured at other loads, from those alone: seconds per token."""
-    efficiencies = shipped_efficiencies()
-    seen = set()
-    for rows in efficiencies.setups.by_split.values():
-        for row in rows:
-            placed = measured_deployment(row, model_of, load_accelerator)
-            setup = (row.accelerator, row.engine, placed.parallelism, placed.cache_dtype, row.weights)
-            if (shape_of(placed.model), *setup) not in seen:
-                seen.add((shape_of(placed.model), *setup))
-                yield from without_each_load(placed, row.engine, efficiencies)
+def shipped_errors(name: str) -> tuple[Errors, Measured]:
+    """Return what was predicted for the shipped serving rows without their month, load, setup, model or part."""
+    measured, held = shipped_efficiencies().evidence.measured, load_held_out()
+    predicted_s, doubt = (held[f"{name}_{kind}"].astype(np.float64) for kind in ("predicted_s", "doubt"))
+    return errors_of(measured, name, predicted_s, doubt), measured.take(~np.isnan(predicted_s))

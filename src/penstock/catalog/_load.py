@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.catalog._rows import read_rows
 from penstock.catalog.accelerator import Accelerator
@@ -14,6 +14,9 @@ from penstock.catalog.model import CatalogModel
 from penstock.catalog.price import Price
 from penstock.errors import CatalogError, UnknownName
 from penstock.reading.toml import read_toml, strictly
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _DATA = files("penstock.catalog") / "data"
 _ALIASES = "aliases.toml"
@@ -81,13 +84,6 @@ def load_measurements() -> tuple[Measurement, ...]:
 
 
 @cache
-def load_withdrawn() -> tuple[Measurement, ...]:
-    """Read rows that the shipped efficiencies were fitted to and that are not believed any more; `flag` says why."""
-    file = _DATA / "measurements" / "withdrawn" / "rows.csv"
-    return tuple(read_rows(file.read_text(encoding="utf-8"), f"measurements/withdrawn/{file.name}"))
-
-
-@cache
 def load_efficiencies() -> Mapping[str, Any]:
     """Read the shipped calibration, as `penstock.performance.evidence.efficiencies` writes it."""
     try:
@@ -95,6 +91,27 @@ def load_efficiencies() -> Mapping[str, Any]:
     except (OSError, ValueError) as error:
         raise CatalogError(f"efficiencies.json: {error}") from error
     return document if isinstance(document, dict) else {}
+
+
+def load_evidence() -> "Mapping[str, np.ndarray[Any, Any]]":
+    """Read the measurements as columns, as `penstock.performance.evidence.efficiencies` writes them."""
+    return _arrays("evidence.npz")
+
+
+def load_held_out() -> "Mapping[str, np.ndarray[Any, Any]]":
+    """Read what was predicted for each of them without its month, setup, model or part: `make calibration`."""
+    return _arrays("held_out.npz")
+
+
+@cache
+def _arrays(name: str) -> "Mapping[str, np.ndarray[Any, Any]]":
+    import numpy as np  # noqa: PLC0415 - a catalog without evidence needs no numpy
+
+    try:
+        with (_DATA / name).open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            return dict(stored)
+    except (OSError, ValueError) as error:
+        raise CatalogError(f"{name}: {error}") from error
 
 
 @cache

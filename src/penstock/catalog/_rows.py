@@ -94,7 +94,6 @@ COLUMNS: Final[Mapping[str, Parse]] = {
     "joules_per_output_token": _amount_or_none,
     "twin": str,
     "flag": str,
-    "edition": _count,
 }
 """Every column a file may have, in the order they are written; a file leaves out what says nothing about its rows."""
 _REQUIRED: Final = {field.name for field in fields(Measurement) if field.default is MISSING}

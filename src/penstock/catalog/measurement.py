@@ -92,8 +92,6 @@ class Measurement:
     flag: str = ""
     """What is uncertain: `gpu_ambiguous`, the part printed may be another of its family; `gpu_unnamed`, only the runner
     is known; `split_derived`, tp was worked out from rates and times."""
-    edition: int = 2
-    """The edition of this data that had the row first."""
 
     @property
     def devices(self) -> int:

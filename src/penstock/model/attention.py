@@ -62,8 +62,8 @@ class SequenceMixer(Protocol):
         """FLOPs of one query with one entry in prefill."""
 
     @property
-    def extra_kernels(self) -> bool:
-        """Whether the layer launches more kernels than plain attention does."""
+    def extra_kernels(self) -> int:
+        """Kernels the layer launches beside its matrices and plain attention."""
 
     @property
     def traits(self) -> tuple[str, ...]:
@@ -136,9 +136,9 @@ class GroupedAttention:
         return self.decode_flops(tp)
 
     @property
-    def extra_kernels(self) -> bool:
-        """With an indexer."""
-        return bool(self.index_dim)
+    def extra_kernels(self) -> int:
+        """An indexer scores, sorts and gathers."""
+        return 3 if self.index_dim else 0
 
     @property
     def traits(self) -> tuple[str, ...]:
@@ -210,9 +210,9 @@ class LatentAttention:
         return 2 * _share_of_heads(self.query_heads, tp) * (self.nope_dim + self.rope_dim + self.value_dim)
 
     @property
-    def extra_kernels(self) -> bool:
-        """With an indexer of its own."""
-        return bool(self.index_dim)
+    def extra_kernels(self) -> int:
+        """An indexer of its own scores, sorts and gathers."""
+        return 3 if self.index_dim else 0
 
     @property
     def traits(self) -> tuple[str, ...]:
@@ -288,9 +288,9 @@ class CompressedAttention:
         return self.decode_flops(tp)
 
     @property
-    def extra_kernels(self) -> bool:
-        """It compresses."""
-        return True
+    def extra_kernels(self) -> int:
+        """Mixing streams before and after attention and feed-forward; compressing, storing; an indexer's three."""
+        return 4 + (2 if self.compress_ratio else 0) + (3 if self.index_dim else 0)
 
     @property
     def traits(self) -> tuple[str, ...]:
@@ -357,9 +357,9 @@ class RecurrentState:
         return 0.0
 
     @property
-    def extra_kernels(self) -> bool:
+    def extra_kernels(self) -> int:
         """Convolution, state and gate."""
-        return True
+        return 3
 
     @property
     def traits(self) -> tuple[str, ...]:

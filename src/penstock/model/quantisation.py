@@ -9,6 +9,7 @@ from penstock.model.config import Config
 from penstock.model.patterns import MAX_PATTERNS, is_pattern, matcher, plain_matcher
 from penstock.model.weight import (
     BF16,
+    FP8_BLOCK,
     FP8_CHANNEL,
     FP8_TENSOR,
     FP16,
@@ -218,8 +219,8 @@ def _algorithm_format(body: Config) -> WeightFormat | None:
         "": None,
         "FP8": FP8_TENSOR,
         "FP8_PER_CHANNEL_PER_TOKEN": FP8_CHANNEL,
-        "FP8_PB_WO": WeightFormat(name="fp8", bits=8, scale_bits=32, scale_rows=128, scale_columns=128),
-        "FP8_BLOCK_SCALES": WeightFormat(name="fp8", bits=8, scale_bits=32, scale_rows=128, scale_columns=128),
+        "FP8_PB_WO": FP8_BLOCK,
+        "FP8_BLOCK_SCALES": FP8_BLOCK,
         "NVFP4": replace(NVFP4, scale_columns=group),
         "W4A8_NVFP4_FP8": replace(NVFP4, scale_columns=group),
         "NVFP4_AWQ": replace(NVFP4, scale_columns=group),

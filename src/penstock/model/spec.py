@@ -7,7 +7,7 @@ from functools import cached_property
 
 from penstock.model.attention import SequenceMixer
 from penstock.model.cache import CacheDtype
-from penstock.model.weight import FORMATS, Part, Weight, WeightFormat
+from penstock.model.weight import FORMATS, FP8_BLOCK, Part, Weight, WeightFormat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,10 +128,15 @@ class ModelSpec:
 
 
 def model_as_measured(model: ModelSpec, weights: str) -> ModelSpec:
-    """Store a model the way a row says: a mixture in four bits keeps everything but its experts as released."""
+    """Store a model the way a row says: a mixture in four bits keeps everything but its experts as released.
+
+    Mixtures are released in eight bits with a scale for each block, dense models with one for each channel.
+    """
     chosen = FORMATS[weights]
     if weights in model.quantisation or (weights == "bf16" and model.quantisation == "none"):
         return model
     if chosen.bits < 8 and model.experts is not None:  # noqa: PLR2004 - four-bit formats
         return model.stored_as(chosen, only=Part.ROUTED_EXPERTS)
+    if chosen is FORMATS["fp8"] and model.experts is not None:
+        return model.stored_as(FP8_BLOCK)
     return model.stored_as(chosen)

@@ -5,7 +5,6 @@ from typing import Final
 
 from penstock.errors import UnsupportedPrecision
 from penstock.performance.evidence.efficiencies import Efficiencies
-from penstock.performance.prediction.choose import measured_engines
 from penstock.performance.prediction.predict import Prediction, predict
 from penstock.preflight.check import Preflight
 from penstock.preflight.predicted.kernels import KernelClass
@@ -36,7 +35,7 @@ def predicted_speed(answer: Preflight, efficiencies: Efficiencies) -> Speed | No
     kernels = {group.kernel for group in answer.kernels}
     if not answer.memory.fits or kernels & {KernelClass.NONE, KernelClass.UNDETERMINED}:
         return None
-    if engine not in measured_engines(efficiencies, part):
+    if engine not in efficiencies.engines(part.id):
         return None
     prediction = _predict(answer, efficiencies, executed=True)
     if prediction is None:

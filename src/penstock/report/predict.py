@@ -22,7 +22,9 @@ PARTS = {
     "collectives": Use("collectives", "═", "red"),
     "layers": Use("launches and host", "·", "bright_black"),
 }
-_OVERHEAD = ("layers", "mixtures", "state_layers", "messages", "step")
+
+_WITH = {"exchange": "collectives", "widening": "compute"}
+"""What is drawn with another part; everything else that is not drawn is launched."""
 
 
 def render_predictions(
@@ -80,7 +82,7 @@ def _ranged(value: Range, digits: int) -> Text:
 
 
 def _shown(part: str) -> str:
-    return "layers" if part in _OVERHEAD else part
+    return part if part in PARTS else _WITH.get(part, "layers")
 
 
 def _bars(every: Sequence[Prediction], width: int) -> RenderableType:
@@ -128,8 +130,8 @@ def _grounds(predictions: Sequence[Prediction]) -> Text:
         grounds = " > ".join(prediction.borrowed_from) or "nothing measured"
         new = {"shape": "this exact setup, other lengths", "configuration": "this model, another split or format"}
         seen = new.get(prediction.novelty, f"another {prediction.novelty}")
-        if prediction.bent_to:
-            seen = f"this exact setup, {len(prediction.bent_to):,} rows it bends to"
+        if prediction.seen.rows:
+            seen = f"this exact setup, {prediction.seen.rows:,} rows"
         text.append(f"{prediction.deployment.accelerator.id}: from {grounds}; measured before: {seen}")
         if prediction.running < prediction.concurrency:
             text.append(f"; only {prediction.running:,.0f} of {prediction.concurrency:,.0f} requests run together")
@@ -167,7 +169,7 @@ def prediction_document(
                 "tier": prediction.tier,
                 "novelty": prediction.novelty,
                 "borrowed_from": list(prediction.borrowed_from),
-                "bent_to": [row.id for row in prediction.bent_to],
+                "rows_of_this_setup": prediction.seen.rows,
                 "software": None if prediction.software is None else str(prediction.software),
                 "nearest": [{**plain_fields(row), "url": _url(row, sources)} for row in nearby.get(number, ())],
             }

@@ -40,13 +40,14 @@ def place(
 ) -> Placement:
     """Lay a deployment out; `typical_tokens` is the length at which the cache of a windowed model is counted."""
     memory = fit(deployment, typical_tokens)
-    stack = stack_of(deployment, measured_engine, efficiencies)
+    work = ReplicaWork(deployment)
+    stack = stack_of(work, measured_engine, efficiencies)
     replica = None
     if memory.fits and memory.capacity is not None:
         settings, ranks = deployment.engine, deployment.parallelism.dp
         sequences = settings.max_sequences * ranks
         replica = Replica(
-            cost=step_cost(ReplicaWork(deployment), stack.slowdowns),
+            cost=step_cost(work, stack.slowdowns),
             # A model that caches nothing per token is limited by its batch alone.
             kv_blocks=memory.capacity.tokens // settings.block_tokens or sequences * typical_tokens,
             block_tokens=settings.block_tokens,

@@ -144,7 +144,7 @@ def test_an_engine_that_cannot_hold_its_weights_is_not_that_engine() -> None:
 
 def test_what_is_written_is_read_back() -> None:
     rows = [
-        replace(RUN, id="b", edition=1),
+        replace(RUN, id="b"),
         replace(RUN, id="c", prefill=Side(workers=2, dp=4, ep=True), flag="gpu_unnamed"),
     ]
     ((name, text),) = csv_files(rows).items()

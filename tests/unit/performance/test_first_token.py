@@ -6,19 +6,17 @@ from datetime import date
 import numpy as np
 import pytest
 
-from penstock.benchmark.shipped_rows import measured_pairs, model_of
-from penstock.catalog import load_accelerator, load_efficiencies
+from examples import SLOWDOWNS as SLOW
+from penstock.benchmark.shipped_rows import model_of, shipped_efficiencies
+from penstock.catalog import load_accelerator
 from penstock.catalog.measurement import Measurement
-from penstock.performance.evidence.accuracy import FOLDS, refits
-from penstock.performance.evidence.efficiencies import from_document
 from penstock.performance.evidence.harness import Harness, harness_of
-from penstock.performance.evidence.regression import Row, Software
-from penstock.performance.evidence.rows import measured_deployment
-from penstock.performance.evidence.waits import Waited, fit_both, measured_loop, waited
+from penstock.performance.evidence.rows import measured_deployment, runs
+from penstock.performance.evidence.waits import first_row, fit_first_tokens, measured_loop, waited
 from penstock.performance.prediction.predict import predict
 from penstock.performance.prediction.stack import stack_of
 from penstock.performance.step.cost import step_cost
-from penstock.performance.step.first_token import LoopLoad, decode_step, served
+from penstock.performance.step.first_token import LoopLoad, served
 from penstock.performance.step.work import PARTS, ReplicaWork
 
 ROW = Measurement(
@@ -36,7 +34,6 @@ ROW = Measurement(
     output_tokens=921.6,
     concurrency=32.0,
 )
-SLOW = np.array([1.3, 1.5, 1.2, 2.5, 2.2, 1.8, 40e-6, 30e-6, 0, 5e-6, 2e-3])
 
 
 @pytest.fixture(scope="module")
@@ -74,38 +71,20 @@ def test_a_mean_holds_its_share_of_the_burst(work: ReplicaWork) -> None:
 
 
 def test_a_known_overhead_and_ratio_are_recovered(work: ReplicaWork) -> None:
-    rows, waits = [], []
+    rows = []
     for users in range(1, 65):
-        m = replace(ROW, id=str(users), concurrency=float(users), input_tokens=200.0 + 150 * users)
-        loop, _ = measured_loop(m)
-        light = decode_step(work, loop)[0]
-        row = Row(
-            light=light,
-            seconds=float(light @ SLOW),
-            kin=("CDNA 3", "mi300x", "sglang"),
-            family="one",
-            software=Software("online", "0.5.9", date(2026, 1, 1)),
-            configuration="same",
-        )
-        rows.append(row)
-        first = served(work, loop)[0]
-        waits.append(
-            Waited(
-                measurement=m,
-                row=row,
-                seconds=0.05 + 1.5 * float(first @ SLOW),
-                served=first,
-                held=np.zeros(len(PARTS)),
-            )
-        )
-    fitted = fit_both(rows, waits)
-    errors = [fitted.first_token_s(item) / item.seconds - 1 for item in waits]
+        row = replace(ROW, id=str(users), concurrency=float(users), input_tokens=200.0 + 150 * users, tpot_s=0.01)
+        loop, _ = measured_loop(row)
+        rows.append(replace(row, ttft_s=0.05 + 1.5 * float(served(work, loop)[0] @ SLOW)))
+    waits = waited(runs(rows, model_of, load_accelerator))
+    fitted = fit_first_tokens(waits, lambda _: SLOW)
+    errors = [fitted.seconds(first_row(item, SLOW)) / item.seconds - 1 for item in waits]
     assert np.max(np.abs(errors)) < 0.05
 
 
 def test_closed_form_and_stack_agree_with_what_is_predicted(work: ReplicaWork) -> None:
-    efficiencies = from_document(load_efficiencies())
-    stack = stack_of(work.deployment, "sglang", efficiencies)
+    efficiencies = shipped_efficiencies()
+    stack = stack_of(work, "sglang", efficiencies)
     found = predict(
         work.deployment, "sglang", input_tokens=1024, output_tokens=1024, concurrency=16, efficiencies=efficiencies
     )
@@ -119,7 +98,7 @@ def test_closed_form_and_stack_agree_with_what_is_predicted(work: ReplicaWork) -
 
 
 def test_every_stack_takes_longer_than_its_steps() -> None:
-    for path, fitted in from_document(load_efficiencies()).first.by_kin.items():
+    for path, fitted in shipped_efficiencies().first.by_kin.items():
         request_s, ratio, held = fitted.slowdowns
         assert 0 <= request_s < 0.2, path
         assert 1 <= ratio < 4, path
@@ -145,10 +124,3 @@ def test_tensorrt_holds_prompts_where_its_scripts_say() -> None:
     assert harness_of(replace(llama, output_tokens=7372.8)).held_steps == 0
     assert harness_of(replace(llama, tp=8)).held_steps == 0
     assert harness_of(replace(ROW, engine="trtllm", tp=1, dp=8)).held_steps == 60
-
-
-def test_only_the_folds_asked_for_are_fitted() -> None:
-    pairs = measured_pairs()[:200]
-    waits = waited(pairs, model_of, load_accelerator)
-    label = FOLDS["shape"](*pairs[0])
-    assert len(list(refits(pairs, waits, FOLDS["shape"], only={label}))) == 1

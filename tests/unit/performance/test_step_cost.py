@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from examples import SLOWDOWNS as SLOW
 from examples import deployment
 from penstock.model.attention import EVERYTHING
 from penstock.performance.step.cost import StepCost, step_cost
 from penstock.performance.step.work import PARTS, Load, ReplicaWork, pairs
 
-SLOW = np.array([1.3, 1.5, 1.2, 2.5, 2.2, 1.8, 40e-6, 30e-6, 20e-6, 5e-6, 2e-3])
 KINDS = [
     "llama-3.1-8b",  # dense
     "gpt-oss-120b",  # a mixture with windows

@@ -13,7 +13,8 @@ from penstock.catalog import load_accelerator
 from penstock.catalog.accelerator import Accelerator, Precision
 from penstock.errors import DeploymentError
 from penstock.performance.prediction.predict import Speculation, predict
-from penstock.performance.step.work import PARTS, Load, ReplicaWork, compute_precision
+from penstock.performance.step.datapath import compute_precision
+from penstock.performance.step.work import PARTS, Load, ReplicaWork
 
 law = settings(max_examples=60, deadline=None)
 models = st.sampled_from(
@@ -89,7 +90,7 @@ def test_sparse_attention_reads_the_chosen_tokens_and_all_index_keys() -> None:
 def test_a_format_without_a_datapath_is_widened_never_invented() -> None:
     assert compute_precision("fp8", load_accelerator("a100")) is Precision.BF16
     assert compute_precision("mxfp4", load_accelerator("mi355x")) is Precision.FP4
-    assert compute_precision("nvfp4", load_accelerator("h100")) is Precision.FP8
+    assert compute_precision("nvfp4", load_accelerator("h100")) is Precision.BF16
 
 
 def test_what_a_part_cannot_multiply_is_what_it_emulates() -> None:
@@ -180,8 +181,7 @@ def test_a_model_larger_than_memory_still_has_a_bound() -> None:
 def test_a_prediction_is_never_above_the_roofline(
     name: str, part: str, concurrency: float, prompt: float, answer: float
 ) -> None:
-    from penstock.catalog import load_efficiencies  # noqa: PLC0415
-    from penstock.performance.evidence.efficiencies import from_document  # noqa: PLC0415
+    from penstock.benchmark.shipped_rows import shipped_efficiencies  # noqa: PLC0415
 
     answered = predict(
         deployment(name, part, tp=8),
@@ -189,7 +189,7 @@ def test_a_prediction_is_never_above_the_roofline(
         input_tokens=prompt,
         output_tokens=answer,
         concurrency=concurrency,
-        efficiencies=from_document(load_efficiencies()),
+        efficiencies=shipped_efficiencies(),
     )
     assert answered.tpot_s.value >= answered.light_s
     assert answered.tpot_s.low >= answered.light_s

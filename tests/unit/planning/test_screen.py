@@ -3,14 +3,13 @@
 import pytest
 
 from examples import deployment
-from penstock.catalog import load_efficiencies
-from penstock.performance.evidence.efficiencies import from_document
+from penstock.benchmark.shipped_rows import shipped_efficiencies
 from penstock.performance.prediction.predict import Prediction, predict
 from penstock.planning.asked.plan import Bucket
 from penstock.planning.candidates.screen import QueuelessScreen
 from penstock.workload.slo import Slo
 
-EFFICIENCIES = from_document(load_efficiencies())
+EFFICIENCIES = shipped_efficiencies()
 CASES = [("gpt-oss-120b", "h200", 1), ("llama-3.1-70b", "mi300x", 8), ("deepseek-r1", "h200", 8)]
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from examples import deployment
-from penstock.catalog import load_efficiencies
-from penstock.performance.evidence.efficiencies import from_document
+from penstock.benchmark.shipped_rows import shipped_efficiencies
 from penstock.planning.asked.plan import Bucket
 from penstock.planning.candidates.screen import QueuelessScreen
 from penstock.planning.proof.simulated import bucket_workload, simulated_capacity, verify_by
@@ -22,7 +21,7 @@ PLACED = deployment("llama-3.1-8b", "mi300x")
 
 @pytest.fixture(scope="module")
 def simulator() -> Simulator:
-    efficiencies = from_document(load_efficiencies())
+    efficiencies = shipped_efficiencies()
     return Simulator(efficiencies, QueuelessScreen(efficiencies))
 
 

@@ -7,7 +7,7 @@ from penstock.checkpoint import StoredTensor, open_checkpoint
 from penstock.errors import UsageError
 from penstock.fleet import Deployment, Parallelism, Release, engine_defaults
 from penstock.fleet.engine import EngineName
-from penstock.performance.step.work import compute_precision
+from penstock.performance.step.datapath import compute_precision
 from penstock.preflight import Asked, Launch, Preflight, PreflightQuestion, Unknown, check, load_knowledge
 from penstock.preflight.facts.derive import attention_kinds, chip_of, expert_width
 from penstock.preflight.facts.subject import stored_facts, subject_of

@@ -7,42 +7,36 @@ import typer
 
 def accuracy_command(
     by: Annotated[
-        str, typer.Option("--by", help="What is held out together: shape, configuration, model, accelerator, or all.")
-    ] = "shape",
+        str,
+        typer.Option(
+            "--by", help="What each row is predicted without: month, setup, model, accelerator, lengths, load, or all."
+        ),
+    ] = "all",
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """How wrong are the predictions, on measurements they never saw?
 
-    Every public row is predicted by a fit that saw no row of its fold: its lengths, its exact setup, its model, or its
-    accelerator. `shape` takes half a minute, `all` two. docs/accuracy.md has the full tables.
+    Every public serving row, predicted without its month and all that came after it (what a reader meets), its exact
+    setup, its model, its accelerator, its lengths, or its load. docs/accuracy.md has the full tables.
 
     Example: `penstock accuracy --by model`
     """
-    from penstock.benchmark.shipped_rows import measured_pairs
-    from penstock.catalog import load_accelerator
-    from penstock.cli.terminal import progress
-    from penstock.performance.evidence.accuracy import FOLDS, contests, hold_out, with_coverage
-    from penstock.report.accuracy import SCENARIOS, render_accuracy, summary_rows
+    from penstock.benchmark.shipped_rows import shipped_errors
+    from penstock.report.accuracy import SPLITS, Published, render_accuracy
 
-    names = list(FOLDS) if by == "all" else [by]
-    if unknown := [name for name in names if name not in FOLDS]:
-        raise typer.BadParameter(f"'{unknown[0]}' is not one of {', '.join(FOLDS)}, all", param_hint="--by")
-    pairs = measured_pairs()
-    held, winners = [], {}
-    for name in names:
-        rows = list(progress(hold_out(pairs, FOLDS[name]), total=len(pairs), label=f"held out by {name}"))
-        held.append(with_coverage(name, rows))
-        crossed = [found for found in contests(rows, lambda part: load_accelerator(part).vendor) if found.cross_vendor]
-        winners[f"held out by {name}, AMD against NVIDIA"] = crossed
+    names = list(SPLITS) if by == "all" else [by]
+    if unknown := [name for name in names if name not in SPLITS]:
+        raise typer.BadParameter(f"'{unknown[0]}' is not one of {', '.join(SPLITS)}, all", param_hint="--by")
+    published = [Published.of(name, *shipped_errors(name)) for name in names]
     if as_json:
         from penstock.report.drawing.plain import to_json
 
         document = {
-            each.name: {scenario: dict(summary_rows(each, scenario, "accelerator")) for scenario in SCENARIOS}
-            for each in held
+            each.name: {"all": each.summary(), "accelerators": dict(each.by("part")), "winners": each.winners}
+            for each in published
         }
         typer.echo(to_json(document))
         return
     from penstock.cli.terminal import stdout
 
-    stdout().print(render_accuracy(held, winners))
+    stdout().print(render_accuracy(published))

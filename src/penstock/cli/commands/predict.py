@@ -50,7 +50,7 @@ def predict_command(
     from penstock.benchmark.shipped_rows import model_of, shipped_efficiencies
     from penstock.catalog import load_measurements, measurement_sources
     from penstock.cli.flags.choices import cache_choice, counted_targets, model_choice, split_choice
-    from penstock.performance.evidence.rows import family_of
+    from penstock.performance.kinship.cases import family_of
     from penstock.performance.prediction.choose import predict_on
     from penstock.performance.prediction.nearest import nearest_measurements
     from penstock.performance.prediction.predict import Speculation

@@ -18,16 +18,14 @@ def tax_command(
 
     Example: `penstock tax --on mi300x,mi355x,h200`
     """
-    from penstock.benchmark.shipped_rows import believed_pairs
-    from penstock.catalog import load_efficiencies
+    from penstock.benchmark.shipped_rows import shipped_efficiencies
     from penstock.cli.flags.choices import counted_targets
-    from penstock.performance.evidence.efficiencies import from_document
     from penstock.performance.evidence.tax import delivered_over_time
 
     wanted = None if on is None else {part.id for part, _ in counted_targets(on)}
     points = [
         point
-        for point in delivered_over_time(believed_pairs(), from_document(load_efficiencies()).calibration)
+        for point in delivered_over_time(shipped_efficiencies().evidence)
         if (wanted is None or point.accelerator in wanted) and engine in {None, point.engine}
     ]
     if as_json:

@@ -1,43 +1,53 @@
-"""How wrong are we? Every row predicted by a model that never saw it, and what that says about the next prediction."""
+"""How wrong are we? Errors on rows a prediction never saw, how often its interval held, and whom it named winner."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
-from datetime import date
-from itertools import combinations
-from typing import Final, get_args
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
-from penstock.catalog.measurement import Measurement, Scenario
-from penstock.performance.evidence.regression import Calibration, Row, calibrate
-from penstock.performance.evidence.waits import Fitted, Waited, fit_both
-
-Pair = tuple[Measurement, Row]
-Fold = Callable[[Measurement, Row], str]
+from penstock.performance.kinship.posterior import Measured
+from penstock.performance.step.work import Array
 
 _WINNER_GAP: Final = 1.15
 """Two accelerators differ when one is at least this much faster."""
+_OWN_ROWS: Final = 100
+"""Rows from which a part's own errors say how wide its intervals are."""
+EVERYWHERE: Final = ""
+_GROUPS: Final = 20
+"""Folds are judged so many groups at a time."""
+_FOUR_BITS: Final = frozenset({"nvfp4", "mxfp4"})
+Logs = tuple[float, float]
+Kept = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldOut:
-    """One row, predicted without it and its fold."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Errors:
+    """Rows held out in one way: what was predicted, what was measured, and what the prediction said of itself."""
 
-    measurement: Measurement
-    row: Row
-    predicted_s: float
-    kin: tuple[str, ...]
-    """Whose measurements were used."""
+    predicted_s: Array
+    measured_s: Array
+    doubt: Array
+    folds: npt.NDArray[np.int64]
+    """What was held out together; an interval is judged on folds it was not made from."""
+    parts: npt.NDArray[np.str_]
 
     @property
-    def error(self) -> float:
-        """Predicted over measured, minus one."""
-        return self.predicted_s / self.row.seconds - 1
+    def off(self) -> Array:
+        """Logarithm of measured over predicted."""
+        return np.asarray(np.log(self.measured_s / self.predicted_s))
 
-    @property
-    def log_ratio(self) -> float:
-        """Logarithm of measured over predicted: what an interval around a prediction must cover."""
-        return float(np.log(self.row.seconds / self.predicted_s))
+    def take(self, kept: Kept) -> "Errors":
+        """Keep some rows."""
+        return Errors(
+            predicted_s=self.predicted_s[kept],
+            measured_s=self.measured_s[kept],
+            doubt=self.doubt[kept],
+            folds=self.folds[kept],
+            parts=self.parts[kept],
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,81 +63,12 @@ class ErrorSummary:
     """Share of rows inside their P10-P90, where intervals were made from other folds."""
 
 
-FOLDS: Final[dict[str, Fold]] = {
-    "shape": lambda m, _: f"{m.input_tokens:.0f}/{m.output_tokens:.0f}",
-    "configuration": lambda _, row: row.configuration,
-    "model": lambda _, row: row.family,
-    "accelerator": lambda m, _: m.accelerator,
-}
-"""What is held out together; a fold is one shape, one configuration, one model family or one accelerator."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Refit:
-    """What was fitted without one fold, and the fold."""
-
-    fitted: Fitted
-    pairs: Sequence[Pair]
-    waits: Sequence[Waited]
-
-    def steps(self) -> list[HeldOut]:
-        """Predict the fold's times per output token."""
-        return [_predicted(self.fitted.step, measurement, row) for measurement, row in self.pairs]
-
-    def first_tokens(self, served_s: Callable[[Waited], float] | None = None) -> list[HeldOut]:
-        """Predict the fold's times to first token, in closed form or from what a simulation of each says."""
-        return [
-            HeldOut(
-                measurement=item.measurement,
-                row=replace(item.row, seconds=item.seconds),
-                predicted_s=self.fitted.first_token_s(item, served_s and served_s(item)),
-                kin=self.fitted.first.nearest(item.row.kin)[0],
-            )
-            for item in self.waits
-        ]
-
-
-def refits(
-    pairs: Sequence[Pair], waits: Sequence[Waited], fold: Fold, *, only: Collection[str] | None = None
-) -> Iterator[Refit]:
-    """Fit to all folds but one, for each of them or for some."""
-    labels = [fold(measurement, row) for measurement, row in pairs]
-    waited = [fold(item.measurement, item.row) for item in waits]
-    for label in sorted(set(labels) if only is None else set(labels).intersection(only)):
-        seen = [row for (_, row), at in zip(pairs, labels, strict=True) if at != label]
-        if seen:
-            yield Refit(
-                fitted=fit_both(seen, [item for item, at in zip(waits, waited, strict=True) if at != label]),
-                pairs=[pair for pair, at in zip(pairs, labels, strict=True) if at == label],
-                waits=[item for item, at in zip(waits, waited, strict=True) if at == label],
-            )
-
-
-def hold_out(pairs: Sequence[Pair], fold: Fold) -> Iterator[HeldOut]:
-    """Predict every row with a calibration fitted to the other folds."""
-    for refit in refits(pairs, (), fold):
-        yield from refit.steps()
-
-
-def before_and_after(pairs: Sequence[Pair], day: date) -> Iterator[HeldOut]:
-    """Fit to what was published before a day, predict what came on or after it."""
-    calibration = calibrate([row for measurement, row in pairs if measurement.date < day])
-    for measurement, row in pairs:
-        if measurement.date >= day:
-            yield _predicted(calibration, measurement, row)
-
-
-def _predicted(calibration: Calibration, measurement: Measurement, row: Row) -> HeldOut:
-    path, _ = calibration.nearest(row.kin)
-    return HeldOut(measurement=measurement, row=row, predicted_s=calibration.seconds(row), kin=path)
-
-
-def summarise(held: Sequence[HeldOut], *, covered: Sequence[bool] | None = None) -> ErrorSummary:
+def summarise(predicted_s: Array, measured_s: Array, covered: Kept | None = None) -> ErrorSummary:
     """Reduce to a few figures."""
-    errors = np.array([entry.error for entry in held])
+    errors = predicted_s / measured_s - 1
     sizes = np.abs(errors)
     return ErrorSummary(
-        rows=len(held),
+        rows=len(errors),
         median=float(np.median(sizes)),
         mean=float(np.mean(sizes)),
         p90=float(np.quantile(sizes, 0.9)),
@@ -136,85 +77,109 @@ def summarise(held: Sequence[HeldOut], *, covered: Sequence[bool] | None = None)
     )
 
 
-def spread(held: Sequence[HeldOut]) -> tuple[float, float]:
-    """P10 and P90 of measured over predicted, as logarithms: the interval the next prediction gets."""
-    ratios = np.array([entry.log_ratio for entry in held])
-    return float(np.quantile(ratios, 0.1)), float(np.quantile(ratios, 0.9))
+def intervals(errors: Errors) -> dict[str, Logs]:
+    """P10 and P90 of what was measured around a prediction, in units of its doubt: of each part, and everywhere."""
+    scaled = errors.off / errors.doubt
+    spans = {EVERYWHERE: _deciles(scaled)}
+    for part in np.unique(errors.parts).tolist():
+        own = errors.parts == part
+        if own.sum() >= _OWN_ROWS:
+            spans[part] = _deciles(scaled[own])
+    return spans
 
 
-def coverage(held: Sequence[HeldOut], fold: Fold) -> list[bool]:
-    """Whether each row lies in the interval that the other folds' errors would have given it."""
-    labels = [fold(entry.measurement, entry.row) for entry in held]
-    inside = []
-    spans: dict[str, tuple[float, float]] = {}
-    for entry, label in zip(held, labels, strict=True):
-        if label not in spans:
-            others = [other for other, at in zip(held, labels, strict=True) if at != label]
-            spans[label] = spread(others or list(held))
-        low, high = spans[label]
-        inside.append(low <= entry.log_ratio <= high)
+def _deciles(values: Array) -> Logs:
+    return float(np.quantile(values, 0.1)), float(np.quantile(values, 0.9))
+
+
+def covered(errors: Errors) -> Kept:
+    """Whether each row lies in the interval that errors of the other folds would have given it."""
+    inside = np.zeros(len(errors.folds), np.bool_)
+    groups = errors.folds % _GROUPS
+    for group in np.unique(groups):
+        here = groups == group
+        spans = intervals(errors.take(~here) if not here.all() else errors)
+        chosen = np.array([spans.get(part, spans[EVERYWHERE]) for part in errors.parts[here].tolist()])
+        low, high = chosen.T
+        off, doubt = errors.off[here], errors.doubt[here]
+        inside[here] = (low * doubt <= off) & (off <= high * doubt)
     return inside
 
 
-@dataclass(frozen=True, kw_only=True)
-class Held:
-    """One way of holding out: its rows, and whether each lay in its interval."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Winners:
+    """How often the faster of two accelerators was named, per distinct comparison."""
 
-    name: str
-    rows: Sequence[HeldOut]
-    covered: Sequence[bool]
-
-    def summary(self, keep: Callable[[HeldOut], bool]) -> ErrorSummary | None:
-        """Summarise the rows that pass."""
-        chosen = [(row, inside) for row, inside in zip(self.rows, self.covered, strict=True) if keep(row)]
-        if not chosen:
-            return None
-        return summarise([row for row, _ in chosen], covered=[inside for _, inside in chosen])
-
-
-def with_coverage(name: str, rows: Sequence[HeldOut]) -> Held:
-    """Judge every row against its interval; a scenario's intervals come from that scenario's errors."""
-    ordered: list[HeldOut] = []
-    inside: list[bool] = []
-    for scenario in get_args(Scenario):
-        chosen = [row for row in rows if row.measurement.scenario == scenario]
-        ordered += chosen
-        inside += coverage(chosen, FOLDS[name])
-    return Held(name=name, rows=ordered, covered=inside)
+    comparisons: int
+    named: float
+    always_nvidia: float
+    fixed_ranking: float
+    """Naming whichever part wins most of the other comparisons between the two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contest:
-    """Two accelerators measured on the same model, shape, precision and load, far enough apart to have a winner."""
+class Contestant:
+    """One row of a comparison."""
 
-    faster: Measurement
-    slower: Measurement
-    named_right: bool
-    cross_vendor: bool
+    number: int
+    same: Hashable
+    """Model, precision, load and devices: what rows must share to be compared."""
+    part: str
+    vendor: str
 
 
-def contests(held: Sequence[HeldOut], vendor_of: Callable[[str], str]) -> list[Contest]:
-    """Ask of every such pair whether the held-out predictions name the right winner."""
-    groups: dict[tuple[object, ...], list[HeldOut]] = {}
-    for entry in held:
-        row = entry.measurement
-        precision = "fp4" if row.weights in {"nvfp4", "mxfp4"} else row.weights
-        load = (round(row.input_tokens), round(row.output_tokens), row.concurrency, row.devices)
-        groups.setdefault((entry.row.family, precision, row.scenario, *load), []).append(entry)
-    found = []
-    for members in groups.values():
-        for first, second in combinations(members, 2):
-            fast, slow = sorted((first, second), key=lambda entry: entry.row.seconds)
-            if fast.measurement.accelerator == slow.measurement.accelerator:
-                continue
-            if slow.row.seconds / fast.row.seconds < _WINNER_GAP:
-                continue
-            found.append(
-                Contest(
-                    faster=fast.measurement,
-                    slower=slow.measurement,
-                    named_right=fast.predicted_s < slow.predicted_s,
-                    cross_vendor=vendor_of(fast.measurement.accelerator) != vendor_of(slow.measurement.accelerator),
-                )
-            )
-    return found
+def contestants(measured: Measured) -> list[Contestant]:
+    """Say of each row what it may be compared with; four bits are four bits."""
+    cases, texts = measured.cases, measured.texts
+    return [
+        Contestant(
+            number=number,
+            same=(
+                texts["family"][number],
+                "fp4" if texts["weights"][number] in _FOUR_BITS else texts["weights"][number],
+                texts["devices"][number],
+                *(round(float(values[number])) for values in (cases.users, cases.input_tokens, cases.output_tokens)),
+            ),
+            part=texts["part"][number],
+            vendor=texts["vendor"][number],
+        )
+        for number in range(len(cases))
+    ]
+
+
+def winners(measured: Measured, predicted_s: Array) -> Winners | None:
+    """Compare every AMD row with every NVIDIA one of the same model, precision, load and devices.
+
+    Repeats of one comparison on other days or engines count together as one.
+    """
+    groups: dict[Hashable, list[Contestant]] = defaultdict(list)
+    for entry in contestants(measured):
+        groups[entry.same].append(entry)
+    found: dict[tuple[Hashable, str, str], list[tuple[bool, bool]]] = defaultdict(list)
+    for same, members in groups.items():
+        for one in (entry for entry in members if entry.vendor == "amd"):
+            for other in (entry for entry in members if entry.vendor == "nvidia"):
+                ratio = measured.seconds[one.number] / measured.seconds[other.number]
+                if max(ratio, 1 / ratio) >= _WINNER_GAP:
+                    amd_named = predicted_s[one.number] < predicted_s[other.number]
+                    found[same, one.part, other.part].append((bool(amd_named), bool(ratio < 1)))
+    return _counted(found) if found else None
+
+
+def _counted(found: Mapping[tuple[Hashable, str, str], Sequence[tuple[bool, bool]]]) -> Winners:
+    """Average over distinct comparisons; a fixed ranking knows how often AMD won between the two parts elsewhere."""
+    amd_won = {key: float(np.mean([won for _, won in entries])) for key, entries in found.items()}
+    by_parts: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for (_, one, other), share in amd_won.items():
+        by_parts[one, other].append(share)
+    ranked = []
+    for (_, one, other), share in amd_won.items():
+        rest = by_parts[one, other]
+        others = (sum(rest) - share) / (len(rest) - 1) if len(rest) > 1 else 0.0
+        ranked.append(share if others > 0.5 else 1 - share)  # noqa: PLR2004 - more often than not
+    return Winners(
+        comparisons=len(found),
+        named=float(np.mean([np.mean([named == won for named, won in entries]) for entries in found.values()])),
+        always_nvidia=1 - float(np.mean(list(amd_won.values()))),
+        fixed_ranking=float(np.mean(ranked)),
+    )

@@ -1,17 +1,19 @@
-"""How is what was fitted kept? As a document of plain values, written once and read by every later command."""
+"""What is a prediction made from? Evidence on steps, what first tokens take beyond them, and how wrong both were."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from penstock.performance.evidence.accuracy import FOLDS, HeldOut, Pair, refits, spread
 from penstock.performance.evidence.regression import Calibration, Factors, FittedKin, Software
-from penstock.performance.evidence.setups import Setups
-from penstock.performance.evidence.waits import FIRST, Waited, fit_both
-from penstock.performance.step.work import PARTS
+from penstock.performance.evidence.waits import FIRST
+from penstock.performance.kinship.cases import WORDS, coded, joined_label, words_of
+from penstock.performance.kinship.covariance import Spreads
+from penstock.performance.kinship.posterior import Evidence, Measured
+from penstock.performance.step.work import ReplicaWork
 
 _DIGITS = 6
 
@@ -19,69 +21,121 @@ Novelty = Literal["shape", "configuration", "model", "accelerator"]
 """What about a prediction was never measured; errors held out in the same way give its interval."""
 Logs = tuple[float, float]
 """P10 and P90 of measured over predicted, as logarithms."""
+_EVERYWHERE = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What was measured of one setup."""
+
+    rows: int = 0
+    loads: frozenset[tuple[float, int, int]] = frozenset()
+    """Users and lengths."""
+    software: Software | None = None
+    """The newest whose day is known."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Efficiencies:
-    """What was fitted, and how wrong it was where it had not looked."""
+    """What was learnt, and how wrong it was where it had not looked."""
 
-    calibration: Calibration
-    spreads: Mapping[Novelty, Logs]
-    """By what was held out."""
+    evidence: Evidence
+    intervals: Mapping[Novelty, Mapping[str, Logs]]
+    """P10 and P90 of measured over predicted in units of the stated doubt, by what was held out and by part; the empty
+    name is everybody's."""
     first: Calibration
     """What a first token takes beyond the steps it waits for: `waits.FIRST`."""
     first_spreads: Mapping[Novelty, Logs]
     fitted_on: str
-    rows: int
-    near_spread: Logs = (0.0, 0.0)
-    """Where the very setup was measured at other loads or lengths."""
-    setups: Setups = field(default_factory=Setups)
-    """What was measured, to bend to; none where only kin shall speak."""
 
+    def interval(self, novelty: Novelty, part: str, doubt: float) -> Logs:
+        """Turn a standard deviation into P10 and P90, as wide as errors of the same kind were."""
+        found = self.intervals[novelty]
+        low, high = found.get(part, found[_EVERYWHERE])
+        return low * doubt, high * doubt
 
-def fit_efficiencies(pairs: Sequence[Pair], waits: Sequence[Waited], *, fitted_on: date) -> Efficiencies:
-    """Fit everything: slowdowns and factors on all rows, intervals from rows held out in each way."""
-    fitted = fit_both([row for _, row in pairs], waits)
-    spreads: dict[Novelty, Logs] = {}
-    first_spreads: dict[Novelty, Logs] = {}
-    for name, fold in FOLDS.items():
-        steps: list[HeldOut] = []
-        first_tokens: list[HeldOut] = []
-        for refit in refits(pairs, waits, fold):
-            steps += refit.steps()
-            first_tokens += refit.first_tokens()
-        online = [entry for entry in steps if entry.measurement.scenario == "online"]
-        spreads[cast("Novelty", name)] = spread(online or steps)
-        first_spreads[cast("Novelty", name)] = spread(first_tokens)
-    return Efficiencies(
-        calibration=fitted.step,
-        spreads=spreads,
-        first=fitted.first,
-        first_spreads=first_spreads,
-        fitted_on=fitted_on.isoformat(),
-        rows=len(pairs),
-    )
+    def engines(self, accelerator: str) -> tuple[str, ...]:
+        """The engines an accelerator was measured serving with."""
+        texts = self.evidence.measured.texts
+        pairs = set(zip(texts["part"], texts["engine"], strict=True))
+        return tuple(sorted(engine for part, engine in pairs if part == accelerator and " " not in engine))
+
+    def seen(self, work: ReplicaWork, engine: str, label: str = "setup") -> Seen:
+        """Say what was measured under the same label; of a setup that is the same model, part, engine and split."""
+        found = np.flatnonzero(self._shares(work, engine, label))
+        if not len(found):
+            return Seen()
+        cases, dated = self.evidence.cases, found[~self.evidence.cases.undated[found]]
+        newest = dated[np.argmax(cases.day[dated])] if len(dated) else None
+        loads = zip(cases.users[found], cases.input_tokens[found], cases.output_tokens[found], strict=True)
+        return Seen(
+            rows=len(found),
+            loads=frozenset((float(users), round(inputs), round(outputs)) for users, inputs, outputs in loads),
+            software=None if newest is None else self._software(int(newest)),
+        )
+
+    def novelty(self, work: ReplicaWork, engine: str) -> Novelty:
+        """Say what of a deployment was never measured serving."""
+        known: tuple[tuple[str, Novelty], ...] = (
+            ("setup", "shape"),
+            ("family stack", "configuration"),
+            ("stack", "model"),
+        )
+        return next((new for label, new in known if self._shares(work, engine, label).any()), "accelerator")
+
+    def _shares(self, work: ReplicaWork, engine: str, label: str) -> npt.NDArray[np.bool_]:
+        spoken = words_of(work.deployment, engine)
+        asked = {word: coded([spoken[word]]) for word in WORDS}
+        return np.asarray(self.evidence.cases.labels[label] == joined_label(asked, label)[0])
+
+    def _software(self, row: int) -> Software:
+        day = date.fromordinal(int(self.evidence.cases.day[row]))
+        return Software("online", self.evidence.measured.texts["version"][row], day)
 
 
 def to_document(efficiencies: Efficiencies) -> dict[str, Any]:
-    """Write plain values, rounded to what they are worth."""
+    """Write plain values, rounded to what they are worth; rows and their weights go to `to_arrays`."""
     return {
         "fitted_on": efficiencies.fitted_on,
-        "rows": efficiencies.rows,
-        "spreads": {name: [_round(value) for value in span] for name, span in efficiencies.spreads.items()},
-        "near_spread": [_round(value) for value in efficiencies.near_spread],
+        "spreads": efficiencies.evidence.spreads.to_document(),
+        "intervals": {
+            name: {part: [_round(value) for value in span] for part, span in parts.items()}
+            for name, parts in efficiencies.intervals.items()
+        },
         "first_spreads": {name: [_round(value) for value in span] for name, span in efficiencies.first_spreads.items()},
-        "pools": _kin(efficiencies.calibration, "slowdowns", PARTS),
-        "first": _kin(efficiencies.first, "beyond", FIRST),
+        "first": _kin(efficiencies.first),
     }
 
 
-def _kin(calibration: Calibration, called: str, columns: Sequence[str]) -> list[dict[str, Any]]:
+def to_arrays(efficiencies: Efficiencies) -> dict[str, npt.NDArray[Any]]:
+    """Write the rows, and what each weighs."""
+    return {**efficiencies.evidence.measured.to_arrays(), "solved": efficiencies.evidence.solved}
+
+
+def from_document(document: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Efficiencies:
+    """Read what `to_document` and `to_arrays` wrote."""
+    return Efficiencies(
+        evidence=Evidence(
+            measured=Measured.from_arrays(arrays),
+            spreads=Spreads.from_document(document["spreads"]),
+            solved=arrays["solved"],
+        ),
+        intervals={
+            name: {part: (span[0], span[1]) for part, span in parts.items()}
+            for name, parts in document["intervals"].items()
+        },
+        first=_calibration(document["first"]),
+        first_spreads={name: (span[0], span[1]) for name, span in document["first_spreads"].items()},
+        fitted_on=document["fitted_on"],
+    )
+
+
+def _kin(calibration: Calibration) -> list[dict[str, Any]]:
     return [
         {
             "path": list(path),
             "rows": fitted.rows,
-            called: {name: _round(value) for name, value in zip(columns, fitted.slowdowns.tolist(), strict=True)},
+            "beyond": {name: _round(value) for name, value in zip(FIRST, fitted.slowdowns.tolist(), strict=True)},
             "factors": {
                 "family": _table(fitted.factors.family),
                 "software": _table({str(key): value for key, value in fitted.factors.software.items()}),
@@ -96,24 +150,11 @@ def _table(logs: Mapping[str, float]) -> dict[str, float]:
     return {key: _round(value) for key, value in sorted(logs.items())}
 
 
-def from_document(document: Mapping[str, Any]) -> Efficiencies:
-    """Read what `to_document` wrote."""
-    return Efficiencies(
-        calibration=_calibration(document["pools"], "slowdowns", PARTS),
-        spreads={name: (span[0], span[1]) for name, span in document["spreads"].items()},
-        first=_calibration(document["first"], "beyond", FIRST),
-        first_spreads={name: (span[0], span[1]) for name, span in document["first_spreads"].items()},
-        near_spread=(document["near_spread"][0], document["near_spread"][1]),
-        fitted_on=document["fitted_on"],
-        rows=document["rows"],
-    )
-
-
-def _calibration(entries: Sequence[Mapping[str, Any]], called: str, columns: Sequence[str]) -> Calibration:
+def _calibration(entries: Sequence[Mapping[str, Any]]) -> Calibration:
     return Calibration(
         by_kin={
             tuple(entry["path"]): FittedKin(
-                slowdowns=np.array([entry[called][name] for name in columns]),
+                slowdowns=np.array([entry["beyond"][name] for name in FIRST]),
                 rows=entry["rows"],
                 factors=_factors(entry["factors"]),
             )

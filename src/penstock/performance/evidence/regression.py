@@ -1,8 +1,9 @@
-"""How far from the speed of light is each stack? Slowdowns fitted to measurements, with what they borrow from kin.
+"""What do first tokens take beyond their steps? Terms fitted to measurements, with what they borrow from kin.
 
-The slowdowns of kin are a bounded ridge regression on relative errors, pulled towards those of wider kin: every
-accelerator, then the same architecture, then the same accelerator, then the same accelerator and engine. What differs
-by software release, by model and by exact configuration is a factor each, shrunk towards one by how little was seen.
+The terms of kin are a bounded ridge regression on logarithms, since first tokens scatter by factors, pulled towards
+those of wider kin: every accelerator, then the same architecture, then the same accelerator, then the same accelerator
+and engine. What differs by software release, by model and by exact configuration is a factor each, shrunk towards one
+by how little was seen.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,17 +24,8 @@ class FitTerms:
     prior: Array
     floor: Array
     """How far each may move whatever its kin say."""
-    logarithmic: bool = False
-    """Fit logarithms instead of relative errors: for times that scatter by factors, whose relative errors pull low."""
 
 
-LEAST: Final = np.array([1.0] * 5 + [0.5] + [0.0] * 5)
-"""No part is faster than light; a collective may be, where a switch reduces in the network."""
-PRIOR: Final = np.array([1.4, 1.6, 1.6, 2.0, 2.0, 1.5, 20e-6, 20e-6, 20e-6, 5e-6, 1e-3])
-"""Slowdowns of the six physical parts, then seconds per layer, mixture, state layer, message and step."""
-STEP: Final = FitTerms(
-    least=LEAST, prior=PRIOR, floor=np.array([0.2, 0.2, 0.2, 0.2, 0.2, 0.3, 5e-6, 5e-6, 5e-6, 3e-6, 0.3e-3])
-)
 _FREEDOM: Final = (2.0, 0.4, 0.3, 0.2)
 """How far, relative to its kin, each level may move."""
 _PULL: Final = 0.3
@@ -120,7 +112,7 @@ class Calibration:
         return float(row.light @ self.slowdowns(row))
 
 
-def calibrate(rows: Iterable[Row], terms: FitTerms = STEP) -> Calibration:
+def calibrate(rows: Iterable[Row], terms: FitTerms) -> Calibration:
     """Fit all kin, from the widest to the narrowest."""
     everything = list(rows)
     by_kin: dict[tuple[str, ...], FittedKin] = {}
@@ -141,7 +133,6 @@ _LEAST_ROWS: Final = 4
 def _fit(rows: list[Row], kin: Array, freedom: float, terms: FitTerms) -> FittedKin:
     light, seconds = np.array([row.light for row in rows]), np.array([row.seconds for row in rows])
     spread = np.maximum(np.abs(kin) * freedom, terms.floor)
-    regress = _on_logarithms if terms.logarithmic else _on_relative_errors
     families, family = _codes([row.family for row in rows])
     softwares, software = _codes([row.software for row in rows])
     configurations, configuration = _codes([row.configuration for row in rows])
@@ -150,7 +141,7 @@ def _fit(rows: list[Row], kin: Array, freedom: float, terms: FitTerms) -> Fitted
     slowdowns = kin
     for _ in range(_ROUNDS):
         scaled = seconds / np.exp(sum(effects[kind][codes] for kind, codes in kinds.items()))
-        slowdowns = regress(light, scaled, kin, spread, terms.least)
+        slowdowns = _on_logarithms(light, scaled, kin, spread, terms.least)
         residual = np.log(seconds / (light @ slowdowns))
         for _ in range(3):
             for kind, codes in kinds.items():
@@ -179,17 +170,6 @@ def _codes(labels: list[_Label]) -> tuple[list[_Label], Codes]:
 
 def _shrunk_means(codes: Codes, values: Array, half: float) -> Array:
     return np.asarray(np.bincount(codes, weights=values) / (np.bincount(codes) + half))
-
-
-def _on_relative_errors(light: Array, seconds: Array, kin: Array, spread: Array, least: Array) -> Array:
-    """Iteratively reweighted least squares on relative errors: far-off rows pull like near ones."""
-    relative = light / seconds[:, None]
-    weight = np.ones(len(seconds))
-    slowdowns = kin
-    for _ in range(3):
-        slowdowns = _bounded_ridge(relative * weight[:, None], weight, kin, spread, least)
-        weight = _weights(np.abs(relative @ slowdowns - 1))
-    return slowdowns
 
 
 def _on_logarithms(light: Array, seconds: Array, kin: Array, spread: Array, least: Array) -> Array:

@@ -1,7 +1,9 @@
-"""What does a measurement say about a stack? Turns published rows into the work they did and the time it took."""
+"""What does a measurement say? Turns published rows into the work they did and the time it took."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import median_low
 from typing import Final
 
 import numpy as np
@@ -12,45 +14,21 @@ from penstock.fleet.deployment import Deployment, Parallelism
 from penstock.fleet.engine import engine_defaults
 from penstock.model import CacheDtype, ModelSpec
 from penstock.model.spec import model_as_measured
-from penstock.model.weight import BF16, FORMATS
 from penstock.performance.evidence.harness import harness_of
-from penstock.performance.evidence.regression import Row, Software
+from penstock.performance.kinship.cases import WORDS, Cases, coded, words_of
+from penstock.performance.kinship.posterior import Measured
 from penstock.performance.memory.budget import fit
-from penstock.performance.step.work import Load, ReplicaWork
+from penstock.performance.step.work import Array, Load, ReplicaWork
 
 _SATURATED_LIMIT: Final = {"trtllm": 2048, "vllm": 1024, "sglang": 1024}
 """The largest batch each engine forms by default when everything is queued at once."""
 _SATURATED_CONTEXT: Final = 1024
+_SERVED_ROWS: Final = 20
+"""Serving rows of a part from which its offline rows have nothing to add."""
+_NIGHTLY: Final = "rocm-atom-nightly"
 
 ModelOf = Callable[[str], ModelSpec]
 AcceleratorOf = Callable[[str], Accelerator]
-
-
-def family_of(model: ModelSpec) -> str:
-    """Name a shape: fine-tunes and point releases of one model are one family."""
-    return f"{model.architecture} {model.hidden_size}x{len(model.layers)}"
-
-
-def shape_of(model: ModelSpec) -> str:
-    """Name a shape with its experts: a wider mixture of the same layers is another model."""
-    experts = model.experts
-    return family_of(model) + ("" if experts is None else f" {experts.routed}/{experts.per_token}")
-
-
-def weights_label(model: ModelSpec) -> str:
-    """The format most weight bytes are in, as measurements name it."""
-    largest = next(iter(model.formats))
-    return largest if largest in FORMATS else BF16.name
-
-
-def configuration_of(scenario: str, family: str, weights: str, split: Parallelism) -> str:
-    """Name an exact setup, whatever the lengths and the load."""
-    return f"{scenario} {family} {weights} tp{split.tp} dp{split.dp} ep{int(split.expert_parallel)}"
-
-
-def kin_path(accelerator: Accelerator, engine: str) -> tuple[str, ...]:
-    """From the widest kin to the narrowest."""
-    return (accelerator.architecture, accelerator.id, engine)
 
 
 def measured_deployment(row: Measurement, model_of: ModelOf, accelerator_of: AcceleratorOf) -> Deployment:
@@ -64,6 +42,11 @@ def measured_deployment(row: Measurement, model_of: ModelOf, accelerator_of: Acc
         parallelism=Parallelism(tp=row.tp, dp=row.dp, expert_parallel=row.ep),
         cache_dtype=CacheDtype.FP8 if row.kv == "fp8" else None,
     )
+
+
+def measured_engine(row: Measurement) -> str:
+    """Name what served, and how it was driven where that is not serving."""
+    return row.engine if row.scenario == "online" else f"{row.engine} {row.scenario}"
 
 
 def cache_tokens(deployment: Deployment) -> int:
@@ -85,54 +68,100 @@ def batched_tokens(row: Measurement) -> float:
     return harness_of(row).batched_tokens * row.dp
 
 
-def first_edition(measurements: Iterable[Measurement], withdrawn: Iterable[Measurement]) -> tuple[Measurement, ...]:
-    """Return what the shipped efficiencies were fitted to, as it was known then.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Run:
+    """A row, what ran, its average step and the time between two tokens of a request."""
 
-    Rows that have been withdrawn since are in it, and nobody knew that some of the others drafted.
+    row: Measurement
+    words: dict[str, str]
+    work: ReplicaWork
+    users: float
+    light: Array
+    seconds: float
+
+
+def runs(measurements: Iterable[Measurement], model_of: ModelOf, accelerator_of: AcceleratorOf) -> Iterator[Run]:
+    """Turn rows of plain engines into work and time; a saturated one that would not fit is left out.
+
+    Drafts and disaggregation are predicted from these, not learnt with them, and the twin of a median is there itself.
     """
-    known = tuple(replace(row, drafted="") for row in measurements if row.edition == 1)
-    return known + tuple(withdrawn)
-
-
-def calibration_rows(
-    measurements: Iterable[Measurement], model_of: ModelOf, accelerator_of: AcceleratorOf
-) -> list[tuple[Measurement, Row]]:
-    """Turn measurements of plain engines into calibration rows; a saturated one that would not fit is left out.
-
-    Drafts and disaggregation are not in the model of a step yet, and the twin of a median is there itself.
-    """
-    compiled: dict[tuple[object, ...], tuple[Deployment, ReplicaWork, int]] = {}
-    found = []
+    compiled: dict[tuple[object, ...], tuple[ReplicaWork, int]] = {}
     for row in measurements:
         if not row.plain:
             continue
-        key = (row.model, row.weights, row.accelerator, row.tp, row.dp, row.ep, row.kv)
+        key = setup_of(row)
         if key not in compiled:
             placed = measured_deployment(row, model_of, accelerator_of)
-            compiled[key] = (placed, ReplicaWork(placed), cache_tokens(placed))
-        placed, work, held_tokens = compiled[key]
-        batch = _batch(row, held_tokens)
-        seconds = _seconds_per_token(row, batch)
-        if seconds is None:
-            continue
-        load = Load.closed_loop(
-            np.array([batch]), np.array([row.input_tokens]), np.array([row.output_tokens]), batched_tokens(row)
-        )
-        family = family_of(placed.model)
-        found.append(
-            (
-                row,
-                Row(
-                    light=work.light(load)[0],
-                    seconds=seconds,
-                    kin=kin_path(placed.accelerator, row.engine),
-                    family=family,
-                    software=Software(row.scenario, row.version, row.date),
-                    configuration=configuration_of(row.scenario, family, row.weights, placed.parallelism),
-                ),
+            compiled[key] = ReplicaWork(placed), cache_tokens(placed) if row.scenario == "saturated" else 0
+        work, held_tokens = compiled[key]
+        users = _batch(row, held_tokens)
+        seconds = _seconds_per_token(row, users)
+        if seconds is not None:
+            load = Load.closed_loop(
+                np.array([users]), np.array([row.input_tokens]), np.array([row.output_tokens]), batched_tokens(row)
             )
-        )
-    return found
+            yield Run(
+                row=row,
+                words=words_of(work.deployment, measured_engine(row)),
+                work=work,
+                users=users,
+                light=work.light(load)[0],
+                seconds=seconds,
+            )
+
+
+def setup_of(row: Measurement) -> tuple[object, ...]:
+    """What exactly ran, whatever the load."""
+    return row.scenario, row.model, row.weights, row.accelerator, row.engine, row.tp, row.dp, row.ep, row.kv
+
+
+def as_columns(found: Sequence[Run]) -> Measured:
+    """Line runs up."""
+    texts = {word: tuple(run.words[word] for run in found) for word in WORDS}
+    rows = [run.row for run in found]
+    return Measured(
+        cases=Cases(
+            light=np.array([run.light for run in found]),
+            words={word: coded(spelt) for word, spelt in texts.items()},
+            users=np.array([max(1.0, run.users) for run in found]),
+            input_tokens=np.array([row.input_tokens for row in rows], np.float64),
+            output_tokens=np.array([row.output_tokens for row in rows], np.float64),
+            day=np.array([row.date.toordinal() for row in rows], np.float64),
+            undated=np.array([row.dated == "up_to" for row in rows]),
+        ),
+        seconds=np.array([run.seconds for run in found]),
+        texts={
+            **texts,
+            "version": tuple(row.version for row in rows),
+            "model": tuple(row.model for row in rows),
+            "devices": tuple(str(row.devices) for row in rows),
+            "source": tuple(row.source for row in rows),
+        },
+    )
+
+
+def believed(measurements: Iterable[Measurement]) -> list[Measurement]:
+    """Keep the rows to learn from: serving ones, fixed batches, and offline ones of parts nobody measured serving.
+
+    Nightly repeats of a cell count once a month, as the one in the middle.
+    """
+    plain = [row for row in measurements if row.plain]
+    served = Counter(row.accelerator for row in plain if row.scenario == "online")
+    cells: dict[tuple[object, ...], list[Measurement]] = defaultdict(list)
+    for row in plain:
+        if row.scenario == "saturated" and served[row.accelerator] >= _SERVED_ROWS:
+            continue
+        day: object = f"{row.date:%Y-%m}" if row.source == _NIGHTLY else row.id
+        load = (row.concurrency, row.input_tokens, row.output_tokens)
+        cells[row.source, *setup_of(row), *load, day].append(row)
+    return [_middle(found) for found in cells.values()]
+
+
+def _middle(found: Sequence[Measurement]) -> Measurement:
+    if len(found) == 1:
+        return found[0]
+    middle = median_low(row.tpot_s or 0.0 for row in found)
+    return next(row for row in found if (row.tpot_s or 0.0) == middle)
 
 
 def _batch(row: Measurement, held_tokens: int) -> float:

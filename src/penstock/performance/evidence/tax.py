@@ -1,13 +1,13 @@
 """What does the software cost? The share of the speed of light each stack delivered, month by month."""
 
-from collections.abc import Sequence
+from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.performance.evidence.accuracy import Pair
-from penstock.performance.evidence.regression import Calibration
-from penstock.performance.step.work import roofline_s
+from penstock.performance.evidence.held_out import months_of
+from penstock.performance.kinship.posterior import Evidence
+from penstock.performance.step.work import rooflines_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,35 +30,30 @@ class Delivered:
         return 1 - self.median_fraction
 
 
-def delivered_over_time(
-    pairs: Sequence[Pair], calibration: Calibration, *, scenario: str = "online"
-) -> list[Delivered]:
-    """Group measurements by accelerator, engine and month; a stack with two months shows how its tax moved.
+def delivered_over_time(evidence: Evidence) -> list[Delivered]:
+    """Group serving rows with a known day by accelerator, engine and month; a stack with two shows how its tax moved.
 
-    Months differ in what was run, so the speed of the releases is taken from the fit, which holds the work fixed.
+    Months differ in what was run, so the speed of the releases is what the evidence puts down to their date.
     """
-    groups: dict[tuple[str, str, str], list[float]] = {}
-    factors: dict[tuple[str, str, str], list[float]] = {}
-    for measurement, row in pairs:
-        if measurement.scenario != scenario:
-            continue
-        key = (measurement.accelerator, measurement.engine, f"{measurement.date:%Y-%m}")
-        groups.setdefault(key, []).append(roofline_s(row.light) / row.seconds)
-        _, fitted = calibration.nearest(row.kin)
-        factors.setdefault(key, []).append(fitted.factors.software.get(row.software, 0.0))
-    first: dict[tuple[str, str], float] = {}
-    for key in sorted(factors):
-        first.setdefault(key[:2], float(np.mean(factors[key])))
+    cases, texts = evidence.cases, evidence.measured.texts
+    groups: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+    months = [str(month) for month in months_of(cases)]
+    for number, (part, engine, month) in enumerate(zip(texts["part"], texts["engine"], months, strict=True)):
+        if " " not in engine and not cases.undated[number]:
+            groups[part, engine, month].append(number)
+    shares = rooflines_s(cases.light) / evidence.measured.seconds
+    software = {key: float(np.mean(evidence.software(cases.take(np.array(rows))))) for key, rows in groups.items()}
+    first = {key[:2]: software[key] for key in sorted(groups, reverse=True)}
     return [
         Delivered(
             accelerator=accelerator,
             engine=engine,
             month=month,
-            rows=len(shares),
-            median_fraction=float(np.median(shares)),
-            low_fraction=float(np.quantile(shares, 0.1)),
-            high_fraction=float(np.quantile(shares, 0.9)),
-            relative_speed=float(np.exp(first[accelerator, engine] - np.mean(factors[accelerator, engine, month]))),
+            rows=len(rows),
+            median_fraction=float(np.median(shares[rows])),
+            low_fraction=float(np.quantile(shares[rows], 0.1)),
+            high_fraction=float(np.quantile(shares[rows], 0.9)),
+            relative_speed=float(np.exp(first[accelerator, engine] - software[accelerator, engine, month])),
         )
-        for (accelerator, engine, month), shares in sorted(groups.items())
+        for (accelerator, engine, month), rows in sorted(groups.items())
     ]

@@ -5,18 +5,20 @@ Measured times are longer than the closed form: by seconds a request spends outs
 Those three are fitted like slowdowns, with the same kin.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from penstock.catalog.measurement import Measurement
+from penstock.fleet.deployment import Deployment
 from penstock.performance.evidence.harness import harness_of
-from penstock.performance.evidence.regression import Calibration, FitTerms, Row, calibrate
-from penstock.performance.evidence.rows import AcceleratorOf, ModelOf, batched_tokens, measured_deployment
+from penstock.performance.evidence.regression import Calibration, FitTerms, Row, Software, calibrate
+from penstock.performance.evidence.rows import Run, batched_tokens
+from penstock.performance.kinship.cases import family_of, weights_label
 from penstock.performance.step.first_token import LoopLoad, decode_step, served
-from penstock.performance.step.work import Array, ReplicaWork
+from penstock.performance.step.work import Array
 
 FIRST: Final = ("request_s", "ratio", "held")
 """The fitted columns: seconds of a request outside the steps, the closed form, the steps a prompt is held."""
@@ -24,44 +26,43 @@ _TERMS: Final = FitTerms(
     least=np.array([0.0, 0.5, 0.0]),
     prior=np.array([20e-3, 1.3, 1.0]),
     floor=np.array([10e-3, 0.2, 0.3]),
-    logarithmic=True,
 )
+_STATED: Final = ("inferencex", "inferencex-via-aiconfigurator", "aiconfigurator-silicon")
+"""Sources whose scripts say how prompts were sent and taken: `harness_of`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Waited:
     """A measured time to first token, and the work it waited for."""
 
-    measurement: Measurement
-    row: Row
-    """The same run's time per output token, which names its kin and its factors."""
+    run: Run
     seconds: float
     served: Array
     held: Array
 
+    @property
+    def measurement(self) -> Measurement:
+        """The row."""
+        return self.run.row
 
-def waited(pairs: Iterable[tuple[Measurement, Row]], model_of: ModelOf, accelerator_of: AcceleratorOf) -> list[Waited]:
-    """Find every row that states a time to first token under a closed loop."""
-    compiled: dict[tuple[object, ...], ReplicaWork] = {}
-    found = []
-    for measurement, row in pairs:
-        if measurement.scenario != "online" or not measurement.ttft_s or not measurement.concurrency:
+
+def waited(found: Iterable[Run]) -> list[Waited]:
+    """Find every row that states a time to first token under a closed loop whose settings are known."""
+    waits = []
+    for run in found:
+        row = run.row
+        if row.scenario != "online" or not row.ttft_s or not row.concurrency or row.source not in _STATED:
             continue
-        m = measurement
-        key = (m.model, m.weights, m.accelerator, m.tp, m.dp, m.ep, m.kv)
-        if key not in compiled:
-            compiled[key] = ReplicaWork(measured_deployment(m, model_of, accelerator_of))
-        loop, held_steps = measured_loop(m)
-        found.append(
+        loop, held_steps = measured_loop(row)
+        waits.append(
             Waited(
-                measurement=m,
-                row=row,
-                seconds=measurement.ttft_s,
-                served=served(compiled[key], loop)[0],
-                held=held_steps * decode_step(compiled[key], loop)[0],
+                run=run,
+                seconds=row.ttft_s,
+                served=served(run.work, loop)[0],
+                held=held_steps * decode_step(run.work, loop)[0],
             )
         )
-    return found
+    return waits
 
 
 def measured_loop(measurement: Measurement) -> tuple[LoopLoad, float]:
@@ -77,27 +78,34 @@ def measured_loop(measurement: Measurement) -> tuple[LoopLoad, float]:
     return loop, harness.held_steps
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fitted:
-    """Both halves of what was fitted to some rows: of a step, and of a first token."""
-
-    step: Calibration
-    first: Calibration
-
-    def first_token_s(self, item: Waited, served_s: float | None = None) -> float:
-        """Predict a time to first token, from the closed form or from what a simulation says instead of it."""
-        row = _first_row(item, self.step.slowdowns(item.row))
-        if served_s is not None:
-            row.light[FIRST.index("ratio")] = served_s
-        return self.first.seconds(row)
+SlowdownsOf = Callable[[Run], Array]
 
 
-def fit_both(rows: Sequence[Row], waits: Sequence[Waited]) -> Fitted:
-    """Fit the steps first, then what a first token takes beyond them."""
-    step = calibrate(rows)
-    return Fitted(step=step, first=calibrate([_first_row(item, step.slowdowns(item.row)) for item in waits], _TERMS))
+def fit_first_tokens(waits: Sequence[Waited], slowdowns_of: SlowdownsOf) -> Calibration:
+    """Fit what first tokens take beyond the steps, whose slowdowns are known."""
+    return calibrate([first_row(item, slowdowns_of(item.run)) for item in waits], _TERMS)
 
 
-def _first_row(item: Waited, slowdowns: Array) -> Row:
-    light = np.array([1.0, float(item.served @ slowdowns), float(item.held @ slowdowns)])
-    return replace(item.row, light=light, seconds=item.seconds)
+def first_row(item: Waited, slowdowns: Array, served_s: float | None = None) -> Row:
+    """Line a first token up with what it waited for, in closed form or as a simulation says instead of it."""
+    waited_s = float(item.served @ slowdowns) if served_s is None else served_s
+    row, placed = item.run.row, item.run.work.deployment
+    return Row(
+        light=np.array([1.0, waited_s, float(item.held @ slowdowns)]),
+        seconds=item.seconds,
+        kin=kin_path(placed, row.engine),
+        family=family_of(placed.model),
+        software=Software(row.scenario, row.version, row.date),
+        configuration=configuration_of(placed),
+    )
+
+
+def kin_path(deployment: Deployment, engine: str) -> tuple[str, ...]:
+    """From the widest kin to the narrowest."""
+    return deployment.accelerator.architecture, deployment.accelerator.id, engine
+
+
+def configuration_of(deployment: Deployment) -> str:
+    """Name an exact setup, whatever the lengths and the load."""
+    model, split = deployment.model, deployment.parallelism
+    return f"{family_of(model)} {weights_label(model)} tp{split.tp} dp{split.dp} ep{int(split.expert_parallel)}"

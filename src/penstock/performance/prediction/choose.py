@@ -11,13 +11,6 @@ from penstock.performance.prediction.predict import Prediction, Speculation, pre
 BEST = "best"
 
 
-def measured_engines(efficiencies: Efficiencies, accelerator: Accelerator) -> tuple[str, ...]:
-    """List the engines the accelerator was measured with."""
-    depth = 3
-    fitted = {path[2] for path in efficiencies.calibration.by_kin if len(path) == depth and path[1] == accelerator.id}
-    return tuple(sorted(fitted | efficiencies.setups.engines(accelerator.id)))
-
-
 def predict_on(
     model: ModelSpec,
     accelerator: Accelerator,
@@ -35,7 +28,7 @@ def predict_on(
     placed = Deployment(
         model=model, accelerator=accelerator, engine=settings, parallelism=parallelism, cache_dtype=cache_dtype
     )
-    measured = measured_engines(efficiencies, accelerator) if efficiencies else ()
+    measured = efficiencies.engines(accelerator.id) if efficiencies else ()
     if measured_engine not in {BEST, *measured} and efficiencies is not None and measured:
         raise DeploymentError(
             f"{accelerator.id} was not measured with '{measured_engine}'; measured: {', '.join(measured)}"

@@ -6,10 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from penstock.catalog.measurement import Measurement
 from penstock.errors import DeploymentError
 from penstock.fleet.deployment import Deployment
-from penstock.performance.evidence.efficiencies import Efficiencies, Novelty
+from penstock.performance.evidence.efficiencies import Efficiencies, Novelty, Seen
 from penstock.performance.evidence.regression import Software
 from penstock.performance.memory.budget import MemoryFit, fit
 from penstock.performance.prediction.stack import Stack, Tier, stack_of
@@ -86,10 +85,12 @@ class Prediction:
     tier: Tier
     novelty: Novelty
     borrowed_from: tuple[str, ...]
-    bent_to: tuple[Measurement, ...]
-    """Measurements of this very setup that it bends to; the tier is `measured` where one of them is this very load."""
+    seen: Seen
+    """What was measured of this very setup; the tier is `measured` where this very load was."""
     software: Software | None
     memory: MemoryFit
+    stack: Stack | None
+    """What applies to any other load of the same deployment; None at the speed of light."""
 
     @property
     def output_tokens_per_s_per_device(self) -> float:
@@ -129,7 +130,7 @@ def predict(
     light_s = roofline_s(light)
     if efficiencies is None:
         return _at_the_speed_of_light(deployment, measured_engine, concurrency, running, light, memory)
-    stack = stack_of(deployment, measured_engine, efficiencies)
+    stack = stack_of(work, measured_engine, efficiencies)
     parts = {name: float(value) for name, value in zip(PARTS, light * stack.slowdowns, strict=True)}
     step = StepTime(parts_s=parts)
     low, high = stack.spread
@@ -149,18 +150,19 @@ def predict(
         light_s=light_s,
         tier=_tier(stack, input_tokens, output_tokens, concurrency),
         novelty=stack.novelty,
-        bent_to=stack.rows,
+        seen=stack.seen,
         borrowed_from=stack.path,
         software=stack.software,
         memory=memory,
+        stack=stack,
     )
 
 
 def _tier(stack: Stack, input_tokens: float, output_tokens: float, concurrency: float) -> Tier:
     """Measured where this very load was; InferenceX draws lengths, so that its means are 0.9 of the nominal ones."""
-    for row in stack.rows:
-        lengths = row.input_tokens / input_tokens, row.output_tokens / output_tokens
-        if row.concurrency == concurrency and all(_SAME[0] <= ratio <= _SAME[1] for ratio in lengths):
+    for users, inputs, outputs in stack.seen.loads:
+        lengths = inputs / input_tokens, outputs / output_tokens
+        if users == concurrency and all(_SAME[0] <= ratio <= _SAME[1] for ratio in lengths):
             return "measured"
     return stack.tier
 
@@ -190,9 +192,10 @@ def _at_the_speed_of_light(
         tier="speed-of-light",
         novelty="accelerator",
         borrowed_from=(),
-        bent_to=(),
+        seen=Seen(),
         software=None,
         memory=memory,
+        stack=None,
     )
 
 

@@ -1,21 +1,17 @@
 """What stack serves? The slowdowns and the overhead that apply to one deployment today, and on what grounds."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Final, Literal
+from dataclasses import dataclass
+from typing import Literal
 
-from penstock.catalog.measurement import Measurement
 from penstock.fleet.deployment import Deployment
-from penstock.performance.evidence.efficiencies import Efficiencies, Logs, Novelty
+from penstock.performance.evidence.efficiencies import Efficiencies, Logs, Novelty, Seen
 from penstock.performance.evidence.regression import FittedKin, Software
-from penstock.performance.evidence.rows import configuration_of, family_of, kin_path, weights_label
-from penstock.performance.evidence.setups import Setups, bent, closed_loop, load_of
-from penstock.performance.evidence.waits import FIRST
+from penstock.performance.evidence.waits import FIRST, configuration_of, kin_path
+from penstock.performance.kinship.cases import family_of
+from penstock.performance.kinship.slowdowns import doubt_of, slowdowns_of
 from penstock.performance.step.first_token import LoopLoad, served
 from penstock.performance.step.work import Array, ReplicaWork
 
-_LEAST_LEFT: Final = 2
-"""Loads that are left of the shortest curve with one of them held out."""
 Tier = Literal["measured", "calibrated", "transferred", "speed-of-light"]
 
 
@@ -36,89 +32,67 @@ class Stack:
     tier: Tier
     novelty: Novelty
     software: Software | None
-    """The newest release seen, which is the one predicted."""
+    """The newest release the nearest kin were measured with, which is the one predicted."""
     path: tuple[str, ...]
     """The kin whose measurements were used."""
-    rows: tuple[Measurement, ...] = ()
-    """Measurements of this very setup that the slowdowns bend to."""
+    seen: Seen
+    """What was measured of this very setup."""
 
     def first_token_s(self, work: ReplicaWork, loop: LoopLoad) -> Array:
         """Time to first token in a steady loop, for each number of users."""
         return self.request_s + self.first_ratio * (served(work, loop) @ self.slowdowns)
 
 
-def stack_of(deployment: Deployment, measured_engine: str, efficiencies: Efficiencies) -> Stack:
-    """Look up what applies to a deployment: its nearest kin, its model, its configuration, its own measurements."""
-    kin = kin_path(deployment.accelerator, measured_engine)
-    path, fitted = efficiencies.calibration.nearest(kin)
-    novelty = _novelty(deployment, kin, path, fitted)
+def stack_of(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies) -> Stack:
+    """Ask the evidence about a deployment, and its nearest kin about first tokens."""
+    deployment = work.deployment
+    novelty = efficiencies.novelty(work, measured_engine)
+    seen = efficiencies.seen(work, measured_engine)
+    kin = kin_path(deployment, measured_engine)
     first_path, first = efficiencies.first.nearest(kin)
-    beyond = dict(zip(FIRST, first.slowdowns * _factor(deployment, first), strict=True))
-    stack = Stack(
-        slowdowns=fitted.slowdowns * _factor(deployment, fitted),
+    beyond = dict(zip(FIRST, first.slowdowns * _first_factor(deployment, first), strict=True))
+    path, newest = _grounds(work, measured_engine, efficiencies)
+    return Stack(
+        slowdowns=slowdowns_of(efficiencies.evidence, work, measured_engine),
         request_s=float(beyond["request_s"]),
         first_ratio=float(beyond["ratio"]),
-        spread=efficiencies.spreads[novelty],
-        first_spread=efficiencies.first_spreads[_novelty(deployment, kin, first_path, first)],
+        spread=efficiencies.interval(
+            novelty, deployment.accelerator.id, doubt_of(efficiencies.evidence, work, measured_engine)
+        ),
+        first_spread=efficiencies.first_spreads[_first_novelty(deployment, kin, first_path, first)],
         tier="calibrated" if novelty in {"shape", "configuration"} else "transferred",
         novelty=novelty,
-        software=_newest(fitted),
+        software=seen.software if seen.rows else newest,
         path=path,
-    )
-    rows = efficiencies.setups.rows(deployment, measured_engine)
-    return stack if not rows else _bent(stack, deployment, rows, efficiencies.near_spread)
-
-
-def _bent(stack: Stack, deployment: Deployment, rows: Sequence[Measurement], spread: Logs) -> Stack:
-    dated = [row for row in rows if row.dated == "day"]
-    newest = max(dated, key=lambda row: row.date, default=None)
-    return replace(
-        stack,
-        slowdowns=bent(stack.slowdowns, ReplicaWork(deployment), rows),
-        spread=spread,
-        tier="calibrated",
-        novelty="shape",
-        software=stack.software if newest is None else Software("online", newest.version, newest.date),
-        rows=tuple(rows),
+        seen=seen,
     )
 
 
-def without_each_load(
-    deployment: Deployment, measured_engine: str, efficiencies: Efficiencies
-) -> Iterator[tuple[Measurement, float]]:
-    """Predict every row of a setup, in seconds per token, bent to its other loads and lengths only."""
-    rows = efficiencies.setups.rows(deployment, measured_engine)
-    plain = stack_of(deployment, measured_engine, replace(efficiencies, setups=Setups()))
-    work = ReplicaWork(deployment)
-    for load in dict.fromkeys(load_of(row) for row in rows):
-        others = [row for row in rows if load_of(row) != load]
-        if len({load_of(row) for row in others}) >= _LEAST_LEFT:
-            slowdowns = bent(plain.slowdowns, work, others)
-            for row in rows:
-                if load_of(row) == load:
-                    yield row, float((work.light(closed_loop(row)) @ slowdowns)[0])
+def _grounds(
+    work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies
+) -> tuple[tuple[str, ...], Software | None]:
+    """The nearest kin that were measured, from the vendor down, and their newest software."""
+    part = work.deployment.accelerator
+    for label, path in (
+        ("stack", (str(part.vendor), part.id, measured_engine)),
+        ("part", (str(part.vendor), part.id)),
+        ("vendor", (str(part.vendor),)),
+    ):
+        found = efficiencies.seen(work, measured_engine, label)
+        if found.rows:
+            return path, found.software
+    return (), None
 
 
-def _configuration(deployment: Deployment) -> str:
-    family = family_of(deployment.model)
-    return configuration_of("online", family, weights_label(deployment.model), deployment.parallelism)
-
-
-def _novelty(deployment: Deployment, kin: tuple[str, ...], path: tuple[str, ...], fitted: FittedKin) -> Novelty:
+def _first_novelty(deployment: Deployment, kin: tuple[str, ...], path: tuple[str, ...], fitted: FittedKin) -> Novelty:
     if len(path) < len(kin):
         return "accelerator"
-    if _configuration(deployment) in fitted.factors.configuration:
+    if configuration_of(deployment) in fitted.factors.configuration:
         return "shape"
     return "configuration" if family_of(deployment.model) in fitted.factors.family else "model"
 
 
-def _factor(deployment: Deployment, fitted: FittedKin) -> float:
+def _first_factor(deployment: Deployment, fitted: FittedKin) -> float:
     """What applies today: the model, the newest software seen, and the exact configuration."""
-    return fitted.factors.times(family_of(deployment.model), _newest(fitted), _configuration(deployment))
-
-
-def _newest(fitted: FittedKin) -> Software | None:
-    """The newest software seen; serving runs count before offline ones."""
-    seen = list(fitted.factors.software)
-    online = [software for software in seen if software.scenario == "online"]
-    return max(online or seen, key=lambda software: software.date, default=None)
+    newest = max(fitted.factors.software, key=lambda software: software.date, default=None)
+    return fitted.factors.times(family_of(deployment.model), newest, configuration_of(deployment))

@@ -13,8 +13,9 @@ from penstock.performance.step.work import PARTS, Array, ReplicaWork, pairs
 class StepCost:
     """Seconds of a step that decodes some requests and carries some prompt tokens.
 
-    `step_s + decodes * decode_s + prefill_tokens * prefill_token_s`, plus `expert_s` for the share of the experts that
-    any token visits, plus for each limit w of attention `context_s * sum of min(context, w)` over the decoding requests
+    `step_s + decodes * decode_s + prefill_tokens * prefill_token_s`, plus `prompt_step_s` where there are any, plus
+    `expert_s` for the share of the experts that any token visits, plus for each limit w of attention
+    `context_s * sum of min(context, w)` over the decoding requests
     and `pair_s` for every pair of prompt token and token it sees. Linear in everything a decode step adds, so any
     number of equal steps has a closed form.
     """
@@ -22,6 +23,8 @@ class StepCost:
     step_s: float
     decode_s: float
     prefill_token_s: float
+    prompt_step_s: float = 0.0
+    """Of a step that carries any prompt tokens: it runs outside captured graphs."""
     expert_s: float = 0.0
     expert_miss: float = 0.0
     """Chance that one token does not visit a given expert."""
@@ -33,7 +36,8 @@ class StepCost:
     def __post_init__(self) -> None:
         if not len(self.limits) == len(self.context_s) == len(self.pair_s):
             raise ValueError("one context_s and one pair_s for each limit")
-        amounts = (self.step_s, self.decode_s, self.prefill_token_s, self.expert_s, *self.context_s, *self.pair_s)
+        amounts = [self.step_s, self.decode_s, self.prefill_token_s, self.prompt_step_s, self.expert_s]
+        amounts += [*self.context_s, *self.pair_s]
         if not all(np.isfinite(amount) and amount >= 0 for amount in amounts) or not 0 <= self.expert_miss <= 1:
             raise DeploymentError("a step's coefficients must be finite and not negative")
         if min(self.limits) < 1:
@@ -43,6 +47,7 @@ class StepCost:
         """Return the time of one step with these decodes (tokens behind each) and prompt chunks (from, to)."""
         tokens = len(contexts) + sum(to - start for start, to in chunks)
         total = self.step_s + len(contexts) * self.decode_s + (tokens - len(contexts)) * self.prefill_token_s
+        total += self.prompt_step_s if tokens > len(contexts) else 0.0
         total += self.expert_s * (1 - self.expert_miss**tokens)
         for limit, per_token, per_pair in zip(self.limits, self.context_s, self.pair_s, strict=True):
             total += per_token * sum(min(context, limit) for context in contexts)
@@ -56,6 +61,7 @@ class StepCost:
             step_s=self.step_s * by,
             decode_s=self.decode_s * by,
             prefill_token_s=self.prefill_token_s * by,
+            prompt_step_s=self.prompt_step_s * by,
             expert_s=self.expert_s * by,
             expert_miss=self.expert_miss,
             limits=self.limits,
@@ -69,21 +75,22 @@ def step_cost(work: ReplicaWork, slowdowns: Array) -> StepCost:
     slow = dict(zip(PARTS, (float(value) for value in slowdowns), strict=True))
     deployment, ranks = work.deployment, work.deployment.parallelism.dp
     dtype, tp = deployment.chosen_cache_dtype, deployment.parallelism.tp
-    message_s = slow["collectives"] * work.collective_token_s / ranks
-    launches = ("layers", "mixtures", "state_layers", "messages")
+    message_s = slow["collectives"] * work.collective_token_s / ranks + slow["exchange"] * work.exchange_token_s
     experts = deployment.model.experts
     state_bytes = sum(count * mixer.state_bytes(dtype, tp) for mixer, count in work.mixers.items())
     reads, pair_s = _by_limit(work, slow)
     limits = tuple(sorted(reads.keys() | pair_s.keys())) or (EVERYTHING,)
     return StepCost(
-        step_s=slow["weights"] * work.dense_bytes / work.bytes_per_s
-        + sum(slow[name] * work.launches[name] for name in launches)
+        step_s=(slow["weights"] * work.dense_bytes + slow["widening"] * work.widened_dense_bytes) / work.bytes_per_s
+        + sum(slow[name] * count for name, count in work.launches.items())
         + slow["step"],
         decode_s=slow["cache"] * state_bytes / work.bytes_per_s / ranks
         + slow["compute"] * (work.token_s / ranks + work.routed_token_s)
         + message_s,
         prefill_token_s=slow["prefill"] * (work.token_s / ranks + work.routed_token_s) + message_s,
-        expert_s=slow["experts"] * work.expert_bytes / work.bytes_per_s if experts is not None else 0.0,
+        prompt_step_s=slow["prompt_layers"] * work.layers,
+        expert_s=(slow["experts"] * work.expert_bytes + slow["widening"] * work.widened_expert_bytes)
+        / work.bytes_per_s,
         expert_miss=1 - experts.per_token / experts.routed if experts is not None else 0.0,
         limits=limits,
         context_s=tuple(reads.get(limit, 0.0) / ranks for limit in limits),

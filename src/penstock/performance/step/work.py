@@ -8,12 +8,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from penstock.catalog.accelerator import Accelerator, Precision
-from penstock.errors import UnsupportedPrecision
+from penstock.catalog.accelerator import Precision
 from penstock.fleet.deployment import Deployment
 from penstock.model import Part, Weight
 from penstock.model.attention import Sight
 from penstock.performance.memory.sharding import device_bytes
+from penstock.performance.step.datapath import compute_precision, widens
+from penstock.performance.step.launches import SLOT_BYTES_PER_S, exchange, multiplications
 
 Array = npt.NDArray[np.float64]
 
@@ -24,14 +25,22 @@ PARTS: Final = (
     "compute",
     "prefill",
     "collectives",
+    "exchange",
+    "widening",
     "layers",
     "mixtures",
-    "state_layers",
+    "extra_kernels",
+    "matrices",
+    "quantised",
     "messages",
+    "exchanges",
     "step",
+    "prompt_layers",
 )
-"""The columns of a step's work: six in seconds at peak, then counts of layers, of messages and of steps."""
-PHYSICAL: Final = 6
+"""The columns of a step's work: seven in seconds at peak; bytes of weights whose format has no datapath and is widened
+first, as seconds of reading them; then counts of what is launched and sent, of steps, and of layers in steps that
+carry prompts, which run outside captured graphs."""
+PHYSICAL: Final = 7
 """How many of the parts are physics; the rest count launches, whose cost is fitted."""
 
 
@@ -70,23 +79,6 @@ def carrying_steps(input_tokens: Array, batched_tokens: float) -> Array:
     return np.maximum(1.0, np.ceil(input_tokens / batched_tokens))
 
 
-def compute_precision(format_name: str, accelerator: Accelerator) -> Precision:
-    """Return the datapath a weight format is multiplied in; a format without one is widened to the next it has."""
-    wanted: dict[str, tuple[Precision, ...]] = {
-        "fp8": (Precision.FP8, Precision.BF16),
-        "mxfp8": (Precision.FP8, Precision.BF16),
-        "int8": (Precision.INT8, Precision.BF16),
-        "nvfp4": (Precision.FP4, Precision.FP8, Precision.BF16),
-        "mxfp4": (Precision.FP4, Precision.FP8, Precision.BF16),
-        "fp16": (Precision.FP16, Precision.BF16),
-        "fp32": (Precision.TF32, Precision.FP32),
-    }
-    for precision in wanted.get(format_name, (Precision.BF16, Precision.FP16)):
-        if precision in accelerator.dense_flops_per_s:
-            return precision
-    raise UnsupportedPrecision(f"{accelerator.id} has no datapath for {format_name} weights in the catalog")
-
-
 class ReplicaWork:
     """A deployment's constants, summed once so that a step costs a few multiplications."""
 
@@ -95,6 +87,7 @@ class ReplicaWork:
         model, parallelism, part = deployment.model, deployment.parallelism, deployment.accelerator
         self.bytes_per_s = part.memory.hbm_bytes_per_s
         self.dense_bytes = self.expert_bytes = 0.0
+        self.widened_dense_bytes = self.widened_expert_bytes = 0.0
         self.token_s = self.routed_token_s = 0.0
         tied = not any(weight.part is Part.LM_HEAD for weight in model.weights)
         for weight in model.weights:
@@ -102,19 +95,27 @@ class ReplicaWork:
                 continue
             held = device_bytes(weight, deployment)
             seconds = self._multiply_s(weight)
+            widened = held if widens(weight, part) else 0.0
             if weight.part is Part.ROUTED_EXPERTS:
                 self.expert_bytes += held
+                self.widened_expert_bytes += widened
                 self.routed_token_s += seconds / (parallelism.tp * parallelism.dp)
             else:
                 self.dense_bytes += held
+                self.widened_dense_bytes += widened
                 self.token_s += seconds * held / max(1, weight.stored_bytes)
         self.layers = len(model.layers)
         self.mixers = Counter(layer.mixer for layer in model.layers if layer.mixer is not None)
+        self.exchange_token_s, exchanges = exchange(deployment)
+        matrices, quantised = multiplications(model, part)
         self.launches = {
             "layers": self.layers,
             "mixtures": sum(layer.feed_forward == "moe" for layer in model.layers),
-            "state_layers": sum(count for mixer, count in self.mixers.items() if mixer.extra_kernels),
+            "extra_kernels": sum(count * mixer.extra_kernels for mixer, count in self.mixers.items()),
+            "matrices": matrices,
+            "quantised": quantised,
             "messages": 2 * self.layers if parallelism.tp > 1 else 0,
+            "exchanges": exchanges,
         }
         self.attention_flops_per_s = part.peak_flops_per_s(Precision.BF16)
 
@@ -130,7 +131,7 @@ class ReplicaWork:
         """What one device can send its tensor-parallel peers: in a mesh only the links to those peers count."""
         link, tp = self.deployment.accelerator.link, self.deployment.parallelism.tp
         if link is None or link.aggregate_bytes_per_s_one_way is None:
-            return 32e9  # one PCIe 4.0 x16 slot
+            return SLOT_BYTES_PER_S
         together = link.aggregate_bytes_per_s_one_way
         if link.topology == "mesh" and link.per_peer_bytes_per_s_one_way is not None:
             return min(together, link.per_peer_bytes_per_s_one_way * max(1, tp - 1))
@@ -150,17 +151,21 @@ class ReplicaWork:
         verified = 1.0 + load.drafted_tokens
         tokens_everywhere = load.decodes * verified + load.prefill_tokens
         cache_s, attention_s = self._attention(load, decodes)
+        experts_read = self._experts_read(load)
         columns = {
             "weights": np.full_like(decodes, self.dense_bytes / self.bytes_per_s),
-            "experts": self.expert_bytes / self.bytes_per_s * self._experts_read(load),
+            "experts": self.expert_bytes / self.bytes_per_s * experts_read,
             "cache": cache_s,
             "compute": verified * (decodes * self.token_s + load.decodes * self.routed_token_s + attention_s),
             "prefill": prefill * self.token_s
             + load.prefill_tokens * self.routed_token_s
             + self._prefill_attention(prefill, load.prompt_tokens),
             "collectives": self.collective_token_s * tokens_everywhere / ranks,
+            "exchange": self.exchange_token_s * tokens_everywhere,
+            "widening": (self.widened_dense_bytes + self.widened_expert_bytes * experts_read) / self.bytes_per_s,
             **{name: np.full_like(decodes, count) for name, count in self.launches.items()},
             "step": np.ones_like(decodes),
+            "prompt_layers": self.layers * np.where(load.prefill_tokens > 0, load.carrying_share, 0.0),
         }
         return np.column_stack([columns[name] for name in PARTS])
 
@@ -207,7 +212,12 @@ def attended(sight: Sight, tokens: Array) -> Array:
 
 
 def roofline_s(light: Array) -> float:
-    """The least time the physics allows: memory and compute can overlap, so the larger of the two."""
-    memory = float(light[PARTS.index("weights")] + light[PARTS.index("experts")] + light[PARTS.index("cache")])
-    compute = float(light[PARTS.index("compute")] + light[PARTS.index("prefill")])
-    return max(memory, compute)
+    """The least time the physics allows a step: memory and compute can overlap, so the larger of the two."""
+    return float(rooflines_s(light[None])[0])
+
+
+def rooflines_s(light: Array) -> Array:
+    """The same for a row of work each."""
+    memory = light[:, [PARTS.index(name) for name in ("weights", "experts", "cache")]].sum(axis=1)
+    compute = light[:, [PARTS.index(name) for name in ("compute", "prefill")]].sum(axis=1)
+    return np.asarray(np.maximum(memory, compute))

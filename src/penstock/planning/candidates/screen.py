@@ -11,7 +11,7 @@ from penstock.performance.evidence.efficiencies import Efficiencies
 from penstock.performance.memory.budget import fit
 from penstock.performance.prediction.choose import BEST, predict_on
 from penstock.performance.prediction.predict import Prediction, Range
-from penstock.performance.prediction.stack import Stack, stack_of
+from penstock.performance.prediction.stack import Stack
 from penstock.performance.step.first_token import LoopLoad
 from penstock.performance.step.work import PARTS, Array, ReplicaWork
 from penstock.planning.asked.plan import Bucket
@@ -85,7 +85,7 @@ class QueuelessScreen:
                 load=_REFERENCE,
                 efficiencies=self.efficiencies,
             )
-            self._compiled[key] = _Compiled.of(deployment, seen, self.efficiencies)
+            self._compiled[key] = _Compiled.of(deployment, seen)
         return self._compiled[key]
 
 
@@ -98,10 +98,10 @@ class _Compiled:
     seen: Prediction
 
     @staticmethod
-    def of(deployment: Deployment, seen: Prediction, efficiencies: Efficiencies) -> "_Compiled":
-        return _Compiled(
-            work=ReplicaWork(deployment), stack=stack_of(deployment, seen.measured_engine, efficiencies), seen=seen
-        )
+    def of(deployment: Deployment, seen: Prediction) -> "_Compiled":
+        if seen.stack is None:
+            raise LookupError("the speed of light has no stack")
+        return _Compiled(work=ReplicaWork(deployment), stack=seen.stack, seen=seen)
 
     def times(self, together: Array, bucket: Bucket) -> tuple[Array, Array, Array]:
         """Seconds per token, seconds to the first one, and the share of prompts in a step."""

@@ -91,6 +91,7 @@ def _costs(pools: Sequence[ReplicaPool]) -> NDArray[Any]:
     for entry, pool in zip(costs, pools, strict=True):
         cost = pool.replica.cost
         entry["step_s"], entry["decode_s"], entry["prefill_token_s"] = cost.step_s, cost.decode_s, cost.prefill_token_s
+        entry["prompt_step_s"] = cost.prompt_step_s
         entry["expert_s"], entry["expert_miss"] = cost.expert_s, cost.expert_miss
         if pool.transfer is not None:
             entry["transfer_token_s"], entry["transfer_start_s"] = pool.transfer.token_s, pool.transfer.start_s

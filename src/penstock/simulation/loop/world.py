@@ -108,6 +108,7 @@ COST: Final = np.dtype(
         ("step_s", "f8"),
         ("decode_s", "f8"),
         ("prefill_token_s", "f8"),
+        ("prompt_step_s", "f8"),
         ("expert_s", "f8"),
         ("expert_miss", "f8"),
         ("transfer_token_s", "f8"),

@@ -1,0 +1,115 @@
+"""What do all measurements together say about a run? Its time as a logarithm, and how sure that is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.performance.kinship.cases import WORDS, Cases, Codes, coded
+from penstock.performance.kinship.covariance import BY_DATE, Spreads, covariance, linear, noise_of
+from penstock.performance.step.work import Array
+
+TOLD: Final = ("version", "model", "devices", "source")
+_NEAREST: Final = 300
+"""Measurements that decide how sure a prediction is."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Measured:
+    """Rows as columns, with the words as they are read."""
+
+    cases: Cases
+    seconds: Array
+    """Between two tokens of a request."""
+    texts: Mapping[str, tuple[str, ...]]
+    """The words of each row, and what else is told about it: `TOLD`."""
+
+    def take(self, kept: npt.NDArray[np.bool_]) -> "Measured":
+        """Keep some rows."""
+        texts = {word: tuple(np.array(spelt)[kept].tolist()) for word, spelt in self.texts.items()}
+        return Measured(cases=self.cases.take(kept), seconds=self.seconds[kept], texts=texts)
+
+    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Write compactly: words as numbers into a list of them."""
+        written: dict[str, npt.NDArray[Any]] = {
+            "light": self.cases.light.astype(np.float32),
+            "seconds": self.seconds.astype(np.float32),
+            "users": self.cases.users.astype(np.float32),
+            "input_tokens": self.cases.input_tokens.astype(np.float32),
+            "output_tokens": self.cases.output_tokens.astype(np.float32),
+            "day": self.cases.day.astype(np.int32),
+            "undated": self.cases.undated,
+        }
+        for word, texts in self.texts.items():
+            spelt, which = np.unique(np.array(texts), return_inverse=True)
+            written[f"{word}_spelt"], written[word] = spelt, which.astype(np.uint16)
+        return written
+
+    @staticmethod
+    def from_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> "Measured":
+        """Read what `to_arrays` wrote."""
+        spelt = {name: arrays[f"{name}_spelt"].tolist() for name in (*WORDS, *TOLD)}
+        codes: dict[str, Codes] = {word: coded(spelt[word])[arrays[word]] for word in WORDS}
+        numbers = {name: arrays[name].astype(np.float64) for name in _NUMBERS}
+        return Measured(
+            cases=Cases(words=codes, undated=arrays["undated"], **numbers),
+            seconds=arrays["seconds"].astype(np.float64),
+            texts={word: tuple(np.array(spelt[word])[arrays[word]].tolist()) for word in (*WORDS, *TOLD)},
+        )
+
+
+_NUMBERS: Final = ("light", "users", "input_tokens", "output_tokens", "day")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Evidence:
+    """Measurements, how alike they are taken to be, and what follows."""
+
+    measured: Measured
+    spreads: Spreads
+    solved: Array
+    """The covariance of the rows, inverted, times how far each is from the common slowdowns."""
+
+    @property
+    def cases(self) -> Cases:
+        """The rows."""
+        return self.measured.cases
+
+    @cached_property
+    def newest(self) -> date:
+        """The day of the newest row that has one: predictions are for the software of that day."""
+        return date.fromordinal(int(self.cases.day[~self.cases.undated].max()))
+
+    def log_seconds(self, asked: Cases) -> Array:
+        """Predict the time between two tokens of each run asked for."""
+        moved = covariance(asked, self.cases, self.spreads) @ self.solved
+        return np.asarray(linear(asked, self.spreads).reference + moved)
+
+    def software(self, asked: Cases) -> Array:
+        """Say how much of it is software: the logarithm of what its date adds."""
+        return np.asarray(covariance(asked, self.cases, self.spreads, only=BY_DATE) @ self.solved)
+
+    def spread(self, asked: Cases) -> Array:
+        """Standard deviation of the logarithm of a measurement around each prediction, from the nearest rows."""
+        across = covariance(asked, self.cases, self.spreads)
+        nearest = np.argsort(-np.abs(across).max(axis=0), kind="stable")[:_NEAREST]
+        rows = self.cases.take(nearest)
+        within = covariance(rows, rows, self.spreads).astype(np.float64)
+        within[np.diag_indices(len(rows))] += noise_of(rows, self.spreads)
+        weights = np.linalg.solve(within, across[:, nearest].T.astype(np.float64))
+        explained = np.einsum("ij,ji->i", across[:, nearest], weights)
+        alone = np.diag(covariance(asked, asked, self.spreads)).astype(np.float64)
+        return np.asarray(np.sqrt(np.maximum(alone - explained, 0.0) + self.spreads.noise**2))
+
+
+def solve(measured: Measured, spreads: Spreads) -> Evidence:
+    """Weigh all rows against each other."""
+    whole = covariance(measured.cases, measured.cases, spreads).astype(np.float64)
+    whole[np.diag_indices(len(measured.seconds))] += noise_of(measured.cases, spreads)
+    left = np.log(measured.seconds) - linear(measured.cases, spreads).reference
+    solved = np.asarray(np.linalg.solve(whole, left), np.float64)
+    return Evidence(measured=measured, spreads=spreads, solved=solved)

@@ -1,0 +1,33 @@
+"""Where is a weight multiplied? The datapath of an accelerator that a stored format ends up in."""
+
+from typing import Final
+
+from penstock.catalog.accelerator import Accelerator, Precision
+from penstock.errors import UnsupportedPrecision
+from penstock.model import Weight
+
+_WIDE: Final = frozenset({Precision.BF16, Precision.FP16})
+_WIDE_BITS: Final = 16
+
+
+def compute_precision(format_name: str, accelerator: Accelerator) -> Precision:
+    """Return the datapath a weight format is multiplied in; a format without one is widened to the next it has."""
+    wanted: dict[str, tuple[Precision, ...]] = {
+        "fp8": (Precision.FP8, Precision.BF16),
+        "mxfp8": (Precision.FP8, Precision.BF16),
+        "int8": (Precision.INT8, Precision.BF16),
+        "nvfp4": (Precision.FP4, Precision.BF16),
+        "mxfp4": (Precision.FP4, Precision.BF16),
+        "fp16": (Precision.FP16, Precision.BF16),
+        "fp32": (Precision.TF32, Precision.FP32),
+    }
+    for precision in wanted.get(format_name, (Precision.BF16, Precision.FP16)):
+        if precision in accelerator.dense_flops_per_s:
+            return precision
+    raise UnsupportedPrecision(f"{accelerator.id} has no datapath for {format_name} weights in the catalog")
+
+
+def widens(weight: Weight, accelerator: Accelerator) -> bool:
+    """Whether a kernel must turn a matrix into a wider format before it multiplies."""
+    stored = weight.format
+    return stored.bits < _WIDE_BITS and compute_precision(stored.multiplied_as, accelerator) in _WIDE

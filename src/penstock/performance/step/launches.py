@@ -1,0 +1,55 @@
+"""What does a step launch and send, whatever it carries? Matrices as engines fuse them, and exchanges between ranks."""
+
+from typing import Final
+
+from penstock.catalog.accelerator import Accelerator, Precision
+from penstock.fleet.deployment import Deployment
+from penstock.model import ModelSpec, Part, Weight
+from penstock.model.weight import Split
+from penstock.performance.step.datapath import compute_precision
+
+_WIRE_BYTES: Final = 2
+"""Activations travel in sixteen bits."""
+SLOT_BYTES_PER_S: Final = 32e9
+"""One PCIe 4.0 x16 slot, where a device has no links of its own."""
+
+
+def multiplications(model: ModelSpec, accelerator: Accelerator) -> tuple[int, int]:
+    """Count the matrices the layers multiply with, and those among them whose input is quantised in blocks first.
+
+    Matrices of one module that read the same input are one launch, as engines fuse queries with keys and values.
+    Scales of a whole tensor or row are applied by the kernel before; scales of blocks take a kernel of their own.
+    """
+    fused = {
+        (weight.module.rpartition(".")[0], weight.shape[1:], weight.split is Split.ROW, weight.layer): _in_blocks(
+            weight, accelerator
+        )
+        for weight in model.weights
+        if weight.layer is not None and len(weight.shape) > 1 and weight.part not in {Part.VISION, Part.MTP}
+    }
+    return len(fused), sum(fused.values())
+
+
+def _in_blocks(weight: Weight, accelerator: Accelerator) -> bool:
+    stored = weight.format
+    if stored.scale_columns is None or stored.widened_to is not None:
+        return False
+    return compute_precision(stored.name, accelerator) in {Precision.FP8, Precision.FP4, Precision.INT8}
+
+
+def exchange(deployment: Deployment) -> tuple[float, int]:
+    """Seconds at peak a token's activations take between ranks with their own attention, and messages of a step.
+
+    A rank that holds whole experts is sent the tokens that visit one of them and sends them back; sliced experts see
+    every token, so all ranks gather and scatter everything.
+    """
+    model, split = deployment.model, deployment.parallelism
+    ranks = split.tp * split.dp
+    if model.experts is None or split.dp == 1:
+        return 0.0, 0
+    link = deployment.accelerator.link
+    one_way = None if link is None else link.aggregate_bytes_per_s_one_way
+    layers = sum(layer.feed_forward == "moe" for layer in model.layers)
+    visited = 1 - (1 - 1 / ranks) ** model.experts.per_token if split.expert_parallel else 1.0
+    sent_bytes = 2 * model.hidden_size * _WIRE_BYTES * visited * (ranks - 1) / ranks
+    return layers * sent_bytes / (one_way or SLOT_BYTES_PER_S), 2 * layers

@@ -1,0 +1,177 @@
+"""What is predicted with: the shipped rows are the measurements, and a deployment is told what was measured of it."""
+
+from dataclasses import replace
+from datetime import date
+
+import numpy as np
+import pytest
+
+from examples import deployment
+from penstock.benchmark.shipped_rows import model_of, shipped_efficiencies, shipped_runs
+from penstock.catalog import load_accelerator, load_efficiencies, load_evidence, load_measurements
+from penstock.catalog.measurement import Measurement
+from penstock.performance.evidence.efficiencies import from_document, to_arrays, to_document
+from penstock.performance.evidence.held_out import Dated
+from penstock.performance.evidence.regression import FitTerms, Row, Software, calibrate
+from penstock.performance.evidence.rows import as_columns, believed, runs
+from penstock.performance.evidence.waits import FIRST, fit_first_tokens, waited
+from penstock.performance.prediction.choose import predict_on
+from penstock.performance.prediction.stack import stack_of
+from penstock.performance.step.work import ReplicaWork, rooflines_s
+
+SHIPPED = shipped_efficiencies()
+OLD, NEW = Software("online", "0.5.9", date(2026, 1, 1)), Software("online", "0.5.10", date(2026, 2, 1))
+TERMS = FitTerms(least=np.array([0.0, 1.0]), prior=np.array([0.02, 1.3]), floor=np.array([0.01, 0.2]))
+
+
+def test_the_shipped_evidence_is_what_the_shipped_measurements_give() -> None:
+    fresh = as_columns(shipped_runs()).to_arrays()
+    shipped = load_evidence()
+    assert fresh.keys() | {"solved"} == shipped.keys()
+    for name, values in fresh.items():
+        if values.dtype.kind == "f":
+            assert shipped[name] == pytest.approx(values, rel=1e-5), name
+        else:
+            assert (shipped[name] == values).all(), name
+
+
+def test_first_tokens_are_fitted_to_the_shipped_rows() -> None:
+    fresh = fit_first_tokens(waited(shipped_runs()), Dated(SHIPPED.evidence))
+    assert SHIPPED.first.by_kin.keys() == fresh.by_kin.keys()
+    for path, found in fresh.by_kin.items():
+        assert SHIPPED.first.by_kin[path].slowdowns == pytest.approx(found.slowdowns, rel=0.02, abs=1e-4)
+
+
+def test_document_and_arrays_round_trip() -> None:
+    again = from_document(load_efficiencies(), load_evidence())
+    assert to_document(again) == load_efficiencies()
+    assert to_arrays(again).keys() == load_evidence().keys()
+    assert set(load_efficiencies()["first"][0]["beyond"]) == set(FIRST)
+
+
+def test_drafts_disaggregation_and_twins_teach_nothing() -> None:
+    def one(**what: bool) -> Measurement:
+        return next(row for row in load_measurements() if what.items() <= _kinds(row).items())
+
+    plain = one(drafted=False, disaggregated=False, twin=False)
+    others = [one(drafted=True, disaggregated=False), one(disaggregated=True), one(twin=True, drafted=False)]
+    assert [run.row for run in runs([plain, *others], model_of, load_accelerator)] == [plain]
+
+
+def _kinds(row: Measurement) -> dict[str, bool]:
+    return {"drafted": bool(row.drafted), "disaggregated": row.scenario == "disaggregated", "twin": bool(row.twin)}
+
+
+def test_a_nightly_cell_counts_once_a_month() -> None:
+    nightly = [row for row in load_measurements() if row.source == "rocm-atom-nightly" and row.plain]
+    kept = believed(nightly)
+    assert len(kept) < len(nightly) / 3
+    cells = [(row.model, row.weights, row.engine, row.tp, row.dp, row.ep, row.kv, row.concurrency, row.input_tokens,
+              row.output_tokens, f"{row.date:%Y-%m}") for row in kept]  # fmt: skip
+    assert len(set(cells)) == len(cells)
+
+
+def test_offline_rows_speak_only_for_parts_nobody_measured_serving() -> None:
+    saturated = {run.row.accelerator for run in shipped_runs() if run.row.scenario == "saturated"}
+    assert "a100_80gb_sxm" in saturated
+    assert not saturated & {"h100_sxm", "h200_sxm", "b200_sxm", "mi300x", "mi355x"}
+
+
+def test_a_part_known_only_offline_is_not_calibrated() -> None:
+    stack = stack_of(ReplicaWork(deployment("llama-3.1-70b", "a100", tp=8)), "trtllm", SHIPPED)
+    assert stack.novelty == "accelerator"
+    assert stack.tier == "transferred"
+    assert SHIPPED.engines("a100_80gb_sxm") == ()
+
+
+def test_no_believed_row_is_faster_than_light() -> None:
+    served = np.array([" " not in engine for engine in SHIPPED.evidence.measured.texts["engine"]])
+    shares = rooflines_s(SHIPPED.evidence.cases.light) / SHIPPED.evidence.measured.seconds
+    assert shares[served].max() < 1.3  # with the cache in 16 bits, where the source does not say that it was in 8
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "tp", "engine", "novelty", "tier"),
+    [
+        ("deepseek-r1", "mi300x", 8, "sglang", "shape", "calibrated"),
+        ("deepseek-r1", "mi300x", 4, "sglang", "configuration", "calibrated"),
+        ("qwen3-8b", "mi300x", 1, "sglang", "model", "transferred"),
+        ("deepseek-r1", "mi300x", 8, "trtllm", "accelerator", "transferred"),
+    ],
+)
+def test_it_says_what_was_never_measured(name: str, part: str, tp: int, engine: str, novelty: str, tier: str) -> None:
+    stack = stack_of(ReplicaWork(deployment(name, part, tp=tp)), engine, SHIPPED)
+    assert (stack.novelty, stack.tier) == (novelty, tier)
+    assert stack.spread[0] < 0 < stack.spread[1]
+
+
+def test_the_newest_dated_release_of_the_setup_is_the_one_named() -> None:
+    stack = stack_of(ReplicaWork(deployment("deepseek-r1", "mi300x", tp=8)), "sglang", SHIPPED)
+    rows = [run.row for run in shipped_runs() if run.row.model.startswith("deepseek-r1") and run.row.tp == 8
+            and run.row.accelerator == "mi300x" and run.row.engine == "sglang" and run.row.dated == "day"]  # fmt: skip
+    assert stack.software is not None
+    assert stack.software.date == max(row.date for row in rows)
+
+
+def test_deepseek_r1_on_mi300x_is_where_it_was_measured() -> None:
+    """76 to 85 ms were measured at this load."""
+    placed = deployment("deepseek-r1", "mi300x", tp=8)
+    found = predict_on(
+        placed.model,
+        placed.accelerator,
+        placed.parallelism,
+        cache_dtype=None,
+        measured_engine="best",
+        load=(8192, 1024, 64),
+        efficiencies=SHIPPED,
+    )
+    assert found.tier == "measured"
+    assert 0.070 < found.tpot_s.value < 0.090
+    assert found.tpot_s.low < found.tpot_s.value < found.tpot_s.high
+
+
+def test_fine_tunes_of_one_shape_are_one_setup() -> None:
+    one, other = (
+        stack_of(ReplicaWork(deployment(name, "mi300x", tp=8)), "sglang", SHIPPED)
+        for name in ("deepseek-r1", "deepseek-v3.1")
+    )
+    assert one.seen == other.seen
+
+
+def rows(*, software: float = 1.0, noise: float = 0.0, count: int = 200) -> list[Row]:
+    random = np.random.default_rng(7)
+    made = []
+    for number in range(count):
+        light = np.array([1.0, random.uniform(0.05, 2.0)])
+        new = number % 2 == 0
+        seconds = float(light @ np.array([0.05, 1.6])) * (software if new else 1.0)
+        made.append(
+            Row(
+                light=light,
+                seconds=seconds * float(np.exp(noise * random.normal())),
+                kin=("CDNA 3", "mi300x", "sglang"),
+                family="one",
+                software=NEW if new else OLD,
+                configuration="same",
+            )
+        )
+    return made
+
+
+def test_known_terms_are_recovered() -> None:
+    calibration = calibrate(rows(noise=0.02), TERMS)
+    errors = [calibration.seconds(row) / row.seconds - 1 for row in rows()]
+    assert np.median(np.abs(errors)) < 0.03
+
+
+def test_a_faster_release_is_a_factor() -> None:
+    _, fitted = calibrate(rows(software=0.7), TERMS).nearest(("CDNA 3", "mi300x", "sglang"))
+    gap = fitted.factors.software[NEW] - fitted.factors.software[OLD]
+    assert gap == pytest.approx(np.log(0.7), abs=0.05)
+
+
+def test_terms_keep_their_bounds_and_strangers_borrow_from_their_architecture() -> None:
+    calibration = calibrate([replace(row, seconds=row.seconds / 9) for row in rows()], TERMS)
+    assert all((fitted.slowdowns >= TERMS.least - 1e-12).all() for fitted in calibration.by_kin.values())
+    assert calibration.nearest(("CDNA 3", "mi325x", "sglang"))[0] == ("CDNA 3",)
+    assert calibration.nearest(("Hopper", "h100", "vllm"))[0] == ()

@@ -1,0 +1,142 @@
+"""What rows say about a run: laws of the covariance, what one row changes, and slowdowns that say the same."""
+
+from dataclasses import replace
+from datetime import date
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from examples import SLOWDOWNS, deployment
+from penstock.benchmark.shipped_rows import shipped_efficiencies
+from penstock.performance.kinship.cases import Cases
+from penstock.performance.kinship.covariance import covariance, linear
+from penstock.performance.kinship.posterior import Evidence, Measured, solve
+from penstock.performance.kinship.slowdowns import GRID, asked, doubt_of, slowdowns_of, slowdowns_through
+from penstock.performance.step.work import PARTS, PHYSICAL, Array, ReplicaWork
+
+SHIPPED = shipped_efficiencies().evidence
+SPREADS = SHIPPED.spreads
+DAY = date(2026, 3, 1)
+R1 = ReplicaWork(deployment("deepseek-r1", "mi300x", tp=8))
+LLAMA = ReplicaWork(deployment("llama-3.1-70b", "h100", tp=8))
+
+
+def measured(cases: Cases, seconds: Array) -> Measured:
+    return Measured(cases=cases, seconds=seconds, texts={})
+
+
+def some_rows(count: int) -> Cases:
+    return SHIPPED.cases.take(np.random.default_rng(5).permutation(len(SHIPPED.cases))[:count])
+
+
+def test_the_covariance_is_symmetric_and_no_direction_has_less_than_no_spread() -> None:
+    rows = some_rows(400)
+    found = covariance(rows, rows, SPREADS).astype(np.float64)
+    assert found == pytest.approx(found.T, abs=1e-6)
+    assert np.linalg.eigvalsh(found).min() > -1e-4
+
+
+def test_a_run_is_most_like_itself() -> None:
+    rows = some_rows(200)
+    found = covariance(rows, rows, SPREADS).astype(np.float64)
+    own = np.sqrt(np.diag(found))
+    assert (found <= np.outer(own, own) + 1e-5).all()
+
+
+def test_what_is_far_in_load_or_lengths_is_less_alike() -> None:
+    near, far = (asked(R1, "sglang", (load,), DAY) for load in ((32.0, 1000.0, 1000.0), (256.0, 8000.0, 1000.0)))
+    at = asked(R1, "sglang", ((16.0, 1000.0, 1000.0),), DAY)
+    assert covariance(at, near, SPREADS)[0, 0] > covariance(at, far, SPREADS)[0, 0]
+
+
+def test_other_software_is_less_alike() -> None:
+    load = ((16.0, 1000.0, 1000.0),)
+    at, soon, late = (asked(R1, "sglang", load, day) for day in (DAY, date(2026, 3, 20), date(2025, 10, 1)))
+    assert covariance(at, soon, SPREADS)[0, 0] > covariance(at, late, SPREADS)[0, 0]
+    undated = asked(R1, "sglang", load, DAY, undated=True)
+    assert covariance(at, undated, SPREADS)[0, 0] < covariance(at, at, SPREADS)[0, 0]
+
+
+def test_kin_are_more_alike_than_strangers() -> None:
+    load = ((16.0, 1000.0, 1000.0),)
+    at = asked(R1, "sglang", load, DAY)
+    order = [
+        asked(ReplicaWork(deployment("deepseek-r1", "mi300x", tp=4)), "sglang", load, DAY),
+        asked(ReplicaWork(deployment("deepseek-r1", "mi355x", tp=8)), "sglang", load, DAY),
+        asked(LLAMA, "vllm", load, DAY),
+    ]
+    found = [float(covariance(at, other, SPREADS)[0, 0]) for other in order]
+    assert found == sorted(found, reverse=True)
+
+
+@given(factor=st.floats(0.7, 1.4))
+def test_a_setup_that_runs_slower_throughout_is_followed(factor: float) -> None:
+    loads = asked(R1, "sglang", GRID, DAY)
+    seconds = np.exp(linear(loads, SPREADS).reference) * factor
+    found = solve(measured(loads, seconds), SPREADS)
+    assert np.exp(found.log_seconds(loads)) == pytest.approx(seconds, rel=0.12)
+
+
+def test_where_nothing_is_known_the_common_slowdowns_speak_and_doubt_is_largest() -> None:
+    loads = asked(R1, "sglang", GRID, DAY)
+    rows = asked(LLAMA, "vllm", GRID, DAY)
+    alone = solve(measured(rows, np.exp(linear(rows, SPREADS).reference)), SPREADS)
+    assert alone.log_seconds(loads) == pytest.approx(linear(loads, SPREADS).reference, abs=0.05)
+    assert alone.spread(loads).min() > alone.spread(rows).max()
+
+
+def test_a_measurement_never_makes_less_sure() -> None:
+    rows = some_rows(300)
+    centre = asked(R1, "sglang", GRID[5:8], DAY)
+    few, more = (
+        Evidence(measured=measured(kept, np.ones(len(kept))), spreads=SPREADS, solved=np.zeros(len(kept)))
+        for kept in (rows.take(np.arange(100)), rows)
+    )
+    assert (more.spread(centre) <= few.spread(centre) + 1e-4).all()
+
+
+@given(st.lists(st.floats(0.7, 1.5), min_size=len(PARTS), max_size=len(PARTS)))
+def test_slowdowns_pass_through_times_that_slowdowns_made(factors: list[float]) -> None:
+    light = asked(R1, "sglang", GRID, DAY).light
+    true = np.maximum(SLOWDOWNS * np.array(factors), [1.0] * PHYSICAL + [0.0] * (len(PARTS) - PHYSICAL))
+    found = slowdowns_through(light, np.log(light @ true), SPREADS.common)
+    assert np.median(np.abs(light @ found / (light @ true) - 1)) < 0.02
+    assert np.max(np.abs(light @ found / (light @ true) - 1)) < 0.08
+
+
+@given(st.floats(0.05, 20.0))
+def test_no_part_is_ever_faster_than_light(factor: float) -> None:
+    light = asked(R1, "sglang", GRID, DAY).light
+    found = slowdowns_through(light, np.log(light @ SLOWDOWNS * factor), SPREADS.common)
+    assert (found[:5] >= 1 - 1e-9).all()
+    assert (found > 0).all()
+
+
+def test_five_percent_slower_rows_move_a_prediction_by_about_five_percent() -> None:
+    rows = some_rows(600)
+    seconds = np.exp(linear(rows, SPREADS).reference) * 1.2
+    before, after = (solve(measured(rows, seconds * by), SPREADS) for by in (1.0, 1.05))
+    light = asked(R1, "sglang", GRID, DAY).light
+    ratio = light @ slowdowns_of(after, R1, "sglang", DAY) / (light @ slowdowns_of(before, R1, "sglang", DAY))
+    assert (ratio > 1.0).all()
+    assert (ratio < 1.08).all()
+
+
+def test_the_shipped_rows_weigh_what_they_must() -> None:
+    """The weights solve the system they claim to: every row is its prediction plus its own noise times its weight."""
+    some = np.random.default_rng(3).permutation(len(SHIPPED.cases))[:150]
+    rows = SHIPPED.cases.take(some)
+    left = np.log(SHIPPED.measured.seconds[some]) - linear(rows, SPREADS).reference
+    noise = SPREADS.noise**2 + SPREADS.of["undated"] ** 2 * rows.undated
+    explained = covariance(rows, SHIPPED.cases, SPREADS) @ SHIPPED.solved
+    assert explained + noise * SHIPPED.solved[some] == pytest.approx(left, abs=5e-3)
+
+
+def test_doubt_is_small_where_it_was_measured_and_large_on_a_part_nobody_measured() -> None:
+    known = doubt_of(SHIPPED, R1, "sglang")
+    other_split = doubt_of(SHIPPED, ReplicaWork(deployment("deepseek-r1", "mi300x", tp=4)), "sglang")
+    part = replace(R1.deployment.accelerator, id="mi999x", vendor="intel")
+    stranger = doubt_of(SHIPPED, ReplicaWork(replace(R1.deployment, accelerator=part)), "sglang")
+    assert known < other_split < stranger
