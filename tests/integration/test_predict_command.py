@@ -33,6 +33,11 @@ def test_predict_compares_accelerators_with_intervals_and_grounds(penstock: Run)
         assert placed["light_s"] < placed["tpot_s"]["value"]
         assert placed["nearest"][0]["url"].startswith("https://")
         assert 0 < placed["software_tax_fraction"] < 1
+        watts, joules = placed["energy"]["device_watts"], placed["energy"]["joules_per_output_token"]
+        assert watts["low"] < watts["value"] < watts["high"] <= 1400
+        assert joules["low"] < joules["value"] < joules["high"]
+        assert placed["energy"]["tier"] in {"calibrated", "transferred"}
+        assert "InferenceX" in placed["energy"]["source"]
 
 
 def test_the_example_of_the_help_takes_under_a_second(penstock: Run) -> None:

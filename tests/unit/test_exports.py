@@ -18,6 +18,7 @@ EXPORTS = {
         "load_efficiencies",
         "load_measurements",
         "load_models",
+        "load_power",
         "load_prices",
         "load_withdrawn",
         "measurement_sources",

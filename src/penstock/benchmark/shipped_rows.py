@@ -1,6 +1,6 @@
 """What do the shipped measurements say? One place that joins the catalog, the models and the physics."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 
@@ -10,6 +10,7 @@ from penstock.checkpoint import open_checkpoint
 from penstock.model import ModelSpec
 from penstock.performance.evidence.accuracy import Pair
 from penstock.performance.evidence.efficiencies import Efficiencies, from_document
+from penstock.performance.evidence.regression import calibrate
 from penstock.performance.evidence.rows import calibration_rows, first_edition, measured_deployment, shape_of
 from penstock.performance.evidence.setups import Setups
 from penstock.performance.prediction.stack import without_each_load
@@ -37,12 +38,20 @@ def believed_pairs() -> tuple[Pair, ...]:
 @cache
 def shipped_efficiencies() -> Efficiencies:
     """Return what commands predict with: what was fitted, and the rows of a setup to bend to."""
-    setups = Setups.of(load_measurements(), _shape_of_name)
+    setups = Setups.of(load_measurements(), shape_of_name)
     return replace(from_document(load_efficiencies()), setups=setups)
 
 
+def efficiencies_without(left_out: Callable[[Measurement], bool]) -> Efficiencies:
+    """Return what commands would predict with had some rows never been measured."""
+    seen = [row for measurement, row in measured_pairs() if not left_out(measurement)]
+    setups = Setups.of((row for row in load_measurements() if not left_out(row)), shape_of_name)
+    return replace(shipped_efficiencies(), calibration=calibrate(seen), setups=setups)
+
+
 @cache
-def _shape_of_name(name: str) -> str:
+def shape_of_name(name: str) -> str:
+    """Name the shape of a catalog model."""
     return shape_of(model_of(name))
 
 

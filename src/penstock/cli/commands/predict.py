@@ -43,15 +43,17 @@ def predict_command(
 ) -> None:
     """How fast will it be?
 
-    Throughput, time per output token and to the first one, with P10-P90 from errors on held-out measurements, what
-    bounds a step, how far it is from the speed of light, and the nearest public measurements. Exits 1 when it does not
-    fit on one of the accelerators.
+    Throughput, time per output token and to the first one, watts and joules per output token, with P10-P90 from errors
+    on held-out measurements, what bounds a step, how far it is from the speed of light, and the nearest public
+    measurements. Exits 1 when it does not fit on one of the accelerators.
     """
+    from penstock.benchmark.shipped_energy import shipped_power
     from penstock.benchmark.shipped_rows import model_of, shipped_efficiencies
     from penstock.catalog import load_measurements, measurement_sources
     from penstock.cli.flags.choices import cache_choice, counted_targets, model_choice, split_choice
     from penstock.performance.evidence.rows import family_of
     from penstock.performance.prediction.choose import predict_on
+    from penstock.performance.prediction.energy import energy_of
     from penstock.performance.prediction.nearest import nearest_measurements
     from penstock.performance.prediction.predict import Speculation
 
@@ -85,17 +87,18 @@ def predict_command(
         )
         for number, prediction in enumerate(predictions)
     }
+    energies = [energy_of(prediction, shipped_power()) for prediction in predictions]
     if as_json:
         from penstock.report.drawing.plain import to_json
         from penstock.report.predict import prediction_document
 
-        typer.echo(to_json(prediction_document(spec, predictions, nearby, measurement_sources())))
+        typer.echo(to_json(prediction_document(spec, predictions, energies, nearby, measurement_sources())))
     else:
         from penstock.cli.terminal import stdout
         from penstock.report.predict import render_predictions
 
         console = stdout()
-        console.print(render_predictions(spec, predictions, nearby, console.width))
+        console.print(render_predictions(spec, predictions, energies, nearby, console.width))
     if not all(prediction.memory.fits for prediction in predictions):
         raise typer.Exit(1)
 

@@ -83,6 +83,8 @@ class Prediction:
     step: StepTime
     light_s: float
     """The same step at the speed of light."""
+    light_parts_s: Mapping[str, float]
+    """Its parts: what the memory streams and the arithmetic does."""
     tier: Tier
     novelty: Novelty
     borrowed_from: tuple[str, ...]
@@ -147,6 +149,7 @@ def predict(
         output_tokens_per_s=throughput,
         step=step,
         light_s=light_s,
+        light_parts_s=_physical(light),
         tier=_tier(stack, input_tokens, output_tokens, concurrency),
         novelty=stack.novelty,
         bent_to=stack.rows,
@@ -185,8 +188,9 @@ def _at_the_speed_of_light(
         tpot_s=only,
         ttft_s=None,
         output_tokens_per_s=rate,
-        step=StepTime(parts_s=dict(zip(PARTS[:PHYSICAL], (float(value) for value in light[:PHYSICAL]), strict=True))),
+        step=StepTime(parts_s=_physical(light)),
         light_s=seconds,
+        light_parts_s=_physical(light),
         tier="speed-of-light",
         novelty="accelerator",
         borrowed_from=(),
@@ -194,6 +198,10 @@ def _at_the_speed_of_light(
         software=None,
         memory=memory,
     )
+
+
+def _physical(light: Array) -> dict[str, float]:
+    return dict(zip(PARTS[:PHYSICAL], (float(value) for value in light[:PHYSICAL]), strict=True))
 
 
 def _first_token(stack: Stack, work: ReplicaWork, loop: LoopLoad) -> Range:
