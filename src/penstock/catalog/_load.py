@@ -99,6 +99,12 @@ def load_power() -> Mapping[str, Any]:
     return _document("power.json")
 
 
+@cache
+def load_drafts() -> Mapping[str, Any]:
+    """Read the shipped acceptances of drafts, as `penstock.performance.evidence.drafts` writes them."""
+    return _document("drafts.json")
+
+
 def _document(name: str) -> Mapping[str, Any]:
     try:
         document = json.loads((_DATA / name).read_text(encoding="utf-8"))

@@ -172,6 +172,11 @@ def _grounds(predictions: Sequence[Prediction]) -> Text:
         if prediction.bent_to:
             seen = f"this exact setup, {len(prediction.bent_to):,} rows it bends to"
         text.append(f"{prediction.deployment.accelerator.id}: from {grounds}; measured before: {seen}")
+        drafts = prediction.speculation
+        if drafts is not None:
+            text.append(
+                f"; {drafts.drafted_tokens} drafted, {drafts.accepted_tokens:.2f} tokens a step, {drafts.grounds}"
+            )
         if prediction.running < prediction.concurrency:
             text.append(f"; only {prediction.running:,.0f} of {prediction.concurrency:,.0f} requests run together")
         text.append("\n")
@@ -203,6 +208,7 @@ def prediction_document(
                 "output_tokens_per_s_per_device": prediction.output_tokens_per_s_per_device,
                 "tpot_s": plain(prediction.tpot_s),
                 "ttft_s": plain(prediction.ttft_s),
+                "speculation": plain(prediction.speculation),
                 "energy": plain(energies[number]),
                 "step_parts_s": plain(prediction.step.parts_s),
                 "bound_by": prediction.step.bound_by,

@@ -4,13 +4,14 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.flags.options import AsJson, Dp, Ep, Kv, MeasuredEngine, Precision
+from penstock.cli.flags.options import AsJson, Dp, Ep, Kv, MeasuredEngine, Mtp, Precision
 
 EXAMPLES = """
 Examples:
 
 - `penstock predict deepseek-r1 --on mi355x:8,b200:8 --in 8192 --out 1024 --concurrency 64`
 - `penstock predict llama-3.1-70b --on mi300x:1,h100:2 --in 4096 --out 512 --concurrency 64 --engine vllm --json`
+- `penstock predict deepseek-r1 --on mi355x:8 --mtp` (its own draft layers, with the acceptance measured)
 - `penstock predict ./my-model --on mi300x --light` (the speed of light: a bound, not an estimate)
 """
 
@@ -32,8 +33,9 @@ def predict_command(
     engine: MeasuredEngine = "best",
     dp: Dp = 1,
     ep: Ep = False,
+    mtp: Mtp = False,
     drafted: Annotated[
-        int, typer.Option("--drafted", min=0, help="Speculative tokens proposed per step (0: no speculation).")
+        int, typer.Option("--drafted", min=0, help="Speculative tokens proposed per step (0: none; 3 with --mtp).")
     ] = 0,
     accepted: Annotated[
         float | None, typer.Option("--accepted", min=1, help="Tokens a step yields per request with --drafted.")
@@ -50,18 +52,15 @@ def predict_command(
     from penstock.benchmark.shipped_energy import shipped_power
     from penstock.benchmark.shipped_rows import model_of, shipped_efficiencies
     from penstock.catalog import load_measurements, measurement_sources
-    from penstock.cli.flags.choices import cache_choice, counted_targets, model_choice, split_choice
+    from penstock.cli.flags.choices import cache_choice, counted_targets, model_choice, speculation_choice, split_choice
     from penstock.performance.evidence.rows import family_of
     from penstock.performance.prediction.choose import predict_on
     from penstock.performance.prediction.energy import energy_of
     from penstock.performance.prediction.nearest import nearest_measurements
-    from penstock.performance.prediction.predict import Speculation
 
     targets = counted_targets(on)
     spec = model_choice(model, precision)
-    if drafted and accepted is None:
-        raise typer.BadParameter("say how many tokens a step yields: --accepted 2.4", param_hint="--drafted")
-    speculation = Speculation(drafted_tokens=drafted, accepted_tokens=accepted or 1.0) if drafted else None
+    speculate = speculation_choice(spec, mtp=mtp, drafted=drafted, accepted=accepted)
     efficiencies = None if light else shipped_efficiencies()
     predictions = [
         predict_on(
@@ -72,7 +71,7 @@ def predict_command(
             measured_engine=engine.strip().lower(),
             load=(input_tokens, output_tokens, concurrency),
             efficiencies=efficiencies,
-            speculation=speculation,
+            speculate=speculate,
         )
         for part, devices in targets
     ]
