@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.terminal_theme import DIMMED_MONOKAI
 
+from penstock.benchmark.shipped_energy import shipped_power
 from penstock.benchmark.shipped_rows import shipped_efficiencies
 from penstock.catalog import load_accelerator, load_prices
 from penstock.catalog.compare import compare
@@ -21,6 +22,7 @@ from penstock.cli.flags.placing import Placing
 from penstock.fleet import Deployment, Parallelism, engine_defaults
 from penstock.performance.memory.minimum import report_fit
 from penstock.performance.prediction.choose import predict_on
+from penstock.performance.prediction.energy import energy_of
 from penstock.report.catalog import render_comparison
 from penstock.report.fit.terminal import render_fit
 from penstock.report.predict import render_predictions
@@ -119,8 +121,9 @@ def predict_picture() -> str:
         )
         for name in ("mi355x", "mi300x", "b200", "h200")
     ]
+    energies = [energy_of(prediction, shipped_power()) for prediction in predictions]
     return picture(
-        render_predictions(spec, predictions, {}, WIDTH),
+        render_predictions(spec, predictions, energies, {}, WIDTH),
         "penstock predict deepseek-r1 --on mi355x:8,mi300x:8,b200:8,h200:8 --in 8192 --out 1024 --concurrency 64",
     )
 

@@ -33,6 +33,30 @@ def test_predict_compares_accelerators_with_intervals_and_grounds(penstock: Run)
         assert placed["light_s"] < placed["tpot_s"]["value"]
         assert placed["nearest"][0]["url"].startswith("https://")
         assert 0 < placed["software_tax_fraction"] < 1
+        watts, joules = placed["energy"]["device_watts"], placed["energy"]["joules_per_output_token"]
+        assert watts["low"] < watts["value"] < watts["high"] <= 1400
+        assert joules["low"] < joules["value"] < joules["high"]
+        assert placed["energy"]["tier"] in {"calibrated", "transferred"}
+        assert "InferenceX" in placed["energy"]["source"]
+
+
+def test_multi_token_prediction_says_what_it_stands_on(penstock: Run) -> None:
+    common = ("predict", "deepseek-r1", "--on", "mi355x:8", "--concurrency", "16", "--json")
+    plain, drafting = (
+        json.loads(penstock(*common, *more).stdout)["deployments"][0] for more in ((), ("--engine", "sglang", "--mtp"))
+    )
+    assert plain["speculation"] is None
+    assert drafting["speculation"]["drafted_tokens"] == 3
+    assert "378 pairs" in drafting["speculation"]["grounds"]
+    assert drafting["tpot_s"]["low"] < drafting["tpot_s"]["value"] < drafting["tpot_s"]["high"]
+    assert drafting["tpot_s"]["value"] < plain["tpot_s"]["value"]
+
+
+def test_drafting_without_draft_layers_is_one_line(penstock: Run) -> None:
+    result = penstock("predict", "llama-3.1-8b", "--on", "h100", "--mtp")
+    assert result.returncode == 2
+    assert "no multi-token-prediction layers" in result.stderr
+    assert result.stderr.count("\n") == 1
 
 
 def test_the_example_of_the_help_takes_under_a_second(penstock: Run) -> None:

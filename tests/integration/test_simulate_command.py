@@ -53,6 +53,26 @@ def test_a_run_costs_what_a_plan_would_pay_for_its_hours(penstock: Run) -> None:
     assert document["usd"] == pytest.approx(2 * rent.value * document["makespan_s"] / 3600)
 
 
+def test_a_closed_loop_that_drafts_takes_what_predict_says(penstock: Run) -> None:
+    where = (
+        "deepseek-r1",
+        "--on",
+        "mi355x:8",
+        "--engine",
+        "sglang",
+        "--in",
+        "1024",
+        "--out",
+        "1024",
+        "--mtp",
+        "--json",
+    )
+    simulated = json.loads(penstock("simulate", *where, "--users", "16", "--requests", "200").stdout)["deployments"][0]
+    predicted = json.loads(penstock("predict", *where, "--concurrency", "16").stdout)["deployments"][0]
+    assert simulated["speculation"]["grounds"] == predicted["speculation"]["grounds"]
+    assert simulated["latency"]["tpot_s"]["p50"] == pytest.approx(predicted["tpot_s"]["value"], rel=0.05)
+
+
 def test_a_capacity_has_its_interval(penstock: Run) -> None:
     result = penstock(
         "simulate", *CHAT, "--on", "h100:1", "--rate", "2", "--slo", "ttft=2s,tpot=60ms", "--capacity", "--json"

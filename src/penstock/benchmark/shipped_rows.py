@@ -1,10 +1,13 @@
 """What do the shipped measurements say? One place that joins the catalog, the models and the physics."""
 
+from collections.abc import Mapping
 from functools import cache
+from math import isnan
 
 import numpy as np
 
 from penstock.catalog import load_accelerator, load_efficiencies, load_evidence, load_held_out, load_measurements
+from penstock.catalog.measurement import Measurement
 from penstock.checkpoint import open_checkpoint
 from penstock.model import ModelSpec
 from penstock.performance.evidence.accuracy import Errors
@@ -37,3 +40,17 @@ def shipped_errors(name: str) -> tuple[Errors, Measured]:
     measured, held = shipped_efficiencies().evidence.measured, load_held_out()
     predicted_s, doubt = (held[f"{name}_{kind}"].astype(np.float64) for kind in ("predicted_s", "doubt"))
     return errors_of(measured, name, predicted_s, doubt), measured.take(~np.isnan(predicted_s))
+
+
+@cache
+def _held_out_of(name: str) -> Mapping[str, tuple[float, float]]:
+    held = load_held_out()
+    predicted_s, doubt = (held[f"{name}_{kind}"].tolist() for kind in ("predicted_s", "doubt"))
+    ids = (run.row.id for run in shipped_runs())
+    return {ident: (s, d) for ident, s, d in zip(ids, predicted_s, doubt, strict=True) if not isnan(s)}
+
+
+def predicted_without(name: str, row: Measurement) -> tuple[float, float] | None:
+    """Return a row's time per token predicted without its setup or the like, and the doubt; a median has its twin's."""
+    held = _held_out_of(name)
+    return held.get(row.id) or held.get(row.twin)

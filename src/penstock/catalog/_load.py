@@ -86,10 +86,26 @@ def load_measurements() -> tuple[Measurement, ...]:
 @cache
 def load_efficiencies() -> Mapping[str, Any]:
     """Read the shipped calibration, as `penstock.performance.evidence.efficiencies` writes it."""
+    return _document("efficiencies.json")
+
+
+@cache
+def load_power() -> Mapping[str, Any]:
+    """Read the shipped draws of accelerators, as `penstock.performance.power.document` writes them."""
+    return _document("power.json")
+
+
+@cache
+def load_drafts() -> Mapping[str, Any]:
+    """Read the shipped acceptances of drafts, as `penstock.performance.evidence.drafts` writes them."""
+    return _document("drafts.json")
+
+
+def _document(name: str) -> Mapping[str, Any]:
     try:
-        document = json.loads((_DATA / "efficiencies.json").read_text(encoding="utf-8"))
+        document = json.loads((_DATA / name).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise CatalogError(f"efficiencies.json: {error}") from error
+        raise CatalogError(f"{name}: {error}") from error
     return document if isinstance(document, dict) else {}
 
 

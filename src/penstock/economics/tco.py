@@ -47,7 +47,11 @@ class Ownership:
     """The server around the devices, once per node."""
     network_usd_per_device: float
     node_watts: float
+    """At its maximum: what is provisioned."""
+    serving_watts: float
+    """On average while it serves."""
     idle_fraction: float
+    """Of the maximum."""
     load_fraction: float
     """Mean use of the node over its life."""
     annual_failure_fraction: float
@@ -117,7 +121,9 @@ def owned(
 
 def _running(terms: Ownership, nodes: float, years: float, site: Site) -> Iterable[Line]:
     """Electricity for the machines and for cooling them, and the space."""
-    average = average_watts(terms.node_watts, idle_fraction=terms.idle_fraction, load_fraction=terms.load_fraction)
+    average = average_watts(
+        terms.serving_watts, idle_watts=terms.node_watts * terms.idle_fraction, load_fraction=terms.load_fraction
+    )
     energy = {
         "nodes": nodes,
         "average_kw": average / _WATTS_PER_KW,

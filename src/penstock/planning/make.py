@@ -8,7 +8,7 @@ from penstock.catalog.accelerator import Accelerator
 from penstock.errors import UsageError
 from penstock.model import ModelSpec
 from penstock.planning.asked.plan import Plan, WorkloadPlan
-from penstock.planning.asked.resolve import Assumption, LeftOut, PricesOf, Resolved, assumptions, resolve
+from penstock.planning.asked.resolve import Assumption, DrawOf, LeftOut, PricesOf, Resolved, assumptions, resolve
 from penstock.planning.asked.trace_lengths import TraceLengths
 from penstock.planning.candidates.capacity import CapacityOf
 from penstock.planning.candidates.search import Candidate, find_candidates
@@ -44,6 +44,8 @@ class Sources:
     screen: CapacityOf | None = None
     verify_of: VerifyOf | None = None
     read_trace: ReadTrace | None = None
+    draw_of: DrawOf = lambda _: None
+    """What devices draw while they serve; without it nodes are billed at their maximum."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +104,7 @@ class PlanResult:
 def make_plan(plan: Plan, sources: Sources, progress: StageProgress = lambda *_: None) -> PlanResult:
     """Answer a plan."""
     plan = replace(plan, workloads=tuple(_with_trace(entry, sources.read_trace) for entry in plan.workloads))
-    resolved = resolve(plan, sources.accelerators, sources.prices_of, named=bool(plan.parts))
+    resolved = resolve(plan, sources.accelerators, sources.prices_of, named=bool(plan.parts), draw_of=sources.draw_of)
     candidates, considered, left_out = _place(resolved, sources, progress)
     problem = build_problem(resolved, candidates)
     unserved = _unserved(resolved, candidates)

@@ -1,6 +1,7 @@
 """How is a prediction shown? A table, where a step's time goes, and measurements to hold it against."""
 
 from collections.abc import Mapping, Sequence
+from math import floor, log10
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -8,6 +9,7 @@ from rich.text import Text
 
 from penstock.catalog.measurement import Measurement, MeasurementSource
 from penstock.model import ModelSpec
+from penstock.performance.prediction.energy import Energy
 from penstock.performance.prediction.predict import Prediction, Range
 from penstock.report.drawing.bars import Use, legend, stacked_bar
 from penstock.report.drawing.plain import plain, plain_fields
@@ -28,7 +30,11 @@ _WITH = {"exchange": "collectives", "widening": "compute"}
 
 
 def render_predictions(
-    model: ModelSpec, predictions: Sequence[Prediction], nearby: Mapping[int, Sequence[Measurement]], width: int
+    model: ModelSpec,
+    predictions: Sequence[Prediction],
+    energies: Sequence[Energy | None],
+    nearby: Mapping[int, Sequence[Measurement]],
+    width: int,
 ) -> RenderableType:
     """Draw the whole answer."""
     pieces: list[RenderableType] = [
@@ -37,6 +43,7 @@ def render_predictions(
         Text(),
         _bars(predictions, width),
     ]
+    pieces += _drawn(predictions, energies)
     for number, prediction in enumerate(predictions):
         if number in nearby and prediction.memory.fits:
             pieces.append(_near(prediction, nearby[number]))
@@ -104,6 +111,38 @@ def _bars(every: Sequence[Prediction], width: int) -> RenderableType:
     return Group(grid, legend(list(PARTS.values())), Text())
 
 
+_UNSEEN = {
+    "split": "this model, format and engine measured on it",
+    "model": "other models measured on it",
+    "accelerator": "other accelerators of its vendor measured",
+    "vendor": "accelerators of other vendors measured",
+}
+
+
+def _drawn(predictions: Sequence[Prediction], energies: Sequence[Energy | None]) -> list[RenderableType]:
+    grid = Table.grid(padding=(0, 1))
+    for prediction, energy in zip(predictions, energies, strict=True):
+        if not prediction.memory.fits or prediction.tier == "speed-of-light":
+            continue
+        name = prediction.deployment.accelerator.id
+        if energy is None:
+            grid.add_row(name, Text("watts undetermined: the catalog has no board power", style="dim"))
+            continue
+        watts, joules = energy.device_watts, energy.joules_per_output_token
+        line = Text(f"{watts.value:,.0f} W per device ")
+        line.append(f"({watts.low:,.0f}-{watts.high:,.0f})", style="dim")
+        line.append(f", {_significant(joules.value)} J per output token ")
+        line.append(f"({_significant(joules.low)}-{_significant(joules.high)})", style="dim")
+        line.append(f"\n{energy.tier}: {_UNSEEN[energy.unseen]}; {energy.source}", style="dim")
+        grid.add_row(name, line)
+    return [grid, Text()] if grid.row_count else []
+
+
+def _significant(value: float) -> str:
+    """Three digits, without an exponent."""
+    return f"{value:,.{max(0, 2 - floor(log10(value)))}f}"
+
+
 def _near(prediction: Prediction, rows: Sequence[Measurement]) -> Text:
     where = prediction.deployment.accelerator.id
     if not rows:
@@ -112,9 +151,11 @@ def _near(prediction: Prediction, rows: Sequence[Measurement]) -> Text:
     for row in rows:
         tpot = f"{row.tpot_s * 1e3:.1f} ms" if row.tpot_s is not None else "-"
         day = row.date.isoformat() if row.dated == "day" else f"until {row.date}"
+        joules = f", {row.joules_per_output_token:.3g} J/token" if row.joules_per_output_token else ""
         text.append(
             f"\n  {day} {row.engine} {row.version} x{row.devices} {row.weights} "
-            f"{row.input_tokens:,.0f}/{row.output_tokens:,.0f} at {row.concurrency:,.0f}: TPOT {tpot} ({row.source})",
+            f"{row.input_tokens:,.0f}/{row.output_tokens:,.0f} at {row.concurrency:,.0f}: TPOT {tpot}{joules} "
+            f"({row.source})",
             style="dim",
         )
     return text
@@ -133,9 +174,15 @@ def _grounds(predictions: Sequence[Prediction]) -> Text:
         if prediction.seen.rows:
             seen = f"this exact setup, {prediction.seen.rows:,} rows"
         text.append(f"{prediction.deployment.accelerator.id}: from {grounds}; measured before: {seen}")
+        drafts = prediction.speculation
+        if drafts is not None:
+            text.append(
+                f"; {drafts.drafted_tokens} drafted, {drafts.accepted_tokens:.2f} tokens a step, {drafts.grounds}"
+            )
         if prediction.running < prediction.concurrency:
             text.append(f"; only {prediction.running:,.0f} of {prediction.concurrency:,.0f} requests run together")
         text.append("\n")
+    text.append("Watts and joules are of the devices alone: no host, network or cooling. ")
     text.append("TTFT is for a steady closed loop; near saturation only a simulation of the queue can say.")
     return text
 
@@ -143,6 +190,7 @@ def _grounds(predictions: Sequence[Prediction]) -> Text:
 def prediction_document(
     model: ModelSpec,
     predictions: Sequence[Prediction],
+    energies: Sequence[Energy | None],
     nearby: Mapping[int, Sequence[Measurement]],
     sources: Mapping[str, MeasurementSource],
 ) -> dict[str, object]:
@@ -162,6 +210,8 @@ def prediction_document(
                 "output_tokens_per_s_per_device": prediction.output_tokens_per_s_per_device,
                 "tpot_s": plain(prediction.tpot_s),
                 "ttft_s": plain(prediction.ttft_s),
+                "speculation": plain(prediction.speculation),
+                "energy": plain(energies[number]),
                 "step_parts_s": plain(prediction.step.parts_s),
                 "bound_by": prediction.step.bound_by,
                 "light_s": prediction.light_s,

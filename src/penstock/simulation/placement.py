@@ -7,8 +7,10 @@ import numpy as np
 from penstock.fleet.deployment import Deployment
 from penstock.performance.evidence.efficiencies import Efficiencies
 from penstock.performance.memory.budget import MemoryFit, fit
+from penstock.performance.prediction.predict import Speculation
 from penstock.performance.prediction.stack import Stack, stack_of
 from penstock.performance.step.cost import step_cost
+from penstock.performance.step.drafts import drafting_cost
 from penstock.performance.step.work import ReplicaWork
 from penstock.simulation.replica import Replica
 
@@ -22,6 +24,7 @@ class Placement:
     stack: Stack
     replica: Replica | None
     """None where it does not fit."""
+    speculation: Speculation | None = None
 
     def at(self, log_factor: float) -> Replica | None:
         """Return the same replica, slower by a factor given as its logarithm: one end of the interval."""
@@ -37,24 +40,35 @@ def place(
     *,
     typical_tokens: int,
     prefix_caching: bool = True,
+    speculation: Speculation | None = None,
 ) -> Placement:
-    """Lay a deployment out; `typical_tokens` is the length at which the cache of a windowed model is counted."""
+    """Lay a deployment out; `typical_tokens` is the length at which the cache of a windowed model is counted.
+
+    A step of the simulator yields one token of each request, so one that drafts is simulated in as many equal shares
+    as it yields tokens, each with its share of the tokens a step may take.
+    """
     memory = fit(deployment, typical_tokens)
     work = ReplicaWork(deployment)
     stack = stack_of(work, measured_engine, efficiencies)
+    cost, yielded = step_cost(work, stack.slowdowns), 1.0
+    if speculation is not None:
+        yielded = speculation.accepted_tokens
+        stack = replace(stack, spread=speculation.widened(stack.spread), tier=speculation.tier_on(stack))
+        cost = drafting_cost(work, stack.slowdowns, speculation.drafted_tokens, yielded)
+        cost = cost.scaled(float(np.exp(speculation.log_factor)))
     replica = None
     if memory.fits and memory.capacity is not None:
         settings, ranks = deployment.engine, deployment.parallelism.dp
         sequences = settings.max_sequences * ranks
         replica = Replica(
-            cost=step_cost(work, stack.slowdowns),
+            cost=cost,
             # A model that caches nothing per token is limited by its batch alone.
             kv_blocks=memory.capacity.tokens // settings.block_tokens or sequences * typical_tokens,
             block_tokens=settings.block_tokens,
-            max_batched_tokens=max(settings.max_batched_tokens * ranks, sequences),
+            max_batched_tokens=max(round(settings.max_batched_tokens * ranks / yielded), sequences),
             max_sequences=sequences,
             prefix_caching=prefix_caching,
             request_s=stack.request_s,
             first_ratio=stack.first_ratio,
         )
-    return Placement(deployment=deployment, memory=memory, stack=stack, replica=replica)
+    return Placement(deployment=deployment, memory=memory, stack=stack, replica=replica, speculation=speculation)

@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.catalog import load_accelerator
-from penstock.economics.energy import NODE_OVER_DEVICES, average_watts, node_power
+from penstock.economics.energy import DrawUnderLoad, average_watts, node_power
 from penstock.economics.token_price import token_price
+
+MEASURED = DrawUnderLoad(median_fraction=0.6, low_fraction=0.4, high_fraction=0.9, grounds="some cells")
 
 
 def test_a_published_node_figure_is_used_as_it_is() -> None:
@@ -17,25 +19,59 @@ def test_a_published_node_figure_is_used_as_it_is() -> None:
     assert (power.node_watts, power.basis) == (10_200, "catalog")
 
 
-def test_a_node_without_a_figure_is_scaled_like_the_published_ones() -> None:
-    power = node_power(load_accelerator("mi300x"))
+def test_a_node_without_a_figure_is_its_boards_and_a_host_like_the_published_ones() -> None:
+    power = node_power(load_accelerator("mi355x"))
     assert power is not None
+    # DGX H100 and B300 are the middle two of four: 4,600 and 5,700 W beside their boards.
     assert power.basis == "derived"
-    assert isclose(power.node_watts, 8 * 750 * NODE_OVER_DEVICES)
-    assert 1.6 < NODE_OVER_DEVICES < 2.1
+    assert isclose(power.node_watts, 8 * 1_400 + (4_600 + 5_700) / 2)
+
+
+def test_a_tray_of_four_has_the_host_of_a_tray() -> None:
+    power = node_power(load_accelerator("gb200"))
+    assert power is not None
+    assert isclose(power.node_watts, 4 * 1_200 + (7_500 - 4 * 1_400))
+    # NVIDIA's power registry states 6,667 W for a node of this kind.
+    assert isclose(power.node_watts, 6_667, rel_tol=0.01)
+
+
+def test_a_serving_node_is_its_host_and_what_its_devices_were_measured_to_draw() -> None:
+    power = node_power(load_accelerator("h100"), MEASURED)
+    assert power is not None
+    host = 10_200 - 8 * 700
+    assert isclose(power.serving_watts, host + 8 * 700 * 0.6)
+    assert isclose(power.serving_low_watts, host + 8 * 700 * 0.4)
+    assert isclose(power.serving_high_watts, host + 8 * 700 * 0.9)
+    assert "60% of board power" in power.serving_note
+    assert "some cells" in power.serving_note
+
+
+def test_a_given_node_figure_rules_and_keeps_its_host() -> None:
+    power = node_power(load_accelerator("mi300x"), MEASURED, given_watts=9_000)
+    assert power is not None
+    assert (power.node_watts, power.basis) == (9_000, "given")
+    assert isclose(power.serving_watts, 9_000 - 8 * 750 * 0.4)
+
+
+def test_devices_nobody_measured_are_billed_at_the_maximum() -> None:
+    power = node_power(load_accelerator("h100"))
+    assert power is not None
+    assert power.serving_watts == power.node_watts
+    assert "maximum" in power.serving_note
 
 
 def test_without_any_power_figure_the_answer_is_none() -> None:
     part = load_accelerator("mi300x")
     sources = tuple(replace(s, fields=tuple(f for f in s.fields if f != "tdp_watts")) for s in part.sources)
     dark = replace(part, tdp_watts=None, sources=tuple(source for source in sources if source.fields))
-    assert node_power(dark) is None
+    assert node_power(dark, MEASURED) is None
 
 
-def test_average_power_runs_from_idle_to_the_maximum() -> None:
-    assert average_watts(10_000, idle_fraction=0.3, load_fraction=0) == 3_000
-    assert average_watts(10_000, idle_fraction=0.3, load_fraction=1) == 10_000
-    assert average_watts(10_000, idle_fraction=0.3, load_fraction=7) == 10_000
+def test_average_power_runs_from_idle_to_serving() -> None:
+    assert average_watts(10_000, idle_watts=3_000, load_fraction=0) == 3_000
+    assert average_watts(10_000, idle_watts=3_000, load_fraction=0.5) == 6_500
+    assert average_watts(10_000, idle_watts=3_000, load_fraction=7) == 10_000
+    assert average_watts(2_000, idle_watts=3_000, load_fraction=0) == 2_000
 
 
 @given(usd=st.floats(1, 1e8), inputs=st.floats(1, 1e12), outputs=st.floats(1, 1e12), prefill=st.floats(0, 1))

@@ -22,6 +22,7 @@ TERMS = Ownership(
     host_usd=60_000,
     network_usd_per_device=2_000,
     node_watts=10_000,
+    serving_watts=10_000,
     idle_fraction=0.3,
     load_fraction=0.5,
     annual_failure_fraction=0.04,

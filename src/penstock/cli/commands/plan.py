@@ -86,6 +86,7 @@ def _read(file: Path) -> "Plan":
 
 def sources_of(plan: "Plan", folder: Path) -> "Sources":
     """Join the catalog, the models and the simulator."""
+    from penstock.benchmark.shipped_energy import drawn_under_load
     from penstock.benchmark.shipped_rows import model_of, shipped_efficiencies
     from penstock.catalog import load_accelerator, load_accelerators, load_prices
     from penstock.planning.asked.trace_lengths import trace_lengths
@@ -107,6 +108,7 @@ def sources_of(plan: "Plan", folder: Path) -> "Sources":
         screen=loop,
         verify_of=verify_by(simulator.serve, seed=plan.seed),
         read_trace=lambda name: trace_lengths(read_trace(folder / name).blocks()),
+        draw_of=drawn_under_load,
     )
 
 

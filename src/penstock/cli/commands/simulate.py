@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.flags.options import AsJson, Dp, Ep, Kv, MeasuredEngine, Precision
+from penstock.cli.flags.options import AsJson, Dp, Ep, Kv, MeasuredEngine, Mtp, Precision
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,6 +84,7 @@ def simulate_command(
     engine: MeasuredEngine = "best",
     dp: Dp = 1,
     ep: Ep = False,
+    mtp: Mtp = False,
     max_num_seqs: Annotated[
         int | None, typer.Option("--max-num-seqs", min=1, help="Requests in one step. Default: the engine's.")
     ] = None,
@@ -146,6 +147,7 @@ def simulate_command(
         max_sequences=max_num_seqs,
         max_batched_tokens=max_num_batched_tokens,
         prefix_caching=prefix_caching,
+        mtp=mtp,
     )
     scenarios = _answer(placing, on, question)
     _write(scenarios, chart, perfetto)

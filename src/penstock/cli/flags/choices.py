@@ -1,14 +1,18 @@
 """How are flags read? The values people may type, and what each stands for."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.catalog.accelerator import Accelerator
     from penstock.fleet import Parallelism
     from penstock.fleet.engine import EngineName
     from penstock.model import CacheDtype, ModelSpec
+    from penstock.performance.prediction.predict import Speculation
     from penstock.simulation.options import Policy
 
 
@@ -76,6 +80,29 @@ def model_choice(model: str, precision: str | None) -> "ModelSpec":
     if name is None:
         return spec
     return spec.stored_as(FP16) if name == FP16.name else model_as_measured(spec, name)
+
+
+def speculation_choice(
+    spec: "ModelSpec", *, mtp: bool, drafted: int, accepted: float | None
+) -> "Callable[[str], Speculation] | None":
+    """Read how tokens are drafted; what an engine makes of it depends on its name."""
+    from penstock.benchmark.shipped_drafts import shipped_drafts
+    from penstock.performance.prediction.drafting import USUAL_DRAFTED, multi_token_prediction
+    from penstock.performance.prediction.predict import Speculation
+
+    if mtp:
+
+        def own(engine: str) -> Speculation:
+            found = multi_token_prediction(spec, engine, shipped_drafts(), drafted_tokens=drafted or USUAL_DRAFTED)
+            return found if accepted is None else replace(found, accepted_tokens=accepted, grounds="as given")
+
+        return own
+    if not drafted:
+        return None
+    if accepted is None:
+        raise UsageError("--drafted: say how many tokens a step yields: --accepted 2.4")
+    given = Speculation(drafted_tokens=drafted, accepted_tokens=accepted)
+    return lambda _: given
 
 
 def route_choice(text: str) -> "Policy":

@@ -13,4 +13,7 @@ MeasuredEngine = Annotated[
 ]
 Dp = Annotated[int, typer.Option("--dp", min=1, help="Attention data-parallel ranks that share the experts.")]
 Ep = Annotated[bool, typer.Option("--ep", help="Spread whole experts over the ranks (expert parallelism).")]
+Mtp = Annotated[
+    bool, typer.Option("--mtp", help="Draft with the checkpoint's own multi-token-prediction layers, as measured.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]

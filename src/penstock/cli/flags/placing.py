@@ -28,6 +28,7 @@ class Placing:
     max_sequences: int | None
     max_batched_tokens: int | None
     prefix_caching: bool
+    mtp: bool = False
 
     @cached_property
     def spec(self) -> "ModelSpec":
@@ -57,10 +58,11 @@ class Placing:
 
     def place(self, part: "Accelerator", devices: int | None, tokens: tuple[int, int]) -> "Placement":
         """Choose the stack that was measured best at a middling load, and lay the deployment out on it."""
-        from penstock.cli.flags.choices import cache_choice, split_choice
+        from penstock.cli.flags.choices import cache_choice, speculation_choice, split_choice
         from penstock.performance.prediction.choose import predict_on
         from penstock.simulation.placement import place
 
+        speculate = speculation_choice(self.spec, mtp=self.mtp, drafted=0, accepted=None)
         prediction = predict_on(
             self.spec,
             part,
@@ -69,6 +71,7 @@ class Placing:
             measured_engine=self.engine,
             load=(*tokens, _TYPICAL_USERS),
             efficiencies=self.efficiencies,
+            speculate=speculate,
         )
         settings = prediction.deployment.engine
         settings = replace(
@@ -82,4 +85,5 @@ class Placing:
             self.efficiencies,
             typical_tokens=sum(tokens),
             prefix_caching=self.prefix_caching,
+            speculation=prediction.speculation,
         )

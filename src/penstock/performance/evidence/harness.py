@@ -90,3 +90,25 @@ def _polled(every: int) -> float:
 
 
 _SCRIPTS: Final = {"sglang": _sglang, "trtllm": _trtllm}
+
+
+_DRAFTED: Final = 3
+"""Tokens most of InferenceX's scripts draft; SGLang counts the verified one too and says 4."""
+
+
+def drafted_tokens(row: Measurement) -> int:
+    """Return how many tokens a step of a drafting row proposes, from the scripts of InferenceX (`*_mtp.sh`).
+
+    MiniMax-M3 is drafted for by a separate EAGLE-3 model, at a few loads of its NVFP4 runs with 2, 4 or 6 tokens.
+    """
+    if not row.drafted:
+        return 0
+    long = row.input_tokens > _LONG_TOKENS * _NOMINAL
+    if row.model.startswith("deepseek-v4"):
+        many = long and (row.concurrency or 1) >= 128  # noqa: PLR2004 - the script's own case
+        return 2 if row.engine == "vllm" or (row.engine == "trtllm" and many) else _DRAFTED
+    if row.model.startswith("deepseek"):
+        if row.engine == "trtllm" and row.dp > 1:
+            return 1
+        return 2 if row.engine == "sglang" and not row.accelerator.startswith("mi") else _DRAFTED
+    return _DRAFTED

@@ -1,5 +1,7 @@
 """Which engine's measurements speak for an accelerator? The one asked for, or the fastest that was measured."""
 
+from collections.abc import Callable
+
 from penstock.catalog.accelerator import Accelerator
 from penstock.errors import DeploymentError
 from penstock.fleet.deployment import Deployment, Parallelism
@@ -20,13 +22,19 @@ def predict_on(
     measured_engine: str,
     load: tuple[int, int, int],
     efficiencies: Efficiencies | None,
-    speculation: Speculation | None = None,
+    speculate: Callable[[str], Speculation] | None = None,
 ) -> Prediction:
     """Predict with one engine's efficiencies, or with each measured one and keep the fastest that is not a guess."""
     input_tokens, output_tokens, concurrency = load
     settings = engine_defaults("sglang" if measured_engine == "sglang" else "vllm", accelerator, tp=parallelism.tp)
+    drafts = None if speculate is None else speculate(measured_engine)
     placed = Deployment(
-        model=model, accelerator=accelerator, engine=settings, parallelism=parallelism, cache_dtype=cache_dtype
+        model=model,
+        accelerator=accelerator,
+        engine=settings,
+        parallelism=parallelism,
+        cache_dtype=cache_dtype,
+        speculative=drafts is not None and drafts.own_layers,
     )
     measured = efficiencies.engines(accelerator.id) if efficiencies else ()
     if measured_engine not in {BEST, *measured} and efficiencies is not None and measured:
@@ -42,7 +50,7 @@ def predict_on(
             output_tokens=output_tokens,
             concurrency=concurrency,
             efficiencies=efficiencies,
-            speculation=speculation,
+            speculation=None if speculate is None else speculate(name),
         )
         for name in tried
     ]

@@ -8,10 +8,11 @@ import numpy as np
 
 from penstock.errors import DeploymentError
 from penstock.fleet.deployment import Deployment
-from penstock.performance.evidence.efficiencies import Efficiencies, Novelty, Seen
+from penstock.performance.evidence.efficiencies import Efficiencies, Logs, Novelty, Seen
 from penstock.performance.evidence.regression import Software
 from penstock.performance.memory.budget import MemoryFit, fit
 from penstock.performance.prediction.stack import Stack, Tier, stack_of
+from penstock.performance.step.drafts import drafting_step
 from penstock.performance.step.first_token import LoopLoad
 from penstock.performance.step.work import PARTS, PHYSICAL, Array, ReplicaWork, roofline_s
 
@@ -33,12 +34,20 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speculation:
-    """Speculative decoding as an input: what a drafter proposes a step, and how much of it the model keeps."""
+    """Speculative decoding: what a drafter proposes a step, and how much of it the model keeps."""
 
     drafted_tokens: int
     accepted_tokens: float
-    """Tokens a step yields per request, the model's own included: 1 to drafted + 1. The drafter's own time is not
-    counted; multi-token-prediction layers add a percent or two."""
+    """Tokens a step yields per request, the model's own included: 1 to drafted + 1."""
+    own_layers: bool = False
+    """Whether the checkpoint's own multi-token-prediction layers draft, whose time is counted; that of another drafter
+    is not."""
+    log_factor: float = 0.0
+    """How much longer a drafting step takes than its work says, as a logarithm."""
+    spread: Logs = (0.0, 0.0)
+    """Of the gain, which comes on top of that of the time without drafts."""
+    tier: Tier = "calibrated"
+    grounds: str = "as given"
 
     def __post_init__(self) -> None:
         if not 0 <= self.drafted_tokens <= 64 or not 1 <= self.accepted_tokens <= self.drafted_tokens + 1:  # noqa: PLR2004
@@ -46,6 +55,27 @@ class Speculation:
                 f"a step that drafts {self.drafted_tokens} tokens yields 1 to {self.drafted_tokens + 1}, "
                 f"not {self.accepted_tokens:g}"
             )
+
+    def widened(self, spread: Logs) -> Logs:
+        """Add the doubt about the gain to that of a time without drafts; they are independent."""
+        low, high = (float(np.hypot(plain, more)) for plain, more in zip(spread, self.spread, strict=True))
+        return (min(spread[0], -low), max(spread[1], high)) if any(self.spread) else spread
+
+    def tier_on(self, stack: Stack) -> Tier:
+        """No surer than what is known without drafts, nor than what is known of the drafts."""
+        return "transferred" if "transferred" in {stack.tier, self.tier} else "calibrated"
+
+    def light(self, work: ReplicaWork, loop: LoopLoad) -> Array:
+        """Work of an average step over the tokens it yields: all of it is shared by that many."""
+        step = drafting_step if self.own_layers else _verifying_step
+        return np.asarray(step(work, loop, self.accepted_tokens)[0] / self.accepted_tokens)
+
+
+_NO_DRAFTS: Final = Speculation(drafted_tokens=0, accepted_tokens=1.0)
+
+
+def _verifying_step(work: ReplicaWork, loop: LoopLoad, accepted_tokens: float) -> Array:
+    return work.light(loop.average(accepted_tokens))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +112,8 @@ class Prediction:
     step: StepTime
     light_s: float
     """The same step at the speed of light."""
+    light_parts_s: Mapping[str, float]
+    """Its parts: what the memory streams and the arithmetic does."""
     tier: Tier
     novelty: Novelty
     borrowed_from: tuple[str, ...]
@@ -91,6 +123,7 @@ class Prediction:
     memory: MemoryFit
     stack: Stack | None
     """What applies to any other load of the same deployment; None at the speed of light."""
+    speculation: Speculation | None = None
 
     @property
     def output_tokens_per_s_per_device(self) -> float:
@@ -117,26 +150,22 @@ def predict(
     memory = fit(deployment, max(1, round(input_tokens + output_tokens)))
     running = _running(memory, concurrency)
     work = ReplicaWork(deployment)
-    drafted = speculation or Speculation(drafted_tokens=0, accepted_tokens=1.0)
+    drafts = speculation or _NO_DRAFTS
     loop = LoopLoad(
         users=np.array([running]),
         input_tokens=input_tokens,
         output_tokens=output_tokens,
         batched_tokens=deployment.batched_tokens,
-        drafted_tokens=drafted.drafted_tokens,
+        drafted_tokens=drafts.drafted_tokens,
     )
-    # A step yields `accepted_tokens` of each request, so all of it is shared by that many tokens.
-    light = work.light(loop.average(drafted.accepted_tokens))[0] / drafted.accepted_tokens
+    light = drafts.light(work, loop)
     light_s = roofline_s(light)
     if efficiencies is None:
         return _at_the_speed_of_light(deployment, measured_engine, concurrency, running, light, memory)
     stack = stack_of(work, measured_engine, efficiencies)
-    parts = {name: float(value) for name, value in zip(PARTS, light * stack.slowdowns, strict=True)}
-    step = StepTime(parts_s=parts)
-    low, high = stack.spread
-    tpot = Range(
-        value=step.seconds, low=max(light_s, step.seconds * float(np.exp(low))), high=step.seconds * float(np.exp(high))
-    )
+    taken = light * stack.slowdowns * float(np.exp(drafts.log_factor))
+    step = StepTime(parts_s={name: float(value) for name, value in zip(PARTS, taken, strict=True)})
+    tpot = _around(step.seconds, drafts.widened(stack.spread), least=light_s)
     throughput = Range(value=running / tpot.value, low=running / tpot.high, high=running / tpot.low)
     return Prediction(
         deployment=deployment,
@@ -148,13 +177,15 @@ def predict(
         output_tokens_per_s=throughput,
         step=step,
         light_s=light_s,
-        tier=_tier(stack, input_tokens, output_tokens, concurrency),
+        light_parts_s=_physical(light),
+        tier=_tier(stack, input_tokens, output_tokens, concurrency) if speculation is None else drafts.tier_on(stack),
         novelty=stack.novelty,
         seen=stack.seen,
         borrowed_from=stack.path,
         software=stack.software,
         memory=memory,
         stack=stack,
+        speculation=speculation,
     )
 
 
@@ -165,6 +196,12 @@ def _tier(stack: Stack, input_tokens: float, output_tokens: float, concurrency: 
         if users == concurrency and all(_SAME[0] <= ratio <= _SAME[1] for ratio in lengths):
             return "measured"
     return stack.tier
+
+
+def _around(seconds: float, spread: Logs, *, least: float) -> Range:
+    """The interval of a time, which is never less than the physics allows."""
+    low, high = (seconds * float(np.exp(end)) for end in spread)
+    return Range(value=seconds, low=max(least, low), high=high)
 
 
 def _running(memory: MemoryFit, concurrency: float) -> float:
@@ -187,8 +224,9 @@ def _at_the_speed_of_light(
         tpot_s=only,
         ttft_s=None,
         output_tokens_per_s=rate,
-        step=StepTime(parts_s=dict(zip(PARTS[:PHYSICAL], (float(value) for value in light[:PHYSICAL]), strict=True))),
+        step=StepTime(parts_s=_physical(light)),
         light_s=seconds,
+        light_parts_s=_physical(light),
         tier="speed-of-light",
         novelty="accelerator",
         borrowed_from=(),
@@ -197,6 +235,10 @@ def _at_the_speed_of_light(
         memory=memory,
         stack=None,
     )
+
+
+def _physical(light: Array) -> dict[str, float]:
+    return dict(zip(PARTS[:PHYSICAL], (float(value) for value in light[:PHYSICAL]), strict=True))
 
 
 def _first_token(stack: Stack, work: ReplicaWork, loop: LoopLoad) -> Range:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from penstock.catalog.accelerator import Accelerator
 from penstock.catalog.price import Price
-from penstock.economics.energy import NodePower, node_power
+from penstock.economics.energy import DrawUnderLoad, NodePower, node_power
 from penstock.errors import UsageError
 from penstock.planning.asked.inputs import Input
 from penstock.planning.asked.plan import Acquisition, PartPlan, Plan, SitePlan, StackPlan
@@ -13,6 +13,7 @@ from penstock.planning.asked.plan_yaml import VENDORS, default_stack
 from penstock.planning.asked.prices import catalog_price
 
 PricesOf = Callable[[str], Sequence[Price]]
+DrawOf = Callable[[Accelerator], DrawUnderLoad | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,14 @@ class Resolved:
         return self.plan.stacks[vendor]
 
 
-def resolve(plan: Plan, accelerators: Sequence[Accelerator], prices_of: PricesOf, *, named: bool) -> Resolved:
+def resolve(
+    plan: Plan,
+    accelerators: Sequence[Accelerator],
+    prices_of: PricesOf,
+    *,
+    named: bool,
+    draw_of: DrawOf = lambda _: None,
+) -> Resolved:
     """Fill in prices and power; `accelerators` are the ones the plan names, or the whole catalog if it names none."""
     asked = _asked(plan, accelerators) if named else {}
     kept: dict[str, PartPlan] = {}
@@ -47,7 +55,7 @@ def resolve(plan: Plan, accelerators: Sequence[Accelerator], prices_of: PricesOf
         if not named and not accelerator.recommendable:
             continue
         priced = _priced(part, plan.acquire, prices_of(accelerator.id))
-        drawn = _power(part, accelerator)
+        drawn = node_power(accelerator, draw_of(accelerator), given_watts=part.node_watts)
         if priced.buy is None and priced.rent is None:
             kinds = " or ".join(f"{kind}" for kind in plan.acquire)
             left_out.append(
@@ -99,18 +107,25 @@ def _priced(part: PartPlan, acquire: Sequence[Acquisition], prices: Sequence[Pri
     return replace(part, buy=buy, rent=rent)
 
 
-def _power(part: PartPlan, accelerator: Accelerator) -> NodePower | None:
-    if part.node_watts is not None:
-        return NodePower(node_watts=part.node_watts, basis="given", note="plan file")
-    return node_power(accelerator)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assumption:
     """One line of the report's table of inputs."""
 
     name: str
     input: Input
+
+
+def _power_inputs(ident: str, power: NodePower) -> list[tuple[str, Input]]:
+    most = power.node_watts / 1000
+    largest = Input(value=most, low=most, high=most, unit="kW/node", source=power.note, given=power.basis == "given")
+    serving = Input(
+        value=power.serving_watts / 1000,
+        low=power.serving_low_watts / 1000,
+        high=power.serving_high_watts / 1000,
+        unit="kW/node",
+        source=power.serving_note,
+    )
+    return [(f"{ident}: node at its maximum", largest), (f"{ident}: node while it serves", serving)]
 
 
 def assumptions(resolved: Resolved) -> tuple[Assumption, ...]:
@@ -120,10 +135,7 @@ def assumptions(resolved: Resolved) -> tuple[Assumption, ...]:
     for part in plan.parts:
         found += [(f"{part.id}: price", part.buy)] if part.buy else []
         found += [(f"{part.id}: rent", part.rent)] if part.rent else []
-        power = resolved.power[part.id]
-        kilowatts = power.node_watts / 1000
-        drawn = Input(value=kilowatts, low=kilowatts, high=kilowatts, unit="kW/node", source=power.note)
-        found.append((f"{part.id}: node at its maximum", replace(drawn, given=power.basis == "given")))
+        found += _power_inputs(part.id, resolved.power[part.id])
     for site in plan.sites:
         found += [
             (f"{site.name}: power price", site.usd_per_kwh),

@@ -68,6 +68,7 @@ class BillingTerms:
             host_usd=node.host_usd.value * accelerator.node.devices / _HOST_DEVICES,
             network_usd_per_device=node.network_usd_per_device.value,
             node_watts=self.resolved.power[part.id].node_watts,
+            serving_watts=self.resolved.power[part.id].serving_watts,
             idle_fraction=node.idle_power.value,
             load_fraction=self.load_fraction,
             annual_failure_fraction=node.annual_failures.value,

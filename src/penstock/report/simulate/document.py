@@ -40,6 +40,7 @@ def _scenario(scenario: Scenario) -> dict[str, object]:
         "fits": placement.memory.fits,
         "good": scenario.good,
         "tier": placement.stack.tier,
+        "speculation": plain(placement.speculation),
         "borrowed_from": list(placement.stack.path),
         "software": None if placement.stack.software is None else str(placement.stack.software),
         "replica": None if placement.replica is None else plain(placement.replica),

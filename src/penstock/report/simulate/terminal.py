@@ -225,6 +225,12 @@ def _grounds(scenarios: Sequence[Scenario]) -> Text:
             f"{replica.kv_blocks:,} KV blocks of {replica.block_tokens}, at most {replica.max_sequences:,} requests "
             f"and {replica.max_batched_tokens:,} tokens a step.\n"
         )
+        drafts = placement.speculation
+        if drafts is not None:
+            text.append(
+                f"{name_of(scenario)}: {drafts.drafted_tokens} drafted, {drafts.grounds}; a step is simulated as "
+                f"{drafts.accepted_tokens:.2f} shares of a token each.\n"
+            )
     text.append("P10-P90: the same run on a stack as much faster or slower as held-out measurements were.\n")
     text.append(f"Workload: {scenarios[0].question.workload.source}. Seed {scenarios[0].question.seed}. ")
     text.append("$: median on-demand price of the catalog, for as long as the run took.")

@@ -1,0 +1,1 @@
+"""What does a device draw under load? From how busy its memory and its arithmetic are, fitted to measured cells."""

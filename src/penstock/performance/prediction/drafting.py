@@ -1,0 +1,37 @@
+"""What do a checkpoint's own draft layers give? Speculation by multi-token prediction, as measured runs have it."""
+
+from typing import Final
+
+from penstock.errors import DeploymentError
+from penstock.model import ModelSpec, Part
+from penstock.performance.evidence.drafts import DraftModel
+from penstock.performance.kinship.cases import shape_of
+from penstock.performance.prediction.predict import Speculation
+from penstock.performance.step.drafts import expected_tokens
+
+USUAL_DRAFTED: Final = 3
+"""Tokens a step drafts where nobody says: most of the measured runs."""
+
+
+def multi_token_prediction(
+    model: ModelSpec, measured_engine: str, drafts: DraftModel, *, drafted_tokens: int = USUAL_DRAFTED
+) -> Speculation:
+    """Speculate with the layers a checkpoint brings; what is accepted is that of its model, or of all models seen."""
+    if not any(weight.part is Part.MTP for weight in model.weights):
+        raise DeploymentError(
+            f"{model.name} has no multi-token-prediction layers; for a separate drafter give --drafted and --accepted"
+        )
+    shape = shape_of(model)
+    seen = shape in drafts.acceptance
+    acceptance = drafts.acceptance[shape] if seen else drafts.pooled
+    pairs = drafts.pairs[shape] if seen else sum(drafts.pairs.values())
+    whose = "" if seen else " of other models"
+    return Speculation(
+        drafted_tokens=drafted_tokens,
+        accepted_tokens=expected_tokens(acceptance, drafted_tokens),
+        own_layers=True,
+        log_factor=drafts.engines.get(measured_engine, 0.0),
+        spread=drafts.spreads["split" if seen else "model"],
+        tier="calibrated" if seen else "transferred",
+        grounds=f"multi-token prediction, acceptance {acceptance:.2f} from {pairs:,} pairs{whose}",
+    )
