@@ -8,7 +8,7 @@ WHEEL_VENV := build/wheel-venv
 WORKERS ?= 2
 RAW ?= ../shared/data
 
-.PHONY: help check format lint types imports test wheel wheel-test docs docs-check accuracy calibration measurements ledger constraints fuzz bench engine clean
+.PHONY: help check format lint types imports test wheel wheel-test docs docs-check accuracy calibration disaggregation measurements ledger constraints fuzz bench engine clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
@@ -60,6 +60,9 @@ accuracy: $(VENV)/.installed ## recompute docs/accuracy.md and its charts (ten m
 
 calibration: $(VENV)/.installed ## fit the shipped efficiencies to the shipped measurements again (five minutes)
 	$(BIN)/python tools/build_calibration.py
+
+disaggregation: $(VENV)/.installed ## fit engines that only prefill or only decode, and write docs/disaggregation.md (half a minute)
+	$(BIN)/python tools/build_disaggregation.py
 
 measurements: $(VENV)/.installed ## build the shipped measurements and docs/data.md from the raw files in RAW
 	$(BIN)/python tools/build_measurements.py --raw $(RAW)

@@ -90,10 +90,20 @@ def load_withdrawn() -> tuple[Measurement, ...]:
 @cache
 def load_efficiencies() -> Mapping[str, Any]:
     """Read the shipped calibration, as `penstock.performance.evidence.efficiencies` writes it."""
+    return _load_json("efficiencies.json")
+
+
+@cache
+def load_disaggregation() -> Mapping[str, Any]:
+    """Read what was learnt from disaggregated runs, as `penstock.performance.evidence.apart` writes it."""
+    return _load_json("disaggregation.json")
+
+
+def _load_json(name: str) -> Mapping[str, Any]:
     try:
-        document = json.loads((_DATA / "efficiencies.json").read_text(encoding="utf-8"))
+        document = json.loads((_DATA / name).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise CatalogError(f"efficiencies.json: {error}") from error
+        raise CatalogError(f"{name}: {error}") from error
     return document if isinstance(document, dict) else {}
 
 
