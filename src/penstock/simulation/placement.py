@@ -39,8 +39,13 @@ def place(
     prefix_caching: bool = True,
 ) -> Placement:
     """Lay a deployment out; `typical_tokens` is the length at which the cache of a windowed model is counted."""
-    memory = fit(deployment, typical_tokens)
     stack = stack_of(deployment, measured_engine, efficiencies)
+    return place_on(deployment, stack, typical_tokens=typical_tokens, prefix_caching=prefix_caching)
+
+
+def place_on(deployment: Deployment, stack: Stack, *, typical_tokens: int, prefix_caching: bool = True) -> Placement:
+    """Lay a deployment out on a stack that is known."""
+    memory = fit(deployment, typical_tokens)
     replica = None
     if memory.fits and memory.capacity is not None:
         settings, ranks = deployment.engine, deployment.parallelism.dp
