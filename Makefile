@@ -61,7 +61,7 @@ accuracy: $(VENV)/.installed ## recompute docs/accuracy.md and its charts (ten m
 calibration: $(VENV)/.installed ## fit the shipped efficiencies to the shipped measurements again (five minutes)
 	$(BIN)/python tools/build_calibration.py
 
-disaggregation: $(VENV)/.installed ## fit engines that only prefill or only decode, and write docs/disaggregation.md (half a minute)
+disaggregation: $(VENV)/.installed ## fit engines that only prefill or only decode, and write docs/disaggregation.md (two minutes)
 	$(BIN)/python tools/build_disaggregation.py
 
 measurements: $(VENV)/.installed ## build the shipped measurements and docs/data.md from the raw files in RAW

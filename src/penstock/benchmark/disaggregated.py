@@ -198,6 +198,7 @@ class Guess:
     """A run and what is predicted for it without having seen its like."""
 
     run: PublishedRun
+    pools: TwoPools
     steady: Steady
 
     @property
@@ -221,22 +222,26 @@ class Guess:
 
 def stack_alone(found: Sequence[PublishedRun]) -> list[Guess]:
     """Predict every run from engines that do both, with nothing fitted to disaggregated ones."""
-    solved = steady([(run.pools({}), run.demand) for run in found])
-    return [Guess(run=run, steady=answer) for run, answer in zip(found, solved, strict=True)]
+    return _guessed(found, [run.pools({}) for run in found])
 
 
 def held_out(found: Sequence[PublishedRun], by: HeldOut) -> list[Guess]:
     """Predict every run without its configuration, or without any run of its model on its stack."""
     group_of = _GROUPS[by]
     shared = {phase: SharedEffects(residuals(found, phase, group_of), phase) for phase in PHASES}
-    cases, effects = [], {}
+    pools, effects = [], {}
     for run in found:
         group = group_of(run)
         if group not in effects:
             effects[group] = {phase: shared[phase].without(group) for phase in PHASES}
         logs = {phase: summed(effects[group][phase], run.sides[phase].labels) for phase in PHASES}
-        cases.append((run.pools(logs), run.demand))
-    return [Guess(run=run, steady=answer) for run, answer in zip(found, steady(cases), strict=True)]
+        pools.append(run.pools(logs))
+    return _guessed(found, pools)
+
+
+def _guessed(found: Sequence[PublishedRun], pools: Sequence[TwoPools]) -> list[Guess]:
+    solved = steady([(each, run.demand) for run, each in zip(found, pools, strict=True)])
+    return [Guess(run=run, pools=each, steady=s) for run, each, s in zip(found, pools, solved, strict=True)]
 
 
 _GROUPS: Final[Mapping[HeldOut, Callable[[PublishedRun], Hashable]]] = {

@@ -18,6 +18,7 @@ from penstock.benchmark.disaggregated import (
     shipped_apart,
     stack_alone,
 )
+from penstock.benchmark.rerun_apart import rerun_apart
 from penstock.catalog import load_measurements
 from penstock.performance.evidence.apart import PHASES, Residual, SharedEffects, summed
 from penstock.performance.step.two_pools import HANDOVER_S
@@ -54,6 +55,18 @@ def test_every_stack_with_thirty_rows_is_within_a_quarter(unseen: list[Guess]) -
     assert len(large) == 16
     assert max(rate for rate, _ in large.values()) < 0.27
     assert max(tpot for _, tpot in large.values()) < 0.20
+
+
+def test_the_simulator_says_of_published_runs_what_the_closed_form_does(unseen: list[Guess]) -> None:
+    """Every tenth run: 90% are within 5% of each other on the rate and 2% on the time per token."""
+    again = [rerun_apart(guess) for guess in unseen[::10]]
+    rates = sorted(abs(rerun.log_rate - rerun.guess.log_rate) for rerun in again)
+    times = sorted(abs(rerun.log_tpot - rerun.guess.log_tpot) for rerun in again)
+    most = round(0.9 * len(again))
+    assert rates[most] < 0.07
+    assert times[most] < 0.03
+    assert median(abs(expm1(-rerun.log_rate)) for rerun in again) < 0.17
+    assert median(abs(expm1(-rerun.log_tpot)) for rerun in again) < 0.15
 
 
 def test_with_the_model_held_out_on_its_stack_both_are_within_a_quarter() -> None:
