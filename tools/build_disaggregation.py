@@ -4,7 +4,8 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import expm1
+from itertools import chain, combinations
+from math import exp, expm1
 from pathlib import Path
 from statistics import median
 
@@ -13,12 +14,13 @@ import numpy as np
 from penstock.benchmark.disaggregated import Guess, fitted, handovers, held_out, published, runs, stack_alone
 from penstock.benchmark.rerun_apart import ApartRerun, rerun_apart
 from penstock.catalog import load_measurements
-from penstock.performance.evidence.apart import Apart
+from penstock.performance.evidence.apart import ApartSpread
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "src/penstock/catalog/data/disaggregation.json"
 TEMPLATE, PAGE = ROOT / "docs/disaggregation.template.md", ROOT / "docs/disaggregation.md"
 _WORST = 12
+_MONTH_DAYS = 31
 
 
 def main() -> int:
@@ -36,7 +38,10 @@ def main() -> int:
         "bounds": _table("full", unseen, lambda guess: guess.steady.bound_by),
         "worst": _worst(unseen),
         "simulated": _simulated(again),
-        "spreads": _spreads(apart),
+        "seen": _spreads(apart.seen),
+        "unseen": _spreads(apart.unseen),
+        "noise": _noise(),
+        "coverage": _coverage(unseen, apart.seen),
         "handover": f"{median(later_s for _, later_s in handovers()):.2f}",
         "pairs": str(len(handovers())),
     }
@@ -95,6 +100,26 @@ def _simulated(again: Sequence[ApartRerun]) -> str:
         f"| simulated, beside measured | {_cells(off[0])} | {_cells(off[1])} |",
         f"| closed form, beside simulated | {_cells(between[0])} | {_cells(between[1])} |",
     ]
+    return "\n".join(lines) + "\n"
+
+
+def _noise() -> str:
+    """How far dated runs of one configuration, lengths and load are from each other."""
+    cells = defaultdict(list)
+    for run in runs():
+        if run.row.dated == "day":
+            cells[run.configuration, run.row.input_tokens, run.row.output_tokens, run.row.concurrency].append(run)
+    pairs: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
+    for first, second in chain.from_iterable(combinations(members, 2) for members in cells.values()):
+        off = (
+            abs(first.requests_per_s / second.requests_per_s - 1),
+            abs((first.row.tpot_s or 1.0) / (second.row.tpot_s or 1.0) - 1),
+        )
+        pairs[abs((first.row.date - second.row.date).days) <= _MONTH_DAYS].append(off)
+    lines = ["| runs of one cell | pairs | tokens/s: median | p90 | TPOT: median | p90 |", "|---|---|---|---|---|---|"]
+    for name, near in (("within a month", True), ("later", False)):
+        rate, tpot = (list(column) for column in zip(*pairs[near], strict=True))
+        lines.append(f"| {name} | {len(rate)} | {_cells(rate)} | {_cells(tpot)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -168,9 +193,20 @@ def _grouped(guesses: Sequence[Guess], key: Callable[[Guess], str]) -> dict[str,
     return groups
 
 
-def _spreads(apart: Apart) -> str:
-    named = {"tokens/s": apart.rate_spread, "TPOT": apart.tpot_spread, "TTFT": apart.ttft_spread}
-    return ", ".join(f"{name} {1 + expm1(low):.2f} to {1 + expm1(high):.2f}" for name, (low, high) in named.items())
+def _spreads(spread: ApartSpread) -> str:
+    named = {"tokens/s": spread.rate, "TPOT": spread.tpot, "TTFT": spread.ttft}
+    return ", ".join(f"{name} {exp(low):.2f} to {exp(high):.2f}" for name, (low, high) in named.items())
+
+
+def _coverage(guesses: Sequence[Guess], spread: ApartSpread) -> str:
+    lines = ["| accelerator | rows | tokens/s in P10-P90 | TPOT in P10-P90 |", "|---|---|---|---|"]
+    for part, members in sorted(_grouped(guesses, lambda guess: guess.run.row.accelerator).items()):
+        shares = [
+            sum(low <= log <= high for log in logs) / len(members)
+            for logs, (low, high) in zip(_logs(members), (spread.rate, spread.tpot), strict=True)
+        ]
+        lines.append(f"| {part} | {len(members):,} | {shares[0]:.0%} | {shares[1]:.0%} |")
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

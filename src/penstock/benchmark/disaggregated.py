@@ -16,6 +16,7 @@ from penstock.catalog.measurement import Measurement
 from penstock.performance.evidence.apart import (
     PHASES,
     Apart,
+    ApartSpread,
     Phase,
     Residual,
     SharedEffects,
@@ -147,7 +148,7 @@ def _engine(row: Measurement) -> MeasuredSide:
     stack = stack_of(deployment, row.engine, shipped_efficiencies())
     return MeasuredSide(
         cost=step_cost(ReplicaWork(deployment), stack.slowdowns),
-        labels=labels_of(deployment, row.engine, bent=bool(stack.rows)),
+        labels=labels_of(deployment, row.engine, bent=stack.novelty == "shape"),
         batched_tokens=deployment.batched_tokens,
         kv_bytes=kv_bytes_per_token(deployment),
         ranks=deployment.parallelism.dp,
@@ -278,14 +279,12 @@ def _first_token_setup(row: Measurement, tp: int, dp: int) -> tuple[object, ...]
 
 def fitted(found: Sequence[PublishedRun]) -> Apart:
     """What is shipped: effects of all runs, and how far they are off where a configuration is held out."""
-    predictions = held_out(found, "configuration")
     return Apart(
         effects={
             phase: SharedEffects(residuals(found, phase, _GROUPS["configuration"]), phase).all() for phase in PHASES
         },
-        tpot_spread=_spread([each.log_tpot for each in predictions]),
-        rate_spread=_spread([each.log_rate for each in predictions]),
-        ttft_spread=_spread([each.log_ttft for each in predictions if each.log_ttft is not None]),
+        seen=_spread(held_out(found, "configuration")),
+        unseen=_spread(held_out(found, "model")),
     )
 
 
@@ -295,6 +294,14 @@ def shipped_apart() -> Apart:
     return apart_from(load_disaggregation())
 
 
-def _spread(logs: Sequence[float]) -> tuple[float, float]:
+def _spread(guesses: Sequence[Guess]) -> ApartSpread:
+    return ApartSpread(
+        tpot=_deciles([guess.log_tpot for guess in guesses]),
+        rate=_deciles([guess.log_rate for guess in guesses]),
+        ttft=_deciles([guess.log_ttft for guess in guesses if guess.log_ttft is not None]),
+    )
+
+
+def _deciles(logs: Sequence[float]) -> tuple[float, float]:
     low, high = np.quantile(logs, [0.1, 0.9])
     return float(low), float(high)

@@ -40,15 +40,24 @@ class Residual:
     """Configurations that are held out together."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApartSpread:
+    """P10 and P90 of measured over predicted, as logarithms, of runs held out in one way."""
+
+    tpot: Quantiles
+    rate: Quantiles
+    ttft: Quantiles
+
+
 @dataclass(frozen=True, kw_only=True)
 class Apart:
     """What is known of engines that only prefill or only decode."""
 
     effects: Mapping[Phase, Mapping[str, float]]
-    tpot_spread: Quantiles
-    """P10 and P90 of measured over predicted, as logarithms, with the configuration held out."""
-    rate_spread: Quantiles
-    ttft_spread: Quantiles
+    seen: ApartSpread
+    """Where the setups of both engines were measured: with the configuration held out."""
+    unseen: ApartSpread
+    """Elsewhere: with every run of the model on its stack held out."""
 
     def log_factor(self, phase: Phase, labels: Sequence[str]) -> float:
         """How much longer than their stack's the steps of such an engine take."""
@@ -70,17 +79,23 @@ class Apart:
                 phase: {label: round(value, 4) for label, value in sorted(known.items())}
                 for phase, known in self.effects.items()
             },
-            **{name: [round(end, 4) for end in getattr(self, name)] for name in _SPREADS},
+            "seen": _rounded(self.seen),
+            "unseen": _rounded(self.unseen),
         }
 
 
-_SPREADS: Final = ("tpot_spread", "rate_spread", "ttft_spread")
+def _rounded(spread: ApartSpread) -> dict[str, list[float]]:
+    ends = {"tpot": spread.tpot, "rate": spread.rate, "ttft": spread.ttft}
+    return {name: [round(end, 4) for end in pair] for name, pair in ends.items()}
 
 
 def apart_from(document: Mapping[str, Any]) -> Apart:
     """Read what was shipped."""
-    low_high = {name: (float(document[name][0]), float(document[name][1])) for name in _SPREADS}
-    return Apart(effects={phase: dict(document["effects"][phase]) for phase in PHASES}, **low_high)
+    seen, unseen = (
+        ApartSpread(**{name: (float(low), float(high)) for name, (low, high) in document[kind].items()})
+        for kind in ("seen", "unseen")
+    )
+    return Apart(effects={phase: dict(document["effects"][phase]) for phase in PHASES}, seen=seen, unseen=unseen)
 
 
 def labels_of(deployment: Deployment, engine: str, *, bent: bool) -> tuple[str, ...]:

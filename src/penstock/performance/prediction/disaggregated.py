@@ -108,13 +108,15 @@ def apart_stack(
 ) -> Stack:
     """Look up the stack of an engine that only prefills or only decodes: its steps take longer, or shorter."""
     stack = stack_of(deployment, measured_engine, efficiencies)
-    labels = labels_of(deployment, measured_engine, bent=bool(stack.rows))
+    labels = labels_of(deployment, measured_engine, bent=stack.novelty == "shape")
+    measured = apart.measured(labels)
+    spread = apart.seen if measured else apart.unseen
     return replace(
         stack,
         slowdowns=stack.slowdowns * exp(apart.log_factor(phase, labels)),
-        spread=apart.tpot_spread,
-        first_spread=apart.ttft_spread,
-        tier="calibrated" if apart.measured(labels) else "transferred",
+        spread=spread.tpot,
+        first_spread=spread.ttft,
+        tier="calibrated" if measured else "transferred",
     )
 
 
@@ -138,6 +140,7 @@ def predict_disaggregated(
     (answer,) = steady([(pools, demand)])
     # The client sees the first token from the decode replica, as the simulator has it.
     first_s = seen_s(answer, after.request_s, after.first_ratio)
+    spread = apart.seen if ahead.tier == after.tier == "calibrated" else apart.unseen
     return DisaggregatedPrediction(
         deployed=deployed,
         measured_engine=measured_engine,
@@ -146,9 +149,9 @@ def predict_disaggregated(
         decode=after,
         memory=memory,
         steady=answer,
-        tpot_s=_ranged(answer.tpot_s, apart.tpot_spread),
-        ttft_s=_ranged(first_s, apart.ttft_spread),
-        output_tokens_per_s=_ranged(answer.requests_per_s * demand.output_tokens, apart.rate_spread),
+        tpot_s=_ranged(answer.tpot_s, spread.tpot),
+        ttft_s=_ranged(first_s, spread.ttft),
+        output_tokens_per_s=_ranged(answer.requests_per_s * demand.output_tokens, spread.rate),
     )
 
 
