@@ -22,10 +22,10 @@ def render_disaggregated(model: ModelSpec, predictions: Sequence[DisaggregatedPr
 
 def _table(predictions: Sequence[DisaggregatedPrediction]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("prefill + decode", no_wrap=True)
+    table.add_column("replicas", no_wrap=True)
     for name in ("output tok/s\n(P10-P90)", "tok/s\nper device", "TPOT ms\n(P10-P90)", "TTFT ms\n(P10-P90)"):
         table.add_column(name, justify="right", no_wrap=True)
-    for name in ("prefill\nbusy", "requests in\na decode step"):
+    for name in ("prefill\nbusy", "in a step"):
         table.add_column(name, justify="right", no_wrap=True)
     for name in ("pools", "tier"):
         table.add_column(name, no_wrap=True)
@@ -37,8 +37,8 @@ def _table(predictions: Sequence[DisaggregatedPrediction]) -> Table:
 def _row(prediction: DisaggregatedPrediction) -> list[str | Text]:
     deployed = prediction.deployed
     name = (
-        f"{deployed.decode.accelerator.id} {deployed.prefill_replicas} x {deployed.prefill.parallelism}"
-        f" + {deployed.decode_replicas} x {deployed.decode.parallelism}"
+        f"{deployed.decode.accelerator.id}, prefill {deployed.prefill_replicas} x {deployed.prefill.parallelism},\n"
+        f"  decode {deployed.decode_replicas} x {deployed.decode.parallelism}"
     )
     if not prediction.fits:
         return [name, Text("does not fit", style="bold red"), *["-"] * 7]

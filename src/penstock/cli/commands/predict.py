@@ -24,7 +24,7 @@ Examples:
 
 - `penstock predict deepseek-r1 --on mi355x:8,b200:8 --in 8192 --out 1024 --concurrency 64`
 - `penstock predict llama-3.1-70b --on mi300x:1,h100:2 --in 4096 --out 512 --concurrency 64 --engine vllm --json`
-- `penstock predict deepseek-r1 --on gb200:8 --ep --replicas 4 --prefill 1 --prefill-split dp4,ep --concurrency 128`
+- `penstock predict deepseek-r1 --on gb200:8 --ep --replicas 4 --prefill 1 --prefill-split dp8,ep --concurrency 128`
 - `penstock predict ./my-model --on mi300x --light` (the speed of light: a bound, not an estimate)
 """
 

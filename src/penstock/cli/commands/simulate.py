@@ -31,7 +31,7 @@ Examples:
 - `penstock simulate llama-3.1-70b --on mi300x:1,h100:2 --in 1024 --out 256 --rate 4 --slo ttft=1s,tpot=50ms`
 - `penstock simulate llama-3.1-70b --on mi300x:1 --trace azure_conv.csv --rate 4 --slo ttft=1s,tpot=50ms --capacity`
 - `penstock simulate deepseek-r1 --on mi355x:8 --users 64 --in 8192 --out 1024 --json`
-- `penstock simulate deepseek-r1 --on gb200:8 --ep --replicas 2 --prefill 1 --prefill-split dp4,ep --users 128`
+- `penstock simulate deepseek-r1 --on gb200:8 --ep --replicas 2 --prefill 1 --prefill-split dp8,ep --users 128`
 - `penstock simulate llama-3.1-8b --on h100:1 --trace mooncake.jsonl --chart run.html --perfetto run.json`
 """
 

@@ -171,7 +171,12 @@ def predict_apart_on(
         predict_disaggregated(deploy_apart(model, part, split, name, cache_dtype), name, demand, efficiencies, apart)
         for name in apart_engines(part, measured_engine, efficiencies, apart)
     ]
-    return max(answers, key=lambda answer: (answer.tier == "calibrated", answer.output_tokens_per_s.value))
+    surest = {"shape": 3, "configuration": 2, "model": 1, "accelerator": 0}
+
+    def worth(answer: DisaggregatedPrediction) -> tuple[bool, int, float]:
+        return answer.tier == "calibrated", surest[answer.decode.novelty], answer.output_tokens_per_s.value
+
+    return max(answers, key=worth)
 
 
 def seen_s(answer: Steady, request_s: float, first_ratio: float) -> float:
