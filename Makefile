@@ -8,7 +8,7 @@ WHEEL_VENV := build/wheel-venv
 WORKERS ?= 2
 RAW ?= ../shared/data
 
-.PHONY: help check format lint types imports test wheel wheel-test docs docs-check accuracy calibration power drafts measurements ledger constraints fuzz bench engine clean
+.PHONY: help check format lint types imports test wheel wheel-test docs docs-check accuracy calibration disaggregation power drafts measurements ledger constraints fuzz bench engine clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
@@ -66,6 +66,9 @@ power: $(VENV)/.installed ## fit what devices draw to the shipped joules again, 
 
 drafts: $(VENV)/.installed ## fit what is accepted of drafts again, after a calibration, and print its error (a minute)
 	$(BIN)/python tools/build_drafts.py
+
+disaggregation: $(VENV)/.installed ## fit engines that only prefill or only decode, and write docs/disaggregation.md (two minutes)
+	$(BIN)/python tools/build_disaggregation.py
 
 measurements: $(VENV)/.installed ## build the shipped measurements and docs/data.md from the raw files in RAW
 	$(BIN)/python tools/build_measurements.py --raw $(RAW)

@@ -88,6 +88,20 @@ def test_prefill_and_decode_apart(penstock: Run) -> None:
     assert [pool["name"] for pool in pools] == ["h100_sxm prefill", "h100_sxm decode"]
 
 
+def test_prompts_and_answers_apart_are_predicted_as_they_are_simulated(penstock: Run) -> None:
+    asked = ("deepseek-r1", "--on", "gb200:8", "--ep", "--replicas", "2", "--prefill", "1", "--prefill-split", "dp4,ep")
+    lengths = ("--in", "1024", "--out", "512", "--precision", "nvfp4", "--engine", "trtllm", "--json")
+    predicted = penstock("predict", *asked, *lengths, "--concurrency", "64")
+    simulated = penstock("simulate", *asked, *lengths, "--users", "64", "--requests", "4000")
+    (fast,) = json.loads(predicted.stdout)["deployments"]
+    (slow,) = json.loads(simulated.stdout)["deployments"]
+    assert fast["devices"] == 2 * 8 + 4
+    assert (fast["tier"], slow["tier"]) == ("calibrated", "calibrated")
+    assert slow["prefill_parallelism"]["dp"] == 4
+    assert slow["output_tokens_per_s"] == pytest.approx(fast["output_tokens_per_s"]["value"], rel=0.08)
+    assert slow["latency"]["tpot_s"]["p50"] == pytest.approx(fast["tpot_s"]["value"], rel=0.05)
+
+
 def test_steps_open_in_perfetto(penstock: Run, tmp_path: Path) -> None:
     target = tmp_path / "run.json"
     assert penstock("simulate", *CHAT, "--on", "h100:1", "--rate", "2", "--perfetto", str(target)).returncode == 0
@@ -118,7 +132,8 @@ def test_what_does_not_fit_is_said(penstock: Run) -> None:
         (("--rate", "1", "--users", "4"), "leave out --rate"),
         (("--rate", "1", "--slo", "ttft=soon"), "is not a time"),
         (("--rate", "1", "--arrivals", "gamma"), "lacks its number"),
-        (("--rate", "1", "--prefill", "1"), "--kv-gbps"),
+        (("--rate", "1", "--prefill", "8"), "--kv-gbps"),
+        (("--rate", "1", "--prefill", "1", "--prefill-split", "ranks4"), "is not a part of a split"),
         (("--rate", "1", "--route", "random"), "is not a way to share requests"),
         (("--rate", "1", "--system-prompts", "many"), "COUNT:TOKENS"),
         (("--rate", "1", "--capacity"), "give one, such as"),

@@ -15,6 +15,7 @@ EXPORTS = {
         "find_model",
         "load_accelerator",
         "load_accelerators",
+        "load_disaggregation",
         "load_drafts",
         "load_efficiencies",
         "load_evidence",

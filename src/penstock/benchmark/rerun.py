@@ -52,15 +52,8 @@ class Reruns:
 def rerun(measurement: Measurement, cost: StepCost, kv_tokens: int) -> Rerun:
     """Send as many requests as the benchmark did, each when an earlier one ends."""
     harness, users = harness_of(measurement), round(measurement.concurrency or 1)
-    random = np.random.default_rng(1)
-    count = harness.requests_per_user * users
-    requests = Requests(
-        arrival_s=np.zeros(count),
-        input_tokens=_lengths(random, measurement.input_tokens, count),
-        output_tokens=_lengths(random, measurement.output_tokens, count),
-        slo_class=np.zeros(count, np.uint8),
-    )
-    longest = int((measurement.input_tokens + measurement.output_tokens) * _MOST) + 2 * _BLOCK
+    requests = drawn(measurement)
+    longest = longest_tokens(measurement)
     replica = Replica(
         cost=cost,
         kv_blocks=max(kv_tokens, users * longest) // _BLOCK,
@@ -76,6 +69,23 @@ def rerun(measurement: Measurement, cost: StepCost, kv_tokens: int) -> Rerun:
     ttft_s = outcome.ttft.quantile_s(0.5) if median else outcome.ttft.mean_s
     tpot_s = outcome.tpot.quantile_s(0.5) if median else outcome.tpot.mean_s
     return Rerun(ttft_s=ttft_s or 0.0, tpot_s=tpot_s or 0.0, kv_limited=users * longest > kv_tokens)
+
+
+def drawn(measurement: Measurement) -> Requests:
+    """As many requests as the benchmark sent, of lengths drawn as it draws them."""
+    random = np.random.default_rng(1)
+    count = harness_of(measurement).requests_per_user * round(measurement.concurrency or 1)
+    return Requests(
+        arrival_s=np.zeros(count),
+        input_tokens=_lengths(random, measurement.input_tokens, count),
+        output_tokens=_lengths(random, measurement.output_tokens, count),
+        slo_class=np.zeros(count, np.uint8),
+    )
+
+
+def longest_tokens(measurement: Measurement) -> int:
+    """Tokens the longest of them caches at most."""
+    return int((measurement.input_tokens + measurement.output_tokens) * _MOST) + 2 * _BLOCK
 
 
 def _lengths(random: np.random.Generator, mean: float, count: int) -> NDArray[np.int32]:

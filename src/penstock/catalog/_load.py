@@ -90,6 +90,12 @@ def load_efficiencies() -> Mapping[str, Any]:
 
 
 @cache
+def load_disaggregation() -> Mapping[str, Any]:
+    """Read what was learnt from disaggregated runs, as `penstock.performance.evidence.apart` writes it."""
+    return _document("disaggregation.json")
+
+
+@cache
 def load_power() -> Mapping[str, Any]:
     """Read the shipped draws of accelerators, as `penstock.performance.power.document` writes them."""
     return _document("power.json")

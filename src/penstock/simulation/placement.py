@@ -42,14 +42,27 @@ def place(
     prefix_caching: bool = True,
     speculation: Speculation | None = None,
 ) -> Placement:
+    """Lay a deployment out on the stack that serves it."""
+    work = ReplicaWork(deployment)
+    stack = stack_of(work, measured_engine, efficiencies)
+    return place_on(work, stack, typical_tokens=typical_tokens, prefix_caching=prefix_caching, speculation=speculation)
+
+
+def place_on(
+    work: ReplicaWork,
+    stack: Stack,
+    *,
+    typical_tokens: int,
+    prefix_caching: bool = True,
+    speculation: Speculation | None = None,
+) -> Placement:
     """Lay a deployment out; `typical_tokens` is the length at which the cache of a windowed model is counted.
 
     A step of the simulator yields one token of each request, so one that drafts is simulated in as many equal shares
     as it yields tokens, each with its share of the tokens a step may take.
     """
+    deployment = work.deployment
     memory = fit(deployment, typical_tokens)
-    work = ReplicaWork(deployment)
-    stack = stack_of(work, measured_engine, efficiencies)
     cost, yielded = step_cost(work, stack.slowdowns), 1.0
     if speculation is not None:
         yielded = speculation.accepted_tokens

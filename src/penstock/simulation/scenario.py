@@ -5,8 +5,11 @@ from dataclasses import dataclass
 from functools import partial
 from math import exp
 
-from penstock.errors import UsageError
+from penstock.fleet.disaggregated import Disaggregated
+from penstock.performance.memory.budget import DoesNotFit
+from penstock.performance.prediction.disaggregated import transfer_token_s
 from penstock.performance.prediction.predict import Range
+from penstock.performance.step.two_pools import HANDOVER_S
 from penstock.simulation.capacity import SustainedRate, capacity, require_searchable
 from penstock.simulation.options import Options, Policy, StageProgress
 from penstock.simulation.outcome import Latency, Outcome
@@ -28,14 +31,12 @@ class SimulationQuestion:
     prefill_replicas: int = 0
     """Replicas that only prefill, beside the others, which then only decode."""
     kv_bytes_per_s: float | None = None
-    """What one of them sends KV at."""
+    """What one of them sends KV at; None: as the links of the machine or rack that holds them all."""
     capacity: bool = False
     seed: int = 0
     log_steps: int = 0
 
     def __post_init__(self) -> None:
-        if self.prefill_replicas and self.kv_bytes_per_s is None:
-            raise UsageError("prefill replicas send KV to the others; say how fast with --kv-gbps")
         if self.capacity:
             require_searchable(self.workload, self.workload.classes)
 
@@ -46,6 +47,7 @@ class Scenario:
 
     question: SimulationQuestion
     placement: Placement
+    """Of the replicas, or where prompts are computed apart, of those that decode."""
     outcome: Outcome | None
     """None where it does not fit."""
     fast: Outcome | None = None
@@ -54,11 +56,20 @@ class Scenario:
     """The same at the P90."""
     capacity: SustainedRate | None = None
     capacity_range_per_s: Range | None = None
+    prefill: Placement | None = None
+    """Of the replicas that only prefill."""
 
     @property
     def good(self) -> bool:
         """Whether it fits and every promise is kept."""
         return self.outcome is not None and self.outcome.met
+
+    @property
+    def obstacle(self) -> DoesNotFit | None:
+        """Why it does not fit, where it does not."""
+        if self.prefill is None or self.prefill.memory.fits:
+            return self.placement.memory.obstacle
+        return self.prefill.memory.obstacle
 
     def ranged(self, latency: Callable[[Outcome], Latency], fraction: float) -> Range | None:
         """Return a quantile with its P10 and P90."""
@@ -83,14 +94,15 @@ def run_scenario(
     question: SimulationQuestion,
     *,
     usd_per_hour: float | None,
+    prefill: Placement | None = None,
     progress: StageProgress | None = None,
 ) -> Scenario:
-    """Simulate one deployment."""
-    if placement.replica is None:
-        return Scenario(question=question, placement=placement, outcome=None)
+    """Simulate one deployment; with `prefill` it only decodes, and the price is that of a decode replica."""
+    if placement.replica is None or (prefill is not None and prefill.replica is None):
+        return Scenario(question=question, placement=placement, outcome=None, prefill=prefill)
     name = placement.deployment.accelerator.id
     low, high = placement.stack.spread
-    runs = [_pools(placement, question, at, usd_per_hour) for at in (0.0, low, high)]
+    runs = [_pools(placement, prefill, question, at, usd_per_hour) for at in (0.0, low, high)]
     told = [_told(progress, f"{name}: {what}", question.requests) for what in ("run", "P10", "P90")]
     outcomes = [
         _run(pools, question, step, log_steps=question.log_steps if number == 0 else 0)
@@ -110,6 +122,7 @@ def run_scenario(
         slow=outcomes[2],
         capacity=found,
         capacity_range_per_s=spread,
+        prefill=prefill,
     )
 
 
@@ -147,23 +160,36 @@ def _tell_trials(progress: StageProgress, what: str, total: int, done: int) -> N
 
 
 def _pools(
-    placement: Placement, question: SimulationQuestion, log_factor: float, usd_per_hour: float | None
+    placement: Placement,
+    prefill: Placement | None,
+    question: SimulationQuestion,
+    log_factor: float,
+    usd_per_hour: float | None,
 ) -> list[ReplicaPool]:
-    replica = placement.at(log_factor)
+    replica, name = placement.at(log_factor), placement.deployment.accelerator.id
     if replica is None:
         raise ValueError("only what fits is simulated")
-    name = placement.deployment.accelerator.id
-    if not question.prefill_replicas or question.kv_bytes_per_s is None:
+    if prefill is None:
         return [ReplicaPool(name=name, replica=replica, replicas=question.replicas, usd_per_hour=usd_per_hour)]
-    transfer = Transfer(token_s=_kv_bytes_per_token(placement) / question.kv_bytes_per_s)
+    ahead = prefill.at(log_factor)
+    if ahead is None:
+        raise ValueError("only what fits is simulated")
+    deployed = Disaggregated(
+        prefill=prefill.deployment,
+        prefill_replicas=question.prefill_replicas,
+        decode=placement.deployment,
+        decode_replicas=question.replicas,
+        kv_bytes_per_s=question.kv_bytes_per_s,
+    )
+    share = prefill.deployment.parallelism.devices / placement.deployment.parallelism.devices
     return [
         ReplicaPool(
             name=f"{name} prefill",
-            replica=replica,
+            replica=ahead,
             replicas=question.prefill_replicas,
             role="prefill",
-            transfer=transfer,
-            usd_per_hour=usd_per_hour,
+            transfer=Transfer(token_s=transfer_token_s(deployed), start_s=HANDOVER_S),
+            usd_per_hour=None if usd_per_hour is None else usd_per_hour * share,
         ),
         ReplicaPool(
             name=f"{name} decode",
@@ -173,12 +199,3 @@ def _pools(
             usd_per_hour=usd_per_hour,
         ),
     ]
-
-
-def _kv_bytes_per_token(placement: Placement) -> float:
-    """Bytes of one token's KV over all devices of a replica, which is what has to travel."""
-    capacity = placement.memory.capacity
-    if capacity is None:
-        return 0.0
-    split = placement.deployment.parallelism
-    return capacity.request_bytes * split.tp * split.pp / capacity.context_tokens

@@ -1,10 +1,24 @@
 """How fast will it be?"""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.flags.options import AsJson, Dp, Ep, Kv, MeasuredEngine, Mtp, Precision
+from penstock.cli.flags.options import (
+    AsJson,
+    Dp,
+    Ep,
+    Kv,
+    KvGbps,
+    MeasuredEngine,
+    Mtp,
+    Precision,
+    Prefill,
+    PrefillSplit,
+)
+
+if TYPE_CHECKING:
+    from penstock.cli.flags.placing import Placing
 
 EXAMPLES = """
 Examples:
@@ -12,6 +26,7 @@ Examples:
 - `penstock predict deepseek-r1 --on mi355x:8,b200:8 --in 8192 --out 1024 --concurrency 64`
 - `penstock predict llama-3.1-70b --on mi300x:1,h100:2 --in 4096 --out 512 --concurrency 64 --engine vllm --json`
 - `penstock predict deepseek-r1 --on mi355x:8 --mtp` (its own draft layers, with the acceptance measured)
+- `penstock predict deepseek-r1 --on gb200:8 --ep --replicas 4 --prefill 1 --prefill-split dp8,ep --concurrency 128`
 - `penstock predict ./my-model --on mi300x --light` (the speed of light: a bound, not an estimate)
 """
 
@@ -40,6 +55,12 @@ def predict_command(
     accepted: Annotated[
         float | None, typer.Option("--accepted", min=1, help="Tokens a step yields per request with --drafted.")
     ] = None,
+    prefill: Prefill = 0,
+    prefill_split: PrefillSplit = None,
+    replicas: Annotated[
+        int, typer.Option("--replicas", min=1, max=1024, help="With --prefill: replicas that only decode.")
+    ] = 1,
+    kv_gbps: KvGbps = None,
     light: Annotated[bool, typer.Option("--light", help="Print the speed of light instead of an estimate.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -58,6 +79,12 @@ def predict_command(
     from penstock.performance.prediction.energy import energy_of
     from penstock.performance.prediction.nearest import nearest_measurements
 
+    if prefill:
+        if drafted or light:
+            raise typer.BadParameter("prompts apart go neither with --drafted nor with --light", param_hint="--prefill")
+        placing = _placing(model, precision, kv, engine, dp=dp, ep=ep, prefill_split=prefill_split)
+        _predict_apart(placing, on, (input_tokens, output_tokens, concurrency), (prefill, replicas), kv_gbps, as_json)
+        return
     targets = counted_targets(on)
     spec = model_choice(model, precision)
     speculate = speculation_choice(spec, mtp=mtp, drafted=drafted, accepted=accepted)
@@ -103,3 +130,53 @@ def predict_command(
 
 
 predict_command.__doc__ = f"{predict_command.__doc__}\n{EXAMPLES}"
+
+
+def _placing(
+    model: str, precision: str | None, kv: str, engine: str, *, dp: int, ep: bool, prefill_split: str | None
+) -> "Placing":
+    from penstock.cli.flags.placing import Placing
+
+    return Placing(
+        model=model,
+        precision=precision,
+        cache=kv,
+        engine=engine.strip().lower(),
+        dp=dp,
+        ep=ep,
+        max_sequences=None,
+        max_batched_tokens=None,
+        prefix_caching=True,
+        prefill_split=prefill_split,
+    )
+
+
+def _predict_apart(
+    placing: "Placing",
+    on: str,
+    load: tuple[int, int, int],
+    replicas: tuple[int, int],
+    kv_gbps: float | None,
+    as_json: bool,
+) -> None:
+    """Prompts and answers on replicas of their own."""
+    from penstock.cli.flags.choices import counted_targets
+    from penstock.report.disaggregated import disaggregated_document, render_disaggregated
+
+    *tokens, users = load
+    predictions = [
+        placing.predict_apart(
+            part, placing.split_apart(part, devices, replicas, kv_gbps), (tokens[0], tokens[1]), users
+        )
+        for part, devices in counted_targets(on)
+    ]
+    if as_json:
+        from penstock.report.drawing.plain import to_json
+
+        typer.echo(to_json(disaggregated_document(placing.spec, predictions)))
+    else:
+        from penstock.cli.terminal import stdout
+
+        stdout().print(render_disaggregated(placing.spec, predictions))
+    if not all(prediction.fits for prediction in predictions):
+        raise typer.Exit(1)

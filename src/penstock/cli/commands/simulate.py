@@ -5,12 +5,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.flags.options import AsJson, Dp, Ep, Kv, MeasuredEngine, Mtp, Precision
+from penstock.cli.flags.options import (
+    AsJson,
+    Dp,
+    Ep,
+    Kv,
+    KvGbps,
+    MeasuredEngine,
+    Mtp,
+    Precision,
+    Prefill,
+    PrefillSplit,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstock.catalog.accelerator import Accelerator
     from penstock.cli.flags.placing import Placing
+    from penstock.simulation.placement import Placement
     from penstock.simulation.scenario import Scenario, SimulationQuestion
 
 EXAMPLES = """
@@ -19,6 +32,7 @@ Examples:
 - `penstock simulate llama-3.1-70b --on mi300x:1,h100:2 --in 1024 --out 256 --rate 4 --slo ttft=1s,tpot=50ms`
 - `penstock simulate llama-3.1-70b --on mi300x:1 --trace azure_conv.csv --rate 4 --slo ttft=1s,tpot=50ms --capacity`
 - `penstock simulate deepseek-r1 --on mi355x:8 --users 64 --in 8192 --out 1024 --json`
+- `penstock simulate deepseek-r1 --on gb200:8 --ep --replicas 2 --prefill 1 --prefill-split dp8,ep --users 128`
 - `penstock simulate llama-3.1-8b --on h100:1 --trace mooncake.jsonl --chart run.html --perfetto run.json`
 """
 
@@ -73,12 +87,9 @@ def simulate_command(
     route: Annotated[
         str, typer.Option("--route", help="Between replicas: least-requests, least-tokens, round-robin.")
     ] = "least-requests",
-    prefill: Annotated[
-        int, typer.Option("--prefill", min=0, help="Disaggregate: this many more replicas that only prefill.")
-    ] = 0,
-    kv_gbps: Annotated[
-        float | None, typer.Option("--kv-gbps", min=0.001, help="With --prefill: GB/s one of them sends KV at.")
-    ] = None,
+    prefill: Prefill = 0,
+    prefill_split: PrefillSplit = None,
+    kv_gbps: KvGbps = None,
     precision: Precision = None,
     kv: Kv = "auto",
     engine: MeasuredEngine = "best",
@@ -148,6 +159,7 @@ def simulate_command(
         max_batched_tokens=max_num_batched_tokens,
         prefix_caching=prefix_caching,
         mtp=mtp,
+        prefill_split=prefill_split,
     )
     scenarios = _answer(placing, on, question)
     _write(scenarios, chart, perfetto)
@@ -184,11 +196,29 @@ def _answer(placing: "Placing", on: str, question: "SimulationQuestion") -> "lis
         watch.compiling()
         scenarios = []
         for part, devices in targets:
-            placement = placing.place(part, devices, tokens)
+            ahead, placement = _place(placing, part, devices, tokens, question)
             price = market_price(load_prices(part.id), "rent_on_demand")
             per_hour = None if price is None else price.usd_per_device * placement.deployment.parallelism.devices
-            scenarios.append(run_scenario(placement, question, usd_per_hour=per_hour, progress=watch.tell))
+            scenarios.append(
+                run_scenario(placement, question, usd_per_hour=per_hour, prefill=ahead, progress=watch.tell)
+            )
     return scenarios
+
+
+def _place(
+    placing: "Placing",
+    part: "Accelerator",
+    devices: int | None,
+    tokens: tuple[int, int],
+    question: "SimulationQuestion",
+) -> "tuple[Placement | None, Placement]":
+    """Lay out the replicas, and those that only prefill where there are any."""
+    if not question.prefill_replicas:
+        return None, placing.place(part, devices, tokens)
+    rate = question.kv_bytes_per_s
+    replicas = question.prefill_replicas, question.replicas
+    split = placing.split_apart(part, devices, replicas, None if rate is None else rate / 1e9)
+    return placing.place_apart(part, split, tokens)
 
 
 def _write(scenarios: "Sequence[Scenario]", chart: Path | None, perfetto: Path | None) -> None:

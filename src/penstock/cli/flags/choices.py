@@ -47,6 +47,22 @@ def split_choice(
     return split
 
 
+def ranks_choice(text: str) -> "Parallelism":
+    """Read a split as `tp8` or `dp4,ep`; ranks nobody names are one."""
+    from penstock.fleet import Parallelism
+
+    ranks, whole = {"tp": 1, "pp": 1, "dp": 1}, False
+    for piece in text.lower().replace(",", " ").split():
+        name, count = piece[:2], piece[2:]
+        if piece == "ep":
+            whole = True
+        elif name in ranks and count.isdecimal() and len(count) <= 4:  # noqa: PLR2004 - no replica is larger
+            ranks[name] = int(count)
+        else:
+            raise UsageError(f"'{piece}' is not a part of a split; write --prefill-split tp8 or dp4,ep")
+    return Parallelism(**ranks, expert_parallel=whole)
+
+
 def engine_choice(text: str) -> "EngineName":
     """Read an engine's name."""
     name = text.strip().lower()

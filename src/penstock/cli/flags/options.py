@@ -16,4 +16,14 @@ Ep = Annotated[bool, typer.Option("--ep", help="Spread whole experts over the ra
 Mtp = Annotated[
     bool, typer.Option("--mtp", help="Draft with the checkpoint's own multi-token-prediction layers, as measured.")
 ]
+Prefill = Annotated[
+    int, typer.Option("--prefill", min=0, help="Compute prompts apart: so many more replicas that only prefill.")
+]
+PrefillSplit = Annotated[
+    str | None, typer.Option("--prefill-split", help="How each of those is split: tp8 or dp4,ep. Default: as --on.")
+]
+KvGbps = Annotated[
+    float | None,
+    typer.Option("--kv-gbps", min=0.001, help="GB/s one of them sends KV at. Default: the links, if they reach."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from penstock.catalog.accelerator import Accelerator
+    from penstock.fleet import Deployment
     from penstock.model import ModelSpec
     from penstock.performance.evidence.efficiencies import Efficiencies
+    from penstock.performance.prediction.disaggregated import ApartSplit, DisaggregatedPrediction
     from penstock.simulation.placement import Placement
     from penstock.simulation.scenario import SimulationQuestion
 
@@ -29,6 +31,8 @@ class Placing:
     max_batched_tokens: int | None
     prefix_caching: bool
     mtp: bool = False
+    prefill_split: str | None = None
+    """Of replicas that only prefill; None is as the others."""
 
     @cached_property
     def spec(self) -> "ModelSpec":
@@ -73,17 +77,77 @@ class Placing:
             efficiencies=self.efficiencies,
             speculate=speculate,
         )
-        settings = prediction.deployment.engine
-        settings = replace(
-            settings,
-            max_sequences=self.max_sequences or settings.max_sequences,
-            max_batched_tokens=self.max_batched_tokens or settings.max_batched_tokens,
-        )
         return place(
-            replace(prediction.deployment, engine=settings),
+            self._set(prediction.deployment),
             prediction.measured_engine,
             self.efficiencies,
             typical_tokens=sum(tokens),
             prefix_caching=self.prefix_caching,
             speculation=prediction.speculation,
         )
+
+    def _set(self, deployment: "Deployment") -> "Deployment":
+        """Start its engine with what was typed."""
+        settings = deployment.engine
+        settings = replace(
+            settings,
+            max_sequences=self.max_sequences or settings.max_sequences,
+            max_batched_tokens=self.max_batched_tokens or settings.max_batched_tokens,
+        )
+        return replace(deployment, engine=settings)
+
+    def split_apart(
+        self, part: "Accelerator", devices: int | None, replicas: tuple[int, int], kv_gbps: float | None
+    ) -> "ApartSplit":
+        """Split replicas that only prefill, and as many as said that only decode."""
+        from penstock.cli.flags.choices import ranks_choice, split_choice
+        from penstock.performance.prediction.disaggregated import ApartSplit
+
+        after = split_choice(part, devices, tp=None, pp=1, dp=self.dp, ep=self.ep)
+        return ApartSplit(
+            prefill=after if self.prefill_split is None else ranks_choice(self.prefill_split),
+            prefill_replicas=replicas[0],
+            decode=after,
+            decode_replicas=replicas[1],
+            kv_bytes_per_s=None if kv_gbps is None else kv_gbps * 1e9,
+        )
+
+    def predict_apart(
+        self, part: "Accelerator", split: "ApartSplit", tokens: tuple[int, int], users: int
+    ) -> "DisaggregatedPrediction":
+        """Predict a closed loop on the engine that was measured best."""
+        from penstock.benchmark.disaggregated import shipped_apart
+        from penstock.cli.flags.choices import cache_choice
+        from penstock.performance.prediction.disaggregated import predict_apart_on
+        from penstock.performance.step.two_pools import PoolsDemand
+
+        return predict_apart_on(
+            self.spec,
+            part,
+            split,
+            cache_dtype=cache_choice(self.cache),
+            measured_engine=self.engine,
+            demand=PoolsDemand(users=users, input_tokens=tokens[0], output_tokens=tokens[1]),
+            efficiencies=self.efficiencies,
+            apart=shipped_apart(),
+        )
+
+    def place_apart(
+        self, part: "Accelerator", split: "ApartSplit", tokens: tuple[int, int]
+    ) -> "tuple[Placement, Placement]":
+        """Lay out a prefill and a decode replica on the engine that was measured best at a middling load."""
+        from penstock.performance.step.work import ReplicaWork
+        from penstock.simulation.placement import place_on
+
+        chosen = self.predict_apart(part, split, tokens, _TYPICAL_USERS * split.decode_replicas)
+        sides = ((chosen.deployed.prefill, chosen.prefill), (chosen.deployed.decode, chosen.decode))
+        ahead, after = (
+            place_on(
+                ReplicaWork(self._set(deployment)),
+                stack,
+                typical_tokens=sum(tokens),
+                prefix_caching=self.prefix_caching,
+            )
+            for deployment, stack in sides
+        )
+        return ahead, after

@@ -37,6 +37,7 @@ def _scenario(scenario: Scenario) -> dict[str, object]:
         "parallelism": plain(deployment.parallelism),
         "replicas": scenario.question.replicas,
         "prefill_replicas": scenario.question.prefill_replicas,
+        "prefill_parallelism": None if scenario.prefill is None else plain(scenario.prefill.deployment.parallelism),
         "fits": placement.memory.fits,
         "good": scenario.good,
         "tier": placement.stack.tier,
@@ -46,7 +47,7 @@ def _scenario(scenario: Scenario) -> dict[str, object]:
         "replica": None if placement.replica is None else plain(placement.replica),
     }
     if outcome is None:
-        return document | {"obstacle": plain(placement.memory.obstacle)}
+        return document | {"obstacle": plain(scenario.obstacle)}
     found = scenario.capacity
     ranges = {"ttft_s": ttft_of, "tpot_s": tpot_of, "e2e_s": e2e_of}
     return document | {

@@ -47,7 +47,7 @@ def name_of(scenario: Scenario) -> str:
     replicas = scenario.question.replicas
     name = scenario.placement.deployment.accelerator.id + (f" x{devices}" if devices > 1 else "")
     if scenario.question.prefill_replicas:
-        return f"{name}, {scenario.question.prefill_replicas} prefill + {replicas} decode"
+        return f"{name}, {scenario.question.prefill_replicas}P + {replicas}D"
     return name + (f", {replicas} replicas" if replicas > 1 else "")
 
 
@@ -180,7 +180,7 @@ def _verdict(scenario: Scenario) -> Text:
     text = Text.assemble((f"{name_of(scenario)}: ", "bold"))
     outcome = scenario.outcome
     if outcome is None:
-        obstacle = scenario.placement.memory.obstacle
+        obstacle = scenario.obstacle
         return text.append(obstacle.reason if obstacle else "does not fit", style="red")
     if outcome.saturation is not None:
         growth, waiting = outcome.saturation.growth_per_s, outcome.saturation.waiting

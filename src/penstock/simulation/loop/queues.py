@@ -80,8 +80,9 @@ def send(w: World, r: int, number: int, now_s: float) -> None:
     replica, row, cost = w.replicas[r], w.rows[number & mask], w.costs[w.replicas[r].cost]
     replica.outstanding_tokens -= row.input_tokens + row.output_tokens
     start_s = max(now_s, replica.link_free_s)
-    replica.link_free_s = start_s + cost.transfer_start_s + row.input_tokens * cost.transfer_token_s
-    row.queued_s = replica.link_free_s
+    replica.link_free_s = start_s + row.input_tokens * cost.transfer_token_s
+    # Handing over takes its time without keeping the link from others.
+    row.queued_s = replica.link_free_s + cost.transfer_start_s
     row.generated, row.computed, row.received = 0, 0, 1
     row.state, row.after = WAITING, NONE
     if replica.transfer_last == NONE:

@@ -1,0 +1,112 @@
+"""How is a prediction for prompts and answers apart shown? A table, which pool is full, and on what grounds."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from penstock.model import ModelSpec
+from penstock.performance.prediction.disaggregated import DisaggregatedPrediction
+from penstock.performance.prediction.predict import Range
+from penstock.report.drawing.plain import plain
+from penstock.report.model import model_document
+
+_FULL = {"prefill": "prefill full", "decode": "decode full", "users": "neither full"}
+
+
+def render_disaggregated(model: ModelSpec, predictions: Sequence[DisaggregatedPrediction]) -> RenderableType:
+    """Draw the whole answer."""
+    return Group(Text(model.name, style="bold"), _table(predictions), Text(), _grounds(predictions))
+
+
+def _table(predictions: Sequence[DisaggregatedPrediction]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("replicas", no_wrap=True)
+    for name in ("output tok/s\n(P10-P90)", "tok/s\nper device", "TPOT ms\n(P10-P90)", "TTFT ms\n(P10-P90)"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("prefill\nbusy", "in a step"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("pools", "tier"):
+        table.add_column(name, no_wrap=True)
+    for prediction in predictions:
+        table.add_row(*_row(prediction))
+    return table
+
+
+def _row(prediction: DisaggregatedPrediction) -> list[str | Text]:
+    deployed = prediction.deployed
+    name = (
+        f"{deployed.decode.accelerator.id}, prefill {deployed.prefill_replicas} x {deployed.prefill.parallelism},\n"
+        f"  decode {deployed.decode_replicas} x {deployed.decode.parallelism}"
+    )
+    if not prediction.fits:
+        return [name, Text("does not fit", style="bold red"), *["-"] * 7]
+    return [
+        name,
+        _ranged(prediction.output_tokens_per_s, 0),
+        f"{prediction.output_tokens_per_s_per_device:,.0f}",
+        _ranged(prediction.tpot_s.scaled(1e3), 1),
+        _ranged(prediction.ttft_s.scaled(1e3), 0),
+        f"{prediction.steady.prefill_busy:.0%}",
+        f"{prediction.steady.decoding:,.0f}",
+        _FULL[prediction.steady.bound_by],
+        prediction.tier,
+    ]
+
+
+def _ranged(value: Range, digits: int) -> Text:
+    span = f"\n{value.low:,.{digits}f}-{value.high:,.{digits}f}"
+    return Text.assemble(f"{value.value:,.{digits}f}", (span, "dim"))
+
+
+def _grounds(predictions: Sequence[DisaggregatedPrediction]) -> Text:
+    text = Text(style="dim")
+    for prediction in predictions:
+        deployed = prediction.deployed
+        where = deployed.decode.accelerator.id
+        kinds = (
+            ("a prefill", deployed.prefill, prediction.memory[0]),
+            ("a decode", deployed.decode, prediction.memory[1]),
+        )
+        for kind, placed, memory in kinds:
+            if memory.obstacle is not None:
+                text.append(f"{where}: {kind} replica ({placed.parallelism}): {memory.obstacle.reason}\n")
+        path = " > ".join(prediction.decode.path) or "nothing measured"
+        text.append(
+            f"{where}: {deployed.devices} devices, from {path} with {prediction.measured_engine}, "
+            f"KV at {deployed.sending_bytes_per_s / 1e9:,.0f} GB/s from each prefill replica\n"
+        )
+    text.append("Where the prefill pool is full, TTFT is the length of a queue that grows with every user beyond it.")
+    return text
+
+
+def disaggregated_document(model: ModelSpec, predictions: Sequence[DisaggregatedPrediction]) -> dict[str, object]:
+    """Collect what `predict --prefill --json` prints."""
+    return {
+        "model": model_document(model),
+        "deployments": [
+            {
+                "accelerator": prediction.deployed.decode.accelerator.id,
+                "devices": prediction.deployed.devices,
+                "prefill_replicas": prediction.deployed.prefill_replicas,
+                "prefill_parallelism": plain(prediction.deployed.prefill.parallelism),
+                "decode_replicas": prediction.deployed.decode_replicas,
+                "decode_parallelism": plain(prediction.deployed.decode.parallelism),
+                "engine": prediction.measured_engine,
+                "fits": prediction.fits,
+                "concurrency": prediction.demand.users,
+                "output_tokens_per_s": plain(prediction.output_tokens_per_s),
+                "output_tokens_per_s_per_device": prediction.output_tokens_per_s_per_device,
+                "tpot_s": plain(prediction.tpot_s),
+                "ttft_s": plain(prediction.ttft_s),
+                "prefill_busy_fraction": prediction.steady.prefill_busy,
+                "decoding_per_replica": prediction.steady.decoding,
+                "bound_by": prediction.steady.bound_by,
+                "kv_bytes_per_s": prediction.deployed.sending_bytes_per_s,
+                "tier": prediction.tier,
+                "borrowed_from": list(prediction.decode.path),
+            }
+            for prediction in predictions
+        ],
+    }

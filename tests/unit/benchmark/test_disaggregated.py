@@ -1,0 +1,142 @@
+"""How wrong are disaggregated deployments predicted, beside every published run? docs/disaggregation.md has figures."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from math import expm1, log
+from statistics import median
+
+import pytest
+
+from penstock.benchmark.disaggregated import (
+    DRAINING,
+    Guess,
+    fitted,
+    handovers,
+    held_out,
+    published,
+    runs,
+    shipped_apart,
+    stack_alone,
+)
+from penstock.benchmark.rerun_apart import rerun_apart
+from penstock.catalog import load_measurements
+from penstock.performance.evidence.apart import PHASES, Residual, SharedEffects, summed
+from penstock.performance.step.two_pools import HANDOVER_S
+
+
+def errors(guesses: Sequence[Guess]) -> tuple[float, float]:
+    """Median absolute error of tokens a second and of time per token, relative to what was measured."""
+    rates, times = ([abs(expm1(-log_off)) for log_off in logs] for logs in zip(*map(_logs, guesses), strict=True))
+    return median(rates), median(times)
+
+
+def _logs(guess: Guess) -> tuple[float, float]:
+    return guess.log_rate, guess.log_tpot
+
+
+@pytest.fixture(scope="module")
+def unseen() -> list[Guess]:
+    return held_out(runs(), "configuration")
+
+
+def test_with_the_configuration_held_out_rates_and_times_are_near(unseen: list[Guess]) -> None:
+    """12.8% and 10.3%."""
+    rate, tpot = errors(unseen)
+    assert rate < 0.15
+    assert tpot < 0.13
+
+
+def test_every_stack_with_thirty_rows_is_within_a_quarter(unseen: list[Guess]) -> None:
+    """The worst are vLLM (24.0%) and SGLang (13.8%) on MI355X; TensorRT-LLM on H100 has 14 rows and is not."""
+    stacks = defaultdict(list)
+    for guess in unseen:
+        stacks[guess.run.stack].append(guess)
+    large = {stack: errors(members) for stack, members in stacks.items() if len(members) >= 30}
+    assert len(large) == 16
+    assert max(rate for rate, _ in large.values()) < 0.27
+    assert max(tpot for _, tpot in large.values()) < 0.20
+
+
+def test_the_simulator_says_of_published_runs_what_the_closed_form_does(unseen: list[Guess]) -> None:
+    """Every tenth run: 90% are within 5% of each other on the rate and 2% on the time per token."""
+    again = [rerun_apart(guess) for guess in unseen[::10]]
+    rates = sorted(abs(rerun.log_rate - rerun.guess.log_rate) for rerun in again)
+    times = sorted(abs(rerun.log_tpot - rerun.guess.log_tpot) for rerun in again)
+    most = round(0.9 * len(again))
+    assert rates[most] < 0.07
+    assert times[most] < 0.03
+    assert median(abs(expm1(-rerun.log_rate)) for rerun in again) < 0.17
+    assert median(abs(expm1(-rerun.log_tpot)) for rerun in again) < 0.15
+
+
+def test_with_the_model_held_out_on_its_stack_both_are_within_a_quarter() -> None:
+    """19.2% and 19.3%."""
+    rate, tpot = errors(held_out(runs(), "model"))
+    assert rate < 0.22
+    assert tpot < 0.23
+
+
+def test_what_is_learnt_from_disaggregated_runs_halves_the_error(unseen: list[Guess]) -> None:
+    before, after = errors(stack_alone(runs())), errors(unseen)
+    assert after[0] < 0.7 * before[0]
+    assert after[1] < 0.6 * before[1]
+
+
+def test_rows_that_draft_and_twins_are_counted_and_left_out() -> None:
+    every = [row for row in load_measurements() if row.scenario == "disaggregated"]
+    drafting = sum(row.drafted == "mtp" for row in every)
+    twins = sum(bool(row.twin) and not row.drafted for row in every)
+    assert drafting == 827
+    assert len(published()) == len(every) - drafting - twins
+
+
+def test_the_end_of_a_run_takes_half_a_request_of_each_user() -> None:
+    """Where first tokens are published, users / rate beside the time of a request."""
+    ratios = [
+        (row.concurrency or 0)
+        / (row.output_tokens_per_s or 1)
+        * row.output_tokens
+        / (row.ttft_s + (row.output_tokens - 1) * (row.tpot_s or 0))
+        for row in published()
+        if row.ttft_s and row.source == "inferencex"
+    ]
+    assert len(ratios) > 250
+    assert median(ratios) == pytest.approx(1 + DRAINING, abs=0.02)
+
+
+def test_handing_over_takes_what_pairs_of_runs_say() -> None:
+    later = [seconds for _, seconds in handovers()]
+    assert len(later) == 27
+    assert median(later) == pytest.approx(HANDOVER_S, abs=0.01)
+
+
+def test_what_is_shipped_is_what_is_fitted() -> None:
+    """`make disaggregation` writes it; stale after a change of the stacks or the rows."""
+    now, shipped = fitted(runs()), shipped_apart()
+    for phase in PHASES:
+        assert now.effects[phase].keys() == shipped.effects[phase].keys()
+        assert all(abs(now.effects[phase][label] - value) < 0.02 for label, value in shipped.effects[phase].items())
+
+
+def residual(group: str, *labels: str, off: float) -> Residual:
+    return Residual(labels=labels, log_ratio=off, rows=1000, group=group)
+
+
+def test_what_all_share_goes_to_the_label_all_have() -> None:
+    found = [residual(f"c{number}", "engine", f"c{number}", off=log(2.0)) for number in range(8)]
+    effects = SharedEffects(found, "decode").all()
+    assert effects["engine"] > 0.5
+    assert all(abs(effects[f"c{number}"]) < 0.1 for number in range(8))
+
+
+def test_holding_out_is_as_if_it_had_never_been_measured() -> None:
+    found = [residual(f"c{number}", "engine", f"m{number % 2}", off=0.02 * number) for number in range(6)]
+    without = SharedEffects(found, "prefill").without("c5")
+    never = SharedEffects(found[:5], "prefill").all()
+    labels = ("engine", "m1")
+    assert summed(without, labels) == pytest.approx(summed(never, labels), abs=1e-9)
+
+
+def test_a_label_nobody_has_has_no_effect() -> None:
+    effects = SharedEffects([residual("c", "engine", off=0.5)], "decode").all()
+    assert summed(effects, ("other",)) == 0

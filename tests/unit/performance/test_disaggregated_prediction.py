@@ -1,0 +1,129 @@
+"""Prompts and answers apart: what is deployed, how KV travels, and laws of the prediction."""
+
+from dataclasses import replace
+
+import pytest
+
+from penstock.benchmark.disaggregated import shipped_apart
+from penstock.benchmark.shipped_rows import model_of, shipped_efficiencies
+from penstock.catalog import load_accelerator
+from penstock.cli.flags.choices import ranks_choice
+from penstock.errors import DeploymentError, UsageError
+from penstock.fleet import Parallelism
+from penstock.fleet.disaggregated import Disaggregated
+from penstock.model.spec import model_as_measured
+from penstock.performance.evidence.apart import apart_from
+from penstock.performance.prediction.disaggregated import (
+    ApartSplit,
+    DisaggregatedPrediction,
+    apart_engines,
+    deploy_apart,
+    kv_bytes_per_token,
+    predict_apart_on,
+    predict_disaggregated,
+    transfer_token_s,
+)
+from penstock.performance.step.two_pools import PoolsDemand
+
+RANKS = Parallelism(tp=1, dp=4, expert_parallel=True)
+WIDE = Parallelism(tp=8, expert_parallel=True)
+
+
+def deployed(part: str = "gb200", *, prefills: int = 1, decodes: int = 4) -> Disaggregated:
+    split = ApartSplit(prefill=RANKS, prefill_replicas=prefills, decode=WIDE, decode_replicas=decodes)
+    model = model_as_measured(model_of("deepseek-r1"), "nvfp4")
+    return deploy_apart(model, load_accelerator(part), split, "trtllm", None)
+
+
+def predicted(
+    users: float, output_tokens: float = 1024, *, prefills: int = 1, decodes: int = 4
+) -> DisaggregatedPrediction:
+    demand = PoolsDemand(users=users, input_tokens=1024, output_tokens=output_tokens)
+    pools = deployed(prefills=prefills, decodes=decodes)
+    return predict_disaggregated(pools, "trtllm", demand, shipped_efficiencies(), shipped_apart())
+
+
+def test_devices_are_those_of_both_pools() -> None:
+    assert deployed().devices == 1 * 4 + 4 * 8
+
+
+def test_inside_a_rack_every_device_of_a_prefill_replica_sends_over_its_own_link() -> None:
+    assert deployed().sending_bytes_per_s == 4 * 900e9
+
+
+@pytest.mark.parametrize(("part", "decodes"), [("gb200", 9), ("b200_sxm", 4)])
+def test_beyond_a_rack_or_a_machine_somebody_must_say_how_fast(part: str, decodes: int) -> None:
+    with pytest.raises(DeploymentError, match="--kv-gbps"):
+        _ = deployed(part, decodes=decodes).sending_bytes_per_s
+    told = replace(deployed(part, decodes=decodes), kv_bytes_per_s=50e9)
+    assert told.sending_bytes_per_s == 50e9
+
+
+def test_a_pool_without_replicas_is_refused() -> None:
+    with pytest.raises(DeploymentError, match="at least one replica of each kind"):
+        deployed(prefills=0)
+
+
+def test_a_rank_sends_its_own_cache_and_ranks_share_the_replicas_links() -> None:
+    placed = deployed()
+    bytes_per_token = kv_bytes_per_token(placed.prefill)
+    # 61 layers of latent attention, 512 + 64 entries of two bytes, on one device.
+    assert bytes_per_token == pytest.approx(61 * 576 * 2, rel=0.01)
+    assert transfer_token_s(placed) == pytest.approx(bytes_per_token / (4 * 900e9))
+
+
+def test_more_replicas_of_a_kind_never_serve_less() -> None:
+    for users in (16, 512, 8192):
+        base = predicted(users).output_tokens_per_s.value
+        assert predicted(users, prefills=2).output_tokens_per_s.value >= base * (1 - 1e-6)
+        assert predicted(users, decodes=8).output_tokens_per_s.value >= base * (1 - 1e-6)
+
+
+def test_too_few_prefill_replicas_are_named() -> None:
+    assert predicted(8192, output_tokens=64).steady.bound_by == "prefill"
+    assert predicted(16).steady.bound_by == "users"
+
+
+def test_every_figure_has_an_interval_around_it() -> None:
+    answer = predicted(128)
+    for figure in (answer.tpot_s, answer.ttft_s, answer.output_tokens_per_s):
+        assert figure.low < figure.value < figure.high
+    rate = answer.output_tokens_per_s.value
+    assert answer.output_tokens_per_s_per_device == pytest.approx(rate / answer.deployed.devices)
+
+
+def test_a_setup_nobody_ran_apart_is_transferred_with_the_wider_interval() -> None:
+    split = ApartSplit(prefill=Parallelism(), prefill_replicas=1, decode=Parallelism(), decode_replicas=3)
+    answer = predict_apart_on(
+        model_of("llama-3.1-8b"),
+        load_accelerator("mi300x"),
+        split,
+        cache_dtype=None,
+        measured_engine="best",
+        demand=PoolsDemand(users=16, input_tokens=1024, output_tokens=256),
+        efficiencies=shipped_efficiencies(),
+        apart=shipped_apart(),
+    )
+    assert answer.tier == "transferred"
+    width = answer.tpot_s.high / answer.tpot_s.low
+    assert width > predicted(128).tpot_s.high / predicted(128).tpot_s.low
+
+
+def test_engines_that_ran_apart_are_tried_and_others_refused() -> None:
+    part = load_accelerator("gb300")
+    assert list(apart_engines(part, "best", shipped_efficiencies(), shipped_apart())) == ["sglang", "trtllm", "vllm"]
+    with pytest.raises(DeploymentError, match="measured: sglang, trtllm, vllm"):
+        apart_engines(part, "atom", shipped_efficiencies(), shipped_apart())
+
+
+def test_what_is_shipped_reads_back() -> None:
+    apart = shipped_apart()
+    assert apart_from(apart.document()) == apart
+
+
+@pytest.mark.parametrize("text", ["ranks4", "tp", "tp0x", "8"])
+def test_a_split_is_typed_in_its_own_words(text: str) -> None:
+    assert ranks_choice("dp4,ep") == RANKS
+    assert ranks_choice("tp8 ep") == WIDE
+    with pytest.raises(UsageError, match="is not a part of a split"):
+        ranks_choice(text)
