@@ -23,7 +23,7 @@ def shipped_power() -> PowerModel:
     return from_document(load_power())
 
 
-def drawn_under_load(accelerator: Accelerator) -> DrawUnderLoad | None:
+def drawn_under_load(accelerator: Accelerator) -> DrawUnderLoad:
     """Return what devices of a part drew in measured runs of many users, or those of its kin."""
     power = shipped_power()
     path = power.nearest(accelerator)

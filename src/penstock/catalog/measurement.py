@@ -77,7 +77,8 @@ class Measurement:
     """up_to: a median over months that end on `date`, or a file of that date; the software is older, nobody says by
     how much."""
     drafted: Drafted = ""
-    """mtp: speculative decoding with the draft layers of the checkpoint, so that a step yields more than one token."""
+    """mtp: speculative decoding with the draft layers of the checkpoint, so that a step yields more than one token;
+    MiniMax-M3, whose checkpoint brings none, drafts with a separate EAGLE-3 model."""
     stack: str = ""
     """The name of what runs the engines, where it is more than the engine."""
     prefill: Side | None = None
