@@ -1,9 +1,10 @@
 """How wrong would it have been? Every row predicted, as the product predicts, without what it is asked to foresee."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -34,9 +35,18 @@ FOLDS: Final[Mapping[str, Callable[[Cases], Sequence[npt.NDArray[Any]]]]] = {
 _LEAST_KNOWN: Final = 200
 _AT_ONCE: Final = 40
 """Folds are left out of the fit of first tokens in so many groups."""
-_KEPT: Final = 200
-"""Folds whose solution is kept for the next setup that has rows in them."""
+_LARGE: Final = 64
+"""Rows of a fold whose solution is kept for the next setup that has some of them."""
+_TOGETHER: Final = 40
+"""Setups that are multiplied with the inverse at once."""
 _CENTRE: Final = np.array(CENTRE)
+
+
+def _batched(groups: Iterable[tuple[Picked, Cases]], size: int) -> Iterator[list[tuple[Picked, Cases]]]:
+    """Take so many at a time."""
+    remaining = iter(groups)
+    while taken := list(islice(remaining, size)):
+        yield taken
 
 
 def _lengths(cases: Cases) -> list[npt.NDArray[Any]]:
@@ -106,17 +116,13 @@ class HeldOut:
         """Leave each fold out in turn, in each of these ways; a month with all that came after it."""
         held = {name: self._nothing() for name in names}
         folds = {name: folds_of(self.cases, name) for name in names if name != "month"}
-        removed: dict[tuple[str, int], _Removed] = {}
-        for rows, ask in self._groups() if folds else ():
-            across = covariance(ask, self.cases, self.spreads).astype(np.float64)
-            through = across[_CENTRE] @ self.inverse
+        large: dict[tuple[str, int], _Removed] = {}
+        for rows, ask, across, through in self._asked() if folds else ():
             known = np.einsum("ij,ij->i", through, across[_CENTRE])
             for name, fold in ((each, fold) for each in folds for fold in np.unique(folds[each][rows]).tolist()):
-                if len(removed) > _KEPT:
-                    removed.clear()
-                if (name, fold) not in removed:
-                    removed[name, fold] = self._removed(np.flatnonzero(folds[name] == fold))
-                gone = removed[name, fold]
+                gone = large.get((name, fold)) or self._removed(np.flatnonzero(folds[name] == fold))
+                if len(gone.rows) > _LARGE:
+                    large[name, fold] = gone
                 lost = np.einsum("ij,ij->i", through[:, gone.rows] @ gone.block, through[:, gone.rows])
                 self._predict(held[name], rows[folds[name][rows] == fold], ask, across @ gone.solved, known - lost)
         if "month" in held:
@@ -149,6 +155,14 @@ class HeldOut:
         solved = self.solved - self.inverse[:, out] @ (block @ self.solved[out])
         solved[out] = 0.0
         return _Removed(rows=out, block=block, solved=solved)
+
+    def _asked(self) -> Iterator[tuple[Picked, Cases, Array, Array]]:
+        """Yield each setup and month with its grid, the covariance with all rows, and that of the centre solved."""
+        for together in _batched(self._groups(), _TOGETHER):
+            across = [covariance(ask, self.cases, self.spreads).astype(np.float64) for _, ask in together]
+            through = np.vstack([each[_CENTRE] for each in across]) @ self.inverse
+            solved = np.split(through, len(across))
+            yield from ((*group, each, centre) for group, each, centre in zip(together, across, solved, strict=True))
 
     def _groups(self, kept: npt.NDArray[np.bool_] | None = None) -> Iterator[tuple[Picked, Cases]]:
         """Rows of one setup and month, and the grid of loads their slowdowns are read from, in its middle."""
