@@ -13,7 +13,7 @@ from penstock.performance.step.work import Array
 
 _WINNER_GAP: Final = 1.15
 """Two accelerators differ when one is at least this much faster."""
-_OWN_ROWS: Final = 100
+_OWN_ROWS: Final = 50
 """Rows from which a part's own errors say how wide its intervals are."""
 EVERYWHERE: Final = ""
 _GROUPS: Final = 20
@@ -78,18 +78,22 @@ def summarise(predicted_s: Array, measured_s: Array, covered: Kept | None = None
 
 
 def intervals(errors: Errors) -> dict[str, Logs]:
-    """P10 and P90 of what was measured around a prediction, in units of its doubt: of each part, and everywhere."""
-    scaled = errors.off / errors.doubt
-    spans = {EVERYWHERE: _deciles(scaled)}
+    """P10 and P90 of what was measured around a prediction, in units of its doubt: of each part, and everywhere.
+
+    Eight in ten errors are smaller. Both ends are alike: which way a part errs changes from month to month.
+    """
+    scaled = np.abs(errors.off / errors.doubt)
+    spans = {EVERYWHERE: _eight_in_ten(scaled)}
     for part in np.unique(errors.parts).tolist():
         own = errors.parts == part
         if own.sum() >= _OWN_ROWS:
-            spans[part] = _deciles(scaled[own])
+            spans[part] = _eight_in_ten(scaled[own])
     return spans
 
 
-def _deciles(values: Array) -> Logs:
-    return float(np.quantile(values, 0.1)), float(np.quantile(values, 0.9))
+def _eight_in_ten(sizes: Array) -> Logs:
+    most = float(np.quantile(sizes, 0.8))
+    return -most, most
 
 
 def covered(errors: Errors) -> Kept:

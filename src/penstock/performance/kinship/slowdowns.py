@@ -17,6 +17,8 @@ _USERS: Final = (1.0, 4.0, 16.0, 64.0, 256.0)
 _LENGTHS: Final = ((250.0, 250.0), (1000.0, 1000.0), (1000.0, 8000.0), (8000.0, 1000.0), (32000.0, 1000.0))
 GRID: Final = tuple((users, *lengths) for lengths in _LENGTHS for users in _USERS)
 """Users and lengths a deployment is asked about."""
+_WEIGHTS: Final = np.array([1.0 if 1000 <= inputs <= 8000 else 0.1 for _, inputs, _ in GRID])[:, None]  # noqa: PLR2004
+"""The shortest and the longest prompts keep slowdowns in bounds where hardly anybody measured; the others decide."""
 CENTRE: Final = tuple(GRID.index(load) for load in ((4.0, *_LENGTHS[1]), (64.0, *_LENGTHS[1]), (16.0, *_LENGTHS[3])))
 """Loads whose doubt is that of the deployment."""
 _LEAST: Final = np.log([1.0] * 5 + [0.5] * 2 + [1e-9] * (len(PARTS) - PHYSICAL))
@@ -51,7 +53,7 @@ def asked(work: ReplicaWork, engine: str, loads: Loads, day: date, *, undated: b
 
 
 def slowdowns_through(light: Array, log_seconds: Array, common: Array) -> Array:
-    """Move slowdowns as little as it takes to pass near the times: a ridge on logarithms, bounded by light."""
+    """Move slowdowns as little as it takes to pass near the grid's times: a ridge on logarithms, bounded by light."""
     least = _LEAST - np.log(common)
     shift = np.maximum(0.0, least)
     for _ in range(_ROUNDS):
@@ -59,7 +61,8 @@ def slowdowns_through(light: Array, log_seconds: Array, common: Array) -> Array:
         seconds = light @ here
         shares = light * here / seconds[:, None]
         left = log_seconds - np.log(seconds) + shares @ shift
-        gram, aim = shares.T @ shares / _CLOSE**2 + _PULL, shares.T @ left / _CLOSE**2
+        weighted = (shares * _WEIGHTS).T / _CLOSE**2
+        gram, aim = weighted @ shares + _PULL, weighted @ left
         shift = np.clip(_bounded(gram, aim, least), -_FARTHEST, _FARTHEST)
     return np.asarray(common * np.exp(shift))
 
