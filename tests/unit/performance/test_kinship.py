@@ -124,6 +124,13 @@ def test_five_percent_slower_rows_move_a_prediction_by_about_five_percent() -> N
     assert (ratio < 1.08).all()
 
 
+@pytest.mark.parametrize("work", [R1, LLAMA])
+def test_reason_by_reason_is_the_same_as_all_at_once(work: ReplicaWork) -> None:
+    loads = asked(work, "sglang", GRID, DAY)
+    whole = linear(loads, SPREADS).reference + covariance(loads, SHIPPED.cases, SPREADS) @ SHIPPED.solved
+    assert SHIPPED.log_seconds(loads) == pytest.approx(whole, abs=2e-3)
+
+
 def test_the_shipped_rows_weigh_what_they_must() -> None:
     """The weights solve the system they claim to: every row is its prediction plus its own noise times its weight."""
     some = np.random.default_rng(3).permutation(len(SHIPPED.cases))[:150]

@@ -22,6 +22,8 @@ Novelty = Literal["shape", "configuration", "model", "accelerator"]
 Logs = tuple[float, float]
 """P10 and P90 of measured over predicted, as logarithms."""
 _EVERYWHERE = ""
+_CURVE = 3
+"""Loads of a setup that make it measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +79,11 @@ class Efficiencies:
     def novelty(self, work: ReplicaWork, engine: str) -> Novelty:
         """Say what of a deployment was never measured serving."""
         known: tuple[tuple[str, Novelty], ...] = (
-            ("setup", "shape"),
             ("family stack", "configuration"),
             ("stack", "model"),
         )
+        if len(self.seen(work, engine).loads) >= _CURVE:
+            return "shape"
         return next((new for label, new in known if self._shares(work, engine, label).any()), "accelerator")
 
     def _shares(self, work: ReplicaWork, engine: str, label: str) -> npt.NDArray[np.bool_]:

@@ -5,7 +5,7 @@ columns of their work, alone and in groups, at five levels of kinship; they shar
 load; and they share software at a near date.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final
@@ -48,10 +48,6 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
 """Columns whose slowdowns move together: a chip's launches, its memory, its arithmetic."""
 LEVELS: Final = {"all": None, "vendor": "vendor", "part": "part", "stack": "stack", "engine": "engine"}
 """Whose slowdowns: the label that two runs must share."""
-LOADED: Final = ("stack", "family", "mixers stack", "family stack", "setup")
-SLOW: Final = ("stack", "family stack")
-QUICK: Final = ("stack", "setup")
-TREND: Final = ("vendor", "stack", "family stack")
 _USERS, _LENGTHS = 2.0, 2.5
 """Doublings of the load and of a length after which two runs are alike by 0.6."""
 _SLOW_MONTHS, _QUICK_MONTHS = 10.0, 0.7
@@ -80,6 +76,10 @@ class Spreads:
     def noise(self) -> float:
         """Of one run repeated."""
         return self.of["noise"]
+
+    def of_level(self, level: str) -> Array:
+        """Squares of how far slowdowns of each group differ at a level."""
+        return np.array([self.of[f"{group} of {level}"] ** 2 for group in GROUPS])
 
     def to_document(self) -> dict[str, Any]:
         """Write plain values, to three digits."""
@@ -117,33 +117,75 @@ def linear(cases: Cases, spreads: Spreads) -> Linear:
     return Linear(reference=np.log(seconds) - shares @ spreads.shift, shares=shares)
 
 
-def alike(one: Cases, other: Cases) -> Iterator[tuple[str, Single]]:
-    """Yield each reason that is not a slowdown: a matrix of how far it holds between runs of both, from 0 to 1."""
-    for name in LABELS:
-        yield name, _same(one, other, name)
-    users, inputs, outputs = (_near(a, b, w) for a, b, w in zip(one.log_load, other.log_load, _WIDTHS, strict=True))
-    lengths = users * inputs * outputs
-    for name in LOADED:
-        yield f"{name} by load", _same(one, other, name) * (users if name == "stack" else lengths)
-    for name in SLOW:
-        yield f"{name} in a year", _same(one, other, name) * _since(one, other, _SLOW_MONTHS)
-    for name in QUICK:
-        yield f"{name} in a month", _same(one, other, name) * _since(one, other, _QUICK_MONTHS)
-    trend = np.outer(_years(one), _years(other)).astype(np.float32)
-    yield "trend", trend
-    for name in TREND:
-        yield f"{name} trend", _same(one, other, name) * trend
+def _users(one: Cases, other: Cases) -> Single:
+    return _near(one.log_load[0], other.log_load[0], _USERS)
 
 
-_WIDTHS: Final = (_USERS, _LENGTHS, _LENGTHS)
-BY_DATE: Final = frozenset(
-    {
-        *(f"{name} in a year" for name in SLOW),
-        *(f"{name} in a month" for name in QUICK),
-        *("trend", *(f"{name} trend" for name in TREND)),
-    }
+def _load(one: Cases, other: Cases) -> Single:
+    users, inputs, outputs = zip(one.log_load, other.log_load, strict=True)
+    return _near(*users, _USERS) * _near(*inputs, _LENGTHS) * _near(*outputs, _LENGTHS)
+
+
+def _in_a_year(one: Cases, other: Cases) -> Single:
+    return _since(one, other, _SLOW_MONTHS)
+
+
+def _in_a_month(one: Cases, other: Cases) -> Single:
+    return _since(one, other, _QUICK_MONTHS)
+
+
+def _trend(one: Cases, other: Cases) -> Single:
+    return np.outer(_years(one), _years(other)).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Why two runs may be alike, beside their slowdowns."""
+
+    name: str
+    label: str | None
+    """What both must share; None is nothing."""
+    near: Callable[[Cases, Cases], Single] | None = None
+    """How far it holds between two runs that do, where that is not one."""
+
+
+BY_DATE: Final = (
+    *(Reason(name=f"{label} in a year", label=label, near=_in_a_year) for label in ("stack", "family stack")),
+    *(Reason(name=f"{label} in a month", label=label, near=_in_a_month) for label in ("stack", "setup")),
+    Reason(name="trend", label=None, near=_trend),
+    *(Reason(name=f"{label} trend", label=label, near=_trend) for label in ("vendor", "stack", "family stack")),
 )
 """The reasons that are software."""
+REASONS: Final = (
+    *(Reason(name=label, label=label) for label in LABELS),
+    Reason(name="stack by load", label="stack", near=_users),
+    *(
+        Reason(name=f"{label} by load", label=label, near=_load)
+        for label in ("family", "mixers stack", "family stack", "setup")
+    ),
+    *BY_DATE,
+)
+
+
+def alike(one: Cases, other: Cases, reasons: Sequence[Reason] = REASONS) -> Iterator[tuple[str, Single]]:
+    """Yield each reason as a matrix of how far it holds between runs of both."""
+    near: dict[Callable[[Cases, Cases], Single], Single] = {}
+    for reason in reasons:
+        if reason.near is not None and reason.near not in near:
+            near[reason.near] = reason.near(one, other)
+        shared = None if reason.label is None else _same(one, other, reason.label)
+        held = None if reason.near is None else near[reason.near]
+        if shared is None or held is None:
+            yield reason.name, _some(shared, held)
+        else:
+            yield reason.name, shared * held
+
+
+def _some(shared: Single | None, held: Single | None) -> Single:
+    found = shared if held is None else held
+    if found is None:
+        raise ValueError("a reason has a label or is near")
+    return found
 
 
 def shared_level(one: Cases, other: Cases, level: str) -> Single:
@@ -152,18 +194,15 @@ def shared_level(one: Cases, other: Cases, level: str) -> Single:
     return np.ones((len(one), len(other)), np.float32) if label is None else _same(one, other, label)
 
 
-def covariance(one: Cases, other: Cases, spreads: Spreads, *, only: frozenset[str] | None = None) -> Single:
+def covariance(one: Cases, other: Cases, spreads: Spreads) -> Single:
     """Sum the reasons between runs of both; noise, which a run shares with nothing, is not among them."""
     whole = np.zeros((len(one), len(other)), np.float32)
     for name, matrix in alike(one, other):
-        if only is None or name in only:
-            whole += np.float32(spreads.of.get(name, 0.0) ** 2) * matrix
-    if only is None:
-        first, second = linear(one, spreads).grouped, linear(other, spreads).grouped
-        for level in LEVELS:
-            squares = np.array([spreads.of.get(f"{group} of {level}", 0.0) ** 2 for group in GROUPS])
-            products = (first * squares).astype(np.float32) @ second.T.astype(np.float32)
-            whole += products if LEVELS[level] is None else products * shared_level(one, other, level)
+        whole += np.float32(spreads.of[name] ** 2) * matrix
+    first, second = linear(one, spreads).grouped, linear(other, spreads).grouped
+    for level, label in LEVELS.items():
+        products = (first * spreads.of_level(level)).astype(np.float32) @ second.T.astype(np.float32)
+        whole += products if label is None else products * _same(one, other, label)
     return whole
 
 

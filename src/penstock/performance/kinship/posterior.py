@@ -10,11 +10,20 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.performance.kinship.cases import WORDS, Cases, Codes, coded
-from penstock.performance.kinship.covariance import BY_DATE, Spreads, covariance, linear, noise_of
+from penstock.performance.kinship.covariance import (
+    BY_DATE,
+    LEVELS,
+    REASONS,
+    Spreads,
+    alike,
+    covariance,
+    linear,
+    noise_of,
+)
 from penstock.performance.step.work import Array
 
 TOLD: Final = ("version", "model", "devices", "source")
-_NEAREST: Final = 300
+_NEAREST: Final = 200
 """Measurements that decide how sure a prediction is."""
 
 
@@ -85,13 +94,39 @@ class Evidence:
         return date.fromordinal(int(self.cases.day[~self.cases.undated].max()))
 
     def log_seconds(self, asked: Cases) -> Array:
-        """Predict the time between two tokens of each run asked for."""
-        moved = covariance(asked, self.cases, self.spreads) @ self.solved
-        return np.asarray(linear(asked, self.spreads).reference + moved)
+        """Predict the time between two tokens of each run asked for, all of one deployment.
+
+        It is `covariance(asked, rows) @ solved`, reason by reason over the rows that share it: most share little.
+        """
+        at = linear(asked, self.spreads)
+        moved = at.reference + self._moved(asked)
+        for level, label in LEVELS.items():
+            rows = self._sharing(asked, label)
+            moved += at.grouped * self.spreads.of_level(level) @ (self._grouped[rows].T @ self.solved[rows])
+        return np.asarray(moved)
 
     def software(self, asked: Cases) -> Array:
-        """Say how much of it is software: the logarithm of what its date adds."""
-        return np.asarray(covariance(asked, self.cases, self.spreads, only=BY_DATE) @ self.solved)
+        """Say how much of the time of any runs is software: the logarithm of what their dates add."""
+        reasons = alike(asked, self.cases, BY_DATE)
+        return np.asarray(sum(self.spreads.of[name] ** 2 * (matrix @ self.solved) for name, matrix in reasons))
+
+    def _moved(self, asked: Cases) -> Array:
+        moved = np.zeros(len(asked))
+        for reason in REASONS:
+            rows, square = self._sharing(asked, reason.label), self.spreads.of[reason.name] ** 2
+            if len(rows):
+                near = 1.0 if reason.near is None else reason.near(asked, self.cases.take(rows))
+                moved += square * np.asarray(near * self.solved[rows]).sum(axis=-1)
+        return moved
+
+    def _sharing(self, asked: Cases, label: str | None) -> npt.NDArray[np.intp]:
+        if label is None:
+            return np.arange(len(self.cases))
+        return np.flatnonzero(self.cases.labels[label] == asked.labels[label][0])
+
+    @cached_property
+    def _grouped(self) -> Array:
+        return linear(self.cases, self.spreads).grouped
 
     def spread(self, asked: Cases) -> Array:
         """Standard deviation of the logarithm of a measurement around each prediction, from the nearest rows."""
