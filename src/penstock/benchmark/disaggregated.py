@@ -149,7 +149,7 @@ def _engine(row: Measurement) -> MeasuredSide:
     stack = stack_of(work, row.engine, shipped_efficiencies())
     return MeasuredSide(
         cost=step_cost(work, stack.slowdowns),
-        labels=labels_of(deployment, row.engine, bent=stack.novelty == "shape"),
+        labels=labels_of(deployment, row.engine, seen=stack.novelty == "shape"),
         batched_tokens=deployment.batched_tokens,
         kv_bytes=kv_bytes_per_token(deployment),
         ranks=deployment.parallelism.dp,

@@ -98,10 +98,10 @@ def apart_from(document: Mapping[str, Any]) -> Apart:
     return Apart(effects={phase: dict(document["effects"][phase]) for phase in PHASES}, seen=seen, unseen=unseen)
 
 
-def labels_of(deployment: Deployment, engine: str, *, bent: bool) -> tuple[str, ...]:
-    """What an engine shares with others, from the widest to the very setup; `bent`: it was measured doing both."""
+def labels_of(deployment: Deployment, engine: str, *, seen: bool) -> tuple[str, ...]:
+    """What an engine shares with others, from the widest to the very setup; `seen`: it was measured doing both."""
     split = deployment.parallelism
-    kind = f"{'measured' if bent else 'unseen'} {'ranks' if split.dp > 1 else 'one'}"
+    kind = f"{'measured' if seen else 'unseen'} {'ranks' if split.dp > 1 else 'one'}"
     stack = f"{deployment.accelerator.id} {engine}"
     model = f"{shape_of(deployment.model)} {weights_label(deployment.model)}"
     return (

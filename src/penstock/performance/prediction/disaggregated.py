@@ -108,7 +108,7 @@ def apart_stack(
 ) -> Stack:
     """Look up the stack of an engine that only prefills or only decodes: its steps take longer, or shorter."""
     stack = stack_of(ReplicaWork(deployment), measured_engine, efficiencies)
-    labels = labels_of(deployment, measured_engine, bent=stack.novelty == "shape")
+    labels = labels_of(deployment, measured_engine, seen=stack.novelty == "shape")
     measured = apart.measured(labels)
     spread = apart.seen if measured else apart.unseen
     return replace(
