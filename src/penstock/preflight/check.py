@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Final, Literal
 
 from penstock.catalog.accelerator import Accelerator
 from penstock.errors import ConfigError
@@ -26,6 +27,15 @@ from penstock.preflight.rules.findings import Assessment, assess
 from penstock.preflight.rules.knowledge import Knowledge
 from penstock.preflight.rules.rule import Severity
 
+ObstacleKind = Literal["memory", "context", "split", "kernel", "backend", "flag"]
+_KINDS: Final[Mapping[str, ObstacleKind]] = {
+    "refused": "split",
+    "weights": "memory",
+    "fraction": "memory",
+    "context": "context",
+    "model_limit": "context",
+}
+
 
 class Readiness(StrEnum):
     """Whether it would serve: the worst that is known, in one word."""
@@ -38,6 +48,14 @@ class Readiness(StrEnum):
     RUNS = "runs"
     UNDETERMINED = "undetermined"
     """Nothing is known against it, but what decides is not known for this engine and chip."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartObstacle:
+    """What stops it besides the rules."""
+
+    kind: ObstacleKind
+    text: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,20 +90,21 @@ class Preflight:
     recipe: Recipe | None
 
     @property
-    def obstacles(self) -> tuple[str, ...]:
+    def obstacles(self) -> tuple[StartObstacle, ...]:
         """What stops it besides the rules: no memory, no kernel, no backend, a flag that is gone."""
         found = []
         if self.memory.obstacle is not None:
-            found.append(f"memory: {self.memory.obstacle.reason}")
+            found.append(StartObstacle(kind=_KINDS[self.memory.obstacle.obstacle], text=self.memory.obstacle.reason))
         found += [
-            f"no kernel for {group.format} {group.group}: {group.by}"
+            StartObstacle(kind="kernel", text=f"no kernel for {group.format} {group.group}: {group.by}")
             for group in self.kernels
             if group.kernel is KernelClass.NONE
         ]
         if self.backend.determined and self.backend.name is None:
             reasons = ", ".join(f"{name}: {reason}" for name, reason in self.backend.rejected.items())
-            found.append(f"no attention backend serves it ({reasons})")
-        found += [flag.message for flag in self.flags if flag.name.startswith("--") and flag.problem != "unknown"]
+            found.append(StartObstacle(kind="backend", text=f"no attention backend serves it ({reasons})"))
+        gone = (flag for flag in self.flags if flag.name.startswith("--") and flag.problem != "unknown")
+        found += [StartObstacle(kind="flag", text=flag.message) for flag in gone]
         return tuple(found)
 
     @property

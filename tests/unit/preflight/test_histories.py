@@ -182,7 +182,7 @@ def test_an_fp8_cache_is_undetermined_where_headers_were_not_read() -> None:
 def test_fp8_on_cdna2_is_refused() -> None:
     answer = ask("deepseek-r1", "mi250x", tp=8)
     assert "quant-fp8-block-on-cdna2" in found(answer)
-    assert any("no kernel for fp8" in text for text in answer.obstacles)
+    assert any("no kernel for fp8" in obstacle.text for obstacle in answer.obstacles)
 
 
 def test_the_runtime_under_graphs_is_known_from_the_image_and_can_be_stated() -> None:

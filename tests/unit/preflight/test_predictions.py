@@ -112,7 +112,7 @@ def test_backends_passed_over_say_why() -> None:
     connected = Launch(flags={"kv-transfer-config": "{}"}, environment={"VLLM_ROCM_USE_AITER": "1"})
     assert ask("llama-3.1-70b", "mi300x", launch=connected).backend.rejected == {"ROCM_ATTN": "no KV connector"}
     assert ask("deepseek-v3.2", "mi250x").backend.name is None
-    assert "no attention backend" in " ".join(ask("deepseek-v3.2", "mi250x").obstacles)
+    assert "no attention backend" in " ".join(obstacle.text for obstacle in ask("deepseek-v3.2", "mi250x").obstacles)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_memory_is_that_of_fit() -> None:
     )
     assert answer.memory.deployment.engine == placed.engine
     assert not answer.memory.fits
-    assert any(text.startswith("memory:") for text in answer.obstacles)
+    assert any(obstacle.kind == "memory" for obstacle in answer.obstacles)
 
 
 def test_a_host_fact_nobody_knows_is_refused() -> None:

@@ -38,7 +38,7 @@ def _answer(answer: Preflight) -> dict[str, object]:
         "version": str(question.version),
         "verdict": answer.readiness.value,
         "passes": answer.passes,
-        "obstacles": list(answer.obstacles),
+        "obstacles": plain(answer.obstacles),
         "findings": [_finding(finding) for finding in answer.assessment.findings],
         "undetermined": [
             {"rule": entry.rule.id, "severity": entry.rule.severity.value, "missing": dict(entry.missing)}

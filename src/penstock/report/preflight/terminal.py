@@ -47,7 +47,7 @@ def render_preflight(answer: Preflight, speed: Speed | None = None) -> Renderabl
     pieces: list[RenderableType] = [_headline(answer)]
     if answer.obstacles:
         pieces.append(Text("\nblocker", style=STYLES[Severity.BLOCKER]))
-        pieces += [Padding(Text(f"• {text}"), (0, 0, 0, 2)) for text in answer.obstacles]
+        pieces += [Padding(Text(f"• {obstacle.kind}: {obstacle.text}"), (0, 0, 0, 2)) for obstacle in answer.obstacles]
     for severity in Severity:
         found = answer.assessment.of(severity)
         if found:
@@ -232,7 +232,7 @@ def _reason(answer: Preflight) -> str:
     if worst:
         return worst[0].rule.id
     if answer.obstacles:
-        return answer.obstacles[0].split(";")[0][:60]
+        return answer.obstacles[0].text.split(";")[0][:60]
     risks = answer.assessment.of(Severity.WARNING)
     if risks:
         return risks[0].rule.id
