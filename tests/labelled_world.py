@@ -13,11 +13,12 @@ from penstock.catalog import load_accelerator
 from penstock.checkpoint import open_checkpoint
 from penstock.fleet import Parallelism, Release
 from penstock.fleet.engine import NEWEST, EngineName
+from penstock.model import ModelSpec
 from penstock.model.config import Config
 from penstock.model.spec import model_as_measured
+from penstock.model.weight import MXFP8
 from penstock.preflight import (
     Asked,
-    Launch,
     Preflight,
     PreflightQuestion,
     Severity,
@@ -28,14 +29,19 @@ from penstock.preflight import (
     read_scheme,
 )
 from penstock.preflight.facts.subject import smallest_split, subject_of
-from penstock.preflight.launch.plan import plan_launch
 
 DATA = Path(__file__).parent / "data" / "world"
 ASKED_ENGINES: Mapping[str, EngineName] = {"vllm": "vllm", "sglang": "sglang"}
+RECIPES_READ = "0.27.1"
+"""The newest release when the recipes were read."""
+_MXFP8_RELEASES = ("minimax-m3",)
+"""Models whose eight-bit release is MXFP8."""
 _METHODS: Mapping[str, Mapping[str, Any]] = {
     "nvfp4": {"quant_method": "modelopt", "quant_algo": "NVFP4"},
     "mxfp4": {"quant_method": "quark", "global_quant_config": {"input_tensors": {"dtype": "fp4"}}},
     "fp8": {"quant_method": "fp8", "activation_scheme": "dynamic"},
+    "mxfp8": {"quant_method": "mxfp8"},
+    "int4": {"quant_method": "gptq"},
 }
 
 
@@ -63,6 +69,8 @@ class Case:
     expected: str = ""
     """What must be found: a rule, or the kind of obstacle."""
     quantisation: Mapping[str, Any] | None = None
+    missed: str = ""
+    """Why it is not caught, where it is not."""
 
 
 def measured_runs() -> list[Case]:
@@ -96,7 +104,8 @@ def verified_recipes() -> Iterator[Case]:
         for chip, status in entry["hardware"].items():
             if status != "verified" or repository not in models or chip not in _parts():
                 continue
-            for release in {str(entry.get("since") or ""), str(NEWEST["vllm"])}:
+            # A recipe names the first release that has the model, not the ones its hardware was verified on.
+            for release in (RECIPES_READ, str(NEWEST["vllm"])):
                 yield Case(
                     id=f"recipe:{repository}",
                     engine="vllm",
@@ -133,6 +142,7 @@ def _broken(entry: Mapping[str, Any]) -> Iterator[Case]:
             command=entry.get("command", ""),
             host=entry.get("host", {}),
             expected=entry["expected"],
+            missed=entry.get("missed", ""),
             source=entry["source"],
         )
 
@@ -161,11 +171,17 @@ def subject(case: Case) -> Subject:
     released = _released(case.model)
     named = replace(released, name=case.checkpoint or released.name)
     section: Mapping[str, Any] | None = case.quantisation or _METHODS.get(case.weights)
-    spec = released.model if not case.weights else model_as_measured(released.model, case.weights)
+    spec = _stored(released.model, case)
     if case.quantisation is None and spec is released.model:
         return named
     sidecar = None if section is None else Config({"quantization": dict(section)}, "hf_quant_config.json")
     return replace(named, model=spec, scheme=read_scheme(spec, None, sidecar))
+
+
+def _stored(model: ModelSpec, case: Case) -> ModelSpec:
+    if case.weights == "fp8" and case.model in _MXFP8_RELEASES:
+        return model.stored_as(MXFP8)
+    return model if not case.weights or case.weights in model.formats else model_as_measured(model, case.weights)
 
 
 def ask(case: Case) -> Preflight:
@@ -181,19 +197,17 @@ def ask(case: Case) -> Preflight:
         engine=engine,
         version=version,
         asked=asked,
-        launch=_launch(case, plan_launch(asked_about, part, engine, version, asked).as_launch()),
         host=dict(case.host),
     )
-    return check(question, load_knowledge())
-
-
-def _launch(case: Case, proposed: Launch) -> Launch | None:
     if case.command:
-        return parse_command(case.command)[1]
+        return check(replace(question, launch=parse_command(case.command)[1]), load_knowledge())
+    proposed = check(question, load_knowledge())
     if not case.flags:
-        return None
-    added = parse_command(f"vllm serve model {case.flags}")[1]
-    return replace(proposed, flags={**proposed.flags, **added.flags})
+        return proposed
+    added = parse_command(f"vllm serve model {case.flags}")[1].flags
+    return check(
+        replace(question, launch=replace(proposed.launch, flags={**proposed.launch.flags, **added})), load_knowledge()
+    )
 
 
 def refused_by(answer: Preflight) -> frozenset[str]:
@@ -209,30 +223,100 @@ def caught_by(answer: Preflight) -> frozenset[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tally:
-    """How one engine on one vendor's parts came out."""
+class Outcome:
+    """One case, and what preflight says of it."""
 
-    runs: int = 0
-    refused: int = 0
-    breaks: int = 0
-    caught: int = 0
-    wrong_rule: int = 0
+    case: Case
+    named: frozenset[str]
+    """What refuses a run, or what would have warned of a break."""
 
+    @property
+    def right(self) -> bool:
+        """Whether a run is let through, or a break is caught for its reason."""
+        return self.case.expected in self.named if self.case.expected else not self.named
 
-def confusion(runs: Iterable[Case], breaks: Iterable[Case]) -> dict[tuple[str, str], Tally]:
-    """Count every case by engine and vendor."""
-    counts: dict[tuple[str, str], Counter[str]] = {}
-    for case in runs:
-        seen = counts.setdefault(_place(case), Counter())
-        seen["runs"] += 1
-        seen["refused"] += bool(refused_by(ask(case)))
-    for case in breaks:
-        seen, found = counts.setdefault(_place(case), Counter()), caught_by(ask(case))
-        seen["breaks"] += 1
-        seen["caught"] += case.expected in found
-        seen["wrong_rule"] += bool(found) and case.expected not in found
-    return {place: Tally(**seen) for place, seen in sorted(counts.items())}
+    @property
+    def place(self) -> tuple[str, str]:
+        """Engine and vendor."""
+        return self.case.engine, load_accelerator(self.case.accelerator).vendor
 
 
-def _place(case: Case) -> tuple[str, str]:
-    return case.engine, load_accelerator(case.accelerator).vendor
+@cache
+def outcomes() -> tuple[Outcome, ...]:
+    """Ask about every case of the engines preflight knows; cases that ask the same are asked once."""
+    asked: dict[object, Preflight] = {}
+    found = []
+    runs = [case for case in measured_runs() if case.engine in ASKED_ENGINES]
+    for case in (*runs, *verified_recipes(), *known_breaks()):
+        key = repr(replace(case, id="", source="", expected="", missed=""))
+        if key not in asked:
+            asked[key] = ask(case)
+        found.append(Outcome(case=case, named=(caught_by if case.expected else refused_by)(asked[key])))
+    return tuple(found)
+
+
+def confusion_table(found: Iterable[Outcome]) -> str:
+    """Draw the table of docs/preflight.md."""
+    places: dict[tuple[str, str], list[Outcome]] = {}
+    for outcome in found:
+        places.setdefault(outcome.place, []).append(outcome)
+    lines = [
+        "| engine | on | runs | let through | refused | breaks | caught, right reason | other reason | missed |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    total: Counter[str] = Counter()
+    for (engine, vendor), group in sorted(places.items()):
+        row = _row(group)
+        total.update(row)
+        lines.append(f"| {engine} | {vendor} | " + " | ".join(f"{row[name]:,}" for name in _COLUMNS) + " |")
+    lines.append("| all | | " + " | ".join(f"{total[name]:,}" for name in _COLUMNS) + " |")
+    return "\n".join(lines)
+
+
+_COLUMNS = ("runs", "let_through", "refused", "breaks", "caught", "other", "missed")
+
+
+def _row(group: list[Outcome]) -> Counter[str]:
+    runs = [outcome for outcome in group if not outcome.case.expected]
+    breaks = [outcome for outcome in group if outcome.case.expected]
+    return Counter({
+        "runs": len(runs),
+        "let_through": sum(outcome.right for outcome in runs),
+        "refused": sum(not outcome.right for outcome in runs),
+        "breaks": len(breaks),
+        "caught": sum(outcome.right for outcome in breaks),
+        "other": sum(bool(outcome.named) and not outcome.right for outcome in breaks),
+        "missed": sum(not outcome.named for outcome in breaks),
+    })  # fmt: skip
+
+
+def missed_list(found: Iterable[Outcome]) -> str:
+    """List the breaks that are not caught for their reason."""
+    wrong = [outcome.case for outcome in found if outcome.case.expected and not outcome.right]
+    return "\n".join(f"- `{case.id}` ({case.engine} {case.release}, {case.source}): {case.missed}" for case in wrong)
+
+
+def rule_counts() -> str:
+    """Draw the rules by severity and by how they are known."""
+    from penstock.preflight import Grounds, load_rules  # noqa: PLC0415 - only the note needs them
+
+    severities = Counter(rule.severity for rule in load_rules())
+    grounds = Counter(rule.grounds for rule in load_rules())
+    left = [f"{severity}: {_MEANS[severity]} | {severities[severity]}" for severity in Severity]
+    right = [f"{ground}: {_KNOWN[ground]} | {grounds[ground]}" for ground in Grounds] + [" | "] * 2
+    rows = [f"| {a} | | {b} |" for a, b in zip(left, right, strict=True)]
+    return "\n".join(["| severity | rules | | known from | rules |", "|---|---|---|---|---|", *rows])
+
+
+_MEANS: Mapping[str, str] = {
+    "silent-wrong": "answers come back and are wrong, for sure or by default",
+    "blocker": "cannot start, or must crash",
+    "warning": "may fail, and often does not",
+    "slow": "runs below what the chip could",
+    "info": "worth knowing",
+}
+_KNOWN: Mapping[str, str] = {
+    "source": "read at the release named",
+    "derived": "follows from source, nobody ran it on the device",
+    "issue": "reported in the thread named",
+}

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CELLS = ROOT / "src/penstock/catalog/data/measurements/inferencex_cells.csv"
 RUNS = ROOT / "tests/data/world/runs.csv"
 FIELDS = ("case", "engine", "release", "known_by", "model", "weights", "checkpoint", "accelerator", "tp", "dp", "ep",
-          "context_tokens", "flags", "source")  # fmt: skip
+          "context_tokens", "flags", "image", "date", "source")  # fmt: skip
 MODELS = {
     "dsr1": "deepseek-r1",
     "dsv4": "deepseek-v4-pro",
@@ -71,6 +71,7 @@ class Seen:
 
     commit: str
     path: str
+    date: str
     context_tokens: int = 0
 
 
@@ -79,13 +80,15 @@ class History:
     """Every single-node setup InferenceX ever configured."""
 
     clone: Path
+    date: str = ""
     seen: dict[Setup, Seen] = field(default_factory=dict)
 
     def read(self) -> None:
         """Walk the commits that touched a configuration, oldest first."""
         paths = (".github/configs", "configs", ":(glob)**/*-master.yaml")
         known: set[str] = set()
-        for commit in git(self.clone, "log", "--reverse", "--format=%H", "--", *paths).split():
+        for entry in git(self.clone, "log", "--reverse", "--format=%H %cs", "--", *paths).splitlines():
+            commit, self.date = entry.split()
             for line in git(self.clone, "ls-tree", "-r", commit).splitlines():
                 meta, _, path = line.partition("\t")
                 blob = meta.split()[2]
@@ -115,7 +118,7 @@ class History:
                     int(point.get("ep") or 1), bool(point.get("dp-attn")),
                     point.get("spec-decoding", "none") not in {None, "none"},
                 )  # fmt: skip
-                seen = self.seen.setdefault(setup, Seen(commit, path))
+                seen = self.seen.setdefault(setup, Seen(commit, path, self.date))
                 seen.context_tokens = max(seen.context_tokens, int(length["isl"]) + int(length["osl"]))
 
 
@@ -243,6 +246,8 @@ def row(
         "ep": int(spread),
         "context_tokens": seen.context_tokens,
         "flags": " ".join(flags_of(script, setup)),
+        "image": setup.image.replace("#", "/").partition("@")[0],
+        "date": seen.date,
         "source": f"inferencex@{seen.commit[:12]}:{seen.path}#{setup.key}",
     }
 
@@ -256,7 +261,8 @@ def unnamed(cell: Mapping[str, str], ref: str, cells: list[dict[str, str]]) -> d
     return {
         "case": f"ix{ref}", "engine": cell["engine"], "release": "", "known_by": "unnamed", "model": cell["model"],
         "weights": cell["weights"], "checkpoint": "", "accelerator": cell["accelerator"], "tp": cell["tp"],
-        "dp": cell["dp"] or "1", "ep": int(cell["ep"] == "1"), "context_tokens": round(longest), "flags": drafts,
+        "dp": cell["dp"] or "1", "ep": int(cell["ep"] == "1"), "context_tokens": round(longest),
+        "flags": drafts, "image": "", "date": "",
         "source": f"https://github.com/SemiAnalysisAI/InferenceX-app (dump of 2026-07-20, configuration {ref})",
     }  # fmt: skip
 

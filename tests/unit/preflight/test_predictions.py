@@ -223,6 +223,7 @@ def test_recipes_say_where_a_model_was_run() -> None:
     verified = ask("gpt-oss-120b", "mi300x", tp=1).recipe
     assert verified is not None
     assert verified.status == "verified"
-    assert "VLLM_ROCM_USE_AITER=1" in str(verified.amd_line)
+    assert ("VLLM_ROCM_USE_AITER", "1") in {(setting.name, setting.value) for setting in verified.variables}
+    assert ("block-size", "64") in {(setting.name, setting.value) for setting in verified.flags}
     assert ask("gpt-oss-120b", "h200", tp=1).recipe is not None
     assert ask("gpt-oss-120b", "mi300x", tp=1, engine="sglang", version="0.5.18").recipe is None

@@ -18,3 +18,4 @@ class Knowledge:
     flags: Mapping[str, Any]
     images: Mapping[str, Any]
     recipes: Mapping[str, Any]
+    architectures: Mapping[str, Any]
