@@ -178,6 +178,8 @@ class _Stage:
         engine = self.deployment.engine
         device = self.deployment.accelerator.usable_hbm_bytes
         weights = sum(self.weights.values())
+        if engine.kv_cache_bytes is not None:
+            return engine.kv_cache_bytes
         if engine.name == "sglang":
             # The fraction is of what is free once the runtime is up; activations live outside it.
             return int((device - _pick(self.runtime, case)) * sglang_fraction(self.deployment)) - weights

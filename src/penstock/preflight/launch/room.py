@@ -19,6 +19,7 @@ from penstock.units import format_gib, parse_tokens
 _MOST_HUNDREDTHS: Final = 95
 """The largest share of memory people run with; above it graphs and libraries have nowhere to go."""
 _FEWEST_TOKENS: Final = 1024
+_BYTE_SUFFIXES: Final = {"K": 2**10, "M": 2**20, "G": 2**30, "k": 10**3, "m": 10**6, "g": 10**9}
 _FRACTION: Final = {"vllm": "gpu-memory-utilization", "sglang": "mem-fraction-static"}
 
 
@@ -48,6 +49,7 @@ def deployment_of(
             or settings.max_batched_tokens,
             max_sequences=_count(launch.flag("max-num-seqs")) or settings.max_sequences,
             graphs=launch.flag("enforce-eager", "disable-cuda-graph") is None,
+            kv_cache_bytes=_bytes(launch.flag("kv-cache-memory-bytes")),
         ),
         parallelism=split,
         cache_dtype=_cache_dtype(launch.flag("kv-cache-dtype")),
@@ -155,6 +157,15 @@ def _fraction(text: str | None) -> float | None:
 
 def _count(text: str | None) -> int | None:
     return int(text) if text is not None and text.isdecimal() and 0 < len(text) < 9 and int(text) else None  # noqa: PLR2004 - no step is larger
+
+
+def _bytes(text: str | None) -> int | None:
+    """Read `4194304`, `4M` (binary) or `4m` (decimal), as vLLM does."""
+    if text is None or not text:
+        return None
+    scale = _BYTE_SUFFIXES.get(text[-1])
+    number = text if scale is None else text[:-1]
+    return int(number) * (scale or 1) if number.isdecimal() and len(number) < 16 else None  # noqa: PLR2004 - no memory is larger
 
 
 def _tokens(text: str) -> int | None:
