@@ -20,6 +20,7 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 CELLS = ROOT / "src/penstock/catalog/data/measurements/inferencex_cells.csv"
 RUNS = ROOT / "tests/data/world/runs.csv"
+SERVED = ROOT / "src/penstock/preflight/data/served.toml"
 FIELDS = ("case", "engine", "release", "known_by", "model", "weights", "checkpoint", "accelerator", "tp", "dp", "ep",
           "context_tokens", "flags", "image", "date", "source")  # fmt: skip
 MODELS = {
@@ -267,8 +268,34 @@ def unnamed(cell: Mapping[str, str], ref: str, cells: list[dict[str, str]]) -> d
     }  # fmt: skip
 
 
+SERVED_HEAD = """# Who was measured serving a model on a part: engine, the newest image, formats and splits.
+# From the configuration files of SemiAnalysisAI/InferenceX (Apache-2.0), by tools/build_world.py.
+"""
+
+
+def write_served() -> None:
+    """Write preflight/data/served.toml from the runs: for each model and part, every engine with its newest image."""
+    held: dict[tuple[str, str], dict[str, list[dict[str, str]]]] = {}
+    with RUNS.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            if row["image"] and row["image"] != "TBD":
+                held.setdefault((row["model"], row["accelerator"]), {}).setdefault(row["engine"], []).append(row)
+    lines = [SERVED_HEAD.rstrip()]
+    for (model, part), engines in sorted(held.items()):
+        lines.append(f'\n["{model}".{part}]')
+        for engine, found in sorted(engines.items()):
+            newest = max(found, key=lambda row: row["date"])
+            formats = ", ".join(f'"{name}"' for name in sorted({row["weights"] for row in found}))
+            counts = sorted({int(row["tp"]) * int(row["dp"]) for row in found})
+            lines.append(
+                f'{engine} = {{ image = "{newest["image"]}", until = "{newest["date"]}", weights = [{formats}], '
+                f"devices = {counts} }}"
+            )
+    SERVED.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
 def main() -> None:
-    """Write the file."""
+    """Write the files."""
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("inferencex", "vllm", "sglang"):
         parser.add_argument(f"--{name}", type=Path, required=True)
@@ -282,6 +309,7 @@ def main() -> None:
         writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
         writer.writeheader()
         writer.writerows(written)
+    write_served()
     print(f"{len(written)} rows, {len({entry['case'] for entry in written})} configurations")
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from engine.tiny_llama import Shape, write_model
 
-_START_UP_S = 240.0
+_START_UP_S = 600.0
 _SAMPLE = re.compile(r"^(?P<name>vllm:\w+)\{(?P<labels>[^}]*)\} (?P<value>\S+)$", re.MULTILINE)
 
 

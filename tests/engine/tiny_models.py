@@ -37,8 +37,8 @@ def write(name: str, folder: Path) -> None:
 
     torch.manual_seed(0)
     config = AutoConfig.for_model(name, **{**TINY, **ARCHITECTURES[name]})
-    config.torch_dtype = "bfloat16"
-    model = AutoModelForCausalLM.from_config(config).to(torch.bfloat16)
+    config.torch_dtype = "float16"
+    model = AutoModelForCausalLM.from_config(config).to(torch.float16)
     model.save_pretrained(folder, safe_serialization=True)
 
 

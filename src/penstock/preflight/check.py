@@ -22,6 +22,7 @@ from penstock.preflight.predicted.architecture import ArchitectureSupport, archi
 from penstock.preflight.predicted.attention import Backend, GraphMode, predict_backend, predict_graphs
 from penstock.preflight.predicted.dialect import DialectStep, predict_dialect
 from penstock.preflight.predicted.kernels import KernelClass, WeightGroup, as_executed, predict_kernels
+from penstock.preflight.predicted.served import ServedBy, served_by
 from penstock.preflight.rules.condition import Facts, Unknown
 from penstock.preflight.rules.findings import Assessment, assess
 from penstock.preflight.rules.knowledge import Knowledge
@@ -93,6 +94,8 @@ class Preflight:
     flags: tuple[FlagFinding, ...]
     plan: LaunchPlan
     recipe: Recipe | None
+    served: tuple[ServedBy, ...]
+    """Engines that were measured with this model on this part."""
 
     @property
     def obstacles(self) -> tuple[StartObstacle, ...]:
@@ -115,10 +118,15 @@ class Preflight:
         unread = any(group.kernel is KernelClass.UNDETERMINED for group in self.kernels)
         if unread or self.facts["platform"] == "other" or self.architecture.since is None:
             return Readiness.UNDETERMINED
-        if self.assessment.of(Severity.WARNING):
+        if self.assessment.of(Severity.WARNING) or self.disowned:
             return Readiness.RISK
         lagging = any(self.lags(group) for group in self.kernels)
         return Readiness.SLOW if lagging or self.assessment.of(Severity.SLOW) else Readiness.RUNS
+
+    @property
+    def disowned(self) -> bool:
+        """Whether the model's own recipe calls this chip unsupported."""
+        return self.recipe is not None and self.recipe.status == "unsupported"
 
     def lags(self, group: WeightGroup) -> bool:
         """Whether the chip could multiply this faster: narrow weights on a chip without units for them could not."""
@@ -195,8 +203,9 @@ def _started_alone(answer: Preflight) -> StartObstacle | None:
 def check(question: PreflightQuestion, knowledge: Knowledge) -> Preflight:
     """Answer a question: propose a launch, derive facts, try every rule, predict what will serve."""
     recipe = _recipe(question, knowledge)
+    followed = None if recipe is not None and recipe.status == "unsupported" else recipe
     plan = plan_launch(
-        question.subject, question.accelerator, question.engine, question.version, question.asked, recipe
+        question.subject, question.accelerator, question.engine, question.version, question.asked, followed
     )
     launch = question.launch or plan.as_launch()
     facts = dict(derive_facts(_situation(question, launch, knowledge)))
@@ -232,6 +241,7 @@ def check(question: PreflightQuestion, knowledge: Knowledge) -> Preflight:
         flags=check_flags(launch, question.engine, question.version, knowledge.flags[question.engine]),
         plan=plan,
         recipe=recipe,
+        served=served_by(question.subject.model.name, question.accelerator.id, knowledge.served),
     )
 
 

@@ -155,7 +155,7 @@ def test_a_line_no_shell_would_take_is_refused(text: str) -> None:
         ("vllm/vllm-openai-rocm:v0.18.0", "0.18.0", "7.0"),
         ("vllm/vllm-openai-rocm:v0.22.1", "0.22.1", "7.2.2"),
         ("vllm/vllm-openai-rocm:v0.27.1", "0.27.1", "7.2.3"),
-        ("vllm/vllm-openai-rocm:v0.32.0", "0.32.0", None),  # not read
+        ("vllm/vllm-openai-rocm:v0.32.0", "0.32.0", "7.2.3"),  # not read, and no image went back
         ("lmsysorg/sglang:v0.5.18-rocm720-mi30x", "0.5.18", "7.2.0"),
         ("vllm/vllm-openai:v0.27.1", "0.27.1", None),
         (None, "0.27.1", None),

@@ -137,12 +137,10 @@ def official_image(engine: EngineName, version: Release, vendor: str, chip: str)
 
 
 def rocm_of_image(image: str | None, version: Release, table: Mapping[str, Any]) -> str | None:
-    """Return the ROCm release inside an official image, where it was read."""
+    """Return the ROCm release inside an official image; a later image than was read has at least the last one's."""
     if image is None:
         return None
     if image.startswith("vllm/vllm-openai-rocm:"):
-        if version > Release(str(table["vllm"]["last_read"])):
-            return None
         found = [(Release(since), rocm) for since, rocm in table["vllm"].items() if since != "last_read"]
         held = [rocm for since, rocm in sorted(found, key=lambda pair: pair[0]) if since <= version]
         return held[-1] if held else None

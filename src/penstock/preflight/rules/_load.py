@@ -77,6 +77,7 @@ def load_knowledge() -> Knowledge:
         images=load_table("images"),
         recipes=load_table("recipes"),
         architectures=load_table("architectures"),
+        served=load_table("served"),
     )
 
 

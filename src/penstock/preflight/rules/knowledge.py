@@ -19,3 +19,4 @@ class Knowledge:
     images: Mapping[str, Any]
     recipes: Mapping[str, Any]
     architectures: Mapping[str, Any]
+    served: Mapping[str, Any]

@@ -17,7 +17,7 @@ from penstock.preflight.rules.condition import Value
 from penstock.preflight.rules.findings import Finding, Undetermined
 from penstock.preflight.rules.rule import Severity
 from penstock.preflight.speed import LOAD, Speed
-from penstock.units import format_gib
+from penstock.units import GIB, format_gib
 
 STYLES: Mapping[Severity, str] = {
     Severity.SILENT_WRONG: "bold magenta",
@@ -41,6 +41,8 @@ _COUNTED: Mapping[Severity, str] = {
     Severity.SLOW: "slow",
     Severity.INFO: "to note",
 }
+_ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM", "atom": "ATOM"}
+_SHOWN_BYTES = GIB // 20
 _WORTH_ASKING = {Severity.SILENT_WRONG, Severity.BLOCKER, Severity.WARNING}
 """What is left open of the rest would only be noted."""
 _SHORT: Mapping[Readiness, str] = {
@@ -56,20 +58,25 @@ _SHORT: Mapping[Readiness, str] = {
 def render_preflight(answer: Preflight, speed: Speed | None = None, instead: Preflight | None = None) -> RenderableType:
     """Draw one answer, with how fast it would be where that was asked, and the nearest split where it would not run."""
     pieces: list[RenderableType] = [_headline(answer)]
-    if answer.obstacles:
-        pieces.append(Text(f"\nblocker ({len(answer.obstacles)})", style=STYLES[Severity.BLOCKER]))
-        pieces += [Padding(Text(f"• {obstacle.kind}: {obstacle.text}"), (0, 0, 0, 2)) for obstacle in answer.obstacles]
     for severity in Severity:
+        stops = answer.obstacles if severity is Severity.BLOCKER else ()
         found = answer.assessment.of(severity)
-        if found:
-            pieces.append(Text(f"\n{severity} ({len(found)})", style=STYLES[severity]))
+        if stops or found:
+            pieces.append(Text(f"\n{severity} ({len(stops) + len(found)})", style=STYLES[severity]))
+            pieces += [Padding(Text(f"• {stop.kind}: {stop.text}"), (0, 0, 0, 2)) for stop in stops]
             pieces += [_finding(finding) for finding in found]
     pieces += [Text("\nwhat will serve", style="bold"), _predictions(answer, speed)]
-    open_questions = [entry for entry in answer.assessment.undetermined if entry.rule.severity in _WORTH_ASKING]
+    open_questions = [entry for entry in answer.assessment.undetermined if _worth_asking(entry)]
     if open_questions:
         pieces += [Text("\nnot decided", style="bold"), _undetermined(open_questions)]
     pieces += [Text("\nlaunch", style="bold"), _launch(answer, instead)]
     return Group(*pieces)
+
+
+def _worth_asking(entry: Undetermined) -> bool:
+    """Leave out what would only be noted, and bytes nobody scanned: that a file may be damaged goes without saying."""
+    scanned = all(name.startswith("bytes.") for name in entry.missing)
+    return entry.rule.severity in _WORTH_ASKING and not scanned
 
 
 def _headline(answer: Preflight) -> Text:
@@ -136,6 +143,8 @@ def _predictions(answer: Preflight, speed: Speed | None) -> RenderableType:
     for step in answer.dialect:
         grid.add_row(f"FP8, {step.group}", f"{step.treatment}: {step.note}")
     for group in answer.kernels:
+        if group.stored_bytes < _SHOWN_BYTES and group.kernel is KernelClass.NATIVE:
+            continue
         style = "red" if group.kernel is KernelClass.NONE else ""
         share = f"{format_gib(group.stored_bytes)} GiB {group.format}"
         grid.add_row(group.group, Text(f"{share}: {group.kernel} ({group.by})", style=style))
@@ -159,6 +168,10 @@ def _predictions(answer: Preflight, speed: Speed | None) -> RenderableType:
         grid.add_row("speed", _speed(speed))
     if answer.recipe is not None:
         grid.add_row("recipe", _recipe(answer.recipe))
+    for served in answer.served:
+        formats, counts = "/".join(served.weights), "/".join(str(count) for count in served.devices)
+        row = f"{_ENGINES[served.engine]}, {formats} on {counts} devices: {served.image} (InferenceX, {served.until})"
+        grid.add_row("measured", row)
     return Padding(grid, (0, 0, 0, 2))
 
 
@@ -190,7 +203,10 @@ def _recipe(recipe: Recipe) -> str:
     since = f", from vLLM {recipe.since}" if recipe.since else ""
     old = " (this release is older)" if recipe.too_old else ""
     spread = "; it spreads whole experts (--ep)" if recipe.spreads_experts else ""
-    return f"vLLM's recipe: {recipe.status} on this chip{since}{old}; its settings are in the launch{spread}"
+    if recipe.status == "unsupported":
+        return f"vLLM's recipe calls this chip unsupported{since}; its settings are left out"
+    settings = "; its settings are in the launch" if recipe.flags or recipe.variables else ""
+    return f"vLLM's recipe: {recipe.status} on this chip{since}{old}{settings}{spread}"
 
 
 def _speed(speed: Speed) -> str:
@@ -200,7 +216,8 @@ def _speed(speed: Speed) -> str:
         f"requests of {prompt}/{output} tokens"
     )
     lost = speed.lost_fraction
-    return text if lost is None else f"{text}; formats without their own kernels cost {max(0.0, lost):.0%} of it"
+    small = lost is None or lost < 0.005  # noqa: PLR2004 - it would be shown as 0%
+    return text if small else f"{text}; formats without their own kernels cost {lost:.0%} of it"
 
 
 def _undetermined(entries: Sequence[Undetermined]) -> RenderableType:
@@ -278,8 +295,8 @@ def _reason(answer: Preflight) -> str:
     if worst:
         return worst[0].rule.id
     risks = answer.assessment.of(Severity.WARNING)
-    if risks:
-        return risks[0].rule.id
+    if risks or answer.disowned:
+        return risks[0].rule.id if risks else "its recipe calls this chip unsupported"
     wide = [group for group in answer.kernels if answer.lags(group)]
     if wide:
         return f"{wide[0].format} {wide[0].kernel}"
