@@ -63,9 +63,9 @@ class Server:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", data=b"", timeout=10):
             pass
 
-    def answer(self, prompt: str) -> dict[str, Any]:
-        """Ask for four tokens."""
-        body = {"prompt": prompt, "max_tokens": 4, "ignore_eos": True, "temperature": 0}
+    def answer(self, tokens: list[int]) -> dict[str, Any]:
+        """Ask for four tokens after these."""
+        body: dict[str, object] = {"prompt": tokens, "max_tokens": 4, "ignore_eos": True, "temperature": 0}
         models = json.loads(self.get("/v1/models"))
         body["model"] = models["data"][0]["id"]
         request = urllib.request.Request(

@@ -19,7 +19,8 @@ from engine.tiny_llama import word_tokenizer
 from engine.tiny_models import ARCHITECTURES, TINY
 from penstock.catalog import load_accelerator, load_models
 from penstock.checkpoint import open_checkpoint
-from penstock.fleet import Parallelism, Release
+from penstock.fleet import Parallelism
+from penstock.fleet.engine import NEWEST, EngineName
 from penstock.preflight import Asked, Preflight, PreflightQuestion, check, load_knowledge, parse_command
 from penstock.preflight.facts.subject import smallest_split, subject_of
 
@@ -39,6 +40,39 @@ for line in json.load(sys.stdin):
 """
 
 
+PARSED_BY_SGLANG = """
+import argparse, importlib.abc, importlib.machinery, json, sys, types
+from unittest.mock import MagicMock
+
+class Absent(types.ModuleType):
+    __path__ = []
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return MagicMock(name=name)
+
+class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    # What the parser's module imports and a machine without a GPU has not.
+    def find_spec(self, name, path, target=None):
+        if name.split(".")[0] in {"IPython", "orjson", "triton", "sgl_kernel", "torchvision"}:
+            return importlib.machinery.ModuleSpec(name, self, is_package=True)
+    def create_module(self, spec):
+        return Absent(spec.name)
+    def exec_module(self, module):
+        pass
+
+sys.meta_path.append(StandIns())
+from sglang.srt.server_args import ServerArgs
+parser = argparse.ArgumentParser()
+ServerArgs.add_cli_args(parser)
+for line in json.load(sys.stdin):
+    try:
+        parser.parse_args(line)
+    except SystemExit:
+        print(json.dumps(line))
+"""
+
+
 @pytest.fixture(scope="module")
 def python() -> str:
     named = os.environ.get("PENSTOCK_VLLM")
@@ -47,14 +81,14 @@ def python() -> str:
     return named
 
 
-def asked(name: str, on: str, command: str | None = None) -> Preflight:
+def asked(name: str, on: str, command: str | None = None, engine: EngineName = "vllm") -> Preflight:
     subject, part = subject_of(open_checkpoint(name), name), load_accelerator(on)
     question = PreflightQuestion(
         subject=subject,
         accelerator=part,
-        engine="vllm",
-        version=Release("0.32.0"),
-        asked=Asked(parallelism=smallest_split(subject, part, None) if command is None else Parallelism()),
+        engine=engine,
+        version=NEWEST[engine],
+        asked=Asked(parallelism=smallest_split(subject, part, None, engine) if command is None else Parallelism()),
         launch=None if command is None else parse_command(command)[1],
     )
     return check(question, load_knowledge())
@@ -72,6 +106,21 @@ def test_the_engines_own_parser_takes_every_printed_command(python: str) -> None
     done = subprocess.run(
         [python, "-c", PARSED], input=json.dumps(lines), capture_output=True, text=True, check=False, timeout=300
     )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.splitlines() == [], done.stderr[-2000:]
+
+
+def test_sglangs_own_parser_takes_every_printed_command() -> None:
+    """PENSTOCK_SGLANG names the Python of an environment with sglang and a CPU build of torch."""
+    if "PENSTOCK_SGLANG" not in os.environ:
+        pytest.skip("PENSTOCK_SGLANG does not name the Python of an environment with SGLang")
+    lines = []
+    for known in load_models():
+        for part in PARTS:
+            line = shlex.split(asked(known.id, part, engine="sglang").plan.bare().replace("\\\n", " "))
+            lines.append(line[line.index("sglang.launch_server") + 1 :])
+    command = [os.environ["PENSTOCK_SGLANG"], "-c", PARSED_BY_SGLANG]
+    done = subprocess.run(command, input=json.dumps(lines), capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.splitlines() == [], done.stderr[-2000:]
 
@@ -120,7 +169,7 @@ def test_the_printed_command_starts_and_answers(python: str, checkpoints: dict[s
     assert answer.passes
     with started(python, [*words(answer), "--enforce-eager", "--kv-cache-memory-bytes", "64M"], folder) as server:
         wait_until_ready(server)
-        said = server.answer("w1 w2 w3")
+        said = server.answer([5, 6, 7])
     assert said["usage"]["completion_tokens"] == 4
     assert name in ARCHITECTURES
 
@@ -144,4 +193,4 @@ def test_a_context_that_does_not_fit_is_refused_for_that_reason_and_the_suggeste
     assert answer.cut.tokens <= int(estimated[1])
     with started(python, [*shlex.split(typed), "--max-model-len", str(answer.cut.tokens)], folder) as server:
         wait_until_ready(server)
-        assert server.answer("w1 w2 w3")["usage"]["completion_tokens"] == 4
+        assert server.answer([5, 6, 7])["usage"]["completion_tokens"] == 4

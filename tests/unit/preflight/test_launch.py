@@ -1,6 +1,7 @@
 """Launch commands: each flag exists in the release it is printed for, and a pasted line is read as a shell would."""
 
 import shlex
+import subprocess
 from dataclasses import replace
 
 import pytest
@@ -10,8 +11,8 @@ from penstock.checkpoint import open_checkpoint
 from penstock.errors import UsageError
 from penstock.fleet import Parallelism, Release
 from penstock.fleet.engine import EngineName
-from penstock.preflight import Asked, Launch, LaunchPlan, load_knowledge, parse_command
-from penstock.preflight.facts.subject import subject_of
+from penstock.preflight import Asked, Launch, LaunchPlan, PreflightQuestion, check, load_knowledge, parse_command
+from penstock.preflight.facts.subject import smallest_split, subject_of
 from penstock.preflight.launch.flags import check_flags
 from penstock.preflight.launch.plan import plan_launch, rocm_of_image
 
@@ -54,6 +55,22 @@ def test_a_catalog_model_is_launched_by_the_repository_of_its_card(name: str) ->
 def test_a_model_on_disk_is_launched_by_its_directory(typed: str, called: str) -> None:
     found = replace(open_checkpoint("phi-4"), repository=None)
     assert subject_of(found, typed).name == called
+
+
+@pytest.mark.parametrize(("engine", "version"), [("vllm", "0.32.0"), ("sglang", "0.5.18")])
+def test_every_printed_command_is_one_a_shell_reads(engine: EngineName, version: str) -> None:
+    printed = []
+    for known in load_models():
+        subject, part = subject_of(open_checkpoint(known.id), known.id), load_accelerator("mi300x")
+        asked = Asked(parallelism=smallest_split(subject, part, None, engine))
+        question = PreflightQuestion(
+            subject=subject, accelerator=part, engine=engine, version=Release(version), asked=asked
+        )
+        planned = check(question, KNOWLEDGE).plan
+        printed += [planned.bare(), str(planned.docker())]
+        assert known.repo in typed(planned.bare())
+    read = subprocess.run(["bash", "-n"], input="\n".join(printed), text=True, capture_output=True, check=False)  # noqa: S607
+    assert (read.returncode, read.stderr) == (0, "")
 
 
 def test_the_four_forms_of_a_command() -> None:
