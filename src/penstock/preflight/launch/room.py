@@ -106,6 +106,8 @@ def cut_context(room: DeviceRoom) -> CutContext | None:
         return None
     # Where only the median of the reserves leaves room, a quarter of it is kept back.
     held = max(full.capacity.safe_context_tokens, (full.capacity.longest_context_tokens or 0) * 3 // 4)
+    # vLLM keeps one block for itself, the null block.
+    held -= room.deployment.engine.block_tokens
     step = 1024 if held >= 8 * 1024 else 256
     tokens = held // step * step
     if tokens < _FEWEST_TOKENS:
