@@ -227,3 +227,9 @@ def test_recipes_say_where_a_model_was_run() -> None:
     assert ("block-size", "64") in {(setting.name, setting.value) for setting in verified.flags}
     assert ask("gpt-oss-120b", "h200", tp=1).recipe is not None
     assert ask("gpt-oss-120b", "mi300x", tp=1, engine="sglang", version="0.5.18").recipe is None
+
+
+def test_what_a_recipe_sets_for_amd_is_for_chips_that_have_aiter() -> None:
+    older = ask("gpt-oss-20b", "mi210")
+    assert older.backend.name == "TRITON_ATTN"
+    assert "attention-backend" not in {flag.name for flag in older.plan.flags}

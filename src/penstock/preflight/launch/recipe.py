@@ -80,7 +80,8 @@ def _older(version: Release, since: str) -> bool:
 def _generations(accelerator: Accelerator) -> tuple[str, ...]:
     """Name the parts of a recipe that concern the chip, the most particular first."""
     if accelerator.vendor == "amd":
-        return ("amd_",)
+        # Recipes write "AMD" for MI300 and later: AITER, which most of it is about, exists for no other.
+        return ("amd_",) if str(accelerator.compute_target).startswith(("gfx94", "gfx95")) else ()
     if accelerator.vendor != "nvidia":
         return ()
     chips = {"Hopper": "hopper_", "Blackwell": "blackwell_", "Blackwell Ultra": "blackwell_"}
