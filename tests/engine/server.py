@@ -1,5 +1,6 @@
 """How is a real vLLM started, bound to its core, read and stopped? Loopback only, in a private folder."""
 
+import json
 import os
 import re
 import shutil
@@ -13,10 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from engine.tiny_llama import Shape, write_model
 
-_START_UP_S = 240.0
+_START_UP_S = 600.0
 _SAMPLE = re.compile(r"^(?P<name>vllm:\w+)\{(?P<labels>[^}]*)\} (?P<value>\S+)$", re.MULTILINE)
 
 
@@ -60,6 +62,20 @@ class Server:
     def post(self, path: str) -> None:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", data=b"", timeout=10):
             pass
+
+    def answer(self, tokens: list[int]) -> dict[str, Any]:
+        """Ask for four tokens after these."""
+        body: dict[str, object] = {"prompt": tokens, "max_tokens": 4, "ignore_eos": True, "temperature": 0}
+        models = json.loads(self.get("/v1/models"))
+        body["model"] = models["data"][0]["id"]
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}/v1/completions",
+            data=json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=120) as response:  # noqa: S310 - loopback
+            said: dict[str, Any] = json.loads(response.read())
+            return said
 
     def counters(self) -> dict[str, float]:
         """Every counter and histogram sum of `/metrics` that has no label but the engine's and the model's."""
@@ -109,7 +125,7 @@ def serve(python: str, settings: Settings, *, shape: Shape) -> Iterator[Server]:
     """
     folder = Path(tempfile.mkdtemp(prefix="engine-"))
     log = folder / "log"
-    port = _free_port()
+    port = free_port()
     write_model(folder / "model", shape)
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -117,13 +133,13 @@ def serve(python: str, settings: Settings, *, shape: Shape) -> Iterator[Server]:
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=folder,
-            env=_environment(folder),
+            env=environment(folder),
             # Linux shares a core between sessions before it does between processes: ours is not the client's.
             start_new_session=True,
         )
     try:
         server = Server(process, port, log)
-        _wait_until_ready(server)
+        wait_until_ready(server)
         with _engine_on_a_core_of_its_own(server):
             yield server
     finally:
@@ -136,7 +152,7 @@ def serve(python: str, settings: Settings, *, shape: Shape) -> Iterator[Server]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -159,7 +175,7 @@ def _flags(folder: Path, settings: Settings, shape: Shape, port: int) -> list[st
     return ["--enforce-eager", "--disable-uvicorn-access-log", *(str(part) for flag in flags.items() for part in flag)]
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def environment(folder: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name in {"PATH", "LANG", "LD_LIBRARY_PATH"}}
     private = dict.fromkeys(("HOME", "TMPDIR", "VLLM_RPC_BASE_PATH"), str(folder))
     return {
@@ -180,7 +196,7 @@ def _environment(folder: Path) -> dict[str, str]:
     }
 
 
-def _wait_until_ready(server: Server) -> None:
+def wait_until_ready(server: Server) -> None:
     deadline = time.monotonic() + _START_UP_S
     while time.monotonic() < deadline:
         if server.process.poll() is not None:

@@ -46,7 +46,7 @@ def write_model(folder: Path, shape: Shape, *, seed: int = 0) -> None:
         **asdict(shape),
     }
     _write_json(folder / "config.json", config)
-    _write_json(folder / "tokenizer.json", _tokenizer(shape.vocab_size))
+    _write_json(folder / "tokenizer.json", word_tokenizer(shape.vocab_size))
     _write_json(
         folder / "tokenizer_config.json",
         {
@@ -63,7 +63,7 @@ def _write_json(path: Path, value: object) -> None:
     path.write_text(json.dumps(value), encoding="utf-8")
 
 
-def _tokenizer(vocab_size: int) -> dict[str, object]:
+def word_tokenizer(vocab_size: int) -> dict[str, object]:
     """Every id is a whole word, so that every generated token is text at once and reaches the client in its step."""
     words = [*SPECIAL_WORDS, *(f"w{index}" for index in range(vocab_size - len(SPECIAL_WORDS)))]
     special = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}

@@ -43,7 +43,7 @@ def test_help_has_examples(penstock: Run) -> None:
 def test_a_sound_combination_exits_0_and_prints_its_launch(penstock: Run) -> None:
     result = penstock("preflight", "llama-3.1-70b", "--on", "mi300x:2", "--engine-version", "0.27.1")
     assert result.returncode == 0, result.stderr
-    assert "VLLM_ROCM_USE_AITER=1 vllm serve" in result.stdout
+    assert "VLLM_ROCM_USE_AITER=1 \\\n    vllm serve" in result.stdout
     assert "ROCM_ATTN" in result.stdout
     assert "output tok/s" in result.stdout
 
@@ -83,7 +83,7 @@ def test_the_matrix_covers_every_accelerator_and_both_engines(penstock: Run) -> 
     assert result.returncode == 0, result.stderr
     rows = [line for line in result.stdout.splitlines() if " x" in line]
     assert len(rows) >= 29
-    assert any(line.startswith("mi300x x1") and "quant-sglang-mxfp4" in line for line in rows)
+    assert any(line.startswith("mi300x x1") and "no kernel for mxfp4" in line for line in rows)
 
 
 def test_headers_and_bytes_of_a_local_checkpoint_are_used(penstock: Run, checkpoint: tuple[Path, Tensors]) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import prod
 
 from penstock.checkpoint.safetensors.header import StoredTensor
+from penstock.checkpoint.safetensors.pairing import fits_shape, scale_names, usual_block
 from penstock.model import ModelSpec, Weight
 
 AGREES_WITHIN = 0.01
@@ -26,7 +27,8 @@ class CrossCheck:
     stored_bytes: int
     expected_bytes: int
     wrong_shapes: tuple[str, ...]
-    """Unquantised tensors whose shape is not the one the config implies (the first few)."""
+    """Unquantised tensors whose shape is not the one the config implies, and scales that cannot cover their weight
+    (the first few)."""
     missing: tuple[str, ...]
     """Modules the config implies that no file holds under that name: fused, renamed or absent (the first few)."""
     unexpected: tuple[str, ...]
@@ -51,7 +53,9 @@ def cross_check(model: ModelSpec, tensors: Iterable[StoredTensor]) -> CrossCheck
     for weight in model.weights:
         expected.setdefault(weight.module, []).append(weight)
     stored_bytes, seen, wrong, unexpected = 0, set[str](), [], dict[str, None]()
-    for tensor in tensors:
+    held = tuple(tensors)
+    wrong += _wrong_scales(held)
+    for tensor in held:
         stored_bytes += tensor.stored_bytes
         module = _EXPERT.sub(".experts.*.", _SUFFIX.sub("", tensor.name))
         if module not in expected:
@@ -67,6 +71,24 @@ def cross_check(model: ModelSpec, tensors: Iterable[StoredTensor]) -> CrossCheck
         missing=tuple(module for module in expected if module not in seen)[:_LISTED],
         unexpected=tuple(unexpected)[:_LISTED],
     )
+
+
+def _wrong_scales(tensors: Iterable[StoredTensor]) -> list[str]:
+    """Compare the shape of every scale with that of its FP8 weight, under the block most of them have."""
+    named = {tensor.name: tensor for tensor in tensors}
+    pairs = [
+        (named[scale], weight)
+        for weight in named.values()
+        if weight.dtype in {"F8_E4M3", "F8_E4M3FNUZ"}
+        for scale in scale_names(weight.name)
+        if scale in named
+    ]
+    block = usual_block((scale.shape, weight.shape) for scale, weight in pairs)
+    return [
+        f"{scale.name} {list(scale.shape)}: cannot cover {list(weight.shape)}"
+        for scale, weight in pairs
+        if not fits_shape(scale.shape, weight.shape, block)
+    ]
 
 
 def _wrong_shape(tensor: StoredTensor, weights: list[Weight]) -> str | None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -26,15 +27,14 @@ def shards_of(folder: Path) -> tuple[Path, ...]:
     return tuple(files)
 
 
+def indexed_tensors(folder: Path) -> Mapping[str, str]:
+    """Return which file the index says holds each tensor; empty where there is no index."""
+    index = folder / _INDEX
+    return {str(name): str(file) for name, file in _weight_map(index).items()} if index.is_file() else {}
+
+
 def _indexed(index: Path) -> tuple[str, ...]:
-    try:
-        raw = json.loads(read_bounded(index, MAX_HEADER_BYTES))
-    except (ValueError, RecursionError):
-        raise CheckpointError(f"{index}: not valid JSON") from None
-    held = raw.get("weight_map") if isinstance(raw, dict) else None
-    if not isinstance(held, dict):
-        raise CheckpointError(f"{index}: weight_map is missing or not an object")
-    names = sorted({str(name) for name in held.values()})
+    names = sorted({str(name) for name in _weight_map(index).values()})
     # The index is untrusted: a shard lies beside it, never elsewhere on this machine.
     outside = next((name for name in names if not _SHARD.fullmatch(name)), None)
     if outside is not None or len(names) > _MAX_SHARDS:
@@ -42,3 +42,14 @@ def _indexed(index: Path) -> tuple[str, ...]:
             f"{index}: weight_map names '{(outside or names[0])[:80]}', which is not one of its files"
         )
     return tuple(names)
+
+
+def _weight_map(index: Path) -> Mapping[object, object]:
+    try:
+        raw = json.loads(read_bounded(index, MAX_HEADER_BYTES))
+    except (ValueError, RecursionError):
+        raise CheckpointError(f"{index}: not valid JSON") from None
+    held = raw.get("weight_map") if isinstance(raw, dict) else None
+    if not isinstance(held, dict):
+        raise CheckpointError(f"{index}: weight_map is missing or not an object")
+    return held

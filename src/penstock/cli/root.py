@@ -36,7 +36,6 @@ EXIT_BUG = 70
 app = typer.Typer(
     name="penstock",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     help="Maps every LLM-inference workload to the right silicon, AMD or NVIDIA.\n\n"

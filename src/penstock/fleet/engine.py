@@ -31,6 +31,8 @@ class Engine:
     block_tokens: int = 16
     graphs: bool = True
     """Whether CUDA or HIP graphs are captured (off with --enforce-eager)."""
+    kv_cache_bytes: int | None = None
+    """What the cache is given per device, where it is told (--kv-cache-memory-bytes) and not what is left."""
 
     def __post_init__(self) -> None:
         if not 0 < self.memory_fraction <= 1:

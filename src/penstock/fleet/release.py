@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from functools import total_ordering
+from functools import lru_cache, total_ordering
 
 from penstock.errors import DeploymentError
 
@@ -13,6 +13,20 @@ _PARTS = 4
 _CLAUSE = re.compile(r"(>=|<=|==|<|>)\s*(\S+)")
 
 
+_Key = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> _Key:
+    """Read a release once: rules compare the same few thousands of times."""
+    match = _RELEASE.fullmatch(text.strip())
+    if match is None:
+        raise DeploymentError(f"'{text[:40]}' is not a version; write 0.24, 0.11.2 or 0.28.0rc1")
+    numbers = tuple(int(number) for number in match[1].split("."))
+    stages = [(_ORDER[name], int(number or 0)) for name, number in _STAGE.findall(match[2])]
+    return numbers + (0,) * (_PARTS - len(numbers)), (*stages, (0, 0))
+
+
 @total_ordering
 @dataclass(frozen=True, slots=True)
 class Release:
@@ -21,25 +35,17 @@ class Release:
     text: str
 
     def __post_init__(self) -> None:
-        self._parsed()
+        _parsed(self.text)
 
     @property
     def numbers(self) -> tuple[int, ...]:
         """Its numbers, padded with zeros."""
-        numbers = tuple(int(number) for number in self._parsed()[1].split("."))
-        return numbers + (0,) * (_PARTS - len(numbers))
+        return self.key[0]
 
     @property
-    def key(self) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
+    def key(self) -> _Key:
         """What orders releases: numbers, then candidates before the release before its posts."""
-        stages = [(_ORDER[name], int(number or 0)) for name, number in _STAGE.findall(self._parsed()[2])]
-        return self.numbers, (*stages, (0, 0))
-
-    def _parsed(self) -> re.Match[str]:
-        match = _RELEASE.fullmatch(self.text.strip())
-        if match is None:
-            raise DeploymentError(f"'{self.text[:40]}' is not a version; write 0.24, 0.11.2 or 0.28.0rc1")
-        return match
+        return _parsed(self.text)
 
     def reaches(self, *numbers: int) -> bool:
         """Whether it has what a release brought; that release's candidates have it too."""

@@ -1,30 +1,41 @@
 """Will it run here, will it be right, how fast, with which flags? Everything preflight says about one deployment."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final, Literal
 
 from penstock.catalog.accelerator import Accelerator
-from penstock.errors import ConfigError
-from penstock.fleet import Deployment, engine_defaults
-from penstock.fleet.engine import EngineName
+from penstock.fleet.engine import NEWEST, EngineName
 from penstock.fleet.release import Release
-from penstock.model import CacheDtype, ModelSpec, cache_dtype
-from penstock.performance import MemoryFit, fit
-from penstock.performance.memory.budget import usual_context_tokens
+from penstock.model import ModelSpec
+from penstock.performance import MemoryFit
+from penstock.performance.memory.budget import DeviceRoom
 from penstock.preflight.facts.derive import derive_facts
 from penstock.preflight.facts.situation import Launch, Situation, Subject
 from penstock.preflight.launch.flags import FlagFinding, check_flags
 from penstock.preflight.launch.plan import Asked, LaunchPlan, plan_launch, rocm_of_image
 from penstock.preflight.launch.recipe import Recipe, find_recipe
+from penstock.preflight.launch.room import CutContext, cut_context, deployment_of, fitted, start_context
 from penstock.preflight.predicted.aiter import AiterLookup, lookup_mla
+from penstock.preflight.predicted.architecture import ArchitectureSupport, architecture_support
 from penstock.preflight.predicted.attention import Backend, GraphMode, predict_backend, predict_graphs
 from penstock.preflight.predicted.dialect import DialectStep, predict_dialect
 from penstock.preflight.predicted.kernels import KernelClass, WeightGroup, as_executed, predict_kernels
+from penstock.preflight.predicted.served import ServedBy, served_by
 from penstock.preflight.rules.condition import Facts, Unknown
 from penstock.preflight.rules.findings import Assessment, assess
 from penstock.preflight.rules.knowledge import Knowledge
 from penstock.preflight.rules.rule import Severity
+
+ObstacleKind = Literal["architecture", "memory", "context", "split", "nodes", "kernel", "backend", "flag"]
+_KINDS: Final[Mapping[str, ObstacleKind]] = {
+    "refused": "split",
+    "weights": "memory",
+    "fraction": "memory",
+    "context": "context",
+    "model_limit": "context",
+}
 
 
 class Readiness(StrEnum):
@@ -38,6 +49,14 @@ class Readiness(StrEnum):
     RUNS = "runs"
     UNDETERMINED = "undetermined"
     """Nothing is known against it, but what decides is not known for this engine and chip."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartObstacle:
+    """What stops it besides the rules."""
+
+    kind: ObstacleKind
+    text: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,34 +78,29 @@ class Preflight:
     """The whole answer."""
 
     question: PreflightQuestion
+    launch: Launch
+    """What was checked: the user's own launch, or the one proposed."""
     facts: Facts
     assessment: Assessment
+    architecture: ArchitectureSupport
     dialect: tuple[DialectStep, ...]
     kernels: tuple[WeightGroup, ...]
     backend: Backend
     graphs: GraphMode | None
     aiter: AiterLookup | None
     memory: MemoryFit
+    cut: CutContext | None
+    """Set where the model's own context does not fit; the plan then serves a shorter one."""
     flags: tuple[FlagFinding, ...]
     plan: LaunchPlan
     recipe: Recipe | None
+    served: tuple[ServedBy, ...]
+    """Engines that were measured with this model on this part."""
 
     @property
-    def obstacles(self) -> tuple[str, ...]:
-        """What stops it besides the rules: no memory, no kernel, no backend, a flag that is gone."""
-        found = []
-        if self.memory.obstacle is not None:
-            found.append(f"memory: {self.memory.obstacle.reason}")
-        found += [
-            f"no kernel for {group.format} {group.group}: {group.by}"
-            for group in self.kernels
-            if group.kernel is KernelClass.NONE
-        ]
-        if self.backend.determined and self.backend.name is None:
-            reasons = ", ".join(f"{name}: {reason}" for name, reason in self.backend.rejected.items())
-            found.append(f"no attention backend serves it ({reasons})")
-        found += [flag.message for flag in self.flags if flag.name.startswith("--") and flag.problem != "unknown"]
-        return tuple(found)
+    def obstacles(self) -> tuple[StartObstacle, ...]:
+        """What stops it besides the rules: an old release, no memory, no kernel, no backend, a flag that is gone."""
+        return tuple(_obstacles(self))
 
     @property
     def passes(self) -> bool:
@@ -102,13 +116,30 @@ class Preflight:
         if self.assessment.of(Severity.SILENT_WRONG):
             return Readiness.SILENT_WRONG
         unread = any(group.kernel is KernelClass.UNDETERMINED for group in self.kernels)
-        if unread or self.facts["platform"] == "other":
+        if unread or self.facts["platform"] == "other" or self.architecture.since is None:
             return Readiness.UNDETERMINED
-        if self.assessment.of(Severity.WARNING):
+        if self.assessment.of(Severity.WARNING) or self.disowned:
             return Readiness.RISK
-        slower = {KernelClass.EMULATED, KernelClass.EXPANDED, KernelClass.WIDENED, KernelClass.TRITON}
-        lagging = any(group.kernel in slower for group in self.kernels)
+        lagging = any(self.lags(group) for group in self.kernels)
         return Readiness.SLOW if lagging or self.assessment.of(Severity.SLOW) else Readiness.RUNS
+
+    @property
+    def disowned(self) -> bool:
+        """Whether the model's own recipe calls this chip unsupported."""
+        return self.recipe is not None and self.recipe.status == "unsupported"
+
+    def lags(self, group: WeightGroup) -> bool:
+        """Whether the chip could multiply this faster: narrow weights on a chip without units for them could not."""
+        if group.kernel is KernelClass.WIDENED:
+            units = self.facts["chip.fp4"]
+            return isinstance(units, frozenset) and group.format in units
+        return group.kernel in {KernelClass.EMULATED, KernelClass.EXPANDED, KernelClass.TRITON}
+
+    @property
+    def newer_than_read(self) -> Release | None:
+        """The newest release that was read, where a later one is asked about."""
+        read = NEWEST[self.question.engine]
+        return read if self.question.version > read else None
 
     @property
     def executed_model(self) -> ModelSpec:
@@ -121,28 +152,96 @@ class Preflight:
         return tuple(name for name, value in self.facts.items() if isinstance(value, Unknown))
 
 
+def _obstacles(answer: Preflight) -> Iterator[StartObstacle]:
+    question = answer.question
+    if answer.architecture.too_new:
+        text = f"{question.engine} {question.version} does not know {answer.architecture.architecture}"
+        yield StartObstacle(
+            kind="architecture", text=f"{text}; the first release that does is {answer.architecture.since}"
+        )
+    if answer.memory.obstacle is not None and not _starts_all_the_same(answer):
+        hint = f"; --max-model-len {answer.cut.tokens} fits" if answer.cut is not None else ""
+        kind = _KINDS[answer.memory.obstacle.obstacle]
+        yield StartObstacle(kind=kind, text=answer.memory.obstacle.reason + hint)
+    if (alone := _started_alone(answer)) is not None:
+        yield alone
+    for group in answer.kernels:
+        if group.kernel is KernelClass.NONE:
+            yield StartObstacle(kind="kernel", text=f"no kernel for {group.format} {group.group}: {group.by}")
+    if answer.backend.determined and answer.backend.name is None:
+        reasons = ", ".join(f"{name}: {reason}" for name, reason in answer.backend.rejected.items())
+        yield StartObstacle(kind="backend", text=f"no attention backend serves it ({reasons})")
+    for flag in answer.flags:
+        # A release nobody read may have flags nobody read.
+        certain = flag.problem != "unknown" or answer.newer_than_read is None
+        if flag.name.startswith("--") and certain:
+            yield StartObstacle(kind="flag", text=flag.message)
+
+
+def _starts_all_the_same(answer: Preflight) -> bool:
+    """SGLang starts with a context that does not fit, and refuses the requests that reach it."""
+    return answer.question.engine == "sglang" and answer.memory.obstacle_is("context")
+
+
+def _started_alone(answer: Preflight) -> StartObstacle | None:
+    """A replica of several machines needs a way for them to meet."""
+    split, node = answer.question.asked.parallelism, answer.question.accelerator.node
+    ways = (
+        "nnodes",
+        "distributed-executor-backend",
+        "data-parallel-address",
+        "data-parallel-backend",
+        "dist-init-addr",
+    )
+    if split.devices <= node.devices or answer.launch.flag(*ways) is not None:
+        return None
+    machines = -(-split.devices // node.devices)
+    text = f"{split.devices} devices are {machines} machines of {node.devices}, and this line starts one"
+    return StartObstacle(kind="nodes", text=f"{text}; add --nnodes {machines} and --node-rank on each")
+
+
 def check(question: PreflightQuestion, knowledge: Knowledge) -> Preflight:
     """Answer a question: propose a launch, derive facts, try every rule, predict what will serve."""
-    plan = plan_launch(question.subject, question.accelerator, question.engine, question.version, question.asked)
+    recipe = _recipe(question, knowledge)
+    followed = None if recipe is not None and recipe.status == "unsupported" else recipe
+    plan = plan_launch(
+        question.subject, question.accelerator, question.engine, question.version, question.asked, followed
+    )
     launch = question.launch or plan.as_launch()
     facts = dict(derive_facts(_situation(question, launch, knowledge)))
+    kernels = predict_kernels(question.subject.model, facts, knowledge.kernels)
+    split, executed = question.asked.parallelism, as_executed(question.subject.model, kernels)
+    placed = deployment_of(launch, question.engine, question.version, question.accelerator, split, executed)
+    if question.launch is None:
+        plan, cut, memory = fitted(plan, placed, question.asked.context_tokens)
+        launch = plan.as_launch()
+        facts = dict(derive_facts(_situation(question, launch, knowledge)))
+    else:
+        room = DeviceRoom(placed)
+        cut = cut_context(room) if question.engine == "vllm" else None
+        memory = room.at(start_context(launch, question.asked.context_tokens, placed))
     backend = predict_backend(facts, knowledge.attention)
     if backend.name is not None:
         facts["launch.attention"] = backend.name
-    kernels = predict_kernels(question.subject.model, facts, knowledge.kernels)
     return Preflight(
         question=question,
+        launch=launch,
         facts=facts,
         assessment=assess(knowledge.rules, facts),
+        architecture=architecture_support(
+            question.subject.model.architecture, question.engine, question.version, knowledge.architectures
+        ),
         dialect=predict_dialect(facts),
         kernels=kernels,
         backend=backend,
         graphs=predict_graphs(facts, backend),
         aiter=lookup_mla(facts, knowledge.aiter),
-        memory=_memory(question, launch, as_executed(question.subject.model, kernels)),
+        memory=memory,
+        cut=cut,
         flags=check_flags(launch, question.engine, question.version, knowledge.flags[question.engine]),
         plan=plan,
-        recipe=_recipe(question, knowledge),
+        recipe=recipe,
+        served=served_by(question.subject.model.name, question.accelerator.id, knowledge.served),
     )
 
 
@@ -150,7 +249,9 @@ def _recipe(question: PreflightQuestion, knowledge: Knowledge) -> Recipe | None:
     """Recipes are vLLM's."""
     if question.engine != "vllm":
         return None
-    return find_recipe(question.subject.name, question.accelerator, question.version, knowledge.recipes)
+    return find_recipe(
+        question.subject.name, question.accelerator, question.version, knowledge.recipes, knowledge.flags["vllm"]
+    )
 
 
 def _situation(question: PreflightQuestion, launch: Launch, knowledge: Knowledge) -> Situation:
@@ -167,33 +268,3 @@ def _situation(question: PreflightQuestion, launch: Launch, knowledge: Knowledge
         launch=launch,
         host=host,
     )
-
-
-def _memory(question: PreflightQuestion, launch: Launch, executed: ModelSpec) -> MemoryFit:
-    split, part = question.asked.parallelism, question.accelerator
-    engine = engine_defaults(question.engine, part, version=str(question.version), tp=split.tp, pp=split.pp)
-    fraction = launch.flag("gpu-memory-utilization", "mem-fraction-static")
-    if fraction is not None and _is_fraction(fraction):
-        engine = replace(engine, memory_fraction=float(fraction))
-    deployment = Deployment(
-        model=executed,
-        accelerator=part,
-        engine=replace(engine, graphs=launch.flag("enforce-eager", "disable-cuda-graph") is None),
-        parallelism=split,
-        cache_dtype=_cache_dtype(launch.flag("kv-cache-dtype")),
-    )
-    return fit(deployment, question.asked.context_tokens or usual_context_tokens(executed))
-
-
-def _is_fraction(text: str) -> bool:
-    try:
-        return 0 < float(text) <= 1
-    except ValueError:
-        return False
-
-
-def _cache_dtype(asked: str | None) -> CacheDtype | None:
-    try:
-        return None if asked in {None, "auto"} else cache_dtype(str(asked))
-    except ConfigError:
-        return None

@@ -13,6 +13,11 @@ from penstock.report.drawing.plain import plain
 from penstock.units import format_gib
 
 _SHOWN = 8
+UNDECIDABLE = (
+    "looked at: every code, every scale with its shape and value, blocks of zeros, gaps and copies between layers, the "
+    "index. Files cannot show a scale that is wrong by the same factor everywhere, a square block grid that was "
+    "transposed, or layers in the wrong order; `penstock preflight --probe` compares answers."
+)
 
 
 def render_scan(scan: Fp8Scan) -> RenderableType:
@@ -25,6 +30,7 @@ def render_scan(scan: Fp8Scan) -> RenderableType:
         head.append("nothing here is FP8", style="bold")
     elif scan.sound:
         head.append("sound", style="bold green")
+        head.append(f"\n{UNDECIDABLE}", style="dim")
     else:
         head.append(f"{damage:,} damaged, {odd:,} suspicious", style="bold red" if damage else "bold yellow")
     pieces: list[RenderableType] = [head]
@@ -88,6 +94,7 @@ def scan_document(scan: Fp8Scan) -> dict[str, object]:
     """Collect what `fp8 scan --json` prints."""
     return {
         "sound": scan.sound,
+        "undecidable": UNDECIDABLE,
         "scanned_bytes": scan.scanned_bytes,
         "tensors": scan.tensors,
         "scales": scan.scales,

@@ -12,6 +12,7 @@ from fp8_checkpoints import (
     block_checkpoint,
     e8m0_checkpoint,
     float32,
+    quantised,
     tensor_checkpoint,
     write_safetensors,
 )
@@ -169,10 +170,151 @@ def test_a_planted_defect_is_found_where_it_is(tmp_path: Path, kind: str, plant:
         assert all(".3." in finding.tensor or finding.tensor == "layer 3" for finding in found)
 
 
+GATE = "model.layers.3.mlp.gate_proj"
+
+
+def wide_checkpoint() -> Tensors:
+    """Block FP8 whose matrices are not square, so that a transposed scale has another shape."""
+    rng = np.random.default_rng(4)
+    tensors: Tensors = {}
+    for layer in range(6):
+        codes, scales = quantised(rng, (256, 512), 128)
+        tensors[f"model.layers.{layer}.mlp.gate_proj.weight"] = ("F8_E4M3", (256, 512), codes)
+        tensors[f"model.layers.{layer}.mlp.gate_proj.weight_scale_inv"] = ("F32", scales.shape, float32(scales))
+    return tensors
+
+
+def plant_short_scale(t: Tensors) -> None:
+    t[f"{GATE}.weight_scale_inv"] = ("F32", (1, 4), float32([0.001] * 4))
+
+
+def plant_transposed_scale(t: Tensors) -> None:
+    values = np.frombuffer(t[f"{GATE}.weight_scale_inv"][2], "<f4").reshape(2, 4)
+    t[f"{GATE}.weight_scale_inv"] = ("F32", (4, 2), values.T.tobytes())
+
+
+def plant_zeroed_rows(t: Tensors) -> None:
+    change(t, f"{GATE}.weight", lambda codes: codes.__setitem__(slice(0, 128 * 512), 0))
+
+
+def plant_zeroed_block(t: Tensors) -> None:
+    change(
+        t, f"{GATE}.weight", lambda codes: codes.reshape(256, 512).__setitem__((slice(128, 256), slice(256, 384)), 0)
+    )
+
+
+def plant_long_scale(t: Tensors) -> None:
+    t[f"{GATE}.weight_scale_inv"] = ("F32", (3, 4), float32([0.001] * 12))
+
+
+def plant_finer_scale(t: Tensors) -> None:
+    t[f"{GATE}.weight_scale_inv"] = ("F32", (4, 8), float32([0.001 + 0.00001 * n for n in range(32)]))
+
+
+def plant_constant_scale(t: Tensors) -> None:
+    t[f"{GATE}.weight_scale_inv"] = ("F32", (2, 4), float32([1.0] * 8))
+
+
+def plant_copied_layer(t: Tensors) -> None:
+    t[f"{GATE}.weight"] = t["model.layers.2.mlp.gate_proj.weight"]
+
+
+def plant_lost_layer(t: Tensors) -> None:
+    del t[f"{GATE}.weight"], t[f"{GATE}.weight_scale_inv"]
+
+
+def plant_other_shape(t: Tensors) -> None:
+    codes, scales = quantised(np.random.default_rng(9), (128, 512), 128)
+    t[f"{GATE}.weight"] = ("F8_E4M3", (128, 512), codes)
+    t[f"{GATE}.weight_scale_inv"] = ("F32", scales.shape, float32(scales))
+
+
+BLOCK_DEFECTS: list[tuple[str, Callable[[Tensors], None]]] = [
+    ("scale_shape", plant_short_scale),
+    ("scale_shape", plant_transposed_scale),
+    ("scale_shape", plant_long_scale),
+    ("scale_shape", plant_finer_scale),
+    ("zero_block", plant_zeroed_rows),
+    ("zero_block", plant_zeroed_block),
+    ("scale_constant", plant_constant_scale),
+    ("twins", plant_copied_layer),
+    ("layer_gap", plant_lost_layer),
+    ("shape_differs", plant_other_shape),
+]
+
+
+@pytest.mark.parametrize(("kind", "plant"), BLOCK_DEFECTS, ids=lambda value: getattr(value, "__name__", value))
+def test_a_defect_planted_in_block_scaled_weights_is_found(
+    tmp_path: Path, kind: str, plant: Callable[[Tensors], None]
+) -> None:
+    tensors = wide_checkpoint()
+    plant(tensors)
+    found = [finding for finding in scanned(tmp_path, tensors).findings if finding.kind == kind]
+    assert found, f"{kind} was not found"
+    assert all(".3." in finding.tensor or "layer 3" in finding.detail for finding in found)
+
+
+def test_matrices_that_are_not_square_are_sound_too(tmp_path: Path) -> None:
+    assert scanned(tmp_path, wide_checkpoint()).findings == ()
+
+
+def test_zeros_that_the_quantiser_knew_of_are_sound(tmp_path: Path) -> None:
+    tensors = wide_checkpoint()
+    plant_zeroed_rows(tensors)
+    # What a quantiser writes over a block of zeros: next to nothing.
+    change(tensors, f"{GATE}.weight_scale_inv", lambda scales: scales.__setitem__(slice(0, 4), 1e-12))
+    assert {finding.kind for finding in scanned(tmp_path, tensors).findings} <= {"scale_outlier"}
+
+
+def test_zeroed_rows_under_one_scale_are_found_too(tmp_path: Path) -> None:
+    tensors = tensor_checkpoint()
+    change(tensors, f"{LAYER}.mlp.down_proj.weight", lambda codes: codes.__setitem__(slice(0, 128 * 256), 0))
+    assert "zero_rows" in {finding.kind for finding in scanned(tmp_path, tensors).findings}
+
+
+def test_a_tensor_the_index_names_and_no_shard_holds_is_found(tmp_path: Path) -> None:
+    tensors = wide_checkpoint()
+    files = dict.fromkeys([*tensors, "model.layers.9.mlp.gate_proj.weight"], "model.safetensors")
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}), encoding="utf-8")
+    found = scanned(tmp_path, tensors).findings
+    assert [(finding.kind, finding.tensor) for finding in found] == [
+        ("not_stored", "model.layers.9.mlp.gate_proj.weight")
+    ]
+
+
+def test_bytes_behind_the_last_tensor_are_found(tmp_path: Path) -> None:
+    write_safetensors(tmp_path / "model.safetensors", wide_checkpoint())
+    with (tmp_path / "model.safetensors").open("ab") as file:
+        file.write(bytes(64))
+    assert [finding.kind for finding in scan_fp8(tmp_path).findings] == ["unclaimed_bytes"]
+
+
+@pytest.mark.parametrize("cut", [1, 4096, 100_000])
+def test_a_truncated_shard_is_refused_in_one_line(tmp_path: Path, cut: int) -> None:
+    write_safetensors(tmp_path / "model.safetensors", wide_checkpoint())
+    whole = (tmp_path / "model.safetensors").read_bytes()
+    (tmp_path / "model.safetensors").write_bytes(whole[:-cut])
+    with pytest.raises(CheckpointError, match="does not fit its byte range"):
+        scan_fp8(tmp_path)
+
+
+def test_more_than_25_kinds_of_defects_are_planted_and_found() -> None:
+    elsewhere = {
+        "orphan_scale",
+        "e8m0_top",
+        "zero_filled",
+        "stored_twice",
+        "zero_rows",
+        "not_stored",
+        "unclaimed_bytes",
+    }
+    assert len({kind for kind, _ in (*DEFECTS, *BLOCK_DEFECTS)} | elsewhere) >= 25
+
+
 def test_an_orphan_block_scale_is_found(tmp_path: Path) -> None:
     tensors = block_checkpoint()
     del tensors["model.layers.2.mlp.gate_proj.weight"]
-    assert [finding.kind for finding in scanned(tmp_path, tensors).findings] == ["orphan_scale"]
+    assert [finding.kind for finding in scanned(tmp_path, tensors).findings] == ["layer_gap", "orphan_scale"]
 
 
 @pytest.mark.parametrize("byte", [0xFE, 0xFF])

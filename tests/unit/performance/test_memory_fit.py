@@ -125,11 +125,21 @@ def test_a_split_no_engine_accepts_is_a_value() -> None:
     ],
 )
 def test_splits_engines_refuse_at_start_up(name: str, part: str, tp: int, ep: bool, reason: str) -> None:  # noqa: FBT001
-    result = fit(deployment(name, part, tp=tp, ep=ep), 4096)
+    result = fit(deployment(name, part, tp=tp, ep=ep, version="0.28.0"), 4096)
     assert result.obstacle_is("refused")
     assert result.obstacle is not None
     assert re.search(reason, result.obstacle.reason)
     assert "\n" not in result.obstacle.reason
+
+
+@pytest.mark.parametrize(
+    ("tp", "version", "refused"), [(8, "0.28.0", True), (8, "0.32.0", False), (4, "0.28.0", False)]
+)
+def test_fp8_experts_cut_inside_a_block_run_once_the_engine_refines_scales(
+    tp: int, version: str, *, refused: bool
+) -> None:
+    # 1,536 / 8 = 192 = 3 x 64: blocks of gcd(128, 192, 3,072) = 64.
+    assert fit(deployment("minimax-m2.5", "h200", tp=tp, version=version), 4096).obstacle_is("refused") is refused
 
 
 def test_a_feed_forward_that_does_not_divide_is_refused() -> None:
@@ -159,7 +169,7 @@ def test_no_split_that_was_run_is_refused(log: dict[str, Any]) -> None:
 
 
 def test_remedies_never_name_a_split_that_would_be_refused() -> None:
-    report = report_fit(deployment("qwen3-235b-a22b-fp8", "h100", tp=8), 8192)
+    report = report_fit(deployment("qwen3-235b-a22b-fp8", "h100", tp=8, version="0.28.0"), 8192)
     assert [remedy.change for remedy in report.remedies] == ["--ep", "4 devices (tp4)"]
     assert report_fit(deployment("phi-4", "h100", tp=4), 8192).fewest_split == "tp1"
 

@@ -70,16 +70,18 @@ def found(answer: Preflight) -> set[str]:
         ("0.24.0", 1, Readiness.SILENT_WRONG),  # functional, the indexer's query in the wrong dialect
         ("0.25.0", 1, Readiness.SLOW),  # right, on Triton fallbacks
         ("0.26.0", 1, Readiness.SLOW),
-        ("0.26.0", 4, Readiness.BLOCKED),  # beyond one device it did not validate
+        ("0.26.0", 4, Readiness.RISK),  # beyond one device it did not validate, and InferenceX ran it
         ("0.27.0", 4, Readiness.SLOW),
     ],
 )
 def test_deepseek_v4_flash_on_gfx942_by_release(part: str, version: str, tp: int, verdict: Readiness) -> None:
-    assert ask("deepseek-v4-flash", part, version=version, tp=tp).readiness is verdict
+    # The model's recipe calls MI300X unsupported and MI325X verified.
+    expected = Readiness.RISK if (part, verdict) == ("mi300x", Readiness.SLOW) else verdict
+    assert ask("deepseek-v4-flash", part, version=version, tp=tp).readiness is expected
 
 
-def test_deepseek_v4_flash_is_garbled_on_gfx950_before_0_25_and_runs_after() -> None:
-    assert ask("deepseek-v4-flash", "mi355x", version="0.23.0", tp=4).readiness is Readiness.SILENT_WRONG
+def test_deepseek_v4_flash_may_be_garbled_on_gfx950_before_0_25_and_runs_after() -> None:
+    assert ask("deepseek-v4-flash", "mi355x", version="0.23.0", tp=4).readiness is Readiness.RISK
     assert ask("deepseek-v4-flash", "mi355x", version="0.27.1", tp=4).passes
 
 
@@ -165,9 +167,9 @@ def stored(model: str, headers: StoredFacts) -> Subject:
     return Subject(model=checkpoint.spec, scheme=scheme, name=model, stored=headers)
 
 
-def test_an_fp8_cache_without_scales_is_silently_wrong_on_fnuz_only() -> None:
+def test_an_fp8_cache_without_scales_is_a_risk_on_fnuz_only() -> None:
     bare = stored("llama-3.1-70b", STORED_FP8_WITHOUT_KV)
-    assert ask(bare, "mi300x", kv="fp8").readiness is Readiness.SILENT_WRONG
+    assert ask(bare, "mi300x", kv="fp8").readiness is Readiness.RISK
     assert "kv-fp8-without-scales" not in found(ask(bare, "mi355x", kv="fp8"))
     assert "kv-fp8-without-scales" not in found(ask(bare, "mi300x"))
     assert ask(stored("llama-3.1-70b", STORED_FP8_WITH_KV), "mi300x", kv="fp8").passes
@@ -182,7 +184,7 @@ def test_an_fp8_cache_is_undetermined_where_headers_were_not_read() -> None:
 def test_fp8_on_cdna2_is_refused() -> None:
     answer = ask("deepseek-r1", "mi250x", tp=8)
     assert "quant-fp8-block-on-cdna2" in found(answer)
-    assert any("no kernel for fp8" in text for text in answer.obstacles)
+    assert any("no kernel for fp8" in obstacle.text for obstacle in answer.obstacles)
 
 
 def test_the_runtime_under_graphs_is_known_from_the_image_and_can_be_stated() -> None:

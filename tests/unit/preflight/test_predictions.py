@@ -112,7 +112,7 @@ def test_backends_passed_over_say_why() -> None:
     connected = Launch(flags={"kv-transfer-config": "{}"}, environment={"VLLM_ROCM_USE_AITER": "1"})
     assert ask("llama-3.1-70b", "mi300x", launch=connected).backend.rejected == {"ROCM_ATTN": "no KV connector"}
     assert ask("deepseek-v3.2", "mi250x").backend.name is None
-    assert "no attention backend" in " ".join(ask("deepseek-v3.2", "mi250x").obstacles)
+    assert "no attention backend" in " ".join(obstacle.text for obstacle in ask("deepseek-v3.2", "mi250x").obstacles)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_memory_is_that_of_fit() -> None:
     )
     assert answer.memory.deployment.engine == placed.engine
     assert not answer.memory.fits
-    assert any(text.startswith("memory:") for text in answer.obstacles)
+    assert any(obstacle.kind == "memory" for obstacle in answer.obstacles)
 
 
 def test_a_host_fact_nobody_knows_is_refused() -> None:
@@ -223,6 +223,13 @@ def test_recipes_say_where_a_model_was_run() -> None:
     verified = ask("gpt-oss-120b", "mi300x", tp=1).recipe
     assert verified is not None
     assert verified.status == "verified"
-    assert "VLLM_ROCM_USE_AITER=1" in str(verified.amd_line)
+    assert ("VLLM_ROCM_USE_AITER", "1") in {(setting.name, setting.value) for setting in verified.variables}
+    assert ("block-size", "64") in {(setting.name, setting.value) for setting in verified.flags}
     assert ask("gpt-oss-120b", "h200", tp=1).recipe is not None
     assert ask("gpt-oss-120b", "mi300x", tp=1, engine="sglang", version="0.5.18").recipe is None
+
+
+def test_what_a_recipe_sets_for_amd_is_for_chips_that_have_aiter() -> None:
+    older = ask("gpt-oss-20b", "mi210")
+    assert older.backend.name == "TRITON_ATTN"
+    assert "attention-backend" not in {flag.name for flag in older.plan.flags}

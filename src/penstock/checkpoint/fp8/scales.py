@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import dataclass
-from math import ceil, prod
 from typing import Final
 
 import numpy as np
@@ -13,12 +12,9 @@ from penstock.checkpoint.safetensors.header import StoredTensor
 from penstock.checkpoint.safetensors.stream import Codes
 
 Values = NDArray[np.float64]
-_WEIGHT_ENDINGS: Final = ("_scale_inv", "_scale")
 _INPUT: Final = re.compile(r"(.*)\.(input_scale|activation_scale|act_scale|input_global_scale)$")
 _CACHE: Final = re.compile(r"(?:.*\.)?(k_scale|v_scale|q_scale|kv_scale|prob_scale)$")
 _SECOND: Final = ("weight_scale_2", "weight_global_scale")
-_MAX_RANK: Final = 4
-_BLOCKS: Final = (16, 32, 64, 128, 256, 512, 1024)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +47,6 @@ def is_scale(name: str) -> bool:
     )
 
 
-def scale_names(weight: str) -> tuple[str, ...]:
-    """Names a weight's scale goes by: X.weight_scale, X.weight_scale_inv, X.scale, gate_up_proj_scale, ..."""
-    stem = weight.removesuffix(".weight")
-    return (*(f"{weight}{ending}" for ending in _WEIGHT_ENDINGS), f"{stem}.scale", f"{stem}_scale", f"{stem}_scales")
-
-
 def decode_scale(tensor: StoredTensor, raw: Codes) -> Values | None:
     """Return a scale's values; None for a dtype no scale has."""
     if tensor.dtype in DIALECT_OF:
@@ -68,25 +58,6 @@ def decode_scale(tensor: StoredTensor, raw: Codes) -> Values | None:
     if tensor.dtype not in kinds:
         return None
     return raw.view(kinds[tensor.dtype]).astype(np.float64)
-
-
-def fits_shape(scale: tuple[int, ...], weight: tuple[int, ...]) -> bool:
-    """Whether a scale can cover a weight: one for all, one per channel, or one per block of equal blocks."""
-    if prod(scale) == 1:
-        return True
-    if len(weight) > _MAX_RANK:
-        return False
-    if len(scale) == len(weight) - 1:
-        # Per channel, or per expert of a fused tensor, without the last dimension.
-        scale = (*scale, 1)
-    if len(scale) < len(weight):
-        scale = (*scale, *(1,) * (len(weight) - len(scale)))
-    return len(scale) == len(weight) and all(_divides(held, size) for held, size in zip(scale, weight, strict=True))
-
-
-def _divides(held: int, size: int) -> bool:
-    """Whether `held` blocks of a usual size cover `size`; the last may be short."""
-    return held in {1, size} or any(ceil(size / block) == held for block in _BLOCKS)
 
 
 def problems(values: Values) -> tuple[str, ...]:

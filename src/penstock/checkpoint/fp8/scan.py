@@ -18,11 +18,13 @@ from penstock.checkpoint.fp8.soundness import (
     pair_scales,
     scale_findings,
     summarise,
+    twin_findings,
+    zero_block_findings,
 )
 from penstock.checkpoint.fp8.tally import Tally, tally
 from penstock.checkpoint.safetensors.header import StoredTensor
 from penstock.checkpoint.safetensors.stream import Codes, Shard, ShardReader, open_shard
-from penstock.checkpoint.shards import shards_of
+from penstock.checkpoint.shards import indexed_tensors, shards_of
 from penstock.errors import CheckpointError
 
 _SCALE_LIMIT: Final = 1 << 26
@@ -87,6 +89,8 @@ def scan_fp8(folder: Path, progress: Callable[[int], None] | None = None) -> Fp8
     scan = _Scan(progress or (lambda _: None))
     for shard in shards:
         scan.read(shard)
+    if folder.is_dir():
+        scan.compare(indexed_tensors(folder))
     return scan.result()
 
 
@@ -114,6 +118,9 @@ class _Scan:
     scanned_bytes: int = 0
 
     def read(self, shard: Shard) -> None:
+        if (spare := shard.spare_bytes) > 0:
+            detail = f"{spare:,} bytes belong to no tensor"
+            self.findings.append(ScanFinding(kind="unclaimed_bytes", tensor=shard.path.name, detail=detail))
         with ShardReader(shard) as reader:
             for tensor in shard.tensors:
                 if tensor.name in self.names:
@@ -125,7 +132,8 @@ class _Scan:
                     self._read_scale(reader, tensor)
 
     def _read_codes(self, reader: ShardReader, tensor: StoredTensor) -> None:
-        counted = tally(self._told(reader, tensor), DIALECT_OF[tensor.dtype])
+        columns = tensor.shape[-1] if len(tensor.shape) > 1 else 0
+        counted = tally(self._told(reader, tensor), DIALECT_OF[tensor.dtype], columns)
         self.codes[tensor.name] = (tensor, counted)
 
     def _told(self, reader: ShardReader, tensor: StoredTensor) -> Iterable[Codes]:
@@ -142,15 +150,23 @@ class _Scan:
         if values is None:
             # Packed formats name integer tensors `scales` too; only a scale of FP8 weights must be a float.
             self.scales[tensor.name] = ScaleSummary(
-                tensor=tensor, kinds=("scale_dtype",), typical=None, top=False, ones=False
+                tensor=tensor, kinds=("scale_dtype",), typical=None, top=False, ones=False, dead=0, constant=False
             )
             return
         self.scales[tensor.name] = summarise(ScaleValues(tensor, values), raw)
+
+    def compare(self, indexed: Mapping[str, str]) -> None:
+        """Hold the index against what the shards store."""
+        for name, file in indexed.items():
+            if name not in self.names:
+                self.findings.append(ScanFinding(kind="not_stored", tensor=name, detail=f"{file} does not hold it"))
 
     def result(self) -> Fp8Scan:
         weights = {name: tensor for name, (tensor, _) in self.codes.items()}
         paired = pair_scales(weights, self.scales)
         self.findings += code_findings(self.codes)
+        self.findings += zero_block_findings(self.codes, self.scales, paired)
+        self.findings += twin_findings(self.codes)
         self.findings += scale_findings(weights, self.scales, paired)
         self.findings += input_findings(weights, self.scales)
         self.findings += cache_findings(self.scales, self.names)

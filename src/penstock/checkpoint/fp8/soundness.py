@@ -1,6 +1,7 @@
 """What is wrong with these FP8 tensors and scales? Each check, from what a scan remembers of them."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
@@ -11,14 +12,13 @@ import numpy as np
 from penstock.checkpoint.fp8.numerics import DIALECT_OF, Dialect
 from penstock.checkpoint.fp8.scales import (
     ScaleValues,
-    fits_shape,
     is_cache_scale,
     is_input_scale,
     problems,
-    scale_names,
 )
 from penstock.checkpoint.fp8.tally import Tally
 from penstock.checkpoint.safetensors.header import StoredTensor
+from penstock.checkpoint.safetensors.pairing import fits_shape, scale_names, usual_block
 from penstock.checkpoint.safetensors.stream import Codes
 
 Level = Literal["damage", "suspicious"]
@@ -49,9 +49,19 @@ _KINDS: Final[Mapping[str, tuple[Level, str]]] = {
     "zero_filled": ("damage", "whole chunks of zeros inside a tensor: a file that was not written to its end"),
     "mixed_dialects": ("suspicious", "tensors of one group in different dialects"),
     "stored_twice": ("suspicious", "a tensor stored in two files"),
+    "zero_block": ("damage", "blocks of zeros under scales that are not: weights that were lost after quantising"),
+    "zero_rows": ("suspicious", "blocks of 128 x 128 zeros inside a tensor"),
+    "twins": ("suspicious", "two tensors of one group with the same bytes: a layer copied over another?"),
+    "scale_constant": ("suspicious", "block scales that are all exactly equal: written, not calibrated"),
+    "layer_gap": ("damage", "a layer without a tensor that the layers around it have"),
+    "shape_differs": ("suspicious", "a tensor whose shape is not that of the same tensor in other layers"),
+    "not_stored": ("damage", "a tensor the index names and no file holds"),
+    "unclaimed_bytes": ("suspicious", "bytes in a file that belong to no tensor"),
 }
 _OUTLIER: Final = 16.0
 _SATURATED: Final = 0.01
+_DEAD: Final = 1e-3
+_BLOCK_CODES: Final = 128 * 128
 _ENOUGH_CODES: Final = 4096
 ENOUGH_TINY: Final = 24
 """Where a quantiser rounded this many values to the smallest negative code, about half as many became 0x80."""
@@ -94,6 +104,10 @@ class ScaleSummary:
     top: bool
     """An e8m0 byte of 254 or 255."""
     ones: bool
+    dead: int
+    """Values a thousand times below the median: what quantisers write for blocks of zeros."""
+    constant: bool
+    """Several values, all the same."""
 
 
 def summarise(scale: ScaleValues, raw: Codes) -> ScaleSummary:
@@ -107,6 +121,8 @@ def summarise(scale: ScaleValues, raw: Codes) -> ScaleSummary:
         typical=float(np.exp(np.mean(np.log(sound)))) if sound.size else None,
         top=top,
         ones=bool(scale.values.size and (scale.values == 1.0).all()),
+        dead=int(np.count_nonzero(scale.values < np.median(sound) * _DEAD)) if sound.size else 0,
+        constant=scale.values.size > 1 and float(scale.values.max()) == float(scale.values.min()),
     )
 
 
@@ -144,15 +160,64 @@ def code_findings(codes: Mapping[str, tuple[StoredTensor, Tally]]) -> Iterable[S
             yield ScanFinding(kind="unused_range", tensor=name, detail=detail)
 
 
+def zero_block_findings(
+    codes: Mapping[str, tuple[StoredTensor, Tally]], scales: Mapping[str, ScaleSummary], paired: Mapping[str, str]
+) -> Iterable[ScanFinding]:
+    """Blocks of zeros are sound where their scales say so too: a quantiser writes next to nothing there."""
+    for name, (tensor, seen) in codes.items():
+        whole = seen.largest_code == 0
+        if whole or not seen.zero_blocks:
+            continue
+        scale = scales.get(paired.get(name, ""))
+        detail = f"{seen.zero_blocks:,} blocks of {tensor.elements // _BLOCK_CODES or 1:,}"
+        if scale is not None and scale.tensor.elements > 1:
+            if seen.zero_blocks > scale.dead:
+                yield ScanFinding(kind="zero_block", tensor=name, detail=detail)
+        else:
+            yield ScanFinding(kind="zero_rows", tensor=name, detail=detail)
+
+
+def twin_findings(codes: Mapping[str, tuple[StoredTensor, Tally]]) -> Iterable[ScanFinding]:
+    """Hold each tensor against the same one of other layers: gaps, odd shapes, copies."""
+    groups: dict[str, dict[str, tuple[StoredTensor, Tally]]] = {}
+    for name, held in codes.items():
+        groups.setdefault(group_of(name), {})[name] = held
+    for group, members in groups.items():
+        yield from _gaps(group, members)
+        shapes = Counter(tensor.shape for tensor, _ in members.values())
+        usual, count = shapes.most_common(1)[0]
+        prints: dict[tuple[int, int], str] = {}
+        for name, (tensor, seen) in members.items():
+            if tensor.shape != usual and count >= _SMALLEST_GROUP:
+                detail = f"{list(tensor.shape)}, others {list(usual)}"
+                yield ScanFinding(kind="shape_differs", tensor=name, detail=detail)
+            key = (seen.fingerprint, seen.codes)
+            if seen.largest_code and seen.codes >= _ENOUGH_CODES and key in prints:
+                yield ScanFinding(kind="twins", tensor=name, detail=f"the same as {prints[key]}")
+            prints.setdefault(key, name)
+
+
+def _gaps(group: str, members: Iterable[str]) -> Iterable[ScanFinding]:
+    """A layer is missing where nearly all between the first and the last are there; kinds that alternate have more."""
+    layers = {int(found[0]) for name in members if (found := _NUMBER.search(name))}
+    if len(layers) < _SMALLEST_GROUP:
+        return
+    absent = sorted(set(range(min(layers), max(layers))) - layers)
+    if absent and len(absent) <= max(1, len(layers) // 10):
+        detail = f"layer {', '.join(str(layer) for layer in absent[:4])}"
+        yield ScanFinding(kind="layer_gap", tensor=group, detail=detail)
+
+
 def scale_findings(
     weights: Mapping[str, StoredTensor], scales: Mapping[str, ScaleSummary], paired: Mapping[str, str]
 ) -> Iterable[ScanFinding]:
     """Check that every weight has a scale, and that every scale is one."""
+    block = usual_block((scales[held].tensor.shape, weights[name].shape) for name, held in paired.items())
     for name, tensor in weights.items():
         held = paired.get(name)
         if held is None:
             yield ScanFinding(kind="missing_scale", tensor=name)
-        elif not fits_shape(scales[held].tensor.shape, tensor.shape):
+        elif not fits_shape(scales[held].tensor.shape, tensor.shape, block):
             shapes = f"{list(scales[held].tensor.shape)} for {list(tensor.shape)}"
             yield ScanFinding(kind="scale_shape", tensor=held, detail=shapes)
     of_weights = set(paired.values())
@@ -164,6 +229,9 @@ def scale_findings(
             yield ScanFinding(kind=kind, tensor=name)
         if scale.top:
             yield ScanFinding(kind="e8m0_top", tensor=name)
+        # Powers of two repeat by nature.
+        if scale.constant and name in of_weights and scale.tensor.dtype != "F8_E8M0":
+            yield ScanFinding(kind="scale_constant", tensor=name)
     yield from _orphans(weights, scales, of_weights)
     yield from _outliers(scales)
 

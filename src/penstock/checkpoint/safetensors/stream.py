@@ -24,6 +24,13 @@ class Shard:
     path: Path
     data_begin: int
     tensors: tuple[StoredTensor, ...]
+    data_bytes: int
+    """Bytes after the header."""
+
+    @property
+    def spare_bytes(self) -> int:
+        """Bytes no tensor claims; the format has none."""
+        return self.data_bytes - sum(tensor.stored_bytes for tensor in self.tensors)
 
 
 def open_shard(path: Path) -> Shard:
@@ -32,7 +39,7 @@ def open_shard(path: Path) -> Shard:
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
     ordered = sorted(tensors, key=lambda tensor: tensor.begin or 0)
-    return Shard(path, 8 + length, tuple(ordered))
+    return Shard(path, 8 + length, tuple(ordered), path.stat().st_size - 8 - length)
 
 
 class ShardReader:

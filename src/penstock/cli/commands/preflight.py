@@ -152,8 +152,16 @@ class _Options:
         from penstock.cli.flags.choices import counted_targets, split_choice
 
         for part, devices in counted_targets(on):
-            split = split_choice(part, devices, tp=self.tp, pp=self.pp, dp=self.dp, ep=self.ep)
-            yield self.question(subject, part, split)
+            tp, pp = self.tp, self.pp
+            if devices is not None and tp is None and self._machines(part, devices, pp):
+                # Tensor parallelism stays where the fast link is; machines are stages of a pipeline.
+                tp, pp = part.node.devices, devices // part.node.devices
+            yield self.question(subject, part, split_choice(part, devices, tp=tp, pp=pp, dp=self.dp, ep=self.ep))
+
+    def _machines(self, part: "Accelerator", devices: int, pp: int) -> bool:
+        """Whether a count that was typed without a split is several whole machines without one link between them."""
+        together = max(part.node.devices, (part.link.domain_devices if part.link else None) or 0)
+        return pp == self.dp == 1 and devices > together and devices % part.node.devices == 0
 
     def question(self, subject: "Subject", part: "Accelerator", split: "Parallelism") -> "PreflightQuestion":
         """Ask about one placement."""
@@ -208,9 +216,9 @@ def _matrix(subject: "Subject", options: _Options, *, as_json: bool) -> None:
 
     questions = []
     for part in load_accelerators():
-        split = smallest_split(subject, part, options.context_tokens)
         for engine in ("vllm", "sglang"):
             options.engine = engine
+            split = smallest_split(subject, part, options.context_tokens, engine)
             questions.append(options.question(subject, part, split))
     answers = _answers(progress(questions, total=len(questions), label="checking"))
     if as_json:
@@ -224,15 +232,18 @@ def _matrix(subject: "Subject", options: _Options, *, as_json: bool) -> None:
 
 def _print(answers: "list[Preflight]", *, as_json: bool) -> None:
     from penstock.benchmark.shipped_rows import shipped_efficiencies
+    from penstock.preflight import load_knowledge
+    from penstock.preflight.nearest import nearest
     from penstock.preflight.speed import predicted_speed
 
-    efficiencies = shipped_efficiencies()
+    efficiencies, knowledge = shipped_efficiencies(), load_knowledge()
     speeds = [predicted_speed(answer, efficiencies) for answer in answers]
+    instead = [nearest(answer, knowledge) for answer in answers]
     if as_json:
         from penstock.report.drawing.plain import to_json
         from penstock.report.preflight.document import preflight_document
 
-        typer.echo(to_json(preflight_document(answers, speeds)))
+        typer.echo(to_json(preflight_document(answers, speeds, instead)))
         return
     from penstock.cli.terminal import stdout
     from penstock.report.preflight.terminal import render_preflight
@@ -242,7 +253,7 @@ def _print(answers: "list[Preflight]", *, as_json: bool) -> None:
         if number:
             console.print()
         # A command that is cut cannot be pasted.
-        console.print(render_preflight(answer, speeds[number]), crop=False)
+        console.print(render_preflight(answer, speeds[number], instead[number]), crop=False)
 
 
 def _cache_text(text: str) -> str | None:

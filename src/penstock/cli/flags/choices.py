@@ -17,19 +17,41 @@ if TYPE_CHECKING:
 
 
 def counted_targets(text: str) -> "list[tuple[Accelerator, int | None]]":
-    """Read `mi300x,h100:2`: accelerators with the count that was typed, if any."""
+    """Read `mi300x,h100:2,8xb200`: accelerators with the count that was typed, if any."""
     from penstock.catalog import load_accelerator
 
     targets = []
     for piece in text.split(","):
-        name, colon, count = piece.strip().partition(":")
+        name, typed = _counted(piece.strip())
         if not name:
             raise UsageError(f"'{text}' names no accelerator; write --on mi300x or --on mi300x,h100:2")
-        devices = int(count) if count.isdecimal() and len(count) <= 5 else 0  # noqa: PLR2004 - no replica is larger
-        if colon and not 1 <= devices <= 4096:  # noqa: PLR2004 - as above
-            raise UsageError(f"'{piece.strip()}': the count after the colon must be 1 to 4096")
-        targets.append((load_accelerator(name), devices if colon else None))
+        devices = int(typed) if typed.isdecimal() and len(typed) <= 5 else 0  # noqa: PLR2004 - no replica is larger
+        if typed and not 1 <= devices <= 4096:  # noqa: PLR2004 - as above
+            raise UsageError(f"'{piece.strip()}': the count must be 1 to 4096, as in h100:8 or 8xh100")
+        targets.append((load_accelerator(name), devices if typed else None))
     return targets
+
+
+def _counted(piece: str) -> tuple[str, str]:
+    """Split `h100:8` and `8xh100` into name and count; `7900xtx` is a name."""
+    name, colon, count = piece.partition(":")
+    if colon:
+        return name.strip(), count.strip() or "?"
+    before, cross, after = piece.lower().partition("x")
+    if cross and before.strip().isdecimal() and _is_known(after.strip()) and not _is_known(piece):
+        return after.strip(), before.strip()
+    return piece, ""
+
+
+def _is_known(name: str) -> bool:
+    from penstock.catalog import load_accelerator
+    from penstock.errors import UnknownName
+
+    try:
+        load_accelerator(name)
+    except UnknownName:
+        return False
+    return True
 
 
 def split_choice(

@@ -10,6 +10,7 @@ from penstock.model.architectures.outline import Outline, Reader
 from penstock.model.architectures.vision import Tower
 
 _LLAMA4_VISION = "the vision tower (0.9B) is not counted: this config does not describe it"
+_PIXTRAL_VISION = "the vision tower (0.4B) is not counted: Pixtral's layout is not read"
 _STEP_VISION = "the vision tower (about 2B) is not counted: this config does not describe it"
 
 
@@ -50,9 +51,12 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "Mamba2ForCausalLM": Architecture(mamba.read_mamba2),
     "MiMoForCausalLM": Architecture(dense.read_mimo),
     "MiMoV2FlashForCausalLM": Architecture(interleaved.read_mimo_v2),
+    "MiMoV2ForCausalLM": Architecture(interleaved.read_mimo_v2),
     "MiniMaxM2ForCausalLM": Architecture(moe.read_minimax_m2),
     "MiniMaxM3ForCausalLM": Architecture(interleaved.read_minimax_m3, vision.read_minimax_vision),
     "MiniMaxM3SparseForConditionalGeneration": Architecture(interleaved.read_minimax_m3, vision.read_minimax_vision),
+    "Ministral3ForCausalLM": Architecture(dense.read_llama),
+    "Mistral3ForConditionalGeneration": Architecture(dense.read_llama, vision.uncounted(_PIXTRAL_VISION)),
     "MistralForCausalLM": Architecture(dense.read_llama),
     "MixtralForCausalLM": Architecture(moe.read_mixtral),
     "NemotronHForCausalLM": Architecture(mamba.read_nemotron_h),

@@ -65,6 +65,8 @@ class CacheCapacity:
     """P90."""
     longest_context_tokens: int | None
     """The longest single request that fits alone and the model allows; None where the model states no limit."""
+    safe_context_tokens: int
+    """The longest that still fits if activations, runtime and graphs take their P90."""
 
 
 Obstacle = Literal["refused", "weights", "fraction", "context", "model_limit"]
@@ -119,27 +121,40 @@ def usual_context_tokens(model: ModelSpec) -> int:
 
 def fit(deployment: Deployment, context_tokens: int) -> MemoryFit:
     """Divide the memory of the fullest device between weights, reserves and cache."""
-    refused = refusal(deployment)
-    if refused is not None:
+    return DeviceRoom(deployment).at(context_tokens)
+
+
+class DeviceRoom:
+    """A deployment laid out once, to be asked about several contexts."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self.deployment = deployment
+        self.refused = refusal(deployment)
+        ranks = range(0 if self.refused is not None else deployment.parallelism.pp)
+        self._stages = [_Stage(deployment, stage) for stage in ranks]
+        self._longest = _longest(self._stages, deployment.model.max_context_tokens)
+
+    def at(self, context_tokens: int) -> MemoryFit:
+        """Divide the memory of the fullest device between weights, reserves and cache."""
+        if self.refused is not None:
+            return MemoryFit(
+                deployment=self.deployment,
+                context_tokens=context_tokens,
+                budget=None,
+                capacity=None,
+                obstacle=DoesNotFit(obstacle="refused", reason=self.refused),
+            )
+        tightest = min(self._stages, key=lambda stage: (stage.requests(context_tokens), stage.kv_bytes))
+        budget = tightest.budget()
+        capacity = _capacity(self._stages, self.deployment, context_tokens, self._longest)
         return MemoryFit(
-            deployment=deployment,
+            deployment=self.deployment,
             context_tokens=context_tokens,
-            budget=None,
-            capacity=None,
-            obstacle=DoesNotFit(obstacle="refused", reason=refused),
+            budget=budget,
+            capacity=capacity,
+            obstacle=_memory_obstacle(self.deployment, budget)
+            or _context_obstacle(self.deployment, budget, capacity, self._longest),
         )
-    stages = [_Stage(deployment, stage) for stage in range(deployment.parallelism.pp)]
-    tightest = min(stages, key=lambda stage: (stage.requests(context_tokens), stage.kv_bytes))
-    budget = tightest.budget()
-    longest = _longest(stages, deployment.model.max_context_tokens)
-    capacity = _capacity(stages, deployment, context_tokens, longest)
-    return MemoryFit(
-        deployment=deployment,
-        context_tokens=context_tokens,
-        budget=budget,
-        capacity=capacity,
-        obstacle=_memory_obstacle(deployment, budget) or _context_obstacle(deployment, budget, capacity, longest),
-    )
 
 
 class _Stage:
@@ -163,6 +178,8 @@ class _Stage:
         engine = self.deployment.engine
         device = self.deployment.accelerator.usable_hbm_bytes
         weights = sum(self.weights.values())
+        if engine.kv_cache_bytes is not None:
+            return engine.kv_cache_bytes
         if engine.name == "sglang":
             # The fraction is of what is free once the runtime is up; activations live outside it.
             return int((device - _pick(self.runtime, case)) * sglang_fraction(self.deployment)) - weights
@@ -231,18 +248,19 @@ def _capacity(stages: list[_Stage], deployment: Deployment, context_tokens: int,
         low_tokens=0 if unlimited else int(low * context_tokens) * replicas,
         high_tokens=0 if unlimited else int(high * context_tokens) * replicas,
         longest_context_tokens=None if deployment.model.max_context_tokens is None else longest,
+        safe_context_tokens=_longest(stages, deployment.model.max_context_tokens, "high"),
     )
 
 
-def _longest(stages: list[_Stage], limit: int | None) -> int:
+def _longest(stages: list[_Stage], limit: int | None, case: Literal["median", "high"] = "median") -> int:
     """Bisect the longest context one request can have; bytes never shrink as it grows."""
     ceiling = limit or 2**24
-    if all(stage.requests(ceiling) >= 1 for stage in stages):
+    if all(stage.requests(ceiling, case) >= 1 for stage in stages):
         return ceiling
     low, high = 0, ceiling
     while high - low > 1:
         middle = (low + high) // 2
-        if all(stage.requests(middle) >= 1 for stage in stages):
+        if all(stage.requests(middle, case) >= 1 for stage in stages):
             low = middle
         else:
             high = middle

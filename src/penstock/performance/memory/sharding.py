@@ -1,6 +1,6 @@
 """Which part of a weight lives on one device? Tensor, expert and pipeline splits as engines make them."""
 
-from math import ceil
+from math import ceil, gcd
 
 from penstock.fleet.deployment import Deployment, Parallelism
 from penstock.model import ModelSpec, Part, Split, Weight
@@ -8,6 +8,8 @@ from penstock.model.attention import GroupedAttention
 
 _VOCAB_MULTIPLE = 64
 """Engines pad the vocabulary to this before splitting it (vLLM and SGLang, DEFAULT_VOCAB_PADDING_SIZE)."""
+_FINEST_BLOCK = 32
+"""The smallest block vLLM's Triton experts take refined scales for."""
 _FEED_FORWARD = {Part.DENSE_FFN, Part.SHARED_EXPERTS, Part.ROUTED_EXPERTS}
 
 
@@ -135,13 +137,23 @@ def _refused_widths(deployment: Deployment) -> str | None:
         if part in _FEED_FORWARD and size % ranks:
             return f"{part.replace('_', ' ')} width {size:,} does not divide over {_over(ranks, routed=routed)}"
         held = ceil(size * max(1, ceil(units / ranks)) / units)
-        if held % block:
+        if held % block and not (routed and _refines(deployment, block, held)):
             fix = "; spread whole experts with --ep" if routed else ""
             slice_of = f"{part.replace('_', ' ')} width {size:,} over {_over(ranks, routed=routed)}"
             return (
                 f"{slice_of} leaves {held:,} a device, which is not a multiple of the quantisation block {block}{fix}"
             )
     return None
+
+
+def _refines(deployment: Deployment, block: int, held: int) -> bool:
+    """Whether vLLM spreads the scales of FP8 experts on finer blocks, of 32 at least, that a slice does not cut.
+
+    0.28 refuses such a slice and 0.32 refines (fused_moe/oracle/fp8.py); the releases between were not read.
+    """
+    engine = deployment.engine
+    reads = engine.name == "vllm" and engine.release.reaches(0, 32)
+    return reads and gcd(block, held, deployment.model.hidden_size) >= _FINEST_BLOCK
 
 
 def _cut_size(weight: Weight) -> int:

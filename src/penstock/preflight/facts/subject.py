@@ -6,6 +6,7 @@ from penstock.catalog.accelerator import Accelerator
 from penstock.checkpoint import Checkpoint, StoredTensor
 from penstock.checkpoint.fp8.scan import Fp8Scan
 from penstock.fleet import Deployment, Parallelism, engine_defaults
+from penstock.fleet.engine import EngineName
 from penstock.performance import minimum_devices
 from penstock.performance.memory.budget import usual_context_tokens
 from penstock.preflight.facts.scheme import read_scheme
@@ -45,8 +46,14 @@ def scanned_facts(scan: Fp8Scan) -> ScannedFacts:
     return ScannedFacts(fp8_nan=scan.has_nan_codes, e8m0_top=scan.has_e8m0_top)
 
 
-def smallest_split(subject: Subject, part: Accelerator, context_tokens: int | None) -> Parallelism:
-    """Return the smallest replica that holds it, or a whole node where none does."""
-    placed = Deployment(model=subject.model, accelerator=part, engine=engine_defaults("vllm", part))
+def smallest_split(
+    subject: Subject, part: Accelerator, context_tokens: int | None, engine: EngineName = "vllm"
+) -> Parallelism:
+    """Return the smallest replica that holds it, within two machines or one link; else a whole machine."""
+    placed = Deployment(model=subject.model, accelerator=part, engine=engine_defaults(engine, part))
     found = minimum_devices(placed, context_tokens or usual_context_tokens(subject.model))
-    return Parallelism(tp=part.node.devices) if found is None else found.deployment.parallelism
+    whole = Parallelism(tp=part.node.devices)
+    linked = (part.link.domain_devices if part.link else None) or 0
+    if found is None or found.deployment.parallelism.devices > max(2 * part.node.devices, linked):
+        return whole
+    return found.deployment.parallelism

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Literal
 
 from penstock.fleet.release import Release
 from penstock.preflight.facts.situation import Launch
 
 FlagProblem = Literal["removed", "too_new", "unknown"]
-_DERIVED = frozenset({"speculative-num-draft-tokens", "speculative-method"})
+_DERIVED = frozenset({"model-path", "speculative-method", "speculative-num-draft-tokens"})
+"""Not typed under this name: read out of another flag, or the model in another spelling."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +33,8 @@ class FlagFinding:
             return f"{self.name} is gone since {self.release} and {kind}{use}"
         if self.problem == "too_new":
             return f"{self.name} exists from {self.release} only"
-        return f"{self.name} is in no release that was read; is it spelled right?"
+        meant = f"; did you mean {self.instead}?" if self.instead else "; is it spelled right?"
+        return f"{self.name} is no flag of any release that was read{meant}"
 
 
 def check_flags(
@@ -47,20 +50,44 @@ def check_flags(
 
 
 def _check(names: Iterable[str], known: Mapping[str, Sequence[str]], version: Release) -> list[FlagFinding]:
-    found = []
+    found, first = [], _first_read(known)
     for name in names:
         bare = name.removeprefix("--")
         entry = known.get(bare) or known.get(bare.removeprefix("no-"))
         if entry is None:
-            found.append(FlagFinding(name=name, problem="unknown", release=None, instead=None))
-        elif len(entry) > 1 and version >= Release(entry[1]):
-            instead = entry[2] if len(entry) > 2 else None  # noqa: PLR2004 - since, gone, instead
-            found.append(FlagFinding(name=name, problem="removed", release=entry[1], instead=instead))
-        elif version < Release(entry[0]) and not _earliest(entry[0], known):
-            found.append(FlagFinding(name=name, problem="too_new", release=entry[0], instead=None))
+            found.append(FlagFinding(name=name, problem="unknown", release=None, instead=_meant(name, known, version)))
+        elif (problem := _problem(entry, version, first)) is not None:
+            release = entry[1] if problem == "removed" else entry[0]
+            instead = entry[2] if problem == "removed" and len(entry) > 2 else None  # noqa: PLR2004 - since, gone, instead
+            found.append(FlagFinding(name=name, problem=problem, release=release, instead=instead))
     return found
 
 
-def _earliest(since: str, known: Mapping[str, Sequence[str]]) -> bool:
-    """The first release that was read stands for "that or earlier"."""
-    return Release(since) == min(Release(entry[0]) for entry in known.values())
+def _problem(entry: Sequence[str], version: Release, first: Release) -> FlagProblem | None:
+    """Compare with the release it came in and the one it was gone in."""
+    if len(entry) > 1 and version >= Release(entry[1]):
+        return "removed"
+    since = Release(entry[0])
+    # The first release that was read stands for "that or earlier".
+    return "too_new" if version < since and since != first else None
+
+
+def exists(name: str, known: Mapping[str, Sequence[str]], version: Release) -> bool:
+    """Whether the release has this flag or variable."""
+    entry = known.get(name) or known.get(name.removeprefix("no-"))
+    return entry is not None and _problem(entry, version, _first_read(known)) is None
+
+
+def _meant(name: str, known: Mapping[str, Sequence[str]], version: Release) -> str | None:
+    """Name the nearest flag this release has."""
+    first = _first_read(known)
+    offered = [other for other, entry in known.items() if _problem(entry, version, first) is None]
+    near = get_close_matches(name.removeprefix("--"), offered, n=1, cutoff=0.75)
+    return ("--" if name.startswith("--") else "") + near[0] if near else None
+
+
+def _first_read(known: Mapping[str, Sequence[str]]) -> Release:
+    earliest = min(
+        (entry[0] for entry in known.values()), key=lambda text: [int(part) for part in text.split("rc")[0].split(".")]
+    )
+    return Release(earliest)

@@ -1,7 +1,7 @@
 """With which flags? The launch this checkpoint should get on this device, each flag with its reason."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from shlex import quote
 from typing import Any, Final
 
@@ -9,22 +9,16 @@ from penstock.catalog.accelerator import Accelerator
 from penstock.fleet import Parallelism
 from penstock.fleet.engine import EngineName
 from penstock.fleet.release import Release
-from penstock.preflight.facts.derive import attention_kinds, chip_of, expert_width
+from penstock.preflight.facts.derive import attention_kinds, chip_of
 from penstock.preflight.facts.situation import Launch, Subject
+from penstock.preflight.launch.instinct import rocm_settings
+from penstock.preflight.launch.recipe import Recipe
+from penstock.preflight.launch.setting import Setting, first_of_each
 
-_AITER_CHIPS: Final = ("gfx942", "gfx950")
-_SPARSE_MLA: Final = ("DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM")
 _PORT: Final = {"vllm": 8000, "sglang": 30000}
 _LINE_BREAK: Final = " \\\n  "
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """A flag or a variable, its value (None for a switch) and why it is there."""
-
-    name: str
-    value: str | None
-    why: str
+HEAD_NODE: Final = "HEAD_NODE"
+"""What stands for the address of the first node in a command for several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +33,8 @@ class LaunchPlan:
     variables: tuple[Setting, ...]
     image: str | None
     """None where no official image serves this device."""
+    nodes: int = 1
+    """Machines it is started on; each runs the same line with its own rank."""
 
     def as_launch(self) -> Launch:
         """Return what rules and flag checks look at."""
@@ -48,13 +44,17 @@ class LaunchPlan:
             image=self.image,
         )
 
+    def with_flags(self, *added: Setting) -> "LaunchPlan":
+        """Return the plan with flags it does not have yet."""
+        return replace(self, flags=first_of_each((*self.flags, *added)))
+
     def bare(self) -> str:
         """Return the command for an installed engine, an argument a line."""
         program = f"vllm serve {quote(self.model)}"
         if self.engine == "sglang":
             program = f"python3 -m sglang.launch_server --model-path {quote(self.model)}"
         assigned = [f"{variable.name}={quote(variable.value or '')}" for variable in self.variables]
-        return _LINE_BREAK.join([" ".join([*assigned, program]), *self._typed()])
+        return _LINE_BREAK.join([*assigned, program, *self._typed()])
 
     def docker(self) -> str | None:
         """Return the command for the official image, an argument a line."""
@@ -65,8 +65,9 @@ class LaunchPlan:
             devices = ["--device /dev/kfd --device /dev/dri --group-add video --cap-add SYS_PTRACE"]
             devices.append("--security-opt seccomp=unconfined")
         port = _PORT[self.engine]
+        reached = f"-p {port}:{port}" if self.nodes == 1 else "--network host"
         model, mount = self._mounted()
-        run = ["docker run --rm", *devices, f"--ipc host -p {port}:{port}", mount]
+        run = ["docker run --rm", *devices, f"--ipc host {reached}", mount]
         run += [f"-e {variable.name}={quote(variable.value or '')}" for variable in self.variables]
         if self.engine == "sglang":
             run += [f"{self.image} python3 -m sglang.launch_server --model-path {quote(model)}", "--host 0.0.0.0"]
@@ -94,20 +95,30 @@ class Asked:
 
 
 def plan_launch(
-    subject: Subject, accelerator: Accelerator, engine: EngineName, version: Release, asked: Asked
+    subject: Subject,
+    accelerator: Accelerator,
+    engine: EngineName,
+    version: Release,
+    asked: Asked,
+    recipe: Recipe | None = None,
 ) -> LaunchPlan:
-    """Choose flags and variables: what was asked for, then what this model needs on this chip."""
+    """Choose flags and variables: what was asked for, then what this model needs on this chip, then its recipe."""
     chip = chip_of(accelerator.compute_target) or ""
     build = _vllm if engine == "vllm" else _sglang
     flags, variables = build(subject, chip, version, asked)
+    nodes = -(-asked.parallelism.devices // accelerator.node.devices)
+    if recipe is not None:
+        flags += list(recipe.flags)
+        variables += list(recipe.variables)
     return LaunchPlan(
         engine=engine,
         version=version,
         vendor=accelerator.vendor,
         model=subject.name,
-        flags=tuple(flags),
-        variables=tuple(variables),
+        flags=first_of_each((*flags, *_several_nodes(engine, version, nodes, asked.parallelism))),
+        variables=first_of_each(variables),
         image=official_image(engine, version, accelerator.vendor, chip),
+        nodes=nodes,
     )
 
 
@@ -115,20 +126,21 @@ def official_image(engine: EngineName, version: Release, vendor: str, chip: str)
     """Name the image that serves this device; SGLang's ROCm images are per chip."""
     if engine == "vllm":
         names = {"nvidia": "vllm/vllm-openai", "amd": "vllm/vllm-openai-rocm"}
-        return f"{names[vendor]}:v{version}" if vendor in names else None
+        # Before 0.14 vLLM published no image for ROCm.
+        missing = vendor == "amd" and version < Release("0.14.0")
+        return f"{names[vendor]}:v{version}" if vendor in names and not missing else None
     if vendor == "nvidia":
         return f"lmsysorg/sglang:v{version}"
     suffix = {"gfx942": "mi30x", "gfx950": "mi35x"}.get(chip)
-    return f"lmsysorg/sglang:v{version}-rocm720-{suffix}" if suffix else None
+    runtime = "rocm720" if version >= Release("0.5.10") else "rocm700"
+    return f"lmsysorg/sglang:v{version}-{runtime}-{suffix}" if suffix else None
 
 
 def rocm_of_image(image: str | None, version: Release, table: Mapping[str, Any]) -> str | None:
-    """Return the ROCm release inside an official image, where it was read."""
+    """Return the ROCm release inside an official image; a later image than was read has at least the last one's."""
     if image is None:
         return None
     if image.startswith("vllm/vllm-openai-rocm:"):
-        if version > Release(str(table["vllm"]["last_read"])):
-            return None
         found = [(Release(since), rocm) for since, rocm in table["vllm"].items() if since != "last_read"]
         held = [rocm for since, rocm in sorted(found, key=lambda pair: pair[0]) if since <= version]
         return held[-1] if held else None
@@ -148,62 +160,48 @@ def _split_flags(asked: Asked, names: Sequence[str]) -> list[Setting]:
     return flags
 
 
+def _several_nodes(engine: EngineName, version: Release, nodes: int, split: Parallelism) -> list[Setting]:
+    """Say how the machines find each other: the same line on each, with its own rank."""
+    if nodes == 1:
+        return []
+    if engine == "vllm" and version < Release("0.11.1"):
+        why = f"{nodes} machines: start Ray on each first"
+        return [Setting(name="distributed-executor-backend", value="ray", why=why)]
+    others = "1 on the other" if nodes == 2 else f"1 to {nodes - 1} on the others"  # noqa: PLR2004 - this one and one more
+    rank = Setting(name="node-rank", value="0", why=f"0 here, {others}")
+    count = Setting(name="nnodes", value=str(nodes), why=f"{nodes} machines, the same line on each")
+    if engine == "sglang":
+        where = Setting(name="dist-init-addr", value=f"{HEAD_NODE}:20000", why="the address of the first machine")
+        return [count, rank, where]
+    where = Setting(name="master-addr", value=HEAD_NODE, why="the address of the first machine")
+    if split.dp == 1:
+        return [count, rank, where]
+    local = Setting(name="data-parallel-size-local", value=str(max(1, split.dp // nodes)), why="ranks on one machine")
+    return [local, Setting(name="data-parallel-address", value=HEAD_NODE, why="the address of the first machine")]
+
+
 def _vllm(subject: Subject, chip: str, version: Release, asked: Asked) -> tuple[list[Setting], list[Setting]]:
     flags = _split_flags(asked, ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size"))
     if asked.parallelism.expert_parallel:
         flags.append(Setting(name="enable-expert-parallel", value=None, why="each device holds whole experts"))
     if asked.context_tokens is not None:
         flags.append(Setting(name="max-model-len", value=str(asked.context_tokens), why="the context asked for"))
-    special, variables = _vllm_rocm(subject, chip, version, asked) if chip.startswith("gfx") else ([], [])
     if asked.cache_dtype is not None:
-        why = "the KV cache dtype asked for"
-        special = [flag for flag in special if flag.name != "kv-cache-dtype"]
-        special.append(Setting(name="kv-cache-dtype", value=asked.cache_dtype, why=why))
+        flags.append(Setting(name="kv-cache-dtype", value=asked.cache_dtype, why="the KV cache dtype asked for"))
     if subject.model.architecture == "DeepseekV4ForCausalLM":
-        special.append(Setting(name="tokenizer-mode", value="deepseek_v4", why="its chat format is code, no template"))
+        flags.append(Setting(name="tokenizer-mode", value="deepseek_v4", why="its chat format is code, no template"))
+    special, variables = (
+        rocm_settings(subject, chip, version, asked.parallelism) if chip.startswith("gfx") else ([], [])
+    )
     return flags + special, variables
-
-
-def _vllm_rocm(subject: Subject, chip: str, version: Release, asked: Asked) -> tuple[list[Setting], list[Setting]]:
-    flags: list[Setting] = []
-    variables: list[Setting] = []
-    architecture = subject.model.architecture
-    if chip not in _AITER_CHIPS:
-        return flags, variables
-    variables.append(Setting(name="VLLM_ROCM_USE_AITER", value="1", why="AMD's kernels; off unless asked for"))
-    if _width_without_tile(subject, asked.parallelism):
-        why = "the experts' width per device is no multiple of 128, which AITER's experts need"
-        variables.append(Setting(name="VLLM_ROCM_USE_AITER_MOE", value="0", why=why))
-    if architecture == "GptOssForCausalLM":
-        why = "attention sinks: ROCM_ATTN cannot, the unified backend can (verified recipe)"
-        backend = "ROCM_AITER_UNIFIED_ATTN"
-        if version >= Release("0.13.0"):
-            flags.append(Setting(name="attention-backend", value=backend, why=why))
-        else:
-            variables.append(Setting(name="VLLM_ATTENTION_BACKEND", value=backend, why=why))
-        flags.append(Setting(name="block-size", value="64", why="the block size that backend prefers"))
-    if architecture in _SPARSE_MLA:
-        flags.append(Setting(name="block-size", value="1", why="sparse MLA on ROCm (verified recipe)"))
-        flags.append(Setting(name="kv-cache-dtype", value="bfloat16", why="the verified recipe; fp8 is the default"))
-    if architecture == "DeepseekV4ForCausalLM" and chip == "gfx942" and version < Release("0.27"):
-        why = "the only form verified on gfx942 in this release"
-        flags.append(Setting(name="moe-backend", value="triton_unfused", why=why))
-        flags.append(Setting(name="enforce-eager", value=None, why=why))
-    return flags, variables
-
-
-def _width_without_tile(subject: Subject, split: Parallelism) -> bool:
-    width = expert_width(subject.model)
-    narrow = any(name in subject.model.formats for name in ("mxfp4", "nvfp4", "int4"))
-    if width is None or narrow:
-        return False
-    return bool((width if split.expert_parallel else width // split.tp) % 128)
 
 
 def _sglang(subject: Subject, chip: str, version: Release, asked: Asked) -> tuple[list[Setting], list[Setting]]:
     del version  # the flags below exist in every release that was read
-    flags = _split_flags(asked, ("tp-size", "pp-size", "dp-size"))
     split = asked.parallelism
+    # SGLang counts every rank of a replica as tensor parallel; attention ranks are a share of them.
+    whole = replace(asked, parallelism=replace(split, tp=split.tp * split.dp))
+    flags = _split_flags(whole, ("tp-size", "pp-size", "dp-size"))
     if split.dp > 1:
         flags.append(Setting(name="enable-dp-attention", value=None, why="attention ranks inside one replica"))
     if split.expert_parallel:
@@ -214,7 +212,7 @@ def _sglang(subject: Subject, chip: str, version: Release, asked: Asked) -> tupl
         spelled = "fp8_e4m3" if asked.cache_dtype == "fp8" else asked.cache_dtype
         flags.append(Setting(name="kv-cache-dtype", value=spelled, why="the KV cache dtype asked for"))
     variables = []
-    if chip in _AITER_CHIPS:
+    if chip in {"gfx942", "gfx950"}:
         variables.append(Setting(name="SGLANG_USE_AITER", value="1", why="AMD's kernels; the images set it too"))
         heads = subject.model.query_heads // split.tp
         if "mla" in attention_kinds(subject.model) and heads in {16, 128}:

@@ -1,33 +1,53 @@
-"""Did somebody run this model here? What vLLM's published recipes say, with the flags they add on AMD."""
+"""Did somebody run this model here? What vLLM's published recipes say, and what they set for this chip."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from shlex import join
 from typing import Any, Final
 
 from penstock.catalog.accelerator import Accelerator
 from penstock.fleet.release import Release
+from penstock.preflight.launch.flags import exists
+from penstock.preflight.launch.setting import Setting
 
 SOURCE: Final = "https://github.com/vllm-project/recipes/tree/8959cf64189c"
+_SPREAD: Final = "enable-expert-parallel"
+_REASONS: Final = {
+    "": "the model's recipe",
+    "tools": "the model's parser for tool calls",
+    "reasoning": "the model's parser for reasoning",
+    "nvidia_": "the recipe's setting for NVIDIA",
+    "hopper_": "the recipe's setting for Hopper",
+    "blackwell_": "the recipe's setting for Blackwell",
+    "amd_": "the recipe's setting for AMD",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """One model's entry, for one device."""
+    """One model's entry, for one device and release."""
 
     model: str
     status: str
     """verified, unsupported, or not listed."""
     since: str | None
-    """The first vLLM release that runs the model."""
+    """The first vLLM release the recipe names."""
     too_old: bool
     """Whether the release asked about is older."""
-    amd_line: str | None
-    """Variables and flags the recipe adds on AMD."""
+    flags: tuple[Setting, ...] = ()
+    """What it sets, as far as this release has the flag."""
+    variables: tuple[Setting, ...] = ()
+    spreads_experts: bool = False
+    """Whether it is served with expert parallelism; that is a split, and the user's to choose."""
 
 
-def find_recipe(name: str, accelerator: Accelerator, version: Release, table: Mapping[str, Any]) -> Recipe | None:
-    """Look a repository up; None where nobody published a recipe for it."""
+def find_recipe(
+    name: str,
+    accelerator: Accelerator,
+    version: Release,
+    table: Mapping[str, Any],
+    known: Mapping[str, Mapping[str, Any]],
+) -> Recipe | None:
+    """Look a repository up; None where nobody published a recipe for it. `known` says which flags a release has."""
     entry = table.get(name)
     if entry is None:
         return None
@@ -39,7 +59,17 @@ def find_recipe(name: str, accelerator: Accelerator, version: Release, table: Ma
         status=str(status),
         since=since,
         too_old=since is not None and _older(version, since),
-        amd_line=_amd_line(entry) if accelerator.vendor == "amd" else None,
+        flags=tuple(
+            flag
+            for flag in _flags(entry, accelerator)
+            if flag.name != _SPREAD and exists(flag.name, known["flags"], version)
+        ),
+        variables=tuple(
+            variable
+            for variable in _variables(entry, accelerator)
+            if not variable.name.startswith("VLLM_") or exists(variable.name, known["variables"], version)
+        ),
+        spreads_experts=any(flag.name == _SPREAD for flag in _flags(entry, accelerator)),
     )
 
 
@@ -47,7 +77,28 @@ def _older(version: Release, since: str) -> bool:
     return since[0].isdecimal() and version < Release(since)
 
 
-def _amd_line(entry: Mapping[str, Any]) -> str | None:
-    variables = [f"{name}={value}" for name, value in entry.get("amd_variables", {}).items()]
-    line = " ".join((*variables, join(entry.get("amd_flags", ()))))
-    return line.strip() or None
+def _generations(accelerator: Accelerator) -> tuple[str, ...]:
+    """Name the parts of a recipe that concern the chip, the most particular first."""
+    if accelerator.vendor == "amd":
+        # Recipes write "AMD" for MI300 and later: AITER, which most of it is about, exists for no other.
+        return ("amd_",) if str(accelerator.compute_target).startswith(("gfx94", "gfx95")) else ()
+    if accelerator.vendor != "nvidia":
+        return ()
+    chips = {"Hopper": "hopper_", "Blackwell": "blackwell_", "Blackwell Ultra": "blackwell_"}
+    found = chips.get(accelerator.architecture)
+    return ("nvidia_",) if found is None else (found, "nvidia_")
+
+
+def _flags(entry: Mapping[str, Any], accelerator: Accelerator) -> Iterator[Setting]:
+    sections = [(part, f"{part}flags") for part in ("", *_generations(accelerator))]
+    sections += [("tools", "tools"), ("reasoning", "reasoning")]
+    for part, key in sections:
+        for text in entry.get(key, ()):
+            name, _, value = str(text).partition(" ")
+            yield Setting(name=name, value=value or None, why=_REASONS[part])
+
+
+def _variables(entry: Mapping[str, Any], accelerator: Accelerator) -> Iterator[Setting]:
+    for part in ("", *_generations(accelerator)):
+        for name, value in entry.get(f"{part}variables", {}).items():
+            yield Setting(name=name, value=str(value), why=_REASONS[part])

@@ -45,10 +45,18 @@ def predict_backend(facts: Facts, table: Mapping[str, Any]) -> Backend:
     order = _order(facts, table["order"])
     if facts.get("engine") != "vllm" or order is None:
         return undetermined
+    rejected: dict[str, str] = {}
     asked = facts.get("launch.attention_backend")
     if isinstance(asked, str) and asked in table["backends"]:
+        # MLA and its sparse form are served by their own backends only; another that is named is refused.
+        if _kinds(facts) & {"mla"} and asked not in order:
+            sparse = " sparse" if "sparse" in _kinds(facts) else ""
+            return Backend(name=None, determined=True, block="", graphs=None, rejected={asked: f"no{sparse} MLA"})
         order = [asked]
-    rejected: dict[str, str] = {}
+    elif (forced := table["forced"].get(facts.get("model.architecture"))) is not None and facts.get(
+        "platform"
+    ) == "rocm":
+        order = [forced]
     for name in order:
         entry = table["backends"][name]
         obstacle = _obstacle(entry, facts)

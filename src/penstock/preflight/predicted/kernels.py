@@ -84,7 +84,9 @@ def _row(weight: Weight, facts: Facts) -> str:
     """Name the table a weight is looked up in."""
     stored = weight.format
     experts = weight.part is Part.ROUTED_EXPERTS
-    if stored.bits >= _NARROW_BITS or stored.name in {"nf4", "mxfp6"}:
+    if stored.bits >= _NARROW_BITS:
+        return f"{stored.name}_experts" if experts else stored.name
+    if stored.name in {"nf4", "mxfp6"}:
         return stored.name
     if stored.name == "fp8" and not experts:
         if facts.get("quant.activation_bits") == _NARROW_BITS:

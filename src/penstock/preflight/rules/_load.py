@@ -76,6 +76,8 @@ def load_knowledge() -> Knowledge:
         flags=load_table("flags"),
         images=load_table("images"),
         recipes=load_table("recipes"),
+        architectures=load_table("architectures"),
+        served=load_table("served"),
     )
 
 

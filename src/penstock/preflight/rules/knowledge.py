@@ -18,3 +18,5 @@ class Knowledge:
     flags: Mapping[str, Any]
     images: Mapping[str, Any]
     recipes: Mapping[str, Any]
+    architectures: Mapping[str, Any]
+    served: Mapping[str, Any]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import zip_longest
+from typing import Final
 
 from penstock.fleet.release import Release
 from penstock.preflight.check import Preflight
@@ -13,16 +14,24 @@ from penstock.preflight.speed import LOAD, Speed
 from penstock.report.drawing.plain import plain, plain_fields
 from penstock.report.model import model_document
 
+SCHEMA: Final = "penstock.preflight/2"
+"""Changes with any field that is renamed, removed or means something else; new fields leave it alone."""
 
-def preflight_document(answers: Sequence[Preflight], speeds: Sequence[Speed | None] = ()) -> dict[str, object]:
-    """Collect the answers for one model, and speeds where they were asked."""
-    model = answers[0].question.subject.model
+
+def preflight_document(
+    answers: Sequence[Preflight],
+    speeds: Sequence[Speed | None] = (),
+    instead: Sequence[Preflight | None] = (),
+) -> dict[str, object]:
+    """Collect the answers for one model, speeds where they were asked, and the nearest split where one does not run."""
+    model, count = answers[0].question.subject.model, len(answers)
     return {
+        "schema": SCHEMA,
         "model": model_document(model),
         "passes": all(answer.passes for answer in answers),
         "deployments": [
-            {**_answer(answer), "speed": _speed(speed)}
-            for answer, speed in zip_longest(answers, speeds[: len(answers)])
+            {**_answer(answer), "speed": _speed(speed), "instead": _instead(other)}
+            for answer, speed, other in zip_longest(answers, speeds[:count], instead[:count])
         ],
         "method": "docs/preflight.md",
     }
@@ -37,8 +46,9 @@ def _answer(answer: Preflight) -> dict[str, object]:
         "engine": question.engine,
         "version": str(question.version),
         "verdict": answer.readiness.value,
+        "newer_than_read": None if answer.newer_than_read is None else str(answer.newer_than_read),
         "passes": answer.passes,
-        "obstacles": list(answer.obstacles),
+        "obstacles": plain(answer.obstacles),
         "findings": [_finding(finding) for finding in answer.assessment.findings],
         "undetermined": [
             {"rule": entry.rule.id, "severity": entry.rule.severity.value, "missing": dict(entry.missing)}
@@ -61,12 +71,30 @@ def _answer(answer: Preflight) -> dict[str, object]:
                 "fits": answer.memory.fits,
                 "obstacle": plain(answer.memory.obstacle),
                 "capacity": plain(answer.memory.capacity),
+                "context_tokens": answer.memory.context_tokens,
+                "cut": plain(answer.cut),
+            },
+            "architecture": {
+                "name": answer.architecture.architecture,
+                "since": None if answer.architecture.since is None else str(answer.architecture.since),
+                "too_new": answer.architecture.too_new,
             },
         },
         "recipe": None if answer.recipe is None else {**plain_fields(answer.recipe), "source": SOURCE},
+        "measured": plain(answer.served),
         "flags": [{"name": flag.name, "problem": flag.problem, "message": flag.message} for flag in answer.flags],
         "launch": _launch(answer.plan),
         "facts": {name: _value(value) for name, value in sorted(answer.facts.items())},
+    }
+
+
+def _instead(other: Preflight | None) -> object:
+    if other is None:
+        return None
+    return {
+        "parallelism": plain(other.question.asked.parallelism),
+        "devices": other.question.asked.parallelism.devices,
+        "launch": _launch(other.plan),
     }
 
 
@@ -103,6 +131,7 @@ def _launch(plan: LaunchPlan) -> dict[str, object]:
         "bare": plan.bare(),
         "docker": plan.docker(),
         "image": plan.image,
+        "nodes": plan.nodes,
         "flags": plain(plan.flags),
         "variables": plain(plan.variables),
     }

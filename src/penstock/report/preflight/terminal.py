@@ -9,13 +9,15 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.preflight.check import Preflight, Readiness
+from penstock.preflight.launch.plan import HEAD_NODE
 from penstock.preflight.launch.recipe import Recipe
+from penstock.preflight.launch.room import keeps_whole_context
 from penstock.preflight.predicted.kernels import KernelClass
 from penstock.preflight.rules.condition import Value
 from penstock.preflight.rules.findings import Finding, Undetermined
 from penstock.preflight.rules.rule import Severity
 from penstock.preflight.speed import LOAD, Speed
-from penstock.units import format_gib
+from penstock.units import GIB, format_gib
 
 STYLES: Mapping[Severity, str] = {
     Severity.SILENT_WRONG: "bold magenta",
@@ -27,11 +29,22 @@ STYLES: Mapping[Severity, str] = {
 _READINESS: Mapping[Readiness, tuple[str, str]] = {
     Readiness.SILENT_WRONG: ("runs, and its answers are wrong", "bold magenta"),
     Readiness.BLOCKED: ("does not run", "bold red"),
-    Readiness.RISK: ("runs; something may go wrong", "bold yellow"),
-    Readiness.SLOW: ("runs, slower than the chip could", "yellow"),
-    Readiness.RUNS: ("runs; nothing is known against it", "bold green"),
+    Readiness.RISK: ("runs{with}; something may go wrong", "bold yellow"),
+    Readiness.SLOW: ("runs{with}, slower than the chip could", "yellow"),
+    Readiness.RUNS: ("runs{with}; nothing is known against it", "bold green"),
     Readiness.UNDETERMINED: ("undetermined: what decides was not read for this engine and chip", "bold"),
 }
+_COUNTED: Mapping[Severity, str] = {
+    Severity.SILENT_WRONG: "silent-wrong",
+    Severity.BLOCKER: "blocking",
+    Severity.WARNING: "at risk",
+    Severity.SLOW: "slow",
+    Severity.INFO: "to note",
+}
+_ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM", "atom": "ATOM"}
+_SHOWN_BYTES = GIB // 20
+_WORTH_ASKING = {Severity.SILENT_WRONG, Severity.BLOCKER, Severity.WARNING}
+"""What is left open of the rest would only be noted."""
 _SHORT: Mapping[Readiness, str] = {
     Readiness.SILENT_WRONG: "WRONG",
     Readiness.BLOCKED: "no",
@@ -42,51 +55,75 @@ _SHORT: Mapping[Readiness, str] = {
 }
 
 
-def render_preflight(answer: Preflight, speed: Speed | None = None) -> RenderableType:
-    """Draw one answer, with how fast it would be where that was asked."""
+def render_preflight(answer: Preflight, speed: Speed | None = None, instead: Preflight | None = None) -> RenderableType:
+    """Draw one answer, with how fast it would be where that was asked, and the nearest split where it would not run."""
     pieces: list[RenderableType] = [_headline(answer)]
-    if answer.obstacles:
-        pieces.append(Text("\nblocker", style=STYLES[Severity.BLOCKER]))
-        pieces += [Padding(Text(f"• {text}"), (0, 0, 0, 2)) for text in answer.obstacles]
     for severity in Severity:
+        stops = answer.obstacles if severity is Severity.BLOCKER else ()
         found = answer.assessment.of(severity)
-        if found:
-            pieces.append(Text(f"\n{severity} ({len(found)})", style=STYLES[severity]))
+        if stops or found:
+            pieces.append(Text(f"\n{severity} ({len(stops) + len(found)})", style=STYLES[severity]))
+            pieces += [Padding(Text(f"• {stop.kind}: {stop.text}"), (0, 0, 0, 2)) for stop in stops]
             pieces += [_finding(finding) for finding in found]
     pieces += [Text("\nwhat will serve", style="bold"), _predictions(answer, speed)]
-    if answer.assessment.undetermined:
-        pieces += [Text("\nnot decided", style="bold"), _undetermined(answer.assessment.undetermined)]
-    pieces += [Text("\nlaunch", style="bold"), _launch(answer)]
+    open_questions = [entry for entry in answer.assessment.undetermined if _worth_asking(entry)]
+    if open_questions:
+        pieces += [Text("\nnot decided", style="bold"), _undetermined(open_questions)]
+    pieces += [Text("\nlaunch", style="bold"), _launch(answer, instead)]
     return Group(*pieces)
+
+
+def _worth_asking(entry: Undetermined) -> bool:
+    """Leave out what would only be noted, and bytes nobody scanned: that a file may be damaged goes without saying."""
+    scanned = all(name.startswith("bytes.") for name in entry.missing)
+    return entry.rule.severity in _WORTH_ASKING and not scanned
 
 
 def _headline(answer: Preflight) -> Text:
     question = answer.question
     devices = question.asked.parallelism.devices
     where = question.accelerator.id + (f" x{devices} ({question.asked.parallelism})" if devices > 1 else "")
+    if answer.plan.nodes > 1:
+        where += f" on {answer.plan.nodes} machines"
     words, style = _READINESS[answer.readiness]
     text = Text(question.subject.model.name, style="bold")
     text.append(f" on {where}, {question.engine} {question.version}: ", style="not bold")
-    text.append(words, style=style)
-    counts = answer.assessment
-    text.append(
-        f"\n{counts.rules_checked} rules: {len(counts.findings)} apply, {len(counts.undetermined)} not decided",
-        style="not bold dim",
-    )
+    text.append(words.replace("{with}", _shortened(answer)), style=style)
+    if answer.newer_than_read is not None:
+        text.append(f"\nas far as {answer.newer_than_read} tells: later releases were not read", style="bold yellow")
+    text.append(f"\n{answer.assessment.rules_checked} rules: {_counts(answer)}", style="not bold dim")
     return text
+
+
+def _shortened(answer: Preflight) -> str:
+    cut = answer.cut
+    if cut is None or answer.question.launch is not None:
+        return ""
+    return f" with {cut.tokens:,} of its {cut.model_tokens:,} tokens of context"
+
+
+def _counts(answer: Preflight) -> str:
+    """Say what was found, by how it fails."""
+    found = {severity: len(answer.assessment.of(severity)) for severity in Severity}
+    found[Severity.BLOCKER] += len(answer.obstacles)
+    words = [f"{count} {_COUNTED[severity]}" for severity, count in found.items() if count]
+    open_questions = len(answer.assessment.undetermined)
+    return ", ".join(words or ["nothing found"]) + (f"; {open_questions} not decided" if open_questions else "")
 
 
 def _finding(finding: Finding) -> RenderableType:
     rule = finding.rule
+    grid = Table.grid(padding=(0, 1))
+    if rule.severity is Severity.INFO:
+        grid.add_row("•", Text(f"{rule.message} ({rule.id})"))
+        return Padding(grid, (0, 0, 0, 2))
     because = ", ".join(f"{name} {shown_value(value)}" for name, value in finding.because.items())
     grounds = Text(f"{rule.id} ({rule.grounds}); because {because}", style="dim")
     for source in rule.sources:
         grounds.append(f"\n{source.url}")
     if finding.unchecked_since is not None:
         grounds.append(f"\nlast checked in {finding.unchecked_since}; later releases were not read")
-    body = Group(Text(rule.message), Text(f"fix: {rule.fix}"), grounds)
-    grid = Table.grid(padding=(0, 1))
-    grid.add_row("•", body)
+    grid.add_row("•", Group(Text(rule.message), Text(f"fix: {rule.fix}"), grounds))
     return Padding(grid, (0, 0, 0, 2))
 
 
@@ -106,6 +143,8 @@ def _predictions(answer: Preflight, speed: Speed | None) -> RenderableType:
     for step in answer.dialect:
         grid.add_row(f"FP8, {step.group}", f"{step.treatment}: {step.note}")
     for group in answer.kernels:
+        if group.stored_bytes < _SHOWN_BYTES and group.kernel is KernelClass.NATIVE:
+            continue
         style = "red" if group.kernel is KernelClass.NONE else ""
         share = f"{format_gib(group.stored_bytes)} GiB {group.format}"
         grid.add_row(group.group, Text(f"{share}: {group.kernel} ({group.by})", style=style))
@@ -122,10 +161,17 @@ def _predictions(answer: Preflight, speed: Speed | None) -> RenderableType:
         known = ", ".join(str(count) for count in found.available_heads)
         grid.add_row("AITER MLA", f"{heads}, {found.kv} cache: {has} (it has {known} heads)")
     grid.add_row("memory", _memory(answer))
+    if answer.cut is not None:
+        keeps = " or ".join(keeps_whole_context(answer.memory.deployment)) or "nothing within 16 machines"
+        grid.add_row("context", f"to keep all {answer.cut.model_tokens:,} tokens: {keeps}")
     if speed is not None:
         grid.add_row("speed", _speed(speed))
     if answer.recipe is not None:
         grid.add_row("recipe", _recipe(answer.recipe))
+    for served in answer.served:
+        formats, counts = "/".join(served.weights), "/".join(str(count) for count in served.devices)
+        row = f"{_ENGINES[served.engine]}, {formats} on {counts} devices: {served.image} (InferenceX, {served.until})"
+        grid.add_row("measured", row)
     return Padding(grid, (0, 0, 0, 2))
 
 
@@ -146,14 +192,21 @@ def _memory(answer: Preflight) -> str:
     if memory.budget is None or capacity is None:
         return "fits"
     held = format_gib(memory.budget.weight_bytes)
-    return f"{held} GiB of weights per device, {capacity.tokens:,} tokens of KV cache"
+    text = f"{held} GiB of weights per device, {capacity.tokens:,} tokens of KV cache"
+    if not memory.certain:
+        safe = capacity.safe_context_tokens
+        text += f"; tight: if start-up refuses {memory.context_tokens:,} tokens, serve {safe:,}"
+    return text
 
 
 def _recipe(recipe: Recipe) -> str:
     since = f", from vLLM {recipe.since}" if recipe.since else ""
     old = " (this release is older)" if recipe.too_old else ""
-    adds = f"; on AMD it adds {recipe.amd_line}" if recipe.amd_line else ""
-    return f"vLLM's recipe: {recipe.status} on this chip{since}{old}{adds}"
+    spread = "; it spreads whole experts (--ep)" if recipe.spreads_experts else ""
+    if recipe.status == "unsupported":
+        return f"vLLM's recipe calls this chip unsupported{since}; its settings are left out"
+    settings = "; its settings are in the launch" if recipe.flags or recipe.variables else ""
+    return f"vLLM's recipe: {recipe.status} on this chip{since}{old}{settings}{spread}"
 
 
 def _speed(speed: Speed) -> str:
@@ -163,28 +216,36 @@ def _speed(speed: Speed) -> str:
         f"requests of {prompt}/{output} tokens"
     )
     lost = speed.lost_fraction
-    return text if lost is None else f"{text}; formats without their own kernels cost {max(0.0, lost):.0%} of it"
+    small = lost is None or lost < 0.005  # noqa: PLR2004 - it would be shown as 0%
+    return text if small else f"{text}; formats without their own kernels cost {lost:.0%} of it"
 
 
 def _undetermined(entries: Sequence[Undetermined]) -> RenderableType:
-    """Group by what is missing: one statement may settle several rules."""
-    by_fact: dict[tuple[str, ...], list[Undetermined]] = {}
+    """Group by what would settle it: one statement may decide several rules."""
+    by_deed: dict[str, list[str]] = {}
     for entry in entries:
-        by_fact.setdefault(tuple(entry.missing), []).append(entry)
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True)
-    grid.add_column()
-    for names, group in by_fact.items():
-        settle = "; ".join(dict.fromkeys(group[0].missing.values()))
-        rules = ", ".join(f"{entry.rule.id} ({entry.rule.severity})" for entry in group)
-        grid.add_row(", ".join(names), Text.assemble(rules, (f"\n{settle}", "dim")))
-    return Padding(grid, (0, 0, 0, 2))
+        facts = ", ".join(name.removeprefix("host.") for name in entry.missing if name.startswith("host."))
+        deed = "; ".join(dict.fromkeys(entry.missing.values())) + (f" ({facts})" if facts else "")
+        by_deed.setdefault(deed, []).append(f"{entry.rule.id} ({entry.rule.severity})")
+    lines = [f"{deed}: {', '.join(rules)}" for deed, rules in by_deed.items()]
+    return Padding(Text("\n".join(lines), style="dim"), (0, 0, 0, 2))
 
 
-def _launch(answer: Preflight) -> RenderableType:
-    plan = answer.plan
-    pieces: list[RenderableType] = [_pasted(plan.bare())]
+def _launch(answer: Preflight, instead: Preflight | None) -> RenderableType:
+    shown = answer if instead is None else instead
+    plan = shown.plan
+    pieces: list[RenderableType] = []
+    if instead is not None:
+        split = instead.question.asked.parallelism
+        spread = f"{split.devices} x {instead.question.accelerator.id} ({split})"
+        cut = "" if instead.cut is None else f", {instead.cut.tokens:,} tokens of context"
+        pieces.append(Text(f"  the nearest split that runs: {spread}{cut}", style="bold"))
+    elif not answer.passes:
+        pieces.append(Text("  this is what was checked; it is not expected to serve", style="dim"))
+    if plan.nodes > 1:
+        pieces.append(Text(f"  on each of {plan.nodes} machines; {HEAD_NODE} is the first one's address", style="dim"))
     docker = plan.docker()
+    pieces.append(_pasted(plan.bare()))
     pieces.append(_pasted(docker) if docker else Text("  no official image for this device", style="dim"))
     reasons = [(variable.name, variable.why) for variable in plan.variables]
     reasons += [(f"--{flag.name}", flag.why) for flag in plan.flags]
@@ -228,15 +289,15 @@ def _cell(answer: Preflight) -> Text:
 
 def _reason(answer: Preflight) -> str:
     """Give the first thing that made the verdict what it is."""
-    worst = answer.assessment.of(Severity.SILENT_WRONG) or answer.assessment.of(Severity.BLOCKER)
+    if answer.obstacles:
+        return answer.obstacles[0].text.split(";")[0][:70]
+    worst = answer.assessment.of(Severity.BLOCKER) or answer.assessment.of(Severity.SILENT_WRONG)
     if worst:
         return worst[0].rule.id
-    if answer.obstacles:
-        return answer.obstacles[0].split(";")[0][:60]
     risks = answer.assessment.of(Severity.WARNING)
-    if risks:
-        return risks[0].rule.id
-    wide = [group for group in answer.kernels if group.kernel not in {KernelClass.NATIVE, KernelClass.UNDETERMINED}]
+    if risks or answer.disowned:
+        return risks[0].rule.id if risks else "its recipe calls this chip unsupported"
+    wide = [group for group in answer.kernels if answer.lags(group)]
     if wide:
         return f"{wide[0].format} {wide[0].kernel}"
     slow = answer.assessment.of(Severity.SLOW)

@@ -1,0 +1,70 @@
+"""Which scale belongs to which weight, and can it cover it? Names and shapes alone, as headers have them."""
+
+from collections import Counter
+from collections.abc import Iterable
+from math import ceil, prod
+from typing import Final
+
+Block = tuple[int, int]
+"""Rows and columns that share a scale."""
+_WEIGHT_ENDINGS: Final = ("_scale_inv", "_scale")
+_MAX_RANK: Final = 4
+_SQUARES: Final = (16, 32, 64, 128, 256, 512)
+_ROW_BLOCKS: Final = (16, 32, 64, 128)
+KNOWN_BLOCKS: Final[tuple[Block, ...]] = (
+    *((side, side) for side in _SQUARES),
+    *((1, columns) for columns in _ROW_BLOCKS),
+)
+"""Blocks quantisers use: squares (DeepSeek, Qwen) and pieces of a row (MX, NVFP4, groups)."""
+
+
+def scale_names(weight: str) -> tuple[str, ...]:
+    """Names a weight's scale goes by: X.weight_scale, X.weight_scale_inv, X.scale, gate_up_proj_scale, ..."""
+    stem = weight.removesuffix(".weight")
+    return (*(f"{weight}{ending}" for ending in _WEIGHT_ENDINGS), f"{stem}.scale", f"{stem}_scale", f"{stem}_scales")
+
+
+def covering_blocks(scale: tuple[int, ...], weight: tuple[int, ...]) -> tuple[Block, ...] | None:
+    """Return the blocks under which a scale covers a weight; empty for one per tensor or channel, None if none do."""
+    if prod(scale) == 1:
+        return ()
+    if len(weight) > _MAX_RANK or not weight:
+        return None
+    full = _padded(scale, weight)
+    if full is None or any(held not in {1, size} for held, size in zip(full[:-2], weight[:-2], strict=True)):
+        return None
+    held, size = full[-2:], weight[-2:]
+    if len(size) == 1:
+        return () if held[0] == size[0] else None
+    if held in {(size[0], 1), (1, size[1]), (1, 1)}:
+        return ()
+    fitting = tuple(block for block in KNOWN_BLOCKS if held == blocks_of(size, block))
+    return fitting or None
+
+
+def blocks_of(shape: tuple[int, ...], block: Block) -> tuple[int, int]:
+    """Count the blocks of a matrix; the last in a row or column may be short."""
+    return ceil(shape[-2] / block[0]), ceil(shape[-1] / block[1])
+
+
+def usual_block(pairs: Iterable[tuple[tuple[int, ...], tuple[int, ...]]]) -> Block | None:
+    """Return the block most (scale, weight) pairs of a checkpoint agree on: a single one may fit several."""
+    votes: Counter[Block] = Counter()
+    for scale, weight in pairs:
+        votes.update(covering_blocks(scale, weight) or ())
+    return votes.most_common(1)[0][0] if votes else None
+
+
+def fits_shape(scale: tuple[int, ...], weight: tuple[int, ...], block: Block | None = None) -> bool:
+    """Whether a scale can cover a weight: one for all, per channel, or per block, of the usual block if known."""
+    found = covering_blocks(scale, weight)
+    if not found:
+        return found is not None
+    return block is None or block in found
+
+
+def _padded(scale: tuple[int, ...], weight: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Write a scale with as many dimensions as its weight: per channel or expert, the last are left out."""
+    if len(scale) > len(weight):
+        return None
+    return (*scale, *(1,) * (len(weight) - len(scale)))

@@ -1,0 +1,21 @@
+"""What is set, and why? One flag or variable of a launch, with its reason."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A flag or a variable, its value (None for a switch) and why it is there."""
+
+    name: str
+    value: str | None
+    why: str
+
+
+def first_of_each(settings: Iterable[Setting]) -> tuple[Setting, ...]:
+    """Keep the first setting of every name: what was asked for stands before what a recipe or a chip suggests."""
+    kept: dict[str, Setting] = {}
+    for setting in settings:
+        kept.setdefault(setting.name, setting)
+    return tuple(kept.values())

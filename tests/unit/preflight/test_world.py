@@ -1,0 +1,57 @@
+"""The labelled world: what others ran must not be refused, and what others saw break must be caught."""
+
+from pathlib import Path
+
+from labelled_world import (
+    confusion_table,
+    known_breaks,
+    measured_runs,
+    missed_list,
+    outcomes,
+    verified_recipes,
+)
+from penstock.catalog import load_accelerators, load_models
+from penstock.preflight.rules.rule import Reference
+
+MODELS = {known.id for known in load_models()}
+PARTS = {part.id for part in load_accelerators()}
+NOTE = Path(__file__).resolve().parents[3] / "docs" / "preflight.md"
+
+
+def test_the_world_is_large_enough_to_contradict() -> None:
+    runs = [case for case in measured_runs() if case.release]
+    assert len({case.id for case in measured_runs()}) > 400
+    assert len(runs) + len(list(verified_recipes())) >= 500
+    assert {case.engine for case in runs} == {"vllm", "sglang", "trtllm", "atom"}
+    assert len({case.id for case in known_breaks()}) >= 80
+
+
+def test_every_case_names_a_model_a_part_and_who_says_so() -> None:
+    for case in (*measured_runs(), *verified_recipes(), *known_breaks()):
+        assert case.model in MODELS, case.id
+        assert case.accelerator in PARTS, case.id
+        # A configuration file is named with the key inside it, a database with the entry.
+        cited = case.source.partition("#")[0] if case.source.startswith("inferencex@") else case.source
+        assert Reference(cited.partition(" (")[0]).url, case.id
+
+
+def test_nothing_that_others_ran_is_refused() -> None:
+    refused = {(outcome.case.id, outcome.case.release): outcome.named
+               for outcome in outcomes() if not outcome.case.expected and not outcome.right}  # fmt: skip
+    assert refused == {}
+
+
+def test_what_others_saw_break_is_caught_for_its_reason() -> None:
+    breaks = [outcome for outcome in outcomes() if outcome.case.expected]
+    caught = [outcome for outcome in breaks if outcome.right]
+    assert len(caught) >= 0.9 * len(breaks)
+    # Whatever is missed is known to be, with why.
+    assert {outcome.case.id for outcome in breaks if not outcome.right} == {
+        outcome.case.id for outcome in breaks if outcome.case.missed
+    }
+
+
+def test_the_note_prints_these_figures() -> None:
+    text = NOTE.read_text(encoding="utf-8")
+    assert confusion_table(outcomes()) in text
+    assert missed_list(outcomes()) in text
