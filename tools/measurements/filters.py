@@ -37,8 +37,8 @@ WHY: Final = {
     "does_not_fit": "The weights alone are larger than the memory of the devices stated, of an engine or of a side.",
     "faster_than_light": "Quarantined: less time than the bytes at full bandwidth or the FLOPs at peak take at the "
     "load stated. Where a time to first token is given, it mostly shows users waiting in a queue.",
-    "queued": "The first token took longer than all the others and more than ten seconds: most users were waiting, and "
-    "how many ran together is not stated.",
+    "queued": "Most users were waiting: the first token took longer than all the others and more than ten seconds, or "
+    "the rate times the time of a token says that fewer than half of them ran together.",
 }
 """The sentence that docs/data.md prints for each filter, in the order they are tried."""
 

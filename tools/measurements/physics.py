@@ -15,6 +15,8 @@ from penstock.performance.step.work import PARTS, Array, Load, ReplicaWork, roof
 
 _MOST_TOKENS_A_STEP: Final = {"": 1, "mtp": 4}
 """With draft layers: the most drafts in any of these benchmarks are three."""
+_MANY: Final = 16
+"""Users from which a rate that is a few requests short is a queue, and not the start and the end of a run."""
 _LONGEST_PROMPT_S: Final = 10.0
 
 
@@ -84,10 +86,17 @@ def described(row: Measurement) -> str:
 
 
 def _queued(row: Measurement) -> bool:
-    """Whether the first token took longer than all the others, and longer than any prompt takes."""
-    if row.scenario != "online" or row.ttft_s is None or row.tpot_s is None:
+    """Whether most users were waiting: by the time to the first token, or by the rate and the time of the others.
+
+    By Little's law the requests that decode are the rate times the time of a token.
+    """
+    if row.scenario != "online" or row.tpot_s is None:
         return False
-    return row.ttft_s > max(_LONGEST_PROMPT_S, row.output_tokens * row.tpot_s)
+    if row.ttft_s is not None and row.ttft_s > max(_LONGEST_PROMPT_S, row.output_tokens * row.tpot_s):
+        return True
+    if row.output_tokens_per_s is None or row.concurrency is None or row.concurrency < _MANY:
+        return False
+    return row.output_tokens_per_s * row.tpot_s < row.concurrency / 2
 
 
 def _engines(row: Measurement) -> Iterator[Measurement]:

@@ -14,6 +14,7 @@ from penstock.performance.evidence.accuracy import Errors
 from penstock.performance.evidence.efficiencies import Efficiencies, from_document
 from penstock.performance.evidence.held_out import errors_of
 from penstock.performance.evidence.rows import Run, believed, runs
+from penstock.performance.kinship.cases import shape_of
 from penstock.performance.kinship.posterior import Measured
 
 
@@ -21,6 +22,14 @@ from penstock.performance.kinship.posterior import Measured
 def model_of(name: str) -> ModelSpec:
     """Read a catalog model once."""
     return open_checkpoint(name).spec
+
+
+@cache
+def shape_of_name(name: str) -> str:
+    """Name the shape of a catalog model; of a measured one without reading it."""
+    texts = shipped_efficiencies().evidence.measured.texts
+    known = dict(zip(texts["model"], texts["family"], strict=True))
+    return known.get(name) or shape_of(model_of(name))
 
 
 @cache

@@ -74,13 +74,23 @@ def load_models() -> tuple[CatalogModel, ...]:
 
 
 @cache
-def load_measurements() -> tuple[Measurement, ...]:
-    """Read every public measurement the package ships, file by file in the order of their names."""
+def load_measurements(accelerator: str | None = None) -> tuple[Measurement, ...]:
+    """Read every public measurement the package ships, or those of one accelerator, file by file in order of name."""
     folder = (_DATA / "measurements").iterdir()
     files = sorted((entry for entry in folder if entry.name.endswith(".csv")), key=lambda entry: entry.name)
     return tuple(
-        row for file in files for row in read_rows(file.read_text(encoding="utf-8"), f"measurements/{file.name}")
+        row
+        for file in files
+        for row in read_rows(_only(file.read_text(encoding="utf-8"), accelerator), f"measurements/{file.name}")
     )
+
+
+def _only(text: str, accelerator: str | None) -> str:
+    """Keep the header and the lines that name an accelerator: parsing the others would take most of the time."""
+    if accelerator is None:
+        return text
+    header, *lines = text.splitlines(keepends=True)
+    return "".join([header, *(line for line in lines if f",{accelerator}," in line)])
 
 
 @cache

@@ -14,6 +14,7 @@ from penstock.catalog.accelerator import Accelerator, Precision
 from penstock.errors import DeploymentError
 from penstock.performance.prediction.predict import Speculation, predict
 from penstock.performance.step.datapath import compute_precision
+from penstock.performance.step.launches import link_bytes_per_s
 from penstock.performance.step.work import PARTS, Load, ReplicaWork
 
 law = settings(max_examples=60, deadline=None)
@@ -70,9 +71,10 @@ def test_the_experts_read_are_the_distinct_ones() -> None:
 
 
 def test_a_mesh_gives_few_peers_few_links() -> None:
-    two, eight = (ReplicaWork(deployment("llama-3.1-70b", "mi300x", tp=tp)).link_bytes_per_s for tp in (2, 8))
+    two, eight = (link_bytes_per_s(load_accelerator("mi300x"), tp) for tp in (2, 8))
     assert (two, eight) == (64e9, 448e9)
-    assert ReplicaWork(deployment("llama-3.1-70b", "h100", tp=2)).link_bytes_per_s == 450e9
+    assert link_bytes_per_s(load_accelerator("h100"), 2) == 450e9
+    assert link_bytes_per_s(load_accelerator("h100"), 16) == 400e9 / 8  # two machines
 
 
 def test_windows_and_states_do_not_grow_with_the_context() -> None:

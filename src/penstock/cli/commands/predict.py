@@ -71,10 +71,10 @@ def predict_command(
     measurements. Exits 1 when it does not fit on one of the accelerators.
     """
     from penstock.benchmark.shipped_energy import shipped_power
-    from penstock.benchmark.shipped_rows import model_of, shipped_efficiencies
+    from penstock.benchmark.shipped_rows import shape_of_name, shipped_efficiencies
     from penstock.catalog import load_measurements, measurement_sources
     from penstock.cli.flags.choices import cache_choice, counted_targets, model_choice, speculation_choice, split_choice
-    from penstock.performance.kinship.cases import family_of
+    from penstock.performance.kinship.cases import shape_of
     from penstock.performance.prediction.choose import predict_on
     from penstock.performance.prediction.energy import energy_of
     from penstock.performance.prediction.nearest import nearest_measurements
@@ -105,9 +105,9 @@ def predict_command(
     nearby = {
         number: nearest_measurements(
             prediction,
-            load_measurements(),
-            lambda row: family_of(model_of(row.model)),
-            family=family_of(spec),
+            load_measurements(prediction.deployment.accelerator.id),
+            lambda row: shape_of_name(row.model),
+            family=shape_of(spec),
             input_tokens=input_tokens,
             output_tokens=output_tokens,
         )

@@ -62,6 +62,12 @@ class Efficiencies:
         pairs = set(zip(texts["part"], texts["engine"], strict=True))
         return tuple(sorted(engine for part, engine in pairs if part == accelerator and " " not in engine))
 
+    def engines_of(self, vendor: str) -> tuple[str, ...]:
+        """The engines that parts of a vendor were measured serving with."""
+        texts = self.evidence.measured.texts
+        pairs = set(zip(texts["vendor"], texts["engine"], strict=True))
+        return tuple(sorted(engine for made_by, engine in pairs if made_by == vendor and " " not in engine))
+
     def seen(self, work: ReplicaWork, engine: str, label: str = "setup") -> Seen:
         """Say what was measured under the same label; of a setup that is the same model, part, engine and split."""
         found = np.flatnonzero(self._shares(work, engine, label))

@@ -23,10 +23,11 @@ from penstock.performance.step.work import Array
 FIRST: Final = ("request_s", "ratio", "held")
 """The fitted columns: seconds of a request outside the steps, the closed form, the steps a prompt is held."""
 _TERMS: Final = FitTerms(
-    least=np.array([0.0, 0.5, 0.0]),
+    least=np.array([10e-3, 0.5, 0.0]),
     prior=np.array([20e-3, 1.3, 1.0]),
     floor=np.array([10e-3, 0.2, 0.3]),
 )
+"""A request is read, tokenised and answered over HTTP: never in less than ten milliseconds."""
 _STATED: Final = ("inferencex", "inferencex-via-aiconfigurator", "aiconfigurator-silicon")
 """Sources whose scripts say how prompts were sent and taken: `harness_of`."""
 

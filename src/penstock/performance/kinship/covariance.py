@@ -52,8 +52,9 @@ _USERS, _LENGTHS = 2.0, 2.5
 """Doublings of the load and of a length after which two runs are alike by 0.6."""
 _SLOW_MONTHS, _QUICK_MONTHS = 10.0, 0.7
 _CENTRE_MONTH: Final = date(2026, 1, 1).toordinal() / 30.4
-_UNDATED: Final = 0.5
-"""How alike in software a run is to one whose date nobody knows."""
+_HALF_A_PERIOD: Final = 5.0
+"""Months: rows without a day are medians over ten."""
+_NEVER: Final = 1e4
 _MEMBER: Final = np.array([[name in columns for columns in GROUPS.values()] for name in PARTS], np.float64)
 
 Single = npt.NDArray[np.float32]
@@ -127,11 +128,15 @@ def _load(one: Cases, other: Cases) -> Single:
 
 
 def _in_a_year(one: Cases, other: Cases) -> Single:
-    return _since(one, other, _SLOW_MONTHS)
+    """A median over months is near the middle of them."""
+    first, second = (np.where(each.undated, each.months - _HALF_A_PERIOD, each.months) for each in (one, other))
+    return _since(first, second, _SLOW_MONTHS)
 
 
 def _in_a_month(one: Cases, other: Cases) -> Single:
-    return _since(one, other, _QUICK_MONTHS)
+    """A median over months is of no month; those of one edition are of one time of their own."""
+    first, second = (np.where(each.undated, each.months + _NEVER, each.months) for each in (one, other))
+    return _since(first, second, _QUICK_MONTHS)
 
 
 def _trend(one: Cases, other: Cases) -> Single:
@@ -225,8 +230,6 @@ def _years(cases: Cases) -> Array:
     return np.where(cases.undated, 0.0, (cases.months - _CENTRE_MONTH) / 12)
 
 
-def _since(one: Cases, other: Cases, months: float) -> Single:
-    apart = np.abs(np.subtract.outer(one.months, other.months)).astype(np.float32)
-    either, both = np.logical_or.outer(one.undated, other.undated), np.logical_and.outer(one.undated, other.undated)
-    near = np.exp(-apart / np.float32(months))
-    return np.asarray(np.where(both, np.float32(1.0), np.where(either, np.float32(_UNDATED), near)), np.float32)
+def _since(one: Array, other: Array, months: float) -> Single:
+    apart = np.abs(np.subtract.outer(one, other)).astype(np.float32)
+    return np.asarray(np.exp(-apart / np.float32(months)))

@@ -24,7 +24,10 @@ def predict_on(
     efficiencies: Efficiencies | None,
     speculate: Callable[[str], Speculation] | None = None,
 ) -> Prediction:
-    """Predict with one engine's efficiencies, or with each measured one and keep the fastest that is not a guess."""
+    """Predict with one engine's efficiencies, or with each measured one and keep the one that is surely fastest.
+
+    That is the least P90: a guess has to be much faster than a measurement to be preferred.
+    """
     input_tokens, output_tokens, concurrency = load
     settings = engine_defaults("sglang" if measured_engine == "sglang" else "vllm", accelerator, tp=parallelism.tp)
     drafts = None if speculate is None else speculate(measured_engine)
@@ -41,7 +44,8 @@ def predict_on(
         raise DeploymentError(
             f"{accelerator.id} was not measured with '{measured_engine}'; measured: {', '.join(measured)}"
         )
-    tried = (measured or ("vllm",)) if measured_engine == BEST else (measured_engine,)
+    of_vendor = efficiencies.engines_of(accelerator.vendor) if efficiencies else ()
+    tried = (measured or of_vendor or ("vllm",)) if measured_engine == BEST else (measured_engine,)
     answers = [
         predict(
             placed,
@@ -54,5 +58,4 @@ def predict_on(
         )
         for name in tried
     ]
-    surest = {"shape": 0, "configuration": 1, "model": 2, "accelerator": 3}
-    return min(answers, key=lambda answer: (surest[answer.novelty], answer.tpot_s.value))
+    return min(answers, key=lambda answer: answer.tpot_s.high)

@@ -1,6 +1,6 @@
 """How fast will it be? One deployment under one load, with what bounds it, how sure we are, and on what grounds."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,6 +26,11 @@ class Range:
     value: float
     low: float
     high: float
+
+    @property
+    def ends(self) -> tuple[float, float, float]:
+        """All three, in this order."""
+        return self.value, self.low, self.high
 
     def scaled(self, by: float) -> "Range":
         """Multiply all three."""
@@ -148,8 +153,10 @@ def predict(
 ) -> Prediction:
     """Predict a closed loop; without efficiencies the answer is the speed of light, a bound and not an estimate."""
     memory = fit(deployment, max(1, round(input_tokens + output_tokens)))
-    running = _running(memory, concurrency)
     work = ReplicaWork(deployment)
+    stack = None if efficiencies is None else stack_of(work, measured_engine, efficiencies)
+    load = (concurrency, input_tokens, output_tokens)
+    running = concurrency if stack is not None and _was_measured(stack, *load) else _running(memory, concurrency)
     drafts = speculation or _NO_DRAFTS
     loop = LoopLoad(
         users=np.array([running]),
@@ -160,25 +167,26 @@ def predict(
     )
     light = drafts.light(work, loop)
     light_s = roofline_s(light)
-    if efficiencies is None:
+    if stack is None:
         return _at_the_speed_of_light(deployment, measured_engine, concurrency, running, light, memory)
-    stack = stack_of(work, measured_engine, efficiencies)
     taken = light * stack.slowdowns * float(np.exp(drafts.log_factor))
     step = StepTime(parts_s={name: float(value) for name, value in zip(PARTS, taken, strict=True)})
     tpot = _around(step.seconds, drafts.widened(stack.spread), least=light_s)
-    throughput = Range(value=running / tpot.value, low=running / tpot.high, high=running / tpot.low)
+    served = _first_token(stack, work, loop)
+    busy = _answered(served, tpot, output_tokens)
+    throughput = _range(running * output_tokens / seconds for seconds in (busy.value, busy.high, busy.low))
     return Prediction(
         deployment=deployment,
         measured_engine=measured_engine,
         concurrency=concurrency,
         running=running,
         tpot_s=tpot,
-        ttft_s=_first_token(stack, work, loop),
+        ttft_s=_after_waiting(served, busy, (concurrency - running) / running),
         output_tokens_per_s=throughput,
         step=step,
         light_s=light_s,
         light_parts_s=_physical(light),
-        tier=_tier(stack, input_tokens, output_tokens, concurrency) if speculation is None else drafts.tier_on(stack),
+        tier=_tier(stack, *load) if speculation is None else drafts.tier_on(stack),
         novelty=stack.novelty,
         seen=stack.seen,
         borrowed_from=stack.path,
@@ -189,13 +197,31 @@ def predict(
     )
 
 
-def _tier(stack: Stack, input_tokens: float, output_tokens: float, concurrency: float) -> Tier:
-    """Measured where this very load was; InferenceX draws lengths, so that its means are 0.9 of the nominal ones."""
-    for users, inputs, outputs in stack.seen.loads:
-        lengths = inputs / input_tokens, outputs / output_tokens
-        if users == concurrency and all(_SAME[0] <= ratio <= _SAME[1] for ratio in lengths):
-            return "measured"
-    return stack.tier
+def _tier(stack: Stack, users: float, input_tokens: float, output_tokens: float) -> Tier:
+    return "measured" if _was_measured(stack, users, input_tokens, output_tokens) else stack.tier
+
+
+def _was_measured(stack: Stack, users: float, input_tokens: float, output_tokens: float) -> bool:
+    """Whether this very load was; InferenceX draws lengths, so that its means are 0.9 of the nominal ones."""
+    return any(
+        seen == users and all(_SAME[0] <= ratio <= _SAME[1] for ratio in (ins / input_tokens, outs / output_tokens))
+        for seen, ins, outs in stack.seen.loads
+    )
+
+
+def _range(ends: Iterable[float]) -> Range:
+    value, low, high = ends
+    return Range(value=value, low=low, high=high)
+
+
+def _answered(served: Range, tpot: Range, output_tokens: float) -> Range:
+    """Seconds a request runs, from its admission to its last token."""
+    return _range(first + output_tokens * each for first, each in zip(served.ends, tpot.ends, strict=True))
+
+
+def _after_waiting(served: Range, busy: Range, waiting_per_running: float) -> Range:
+    """Time to first token of a loop in which some wait for a seat: by Little's law as long as those before them run."""
+    return _range(first + waiting_per_running * run for first, run in zip(served.ends, busy.ends, strict=True))
 
 
 def _around(seconds: float, spread: Logs, *, least: float) -> Range:

@@ -10,8 +10,23 @@ from penstock.performance.step.datapath import compute_precision
 
 _WIRE_BYTES: Final = 2
 """Activations travel in sixteen bits."""
-SLOT_BYTES_PER_S: Final = 32e9
+_SLOT_BYTES_PER_S: Final = 32e9
 """One PCIe 4.0 x16 slot, where a device has no links of its own."""
+_NETWORK_BYTES_PER_S: Final = 50e9
+"""400 Gb/s a device, between machines."""
+
+
+def link_bytes_per_s(accelerator: Accelerator, ranks: int) -> float:
+    """What one device can send its peers: in a mesh only the links to those count, between machines the network."""
+    link = accelerator.link
+    if link is None or link.aggregate_bytes_per_s_one_way is None:
+        return _SLOT_BYTES_PER_S
+    if ranks > (link.domain_devices or accelerator.node.devices):
+        return min(_NETWORK_BYTES_PER_S, link.aggregate_bytes_per_s_one_way)
+    together = link.aggregate_bytes_per_s_one_way
+    if link.topology == "mesh" and link.per_peer_bytes_per_s_one_way is not None:
+        return min(together, link.per_peer_bytes_per_s_one_way * max(1, ranks - 1))
+    return together
 
 
 def multiplications(model: ModelSpec, accelerator: Accelerator) -> tuple[int, int]:
@@ -47,9 +62,7 @@ def exchange(deployment: Deployment) -> tuple[float, int]:
     ranks = split.tp * split.dp
     if model.experts is None or split.dp == 1:
         return 0.0, 0
-    link = deployment.accelerator.link
-    one_way = None if link is None else link.aggregate_bytes_per_s_one_way
     layers = sum(layer.feed_forward == "moe" for layer in model.layers)
     visited = 1 - (1 - 1 / ranks) ** model.experts.per_token if split.expert_parallel else 1.0
     sent_bytes = 2 * model.hidden_size * _WIRE_BYTES * visited * (ranks - 1) / ranks
-    return layers * sent_bytes / (one_way or SLOT_BYTES_PER_S), 2 * layers
+    return layers * sent_bytes / link_bytes_per_s(deployment.accelerator, ranks), 2 * layers

@@ -14,7 +14,7 @@ from penstock.model import Part, Weight
 from penstock.model.attention import Sight
 from penstock.performance.memory.sharding import device_bytes
 from penstock.performance.step.datapath import compute_precision, widens
-from penstock.performance.step.launches import SLOT_BYTES_PER_S, exchange, multiplications
+from penstock.performance.step.launches import exchange, link_bytes_per_s, multiplications
 
 Array = npt.NDArray[np.float64]
 
@@ -127,22 +127,11 @@ class ReplicaWork:
         return 2 * weight.active_params / part.peak_flops_per_s(compute_precision(weight.format.multiplied_as, part))
 
     @cached_property
-    def link_bytes_per_s(self) -> float:
-        """What one device can send its tensor-parallel peers: in a mesh only the links to those peers count."""
-        link, tp = self.deployment.accelerator.link, self.deployment.parallelism.tp
-        if link is None or link.aggregate_bytes_per_s_one_way is None:
-            return SLOT_BYTES_PER_S
-        together = link.aggregate_bytes_per_s_one_way
-        if link.topology == "mesh" and link.per_peer_bytes_per_s_one_way is not None:
-            return min(together, link.per_peer_bytes_per_s_one_way * max(1, tp - 1))
-        return together
-
-    @cached_property
     def collective_token_s(self) -> float:
         """Two all-reduces a layer, each moving 2 (tp - 1)/tp of a token's activations."""
         tp = self.deployment.parallelism.tp
         message_bytes = self.deployment.model.hidden_size * 2
-        return 2 * self.layers * 2 * (tp - 1) / tp * message_bytes / self.link_bytes_per_s
+        return 2 * self.layers * 2 * (tp - 1) / tp * message_bytes / link_bytes_per_s(self.deployment.accelerator, tp)
 
     def light(self, load: Load) -> Array:
         """Return the work of each step: a row per entry of the load, a column per part."""
