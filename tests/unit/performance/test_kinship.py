@@ -1,7 +1,7 @@
 """What rows say about a run: laws of the covariance, what one row changes, and slowdowns that say the same."""
 
 from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
 
 import numpy as np
 import pytest
@@ -36,6 +36,14 @@ def test_the_covariance_is_symmetric_and_no_direction_has_less_than_no_spread() 
     found = covariance(rows, rows, SPREADS).astype(np.float64)
     assert found == pytest.approx(found.T, abs=1e-6)
     assert np.linalg.eigvalsh(found).min() > -1e-4
+
+
+def test_a_median_over_months_beside_every_month_is_still_a_covariance() -> None:
+    load = ((16.0, 1000.0, 1000.0),)
+    dated = [asked(R1, "sglang", load, date(2025, 10, 1) + timedelta(days=31 * month)) for month in range(10)]
+    rows = [*dated, asked(R1, "sglang", load, date(2026, 7, 19), undated=True)]
+    found = np.array([[float(covariance(one, other, SPREADS)[0, 0]) for other in rows] for one in rows])
+    assert np.linalg.eigvalsh(found).min() > -1e-6
 
 
 def test_a_run_is_most_like_itself() -> None:
