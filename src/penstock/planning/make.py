@@ -16,7 +16,9 @@ from penstock.planning.doubt.knobs import InputWorld, knobs_of
 from penstock.planning.doubt.monte_carlo import Confidence, draw_confidence, widened
 from penstock.planning.doubt.sensitivity import Flip, Judge, Swing, flips, tornado
 from penstock.planning.doubt.verdict import PlanVerdict, judge
-from penstock.planning.optimum.build import BillingTerms, build_problem, terms_of
+from penstock.planning.optimum.billing import BillingTerms, terms_of
+from penstock.planning.optimum.build import build_problem
+from penstock.planning.optimum.cash import Cash, cash_of
 from penstock.planning.optimum.costing import FleetCost, bill
 from penstock.planning.optimum.family import Family, find_family, steps_of
 from penstock.planning.optimum.mix import cheapest
@@ -54,6 +56,7 @@ class Bill:
 
     mix: Mix
     cost: FleetCost
+    cash: Cash
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,7 +217,7 @@ def _answer(
     as_proven = family.each(proof.mix)
 
     def billed(mix: Mix) -> Bill:
-        return Bill(mix=mix, cost=bill(mix, terms, candidates))
+        return Bill(mix=mix, cost=bill(mix, terms, candidates), cash=cash_of(mix, terms))
 
     world, knobs = InputWorld(resolved=resolved), knobs_of(resolved, capacity_spreads(candidates))
     progress("what would change the answer", 0, 4)

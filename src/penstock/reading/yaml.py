@@ -61,6 +61,11 @@ class Value:
         """Whether it has keys of its own."""
         return isinstance(self.node, yaml.MappingNode)
 
+    @property
+    def is_list(self) -> bool:
+        """Whether it is a list."""
+        return isinstance(self.node, yaml.SequenceNode)
+
     def table(self) -> "Table":
         """Read keys and values."""
         return Table(self)

@@ -94,7 +94,7 @@ def _per_dollar_of_price(result: PlanResult) -> float:
     """What the winner's bill rises by when a device costs a dollar more: silicon lost and failures bought again."""
     lines = answer_of(result).winner.cost.lines
     finance, years = result.terms.finance, 3
-    lost = 1 - finance.book_fraction(years) * finance.worth_today(years)
+    lost = 1 - finance.sold_fraction(years) * finance.worth_today(years)
     again = 0.04 * finance.paid_years(0, years)
     nodes = sum(line.inputs["nodes"] for line in lines if line.item in {"silicon", "spares"})
     return nodes * 8 * (lost + again)

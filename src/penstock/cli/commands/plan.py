@@ -81,7 +81,16 @@ def _read(file: Path) -> "Plan":
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise UsageError(f"{file}: {reason}; `penstock plan --init > plan.yaml` writes one to start from") from None
-    return parse_plan(text, file.name, today=datetime.now(tz=UTC).date())
+    return _named(parse_plan(text, file.name, today=datetime.now(tz=UTC).date()))
+
+
+def _named(plan: "Plan") -> "Plan":
+    """Give what is owned its catalog name: a plan that names no accelerators has nothing else to find it by."""
+    from dataclasses import replace
+
+    from penstock.catalog import load_accelerator
+
+    return replace(plan, owned=tuple(replace(entry, id=load_accelerator(entry.id).id) for entry in plan.owned))
 
 
 def sources_of(plan: "Plan", folder: Path) -> "Sources":

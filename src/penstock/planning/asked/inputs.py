@@ -45,6 +45,17 @@ _HOST = "8x H100 server quoted at $317,000 (Thinkmate, August 2024) less eight d
 _FAILURES = "Llama 3 report: 148 faulty GPUs of 16,384 in 54 days is 6.1% a year at most; 0 is full warranty"
 _SCORECARD = '"AMD\'s private inference stack" scorecard: a claim, not a measurement'
 _CBRE = "CBRE, asking rent for 250-500 kW: $194.95 at the end of 2025, $184.06 a year before, $217.30 worldwide"
+_RESALE = (
+    "not counted on; high: H100 at 62, 42 and 30% of new after one, two and three years (GLRI, January 2026, low "
+    "confidence) is about the book value over four"
+)
+_PRICES = (
+    "prices as today; range: an H100-hour on demand fell by 26% a year (RunPod, January 2024 to November 2025) and on "
+    "contract rose by 56% in eight months (SemiAnalysis, $1.70 in October 2025, $2.65 in June 2026)"
+)
+_GAIN = (
+    "engines as they are today; the same cell of InferenceX moved by 15 to 21% within months: give a range to draw it"
+)
 _OURS = "assumption of this tool, without a source; set it"
 
 
@@ -56,6 +67,8 @@ DEFAULTS: Final = {
     "finance.discount_rate": _default(0.08, 0.05, 0.12, "per year", _OURS),
     "finance.depreciation_years": _default(4.0, 3.0, 6.0, "years", _OURS),
     "finance.salvage": _default(0.0, 0.0, 0.15, "of price", _OURS),
+    "finance.resale": _default(0.0, 0.0, 1.0, "of book value", _RESALE),
+    "finance.price_change_per_year": _default(0.0, -0.26, 0.56, "per year", _PRICES),
     "site.usd_per_kwh": _default(0.087, 0.06, 0.13, "USD/kWh", _EIA),
     "site.pue": _default(1.3, 1.2, 1.56, "", _UPTIME),
     "site.hosting_usd_per_kw_month": _default(195.0, 184.0, 217.0, "USD/kW/month", _CBRE),
@@ -68,6 +81,8 @@ DEFAULTS: Final = {
     "stack.engineers": _default(0.0, 0.0, 0.0, "engineers", "extra engineers are counted against this stack"),
     "stack.engineers_per_1000_devices": _default(0.0, 0.0, 0.0, "engineers/1,000 devices", _OURS),
     "stack.support_usd_per_device_year": _default(0.0, 0.0, 0.0, "USD/device/year", "no support contract"),
+    "stack.licence_usd_per_device_year": _default(0.0, 0.0, 0.0, "USD/device/year", "no licence"),
+    "stack.software_gain_per_year": _default(0.0, 0.0, 0.0, "per year", _GAIN),
     "workload.mean_load": _default(0.5, 0.3, 0.8, "of peak", _OURS),
     "workload.growth_per_year": _default(0.0, 0.0, 0.0, "per year", "no growth"),
     "constraints.utilisation": _default(0.9, 0.9, 0.9, "of capacity", "headroom for imbalance between replicas"),

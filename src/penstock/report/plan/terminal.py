@@ -14,13 +14,16 @@ from penstock.report.drawing.bars import Use, legend, stacked_bar
 from penstock.report.plan.words import (
     fleet_name,
     flip_sentence,
+    had,
     headline,
+    money_sentences,
     per_mtok,
     question,
     runs,
     served,
     spread,
     swing_name,
+    unpriced_sentence,
     usd,
 )
 
@@ -32,6 +35,8 @@ USES = {
     Item.POWER: Use("power, cooling, hosting", "▒", "yellow"),
     Item.COOLING: Use("power, cooling, hosting", "▒", "yellow"),
     Item.HOSTING: Use("power, cooling, hosting", "▒", "yellow"),
+    Item.KEPT: Use("resale given up", "▁", "magenta"),
+    Item.LICENCES: Use("support, failures", "░", "green"),
     Item.SUPPORT: Use("support, failures", "░", "green"),
     Item.FAILURES: Use("support, failures", "░", "green"),
     Item.SPARES: Use("spares", "·", "bright_black"),
@@ -59,8 +64,11 @@ def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[Renderab
     yield Text(headline(answer), style="bold yellow" if answer.verdict.outcome == "too close to call" else "bold green")
     if answer.verdict.outcome == "too close to call":
         yield from (Text(f"  to settle it: {what}") for what in answer.verdict.measure[:2])
+    if unpriced := unpriced_sentence(result):
+        yield Text(f"  {unpriced}", style="yellow")
     yield Text()
     yield _fleet(answer.winner.mix, result)
+    yield from (Text(f"{head:<6} {sentence}") for head, sentence in money_sentences(answer.winner.cash))
     yield Text()
     yield _comparison(answer, width)
     yield legend(list({use.label: use for use in USES.values() if use.label != "rent"}.values()))
@@ -89,12 +97,7 @@ def _fleet(mix: Mix, result: PlanResult) -> Table:
 
 
 def _nodes(pool: PoolPeriod) -> str:
-    parts = []
-    if pool.owned_nodes:
-        parts.append(f"{pool.owned_nodes} owned")
-    if pool.rented_nodes:
-        parts.append(f"{pool.rented_nodes} rented")
-    return " + ".join(parts)
+    return " + ".join(f"{count} {how}" for how, count in had(pool) if count)
 
 
 def _comparison(answer: Answer, width: int) -> Table:
