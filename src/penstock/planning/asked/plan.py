@@ -66,6 +66,8 @@ class WorkloadPlan:
     shares: tuple[Share, ...]
     trace: str | None
     """A trace whose lengths, and rate where none is given, are used instead of `shares`."""
+    columns: Mapping[str, str]
+    """Which column of the trace is which; empty recognises or guesses them."""
 
     @property
     def peak_requests_per_s(self) -> float:

@@ -5,6 +5,7 @@ from datetime import date
 from typing import Final, cast
 
 from penstock.audit.saving_claim import SavingClaim
+from penstock.errors import UsageError
 from penstock.planning.asked.inputs import Input
 from penstock.planning.asked.parts_yaml import VENDORS, defaulted, ranged, read_owned, read_parts, words
 from penstock.planning.asked.plan import (
@@ -22,6 +23,7 @@ from penstock.planning.asked.plan import (
     StackPlan,
     WorkloadPlan,
 )
+from penstock.planning.asked.unlikely import unlikely
 from penstock.reading.yaml import Table, Value, read_table, unwritten
 from penstock.workload.slo import parse_duration, parse_slo
 
@@ -56,7 +58,11 @@ def parse_plan(text: str, where: str, *, today: date) -> Plan:
         seed=table.optional("seed", lambda entry: entry.whole(high=2**31), 0),
         draws=table.optional("draws", lambda entry: entry.whole(low=100, high=200_000), 4000),
     )
+    sure = table.optional("sure", Value.flag, False)  # noqa: FBT003 - what a missing key means
     table.done()
+    doubts = () if sure else unlikely(plan)
+    if doubts:
+        raise UsageError(f"{where}: {doubts[0]}; if it is meant, add `sure: true` to the plan")
     return plan
 
 
@@ -95,9 +101,19 @@ def _workload(table: Table) -> WorkloadPlan:
         mean_load=defaulted(table, "mean_load", "workload.mean_load", low=0.001, high=1),
         shares=() if lengths is None else _shares(lengths),
         trace=trace,
+        columns=_columns(table, trace),
     )
     table.done()
     return found
+
+
+def _columns(table: Table, trace: str | None) -> dict[str, str]:
+    columns = table.get("columns")
+    if columns is None:
+        return {}
+    if trace is None:
+        columns.refuse("names the columns of a trace; give `trace:` as well")
+    return {meaning: entry.text() for meaning, entry in columns.table().every()}
 
 
 def _demand(peak: Input | None) -> Input:
