@@ -24,7 +24,7 @@ Period = tuple[float, float]
 
 def periods_of(plan: Plan) -> tuple[Period, ...]:
     """Cut the horizon where the fleet may change: once, unless demand grows or something comes or ends later."""
-    moves = any(workload.growth_per_year.value for workload in plan.workloads)
+    moves = any(entry.growth_per_year.value or entry.growth_per_year.uncertain for entry in plan.workloads)
     waits = any(part.available is not None and part.available > plan.start for part in plan.parts)
     step = (plan.step_months or 12) / MONTHS_PER_YEAR if plan.step_months or moves or waits else plan.horizon_years
     count = max(1, ceil(plan.horizon_years / step - EPSILON_YEARS))

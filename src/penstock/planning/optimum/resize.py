@@ -32,6 +32,8 @@ class Worlds:
     """Vendor and period to what using it at all costs."""
     demand: Mapping[tuple[str, int], Array] = field(default_factory=dict)
     """Workload and period to a factor on its demand."""
+    gain: Mapping[tuple[str, int], Array] = field(default_factory=dict)
+    """Accelerator and period to a further factor on what every replica of it carries."""
 
 
 def one_world(capacity: Mapping[str, float] | None = None) -> Worlds:
@@ -87,6 +89,7 @@ class _Resizing:
     def nodes(self, pool: PoolPeriod) -> Array:
         """Whole nodes that whole replicas take, spares included."""
         factor = self.worlds.capacity.get(pool.offer.accelerator, np.ones(self.worlds.count))
+        factor = factor * self.worlds.gain.get((pool.offer.accelerator, pool.period), 1.0)
         devices = np.zeros(self.worlds.count)
         needed: dict[str, Array] = {}
         for (name, demand), share in pool.load.items():

@@ -56,6 +56,8 @@ def _answer(answer: Answer) -> dict[str, object]:
         "confidence": plain(answer.confidence),
         "tornado": plain(answer.swings),
         "flips": plain(answer.flips),
+        "rules": plain(answer.rules),
+        "scenarios": plain(answer.scenarios),
         "verified": [
             {
                 "met": entry.met,

@@ -24,6 +24,7 @@ from penstock.report.plan.tables import (
     claim_section,
     fleet_table,
     left_out_table,
+    rules_table,
     token_table,
     verification_section,
 )
@@ -117,6 +118,7 @@ def _answer(result: PlanResult, answer: Answer) -> Iterator[str]:
         "For those who run it: deployments of these fleets, requests per second within the SLO.",
     )
     yield capacity_table(result, answer)
+    yield from rules_table(answer)
     yield _section("Money as it is paid", "Plain dollars when they are due; the bill below is in today's dollars.")
     yield from cash_table(answer.winner.cash)
     yield _section("The bill, line by line", "Each amount is its formula evaluated on its inputs.")

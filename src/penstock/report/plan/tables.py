@@ -10,7 +10,17 @@ from penstock.planning.make import Answer, Bill, PlanResult
 from penstock.planning.optimum.cash import Cash
 from penstock.planning.optimum.costing import FleetCost
 from penstock.planning.optimum.problem import Mix
-from penstock.report.plan.words import amount, had, money_sentences, per_mtok, runs, served, spread, usd
+from penstock.report.plan.words import (
+    amount,
+    had,
+    money_sentences,
+    per_mtok,
+    runs,
+    scenario_sentence,
+    served,
+    spread,
+    usd,
+)
 
 Cell = str | tuple[str, str]
 """Text, or text with a class."""
@@ -168,6 +178,18 @@ def cash_table(cash: Cash) -> Iterator[str]:
         rows.append([f"{paid.start} to {paid.end}", *(usd(part) for part in parts)])
     classes = [""] * len(cash.quarters) + ["total"] * len(cash.years)
     yield table(heads, rows, classes=classes)
+
+
+def rules_table(answer: Answer) -> Iterator[str]:
+    """Say what each rule costs, and what less or more demand takes."""
+    if answer.rules:
+        heads: list[Cell] = ["rule", ("costs", "n"), ("without it", "n"), "then the fleet is of"]
+        rows = [[rule.rule, usd(rule.usd), usd(rule.without_usd), rule.without] for rule in answer.rules]
+        yield "<h3>What each rule costs</h3>" + table(heads, rows)
+    if answer.scenarios:
+        shown = [scenario_sentence(scenario) for scenario in answer.scenarios]
+        items = "".join(f"<li>{escape(sentence)}</li>" for sentence in shown)
+        yield f"<h3>Demand at the ends of its range</h3><ul>{items}</ul>"
 
 
 def assumptions_table(entries: Sequence[Assumption]) -> str:

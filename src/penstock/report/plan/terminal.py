@@ -20,6 +20,7 @@ from penstock.report.plan.words import (
     per_mtok,
     question,
     runs,
+    scenario_sentence,
     served,
     spread,
     swing_name,
@@ -74,6 +75,7 @@ def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[Renderab
     yield legend(list({use.label: use for use in USES.values() if use.label != "rent"}.values()))
     yield Text()
     yield _changes(answer)
+    yield from _rules(answer)
     yield from _verification(answer)
 
 
@@ -150,6 +152,15 @@ def _changes(answer: Answer) -> RenderableType:
     if answer.verdict.others_usd:
         lines.append(Text(f"  {_widest(answer)}", style="dim"))
     return Group(*lines)
+
+
+def _rules(answer: Answer) -> Iterator[Text]:
+    """What each rule costs, and what demand at either end of its range does."""
+    prices = [f"{rule.rule} {usd(rule.usd)}" for rule in answer.rules]
+    if prices:
+        yield Text(f"what rules cost: {', '.join(prices)}")
+    if answer.scenarios:
+        yield Text("if demand is " + "; ".join(scenario_sentence(scenario) for scenario in answer.scenarios))
 
 
 def _widest(answer: Answer) -> str:

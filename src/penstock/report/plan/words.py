@@ -6,6 +6,7 @@ from typing import Final
 from penstock.planning.asked.plan import WorkloadPlan
 from penstock.planning.candidates.search import Candidate
 from penstock.planning.doubt.sensitivity import Flip, Swing
+from penstock.planning.doubt.what_if import Scenario
 from penstock.planning.make import Answer, PlanResult
 from penstock.planning.optimum.cash import Cash, Order
 from penstock.planning.optimum.problem import Mix, PoolPeriod
@@ -79,6 +80,8 @@ def _after(unit: str) -> str:
         return _MONEY[unit]
     if unit in _FRACTIONS:
         return f" {_FRACTIONS[unit]}"
+    if unit == "x stated":
+        return " x what is stated"
     return " x the estimate" if unit == _ESTIMATE else f" {unit}".rstrip()
 
 
@@ -198,6 +201,12 @@ def money_sentences(cash: Cash) -> Iterator[tuple[str, str]]:
         left.append(f"contracts still bind to {usd(cash.after_usd)}")
     if left:
         yield "end", "; ".join(left)
+
+
+def scenario_sentence(scenario: Scenario) -> str:
+    """Say what demand at one end of its range takes and costs."""
+    fleet = " + ".join(f"{devices} {part}" for part, devices in scenario.parts.items())
+    return f"{scenario.name}: {usd(scenario.usd)} ({fleet})"
 
 
 def runs(pool: PoolPeriod, candidates: Sequence[Candidate]) -> str:
