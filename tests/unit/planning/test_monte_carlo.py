@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from penstock.planning.doubt.knobs import InputWorld, knobs_of
-from penstock.planning.doubt.monte_carlo import Confidence, Span, draw_confidence, widened
+from penstock.planning.doubt.monte_carlo import Confidence, Span, draw_confidence, draw_inputs, widened
 from penstock.planning.doubt.sensitivity import Judge
 from penstock.planning.doubt.worlds import drawn_worlds
 from penstock.planning.make import Answer, PlanResult, capacity_spreads
 from penstock.planning.optimum.build import build_problem
 from penstock.planning.proof.verify import Check, ServingFleet
-from small_plans import TWO_PARTS, solved
+from small_plans import TWO_PARTS, resolved, solved
 
 EXACT = (
     (
@@ -191,3 +191,17 @@ def test_every_figure_is_on_the_basis_of_the_fleets_that_held() -> None:
     winner = answer.verdict.winner
     assert answer.verified[0].added_usd > 0
     assert answer.confidence.cost_usd[winner].median == pytest.approx(answer.winner.cost.total_usd, rel=0.01)
+
+
+def test_errors_of_one_stack_go_together_and_of_two_stacks_do_not() -> None:
+    spreads = {"mi300x": (0.8, 1.2), "mi325x": (0.8, 1.2), "h200_sxm": (0.8, 1.2)}
+    text = EXACT.replace("accelerators:", "accelerators:\n  - {id: mi325x, buy_usd: 20000, tp: [1]}")
+    knobs = [knob for knob in knobs_of(resolved(text), spreads) if knob.kind == "throughput"]
+    drawn_values = draw_inputs(knobs, 0, 20_000)[1]
+    logs = {name: np.log(values) for name, values in drawn_values.items()}
+    together = np.corrcoef(logs["mi300x throughput"], logs["mi325x throughput"])[0, 1]
+    apart = np.corrcoef(logs["mi300x throughput"], logs["h200_sxm throughput"])[0, 1]
+    assert together == pytest.approx(0.4, abs=0.03)
+    assert apart == pytest.approx(0, abs=0.03)
+    # What each part's P10 is does not hang on what it shares.
+    assert np.quantile(drawn_values["mi300x throughput"], 0.1) == pytest.approx(0.8, abs=0.01)

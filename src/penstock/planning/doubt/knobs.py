@@ -37,6 +37,8 @@ class Knob:
     least: float
     most: float
     turned: Callable[[InputWorld, float], InputWorld]
+    stack: str = ""
+    """The vendor whose stack its error is shared with; empty stands alone."""
 
 
 def knobs_of(resolved: Resolved, spreads: Mapping[str, tuple[float, float]]) -> tuple[Knob, ...]:
@@ -44,7 +46,7 @@ def knobs_of(resolved: Resolved, spreads: Mapping[str, tuple[float, float]]) -> 
     return (
         *_prices(resolved.plan.parts),
         *_contracts(resolved.plan.parts),
-        *_capacities(spreads),
+        *_capacities(spreads, resolved),
         *_stacks(resolved.plan.stacks),
         *_demands(resolved.plan.workloads),
         *_sites(resolved.plan.sites),
@@ -109,7 +111,7 @@ def _repriced(part: PartPlan, number: int, value: float) -> PartPlan:
     return replace(part, contracts=(*part.contracts[:number], changed, *part.contracts[number + 1 :]))
 
 
-def _capacities(spreads: Mapping[str, tuple[float, float]]) -> Iterator[Knob]:
+def _capacities(spreads: Mapping[str, tuple[float, float]], resolved: Resolved) -> Iterator[Knob]:
     for ident, (low, high) in spreads.items():
         source = "P10 to P90 of the prediction"
         estimate = Input(value=1.0, low=min(1.0, low), high=max(1.0, high), unit="x estimate", source=source)
@@ -120,6 +122,7 @@ def _capacities(spreads: Mapping[str, tuple[float, float]]) -> Iterator[Knob]:
             input=estimate,
             least=1 / _WIDE,
             most=_WIDE,
+            stack=resolved.accelerators[ident].vendor if ident in resolved.accelerators else "",
             turned=lambda world, value, ident=ident: replace(world, capacity={**world.capacity, ident: value}),  # type: ignore[misc]
         )
 

@@ -72,7 +72,7 @@ def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[Renderab
     yield from (Text(f"{head:<6} {sentence}") for head, sentence in money_sentences(answer.winner.cash))
     yield Text()
     yield _comparison(answer, width)
-    yield legend(list({use.label: use for use in USES.values() if use.label != "rent"}.values()))
+    yield legend(_uses(answer))
     yield Text()
     yield _changes(answer)
     yield from _rules(answer)
@@ -122,6 +122,14 @@ def _comparison(answer: Answer, width: int) -> Table:
             _bar(bill, most, room),
         )
     return table
+
+
+def _uses(answer: Answer) -> list[Use]:
+    """What the bars shown are made of, each name once."""
+    paid = {step.item for _, bill in _rows(answer) for step in bill.cost.waterfall.steps}
+    named = {use.label: use for item, use in USES.items() if item in paid}
+    both = {"silicon", "rent"} <= named.keys()
+    return [use for label, use in named.items() if not (both and label == "rent")]
 
 
 def _rows(answer: Answer) -> list[tuple[str, Bill]]:
