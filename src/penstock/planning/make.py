@@ -16,7 +16,15 @@ from penstock.planning.doubt.knobs import InputWorld, knobs_of
 from penstock.planning.doubt.monte_carlo import Confidence, draw_confidence, widened
 from penstock.planning.doubt.sensitivity import Flip, Judge, Swing, flips, tornado
 from penstock.planning.doubt.verdict import PlanVerdict, judge
-from penstock.planning.doubt.what_if import RulePrice, Scenario, demand_scenarios, rule_prices, without_each_rule
+from penstock.planning.doubt.what_if import (
+    Owned,
+    RulePrice,
+    Scenario,
+    demand_scenarios,
+    owned_worth,
+    rule_prices,
+    without_each_rule,
+)
 from penstock.planning.optimum.billing import BillingTerms, terms_of
 from penstock.planning.optimum.build import build_problem
 from penstock.planning.optimum.cash import Cash, cash_of
@@ -83,6 +91,8 @@ class Answer:
     """What each rule of the plan costs, the dearest first."""
     scenarios: tuple[Scenario, ...]
     """Demand low, as stated and high; empty where it has no range."""
+    owned: Owned | None
+    """What becomes of the nodes owned already; None where there are none."""
     verified: tuple[Verified, ...]
     """The fleets after simulation, the winner first; empty where no simulator was given."""
     regret_usd: float | None
@@ -237,6 +247,7 @@ def _answer(
         flips=flips(judged, world, knobs),
         rules=rule_prices(problem, family),
         scenarios=demand_scenarios(family, world, candidates, knobs),
+        owned=owned_worth(problem, family),
         verified=proof.verified,
         regret_usd=proof.regret_usd,
     )

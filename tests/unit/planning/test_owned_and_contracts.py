@@ -57,6 +57,19 @@ def test_an_owned_fleet_is_kept_and_the_same_plan_bought_new_costs_more() -> Non
     assert owned.winner.cost.total_usd == pytest.approx(owned.winner.mix.cost_usd, rel=1e-9)
 
 
+def test_what_is_owned_is_explained_beside_the_plan_without_it() -> None:
+    owned = answer_of(GROWING + OWNED + "acquire: [buy]\n")
+    new = answer_of(GROWING + "acquire: [buy]\n")
+    assert owned.owned is not None
+    assert owned.owned.without_usd == pytest.approx(new.winner.cost.total_usd, rel=2e-3)
+    assert owned.owned.saved_usd == pytest.approx(new.winner.cost.total_usd - owned.winner.cost.total_usd, rel=2e-2)
+    (entry,) = owned.owned.nodes
+    assert (entry.nodes, entry.accelerator) == (4, "h200_sxm")
+    assert entry.new_usd is not None
+    assert entry.keeping_usd < entry.new_usd
+    assert new.owned is None
+
+
 def test_nodes_are_sold_where_something_cheaper_serves() -> None:
     """A node nobody would pay for is kept; one that brings more than a new one costs is let go."""
     dear = OWNED.replace("resale_usd: 120000", "resale_usd: 2000000")

@@ -9,7 +9,7 @@ from penstock.planning.doubt.knobs import InputWorld, Knob
 from penstock.planning.optimum.build import build_problem
 from penstock.planning.optimum.family import Family
 from penstock.planning.optimum.mix import cheapest
-from penstock.planning.optimum.problem import Mix, Problem
+from penstock.planning.optimum.problem import Mix, Offer, Problem
 
 _GAP: Final = 1e-3
 _LIMIT_S: Final = 10.0
@@ -35,6 +35,60 @@ class Scenario:
     label: str
     parts: Mapping[str, int]
     """Devices by accelerator, in the largest period."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnedWorth:
+    """What owning nodes already saves, and how many of them are kept."""
+
+    accelerator: str
+    site: str
+    nodes: int
+    kept: tuple[int, ...]
+    """By period."""
+    keeping_usd: float
+    """What one costs that is kept to the end: running it, and the sale it forgoes."""
+    new_usd: float | None
+    """What a new one costs over the same time; None where it cannot be bought."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owned:
+    """What becomes of the nodes owned already, and the same plan without them."""
+
+    nodes: tuple[OwnedWorth, ...]
+    without_usd: float | None
+    """The cheapest fleet where nothing is owned; None where there is none."""
+    without: str
+    saved_usd: float | None
+
+
+def owned_worth(problem: Problem, family: Family) -> Owned | None:
+    """Say what is kept and what the plan would cost with nothing owned; None where nothing is."""
+    if not any(offer.kept for offer in problem.offers):
+        return None
+    bare = replace(problem, offers=tuple(replace(offer, kept=None) for offer in problem.offers))
+    mix = cheapest(bare, gap_fraction=_GAP, time_limit_s=_LIMIT_S)
+    without = None if mix is None else mix.cost_usd * family.growth(mix)
+    winner_usd = family.winner.cost_usd * family.growth(family.winner)
+    return Owned(
+        nodes=tuple(_worth(problem, offer, family.winner) for offer in problem.offers if offer.kept),
+        without_usd=without,
+        without="" if mix is None else " + ".join(sorted(mix.support)),
+        saved_usd=None if without is None else without - winner_usd,
+    )
+
+
+def _worth(problem: Problem, offer: Offer, winner: Mix) -> OwnedWorth:
+    kept = {pool.period: pool.kept_nodes for pool in winner.pools if pool.offer.key == offer.key}
+    return OwnedWorth(
+        accelerator=offer.accelerator,
+        site=offer.site,
+        nodes=offer.kept.nodes if offer.kept else 0,
+        kept=tuple(kept.get(period, 0) for period in range(problem.periods)),
+        keeping_usd=sum(offer.kept.node_usd) if offer.kept else 0.0,
+        new_usd=offer.tiers[0].node_usd[0] if offer.tiers else None,
+    )
 
 
 def without_each_rule(problem: Problem) -> Mapping[str, Problem]:

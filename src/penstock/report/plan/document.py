@@ -58,6 +58,7 @@ def _answer(answer: Answer) -> dict[str, object]:
         "flips": plain(answer.flips),
         "rules": plain(answer.rules),
         "scenarios": plain(answer.scenarios),
+        "owned": plain(answer.owned),
         "verified": [
             {
                 "met": entry.met,

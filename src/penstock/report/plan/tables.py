@@ -14,6 +14,7 @@ from penstock.report.plan.words import (
     amount,
     had,
     money_sentences,
+    owned_sentences,
     per_mtok,
     runs,
     scenario_sentence,
@@ -186,6 +187,9 @@ def rules_table(answer: Answer) -> Iterator[str]:
         heads: list[Cell] = ["rule", ("costs", "n"), ("without it", "n"), "then the fleet is of"]
         rows = [[rule.rule, usd(rule.usd), usd(rule.without_usd), rule.without] for rule in answer.rules]
         yield "<h3>What each rule costs</h3>" + table(heads, rows)
+    if answer.owned is not None:
+        items = "".join(f"<li>{escape(sentence)}</li>" for sentence in owned_sentences(answer.owned))
+        yield f"<h3>What is owned already</h3><ul>{items}</ul>"
     if answer.scenarios:
         shown = [scenario_sentence(scenario) for scenario in answer.scenarios]
         items = "".join(f"<li>{escape(sentence)}</li>" for sentence in shown)

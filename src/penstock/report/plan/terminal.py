@@ -17,6 +17,7 @@ from penstock.report.plan.words import (
     had,
     headline,
     money_sentences,
+    owned_sentences,
     per_mtok,
     question,
     runs,
@@ -70,6 +71,8 @@ def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[Renderab
     yield Text()
     yield _fleet(answer.winner.mix, result)
     yield from (Text(f"{head:<6} {sentence}") for head, sentence in money_sentences(answer.winner.cash))
+    if answer.owned is not None:
+        yield from (Text(f"owned  {sentence}") for sentence in owned_sentences(answer.owned))
     yield Text()
     yield _comparison(answer, width)
     yield legend(_uses(answer))

@@ -6,7 +6,7 @@ from typing import Final
 from penstock.planning.asked.plan import WorkloadPlan
 from penstock.planning.candidates.search import Candidate
 from penstock.planning.doubt.sensitivity import Flip, Swing
-from penstock.planning.doubt.what_if import Scenario
+from penstock.planning.doubt.what_if import Owned, Scenario
 from penstock.planning.make import Answer, PlanResult
 from penstock.planning.optimum.cash import Cash, Order
 from penstock.planning.optimum.problem import Mix, PoolPeriod
@@ -201,6 +201,18 @@ def money_sentences(cash: Cash) -> Iterator[tuple[str, str]]:
         left.append(f"contracts still bind to {usd(cash.after_usd)}")
     if left:
         yield "end", "; ".join(left)
+
+
+def owned_sentences(owned: Owned) -> Iterator[str]:
+    """Say what is kept of what is owned, why, and what the plan would cost without it."""
+    for entry in owned.nodes:
+        kept = "all" if min(entry.kept) == entry.nodes else " then ".join(str(count) for count in entry.kept)
+        new = f", a new one {usd(entry.new_usd)}" if entry.new_usd is not None else ""
+        keeping = f"{usd(entry.keeping_usd)} to the end, for running it and the sale it forgoes"
+        yield f"{kept} of {entry.nodes} {entry.accelerator} nodes kept: one costs {keeping}{new}"
+    if owned.without_usd is not None and owned.saved_usd is not None:
+        instead = f"{usd(owned.without_usd)} ({owned.without}), {usd(owned.saved_usd)} more"
+        yield f"with nothing owned the plan costs {instead}"
 
 
 def scenario_sentence(scenario: Scenario) -> str:
