@@ -8,6 +8,7 @@ from penstock.planning.make import Answer, NoFleet
 from penstock.planning.optimum.billing import periods_of, terms_of
 from penstock.planning.optimum.build import build_problem
 from penstock.planning.optimum.problem import Offer
+from penstock.planning.proof.verify import Check, ServingFleet
 from small_plans import PLAIN, plan_of, resolved, solved
 
 H200 = "\n".join(line for line in PLAIN.splitlines() if "mi300x" not in line) + "\n"
@@ -189,3 +190,17 @@ def test_newer_engines_shrink_the_fleet_of_later_years_and_never_the_first() -> 
     assert after.nodes_of("h200_sxm", 2) < before.nodes_of("h200_sxm", 2)
     problem = build_problem(resolved(faster), ())
     assert problem.gains["h200_sxm"] == pytest.approx((1, 1.3, 1.69))
+
+
+def test_a_fleet_that_counts_on_newer_engines_is_simulated_with_as_much_less_to_do() -> None:
+    seen: dict[int, float] = {}
+
+    def verify(fleet: ServingFleet) -> tuple[Check, ...]:
+        seen[fleet.period] = sum(stream.requests_per_s for stream in fleet.streams)
+        assert all(sum(stream.shares.values()) == pytest.approx(1) for stream in fleet.streams)
+        return (Check(workload="chat", attainment_fraction=1.0, required_fraction=0.95),)
+
+    faster = GROWING.replace("nvidia: {engineers: 0}", "nvidia: {engineers: 0, software_gain_per_year: 30%}")
+    solved(faster, verify_of=verify)
+    # Demand grows by 60% a year, counted at the end of each, and engines by 30%, counted at its start.
+    assert seen == pytest.approx({0: 40 * 1.6, 1: 40 * 1.6**2 / 1.3, 2: 40 * 1.6**3 / 1.3**2})

@@ -56,6 +56,7 @@ _PRICES = (
 _GAIN = (
     "engines as they are today; the same cell of InferenceX moved by 15 to 21% within months: give a range to draw it"
 )
+_IDLE = "assumption of this tool; low: NVIDIA's DPS registry has a GB200 node at 15% of its maximum when idle"
 _OURS = "assumption of this tool, without a source; set it"
 
 
@@ -74,7 +75,7 @@ DEFAULTS: Final = {
     "site.hosting_usd_per_kw_month": _default(195.0, 184.0, 217.0, "USD/kW/month", _CBRE),
     "node.host_usd": _default(70_000.0, 32_000.0, 87_000.0, "USD/8 devices", _HOST),
     "node.network_usd_per_device": _default(1_900.0, 1_900.0, 4_250.0, "USD/device", _CLUSTER),
-    "node.idle_power": _default(0.35, 0.25, 0.5, "of maximum", _OURS),
+    "node.idle_power": _default(0.35, 0.15, 0.5, "of maximum", _IDLE),
     "node.annual_failures": _default(0.04, 0.0, 0.061, "of devices/year", _FAILURES),
     "engineer_usd_per_year": _default(280_000.0, 180_000.0, 400_000.0, "USD/year", _SCORECARD),
     "stack.amd.engineers": _default(2.0, 0.0, 6.0, "engineers", _SCORECARD),

@@ -88,17 +88,26 @@ def _fleet(mix: Mix, result: PlanResult) -> Table:
         table.add_column(name, justify="right" if justify == "right" else "left", no_wrap=True)
     table.add_column("runs")
     table.add_column("serves")
-    several = len({pool.period for pool in mix.pools}) > 1
+    rows: dict[tuple[str, ...], list[int]] = {}
     for pool in sorted(mix.pools, key=lambda entry: (entry.period, entry.offer.key)):
-        when = f" (step {pool.period + 1})" if several else ""
-        table.add_row(
-            f"{pool.offer.accelerator}{when}",
+        what = (
             _nodes(pool),
             str(pool.nodes * pool.offer.devices),
             runs(pool, result.candidates),
             served(pool, result.plan.workloads),
         )
+        rows.setdefault((pool.offer.accelerator, *what), []).append(pool.period)
+    several = len({pool.period for pool in mix.pools}) > 1
+    for (accelerator, *what_runs), periods in rows.items():
+        table.add_row(f"{accelerator}{_steps(periods) if several else ''}", *what_runs)
     return table
+
+
+def _steps(periods: list[int]) -> str:
+    """Name the steps that are alike."""
+    if len(periods) > 1 and periods == list(range(periods[0], periods[-1] + 1)):
+        return f" (steps {periods[0] + 1} to {periods[-1] + 1})"
+    return f" (step{'s' if len(periods) > 1 else ''} {', '.join(str(period + 1) for period in periods)})"
 
 
 def _nodes(pool: PoolPeriod) -> str:
