@@ -51,7 +51,7 @@ stacks:
   amd: {engineers: 2, engineers_per_1000_devices: 1, support_usd_per_device_year: 100}
   nvidia: {engineers: 0}
 engineer_usd_per_year: 300000
-finance: {discount_rate: 0, depreciation_years: 4, salvage: 0}
+finance: {discount_rate: 0, depreciation_years: 4, salvage: 0, resale: 100%}
 node: {host_usd: 70000, network_usd_per_device: 2000, idle_power: 40%, annual_failures: 5%}
 constraints: {utilisation: 80%, spare_nodes: 1}
 """

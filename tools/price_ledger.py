@@ -1,7 +1,7 @@
 """Keeps prices append-only: a digest per recorded price, so that an edit to an old one cannot pass unseen.
 
-The digest is of what was published. What the catalog says about it (`component`) has a line of its own: the line of the
-price stays true, and neither setting nor clearing it passes unseen.
+The digest is of what was published. What the catalog says about it (`component`, `corrected_by`) has a line of its own:
+the line of the price stays true, and neither setting nor clearing it passes unseen.
 
 `make ledger` adds lines for new prices. `--check` fails when a price changed, vanished, or is not recorded yet.
 """
@@ -15,16 +15,23 @@ from penstock.report.drawing.plain import plain_fields, to_json
 
 LEDGER = Path(__file__).resolve().parent.parent / "src/penstock/catalog/data/prices/ledger.txt"
 
+_SAID_LATER = frozenset({"component", "corrected_by", "term_months", "survey"})
+
 
 def digests() -> dict[str, str]:
     """Digest every price in the catalog."""
     found = {}
     for ident in priced_ids():
         for price in load_prices(ident):
-            published = {key: value for key, value in plain_fields(price).items() if key != "component"}
-            found[price.id] = _digest(ident, published)
+            fields = plain_fields(price)
+            # A field that prices once did not have is part of the digest only where one has it.
+            term = {key: fields[key] for key in ("term_months", "survey") if fields[key]}
+            published = {key: value for key, value in fields.items() if key not in _SAID_LATER}
+            found[price.id] = _digest(ident, {**published, **term})
             if price.component:
-                found[f"{price.id}.component"] = _digest(ident, price)
+                found[f"{price.id}.component"] = _digest(ident, {**published, **term, "component": True})
+            if price.corrected_by is not None:
+                found[f"{price.id}.corrected_by"] = _digest(ident, {**published, "corrected_by": price.corrected_by})
     return found
 
 

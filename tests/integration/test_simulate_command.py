@@ -8,7 +8,7 @@ import pytest
 
 from conftest import Run
 from penstock.catalog import load_prices
-from penstock.planning.asked.prices import catalog_price
+from penstock.planning.asked.prices import hourly_price
 
 pytestmark = pytest.mark.wheel
 
@@ -46,7 +46,7 @@ def test_json_is_the_same_twice(penstock: Run) -> None:
 
 
 def test_a_run_costs_what_a_plan_would_pay_for_its_hours(penstock: Run) -> None:
-    rent = catalog_price(load_prices("mi300x"), "rent")
+    rent = hourly_price(load_prices("mi300x"))
     assert rent is not None
     result = penstock("simulate", *CHAT, "--on", "mi300x:2", "--users", "32", "--json")
     document = json.loads(result.stdout)["deployments"][0]

@@ -123,6 +123,7 @@ EXPORTS = {
         "describe_trace",
         "fit_empirical",
         "fit_log_normal",
+        "parse_columns",
         "parse_duration",
         "parse_slo",
         "read_trace",

@@ -9,6 +9,7 @@ class Item(StrEnum):
     """What a line pays for, in the order a bill grows from silicon alone to everything."""
 
     SILICON = "silicon"
+    KEPT = "resale given up"
     RENT = "rent"
     HOST = "host"
     NETWORK = "network"
@@ -16,6 +17,7 @@ class Item(StrEnum):
     COOLING = "cooling"
     HOSTING = "hosting"
     SUPPORT = "support"
+    LICENCES = "licences"
     FAILURES = "failures"
     SPARES = "spares"
     SOFTWARE = "software"

@@ -1,7 +1,25 @@
 """What does renting cost? The hour's price holds silicon, host, power and cooling; only people come on top."""
 
-from penstock.economics.finance import HOURS_PER_YEAR, Finance
+from dataclasses import dataclass
+from math import ceil
+from typing import Final
+
+from penstock.economics.finance import HOURS_PER_YEAR, MONTHS_PER_YEAR, Finance
 from penstock.economics.line import Item, Line, line
+
+_EPSILON: Final = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """A contract: it binds for whole terms, however short the need is."""
+
+    months: int
+
+    def ends_years(self, start_years: float, needed_years: float) -> float:
+        """When a contract begun at one date and renewed until the need is met ends."""
+        years = self.months / MONTHS_PER_YEAR
+        return start_years + years * max(1, ceil(needed_years / years - _EPSILON))
 
 
 def rented(

@@ -33,6 +33,7 @@ class StackCosts:
     engineers_per_1000_devices: float
     engineer_usd_per_year: float
     support_usd_per_device_year: float
+    licence_usd_per_device_year: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,11 +68,11 @@ def owned(
     stack: StackCosts,
     finance: Finance,
 ) -> tuple[Line, ...]:
-    """Bill nodes bought at one date and given back, at book value, at another. Linear in nodes."""
+    """Bill nodes bought at one date and sold, for what a sale brings, at another. Linear in nodes."""
     start, end = period_years
     money = {
         "bought": finance.worth_today(start),
-        "kept": finance.book_fraction(end - start),
+        "kept": finance.sold_fraction(end - start),
         "sold": finance.worth_today(end),
     }
     label, devices, years = terms.label, float(terms.devices), finance.paid_years(start, end)
@@ -97,25 +98,66 @@ def owned(
             **money,
         ),
         *_running(terms, nodes, years, site),
+        *_upkeep(terms, nodes, years, stack),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resale:
+    """What a node owned already would bring: a straight line from today to nothing on the day its use ends."""
+
+    today_usd: float
+    ends_years: float
+
+    def usd(self, years: float) -> float:
+        """What it brings so many years from now."""
+        return self.today_usd * max(0.0, 1 - years / self.ends_years) if self.ends_years > 0 else 0.0
+
+
+def kept(
+    terms: Ownership,
+    resale: Resale,
+    *,
+    nodes: float,
+    period_years: tuple[float, float],
+    site: Site,
+    stack: StackCosts,
+    finance: Finance,
+) -> tuple[Line, ...]:
+    """Bill nodes owned already for a time: running them, and what selling them at its start would have brought."""
+    start, end = period_years
+    years = finance.paid_years(start, end)
+    return (
         line(
-            Item.SUPPORT,
-            label,
-            "nodes*devices*support_usd_per_year*paid_years",
+            Item.KEPT,
+            terms.label,
+            "nodes*(resale_usd*bought - later_usd*sold)",
             nodes=nodes,
-            devices=devices,
-            support_usd_per_year=stack.support_usd_per_device_year,
-            paid_years=years,
+            resale_usd=resale.usd(start),
+            bought=finance.worth_today(start),
+            later_usd=resale.usd(end),
+            sold=finance.worth_today(end),
         ),
-        line(
-            Item.FAILURES,
-            label,
-            "nodes*devices*annual_failures*device_usd*paid_years",
-            nodes=nodes,
-            devices=devices,
-            annual_failures=terms.annual_failure_fraction,
-            device_usd=terms.device_usd,
-            paid_years=years,
-        ),
+        *_running(terms, nodes, years, site),
+        *_upkeep(terms, nodes, years, stack),
+    )
+
+
+def _upkeep(terms: Ownership, nodes: float, years: float, stack: StackCosts) -> Iterable[Line]:
+    """Contracts by the device, and devices that fail outside warranty."""
+    counted = {"nodes": nodes, "devices": float(terms.devices), "paid_years": years}
+    support, licence = stack.support_usd_per_device_year, stack.licence_usd_per_device_year
+    each = "nodes*devices*usd_per_device_year*paid_years"
+    yield line(Item.SUPPORT, terms.label, each, **counted, usd_per_device_year=support)
+    if licence:
+        yield line(Item.LICENCES, terms.label, each, **counted, usd_per_device_year=licence)
+    yield line(
+        Item.FAILURES,
+        terms.label,
+        "nodes*devices*annual_failures*device_usd*paid_years",
+        **counted,
+        annual_failures=terms.annual_failure_fraction,
+        device_usd=terms.device_usd,
     )
 
 

@@ -7,7 +7,7 @@ from penstock.fleet.engine import NEWEST, Engine
 from penstock.fleet.pools import EngineSetting, Fleet, NodeGroup, Pool, Route
 from penstock.planning.candidates.search import Candidate
 from penstock.planning.make import Answer, PlanResult
-from penstock.planning.optimum.build import BillingTerms
+from penstock.planning.optimum.billing import BillingTerms
 from penstock.planning.optimum.problem import Mix, PoolPeriod
 from penstock.planning.proof.verify import RequestStream, pool_id, serving_fleet
 
@@ -107,17 +107,21 @@ def _route(stream: RequestStream, names: dict[str, str]) -> Route:
 
 
 def _node_hour_usd(pool: PoolPeriod, mix: Mix, terms: BillingTerms) -> float:
-    """Levelised dollars of an hour of one node, owned and rented together; spares and a vendor's people apart."""
-    offer, years = pool.offer, terms.finance.paid_years
+    """Levelised dollars of an hour of one node, however it is had; spares and a vendor's people apart."""
+    offer, years, periods = pool.offer, terms.finance.paid_years, terms.periods
+    held = years(*periods[pool.period])
     bought = {key[2:]: nodes for key, nodes in mix.purchases.items() if key[:2] == offer.key}
     owned_usd = sum(nodes * offer.tiers[level].node_usd[period] for (level, period), nodes in bought.items())
-    owned_years = sum(
-        nodes * years(terms.periods[period][0], terms.horizon_years) for (_, period), nodes in bought.items()
-    )
-    per_owned_year = owned_usd / owned_years if owned_years else 0.0
-    rented_usd = offer.rent_usd[pool.period] if offer.rent_usd is not None else 0.0
-    per_rented_year = rented_usd / years(*terms.periods[pool.period])
-    total = pool.owned_nodes * per_owned_year + pool.rented_nodes * per_rented_year
+    owned_years = sum(nodes * years(periods[period][0], terms.horizon_years) for (_, period), nodes in bought.items())
+    total = pool.owned_nodes * owned_usd / owned_years if owned_years else 0.0
+    total += pool.rented_nodes * (offer.rent_usd[pool.period] if offer.rent_usd is not None else 0.0) / held
+    if offer.kept is not None and pool.kept_nodes:
+        total += pool.kept_nodes * offer.kept.node_usd[pool.period] / held
+    for (accelerator, site, number, begun), nodes in mix.contracts.items():
+        contract = offer.contracts[number] if (accelerator, site) == offer.key else None
+        if contract is not None and begun <= pool.period < begun + contract.spans[begun]:
+            last = periods[begun + contract.spans[begun] - 1][1]
+            total += nodes * contract.node_usd[begun] / years(periods[begun][0], last)
     return total / pool.nodes / HOURS_PER_YEAR
 
 

@@ -16,7 +16,18 @@ from penstock.planning.doubt.knobs import InputWorld, knobs_of
 from penstock.planning.doubt.monte_carlo import Confidence, draw_confidence, widened
 from penstock.planning.doubt.sensitivity import Flip, Judge, Swing, flips, tornado
 from penstock.planning.doubt.verdict import PlanVerdict, judge
-from penstock.planning.optimum.build import BillingTerms, build_problem, terms_of
+from penstock.planning.doubt.what_if import (
+    Owned,
+    RulePrice,
+    Scenario,
+    demand_scenarios,
+    owned_worth,
+    rule_prices,
+    without_each_rule,
+)
+from penstock.planning.optimum.billing import BillingTerms, terms_of
+from penstock.planning.optimum.build import build_problem
+from penstock.planning.optimum.cash import Cash, cash_of
 from penstock.planning.optimum.costing import FleetCost, bill
 from penstock.planning.optimum.family import Family, find_family, steps_of
 from penstock.planning.optimum.mix import cheapest
@@ -54,6 +65,7 @@ class Bill:
 
     mix: Mix
     cost: FleetCost
+    cash: Cash
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +87,12 @@ class Answer:
     confidence: Confidence
     swings: tuple[Swing, ...]
     flips: tuple[Flip, ...]
+    rules: tuple[RulePrice, ...]
+    """What each rule of the plan costs, the dearest first."""
+    scenarios: tuple[Scenario, ...]
+    """Demand low, as stated and high; empty where it has no range."""
+    owned: Owned | None
+    """What becomes of the nodes owned already; None where there are none."""
     verified: tuple[Verified, ...]
     """The fleets after simulation, the winner first; empty where no simulator was given."""
     regret_usd: float | None
@@ -187,15 +205,7 @@ def _family(problem: Problem, progress: StageProgress) -> Family | None:
 
 def _blocked(problem: Problem) -> tuple[str, ...]:
     """Drop one rule at a time: those whose absence makes a fleet possible are what stands in the way."""
-    looser = {
-        "the sites' power caps": replace(problem, site_watts={}),
-        "the limits on nodes": replace(problem, max_nodes={}),
-        "the least number of vendors": replace(problem, min_vendors=1),
-        "the largest share of one vendor": replace(problem, max_vendor_share=None),
-        "the spare nodes": replace(problem, spare_nodes=0),
-        "delivery dates": replace(problem, offers=tuple(replace(offer, first_period=0) for offer in problem.offers)),
-    }
-    found = [name for name, changed in looser.items() if changed != problem and cheapest(changed) is not None]
+    found = [name for name, changed in without_each_rule(problem).items() if cheapest(changed) is not None]
     return tuple(f"without {name} there would be a fleet" for name in found) or ("no single rule is to blame",)
 
 
@@ -210,11 +220,12 @@ def _answer(
     terms = terms_of(resolved)
     proof = _proven(resolved, family, problem, candidates, sources.verify_of, progress)
     if proof.verified:
-        family = family.led_by(proof.verified[0].planned)
+        grown = tuple((entry.planned, entry.mix.cost_usd / entry.planned.cost_usd) for entry in proof.verified)
+        family = replace(family.led_by(proof.verified[0].planned), proven=grown)
     as_proven = family.each(proof.mix)
 
     def billed(mix: Mix) -> Bill:
-        return Bill(mix=mix, cost=bill(mix, terms, candidates))
+        return Bill(mix=mix, cost=bill(mix, terms, candidates), cash=cash_of(mix, terms))
 
     world, knobs = InputWorld(resolved=resolved), knobs_of(resolved, capacity_spreads(candidates))
     progress("what would change the answer", 0, 4)
@@ -234,6 +245,9 @@ def _answer(
         confidence=confidence,
         swings=swings,
         flips=flips(judged, world, knobs),
+        rules=rule_prices(problem, family),
+        scenarios=demand_scenarios(family, world, candidates, knobs),
+        owned=owned_worth(problem, family),
         verified=proof.verified,
         regret_usd=proof.regret_usd,
     )

@@ -13,7 +13,9 @@ from penstock.units import parse_tokens
 
 _MAX_CHARACTERS: Final = 1_000_000
 _PERCENT: Final = re.compile(r"(-?\d{1,9}(?:\.\d{1,9})?)\s*%")
-_NUMBER: Final = re.compile(r"-?\d[\d_,]*(?:\.\d+)?(?:e[+-]?\d{1,3})?", re.IGNORECASE)
+_NUMBER: Final = re.compile(r"(-?)\$?\s?(-?\d[\d_,]*(?:\.\d+)?(?:e[+-]?\d{1,3})?)\s?([km]?)\$?", re.IGNORECASE)
+_THOUSANDS: Final = {"": 1.0, "k": 1e3, "m": 1e6}
+_WHOLE_PERCENT: Final = 100
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 _T = TypeVar("_T")
@@ -61,6 +63,11 @@ class Value:
         """Whether it has keys of its own."""
         return isinstance(self.node, yaml.MappingNode)
 
+    @property
+    def is_list(self) -> bool:
+        """Whether it is a list."""
+        return isinstance(self.node, yaml.SequenceNode)
+
     def table(self) -> "Table":
         """Read keys and values."""
         return Table(self)
@@ -79,15 +86,21 @@ class Value:
         return str(self.node.value).strip()
 
     def number(self, *, low: float = 0.0, high: float = float("inf")) -> float:
-        """Read 12, 1_000, 0.08 or 8%."""
-        text = self.text()
-        percent = _PERCENT.fullmatch(text)
-        if percent is None and _NUMBER.fullmatch(text) is None:
-            self.refuse(f"'{text[:40]}' is not a number; write 12, 0.08 or 8%")
-        value = float(percent[1]) / 100 if percent else float(text.replace("_", "").replace(",", ""))
+        """Read 12, 1_000, 0.08, 8%, 25k or $25,000."""
+        value = self._amount(self.text())
         if not low <= value <= high:
-            self.refuse(f"{value:g} is outside {low:g} to {high:g}")
+            hint = f"; write {value:g}% if percent is meant" if high == 1 < value <= _WHOLE_PERCENT else ""
+            self.refuse(f"{value:g} is outside {low:g} to {high:g}{hint}")
         return value
+
+    def _amount(self, text: str) -> float:
+        percent, plain = _PERCENT.fullmatch(text), _NUMBER.fullmatch(text)
+        if percent is not None:
+            return float(percent[1]) / 100
+        if plain is None or (plain[1] and plain[2].startswith("-")):
+            self.refuse(f"'{text[:40]}' is not a number; write 12, 0.08, 8%, 25k or $25,000")
+        digits = plain[2].replace("_", "").replace(",", "")
+        return float(f"{plain[1]}{digits}") * _THOUSANDS[plain[3].lower()]
 
     def whole(self, *, low: int = 0, high: int = 10**9) -> int:
         """Read a count."""

@@ -192,15 +192,19 @@ def render_prices(name: str, prices: Sequence[Price]) -> RenderableType:
         hour = "/h" if price.hourly else ""
         table.add_row(
             price.effective_from.isoformat()[:width],
-            price.kind,
+            price.kind if price.term_months is None else f"{price.kind}, {price.term_months} months",
             price.provider,
             str(price.devices),
             f"{price.usd:,.2f}{hour}",
             f"{price.usd_per_device:,.2f}{hour}",
             price.confidence,
-            Text(" ".join(part for part in (price.region, price.sku) if part), style="dim"),
+            Text(" ".join(part for part in (price.region, price.sku, _correction(price)) if part), style="dim"),
         )
     return Group(Text(f"{name}: {len(prices)} prices, oldest first", style="bold"), table)
+
+
+def _correction(price: Price) -> str:
+    return "" if price.corrected_by is None else f"(not used: mislabelled, see {price.corrected_by})"
 
 
 def render_models(models: Sequence[tuple[CatalogModel, int, int]]) -> RenderableType:

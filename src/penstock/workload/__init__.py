@@ -1,5 +1,6 @@
 """What will be asked of a service, and how fast must it answer? Synthetic workloads and recorded traces."""
 
+from penstock.workload.recorded.formats import parse_columns
 from penstock.workload.recorded.recording import CountProgress, Records
 from penstock.workload.recorded.trace import Trace, read_trace
 from penstock.workload.requests import Prefixes, Requests
@@ -40,6 +41,7 @@ __all__ = [
     "describe_trace",
     "fit_empirical",
     "fit_log_normal",
+    "parse_columns",
     "parse_duration",
     "parse_slo",
     "read_trace",

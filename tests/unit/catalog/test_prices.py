@@ -6,7 +6,7 @@ import pytest
 
 from conftest import REPOSITORY
 from penstock.catalog import load_prices, priced_ids
-from penstock.catalog.price import Price
+from penstock.catalog.price import Price, market_price
 
 PRICES = {ident: load_prices(ident) for ident in priced_ids()}
 
@@ -49,7 +49,7 @@ def test_a_price_without_its_host_says_so_in_a_field() -> None:
         (ident, price.id)
         for ident, prices in PRICES.items()
         for price in prices
-        if price.note is not None and "COMPONENT ONLY" in price.note
+        if price.note is not None and ("COMPONENT ONLY" in price.note or "baseboard only" in price.note)
     }
     flagged = {(ident, price.id) for ident, prices in PRICES.items() for price in prices if price.component}
     # A TPU's hour is of the full slice, as the same note says.
@@ -63,3 +63,50 @@ def test_recorded_prices_never_change() -> None:
         pytest.skip("the ledger tool is part of the repository, not of the wheel")
     result = subprocess.run([sys.executable, str(tool), "--check"], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
+
+
+def test_a_corrected_label_stays_on_record_and_is_not_used() -> None:
+    # Vultr's MI300X at $1.85 was read as on demand; it is a contract of 24 months.
+    by_id = {price.id: price for price in PRICES["mi300x"]}
+    assert by_id["p0274"].corrected_by == by_id["p0281"].corrected_by == "p1137"
+    right = by_id["p1137"]
+    assert (right.kind, right.term_months, right.usd_per_device) == ("rent_contract", 24, by_id["p0274"].usd_per_device)
+    on_demand = market_price(PRICES["mi300x"], "rent_on_demand")
+    assert on_demand is not None
+    assert not {"p0274", "p0281"} & {price.id for price in on_demand.offers}
+
+
+def test_every_correction_names_a_recorded_price_of_the_same_part() -> None:
+    for prices in PRICES.values():
+        ids = {price.id for price in prices}
+        assert {price.corrected_by for price in prices if price.corrected_by} <= ids
+
+
+def test_contracts_of_another_term_are_another_market() -> None:
+    one, three = (market_price(PRICES["mi300x"], "rent_contract", term_months=term) for term in (12, 36))
+    assert one is not None
+    assert three is not None
+    assert not {price.id for price in one.offers} & {price.id for price in three.offers}
+
+
+def test_a_survey_of_contracts_beats_the_lists_of_single_clouds() -> None:
+    # SemiAnalysis, September 2026: three years of H100 at $2.00; AWS, GCP and Azure list 2.97 to 5.40.
+    market = market_price(PRICES["h100_sxm"], "rent_contract", term_months=36)
+    assert market is not None
+    assert market.usd_per_device == pytest.approx(2.00)
+    assert market.low_usd_per_device <= 2.00 < market.high_usd_per_device
+    assert max(price.usd_per_device for price in market.offers) > 5
+
+
+def test_only_a_contract_has_a_term() -> None:
+    with pytest.raises(ValueError, match="only a rent_contract"):
+        Price(
+            id="x",
+            kind="rent_on_demand",
+            provider="somebody",
+            usd=1.0,
+            devices=1,
+            effective_from=date(2026, 1, 1),
+            confidence="unverified",
+            term_months=12,
+        )

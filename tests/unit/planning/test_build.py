@@ -4,14 +4,12 @@ import pytest
 
 from penstock.economics.line import Item, Line, total_usd
 from penstock.planning.asked.plan import PartPlan
-from penstock.planning.optimum.build import (
+from penstock.planning.optimum.billing import (
     BillingTerms,
-    build_problem,
-    demands_of,
-    peak_requests_per_s,
     periods_of,
     terms_of,
 )
+from penstock.planning.optimum.build import build_problem, demands_of, peak_requests_per_s
 from penstock.planning.optimum.problem import Offer
 from small_plans import PLAIN, TWO_PARTS, plan_of, resolved, solved
 

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.economics.line import Item, total_usd
 from penstock.planning.make import PlanResult
-from penstock.planning.optimum.build import terms_of
+from penstock.planning.optimum.billing import terms_of
 from penstock.planning.optimum.costing import FleetCost, bill
 from penstock.planning.optimum.problem import Mix, PoolPeriod
 from small_plans import PLAIN, solved

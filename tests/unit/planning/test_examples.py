@@ -31,10 +31,13 @@ def answered(name: str) -> PlanResult:
 def test_all_scenarios_are_there() -> None:
     assert NAMES == [
         "chat-70b-512-users",
+        "contract-rents",
         "deepseek-r1-fp8",
+        "dual-vendor",
         "latency-8b",
         "long-context-70b-405b",
         "mi325x-now-or-mi350x-later",
+        "owned-64-h100",
         "scorecard-800-accelerators",
     ]
 

@@ -106,10 +106,10 @@ def test_lengths_nothing_serves_are_named() -> None:
 
 
 def test_a_part_without_a_price_is_left_out_by_name() -> None:
-    result = solved(TWO_PARTS.replace("accelerators:", "accelerators:\n  - mi355x"))
-    assert any(entry.what == "mi355x" and "no sourced price" in entry.why for entry in result.left_out)
+    result = solved(TWO_PARTS.replace("accelerators:", "accelerators:\n  - mi350x"))
+    assert any(entry.what == "mi350x" and "no sourced price" in entry.why for entry in result.left_out)
     with pytest.raises(UsageError, match="no accelerator of the plan has a price"):
-        solved(TWO_PARTS.split("accelerators:", maxsplit=1)[0] + "accelerators: [mi355x]\n")
+        solved(TWO_PARTS.split("accelerators:", maxsplit=1)[0] + "accelerators: [mi350x]\nacquire: [buy]\n")
 
 
 def test_export_rules_keep_a_vendor_out_of_a_site() -> None:
@@ -155,6 +155,7 @@ accelerators:
   - {id: mi325x, rent_usd_per_hour: 2.0, tp: [1]}
   - {id: mi350x, buy_usd: 25000, available: 2027-11-30, tp: [1]}
 acquire: [buy, rent]
+finance: {resale: 100%}
 """
     answer = answer_of(solved(late, {"mi325x": 4.0, "mi350x": 9.0}))
     mix = answer.winner.mix

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.catalog import accelerator_ids, load_prices
 from penstock.catalog.price import Price, market_price
-from penstock.planning.asked.prices import catalog_price
+from penstock.planning.asked.prices import contract_prices, hourly_price, purchase_price
 
 BASE = Price(
     id="a",
@@ -28,7 +28,7 @@ def test_each_provider_counts_once_with_its_newest_price_and_the_middle_is_taken
         replace(BASE, id="c", provider="two", usd=32.0, devices=8),
         replace(BASE, id="d", provider="three", usd=9.0),
     ]
-    found = catalog_price(prices, "rent")
+    found = hourly_price(prices)
     assert found is not None
     assert (found.value, found.low, found.high) == (4.0, 3.5, 6.5)
     assert "3 providers" in found.source
@@ -43,28 +43,52 @@ def test_stale_unverified_partial_and_other_kinds_do_not_count() -> None:
         replace(BASE, id="spot", provider="spot", usd=90.0, kind="rent_spot"),
         BASE,
     ]
-    found = catalog_price(prices, "rent")
+    found = hourly_price(prices)
     assert found is not None
     assert found.value == 2.0
-    assert catalog_price(prices, "buy") is None
+    assert purchase_price(prices) is None
 
 
 def test_a_single_opinion_is_not_exact() -> None:
-    found = catalog_price([replace(BASE, kind="purchase_device", usd=15_000, confidence="low")], "buy")
-    assert found is not None
+    price = purchase_price([replace(BASE, kind="purchase_device", usd=15_000, confidence="low")])
+    assert price is not None
+    found, with_host = price
+    assert not with_host
     assert (found.low, found.value, found.high) == (12_000, 15_000, 18_000)
     assert "low confidence" in found.source
 
 
-def test_the_catalog_has_no_price_for_mi355x_so_none_is_made_up() -> None:
-    assert catalog_price(load_prices("mi355x"), "buy") is None
-    assert catalog_price(load_prices("mi355x"), "rent") is None
-    assert catalog_price(load_prices("mi300x"), "rent") is not None
+def test_where_nobody_published_a_price_none_is_made_up() -> None:
+    # MI350X has one contract and hours nobody vouches for; nobody sells an MI325X with a source.
+    assert purchase_price(load_prices("mi350x")) is None
+    assert hourly_price(load_prices("mi350x")) is None
+    assert [contract.months for contract in contract_prices(load_prices("mi350x"))] == [12]
+    assert purchase_price(load_prices("mi325x")) is None
+    assert hourly_price(load_prices("mi300x")) is not None
+
+
+def test_a_server_is_priced_by_its_devices_and_says_that_it_holds_the_host() -> None:
+    prices = [replace(BASE, kind="purchase_node", usd=240_000, devices=8)]
+    found = purchase_price(prices)
+    assert found is not None
+    assert (found[0].value, found[1]) == (240_000 / 8, True)
+    # A rack of 72 at $3.1M (SemiAnalysis) and $3.0M (gpu.fm).
+    rack = purchase_price(load_prices("gb200"))
+    assert rack is not None
+    assert rack[0].value == pytest.approx((3.1e6 + 3.0e6) / 2 / 72)
+    assert rack[1]
+
+
+def test_a_device_sold_alone_is_preferred_to_its_share_of_a_server() -> None:
+    node = replace(BASE, id="n", kind="purchase_node", usd=240_000, devices=8)
+    found = purchase_price([node, replace(BASE, kind="purchase_device", usd=20_000)])
+    assert found is not None
+    assert (found[0].value, found[1]) == (20_000, False)
 
 
 @pytest.mark.parametrize("name", accelerator_ids())
 def test_a_plan_and_a_simulation_pay_the_same_hour(name: str) -> None:
-    planned, simulated = catalog_price(load_prices(name), "rent"), market_price(load_prices(name), "rent_on_demand")
+    planned, simulated = hourly_price(load_prices(name)), market_price(load_prices(name), "rent_on_demand")
     assert (planned and planned.value) == (simulated and simulated.usd_per_device)
 
 

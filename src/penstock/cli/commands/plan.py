@@ -8,8 +8,11 @@ import typer
 from penstock.cli.flags.options import AsJson
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock.planning.asked.plan import Plan
     from penstock.planning.make import PlanResult, Sources
+    from penstock.workload import Trace
 
 EXAMPLES = """
 Examples:
@@ -25,6 +28,7 @@ _MAX_BYTES = 1_000_000
 def plan_command(
     file: Annotated[Path | None, typer.Argument(help="A plan file; `--init` prints one.", show_default=False)] = None,
     init: Annotated[bool, typer.Option("--init", help="Print a commented plan file and stop.")] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print a JSON schema of plan files for editors.")] = False,
     html: Annotated[
         Path | None,
         typer.Option("--html", help="Write the report as one self-contained HTML file.", show_default=False),
@@ -43,6 +47,12 @@ def plan_command(
         from penstock.planning.asked.example import EXAMPLE_PLAN
 
         typer.echo(EXAMPLE_PLAN, nl=False)
+        return
+    if schema:
+        from penstock.planning.asked.schema import plan_schema
+        from penstock.report.drawing.plain import to_json
+
+        typer.echo(to_json(plan_schema()))
         return
     if file is None:
         raise typer.BadParameter("name a plan file, or print one with --init", param_hint="FILE")
@@ -81,7 +91,16 @@ def _read(file: Path) -> "Plan":
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise UsageError(f"{file}: {reason}; `penstock plan --init > plan.yaml` writes one to start from") from None
-    return parse_plan(text, file.name, today=datetime.now(tz=UTC).date())
+    return _named(parse_plan(text, file.name, today=datetime.now(tz=UTC).date()))
+
+
+def _named(plan: "Plan") -> "Plan":
+    """Give what is owned its catalog name: a plan that names no accelerators has nothing else to find it by."""
+    from dataclasses import replace
+
+    from penstock.catalog import load_accelerator
+
+    return replace(plan, owned=tuple(replace(entry, id=load_accelerator(entry.id).id) for entry in plan.owned))
 
 
 def sources_of(plan: "Plan", folder: Path) -> "Sources":
@@ -94,8 +113,8 @@ def sources_of(plan: "Plan", folder: Path) -> "Sources":
     from penstock.planning.make import Sources
     from penstock.planning.proof.simulated import simulated_capacity, verify_by
     from penstock.planning.proof.simulator import Simulator
-    from penstock.workload import read_trace
 
+    columns = {workload.trace: workload.columns for workload in plan.workloads if workload.trace is not None}
     efficiencies = shipped_efficiencies()
     loop = QueuelessScreen(efficiencies)
     simulator = Simulator(efficiencies, loop, seed=plan.seed)
@@ -107,9 +126,20 @@ def sources_of(plan: "Plan", folder: Path) -> "Sources":
         capacity_note="Capacity within the SLO by simulation: Poisson arrivals, one replica, one length at a time.",
         screen=loop,
         verify_of=verify_by(simulator.serve, seed=plan.seed),
-        read_trace=lambda name: trace_lengths(read_trace(folder / name).blocks()),
+        read_trace=lambda name: trace_lengths(_recorded(folder / name, columns.get(name)).blocks()),
         draw_of=drawn_under_load,
     )
+
+
+def _recorded(path: Path, columns: "Mapping[str, str] | None") -> "Trace":
+    """Read a trace, and say which column was read as what where that was not plain."""
+    from penstock.cli.flags.workload_choice import mapping_note
+    from penstock.workload import read_trace
+
+    trace = read_trace(path, columns=columns or None)
+    if trace.mapping:
+        typer.echo(mapping_note(path.name, trace.mapping), err=True)
+    return trace
 
 
 def _show(result: "PlanResult", *, as_json: bool) -> None:

@@ -7,6 +7,7 @@ import typer
 
 from penstock.cli.flags.options import (
     AsJson,
+    Columns,
     Dp,
     Ep,
     Kv,
@@ -52,6 +53,7 @@ def simulate_command(
         Path | None,
         typer.Option("--trace", help="Azure, Mooncake, BurstGPT or a plain CSV, JSONL or Parquet of requests."),
     ] = None,
+    columns: Columns = None,
     input_tokens: Annotated[
         int, typer.Option("--in", min=1, help="Prompt tokens per request, without a trace.")
     ] = 1024,
@@ -128,6 +130,7 @@ def simulate_command(
 
     workload, count = workload_choice(
         trace=trace,
+        columns=columns,
         tokens=(input_tokens, output_tokens),
         arrivals=arrivals,
         rate_per_s=rate,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.flags.options import AsJson
+from penstock.cli.flags.options import AsJson, Columns
 
 if TYPE_CHECKING:
     from penstock.workload import TraceSummary
@@ -34,6 +34,7 @@ def describe_command(
         Path,
         typer.Argument(help="Azure, Mooncake, BurstGPT or a plain CSV, JSONL or Parquet of requests."),
     ],
+    columns: Columns = None,
     chart: Annotated[
         Path | None,
         typer.Option("--chart", help="Draw arrivals and lengths as .html, .svg or .png (extra: report)."),
@@ -45,7 +46,7 @@ def describe_command(
     Requests kept and rows left out with the reason, how fast and how bursty they arrive, how long prompts and answers
     are, what prompts share, which distributions come close, and the commands to use it with.
     """
-    summary = _described(trace)
+    summary = _described(trace, columns)
     if chart is not None:
         from penstock.cli.terminal import write_file
         from penstock.report.workload.chart import trace_chart
@@ -68,13 +69,13 @@ describe_command.__doc__ = f"{describe_command.__doc__}\n{EXAMPLES}"
 app.command("describe")(describe_command)
 
 
-def _described(path: Path) -> "TraceSummary":
+def _described(path: Path, columns: str | None) -> "TraceSummary":
     """Read and summarise, with a sign of life."""
     from penstock.cli.flags.workload_choice import read_watched
     from penstock.cli.terminal import Watch
     from penstock.workload import describe_trace
 
-    trace = read_watched(path)
+    trace = read_watched(path, columns)
     with Watch() as watch:
         return describe_trace(
             trace, progress=lambda done: watch.tell(f"describing {path.name}", done, 2 * trace.requests)

@@ -26,4 +26,8 @@ KvGbps = Annotated[
     float | None,
     typer.Option("--kv-gbps", min=0.001, help="GB/s one of them sends KV at. Default: the links, if they reach."),
 ]
+Columns = Annotated[
+    str | None,
+    typer.Option("--columns", help="Which column of a trace is which: arrival=ts,input=prompt,output=answer,unit=ms."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]

@@ -3,9 +3,13 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock.workload import Arrivals, SloClass, SystemPrompts, Trace, Workload
 
 _SYNTHETIC_REQUESTS = 10_000
@@ -14,6 +18,7 @@ _SYNTHETIC_REQUESTS = 10_000
 def workload_choice(
     *,
     trace: Path | None,
+    columns: str | None,
     tokens: tuple[int, int],
     arrivals: str | None,
     rate_per_s: float | None,
@@ -25,7 +30,7 @@ def workload_choice(
     """Return the workload, and how many requests it has or is tried with."""
     from penstock.workload import Fixed, Workload
 
-    recording = None if trace is None else read_watched(trace)
+    recording = None if trace is None else read_watched(trace, columns)
     if users is not None and (rate_per_s is not None or arrivals is not None):
         raise UsageError("the users of a closed loop decide its rate; leave out --rate and --arrivals, or --users")
     if users is None and recording is None and rate_per_s is None:
@@ -65,13 +70,25 @@ def arrivals_choice(text: str | None, *, recorded: bool, users: int | None, thin
     raise UsageError(f"'{text}' is not a way for requests to arrive; write one of {known}")
 
 
-def read_watched(path: Path) -> "Trace":
-    """Read a trace behind a progress bar."""
+def read_watched(path: Path, columns: str | None = None) -> "Trace":
+    """Read a trace behind a progress bar, and say which column was read as what where that was not plain."""
     from penstock.cli.terminal import Watch
-    from penstock.workload import read_trace
+    from penstock.workload import parse_columns, read_trace
 
+    named = None if columns is None else parse_columns(columns)
     with Watch() as watch:
-        return read_trace(path, progress=lambda done, total: watch.tell(f"reading {path.name}", done, total or 0))
+        trace = read_trace(
+            path, progress=lambda done, total: watch.tell(f"reading {path.name}", done, total or 0), columns=named
+        )
+    if trace.mapping:
+        typer.echo(mapping_note(path.name, trace.mapping), err=True)
+    return trace
+
+
+def mapping_note(name: str, mapping: "Mapping[str, str]") -> str:
+    """Say which column was read as what."""
+    read = ", ".join(f"{column} as {meaning}" for meaning, column in mapping.items())
+    return f"{name}: read {read}; to change it: columns arrival=NAME,input=NAME,output=NAME,unit=s"
 
 
 def _classes(recording: "Trace | None", slo: str | None) -> "tuple[SloClass, ...]":

@@ -45,6 +45,18 @@ _HOST = "8x H100 server quoted at $317,000 (Thinkmate, August 2024) less eight d
 _FAILURES = "Llama 3 report: 148 faulty GPUs of 16,384 in 54 days is 6.1% a year at most; 0 is full warranty"
 _SCORECARD = '"AMD\'s private inference stack" scorecard: a claim, not a measurement'
 _CBRE = "CBRE, asking rent for 250-500 kW: $194.95 at the end of 2025, $184.06 a year before, $217.30 worldwide"
+_RESALE = (
+    "not counted on; high: H100 at 62, 42 and 30% of new after one, two and three years (GLRI, January 2026, low "
+    "confidence) is about the book value over four"
+)
+_PRICES = (
+    "prices as today; range: an H100-hour on demand fell by 26% a year (RunPod, January 2024 to November 2025) and on "
+    "contract rose by 56% in eight months (SemiAnalysis, $1.70 in October 2025, $2.65 in June 2026)"
+)
+_GAIN = (
+    "engines as they are today; the same cell of InferenceX moved by 15 to 21% within months: give a range to draw it"
+)
+_IDLE = "assumption of this tool; low: NVIDIA's DPS registry has a GB200 node at 15% of its maximum when idle"
 _OURS = "assumption of this tool, without a source; set it"
 
 
@@ -56,18 +68,22 @@ DEFAULTS: Final = {
     "finance.discount_rate": _default(0.08, 0.05, 0.12, "per year", _OURS),
     "finance.depreciation_years": _default(4.0, 3.0, 6.0, "years", _OURS),
     "finance.salvage": _default(0.0, 0.0, 0.15, "of price", _OURS),
+    "finance.resale": _default(0.0, 0.0, 1.0, "of book value", _RESALE),
+    "finance.price_change_per_year": _default(0.0, -0.26, 0.56, "per year", _PRICES),
     "site.usd_per_kwh": _default(0.087, 0.06, 0.13, "USD/kWh", _EIA),
     "site.pue": _default(1.3, 1.2, 1.56, "", _UPTIME),
     "site.hosting_usd_per_kw_month": _default(195.0, 184.0, 217.0, "USD/kW/month", _CBRE),
     "node.host_usd": _default(70_000.0, 32_000.0, 87_000.0, "USD/8 devices", _HOST),
     "node.network_usd_per_device": _default(1_900.0, 1_900.0, 4_250.0, "USD/device", _CLUSTER),
-    "node.idle_power": _default(0.35, 0.25, 0.5, "of maximum", _OURS),
+    "node.idle_power": _default(0.35, 0.15, 0.5, "of maximum", _IDLE),
     "node.annual_failures": _default(0.04, 0.0, 0.061, "of devices/year", _FAILURES),
     "engineer_usd_per_year": _default(280_000.0, 180_000.0, 400_000.0, "USD/year", _SCORECARD),
     "stack.amd.engineers": _default(2.0, 0.0, 6.0, "engineers", _SCORECARD),
     "stack.engineers": _default(0.0, 0.0, 0.0, "engineers", "extra engineers are counted against this stack"),
     "stack.engineers_per_1000_devices": _default(0.0, 0.0, 0.0, "engineers/1,000 devices", _OURS),
     "stack.support_usd_per_device_year": _default(0.0, 0.0, 0.0, "USD/device/year", "no support contract"),
+    "stack.licence_usd_per_device_year": _default(0.0, 0.0, 0.0, "USD/device/year", "no licence"),
+    "stack.software_gain_per_year": _default(0.0, 0.0, 0.0, "per year", _GAIN),
     "workload.mean_load": _default(0.5, 0.3, 0.8, "of peak", _OURS),
     "workload.growth_per_year": _default(0.0, 0.0, 0.0, "per year", "no growth"),
     "constraints.utilisation": _default(0.9, 0.9, 0.9, "of capacity", "headroom for imbalance between replicas"),

@@ -11,7 +11,8 @@ from penstock.errors import UsageError
 from penstock.planning.asked.inputs import Input
 from penstock.workload.slo import Slo
 
-Acquisition = Literal["buy", "rent"]
+Acquisition = Literal["buy", "rent", "contract"]
+"""To own, by the hour, or for a term."""
 ShareOf = Literal["load", "devices"]
 
 
@@ -55,6 +56,8 @@ class WorkloadPlan:
     slo: Slo
     requests_per_s: float | None
     """At the peak of the first year."""
+    demand: Input
+    """What could come instead, as a factor on the rate or the users."""
     users: float | None
     """Requests in flight instead of a rate: each answered just within the SLO."""
     think_s: float
@@ -63,19 +66,21 @@ class WorkloadPlan:
     shares: tuple[Share, ...]
     trace: str | None
     """A trace whose lengths, and rate where none is given, are used instead of `shares`."""
+    columns: Mapping[str, str]
+    """Which column of the trace is which; empty recognises or guesses them."""
 
     @property
     def peak_requests_per_s(self) -> float:
         """The rate at the first peak. Users who wait as long as the SLO allows make their number over that time."""
         if self.requests_per_s is not None:
-            return self.requests_per_s
+            return self.requests_per_s * self.demand.value
         answer = sum(share.fraction * share.bucket.output_tokens for share in self.shares)
         waits_s = (
             inf
             if self.slo.ttft_s is None or self.slo.tpot_s is None
             else (self.slo.ttft_s + self.slo.tpot_s * max(0.0, answer - 1))
         )
-        return (self.users or 0.0) / (min(waits_s, self.slo.e2e_s or inf) + self.think_s)
+        return self.demand.value * (self.users or 0.0) / (min(waits_s, self.slo.e2e_s or inf) + self.think_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,14 +92,52 @@ class Discount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ContractPlan:
+    """A rent that binds for a term."""
+
+    months: int
+    rent: Input
+    """USD per device and hour."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnedPlan:
+    """Nodes that stand there already."""
+
+    id: str
+    devices: int | None
+    """Where `nodes` is not said."""
+    nodes: int | None
+    age_years: float
+    book_usd: float | None
+    """What the books say one node is worth today; None where nobody says."""
+    resale_usd: Input
+    """What selling one node today would bring."""
+    until: date | None
+    """When its use ends: lease, warranty or room; None is beyond the horizon."""
+    site: str | None
+    """None is the first site."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartPlan:
     """One accelerator as it may be acquired."""
 
     id: str
     buy: Input | None = None
-    """USD per device; None takes the catalog's newest sourced price, if any."""
+    """USD per device, or per node in a plan file that says `node_usd`; None takes the catalog's price, if any."""
     rent: Input | None = None
     """USD per device and hour; None as above."""
+    contracts: tuple[ContractPlan, ...] = ()
+    """The same for a term; empty takes the catalog's."""
+    with_host: bool = False
+    """Whether `buy` is the price of a server and pays for its host too."""
+    node_devices: int | None = None
+    """How many devices the plan thinks a node has (`8xh100`); None is not said."""
+    owned_only: bool = False
+    """Whether it is here because nodes of it are owned, and more are not asked for."""
+    lead_weeks: float | None = None
+    """From order to service of what is bought; None is not said."""
     discounts: tuple[Discount, ...] = ()
     available: date | None = None
     """When the first node can serve; None is at once."""
@@ -125,6 +168,9 @@ class StackPlan:
     engineers: Input
     engineers_per_1000_devices: Input
     support_usd_per_device_year: Input
+    licence_usd_per_device_year: Input
+    software_gain_per_year: Input
+    """How much more every replica of the vendor carries with each year's engines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +180,9 @@ class MoneyPlan:
     discount_rate: Input
     depreciation_years: Input
     salvage: Input
+    resale: Input
+    price_change_per_year: Input
+    """Of what is bought or rented later."""
     engineer_usd_per_year: Input
 
 
@@ -155,6 +204,8 @@ class Constraints:
     """Whole nodes each pool keeps beyond what the peak needs: 1 is N+1."""
     utilisation: Input
     min_vendors: int
+    min_vendor_share: float | None
+    """What each of `min_vendors` must carry at least; None is a tenth."""
     max_vendor_share: float | None
     share_of: ShareOf
 
@@ -172,6 +223,9 @@ class Plan:
     workloads: tuple[WorkloadPlan, ...]
     parts: tuple[PartPlan, ...]
     """Empty is every verified accelerator that has a price."""
+    owned: tuple[OwnedPlan, ...]
+    orders_from: date | None
+    """Nothing can be ordered before; None is early enough for everything."""
     acquire: tuple[Acquisition, ...]
     sites: tuple[SitePlan, ...]
     stacks: Mapping[str, StackPlan]

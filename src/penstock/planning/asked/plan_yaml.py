@@ -1,19 +1,20 @@
 """How is a plan file written? YAML in, a `Plan` out, or one line that says what to change."""
 
+from dataclasses import replace
 from datetime import date
-from math import inf
 from typing import Final, cast
 
 from penstock.audit.saving_claim import SavingClaim
 from penstock.errors import UsageError
-from penstock.planning.asked.inputs import Input, default, given
+from penstock.planning.asked.inputs import Input
+from penstock.planning.asked.parts_yaml import VENDORS, defaulted, ranged, read_owned, read_parts, words
 from penstock.planning.asked.plan import (
     Acquisition,
     Bucket,
     Constraints,
-    Discount,
     MoneyPlan,
     NodePlan,
+    OwnedPlan,
     PartPlan,
     Plan,
     Share,
@@ -22,11 +23,10 @@ from penstock.planning.asked.plan import (
     StackPlan,
     WorkloadPlan,
 )
+from penstock.planning.asked.unlikely import unlikely
 from penstock.reading.yaml import Table, Value, read_table, unwritten
 from penstock.workload.slo import parse_duration, parse_slo
 
-ALL_VERIFIED: Final = "all verified"
-VENDORS: Final = ("amd", "nvidia", "intel", "google")
 _WATTS_PER_KW: Final = 1000.0
 _SUM_TOLERANCE: Final = 0.005
 
@@ -37,6 +37,7 @@ def parse_plan(text: str, where: str, *, today: date) -> Plan:
     workloads = tuple(_workload(entry.table()) for entry in table.required("workloads").items())
     if not workloads:
         table.value.refuse("has no workload; add one under `workloads:`")
+    owned: tuple[OwnedPlan, ...] = table.optional("owned", read_owned, ())
     plan = Plan(
         name=table.optional("name", Value.text, where),
         note=table.optional("note", Value.text, None),
@@ -44,8 +45,10 @@ def parse_plan(text: str, where: str, *, today: date) -> Plan:
         horizon_years=table.optional("horizon_years", lambda entry: entry.number(low=0.25, high=15), 3.0),
         step_months=table.optional("step_months", lambda entry: entry.whole(low=1, high=180), None),
         workloads=workloads,
-        parts=table.optional("accelerators", _parts, ()),
-        acquire=table.optional("acquire", _acquire, ("buy", "rent")),
+        parts=_with_owned(table.optional("accelerators", read_parts, ()), owned),
+        owned=owned,
+        orders_from=table.optional("orders_from", Value.date, None),
+        acquire=table.optional("acquire", _acquire, ("buy", "rent", "contract")),
         sites=table.optional("sites", _sites, (_site(unwritten("site"), "site"),)),
         stacks=table.optional("stacks", _stacks, {}),
         money=_money(table),
@@ -55,15 +58,26 @@ def parse_plan(text: str, where: str, *, today: date) -> Plan:
         seed=table.optional("seed", lambda entry: entry.whole(high=2**31), 0),
         draws=table.optional("draws", lambda entry: entry.whole(low=100, high=200_000), 4000),
     )
+    sure = table.optional("sure", Value.flag, False)  # noqa: FBT003 - what a missing key means
     table.done()
+    doubts = () if sure else unlikely(plan)
+    if doubts:
+        raise UsageError(f"{where}: {doubts[0]}; if it is meant, add `sure: true` to the plan")
     return plan
+
+
+def _with_owned(parts: tuple[PartPlan, ...], owned: tuple[OwnedPlan, ...]) -> tuple[PartPlan, ...]:
+    """Where the plan names its parts, add those it owns and does not name: kept, never bought."""
+    named = {part.id for part in parts}
+    missing = dict.fromkeys(entry.id for entry in owned if entry.id not in named)
+    return (*parts, *(PartPlan(id=name, owned_only=True) for name in missing)) if parts else ()
 
 
 def _workload(table: Table) -> WorkloadPlan:
     name = table.required("name").text()
     trace = table.optional("trace", Value.text, None)
-    rate = table.optional("requests_per_s", lambda entry: entry.number(low=1e-6, high=1e9), None)
-    users = table.optional("users", lambda entry: entry.number(low=1, high=1e9), None)
+    rate = table.optional("requests_per_s", lambda entry: ranged(entry, "requests/s", low=1e-6, high=1e9), None)
+    users = table.optional("users", lambda entry: ranged(entry, "users", low=1, high=1e9), None)
     if (rate is None) == (users is None) and trace is None:
         table.value.refuse("needs either `requests_per_s:` or `users:`, and not both")
     lengths = table.get("lengths")
@@ -76,19 +90,38 @@ def _workload(table: Table) -> WorkloadPlan:
     found = WorkloadPlan(
         name=name,
         model=table.required("model").text(),
-        weights=table.optional("weights", _words, ("checkpoint",)),
+        weights=table.optional("weights", words, ("checkpoint",)),
         kv=table.optional("kv", lambda entry: entry.choice(("auto", "bf16", "fp16", "fp8")), "auto"),
         slo=limits,
-        requests_per_s=rate,
-        users=users,
+        requests_per_s=None if rate is None else rate.value,
+        users=None if users is None else users.value,
+        demand=_demand(rate or users),
         think_s=table.optional("think", lambda entry: entry.parsed(parse_duration), 0.0),
-        growth_per_year=_input(table, "growth_per_year", "workload.growth_per_year", low=-0.99, high=100),
-        mean_load=_input(table, "mean_load", "workload.mean_load", low=0.001, high=1),
+        growth_per_year=defaulted(table, "growth_per_year", "workload.growth_per_year", low=-0.99, high=100),
+        mean_load=defaulted(table, "mean_load", "workload.mean_load", low=0.001, high=1),
         shares=() if lengths is None else _shares(lengths),
         trace=trace,
+        columns=_columns(table, trace),
     )
     table.done()
     return found
+
+
+def _columns(table: Table, trace: str | None) -> dict[str, str]:
+    columns = table.get("columns")
+    if columns is None:
+        return {}
+    if trace is None:
+        columns.refuse("names the columns of a trace; give `trace:` as well")
+    return {meaning: entry.text() for meaning, entry in columns.table().every()}
+
+
+def _demand(peak: Input | None) -> Input:
+    """The range of a rate or of users as a factor on it; a trace has none."""
+    if peak is None:
+        return Input(value=1.0, low=1.0, high=1.0, unit="x stated", source="the trace")
+    scaled = replace(peak, value=1.0, low=peak.low / peak.value, high=peak.high / peak.value)
+    return replace(scaled, unit="x stated")
 
 
 def _shares(value: Value) -> tuple[Share, ...]:
@@ -106,64 +139,11 @@ def _shares(value: Value) -> tuple[Share, ...]:
     return tuple(Share(bucket=share.bucket, fraction=share.fraction / total) for share in found)
 
 
-def _words(value: Value) -> tuple[str, ...]:
-    return tuple(entry.text().lower() for entry in value.items())
-
-
-def _parts(value: Value) -> tuple[PartPlan, ...]:
-    if not hasattr(value.node, "value") or isinstance(value.node.value, str):
-        if value.text().lower() != ALL_VERIFIED:
-            value.refuse(f"write a list of accelerators, or `{ALL_VERIFIED}`")
-        return ()
-    found = tuple(_part(entry) for entry in value.items())
-    if not found:
-        value.refuse(f"the list is empty; name accelerators or write `{ALL_VERIFIED}`")
-    return found
-
-
-def _part(value: Value) -> PartPlan:
-    if not value.is_table:
-        return PartPlan(id=value.text())
-    table = value.table()
-    found = PartPlan(
-        id=table.required("id").text(),
-        buy=table.optional("buy_usd", lambda entry: _price(entry, "USD/device"), None),
-        rent=table.optional("rent_usd_per_hour", lambda entry: _price(entry, "USD/device/hour"), None),
-        discounts=table.optional("discounts", _discounts, ()),
-        available=table.optional("available", Value.date, None),
-        max_nodes=table.optional("max_nodes", lambda entry: entry.whole(high=10**6), None),
-        node_watts=table.optional("node_kw", lambda entry: entry.number(low=0.01) * _WATTS_PER_KW, None),
-        tp=table.optional("tp", lambda entry: tuple(rank.whole(low=1, high=4096) for rank in entry.items()), ()),
-    )
-    table.done()
-    return found
-
-
-def _price(value: Value, unit: str) -> Input:
-    found = _given(value, unit)
-    if found.low <= 0:
-        value.refuse("a price is above 0")
-    return found
-
-
-def _discounts(value: Value) -> tuple[Discount, ...]:
-    found = []
-    for entry in value.items():
-        table = entry.table()
-        found.append(
-            Discount(
-                devices=table.required("devices").whole(low=1),
-                fraction=table.required("off").number(low=0, high=0.99),
-            )
-        )
-        table.done()
-    return tuple(sorted(found, key=lambda discount: discount.devices))
-
-
 def _acquire(value: Value) -> tuple[Acquisition, ...]:
-    found = tuple(cast("Acquisition", entry.choice(("buy", "rent"))) for entry in value.items())
+    ways = ("buy", "rent", "contract")
+    found = tuple(cast("Acquisition", entry.choice(ways)) for entry in value.items())
     if not found:
-        value.refuse("write [buy], [rent] or [buy, rent]")
+        value.refuse("write some of [buy, rent, contract]; rent is by the hour, contract for a term")
     return tuple(dict.fromkeys(found))
 
 
@@ -178,11 +158,11 @@ def _sites(value: Value) -> tuple[SitePlan, ...]:
 def _site(table: Table, name: str) -> SitePlan:
     found = SitePlan(
         name=name,
-        usd_per_kwh=_input(table, "usd_per_kwh", "site.usd_per_kwh"),
-        pue=_input(table, "pue", "site.pue", low=1, high=10),
-        hosting_usd_per_kw_month=_input(table, "hosting_usd_per_kw_month", "site.hosting_usd_per_kw_month"),
+        usd_per_kwh=defaulted(table, "usd_per_kwh", "site.usd_per_kwh"),
+        pue=defaulted(table, "pue", "site.pue", low=1, high=10),
+        hosting_usd_per_kw_month=defaulted(table, "hosting_usd_per_kw_month", "site.hosting_usd_per_kw_month"),
         power_cap_watts=table.optional("power_cap_kw", lambda entry: entry.number() * _WATTS_PER_KW, None),
-        deny=table.optional("deny", _words, ()),
+        deny=table.optional("deny", words, ()),
     )
     table.done()
     return found
@@ -202,10 +182,13 @@ def stack(vendor: str, table: Table) -> StackPlan:
     """Read what a vendor's stack takes."""
     engineers = "stack.amd.engineers" if vendor == "amd" else "stack.engineers"
     by_device, support = "stack.engineers_per_1000_devices", "stack.support_usd_per_device_year"
+    licence, gain = "stack.licence_usd_per_device_year", "stack.software_gain_per_year"
     found = StackPlan(
-        engineers=_input(table, "engineers", engineers),
-        engineers_per_1000_devices=_input(table, "engineers_per_1000_devices", by_device),
-        support_usd_per_device_year=_input(table, "support_usd_per_device_year", support),
+        engineers=defaulted(table, "engineers", engineers),
+        engineers_per_1000_devices=defaulted(table, "engineers_per_1000_devices", by_device),
+        support_usd_per_device_year=defaulted(table, "support_usd_per_device_year", support),
+        licence_usd_per_device_year=defaulted(table, "licence_usd_per_device_year", licence),
+        software_gain_per_year=defaulted(table, "software_gain_per_year", gain, low=-0.5, high=3),
     )
     table.done()
     return found
@@ -219,10 +202,14 @@ def default_stack(vendor: str) -> StackPlan:
 def _money(table: Table) -> MoneyPlan:
     finance = table.section("finance")
     found = MoneyPlan(
-        discount_rate=_input(finance, "discount_rate", "finance.discount_rate", high=1),
-        depreciation_years=_input(finance, "depreciation_years", "finance.depreciation_years", low=0.25, high=30),
-        salvage=_input(finance, "salvage", "finance.salvage", high=1),
-        engineer_usd_per_year=_input(table, "engineer_usd_per_year", "engineer_usd_per_year"),
+        discount_rate=defaulted(finance, "discount_rate", "finance.discount_rate", high=1),
+        depreciation_years=defaulted(finance, "depreciation_years", "finance.depreciation_years", low=0.25, high=30),
+        salvage=defaulted(finance, "salvage", "finance.salvage", high=1),
+        resale=defaulted(finance, "resale", "finance.resale", high=1),
+        price_change_per_year=defaulted(
+            finance, "price_change_per_year", "finance.price_change_per_year", low=-0.9, high=5
+        ),
+        engineer_usd_per_year=defaulted(table, "engineer_usd_per_year", "engineer_usd_per_year"),
     )
     finance.done()
     return found
@@ -230,10 +217,10 @@ def _money(table: Table) -> MoneyPlan:
 
 def _node(table: Table) -> NodePlan:
     found = NodePlan(
-        host_usd=_input(table, "host_usd", "node.host_usd"),
-        network_usd_per_device=_input(table, "network_usd_per_device", "node.network_usd_per_device"),
-        idle_power=_input(table, "idle_power", "node.idle_power", high=1),
-        annual_failures=_input(table, "annual_failures", "node.annual_failures", high=1),
+        host_usd=defaulted(table, "host_usd", "node.host_usd"),
+        network_usd_per_device=defaulted(table, "network_usd_per_device", "node.network_usd_per_device"),
+        idle_power=defaulted(table, "idle_power", "node.idle_power", high=1),
+        annual_failures=defaulted(table, "annual_failures", "node.annual_failures", high=1),
     )
     table.done()
     return found
@@ -242,8 +229,9 @@ def _node(table: Table) -> NodePlan:
 def _constraints(table: Table) -> Constraints:
     found = Constraints(
         spare_nodes=table.optional("spare_nodes", lambda entry: entry.whole(high=1000), 1),
-        utilisation=_input(table, "utilisation", "constraints.utilisation", low=0.05, high=1),
+        utilisation=defaulted(table, "utilisation", "constraints.utilisation", low=0.05, high=1),
         min_vendors=table.optional("min_vendors", lambda entry: entry.whole(low=1, high=len(VENDORS)), 1),
+        min_vendor_share=table.optional("min_vendor_share", lambda entry: entry.number(low=0.01, high=0.5), None),
         max_vendor_share=table.optional("max_vendor_share", lambda entry: entry.number(low=0.01, high=1), None),
         share_of=cast("ShareOf", table.optional("share_of", lambda entry: entry.choice(("load", "devices")), "load")),
     )
@@ -278,25 +266,3 @@ def _claim(table: Table) -> SavingClaim:
     )
     table.done()
     return found
-
-
-def _input(table: Table, key: str, name: str, *, low: float = 0.0, high: float = inf) -> Input:
-    """Read an input that has a default."""
-    fallback = default(name)
-    return table.optional(key, lambda entry: _given(entry, fallback.unit, low=low, high=high), fallback)
-
-
-def _given(value: Value, unit: str, *, low: float = 0.0, high: float = inf) -> Input:
-    """Read a number, or a table of value, low, high and source."""
-    if not value.is_table:
-        return given(value.number(low=low, high=high), unit)
-    table = value.table()
-    number = table.required("value").number(low=low, high=high)
-    least = table.optional("low", lambda entry: entry.number(low=low, high=high), number)
-    most = table.optional("high", lambda entry: entry.number(low=low, high=high), number)
-    source = table.optional("source", Value.text, "plan file")
-    table.done()
-    try:
-        return given(number, unit, source=source, span=(least, most))
-    except UsageError as error:
-        value.refuse(str(error))

@@ -8,9 +8,10 @@ from penstock.catalog.price import Price
 from penstock.economics.energy import DrawUnderLoad, NodePower, node_power
 from penstock.errors import UsageError
 from penstock.planning.asked.inputs import Input
-from penstock.planning.asked.plan import Acquisition, PartPlan, Plan, SitePlan, StackPlan
-from penstock.planning.asked.plan_yaml import VENDORS, default_stack
-from penstock.planning.asked.prices import catalog_price
+from penstock.planning.asked.parts_yaml import VENDORS
+from penstock.planning.asked.plan import Acquisition, OwnedPlan, PartPlan, Plan, SitePlan, StackPlan
+from penstock.planning.asked.plan_yaml import default_stack
+from penstock.planning.asked.prices import contract_prices, hourly_price, purchase_price
 
 PricesOf = Callable[[str], Sequence[Price]]
 DrawOf = Callable[[Accelerator], DrawUnderLoad | None]
@@ -32,6 +33,8 @@ class Resolved:
     accelerators: Mapping[str, Accelerator]
     power: Mapping[str, NodePower]
     left_out: tuple[LeftOut, ...]
+    unpriced: tuple[str, ...] = ()
+    """Current parts that could not compete because nobody published what they cost, some way or at all."""
 
     def stack_of(self, vendor: str) -> StackPlan:
         """What the vendor's software takes."""
@@ -48,19 +51,22 @@ def resolve(
 ) -> Resolved:
     """Fill in prices and power; `accelerators` are the ones the plan names, or the whole catalog if it names none."""
     asked = _asked(plan, accelerators) if named else {}
+    owned = {entry.id for entry in _owned(plan, accelerators)}
     kept: dict[str, PartPlan] = {}
     power: dict[str, NodePower] = {}
     left_out: list[LeftOut] = []
-    for accelerator, part in ((entry, asked.get(entry.id, PartPlan(id=entry.id))) for entry in accelerators):
-        if not named and not accelerator.recommendable:
+    unpriced: list[str] = []
+    for accelerator in {entry.id: entry for entry in accelerators}.values():
+        part = asked.get(accelerator.id, PartPlan(id=accelerator.id))
+        if not named and not accelerator.recommendable and accelerator.id not in owned:
             continue
-        priced = _priced(part, plan.acquire, prices_of(accelerator.id))
+        priced = _priced(part, plan.acquire, prices_of(accelerator.id), accelerator)
         drawn = node_power(accelerator, draw_of(accelerator), given_watts=part.node_watts)
-        if priced.buy is None and priced.rent is None:
+        if not (priced.buy or priced.rent or priced.contracts or accelerator.id in owned):
             kinds = " or ".join(f"{kind}" for kind in plan.acquire)
-            left_out.append(
-                LeftOut(what=accelerator.id, why=f"no sourced price to {kinds}; give one under `accelerators:`")
-            )
+            why = f"no sourced price to {kinds}; give one under `accelerators:`"
+            left_out.append(LeftOut(what=accelerator.id, why=why))
+            unpriced.append(accelerator.id)
         elif drawn is None:
             left_out.append(LeftOut(what=accelerator.id, why="no power figure in the catalog; give `node_kw`"))
         else:
@@ -71,17 +77,45 @@ def resolve(
     vendors: dict[str, None] = dict.fromkeys(entry.vendor for entry in chosen.values())
     stacks = {vendor: plan.stacks.get(vendor) or default_stack(vendor) for vendor in vendors}
     return Resolved(
-        plan=replace(plan, parts=tuple(kept.values()), stacks=stacks, sites=_sites(plan, accelerators)),
+        plan=replace(
+            plan,
+            parts=tuple(kept.values()),
+            stacks=stacks,
+            sites=_sites(plan, accelerators),
+            owned=_owned(plan, accelerators),
+        ),
         accelerators=chosen,
         power=power,
         left_out=tuple(left_out),
+        unpriced=tuple(unpriced),
     )
+
+
+def _owned(plan: Plan, accelerators: Sequence[Accelerator]) -> tuple[OwnedPlan, ...]:
+    """Give what is owned its catalog id, its nodes and its site."""
+    known = {accelerator.id: accelerator for accelerator in accelerators}
+    known |= {part.id: accelerator for part, accelerator in zip(plan.parts, accelerators, strict=False)}
+    sites = [site.name for site in plan.sites]
+    found = []
+    for entry in plan.owned:
+        if entry.id not in known:
+            raise UsageError(f"owned: no accelerator named '{entry.id}'; `penstock catalog list` shows all")
+        part, site = known[entry.id], entry.site or sites[0]
+        if site not in sites:
+            raise UsageError(f"owned: {entry.id} stands at '{site}', which is not one of the sites: {', '.join(sites)}")
+        nodes, left = divmod(entry.devices or 0, part.node.devices)
+        if left:
+            raise UsageError(f"owned: {entry.devices} {part.id} are not whole nodes of {part.node.devices}")
+        found.append(replace(entry, id=part.id, site=site, nodes=entry.nodes or nodes, devices=None))
+    return tuple(found)
 
 
 def _asked(plan: Plan, accelerators: Sequence[Accelerator]) -> dict[str, PartPlan]:
     """Give each part its catalog id: a plan may say h200 for h200_sxm."""
     asked: dict[str, PartPlan] = {}
     for part, accelerator in zip(plan.parts, accelerators, strict=True):
+        if accelerator.id in asked and part.owned_only:
+            continue
         if accelerator.id in asked:
             raise UsageError(f"accelerators: {accelerator.id} is listed twice; keep one entry")
         asked[accelerator.id] = replace(part, id=accelerator.id)
@@ -100,11 +134,34 @@ def _sites(plan: Plan, accelerators: Sequence[Accelerator]) -> tuple[SitePlan, .
     return tuple(replace(site, deny=tuple(known[name] for name in site.deny)) for site in plan.sites)
 
 
-def _priced(part: PartPlan, acquire: Sequence[Acquisition], prices: Sequence[Price]) -> PartPlan:
+def _priced(
+    part: PartPlan, acquire: Sequence[Acquisition], prices: Sequence[Price], accelerator: Accelerator
+) -> PartPlan:
     """A price in the plan file rules; otherwise the catalog's, for each way the plan allows."""
-    buy = (part.buy or catalog_price(prices, "buy")) if "buy" in acquire else None
-    rent = (part.rent or catalog_price(prices, "rent")) if "rent" in acquire else None
-    return replace(part, buy=buy, rent=rent)
+    if part.node_devices not in {None, accelerator.node.devices}:
+        raise UsageError(
+            f"accelerators: {part.node_devices}x{part.id}: a node has {accelerator.node.devices}; "
+            f"write {part.id}, and `tp: [{part.node_devices}]` for replicas of that size"
+        )
+    buy, with_host = part.buy, part.with_host
+    if buy is not None and with_host:
+        buy = _over(buy, accelerator.node.devices)
+    if buy is None:
+        buy, with_host = purchase_price(prices) or (None, False)
+    return replace(
+        part,
+        # A part that is only kept needs a price too: its devices fail and are bought again.
+        buy=buy if "buy" in acquire or part.owned_only else None,
+        with_host=with_host,
+        rent=(part.rent or hourly_price(prices)) if "rent" in acquire and not part.owned_only else None,
+        contracts=(part.contracts or contract_prices(prices)) if "contract" in acquire and not part.owned_only else (),
+    )
+
+
+def _over(node: Input, devices: int) -> Input:
+    """Spread a server's price over its devices."""
+    low, high = node.low / devices, node.high / devices
+    return replace(node, value=node.value / devices, low=low, high=high, unit="USD/device")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,9 +190,12 @@ def assumptions(resolved: Resolved) -> tuple[Assumption, ...]:
     plan = resolved.plan
     found: list[tuple[str, Input]] = []
     for part in plan.parts:
-        found += [(f"{part.id}: price", part.buy)] if part.buy else []
-        found += [(f"{part.id}: rent", part.rent)] if part.rent else []
+        price = f"{part.id}: price with its share of the server" if part.with_host else f"{part.id}: price"
+        found += [(price, part.buy)] if part.buy else []
+        found += [(f"{part.id}: rent by the hour", part.rent)] if part.rent else []
+        found += [(f"{part.id}: rent for {entry.months} months", entry.rent) for entry in part.contracts]
         found += _power_inputs(part.id, resolved.power[part.id])
+    found += [(f"{entry.id} owned: resale today", entry.resale_usd) for entry in plan.owned]
     for site in plan.sites:
         found += [
             (f"{site.name}: power price", site.usd_per_kwh),
@@ -147,6 +207,8 @@ def assumptions(resolved: Resolved) -> tuple[Assumption, ...]:
             (f"{vendor}: extra engineers", entry.engineers),
             (f"{vendor}: engineers by size", entry.engineers_per_1000_devices),
             (f"{vendor}: support contract", entry.support_usd_per_device_year),
+            (f"{vendor}: licences", entry.licence_usd_per_device_year),
+            (f"{vendor}: software gain", entry.software_gain_per_year),
         ]
     money, node = plan.money, plan.node
     found += [
@@ -154,6 +216,8 @@ def assumptions(resolved: Resolved) -> tuple[Assumption, ...]:
         ("discount rate", money.discount_rate),
         ("depreciation", money.depreciation_years),
         ("salvage value", money.salvage),
+        ("resale before full depreciation", money.resale),
+        ("change of prices", money.price_change_per_year),
         ("host of a node", node.host_usd),
         ("network", node.network_usd_per_device),
         ("idle power", node.idle_power),
@@ -162,6 +226,7 @@ def assumptions(resolved: Resolved) -> tuple[Assumption, ...]:
     ]
     for workload in plan.workloads:
         found += [
+            (f"{workload.name}: demand", workload.demand),
             (f"{workload.name}: mean load", workload.mean_load),
             (f"{workload.name}: growth", workload.growth_per_year),
         ]

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Final, Literal
 
 from penstock.planning.asked.inputs import Input
-from penstock.planning.asked.plan import PartPlan, SitePlan, StackPlan
+from penstock.planning.asked.plan import OwnedPlan, PartPlan, SitePlan, StackPlan, WorkloadPlan
 from penstock.planning.asked.resolve import Resolved
 
 DAYS_PER_MONTH: Final = 365.25 / 12
@@ -22,7 +22,7 @@ class InputWorld:
     capacity: Mapping[str, float] = field(default_factory=dict)
 
 
-KnobKind = Literal["price", "rent", "throughput", "engineers", "delivery", "rate"]
+KnobKind = Literal["price", "rent", "throughput", "engineers", "demand", "delivery", "rate"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,16 +37,22 @@ class Knob:
     least: float
     most: float
     turned: Callable[[InputWorld, float], InputWorld]
+    stack: str = ""
+    """The vendor whose stack its error is shared with; empty stands alone."""
 
 
 def knobs_of(resolved: Resolved, spreads: Mapping[str, tuple[float, float]]) -> tuple[Knob, ...]:
     """List every input that matters to cost; `spreads` are P10 and P90 of each part's capacity over its estimate."""
     return (
         *_prices(resolved.plan.parts),
-        *_capacities(spreads),
+        *_contracts(resolved.plan.parts),
+        *_capacities(spreads, resolved),
         *_stacks(resolved.plan.stacks),
+        *_demands(resolved.plan.workloads),
         *_sites(resolved.plan.sites),
         *_money(resolved),
+        *_draws(resolved),
+        *_owned(resolved.plan.owned),
         *_deliveries(resolved),
     )
 
@@ -80,7 +86,32 @@ def _part_turner(ident: str, kind: str) -> Callable[[InputWorld, float], InputWo
     return turned
 
 
-def _capacities(spreads: Mapping[str, tuple[float, float]]) -> Iterator[Knob]:
+def _contracts(parts: Sequence[PartPlan]) -> Iterator[Knob]:
+    for part in parts:
+        for number, contract in enumerate(part.contracts):
+
+            def turned(world: InputWorld, value: float, ident: str = part.id, number: int = number) -> InputWorld:
+                plan = world.resolved.plan
+                parts = tuple(_repriced(entry, number, value) if entry.id == ident else entry for entry in plan.parts)
+                return replace(world, resolved=replace(world.resolved, plan=replace(plan, parts=parts)))
+
+            yield Knob(
+                kind="rent",
+                subject=part.id,
+                name=f"{part.id} rent for {contract.months} months",
+                input=contract.rent,
+                least=contract.rent.value / _WIDE,
+                most=contract.rent.value * _WIDE,
+                turned=turned,
+            )
+
+
+def _repriced(part: PartPlan, number: int, value: float) -> PartPlan:
+    changed = replace(part.contracts[number], rent=part.contracts[number].rent.at(value))
+    return replace(part, contracts=(*part.contracts[:number], changed, *part.contracts[number + 1 :]))
+
+
+def _capacities(spreads: Mapping[str, tuple[float, float]], resolved: Resolved) -> Iterator[Knob]:
     for ident, (low, high) in spreads.items():
         source = "P10 to P90 of the prediction"
         estimate = Input(value=1.0, low=min(1.0, low), high=max(1.0, high), unit="x estimate", source=source)
@@ -91,6 +122,7 @@ def _capacities(spreads: Mapping[str, tuple[float, float]]) -> Iterator[Knob]:
             input=estimate,
             least=1 / _WIDE,
             most=_WIDE,
+            stack=resolved.accelerators[ident].vendor if ident in resolved.accelerators else "",
             turned=lambda world, value, ident=ident: replace(world, capacity={**world.capacity, ident: value}),  # type: ignore[misc]
         )
 
@@ -113,6 +145,52 @@ def _stacks(stacks: Mapping[str, StackPlan]) -> Iterator[Knob]:
             most=100.0,
             turned=turned,
         )
+        yield from _other_stack(vendor, stack)
+
+
+def _other_stack(vendor: str, stack: StackPlan) -> Iterator[Knob]:
+    """What else a stack takes or gains, where the plan gives it a value or a range."""
+    for key, name, most in (
+        ("engineers_per_1000_devices", "engineers by size", 1000.0),
+        ("support_usd_per_device_year", "support contract", 60_000.0),
+        ("licence_usd_per_device_year", "licences", 60_000.0),
+        ("software_gain_per_year", "software gain", 3.0),
+    ):
+        current: Input = getattr(stack, key)
+        if not (current.value or current.uncertain):
+            continue
+
+        def turned(world: InputWorld, value: float, key: str = key) -> InputWorld:
+            plan = world.resolved.plan
+            entry = plan.stacks[vendor]
+            changed = {**plan.stacks, vendor: replace(entry, **{key: getattr(entry, key).at(value)})}
+            return replace(world, resolved=replace(world.resolved, plan=replace(plan, stacks=changed)))
+
+        called = f"{vendor} {name}"
+        yield Knob(kind="rate", subject=called, name=called, input=current, least=0.0, most=most, turned=turned)
+
+
+def _demands(workloads: Sequence[WorkloadPlan]) -> Iterator[Knob]:
+    """How much is asked for: the peak, its growth where there is any, and the mean beside the peak."""
+    for number, workload in enumerate(workloads):
+        for key, name, least, most in (
+            ("demand", f"demand of {workload.name}", 1 / _WIDE, _WIDE),
+            ("growth_per_year", f"growth of {workload.name}", -0.9, _WIDE),
+            ("mean_load", f"mean load of {workload.name}", 0.01, 1.0),
+        ):
+            current: Input = getattr(workload, key)
+            # Whether the fleet may change over time hangs on growth: where there is none, there is no such knob.
+            if key == "growth_per_year" and not (current.value or current.uncertain):
+                continue
+
+            def turned(world: InputWorld, value: float, number: int = number, key: str = key) -> InputWorld:
+                plan = world.resolved.plan
+                entry = plan.workloads[number]
+                changed = replace(entry, **{key: getattr(entry, key).at(value)})
+                every = (*plan.workloads[:number], changed, *plan.workloads[number + 1 :])
+                return replace(world, resolved=replace(world.resolved, plan=replace(plan, workloads=every)))
+
+            yield Knob(kind="demand", subject=name, name=name, input=current, least=least, most=most, turned=turned)
 
 
 def _sites(sites: Sequence[SitePlan]) -> Iterator[Knob]:
@@ -138,6 +216,9 @@ def _money(resolved: Resolved) -> Iterator[Knob]:
     for section, key, name, most in (
         ("money", "discount_rate", "discount rate", 0.5),
         ("money", "depreciation_years", "depreciation", 12.0),
+        ("money", "salvage", "salvage value", 1.0),
+        ("money", "resale", "resale before full depreciation", 1.0),
+        ("money", "price_change_per_year", "change of prices", 3.0),
         ("money", "engineer_usd_per_year", "cost of an engineer", 2.8e6),
         ("node", "host_usd", "host of a node", 7e5),
         ("node", "network_usd_per_device", "network per device", 2e4),
@@ -152,7 +233,7 @@ def _money(resolved: Resolved) -> Iterator[Knob]:
             changed = replace(part, **{key: getattr(part, key).at(value)})
             return replace(world, resolved=replace(world.resolved, plan=replace(plan, **{section: changed})))
 
-        least = current.value / _WIDE if key == "depreciation_years" else 0.0
+        least = {"depreciation_years": current.value / _WIDE, "price_change_per_year": -0.9}.get(key, 0.0)
         yield Knob(
             kind="rate",
             subject=name,
@@ -162,6 +243,42 @@ def _money(resolved: Resolved) -> Iterator[Knob]:
             most=max(most, current.value),
             turned=turned,
         )
+
+
+def _draws(resolved: Resolved) -> Iterator[Knob]:
+    """What nodes draw while they serve."""
+    for ident, power in resolved.power.items():
+
+        def turned(world: InputWorld, value: float, ident: str = ident) -> InputWorld:
+            before = world.resolved.power
+            changed = {**before, ident: replace(before[ident], serving_watts=value * 1000)}
+            return replace(world, resolved=replace(world.resolved, power=changed))
+
+        name = f"{ident} draw under load"
+        drawn = Input(
+            value=power.serving_watts / 1000,
+            low=power.serving_low_watts / 1000,
+            high=power.serving_high_watts / 1000,
+            unit="kW/node",
+            source=power.serving_note,
+        )
+        most = power.node_watts / 1000
+        if drawn.uncertain:
+            yield Knob(kind="rate", subject=name, name=name, input=drawn, least=0.0, most=most, turned=turned)
+
+
+def _owned(owned: Sequence[OwnedPlan]) -> Iterator[Knob]:
+    for number, entry in enumerate(owned):
+
+        def turned(world: InputWorld, value: float, number: int = number) -> InputWorld:
+            plan = world.resolved.plan
+            changed = replace(plan.owned[number], resale_usd=plan.owned[number].resale_usd.at(value))
+            every = (*plan.owned[:number], changed, *plan.owned[number + 1 :])
+            return replace(world, resolved=replace(world.resolved, plan=replace(plan, owned=every)))
+
+        name, resale = f"resale of owned {entry.id}", entry.resale_usd
+        most = max(resale.value * _WIDE, resale.high, 1e6)
+        yield Knob(kind="rate", subject=name, name=name, input=resale, least=0.0, most=most, turned=turned)
 
 
 def _deliveries(resolved: Resolved) -> Iterator[Knob]:

@@ -42,8 +42,16 @@ def judge(family: Family, confidence: Confidence, candidates: tuple[Candidate, .
 def _measure(blame: Blame, family: Family, candidates: tuple[Candidate, ...]) -> str:
     """Say what to do about an input: a benchmark for throughput, a quote for a price."""
     part = blame.subject
-    if blame.kind != "throughput":
-        return f"get a written quote for {part}, {'a device' if blame.kind == 'price' else 'a device-hour'}"
+    settled = {
+        "price": f"get a written quote for {part}, a device",
+        "rent": f"get a written quote for {part}, a device-hour",
+        "engineers": f"decide how many extra engineers the {part} stack takes",
+        "demand": f"forecast the {part}",
+        "delivery": f"get a delivery date of {part} in writing",
+        "rate": f"pin down the {part}",
+    }
+    if blame.kind in settled:
+        return settled[blame.kind]
     running = {
         replica
         for mix in family.fleets

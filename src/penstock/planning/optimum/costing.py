@@ -1,16 +1,17 @@
 """What does a fleet cost, line by line? The solver's answer billed again from the price list, and per token."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from penstock.economics.finance import HOURS_PER_YEAR
 from penstock.economics.line import Line, total_usd
 from penstock.economics.tco import Waterfall, as_spares, waterfall
 from penstock.economics.token_price import TokenPrice, token_price
-from penstock.planning.asked.plan import PartPlan, SitePlan, WorkloadPlan
+from penstock.planning.asked.plan import OwnedPlan, WorkloadPlan
 from penstock.planning.candidates.search import Candidate
-from penstock.planning.optimum.build import BillingTerms, demands_of
+from penstock.planning.optimum.billing import BillingTerms
+from penstock.planning.optimum.build import demands_of
 from penstock.planning.optimum.problem import Mix, PoolPeriod
 
 _SECONDS_PER_YEAR: Final = HOURS_PER_YEAR * 3600
@@ -52,8 +53,8 @@ class FleetCost:
 def bill(
     mix: Mix, terms: BillingTerms, candidates: Sequence[Candidate], *, rule: PrefillRule = device_seconds_of_prefill
 ) -> FleetCost:
-    """Bill every purchase, every rented period and every vendor's people; the total is the solver's."""
-    lines = (*_purchases(mix, terms), *_rents(mix, terms), *_people(mix, terms))
+    """Bill a fleet and price its tokens; the total is the solver's."""
+    lines = fleet_lines(mix, terms)
     total = total_usd(lines)
     busy = _busy(mix, terms, {entry.id: entry for entry in candidates})
     ready = sum(
@@ -70,51 +71,98 @@ def bill(
     )
 
 
-def _purchases(mix: Mix, terms: BillingTerms) -> list[Line]:
-    lines: list[Line] = []
-    spares = _spares_owned(mix)
-    for (accelerator, site_name, level, period), nodes in sorted(mix.purchases.items(), key=lambda entry: entry[0][3]):
-        part, site = _part(terms, accelerator), _site(terms, site_name)
-        standby = min(nodes, spares.get((accelerator, site_name), 0))
-        spares[accelerator, site_name] = spares.get((accelerator, site_name), 0) - standby
-        if nodes > standby:
-            lines += terms.bought(part, site, level, period, nodes=nodes - standby)
-        if standby:
-            spare = terms.bought(part, site, level, period, nodes=standby)
-            lines.append(as_spares(f"{accelerator} spare", spare, nodes=standby))
-    return lines
+Way = Literal["kept", "bought", "contract", "hour"]
 
 
-def _rents(mix: Mix, terms: BillingTerms) -> list[Line]:
-    lines: list[Line] = []
+@dataclass(frozen=True, kw_only=True)
+class Holding:
+    """Nodes of one kind that are had in one way from one date on."""
+
+    label: str
+    nodes: int
+    standby: int
+    """Of them, those that only stand by."""
+    bill: Callable[[float], tuple[Line, ...]]
+    """Their bill, by how many they are."""
+
+    def lines(self) -> Iterator[Line]:
+        """Bill nodes that serve line by line, and fold those that stand by into one."""
+        if self.nodes > self.standby:
+            yield from self.bill(self.nodes - self.standby)
+        if self.standby:
+            yield as_spares(self.label, self.bill(self.standby), nodes=self.standby)
+
+
+def holdings(mix: Mix, terms: BillingTerms) -> Iterator[Holding]:
+    """List every node of a fleet by how it is had: kept, bought, on contract, by the hour."""
+    plan = terms.resolved.plan
+    kept: dict[tuple[str, str], OwnedPlan] = {(entry.id, entry.site or ""): entry for entry in plan.owned}
+    for pool in (entry for entry in mix.pools if entry.kept_nodes):
+        bill = _kept_bill(terms, kept[pool.offer.key], pool.period)
+        label = f"{pool.offer.accelerator} spare, kept"
+        yield Holding(label=label, nodes=pool.kept_nodes, standby=_standby(pool, "kept"), bill=bill)
+    held: tuple[tuple[Mapping[tuple[str, str, int, int], int], Callable[..., tuple[Line, ...]], Way], ...] = (
+        (mix.purchases, terms.bought, "bought"),
+        (mix.contracts, terms.contracted, "contract"),
+    )
+    for ways, bill_of, way in held:
+        spares = _spares(mix, way)
+        for (accelerator, site, number, period), nodes in sorted(ways.items(), key=lambda entry: entry[0][3]):
+            standby = min(nodes, spares.get((accelerator, site), 0))
+            spares[accelerator, site] = spares.get((accelerator, site), 0) - standby
+            bill = _bill(bill_of, *terms.named(accelerator, site), number, period)
+            yield Holding(label=f"{accelerator} spare", nodes=nodes, standby=standby, bill=bill)
+    for pool in (entry for entry in mix.pools if entry.rented_nodes):
+        bill = _bill(terms.rented, *terms.named(*pool.offer.key), pool.period)
+        label = f"{pool.offer.accelerator} spare, rented"
+        yield Holding(label=label, nodes=pool.rented_nodes, standby=_standby(pool, "hour"), bill=bill)
+
+
+def _bill(bill_of: Callable[..., tuple[Line, ...]], *which: object) -> Callable[[float], tuple[Line, ...]]:
+    return lambda nodes: bill_of(*which, nodes=nodes)
+
+
+def _kept_bill(terms: BillingTerms, entry: OwnedPlan, period: int) -> Callable[[float], tuple[Line, ...]]:
+    return lambda nodes: terms.kept(entry, period, nodes=nodes)
+
+
+def _standby(pool: PoolPeriod, way: Way) -> int:
+    """How many nodes had in one way stand by: those kept first, then bought, then on contract, then by the hour."""
+    left = pool.spare_nodes
+    counts: Mapping[Way, int] = {
+        "kept": pool.kept_nodes,
+        "bought": pool.owned_nodes,
+        "contract": sum(pool.contract_nodes),
+        "hour": pool.rented_nodes,
+    }
+    for name, count in counts.items():
+        if name == way:
+            return min(left, count)
+        left -= min(left, count)
+    return 0
+
+
+def _spares(mix: Mix, way: Way) -> dict[tuple[str, str], int]:
+    spares: dict[tuple[str, str], int] = {}
     for pool in mix.pools:
-        if not pool.rented_nodes:
-            continue
-        part, site = _part(terms, pool.offer.accelerator), _site(terms, pool.offer.site)
-        standby = min(pool.rented_nodes, max(0, pool.spare_nodes - pool.owned_nodes))
-        if pool.rented_nodes > standby:
-            lines += terms.rented(part, site, pool.period, nodes=pool.rented_nodes - standby)
-        if standby:
-            spare = terms.rented(part, site, pool.period, nodes=standby)
-            lines.append(as_spares(f"{part.id} spare, rented", spare, nodes=standby))
-    return lines
+        spares[pool.offer.key] = max(spares.get(pool.offer.key, 0), _standby(pool, way))
+    return spares
 
 
-def _people(mix: Mix, terms: BillingTerms) -> list[Line]:
+def fleet_lines(mix: Mix, terms: BillingTerms) -> tuple[Line, ...]:
+    """Bill every node, however it is had, and every vendor's people."""
+    nodes = (line for holding in holdings(mix, terms) for line in holding.lines())
+    return (*nodes, *people_lines(mix, terms))
+
+
+def people_lines(mix: Mix, terms: BillingTerms) -> list[Line]:
+    """Bill the engineers of every vendor that serves, period by period."""
     lines: list[Line] = []
     for vendor in sorted(mix.vendors):
         for period in range(len(terms.periods)):
             serving = any(pool.replicas for pool in mix.pools if (pool.offer.vendor, pool.period) == (vendor, period))
             lines += terms.people(vendor, period) if serving else ()
     return lines
-
-
-def _spares_owned(mix: Mix) -> dict[tuple[str, str], int]:
-    spares: dict[tuple[str, str], int] = {}
-    for pool in mix.pools:
-        key = pool.offer.key
-        spares[key] = max(spares.get(key, 0), min(pool.spare_nodes, pool.owned_nodes))
-    return spares
 
 
 Busy = Mapping[tuple[str, str, int], float]
@@ -137,7 +185,7 @@ def _mean_devices(
     pool: PoolPeriod, workload: WorkloadPlan, candidate: Candidate, bucket: int, terms: BillingTerms
 ) -> float:
     rate = demands_of(workload, terms.periods)[bucket].requests_per_s[pool.period] * workload.mean_load.value
-    return rate / candidate.rates[bucket] * candidate.devices
+    return rate / (candidate.rates[bucket] * terms.gain(candidate.accelerator.vendor, pool.period)) * candidate.devices
 
 
 def _workload_costs(
@@ -181,11 +229,3 @@ def _tokens(workload: WorkloadPlan, terms: BillingTerms) -> tuple[float, float]:
             inputs += requests * share.bucket.input_tokens
             outputs += requests * share.bucket.output_tokens
     return inputs, outputs
-
-
-def _part(terms: BillingTerms, ident: str) -> PartPlan:
-    return next(part for part in terms.resolved.plan.parts if part.id == ident)
-
-
-def _site(terms: BillingTerms, name: str) -> SitePlan:
-    return next(site for site in terms.resolved.plan.sites if site.name == name)

@@ -28,6 +28,8 @@ class Family:
     """Whether vendors compete; where all parts are of one vendor, sets of parts do."""
     of_other_worlds: tuple[Mix, ...] = ()
     """Fleets that are cheapest in some other world: priced in every world, though never the answer in this one."""
+    proven: tuple[tuple[Mix, float], ...] = ()
+    """Fleets that were simulated, and what they then cost over what they were planned at."""
 
     @property
     def fleets(self) -> tuple[Mix, ...]:
@@ -53,6 +55,15 @@ class Family:
             others=tuple(change(mix) for mix in self.others),
         )
 
+    def growth(self, mix: Mix) -> float:
+        """What simulation makes of a fleet's cost: its own, or that of the simulated fleet most like it."""
+        if not self.proven:
+            return 1.0
+        own = [factor for planned, factor in self.proven if planned.identity == mix.identity]
+        alike = max(len(planned.support & mix.support) for planned, _ in self.proven)
+        kin = [factor for planned, factor in self.proven if len(planned.support & mix.support) == alike]
+        return own[0] if own else max(kin)
+
     def label(self, mix: Mix) -> str:
         """What a fleet competes as: its vendor or `mix`, or its parts."""
         return mix.label if self.by_vendor else " + ".join(sorted(mix.support))
@@ -69,7 +80,7 @@ class Family:
         """The cheapest fleet of each label in every world."""
         found: dict[str, Array] = {}
         for mix in (*self.fleets, *self.of_other_worlds):
-            usd, label = resized_usd(mix, problem, worlds), self.label(mix)
+            usd, label = resized_usd(mix, problem, worlds) * self.growth(mix), self.label(mix)
             found[label] = np.minimum(found.get(label, np.full(worlds.count, inf)), usd)
         return found
 

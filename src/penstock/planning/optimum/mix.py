@@ -7,7 +7,6 @@ from typing import Final
 
 from penstock.planning.optimum.milp import Milp, Optimum
 from penstock.planning.optimum.problem import (
-    MIN_VENDOR_SHARE,
     Demand,
     DemandKey,
     Mix,
@@ -65,6 +64,8 @@ class _Built:
     milp: Milp = field(default_factory=Milp)
     bought: dict[tuple[_OfferKey, int, int], int] = field(default_factory=dict)
     rented: dict[tuple[_OfferKey, int], int] = field(default_factory=dict)
+    contracted: dict[tuple[_OfferKey, int, int], int] = field(default_factory=dict)
+    kept: dict[tuple[_OfferKey, int], int] = field(default_factory=dict)
     used: dict[tuple[_OfferKey, int], int] = field(default_factory=dict)
     count: dict[tuple[_OfferKey, str, int], int] = field(default_factory=dict)
     share: dict[tuple[_OfferKey, str, DemandKey, int], int] = field(default_factory=dict)
@@ -79,7 +80,7 @@ class _Built:
         )
         for offer in self.offers:
             self._nodes(offer)
-            for period in range(offer.first_period, self.problem.periods):
+            for period in self._served(offer):
                 self._placement(offer, period)
         self._price_levels()
         self._serve_everything()
@@ -90,16 +91,38 @@ class _Built:
 
     # variables
 
+    def _served(self, offer: Offer) -> range:
+        """The periods nodes of it can be there: all of them where some are owned already."""
+        return range(offer.first_period if offer.kept is None else 0, self.problem.periods)
+
     def _nodes(self, offer: Offer) -> None:
-        for period in range(offer.first_period, self.problem.periods):
-            most = self._most(offer)
-            for number, tier in enumerate(offer.tiers):
+        most = self._most(offer)
+        for period in self._served(offer):
+            self.used[offer.key, period] = self.milp.variable(upper=1, whole=True)
+            self._keep(offer, period)
+            if period < offer.first_period:
+                continue
+            for number, tier in enumerate(offer.tiers if period >= offer.first_bought else ()):
                 self.bought[offer.key, number, period] = self.milp.variable(
                     cost=tier.node_usd[period], upper=most, whole=True
                 )
             if offer.rent_usd is not None:
                 self.rented[offer.key, period] = self.milp.variable(cost=offer.rent_usd[period], upper=most, whole=True)
-            self.used[offer.key, period] = self.milp.variable(upper=1, whole=True)
+            for number, contract in enumerate(offer.contracts):
+                self.contracted[offer.key, number, period] = self.milp.variable(
+                    cost=contract.node_usd[period], upper=most, whole=True
+                )
+
+    def _keep(self, offer: Offer, period: int) -> None:
+        """Keep what is owned, no more than before: what was sold does not come back."""
+        kept = offer.kept
+        if kept is None or period >= len(kept.node_usd):
+            return
+        now = self.milp.variable(cost=kept.node_usd[period], upper=kept.nodes, whole=True)
+        before = self.kept.get((offer.key, period - 1))
+        self.kept[offer.key, period] = now
+        if before is not None:
+            self.milp.row([(now, 1.0), (before, -1.0)], at_most=0)
 
     def _placement(self, offer: Offer, period: int) -> None:
         """Replicas on the nodes of a pool: what they serve, and the devices they take."""
@@ -112,7 +135,7 @@ class _Built:
                     continue
                 variable = self.milp.variable(upper=1)
                 self.share[offer.key, replica.id, demand.key, period] = variable
-                needed = demand.requests_per_s[period] / replica.requests_per_s[demand.key[1]]
+                needed = demand.requests_per_s[period] / problem.carried(replica, demand.key[1], period)
                 loads.append((variable, needed))
             if not loads:
                 continue
@@ -128,11 +151,23 @@ class _Built:
         self.milp.row([*((variable, 1.0) for variable in self._in_service(offer, period)), (used, -1.0)], at_least=0)
 
     def _owned(self, offer: Offer, period: int) -> list[int]:
-        return [v for (key, _, bought), v in self.bought.items() if key == offer.key and bought <= period]
+        kept = self.kept.get((offer.key, period))
+        bought = [v for (key, _, begun), v in self.bought.items() if key == offer.key and begun <= period]
+        return [*([] if kept is None else [kept]), *bought]
+
+    def _on_contract(self, offer: Offer, number: int, period: int) -> list[int]:
+        spans = offer.contracts[number].spans
+        return [
+            variable
+            for (key, which, begun), variable in self.contracted.items()
+            if (key, which) == (offer.key, number) and begun <= period < begun + spans[begun]
+        ]
 
     def _in_service(self, offer: Offer, period: int) -> list[int]:
         rented = self.rented.get((offer.key, period))
-        return [*self._owned(offer, period), *([] if rented is None else [rented])]
+        contracts = (self._on_contract(offer, number, period) for number in range(len(offer.contracts)))
+        on_contract = [variable for found in contracts for variable in found]
+        return [*self._owned(offer, period), *on_contract, *([] if rented is None else [rented])]
 
     def _replicas(self, offer: Offer) -> Iterator[ReplicaKind]:
         return (replica for replica in self.problem.replicas if replica.accelerator == offer.accelerator)
@@ -155,7 +190,8 @@ class _Built:
             devices += max(rates, default=0.0) / problem.utilisation_fraction
         devices += sum(replica.devices for replica in replicas)
         least = max((ceil(tier.min_devices / offer.devices) for tier in offer.tiers), default=0)
-        most = max(ceil(devices / offer.devices) + problem.spare_nodes, least)
+        slowest = min(problem.gains.get(offer.accelerator, (1.0,)))
+        most = max(ceil(devices / min(1.0, slowest) / offer.devices) + problem.spare_nodes, least)
         limit = problem.max_nodes.get(offer.accelerator)
         return most if limit is None else min(most, limit)
 
@@ -229,7 +265,7 @@ class _Built:
                     counts = self.milp.variable(upper=1, whole=True)
                     carried = self._carried(vendor, period)
                     whole = self._whole_load(period)
-                    self.milp.row([*carried, (counts, -MIN_VENDOR_SHARE * whole)], at_least=0)
+                    self.milp.row([*carried, (counts, -problem.min_vendor_share * whole)], at_least=0)
                     counted.setdefault(period, []).append((counts, 1.0))
                     if vendor in required:
                         self.milp.row([(counts, 1.0)], at_least=1)
@@ -264,7 +300,7 @@ class _Built:
         for (key, name, demand, at), variable in self.share.items():
             if at == period:
                 own = (1.0 if vendors[key] == vendor else 0.0) - limit
-                taken = rates[demand] / kinds[name].requests_per_s[demand[1]] * kinds[name].devices
+                taken = rates[demand] / self.problem.carried(kinds[name], demand[1], at) * kinds[name].devices
                 terms.append((variable, own * taken))
         self.milp.row(terms, at_most=0)
 
@@ -287,27 +323,30 @@ class _Built:
         at = optimum.values
         pools = []
         for offer in self.offers:
-            for period in range(offer.first_period, self.problem.periods):
+            for period in self._served(offer):
                 pool = self._pool(offer, period, at)
                 if pool.nodes:
                     pools.append(pool)
-        purchases = {
-            (*key, level, period): int(at[variable])
-            for (key, level, period), variable in self.bought.items()
-            if at[variable] > 0
-        }
+        purchases, contracts = (
+            {(*key, level, period): int(at[v]) for (key, level, period), v in chosen.items() if at[v] > 0}
+            for chosen in (self.bought, self.contracted)
+        )
         return Mix(
             cost_usd=optimum.cost,
             gap_fraction=optimum.gap_fraction,
             seconds=optimum.seconds,
             pools=tuple(pools),
             purchases=purchases,
+            contracts=contracts,
         )
 
     def _pool(self, offer: Offer, period: int, at: tuple[float, ...]) -> PoolPeriod:
         owned = sum(int(at[v]) for (key, _, bought), v in self.bought.items() if key == offer.key and bought <= period)
-        rented = self.rented.get((offer.key, period))
-        rented_nodes = 0 if rented is None else int(at[rented])
+        rented, kept = self.rented.get((offer.key, period)), self.kept.get((offer.key, period))
+        rented_nodes, kept_nodes = (0 if variable is None else int(at[variable]) for variable in (rented, kept))
+        on_contract = tuple(
+            sum(int(at[v]) for v in self._on_contract(offer, number, period)) for number in range(len(offer.contracts))
+        )
         spare = self.problem.spare_nodes if at[self.used[offer.key, period]] else 0
         replicas = {
             name: int(at[v])
@@ -319,7 +358,7 @@ class _Built:
             for (key, name, demand, when), v in self.share.items()
             if (key, when) == (offer.key, period) and at[v] > _NEGLIGIBLE
         }
-        room = (owned + rented_nodes - spare) * offer.devices
+        room = (kept_nodes + owned + sum(on_contract) + rented_nodes - spare) * offer.devices
         return PoolPeriod(
             offer=offer,
             period=period,
@@ -328,6 +367,8 @@ class _Built:
             spare_nodes=spare,
             replicas=self._filled(replicas, load, room, period),
             load=load,
+            kept_nodes=kept_nodes,
+            contract_nodes=on_contract,
         )
 
     def _filled(
@@ -338,7 +379,7 @@ class _Built:
         rates = {demand.key: demand.requests_per_s[period] for demand in self.problem.demands}
         busy = dict.fromkeys(replicas, 0.0)
         for (name, demand), share in load.items():
-            busy[name] += share * rates[demand] / kinds[name].requests_per_s[demand[1]]
+            busy[name] += share * rates[demand] / self.problem.carried(kinds[name], demand[1], period)
         filled = dict(replicas)
         left = room - sum(count * kinds[name].devices for name, count in replicas.items())
         while fitting := [name for name in filled if kinds[name].devices <= left and busy[name] > 0]:

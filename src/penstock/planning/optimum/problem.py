@@ -7,7 +7,7 @@ from typing import Final
 from penstock.planning.asked.plan import ShareOf
 
 MIN_VENDOR_SHARE: Final = 0.1
-"""A vendor counts towards "at least two vendors" when it carries this much of the load: a token node does not."""
+"""A vendor counts towards "at least two vendors" when it carries this much of the load; a plan may ask for more."""
 
 DemandKey = tuple[str, int]
 """Workload and number of the length bucket."""
@@ -33,6 +33,26 @@ class Tier:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Contract:
+    """A rent for a term, renewed as often as one period takes."""
+
+    months: int
+    node_usd: tuple[float, ...]
+    """All-in today's dollars of one node to the end of its term, by the period it begins in."""
+    spans: tuple[int, ...]
+    """Periods it serves, by the period it begins in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """Nodes owned already: kept from the first period on, for as long as they pay."""
+
+    nodes: int
+    node_usd: tuple[float, ...]
+    """All-in today's dollars of one node for each period it may serve; shorter than the horizon where its use ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
     """One accelerator at one site."""
 
@@ -46,8 +66,12 @@ class Offer:
     """Empty where it cannot be bought."""
     rent_usd: tuple[float, ...] | None = None
     """All-in today's dollars of one node for each period; None where it cannot be rented."""
+    contracts: tuple[Contract, ...] = ()
+    kept: Kept | None = None
     first_period: int = 0
-    """When the first node can serve."""
+    """When the first node can serve; one that is owned serves at once."""
+    first_bought: int = 0
+    """When the first node that is bought can serve: orders take time."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -85,8 +109,16 @@ class Problem:
     spare_nodes: int = 0
     utilisation_fraction: float = 1.0
     min_vendors: int = 1
+    min_vendor_share: float = MIN_VENDOR_SHARE
     max_vendor_share: float | None = None
     share_of: ShareOf = "load"
+    gains: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """By accelerator, what a replica carries in each period beside today: newer engines; 1 where it is not named."""
+
+    def carried(self, replica: ReplicaKind, bucket: int, period: int) -> float:
+        """Requests per second of one length that a replica carries in a period."""
+        gain = self.gains.get(replica.accelerator)
+        return replica.requests_per_s[bucket] * (gain[period] if gain else 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,17 +139,23 @@ class PoolPeriod:
     offer: Offer
     period: int
     owned_nodes: int
+    """Bought under this plan."""
     rented_nodes: int
+    """By the hour."""
     spare_nodes: int
     replicas: Mapping[str, int]
     """Replica id to count."""
     load: Mapping[tuple[str, DemandKey], float]
     """Replica id and demand to the share of that demand it serves."""
+    kept_nodes: int = 0
+    """Owned before."""
+    contract_nodes: tuple[int, ...] = ()
+    """By the number of the offer's contract."""
 
     @property
     def nodes(self) -> int:
-        """Owned and rented."""
-        return self.owned_nodes + self.rented_nodes
+        """Owned and rented, however."""
+        return self.kept_nodes + self.owned_nodes + sum(self.contract_nodes) + self.rented_nodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +169,8 @@ class Mix:
     pools: tuple[PoolPeriod, ...]
     purchases: Mapping[tuple[str, str, int, int], int]
     """Accelerator, site, price level and period to nodes bought."""
+    contracts: Mapping[tuple[str, str, int, int], int] = field(default_factory=dict)
+    """Accelerator, site, number of the contract and the period it begins in to nodes."""
 
     @property
     def support(self) -> frozenset[str]:
@@ -150,7 +190,7 @@ class Mix:
     @property
     def identity(self) -> tuple[object, ...]:
         """What tells two fleets apart: their parts, their cost to a dollar and when what is bought."""
-        return (self.support, round(self.cost_usd), tuple(sorted(self.purchases)))
+        return (self.support, round(self.cost_usd), tuple(sorted(self.purchases)), tuple(sorted(self.contracts)))
 
     def nodes_of(self, accelerator: str, period: int) -> int:
         """Nodes of an accelerator in a period, over all sites."""

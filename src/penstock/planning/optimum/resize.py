@@ -1,7 +1,7 @@
 """What does the same fleet cost in another world? Its assignment kept, its nodes counted again; many worlds at once."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -25,6 +25,15 @@ class Worlds:
     bought_usd: Mapping[tuple[OfferKey, int, int], Array]
     """Offer, price level and period to dollars of a node; the problem's own where it is not named."""
     rented_usd: Mapping[tuple[OfferKey, int], Array]
+    contract_usd: Mapping[tuple[OfferKey, int, int], Array] = field(default_factory=dict)
+    """Offer, number of the contract and the period it begins in to dollars of a node."""
+    kept_usd: Mapping[tuple[OfferKey, int], Array] = field(default_factory=dict)
+    vendor_usd: Mapping[tuple[str, int], Array] = field(default_factory=dict)
+    """Vendor and period to what using it at all costs."""
+    demand: Mapping[tuple[str, int], Array] = field(default_factory=dict)
+    """Workload and period to a factor on its demand."""
+    gain: Mapping[tuple[str, int], Array] = field(default_factory=dict)
+    """Accelerator and period to a further factor on what every replica of it carries."""
 
 
 def one_world(capacity: Mapping[str, float] | None = None) -> Worlds:
@@ -60,7 +69,8 @@ def resized_usd(mix: Mix, problem: Problem, worlds: Worlds) -> Array:
         total += np.where(watts > problem.site_watts.get(site, np.inf) * (1 + _ROUNDING), np.inf, 0.0)
     for (vendor, period), present in serving.items():
         costs = problem.vendor_usd.get(vendor)
-        total += present * (costs[period] if costs else 0.0)
+        stated = costs[period] if costs else 0.0
+        total += present * worlds.vendor_usd.get((vendor, period), stated)
     return total
 
 
@@ -79,12 +89,14 @@ class _Resizing:
     def nodes(self, pool: PoolPeriod) -> Array:
         """Whole nodes that whole replicas take, spares included."""
         factor = self.worlds.capacity.get(pool.offer.accelerator, np.ones(self.worlds.count))
+        factor = factor * self.worlds.gain.get((pool.offer.accelerator, pool.period), 1.0)
         devices = np.zeros(self.worlds.count)
         needed: dict[str, Array] = {}
         for (name, demand), share in pool.load.items():
             replica = self.replicas[name]
-            alone = share * self.rates[demand][pool.period] / replica.requests_per_s[demand[1]]
-            needed[name] = needed.get(name, 0.0) + alone / factor
+            alone = share * self.rates[demand][pool.period] / self.problem.carried(replica, demand[1], pool.period)
+            more = self.worlds.demand.get((demand[0], pool.period), 1.0)
+            needed[name] = needed.get(name, 0.0) + alone * more / factor
         for name, load in needed.items():
             replicas = np.ceil(load / self.problem.utilisation_fraction - _ROUNDING)
             devices += replicas * self.replicas[name].devices
@@ -94,22 +106,53 @@ class _Resizing:
     def usd(
         self, offer: Offer, pools: Sequence[PoolPeriod], nodes: Mapping[int, Array]
     ) -> tuple[Array, Mapping[int, Array]]:
-        """Buy what was bought and rent what was rented, in the same proportions; dollars, and nodes owned by period."""
-        owned, total = np.zeros(self.worlds.count), np.zeros(self.worlds.count)
+        """Keep, buy and rent as the fleet did, in the same proportions; dollars, and nodes at the site by period."""
+        stock = _Stock(count=self.worlds.count, periods=self.problem.periods)
         held: dict[int, Array] = {}
         bought: dict[int, Array] = {}
         for pool in pools:
-            if pool.period < offer.first_period:
+            if pool.period < offer.first_period and pool.nodes > pool.kept_nodes:
                 return np.full(self.worlds.count, np.inf), nodes
-            count = nodes[pool.period]
-            wanted = np.ceil(count * pool.owned_nodes / max(1, pool.nodes) - _ROUNDING)
-            bought[pool.period] = np.maximum(0.0, wanted - owned)
-            owned = np.maximum(owned, wanted)
-            held[pool.period] = owned
-            rented = np.maximum(0.0, count - owned)
-            if rented.any():
-                total += rented * self._rent(offer, pool.period)
-        return (total + self._cheapest_level(offer, bought) if owned.any() else total), held
+            kept = stock.keep(offer, pool, nodes[pool.period])
+            count = nodes[pool.period] - kept
+            stock.usd += kept * self._kept(offer, pool.period) if kept.any() else 0.0
+            others = max(1, pool.nodes - pool.kept_nodes)
+            bought[pool.period] = stock.buy(np.ceil(count * pool.owned_nodes / others - _ROUNDING))
+            for number, had in enumerate(pool.contract_nodes):
+                wanted = np.ceil(count * had / others - _ROUNDING)
+                added = stock.contract(offer, number, pool.period, wanted)
+                stock.usd += added * self._contract(offer, number, pool.period) if added.any() else 0.0
+            lacking = np.maximum(0.0, count - stock.owned - stock.on_contract(pool.period))
+            if lacking.any():
+                bought[pool.period] = bought[pool.period] + self._fill(offer, pool, stock, lacking)
+            held[pool.period] = kept + stock.owned
+        return (stock.usd + self._cheapest_level(offer, bought) if stock.owned.any() else stock.usd), held
+
+    def _fill(self, offer: Offer, pool: PoolPeriod, stock: "_Stock", lacking: Array) -> Array:
+        """Have what is lacking by the hour, else on the shortest contract, else bought; what of it is bought."""
+        nothing = np.zeros(self.worlds.count)
+        if offer.rent_usd is not None:
+            stock.usd += lacking * self._rent(offer, pool.period)
+            return nothing
+        if offer.contracts:
+            added = stock.contract(offer, 0, pool.period, lacking + stock.contracts.get((0, pool.period), nothing))
+            stock.usd += added * self._contract(offer, 0, pool.period)
+            return nothing
+        if offer.tiers and pool.period >= max(offer.first_period, offer.first_bought):
+            return stock.buy(stock.owned + lacking)
+        stock.usd += np.where(lacking > 0, np.inf, 0.0)
+        return nothing
+
+    def _kept(self, offer: Offer, period: int) -> Array | float:
+        if offer.kept is None or period >= len(offer.kept.node_usd):
+            return np.inf
+        return self.worlds.kept_usd.get((offer.key, period), offer.kept.node_usd[period])
+
+    def _contract(self, offer: Offer, number: int, period: int) -> Array | float:
+        if number >= len(offer.contracts):
+            return np.inf
+        stated = offer.contracts[number].node_usd[period]
+        return self.worlds.contract_usd.get((offer.key, number, period), stated)
 
     def _rent(self, offer: Offer, period: int) -> Array | float:
         if offer.rent_usd is None:
@@ -133,3 +176,40 @@ class _Resizing:
 
     def _price(self, offer: Offer, level: int, period: int) -> Array | float:
         return self.worlds.bought_usd.get((offer.key, level, period), offer.tiers[level].node_usd[period])
+
+
+class _Stock:
+    """The nodes of one offer as periods pass, in every world."""
+
+    def __init__(self, *, count: int, periods: int) -> None:
+        self.usd, self.owned = np.zeros(count), np.zeros(count)
+        self.most_kept = np.full(count, np.inf)
+        self.contracts: dict[tuple[int, int], Array] = {}
+        self.count, self.periods = count, periods
+
+    def keep(self, offer: Offer, pool: PoolPeriod, needed: Array) -> Array:
+        """Keep what was kept, or more of what is owned where more is needed; never more than before."""
+        if offer.kept is None or not pool.kept_nodes:
+            return np.zeros(self.count)
+        # A fleet that uses other nodes as well keeps as many as it did: keeping more was not worth it.
+        most = offer.kept.nodes if pool.nodes == pool.kept_nodes else pool.kept_nodes
+        self.most_kept = np.minimum(np.minimum(needed, most), self.most_kept)
+        return self.most_kept
+
+    def buy(self, wanted: Array) -> Array:
+        """Own at least so many; what is added."""
+        added = np.maximum(0.0, wanted - self.owned)
+        self.owned = self.owned + added
+        return added
+
+    def contract(self, offer: Offer, number: int, period: int, wanted: Array) -> Array:
+        """Have at least so many on a contract; what is begun."""
+        added = np.maximum(0.0, wanted - self.contracts.get((number, period), 0.0))
+        span = offer.contracts[number].spans[period] if number < len(offer.contracts) else 1
+        for later in range(period, min(self.periods, period + span)):
+            self.contracts[number, later] = self.contracts.get((number, later), np.zeros(self.count)) + added
+        return added
+
+    def on_contract(self, period: int) -> Array:
+        """Nodes on any contract."""
+        return sum((nodes for (_, at), nodes in self.contracts.items() if at == period), np.zeros(self.count))

@@ -19,6 +19,7 @@ def plan_document(result: PlanResult) -> dict[str, object]:
         "candidates": [_candidate(entry) for entry in result.candidates],
         "deployments_considered": result.considered,
         "left_out": plain(result.left_out),
+        "unpriced": list(result.resolved.unpriced),
         "assumptions": [{"name": entry.name, **_fields(entry.input)} for entry in result.assumptions],
         "claims": [{**_fields(check), "verdicts": list(check.verdicts)} for check in result.claims],
         "answer": {"feasible": False, "reasons": list(answer.reasons)}
@@ -55,6 +56,9 @@ def _answer(answer: Answer) -> dict[str, object]:
         "confidence": plain(answer.confidence),
         "tornado": plain(answer.swings),
         "flips": plain(answer.flips),
+        "rules": plain(answer.rules),
+        "scenarios": plain(answer.scenarios),
+        "owned": plain(answer.owned),
         "verified": [
             {
                 "met": entry.met,
@@ -70,7 +74,13 @@ def _answer(answer: Answer) -> dict[str, object]:
 
 
 def _bill(entry: Bill) -> dict[str, object]:
-    return {"label": entry.mix.label, **mix_document(entry.mix), "cost": plain(entry.cost)}
+    cash = {
+        "capex_usd": entry.cash.capex_usd,
+        "first_order_usd": entry.cash.first_order_usd,
+        "opex_usd": entry.cash.opex_usd,
+        **_fields(entry.cash),
+    }
+    return {"label": entry.mix.label, **mix_document(entry.mix), "cost": plain(entry.cost), "cash": cash}
 
 
 def mix_document(mix: Mix) -> dict[str, object]:
@@ -84,7 +94,12 @@ def mix_document(mix: Mix) -> dict[str, object]:
                 "vendor": pool.offer.vendor,
                 "site": pool.offer.site,
                 "period": pool.period,
+                "kept_nodes": pool.kept_nodes,
                 "owned_nodes": pool.owned_nodes,
+                "contract_nodes": {
+                    f"{contract.months} months": nodes
+                    for contract, nodes in zip(pool.offer.contracts, pool.contract_nodes, strict=False)
+                },
                 "rented_nodes": pool.rented_nodes,
                 "spare_nodes": pool.spare_nodes,
                 "devices": pool.nodes * pool.offer.devices,

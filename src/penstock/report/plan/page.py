@@ -20,9 +20,11 @@ from penstock.report.plan.tables import (
     assumptions_table,
     bill_table,
     capacity_table,
+    cash_table,
     claim_section,
     fleet_table,
     left_out_table,
+    rules_table,
     token_table,
     verification_section,
 )
@@ -34,6 +36,7 @@ from penstock.report.plan.words import (
     per_mtok,
     question,
     swing_name,
+    unpriced_sentence,
     usd,
 )
 
@@ -103,7 +106,7 @@ def _body(result: PlanResult) -> Iterator[str]:
 
 
 def _answer(result: PlanResult, answer: Answer) -> Iterator[str]:
-    yield _verdict(answer)
+    yield _verdict(result, answer)
     yield _tiles(answer)
     yield _section("The fleet", "What to buy or rent, what runs on it and which requests it takes.")
     yield fleet_table(answer.winner.mix, result)
@@ -115,14 +118,19 @@ def _answer(result: PlanResult, answer: Answer) -> Iterator[str]:
         "For those who run it: deployments of these fleets, requests per second within the SLO.",
     )
     yield capacity_table(result, answer)
+    yield from rules_table(answer)
+    yield _section("Money as it is paid", "Plain dollars when they are due; the bill below is in today's dollars.")
+    yield from cash_table(answer.winner.cash)
     yield _section("The bill, line by line", "Each amount is its formula evaluated on its inputs.")
     yield bill_table(answer.winner.cost)
 
 
-def _verdict(answer: Answer) -> str:
+def _verdict(result: PlanResult, answer: Answer) -> str:
     close = answer.verdict.outcome == "too close to call"
     measures = _list([f"To settle it: {what}." for what in answer.verdict.measure]) if close else ""
-    return f'<section class="verdict{" close" if close else ""}"><p>{escape(headline(answer))}</p>{measures}</section>'
+    unpriced = f'<p class="small">{escape(unpriced_sentence(result))}</p>' if result.resolved.unpriced else ""
+    kind = "verdict close" if close else "verdict"
+    return f'<section class="{kind}"><p>{escape(headline(answer))}</p>{unpriced}{measures}</section>'
 
 
 def _tiles(answer: Answer) -> str:

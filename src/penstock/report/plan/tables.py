@@ -7,9 +7,21 @@ from penstock.audit.saving_claim import ClaimCheck
 from penstock.planning.asked.resolve import Assumption, LeftOut
 from penstock.planning.candidates.capacity import Capacity
 from penstock.planning.make import Answer, Bill, PlanResult
+from penstock.planning.optimum.cash import Cash
 from penstock.planning.optimum.costing import FleetCost
 from penstock.planning.optimum.problem import Mix
-from penstock.report.plan.words import amount, per_mtok, runs, served, spread, usd
+from penstock.report.plan.words import (
+    amount,
+    had,
+    money_sentences,
+    owned_sentences,
+    per_mtok,
+    runs,
+    scenario_sentence,
+    served,
+    spread,
+    usd,
+)
 
 Cell = str | tuple[str, str]
 """Text, or text with a class."""
@@ -47,8 +59,7 @@ def fleet_table(mix: Mix, result: PlanResult) -> str:
             [
                 pool.offer.accelerator,
                 when,
-                f"{pool.owned_nodes}",
-                f"{pool.rented_nodes}",
+                ", ".join(f"{count} {how}" for how, count in had(pool) if count),
                 f"{pool.spare_nodes}",
                 f"{pool.nodes * pool.offer.devices:,}",
                 runs(pool, result.candidates),
@@ -58,8 +69,7 @@ def fleet_table(mix: Mix, result: PlanResult) -> str:
     heads: list[Cell] = [
         "accelerator",
         "when",
-        ("owned nodes", "n"),
-        ("rented", "n"),
+        "nodes",
         ("of them spare", "n"),
         ("devices", "n"),
     ]
@@ -157,6 +167,33 @@ def bill_table(cost: FleetCost) -> str:
     rows.append(["all in", "", usd(cost.total_usd), ("", "small")])
     classes = [""] * (len(rows) - 1) + ["total"]
     return table(["item", "for", ("amount", "n"), "formula and inputs"], rows, classes=classes)
+
+
+def cash_table(cash: Cash) -> Iterator[str]:
+    """Say what is ordered, what each quarter pays, and what is left at the end."""
+    yield "".join(f"<p><b>{escape(head)}</b> {escape(sentence)}</p>" for head, sentence in money_sentences(cash))
+    heads: list[Cell] = ["from", *((name, "n") for name in ("capex", "rent", "running", "people", "sales", "to pay"))]
+    rows: list[list[Cell]] = []
+    for paid in (*cash.quarters, *cash.years):
+        parts = (paid.capex_usd, paid.rent_usd, paid.running_usd, paid.people_usd, paid.sales_usd, paid.total_usd)
+        rows.append([f"{paid.start} to {paid.end}", *(usd(part) for part in parts)])
+    classes = [""] * len(cash.quarters) + ["total"] * len(cash.years)
+    yield table(heads, rows, classes=classes)
+
+
+def rules_table(answer: Answer) -> Iterator[str]:
+    """Say what each rule costs, and what less or more demand takes."""
+    if answer.rules:
+        heads: list[Cell] = ["rule", ("costs", "n"), ("without it", "n"), "then the fleet is of"]
+        rows = [[rule.rule, usd(rule.usd), usd(rule.without_usd), rule.without] for rule in answer.rules]
+        yield "<h3>What each rule costs</h3>" + table(heads, rows)
+    if answer.owned is not None:
+        items = "".join(f"<li>{escape(sentence)}</li>" for sentence in owned_sentences(answer.owned))
+        yield f"<h3>What is owned already</h3><ul>{items}</ul>"
+    if answer.scenarios:
+        shown = [scenario_sentence(scenario) for scenario in answer.scenarios]
+        items = "".join(f"<li>{escape(sentence)}</li>" for sentence in shown)
+        yield f"<h3>Demand at the ends of its range</h3><ul>{items}</ul>"
 
 
 def assumptions_table(entries: Sequence[Assumption]) -> str:

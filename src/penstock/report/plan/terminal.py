@@ -14,13 +14,18 @@ from penstock.report.drawing.bars import Use, legend, stacked_bar
 from penstock.report.plan.words import (
     fleet_name,
     flip_sentence,
+    had,
     headline,
+    money_sentences,
+    owned_sentences,
     per_mtok,
     question,
     runs,
+    scenario_sentence,
     served,
     spread,
     swing_name,
+    unpriced_sentence,
     usd,
 )
 
@@ -32,6 +37,8 @@ USES = {
     Item.POWER: Use("power, cooling, hosting", "▒", "yellow"),
     Item.COOLING: Use("power, cooling, hosting", "▒", "yellow"),
     Item.HOSTING: Use("power, cooling, hosting", "▒", "yellow"),
+    Item.KEPT: Use("resale given up", "▁", "magenta"),
+    Item.LICENCES: Use("support, failures", "░", "green"),
     Item.SUPPORT: Use("support, failures", "░", "green"),
     Item.FAILURES: Use("support, failures", "░", "green"),
     Item.SPARES: Use("spares", "·", "bright_black"),
@@ -59,13 +66,19 @@ def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[Renderab
     yield Text(headline(answer), style="bold yellow" if answer.verdict.outcome == "too close to call" else "bold green")
     if answer.verdict.outcome == "too close to call":
         yield from (Text(f"  to settle it: {what}") for what in answer.verdict.measure[:2])
+    if unpriced := unpriced_sentence(result):
+        yield Text(f"  {unpriced}", style="yellow")
     yield Text()
     yield _fleet(answer.winner.mix, result)
+    yield from (Text(f"{head:<6} {sentence}") for head, sentence in money_sentences(answer.winner.cash))
+    if answer.owned is not None:
+        yield from (Text(f"owned  {sentence}") for sentence in owned_sentences(answer.owned))
     yield Text()
     yield _comparison(answer, width)
-    yield legend(list({use.label: use for use in USES.values() if use.label != "rent"}.values()))
+    yield legend(_uses(answer))
     yield Text()
     yield _changes(answer)
+    yield from _rules(answer)
     yield from _verification(answer)
 
 
@@ -75,26 +88,30 @@ def _fleet(mix: Mix, result: PlanResult) -> Table:
         table.add_column(name, justify="right" if justify == "right" else "left", no_wrap=True)
     table.add_column("runs")
     table.add_column("serves")
-    several = len({pool.period for pool in mix.pools}) > 1
+    rows: dict[tuple[str, ...], list[int]] = {}
     for pool in sorted(mix.pools, key=lambda entry: (entry.period, entry.offer.key)):
-        when = f" (step {pool.period + 1})" if several else ""
-        table.add_row(
-            f"{pool.offer.accelerator}{when}",
+        what = (
             _nodes(pool),
             str(pool.nodes * pool.offer.devices),
             runs(pool, result.candidates),
             served(pool, result.plan.workloads),
         )
+        rows.setdefault((pool.offer.accelerator, *what), []).append(pool.period)
+    several = len({pool.period for pool in mix.pools}) > 1
+    for (accelerator, *what_runs), periods in rows.items():
+        table.add_row(f"{accelerator}{_steps(periods) if several else ''}", *what_runs)
     return table
 
 
+def _steps(periods: list[int]) -> str:
+    """Name the steps that are alike."""
+    if len(periods) > 1 and periods == list(range(periods[0], periods[-1] + 1)):
+        return f" (steps {periods[0] + 1} to {periods[-1] + 1})"
+    return f" (step{'s' if len(periods) > 1 else ''} {', '.join(str(period + 1) for period in periods)})"
+
+
 def _nodes(pool: PoolPeriod) -> str:
-    parts = []
-    if pool.owned_nodes:
-        parts.append(f"{pool.owned_nodes} owned")
-    if pool.rented_nodes:
-        parts.append(f"{pool.rented_nodes} rented")
-    return " + ".join(parts)
+    return " + ".join(f"{count} {how}" for how, count in had(pool) if count)
 
 
 def _comparison(answer: Answer, width: int) -> Table:
@@ -117,6 +134,14 @@ def _comparison(answer: Answer, width: int) -> Table:
             _bar(bill, most, room),
         )
     return table
+
+
+def _uses(answer: Answer) -> list[Use]:
+    """What the bars shown are made of, each name once."""
+    paid = {step.item for _, bill in _rows(answer) for step in bill.cost.waterfall.steps}
+    named = {use.label: use for item, use in USES.items() if item in paid}
+    both = {"silicon", "rent"} <= named.keys()
+    return [use for label, use in named.items() if not (both and label == "rent")]
 
 
 def _rows(answer: Answer) -> list[tuple[str, Bill]]:
@@ -147,6 +172,15 @@ def _changes(answer: Answer) -> RenderableType:
     if answer.verdict.others_usd:
         lines.append(Text(f"  {_widest(answer)}", style="dim"))
     return Group(*lines)
+
+
+def _rules(answer: Answer) -> Iterator[Text]:
+    """What each rule costs, and what demand at either end of its range does."""
+    prices = [f"{rule.rule} {usd(rule.usd)}" for rule in answer.rules]
+    if prices:
+        yield Text(f"what rules cost: {', '.join(prices)}")
+    if answer.scenarios:
+        yield Text("if demand is " + "; ".join(scenario_sentence(scenario) for scenario in answer.scenarios))
 
 
 def _widest(answer: Answer) -> str:

@@ -1,12 +1,14 @@
 """How is a plan said in words? The sentences and amounts that the terminal and the HTML report share."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from penstock.planning.asked.plan import WorkloadPlan
 from penstock.planning.candidates.search import Candidate
 from penstock.planning.doubt.sensitivity import Flip, Swing
+from penstock.planning.doubt.what_if import Owned, Scenario
 from penstock.planning.make import Answer, PlanResult
+from penstock.planning.optimum.cash import Cash, Order
 from penstock.planning.optimum.problem import Mix, PoolPeriod
 
 _NAMES = {"amd": "AMD", "nvidia": "NVIDIA", "intel": "Intel", "google": "Google", "mix": "a mix"}
@@ -16,6 +18,7 @@ _MONEY: Final = {
     "USD/device/hour": " a device-hour",
     "USD/device/year": " per device and year",
     "USD/8 devices": " per 8 devices",
+    "USD/node": " a node",
     "USD/kWh": " a kWh",
     "USD/kW/month": " per kW and month",
     "USD/year": " a year",
@@ -24,6 +27,7 @@ _MONEY: Final = {
 _FRACTIONS: Final = {
     "per year": "per year",
     "of price": "of price",
+    "of book value": "of book value",
     "of maximum": "of maximum",
     "of devices/year": "of devices a year",
     "of peak": "of peak",
@@ -76,6 +80,8 @@ def _after(unit: str) -> str:
         return _MONEY[unit]
     if unit in _FRACTIONS:
         return f" {_FRACTIONS[unit]}"
+    if unit == "x stated":
+        return " x what is stated"
     return " x the estimate" if unit == _ESTIMATE else f" {unit}".rstrip()
 
 
@@ -157,6 +163,62 @@ def _flip_condition(flip: Flip) -> str:
 
 def _plain(value: float, flip: Flip) -> str:
     return f"{value:.2g}" if flip.kind == "engineers" else amount(value, flip.unit)
+
+
+def unpriced_sentence(result: PlanResult) -> str:
+    """Name the current parts that could not compete; empty where every part had a price."""
+    names = ", ".join(result.resolved.unpriced)
+    return f"not compared, no published price: {names}; a quote under `accelerators:` lets it compete" if names else ""
+
+
+def had(pool: PoolPeriod) -> tuple[tuple[str, int], ...]:
+    """Say how many nodes are had in which way."""
+    terms = ((f"for {c.months} months", n) for c, n in zip(pool.offer.contracts, pool.contract_nodes, strict=False))
+    return (("kept", pool.kept_nodes), ("bought", pool.owned_nodes), *terms, ("by the hour", pool.rented_nodes))
+
+
+def order_sentence(order: Order) -> str:
+    """Say what to order or sign, and by when."""
+    what = f"{order.nodes} {order.accelerator} nodes ({order.devices} devices)"
+    if order.months is not None:
+        return f"{what} for {order.months} months from {order.on}: {usd(order.usd)} committed"
+    by = f", order by {order.by}" if order.by is not None else ""
+    return f"{what} to serve on {order.on}{by}: {usd(order.usd)}"
+
+
+def money_sentences(cash: Cash) -> Iterator[tuple[str, str]]:
+    """Say what is ordered, what is paid when, and what is left at the end."""
+    if cash.orders:
+        yield "order", "; ".join(order_sentence(order) for order in cash.orders)
+    years = ", ".join(f"{paid.start:%Y-%m} {usd(paid.total_usd)}" for paid in cash.years)
+    yield "cash", f"capex {usd(cash.capex_usd)}, opex {usd(cash.opex_usd)}; by year from {years}"
+    left = []
+    if cash.capex_usd:
+        left.append(f"the books say {usd(cash.bought_book_usd)}, resale counted {usd(cash.bought_resale_usd)}")
+    if cash.kept_book_usd:
+        left.append(f"of what was owned before the books say {usd(cash.kept_book_usd)}")
+    if cash.after_usd:
+        left.append(f"contracts still bind to {usd(cash.after_usd)}")
+    if left:
+        yield "end", "; ".join(left)
+
+
+def owned_sentences(owned: Owned) -> Iterator[str]:
+    """Say what is kept of what is owned, why, and what the plan would cost without it."""
+    for entry in owned.nodes:
+        kept = "all" if min(entry.kept) == entry.nodes else " then ".join(str(count) for count in entry.kept)
+        new = f", a new one {usd(entry.new_usd)}" if entry.new_usd is not None else ""
+        keeping = f"{usd(entry.keeping_usd)} to the end, for running it and the sale it forgoes"
+        yield f"{kept} of {entry.nodes} {entry.accelerator} nodes kept: one costs {keeping}{new}"
+    if owned.without_usd is not None and owned.saved_usd is not None:
+        instead = f"{usd(owned.without_usd)} ({owned.without}), {usd(owned.saved_usd)} more"
+        yield f"with nothing owned the plan costs {instead}"
+
+
+def scenario_sentence(scenario: Scenario) -> str:
+    """Say what demand at one end of its range takes and costs."""
+    fleet = " + ".join(f"{devices} {part}" for part, devices in scenario.parts.items())
+    return f"{scenario.name}: {usd(scenario.usd)} ({fleet})"
 
 
 def runs(pool: PoolPeriod, candidates: Sequence[Candidate]) -> str:

@@ -19,6 +19,13 @@ _ARRIVAL_NS: Mapping[TimeUnit, str] = {
     "ms": "TRY_CAST(round(TRY_CAST(raw_arrival AS DOUBLE) * 1e6) AS BIGINT)",
     "s": "TRY_CAST(round(TRY_CAST(raw_arrival AS DOUBLE) * 1e9) AS BIGINT)",
 }
+# Seconds since 1970 have ten digits, and more digits are a finer clock: no trace spans three thousand years.
+_ANY_NS = (
+    "CASE WHEN TRY_CAST(raw_arrival AS DOUBLE) IS NULL THEN {timestamp} "
+    "ELSE TRY_CAST(round(TRY_CAST(raw_arrival AS DOUBLE) * CASE WHEN TRY_CAST(raw_arrival AS DOUBLE) < 1e11 THEN 1e9 "
+    "WHEN TRY_CAST(raw_arrival AS DOUBLE) < 1e14 THEN 1e6 WHEN TRY_CAST(raw_arrival AS DOUBLE) < 1e17 THEN 1e3 "
+    "ELSE 1 END) AS BIGINT) END"
+).format(timestamp=_ARRIVAL_NS["timestamp"])
 
 # What a row may have besides, and how it is read.
 _OPTIONAL = {
@@ -148,13 +155,13 @@ class SegmentMap:
         return np.where(ids >= 0, found, -1).astype(np.int32)
 
 
-def ingest(database: Database, progress: ByteProgress | None) -> Ingested:
+def ingest(database: Database, progress: ByteProgress | None, named: Mapping[str, str] | None = None) -> Ingested:
     """Read the file once into sorted tables."""
     file = database.file
     columns = file.columns
     if columns is None:
         columns = database.names("SELECT * FROM read_parquet(?) LIMIT 0", [file.literal_path])
-    known = recognise(columns, file.name)
+    known = recognise(columns, file.name, named)
     # The first JSON object need not have what later ones have.
     optional = _optional(known, set(known.columns.values()) if file.container == "jsonl" else set(columns))
     dropped = _judge(database, known, columns, optional, progress)
@@ -203,7 +210,7 @@ def _judge(
         *(_JUDGEMENTS_OF_OPTIONAL[name] for name in optional if name in _JUDGEMENTS_OF_OPTIONAL),
     ]
     query = _JUDGE.format(
-        arrival_ns=_ARRIVAL_NS[known.arrival_unit],
+        arrival_ns=_ANY_NS if known.arrival_unit == "any" else _ARRIVAL_NS[known.arrival_unit],
         typed="".join(f", {_OPTIONAL[name]} AS {name}" for name in optional),
         kept="".join(f", {name}" for name in optional),
         cases=" ".join(f"WHEN {when} THEN {code}" for code, (_, when) in enumerate(judgements, start=1)),

@@ -1,12 +1,14 @@
 """Which trace is this? Known layouts of columns, recognised by the columns and never by the name of the file."""
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal, get_args
 
-from penstock.errors import TraceError
+from penstock.errors import TraceError, UsageError
 
-TimeUnit = Literal["timestamp", "ms", "s"]
+TimeUnit = Literal["timestamp", "ms", "s", "any"]
+"""`any` is told by each value: a date, or a number whose size says whether it counts seconds, ms, us or ns."""
 REQUIRED = ("arrival", "input", "output")
 
 
@@ -22,6 +24,8 @@ class TraceFormat:
     """Tokens that one hash id stands for, after those of the ids before it."""
     source: str
     """What to cite where a result from such a trace is shown."""
+    mapped: bool = False
+    """Whether its columns were named or guessed, and not recognised: whoever reads it is told."""
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -66,11 +70,118 @@ PLAIN = TraceFormat(
 FORMATS = (AZURE, MOONCAKE, BURSTGPT, PLAIN)
 
 
-def recognise(columns: Collection[str], file_name: str) -> TraceFormat:
-    """Return the one format whose columns are all there."""
+_MEANINGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "arrival": (
+        "arrivals",
+        "arrivaltime",
+        "arrival",
+        "arrivedat",
+        "arrivaltimestamp",
+        "timestamp",
+        "timestampms",
+        "requesttime",
+        "requesttimestamp",
+        "requeststart",
+        "starttime",
+        "startedat",
+        "createdat",
+        "created",
+        "time",
+        "times",
+        "ts",
+        "date",
+        "datetime",
+    ),
+    "input": (
+        "inputtokens",
+        "prompttokens",
+        "numprompttokens",
+        "numinputtokens",
+        "numprefilltokens",
+        "contexttokens",
+        "requesttokens",
+        "inputlength",
+        "inputlen",
+        "promptlength",
+        "promptlen",
+        "isl",
+    ),
+    "output": (
+        "outputtokens",
+        "completiontokens",
+        "generatedtokens",
+        "generationtokens",
+        "numoutputtokens",
+        "numgenerationtokens",
+        "numdecodetokens",
+        "responsetokens",
+        "outputlength",
+        "outputlen",
+        "completionlength",
+        "osl",
+    ),
+}
+"""What servers, gateways and benchmarks call these columns, in small letters without spaces and dashes."""
+_UNIT: Final = "unit"
+_MOST_CHARACTERS: Final = 500
+
+
+def recognise(columns: Collection[str], file_name: str, named: Mapping[str, str] | None = None) -> TraceFormat:
+    """Return the one format whose columns are all there; else what they are named as, or seem to mean."""
+    if named:
+        return _as_named(columns, file_name, named)
     for known in FORMATS:
         if set(known.required) <= set(columns):
             return known
+    meant = _guessed(columns)
+    if set(REQUIRED) <= meant.keys():
+        return _mapped(meant, "any")
     layouts = "; ".join(f"{known.name}: {', '.join(known.required)}" for known in FORMATS)
     shown = ", ".join(repr(column[:40]) for column in list(columns)[:6]) or "none"
-    raise TraceError(f"{file_name}: the columns are {shown}; expected one of {layouts}")
+    raise TraceError(
+        f"{file_name}: the columns are {shown}; expected one of {layouts}; "
+        "or say which is which: arrival=COLUMN,input=COLUMN,output=COLUMN"
+    )
+
+
+def parse_columns(text: str) -> dict[str, str]:
+    """Read which column is which: `arrival=ts,input=prompt,output=completion`, and `unit=ms` for the clock."""
+    found: dict[str, str] = {}
+    known = (*PLAIN.columns, _UNIT)
+    for part in text[:_MOST_CHARACTERS].split(","):
+        meaning, _, column = (piece.strip() for piece in part.partition("="))
+        if meaning not in known or not column:
+            raise UsageError(f"'{part.strip()[:40]}' is not MEANING=COLUMN; meanings are {', '.join(known)}")
+        found[meaning] = column
+    return found
+
+
+def _as_named(columns: Collection[str], file_name: str, named: Mapping[str, str]) -> TraceFormat:
+    unit = named.get(_UNIT, "any")
+    if unit not in get_args(TimeUnit):
+        raise UsageError(f"'{unit}' is not a unit of time; write one of {', '.join(get_args(TimeUnit))}")
+    meant = {**_guessed(columns), **{name: column for name, column in named.items() if name != _UNIT}}
+    missing = [name for name in REQUIRED if name not in meant]
+    if missing:
+        raise TraceError(f"{file_name}: which column is {missing[0]}? add {missing[0]}=COLUMN")
+    absent = [column for column in meant.values() if column not in columns]
+    if absent:
+        raise TraceError(f"{file_name}: no column '{absent[0][:40]}'; it has {', '.join(list(columns)[:8])}")
+    return _mapped(meant, unit)  # type: ignore[arg-type]
+
+
+def _guessed(columns: Collection[str]) -> dict[str, str]:
+    """Find the first column of each meaning, the most telling name first."""
+    plain = {re.sub(r"[^a-z]", "", column.lower()): column for column in reversed(tuple(columns))}
+    found = {}
+    for meaning, names in _MEANINGS.items():
+        column = next((plain[name] for name in names if name in plain), None)
+        if column is not None:
+            found[meaning] = column
+    return found
+
+
+def _mapped(meant: Mapping[str, str], unit: TimeUnit) -> TraceFormat:
+    return TraceFormat(
+        name="columns as named", columns=dict(meant), arrival_unit=unit, source="a trace of your own", mapped=True
+    )

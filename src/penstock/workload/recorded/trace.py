@@ -1,7 +1,7 @@
 """What was really asked? Public traces and your own, read from CSV, JSONL or Parquet in bounded memory.
 
 The layout is recognised from the columns: the Azure LLM inference traces of 2023 and 2024, Mooncake with its prefix
-hashes, BurstGPT, or the plain schema:
+hashes, BurstGPT, or the plain schema; columns that other tools write are guessed, or named by whoever reads it:
 
     arrival_s       seconds, 0 or more, from any origin                required
     input_tokens    tokens of the prompt, at least 1                   required
@@ -53,6 +53,11 @@ class Trace:
     def source(self) -> str:
         """What to cite."""
         return self._rows.format.source
+
+    @property
+    def mapping(self) -> Mapping[str, str]:
+        """Which column was read as what; empty where the layout is a known one."""
+        return self._rows.format.columns if self._rows.format.mapped else {}
 
     @property
     def requests(self) -> int:
@@ -109,14 +114,16 @@ class Trace:
         return tree.prefixes(last, own)
 
 
-def read_trace(path: Path, *, progress: ByteProgress | None = None) -> Trace:
+def read_trace(path: Path, *, progress: ByteProgress | None = None, columns: Mapping[str, str] | None = None) -> Trace:
     """Read a trace; `progress` is told the bytes done and the bytes in all.
+
+    `columns` says which column is arrival, input and output where they have names of their own.
 
     Rows are kept in a private database that grows onto disk beyond a gigabyte. What must fit memory is the tree of
     shared segments alone.
     """
     database = Database(look_at(path))
-    rows = ingest(database, progress)
+    rows = ingest(database, progress, columns)
     counts = rows.class_counts or {}
     return Trace(
         name=path.stem,

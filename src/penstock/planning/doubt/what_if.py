@@ -1,0 +1,155 @@
+"""What does each rule cost, and what if demand is another? The plan without a rule, or with less or more to do."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from penstock.planning.candidates.search import Candidate
+from penstock.planning.doubt.knobs import InputWorld, Knob
+from penstock.planning.optimum.build import build_problem
+from penstock.planning.optimum.family import Family
+from penstock.planning.optimum.mix import cheapest
+from penstock.planning.optimum.problem import Mix, Offer, Problem
+
+_GAP: Final = 1e-3
+_LIMIT_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RulePrice:
+    """A rule of the plan, and what the cheapest fleet without it would cost less."""
+
+    rule: str
+    without_usd: float
+    usd: float
+    without: str
+    """What that fleet is made of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """The cheapest fleet where demand is at one end of its range."""
+
+    name: Literal["low", "base", "high"]
+    usd: float
+    label: str
+    parts: Mapping[str, int]
+    """Devices by accelerator, in the largest period."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnedWorth:
+    """What owning nodes already saves, and how many of them are kept."""
+
+    accelerator: str
+    site: str
+    nodes: int
+    kept: tuple[int, ...]
+    """By period."""
+    keeping_usd: float
+    """What one costs that is kept to the end: running it, and the sale it forgoes."""
+    new_usd: float | None
+    """What a new one costs over the same time; None where it cannot be bought."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owned:
+    """What becomes of the nodes owned already, and the same plan without them."""
+
+    nodes: tuple[OwnedWorth, ...]
+    without_usd: float | None
+    """The cheapest fleet where nothing is owned; None where there is none."""
+    without: str
+    saved_usd: float | None
+
+
+def owned_worth(problem: Problem, family: Family) -> Owned | None:
+    """Say what is kept and what the plan would cost with nothing owned; None where nothing is."""
+    if not any(offer.kept for offer in problem.offers):
+        return None
+    bare = replace(problem, offers=tuple(replace(offer, kept=None) for offer in problem.offers))
+    mix = cheapest(bare, gap_fraction=_GAP, time_limit_s=_LIMIT_S)
+    without = None if mix is None else mix.cost_usd * family.growth(mix)
+    winner_usd = family.winner.cost_usd * family.growth(family.winner)
+    return Owned(
+        nodes=tuple(_worth(problem, offer, family.winner) for offer in problem.offers if offer.kept),
+        without_usd=without,
+        without="" if mix is None else " + ".join(sorted(mix.support)),
+        saved_usd=None if without is None else without - winner_usd,
+    )
+
+
+def _worth(problem: Problem, offer: Offer, winner: Mix) -> OwnedWorth:
+    kept = {pool.period: pool.kept_nodes for pool in winner.pools if pool.offer.key == offer.key}
+    return OwnedWorth(
+        accelerator=offer.accelerator,
+        site=offer.site,
+        nodes=offer.kept.nodes if offer.kept else 0,
+        kept=tuple(kept.get(period, 0) for period in range(problem.periods)),
+        keeping_usd=sum(offer.kept.node_usd) if offer.kept else 0.0,
+        new_usd=offer.tiers[0].node_usd[0] if offer.tiers else None,
+    )
+
+
+def without_each_rule(problem: Problem) -> Mapping[str, Problem]:
+    """The problem without one rule at a time, by what the rule is called; rules that say nothing are not here."""
+    instantly = tuple(replace(offer, first_period=0, first_bought=0) for offer in problem.offers)
+    looser = {
+        "the sites' power caps": replace(problem, site_watts={}),
+        "the limits on nodes": replace(problem, max_nodes={}),
+        "the least number of vendors": replace(problem, min_vendors=1),
+        "the largest share of one vendor": replace(problem, max_vendor_share=None),
+        "the spare nodes": replace(problem, spare_nodes=0),
+        "delivery dates": replace(problem, offers=instantly),
+    }
+    if problem.min_vendors > 1 and problem.max_vendor_share is not None:
+        looser["all rules on vendors"] = replace(problem, min_vendors=1, max_vendor_share=None)
+    return {name: changed for name, changed in looser.items() if changed != problem}
+
+
+def rule_prices(problem: Problem, family: Family) -> tuple[RulePrice, ...]:
+    """Price every rule, the dearest first; dollars are of fleets as simulation would make them."""
+    found = []
+    winner_usd = family.winner.cost_usd * family.growth(family.winner)
+    for name, looser in without_each_rule(problem).items():
+        mix = cheapest(looser, gap_fraction=_GAP, time_limit_s=_LIMIT_S)
+        if mix is None:
+            continue
+        without = min(winner_usd, mix.cost_usd * family.growth(mix))
+        parts = " + ".join(sorted(mix.support))
+        found.append(RulePrice(rule=name, without_usd=without, usd=winner_usd - without, without=parts))
+    return tuple(sorted(found, key=lambda entry: -entry.usd))
+
+
+def demand_scenarios(
+    family: Family, world: InputWorld, candidates: Sequence[Candidate], knobs: Sequence[Knob]
+) -> tuple[Scenario, ...]:
+    """Solve again with every range of demand and growth at its low end, and at its high; empty where none has one."""
+    moving = [knob for knob in knobs if knob.kind == "demand" and knob.input.uncertain and "mean" not in knob.subject]
+    if not moving:
+        return ()
+    base = _scenario("base", family, family.winner, family.winner.cost_usd)
+    ends: tuple[tuple[Literal["low", "high"], Callable[[Knob], float]], ...] = (
+        ("low", lambda knob: knob.input.low),
+        ("high", lambda knob: knob.input.high),
+    )
+    found = {"base": base}
+    for name, end in ends:
+        turned = world
+        for knob in moving:
+            turned = knob.turned(turned, end(knob))
+        mix = cheapest(build_problem(turned.resolved, candidates), gap_fraction=_GAP, time_limit_s=_LIMIT_S)
+        if mix is not None:
+            found[name] = _scenario(name, family, mix, mix.cost_usd)
+    return tuple(found[name] for name in ("low", "base", "high") if name in found)
+
+
+def _scenario(name: Literal["low", "base", "high"], family: Family, mix: Mix, usd: float) -> Scenario:
+    return Scenario(name=name, usd=usd * family.growth(mix), label=family.label(mix), parts=dict(_parts(mix)))
+
+
+def _parts(mix: Mix) -> Iterator[tuple[str, int]]:
+    for accelerator in sorted(mix.support):
+        periods = {pool.period for pool in mix.pools}
+        devices = next(pool.offer.devices for pool in mix.pools if pool.offer.accelerator == accelerator)
+        yield accelerator, devices * max(mix.nodes_of(accelerator, period) for period in periods)

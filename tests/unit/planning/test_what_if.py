@@ -1,0 +1,51 @@
+"""A rule costs what the plan without it saves, never less than nothing; more demand never costs less."""
+
+import pytest
+
+from penstock.planning.make import Answer
+from small_plans import PLAIN, TWO_PARTS, solved
+
+DUAL = TWO_PARTS + "constraints: {min_vendors: 2, min_vendor_share: 40%, spare_nodes: 1}\n"
+
+
+def answer_of(text: str) -> Answer:
+    answer = solved(text).answer
+    assert isinstance(answer, Answer)
+    return answer
+
+
+def test_the_price_of_two_vendors_is_the_difference_to_the_plan_without_the_rule() -> None:
+    ruled, free = answer_of(DUAL), answer_of(TWO_PARTS + "constraints: {spare_nodes: 1}\n")
+    (price,) = [rule for rule in ruled.rules if rule.rule == "the least number of vendors"]
+    assert price.usd == pytest.approx(ruled.winner.cost.total_usd - free.winner.cost.total_usd, rel=1e-3)
+    assert price.usd > 0
+    assert price.without == "h200_sxm"
+
+
+def test_every_rule_that_says_something_is_priced_and_none_is_a_gain() -> None:
+    capped = PLAIN.replace("pue: 1.2,", "pue: 1.2, power_cap_kw: 70,").replace("rent_usd_per_hour: 3, ", "")
+    found = {rule.rule: rule.usd for rule in answer_of(capped + "acquire: [buy]\n").rules}
+    assert set(found) == {"the sites' power caps", "the spare nodes"}
+    assert all(usd >= 0 for usd in found.values())
+    assert found["the spare nodes"] > 0
+
+
+def test_each_vendor_that_counts_carries_its_least_share() -> None:
+    for share in (0.1, 0.25, 0.4):
+        answer = answer_of(DUAL.replace("share: 40%, spare", f"share: {share:.0%}, spare"))
+        carried = {"amd": 0.0, "nvidia": 0.0}
+        tokens = {0: 0.6 * (1024 + 256), 1: 0.4 * (8192 + 512)}
+        for pool in answer.winner.mix.pools:
+            for (_, (_, bucket)), part in pool.load.items():
+                carried[pool.offer.vendor] += part * tokens[bucket] / sum(tokens.values())
+        assert min(carried.values()) >= share - 1e-6
+
+
+def test_demand_low_base_and_high_are_solved_again() -> None:
+    text = TWO_PARTS.replace("requests_per_s: 40", "requests_per_s: {value: 40, low: 20, high: 100}")
+    scenarios = answer_of(text).scenarios
+    assert [scenario.name for scenario in scenarios] == ["low", "base", "high"]
+    assert [scenario.usd for scenario in scenarios] == sorted(scenario.usd for scenario in scenarios)
+    assert answer_of(TWO_PARTS).scenarios == ()
+    high = answer_of(TWO_PARTS.replace("requests_per_s: 40", "requests_per_s: 100"))
+    assert scenarios[2].usd == pytest.approx(high.winner.cost.total_usd, rel=2e-3)
