@@ -15,7 +15,7 @@ from penstock.performance.evidence.rows import Run, as_columns, measured_engine,
 from penstock.performance.evidence.waits import SlowdownsOf, Waited, first_row, fit_first_tokens
 from penstock.performance.kinship.cases import Cases
 from penstock.performance.kinship.covariance import Spreads, covariance, linear, noise_of
-from penstock.performance.kinship.posterior import Evidence, Measured
+from penstock.performance.kinship.posterior import Evidence, Measured, last_measured
 from penstock.performance.kinship.slowdowns import CENTRE, GRID, asked, slowdowns_of, slowdowns_through
 from penstock.performance.step.work import Array
 
@@ -130,7 +130,7 @@ class HeldOut:
         return held
 
     def _a_month_ahead(self, held: Held) -> None:
-        """Predict each month's dated rows from those before it."""
+        """Predict each month's dated rows from those before it: with software last seen, and the doubt of the day."""
         month, dated = months_of(self.cases), ~self.cases.undated
         for this in np.unique(month[dated]):
             known = np.flatnonzero(dated & (month < this))
@@ -138,9 +138,12 @@ class HeldOut:
                 continue
             inverse = np.linalg.inv(self.whole[np.ix_(known, known)])
             solved = inverse @ self.left[known]
-            for rows, ask in self._groups(dated & (month == this)):
-                across = covariance(ask, self.cases.take(known), self.spreads).astype(np.float64)
-                explained = np.einsum("ij,ij->i", across[_CENTRE] @ inverse, across[_CENTRE])
+            seen = self.cases.take(known)
+            for rows, today in self._groups(dated & (month == this)):
+                ask = last_measured(seen, today)
+                across = covariance(ask, seen, self.spreads).astype(np.float64)
+                centre = covariance(today.take(_CENTRE), seen, self.spreads).astype(np.float64)
+                explained = np.einsum("ij,ij->i", centre @ inverse, centre)
                 self._predict(held, rows, ask, across @ solved, explained)
 
     def _nothing(self) -> Held:

@@ -1,7 +1,7 @@
 """What do all measurements together say about a run? Its time as a logarithm, and how sure that is."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
 from typing import Any, Final
@@ -93,6 +93,10 @@ class Evidence:
         """The day of the newest row that has one: predictions are for the software of that day."""
         return date.fromordinal(int(self.cases.day[~self.cases.undated].max()))
 
+    def as_of(self, asked: Cases) -> Cases:
+        """Ask for the software the nearest kin of a deployment were last measured with."""
+        return last_measured(self.cases, asked)
+
     def log_seconds(self, asked: Cases) -> Array:
         """Predict the time between two tokens of each run asked for, all of one deployment.
 
@@ -139,6 +143,15 @@ class Evidence:
         explained = np.einsum("ij,ji->i", across[:, nearest], weights)
         alone = np.diag(covariance(asked, asked, self.spreads)).astype(np.float64)
         return np.asarray(np.sqrt(np.maximum(alone - explained, 0.0) + self.spreads.noise**2))
+
+
+def last_measured(cases: Cases, asked: Cases) -> Cases:
+    """Move a deployment to the newest day its setup was measured on, or its model there, or its stack, or anything."""
+    for label in ("setup", "family stack", "stack"):
+        rows = (cases.labels[label] == asked.labels[label][0]) & ~cases.undated
+        if rows.any():
+            return replace(asked, day=np.full(len(asked), cases.day[rows].max()))
+    return replace(asked, day=np.full(len(asked), cases.day[~cases.undated].max()))
 
 
 def solve(measured: Measured, spreads: Spreads) -> Evidence:

@@ -83,12 +83,13 @@ def _bounded(gram: Array, aim: Array, least: Array) -> Array:
 
 
 def slowdowns_of(evidence: Evidence, work: ReplicaWork, engine: str, day: date | None = None) -> Array:
-    """Return a deployment's slowdowns with the software of a day, the newest where none is given."""
+    """Return a deployment's slowdowns with the software of a day, or that its nearest kin were last measured with."""
     loads = asked(work, engine, GRID, day or evidence.newest)
+    loads = loads if day is not None else evidence.as_of(loads)
     return slowdowns_through(loads.light, evidence.log_seconds(loads), evidence.spreads.common)
 
 
 def doubt_of(evidence: Evidence, work: ReplicaWork, engine: str) -> float:
-    """Return how far off a deployment's times may be, as the standard deviation of a logarithm."""
+    """Return how far off a deployment's times may be today, as the standard deviation of a logarithm."""
     loads = asked(work, engine, tuple(GRID[number] for number in CENTRE), evidence.newest)
     return float(np.sqrt(np.mean(evidence.spread(loads) ** 2)))
