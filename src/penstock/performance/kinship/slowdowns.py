@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from penstock.performance.kinship.cases import WORDS, Cases, coded, words_of
-from penstock.performance.kinship.posterior import Evidence
+from penstock.performance.kinship.posterior import Evidence, last_measured
 from penstock.performance.step.work import PARTS, PHYSICAL, Array, Load, ReplicaWork
 
 _USERS: Final = (1.0, 4.0, 16.0, 64.0, 256.0)
@@ -85,7 +85,7 @@ def _bounded(gram: Array, aim: Array, least: Array) -> Array:
 def slowdowns_of(evidence: Evidence, work: ReplicaWork, engine: str, day: date | None = None) -> Array:
     """Return a deployment's slowdowns with the software of a day, or that its nearest kin were last measured with."""
     loads = asked(work, engine, GRID, day or evidence.newest)
-    loads = loads if day is not None else evidence.as_of(loads)
+    loads = loads if day is not None else last_measured(evidence.cases, loads)
     return slowdowns_through(loads.light, evidence.log_seconds(loads), evidence.spreads.common)
 
 
