@@ -58,13 +58,13 @@ def test_every_stack_with_thirty_rows_is_within_a_quarter(unseen: list[Guess]) -
 
 
 def test_the_simulator_says_of_published_runs_what_the_closed_form_does(unseen: list[Guess]) -> None:
-    """Every tenth run: 90% are within 10% of each other; the token a decode pool computes again is a prompt to one."""
+    """Every tenth run: 90% are within 5% of each other on the rate and 2% on the time per token."""
     again = [rerun_apart(guess) for guess in unseen[::10]]
     rates = sorted(abs(rerun.log_rate - rerun.guess.log_rate) for rerun in again)
     times = sorted(abs(rerun.log_tpot - rerun.guess.log_tpot) for rerun in again)
     most = round(0.9 * len(again))
-    assert rates[most] < 0.1
-    assert times[most] < 0.11
+    assert rates[most] < 0.07
+    assert times[most] < 0.03
     assert median(abs(expm1(-rerun.log_rate)) for rerun in again) < 0.17
     assert median(abs(expm1(-rerun.log_tpot)) for rerun in again) < 0.15
 
