@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 WHEEL_VENV := build/wheel-venv
 WORKERS ?= 2
 RAW ?= ../shared/data
+# The workers fill the cores; threads of linear algebra beside them only wait for each other.
+export OPENBLAS_NUM_THREADS ?= 1
 
 .PHONY: help check format lint types imports test wheel wheel-test docs docs-check accuracy calibration disaggregation power drafts measurements ledger constraints fuzz bench engine clean
 

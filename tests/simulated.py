@@ -68,6 +68,7 @@ def scenario_pool(scenario: Scenario) -> ReplicaPool:
             step_s=cost.step_s,
             decode_s=cost.decode_s,
             prefill_token_s=cost.prefill_token_s,
+            prompt_step_s=cost.prompt_step_s,
             expert_s=cost.expert_s,
             expert_miss=cost.expert_miss,
             limits=limits or (EVERYTHING,),

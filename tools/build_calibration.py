@@ -16,11 +16,12 @@ from calibration.spreads import fit_spreads
 
 from penstock.benchmark.shipped_rows import shipped_runs
 from penstock.catalog import load_efficiencies
-from penstock.performance.evidence.accuracy import intervals
-from penstock.performance.evidence.efficiencies import Efficiencies, Logs, Novelty, to_arrays, to_document
+from penstock.performance.evidence.accuracy import Logs, intervals
+from penstock.performance.evidence.efficiencies import Efficiencies, Novelty, to_arrays, to_document
 from penstock.performance.evidence.held_out import (
     FOLDS,
     Dated,
+    Folds,
     Held,
     HeldOut,
     errors_of,
@@ -30,7 +31,8 @@ from penstock.performance.evidence.held_out import (
 from penstock.performance.evidence.rows import Run, as_columns
 from penstock.performance.evidence.waits import Waited, fit_first_tokens, waited
 from penstock.performance.kinship.covariance import Spreads
-from penstock.performance.kinship.posterior import solve
+from penstock.performance.kinship.posterior import Measured, solve
+from penstock.performance.step.work import Array
 
 DATA = Path(__file__).resolve().parent.parent / "src/penstock/catalog/data"
 _FIRST_BY: Mapping[Novelty, str] = {
@@ -55,11 +57,16 @@ def main() -> int:
     held = everything.without(*FOLDS)
     _say("held out")
     waits, known = waited(found), Dated(evidence)
+    numbers = {run.row.id: number for number, run in enumerate(found)}
+    at = np.array([numbers[item.run.row.id] for item in waits])
     efficiencies = Efficiencies(
         evidence=evidence,
-        intervals={new: _intervals(found, by, held[by]) for new, by in _BY.items()},
+        intervals={new: _intervals(evidence.measured, by, held[by]) for new, by in _BY.items()},
         first=fit_first_tokens(waits, known),
-        first_spreads={new: _first_spread(found, waits, known, by, held[by]) for new, by in _FIRST_BY.items()},
+        first_spreads={
+            new: _first_spread(waits, folds_of(evidence.cases, by)[at], known, held[by].slowdowns[at])
+            for new, by in _FIRST_BY.items()
+        },
         fitted_on=datetime.now(tz=UTC).date().isoformat(),
     )
     (DATA / "efficiencies.json").write_text(json.dumps(to_document(efficiencies), indent=1) + "\n", encoding="utf-8")
@@ -77,14 +84,12 @@ def _fitted(found: Sequence[Run]) -> Spreads:
     return Spreads.from_document(fit_spreads(measured.cases, measured.seconds, seed=0).to_document())
 
 
-def _intervals(found: Sequence[Run], by: str, held: Held) -> dict[str, Logs]:
-    return intervals(errors_of(as_columns(found), by, held.predicted_s, held.doubt))
+def _intervals(measured: Measured, by: str, held: Held) -> dict[str, Logs]:
+    return intervals(errors_of(measured, by, held.predicted_s, held.doubt))
 
 
-def _first_spread(found: Sequence[Run], waits: Sequence[Waited], known: Dated, by: str, held: Held) -> Logs:
-    numbers = {run.row.id: number for number, run in enumerate(found)}
-    at = np.array([numbers[item.run.row.id] for item in waits])
-    predicted = first_tokens_without(waits, folds_of(as_columns(found).cases, by)[at], known, held.slowdowns[at])
+def _first_spread(waits: Sequence[Waited], folds: Folds, known: Dated, slowdowns: Array) -> Logs:
+    predicted = first_tokens_without(waits, folds, known, slowdowns)
     off = np.log(np.array([item.seconds for item in waits]) / predicted)
     return float(np.quantile(off, 0.1)), float(np.quantile(off, 0.9))
 

@@ -76,7 +76,7 @@ def _children_s() -> float:
 def test_an_accelerator_nobody_measured_is_transferred_and_says_from_where(penstock: Run) -> None:
     document = json.loads(penstock("predict", "llama-3.1-8b", "--on", "mi350x", "--json").stdout)
     assert document["deployments"][0]["tier"] == "transferred"
-    assert document["deployments"][0]["borrowed_from"] == ["CDNA 4"]
+    assert document["deployments"][0]["borrowed_from"] == ["amd"]
 
 
 def test_the_speed_of_light_is_a_bound(penstock: Run) -> None:

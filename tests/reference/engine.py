@@ -50,6 +50,8 @@ class Cost(Protocol):
     @property
     def prefill_token_s(self) -> float: ...
     @property
+    def prompt_step_s(self) -> float: ...
+    @property
     def expert_s(self) -> float: ...
     @property
     def expert_miss(self) -> float: ...
@@ -68,6 +70,7 @@ class ReferenceCost:
     step_s: float
     decode_s: float = 0.0
     prefill_token_s: float = 0.0
+    prompt_step_s: float = 0.0
     expert_s: float = 0.0
     expert_miss: float = 1.0
     limits: tuple[float, ...] = ()
@@ -162,6 +165,7 @@ def step_seconds(cost: Cost, contexts: Sequence[int], chunks: Sequence[tuple[int
     """How long a step takes, term by term."""
     prefill_tokens = sum(end - start for start, end in chunks)
     seconds = cost.step_s + len(contexts) * cost.decode_s + prefill_tokens * cost.prefill_token_s
+    seconds += cost.prompt_step_s if any(end - start > 1 for start, end in chunks) else 0.0
     seconds += cost.expert_s * (1 - cost.expert_miss ** (len(contexts) + prefill_tokens))
     for limit, context_s, pair_s in zip(cost.limits, cost.context_s, cost.pair_s, strict=True):
         seconds += context_s * sum(min(context, limit) for context in contexts)

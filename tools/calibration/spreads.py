@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.performance.kinship.cases import Cases
-from penstock.performance.kinship.covariance import GROUPS, LEVELS, Single, Spreads, alike, linear, shared_level
+from penstock.performance.kinship.covariance import GROUPS, LEVELS, Single, Spreads, alike, linear, same
 from penstock.performance.step.work import PARTS, Array
 
 _OF_A_CURVE: Final = 20
@@ -76,7 +76,7 @@ def _taken(cases: Cases, seconds: Array, spreads: Spreads, drawn: npt.NDArray[np
     some = cases.take(drawn)
     at = linear(some, spreads)
     left = np.clip(np.log(seconds[drawn]) - at.reference, -_FARTHEST, _FARTHEST)
-    levels = {level: shared_level(some, some, level) for level in LEVELS}
+    levels = {level: same(some, some, label) for level, label in LEVELS.items()}
     undated = some.undated.astype(np.float64)
     return _Drawn(reasons=dict(alike(some, some)), levels=levels, grouped=at.grouped, undated=undated), left
 

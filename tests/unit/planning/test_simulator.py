@@ -29,7 +29,7 @@ def test_a_queue_never_lets_a_replica_carry_more_than_the_closed_loop_says(simul
     without = simulator.loop(PLACED, BUCKET, SLO).requests_per_s.value
     found = simulated_capacity(simulator.rate, simulator.loop)(PLACED, BUCKET, SLO)
     # Prompts that come together share a step outside captured graphs; the closed form gives each its own.
-    assert 0.3 * without < found.requests_per_s.value <= 1.05 * without
+    assert 0.3 * without < found.requests_per_s.value <= 1.1 * without
     assert found.requests_per_s.low < found.requests_per_s.value < found.requests_per_s.high
 
 

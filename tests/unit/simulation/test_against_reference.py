@@ -3,7 +3,7 @@
 The plain one, in turn, schedules exactly what vLLM 0.32.0's own scheduler does (tests/reference/against_vllm.py).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -29,8 +29,9 @@ class Difference:
     hit_tokens: tuple[int, int]
 
 
-def difference(seed: int) -> Difference:
+def difference(seed: int, *, prompt_step_s: float = 0.0) -> Difference:
     scenario = random_scenario(seed)
+    scenario = replace(scenario, cost=replace(scenario.cost, prompt_step_s=prompt_step_s))
     slow = execute(scenario.requests, scenario.settings, scenario.cost, users=scenario.users)
     options = Options(users=scenario.users, keep_requests=True)
     fast = simulate([scenario_pool(scenario)], [scenario_requests(scenario)], options=options)
@@ -82,3 +83,9 @@ def test_preemptions_and_hits_are_counted_alike(differences: list[Difference]) -
     assert sum(one.hit_tokens[0] for one in differences) == pytest.approx(
         sum(one.hit_tokens[1] for one in differences), rel=0.002
     )
+
+
+def test_steps_that_carry_prompts_take_longer_in_both() -> None:
+    found = [difference(seed, prompt_step_s=0.008) for seed in range(40)]
+    assert sum(each.worst < 1e-6 for each in found) >= 36
+    assert sum(each.worst < 0.01 for each in found) >= 39

@@ -20,6 +20,7 @@ _GROUPS: Final = 20
 """Folds are judged so many groups at a time."""
 _FOUR_BITS: Final = frozenset({"nvfp4", "mxfp4"})
 Logs = tuple[float, float]
+"""P10 and P90 of measured over predicted, as logarithms."""
 Kept = npt.NDArray[np.bool_]
 
 

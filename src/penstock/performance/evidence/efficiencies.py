@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from penstock.performance.evidence.accuracy import EVERYWHERE, Logs
 from penstock.performance.evidence.regression import Calibration, Factors, FittedKin, Software
 from penstock.performance.evidence.waits import FIRST
 from penstock.performance.kinship.cases import WORDS, coded, joined_label, words_of
@@ -19,9 +20,6 @@ _DIGITS = 6
 
 Novelty = Literal["shape", "configuration", "model", "accelerator"]
 """What about a prediction was never measured; errors held out in the same way give its interval."""
-Logs = tuple[float, float]
-"""P10 and P90 of measured over predicted, as logarithms."""
-_EVERYWHERE = ""
 _CURVE = 3
 """Loads of a setup that make it measured."""
 
@@ -53,7 +51,7 @@ class Efficiencies:
     def interval(self, novelty: Novelty, part: str, doubt: float) -> Logs:
         """Turn a standard deviation into P10 and P90, as wide as errors of the same kind were."""
         found = self.intervals[novelty]
-        low, high = found.get(part, found[_EVERYWHERE])
+        low, high = found.get(part, found[EVERYWHERE])
         return low * doubt, high * doubt
 
     def engines(self, accelerator: str) -> tuple[str, ...]:
@@ -82,15 +80,13 @@ class Efficiencies:
             software=None if newest is None else self._software(int(newest)),
         )
 
-    def novelty(self, work: ReplicaWork, engine: str) -> Novelty:
-        """Say what of a deployment was never measured serving."""
-        known: tuple[tuple[str, Novelty], ...] = (
-            ("family stack", "configuration"),
-            ("stack", "model"),
-        )
-        if len(self.seen(work, engine).loads) >= _CURVE:
+    def novelty(self, work: ReplicaWork, engine: str, seen: Seen) -> Novelty:
+        """Say what of a deployment was never measured serving, with what was seen of its setup."""
+        if len(seen.loads) >= _CURVE:
             return "shape"
-        return next((new for label, new in known if self._shares(work, engine, label).any()), "accelerator")
+        if self._shares(work, engine, "family stack").any():
+            return "configuration"
+        return "model" if self._shares(work, engine, "stack").any() else "accelerator"
 
     def _shares(self, work: ReplicaWork, engine: str, label: str) -> npt.NDArray[np.bool_]:
         spoken = words_of(work.deployment, engine)

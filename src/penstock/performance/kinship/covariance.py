@@ -178,25 +178,8 @@ def alike(one: Cases, other: Cases, reasons: Sequence[Reason] = REASONS) -> Iter
     for reason in reasons:
         if reason.near is not None and reason.near not in near:
             near[reason.near] = reason.near(one, other)
-        shared = None if reason.label is None else _same(one, other, reason.label)
-        held = None if reason.near is None else near[reason.near]
-        if shared is None or held is None:
-            yield reason.name, _some(shared, held)
-        else:
-            yield reason.name, shared * held
-
-
-def _some(shared: Single | None, held: Single | None) -> Single:
-    found = shared if held is None else held
-    if found is None:
-        raise ValueError("a reason has a label or is near")
-    return found
-
-
-def shared_level(one: Cases, other: Cases, level: str) -> Single:
-    """Whether slowdowns of a level are shared."""
-    label = LEVELS[level]
-    return np.ones((len(one), len(other)), np.float32) if label is None else _same(one, other, label)
+        shared = same(one, other, reason.label)
+        yield reason.name, shared if reason.near is None else shared * near[reason.near]
 
 
 def covariance(one: Cases, other: Cases, spreads: Spreads) -> Single:
@@ -207,7 +190,7 @@ def covariance(one: Cases, other: Cases, spreads: Spreads) -> Single:
     first, second = linear(one, spreads).grouped, linear(other, spreads).grouped
     for level, label in LEVELS.items():
         products = (first * spreads.of_level(level)).astype(np.float32) @ second.T.astype(np.float32)
-        whole += products if label is None else products * _same(one, other, label)
+        whole += products if label is None else products * same(one, other, label)
     return whole
 
 
@@ -216,7 +199,10 @@ def noise_of(cases: Cases, spreads: Spreads) -> Array:
     return np.asarray(spreads.noise**2 + spreads.of["undated"] ** 2 * cases.undated)
 
 
-def _same(one: Cases, other: Cases, label: str) -> Single:
+def same(one: Cases, other: Cases, label: str | None) -> Single:
+    """Whether two runs share a label; all of them share None."""
+    if label is None:
+        return np.ones((len(one), len(other)), np.float32)
     return np.equal.outer(one.labels[label], other.labels[label]).astype(np.float32)
 
 

@@ -90,12 +90,8 @@ class Evidence:
 
     @cached_property
     def newest(self) -> date:
-        """The day of the newest row that has one: predictions are for the software of that day."""
+        """The day of the newest row that has one: doubt is that of this day."""
         return date.fromordinal(int(self.cases.day[~self.cases.undated].max()))
-
-    def as_of(self, asked: Cases) -> Cases:
-        """Ask for the software the nearest kin of a deployment were last measured with."""
-        return last_measured(self.cases, asked)
 
     def log_seconds(self, asked: Cases) -> Array:
         """Predict the time between two tokens of each run asked for, all of one deployment.

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from penstock.performance.kinship.cases import WORDS, Cases, coded, words_of
-from penstock.performance.kinship.posterior import Evidence
+from penstock.performance.kinship.posterior import Evidence, last_measured
 from penstock.performance.step.work import PARTS, PHYSICAL, Array, Load, ReplicaWork
 
 _USERS: Final = (1.0, 4.0, 16.0, 64.0, 256.0)
@@ -32,6 +32,8 @@ _TOGETHER: Final = 0.4
 _PULL: Final = np.linalg.inv(np.diag(_FREEDOM**2) + _TOGETHER**2)
 _FARTHEST: Final = 2.5
 _ROUNDS: Final = 8
+_DIGITS: Final = 5
+"""What is kept behind the point: far finer than any error, and the same on every machine's linear algebra."""
 
 
 Loads = tuple[tuple[float, float, float], ...]
@@ -64,7 +66,7 @@ def slowdowns_through(light: Array, log_seconds: Array, common: Array) -> Array:
         weighted = (shares * _WEIGHTS).T / _CLOSE**2
         gram, aim = weighted @ shares + _PULL, weighted @ left
         shift = np.clip(_bounded(gram, aim, least), -_FARTHEST, _FARTHEST)
-    return np.asarray(common * np.exp(shift))
+    return np.asarray(common * np.exp(np.maximum(np.round(shift, _DIGITS), least)))
 
 
 def _bounded(gram: Array, aim: Array, least: Array) -> Array:
@@ -85,11 +87,11 @@ def _bounded(gram: Array, aim: Array, least: Array) -> Array:
 def slowdowns_of(evidence: Evidence, work: ReplicaWork, engine: str, day: date | None = None) -> Array:
     """Return a deployment's slowdowns with the software of a day, or that its nearest kin were last measured with."""
     loads = asked(work, engine, GRID, day or evidence.newest)
-    loads = loads if day is not None else evidence.as_of(loads)
-    return slowdowns_through(loads.light, evidence.log_seconds(loads), evidence.spreads.common)
+    loads = loads if day is not None else last_measured(evidence.cases, loads)
+    return slowdowns_through(loads.light, np.round(evidence.log_seconds(loads), _DIGITS), evidence.spreads.common)
 
 
 def doubt_of(evidence: Evidence, work: ReplicaWork, engine: str) -> float:
     """Return how far off a deployment's times may be today, as the standard deviation of a logarithm."""
     loads = asked(work, engine, tuple(GRID[number] for number in CENTRE), evidence.newest)
-    return float(np.sqrt(np.mean(evidence.spread(loads) ** 2)))
+    return round(float(np.sqrt(np.mean(evidence.spread(loads) ** 2))), _DIGITS)

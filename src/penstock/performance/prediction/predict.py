@@ -8,7 +8,8 @@ import numpy as np
 
 from penstock.errors import DeploymentError
 from penstock.fleet.deployment import Deployment
-from penstock.performance.evidence.efficiencies import Efficiencies, Logs, Novelty, Seen
+from penstock.performance.evidence.accuracy import Logs
+from penstock.performance.evidence.efficiencies import Efficiencies, Novelty, Seen
 from penstock.performance.evidence.regression import Software
 from penstock.performance.memory.budget import MemoryFit, fit
 from penstock.performance.prediction.stack import Stack, Tier, stack_of

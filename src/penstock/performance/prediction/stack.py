@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from penstock.fleet.deployment import Deployment
-from penstock.performance.evidence.efficiencies import Efficiencies, Logs, Novelty, Seen
+from penstock.performance.evidence.accuracy import Logs
+from penstock.performance.evidence.efficiencies import Efficiencies, Novelty, Seen
 from penstock.performance.evidence.regression import FittedKin, Software
 from penstock.performance.evidence.waits import FIRST, configuration_of, kin_path
 from penstock.performance.kinship.cases import family_of
@@ -46,8 +47,8 @@ class Stack:
 def stack_of(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies) -> Stack:
     """Ask the evidence about a deployment, and its nearest kin about first tokens."""
     deployment = work.deployment
-    novelty = efficiencies.novelty(work, measured_engine)
     seen = efficiencies.seen(work, measured_engine)
+    novelty = efficiencies.novelty(work, measured_engine, seen)
     kin = kin_path(deployment, measured_engine)
     first_path, first = efficiencies.first.nearest(kin)
     beyond = dict(zip(FIRST, first.slowdowns * _first_factor(deployment, first), strict=True))

@@ -13,7 +13,7 @@ from penstock.performance.step.work import PARTS, Array, ReplicaWork, pairs
 class StepCost:
     """Seconds of a step that decodes some requests and carries some prompt tokens.
 
-    `step_s + decodes * decode_s + prefill_tokens * prefill_token_s`, plus `prompt_step_s` where there are any, plus
+    `step_s + decodes * decode_s + prefill_tokens * prefill_token_s`, plus `prompt_step_s` with a prompt in it, plus
     `expert_s` for the share of the experts that any token visits, plus for each limit w of attention
     `context_s * sum of min(context, w)` over the decoding requests
     and `pair_s` for every pair of prompt token and token it sees. Linear in everything a decode step adds, so any
@@ -24,7 +24,7 @@ class StepCost:
     decode_s: float
     prefill_token_s: float
     prompt_step_s: float = 0.0
-    """Of a step that carries any prompt tokens: it runs outside captured graphs."""
+    """Of a step that carries a prompt: it runs outside captured graphs. One token more is like one that decodes."""
     expert_s: float = 0.0
     expert_miss: float = 0.0
     """Chance that one token does not visit a given expert."""
@@ -47,7 +47,7 @@ class StepCost:
         """Return the time of one step with these decodes (tokens behind each) and prompt chunks (from, to)."""
         tokens = len(contexts) + sum(to - start for start, to in chunks)
         total = self.step_s + len(contexts) * self.decode_s + (tokens - len(contexts)) * self.prefill_token_s
-        total += self.prompt_step_s if tokens > len(contexts) else 0.0
+        total += self.prompt_step_s if any(to - start > 1 for start, to in chunks) else 0.0
         total += self.expert_s * (1 - self.expert_miss**tokens)
         for limit, per_token, per_pair in zip(self.limits, self.context_s, self.pair_s, strict=True):
             total += per_token * sum(min(context, limit) for context in contexts)

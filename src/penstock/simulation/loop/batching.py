@@ -39,7 +39,7 @@ def begin(w: World, r: int, now_s: float) -> None:
     """Schedule the next step, or as many equal ones as nothing can change; a replica without work becomes idle."""
     replica = w.replicas[r]
     replica.start_s = now_s
-    replica.prefill_tokens = 0
+    replica.prefill_tokens = replica.prompts = 0
     replica.prefill_first = NONE
     preemptions = replica.preemptions
     _grow_decodes(w, r, now_s)
@@ -147,6 +147,8 @@ def _schedule_chunk(w: World, r: int, number: int, tokens: int) -> float:
     start, stop = float(row.computed), float(row.computed + tokens)
     row.computed += tokens
     w.replicas[r].prefill_tokens += tokens
+    if tokens > 1:
+        w.replicas[r].prompts += 1
     if not row.received:
         compute(w, r, number, row.computed)
     return chunk_s(w, r, start, stop)

@@ -12,7 +12,7 @@ def plan_times(w: World, r: int, pair_s: float) -> None:
     replica = w.replicas[r]
     cost = w.costs[replica.cost]
     first = cost.step_s + replica.decoding * cost.decode_s + replica.prefill_tokens * cost.prefill_token_s + pair_s
-    if replica.prefill_tokens > 0:
+    if replica.prompts > 0:
         first += cost.prompt_step_s
     if cost.expert_s > 0:
         first += cost.expert_s * (1 - cost.expert_miss ** (replica.decoding + replica.prefill_tokens))

@@ -81,6 +81,7 @@ REPLICA: Final = np.dtype(
         ("decoding", "i8"),
         ("waiting", "i8"),
         ("prefill_tokens", "i8"),  # in the step in progress
+        ("prompts", "i8"),  # of more than one token in it
         ("prefill_total", "i8"),
         ("decode_total", "i8"),
         ("engine_steps", "i8"),
