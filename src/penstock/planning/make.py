@@ -11,7 +11,7 @@ from penstock.planning.asked.plan import Plan, WorkloadPlan
 from penstock.planning.asked.resolve import Assumption, DrawOf, LeftOut, PricesOf, Resolved, assumptions, resolve
 from penstock.planning.asked.trace_lengths import TraceLengths
 from penstock.planning.candidates.capacity import CapacityOf
-from penstock.planning.candidates.search import Candidate, find_candidates
+from penstock.planning.candidates.search import Candidate, EnginesOf, find_candidates
 from penstock.planning.doubt.knobs import InputWorld, knobs_of
 from penstock.planning.doubt.monte_carlo import Confidence, draw_confidence, widened
 from penstock.planning.doubt.sensitivity import Flip, Judge, Swing, flips, tornado
@@ -42,6 +42,8 @@ class Sources:
     capacity_note: str
     """How capacity was judged, in one sentence for the report."""
     screen: CapacityOf | None = None
+    engines_of: EnginesOf = lambda _: ()
+    """The engines an accelerator was measured with, from which one is chosen per split."""
     verify_of: VerifyOf | None = None
     read_trace: ReadTrace | None = None
     draw_of: DrawOf = lambda _: None
@@ -156,7 +158,15 @@ def _place(
     considered = 0
     for workload in plan.workloads:
         model = sources.model_of(workload.model)
-        found = find_candidates(workload, model, parts, sources.capacity_of, screen=sources.screen, step=step)
+        found = find_candidates(
+            workload,
+            model,
+            parts,
+            sources.capacity_of,
+            screen=sources.screen,
+            engines_of=sources.engines_of,
+            step=step,
+        )
         candidates += found.candidates
         left_out += found.left_out
         considered += found.considered

@@ -118,7 +118,8 @@ class _Built:
                 continue
             number = self.milp.variable(upper=most * offer.devices // replica.devices, whole=True)
             self.count[offer.key, replica.id, period] = number
-            self.milp.row([*loads, (number, -problem.utilisation_fraction)], at_most=0)
+            carried = problem.utilisation_fraction * self._carried_by(offer, replica.id, period)
+            self.milp.row([*loads, (number, -carried)], at_most=0)
             taken.append((number, float(replica.devices)))
         nodes = [(variable, -float(offer.devices)) for variable in self._in_service(offer, period)]
         used = self.used[offer.key, period]
@@ -126,6 +127,9 @@ class _Built:
         # A pool that serves is in use, and one in use has a node: the spare and the vendor's people follow from it.
         self.milp.row([*taken, (used, -float(most * offer.devices))], at_most=0)
         self.milp.row([*((variable, 1.0) for variable in self._in_service(offer, period)), (used, -1.0)], at_least=0)
+
+    def _carried_by(self, offer: Offer, name: str, period: int) -> float:
+        return self.problem.carried.get((offer.key, name, period), 1.0)
 
     def _owned(self, offer: Offer, period: int) -> list[int]:
         return [v for (key, _, bought), v in self.bought.items() if key == offer.key and bought <= period]
@@ -142,6 +146,9 @@ class _Built:
             if demand.key[0] == replica.workload and replica.requests_per_s.get(demand.key[1], 0.0) > 0:
                 yield demand
 
+    def _least_carried(self, offer: Offer) -> float:
+        return min((factor for (key, _, _), factor in self.problem.carried.items() if key == offer.key), default=1.0)
+
     def _most(self, offer: Offer) -> int:
         """Nodes nobody could need more of: everything served by the hungriest replica, each kind rounded up."""
         problem, devices = self.problem, 0.0
@@ -152,7 +159,7 @@ class _Built:
                 for replica in replicas
                 if demand in tuple(self._demands(replica))
             ]
-            devices += max(rates, default=0.0) / problem.utilisation_fraction
+            devices += max(rates, default=0.0) / problem.utilisation_fraction / self._least_carried(offer)
         devices += sum(replica.devices for replica in replicas)
         least = max((ceil(tier.min_devices / offer.devices) for tier in offer.tiers), default=0)
         most = max(ceil(devices / offer.devices) + problem.spare_nodes, least)
@@ -320,6 +327,7 @@ class _Built:
             if (key, when) == (offer.key, period) and at[v] > _NEGLIGIBLE
         }
         room = (owned + rented_nodes - spare) * offer.devices
+        carried = {name: self._carried_by(offer, name, period) for name in replicas}
         return PoolPeriod(
             offer=offer,
             period=period,
@@ -328,6 +336,7 @@ class _Built:
             spare_nodes=spare,
             replicas=self._filled(replicas, load, room, period),
             load=load,
+            carried={name: factor for name, factor in carried.items() if factor != 1.0},
         )
 
     def _filled(

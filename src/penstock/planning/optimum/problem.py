@@ -11,6 +11,8 @@ MIN_VENDOR_SHARE: Final = 0.1
 
 DemandKey = tuple[str, int]
 """Workload and number of the length bucket."""
+PoolKey = tuple[tuple[str, str], str, int]
+"""Offer, replica and period."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +89,20 @@ class Problem:
     min_vendors: int = 1
     max_vendor_share: float | None = None
     share_of: ShareOf = "load"
+    carried: Mapping[PoolKey, float] = field(default_factory=dict)
+    """What a pool was seen to carry beside what the rates of its replicas say; 1 where it is not named."""
+
+    def busy_share(self, pool: "PoolPeriod", name: str) -> float:
+        """How busy the replicas of one kind are, of the use of them that is allowed."""
+        replica = next(entry for entry in self.replicas if entry.id == name)
+        rates = {demand.key: demand.requests_per_s[pool.period] for demand in self.demands}
+        busy = sum(
+            share * rates[key] / replica.requests_per_s[key[1]]
+            for (kind, key), share in pool.load.items()
+            if kind == name
+        )
+        factor = self.carried.get((pool.offer.key, name, pool.period), 1.0)
+        return busy / factor / pool.replicas[name] / self.utilisation_fraction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +129,8 @@ class PoolPeriod:
     """Replica id to count."""
     load: Mapping[tuple[str, DemandKey], float]
     """Replica id and demand to the share of that demand it serves."""
+    carried: Mapping[str, float] = field(default_factory=dict)
+    """Replica id to what it was seen to carry here beside its rates; 1 where it is not named."""
 
     @property
     def nodes(self) -> int:

@@ -84,7 +84,7 @@ class _Resizing:
         for (name, demand), share in pool.load.items():
             replica = self.replicas[name]
             alone = share * self.rates[demand][pool.period] / replica.requests_per_s[demand[1]]
-            needed[name] = needed.get(name, 0.0) + alone / factor
+            needed[name] = needed.get(name, 0.0) + alone / factor / pool.carried.get(name, 1.0)
         for name, load in needed.items():
             replicas = np.ceil(load / self.problem.utilisation_fraction - _ROUNDING)
             devices += replicas * self.replicas[name].devices

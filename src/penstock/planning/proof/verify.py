@@ -1,21 +1,26 @@
 """Does the fleet really keep its promise? The seam to the simulator, and what a miss costs to put right."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Final
 
-from penstock.fleet.deployment import Deployment
 from penstock.planning.asked.plan import Bucket, WorkloadPlan
+from penstock.planning.candidates.capacity import Option
 from penstock.planning.candidates.search import Candidate
 from penstock.planning.optimum.family import Family
 from penstock.planning.optimum.mix import cheapest
-from penstock.planning.optimum.problem import DemandKey, Mix, Problem, Restriction
+from penstock.planning.optimum.problem import DemandKey, Mix, PoolKey, Problem, Restriction
 from penstock.workload.slo import Slo
 
-_HEADROOM: Final = 0.95
-_LEAST_HEADROOM: Final = 0.4
-_ATTEMPTS: Final = 8
+_HEADROOM: Final = 0.98
+_LEAST: Final = 0.01
+_ATTEMPTS, _ENOUGH, _TIGHTER = 10, 4, 60
+"""Fleets simulated at most, after how many one that holds will do, and steps of headroom between two of them."""
+
+CheckKey = tuple[int, str]
+"""Period and pool, or workload where a check is of all its pools."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +28,7 @@ class ServingPool:
     """Identical replicas that serve; spare nodes stand by and are not here."""
 
     id: str
-    deployment: Deployment
+    option: Option
     replicas: int
 
 
@@ -47,15 +52,24 @@ class ServingFleet:
     pools: tuple[ServingPool, ...]
     streams: tuple[RequestStream, ...]
 
+    def times(self, factor: float) -> "ServingFleet":
+        """Return the same fleet with so many times the requests."""
+        streams = tuple(replace(entry, requests_per_s=entry.requests_per_s * factor) for entry in self.streams)
+        return replace(self, streams=streams)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """What one workload got in the simulation."""
+    """What a workload got in the simulation from one pool, at the peak and the headroom asked for."""
 
     workload: str
     attainment_fraction: float
     required_fraction: float
     note: str = ""
+    pool: str | None = None
+    """None is all of the workload's pools together."""
+    sustained_share: float | None = None
+    """The highest load it sustains within the SLO, as a share of what it was given; None where nobody searched."""
 
     @property
     def met(self) -> bool:
@@ -68,12 +82,15 @@ VerifyOf = Callable[[ServingFleet], tuple[Check, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class Verified:
-    """A fleet after simulation: as it was, or with what had to be added until the SLO held."""
+    """A fleet after simulation: as it was, or as it has to be for the SLO just to hold."""
 
     planned: Mix
     mix: Mix
     checks: tuple[Check, ...]
+    """The worst of each workload."""
     attempts: int
+    pools: tuple[Check, ...] = ()
+    """Of every pool in every period."""
 
     @property
     def met(self) -> bool:
@@ -82,7 +99,7 @@ class Verified:
 
     @property
     def added_usd(self) -> float:
-        """What the simulation made it cost more."""
+        """What the simulation made it cost more; negative where it can be smaller."""
         return self.mix.cost_usd - self.planned.cost_usd
 
 
@@ -100,9 +117,7 @@ def serving_fleet(
     shares: dict[DemandKey, dict[str, float]] = {}
     for pool in (entry for entry in mix.pools if entry.period == period):
         for name, count in pool.replicas.items():
-            pools.append(
-                ServingPool(id=pool_id(name, pool.offer.site), deployment=by_id[name].deployment, replicas=count)
-            )
+            pools.append(ServingPool(id=pool_id(name, pool.offer.site), option=by_id[name].option, replicas=count))
         for (name, demand), share in pool.load.items():
             shares.setdefault(demand, {})[pool_id(name, pool.offer.site)] = share
     return ServingFleet(period=period, pools=tuple(pools), streams=tuple(_streams(problem, period, shares, workloads)))
@@ -135,27 +150,85 @@ def verify_fleet(
     workloads: Sequence[WorkloadPlan],
     verify_of: VerifyOf,
 ) -> Verified:
-    """Simulate every period; after a miss plan the same parts with more headroom, until it holds."""
-    tried, attempts = mix, 0
-    headroom = 1.0
-    while True:
-        attempts += 1
+    """Simulate every pool in every period and plan again until the SLO just holds.
+
+    The same parts are planned with what each pool was seen to carry: grown where one missed, shrunk where one had more
+    than it needs. The cheapest fleet that held is kept.
+    """
+    tried, best = mix, None
+    carried: dict[PoolKey, float] = {}
+    seen: set[tuple[object, ...]] = set()
+    for attempt in range(1, _ATTEMPTS + 1):
+        seen.add(_sizes(tried))
         checks = _checks(tried, problem, candidates, workloads, verify_of)
-        larger = None
-        while not all(check.met for check in checks) and headroom > _LEAST_HEADROOM:
-            headroom *= _HEADROOM
-            looser = replace(problem, utilisation_fraction=problem.utilisation_fraction * headroom)
-            larger = cheapest(looser, Restriction(only_accelerators=mix.support))
-            if larger is None or _sizes(larger) != _sizes(tried):
-                break
-        if larger is None or attempts == _ATTEMPTS:
-            return Verified(planned=mix, mix=tried, checks=checks, attempts=attempts)
-        tried = larger
+        found = Verified(planned=mix, mix=tried, checks=_worst(checks), pools=tuple(checks.values()), attempts=attempt)
+        if best is None or (not found.met, found.mix.cost_usd) < (not best.met, best.mix.cost_usd):
+            best = found
+        best = replace(best, attempts=attempt)
+        if best.met and attempt >= _ENOUGH:
+            break
+        carried = _learnt(tried, checks, replace(problem, carried=carried), least=attempt >= _ENOUGH)
+        larger = _planned_again(tried, checks, replace(problem, carried=carried), set() if best.met else seen)
+        if larger is None or _sizes(larger[1]) in seen:
+            break
+        carried, tried = larger
+    if best is None:
+        raise ValueError("a fleet is simulated at least once")
+    return best
 
 
-def _sizes(mix: Mix) -> list[tuple[object, ...]]:
+def _learnt(tried: Mix, checks: Mapping[CheckKey, Check], problem: Problem, *, least: bool) -> dict[PoolKey, float]:
+    """What each pool was seen to carry beside the rates of its replicas; with `least`, the least it ever was."""
+    carried = dict(problem.carried)
+    for key, check, busy in _pools_checked(tried, checks, problem):
+        if check.sustained_share is not None:
+            before, now = carried.get(key), carried.get(key, 1.0) * check.sustained_share * busy
+            carried[key] = max(_LEAST, now if before is None or not least else min(before, now))
+    return carried
+
+
+def _planned_again(
+    tried: Mix, checks: Mapping[CheckKey, Check], problem: Problem, seen: AbstractSet[tuple[object, ...]]
+) -> tuple[dict[PoolKey, float], Mix] | None:
+    """Solve with what was learnt; where that is a fleet seen before, with ever more headroom for pools that missed."""
+    carried = dict(problem.carried)
+    for _ in range(_TIGHTER):
+        larger = cheapest(replace(problem, carried=carried), Restriction(only_accelerators=tried.support))
+        if larger is None:
+            return None
+        if _sizes(larger) not in seen:
+            return carried, larger
+        for key, check, _ in _pools_checked(tried, checks, problem):
+            if not check.met:
+                carried[key] = carried.get(key, 1.0) * _HEADROOM
+    return None
+
+
+def _pools_checked(
+    tried: Mix, checks: Mapping[CheckKey, Check], problem: Problem
+) -> Iterator[tuple[PoolKey, Check, float]]:
+    """Every pool that serves, what was found of it, and how busy it is planned to be."""
+    workload = {replica.id: replica.workload for replica in problem.replicas}
+    for pool in tried.pools:
+        for name in pool.replicas:
+            check = checks.get((pool.period, pool_id(name, pool.offer.site)))
+            check = check or checks.get((pool.period, workload[name]))
+            busy = problem.busy_share(pool, name)
+            if check is not None and busy:
+                yield (pool.offer.key, name, pool.period), check, busy
+
+
+def _sizes(mix: Mix) -> tuple[object, ...]:
     """What the simulator would see: a fleet of the same sizes and shares need not be run twice."""
-    return [(pool.offer.key, pool.period, sorted(pool.replicas.items()), sorted(pool.load)) for pool in mix.pools]
+    return tuple(
+        (
+            pool.offer.key,
+            pool.period,
+            tuple(sorted(pool.replicas.items())),
+            tuple(sorted((key, round(share, 3)) for key, share in pool.load.items())),
+        )
+        for pool in mix.pools
+    )
 
 
 def _checks(
@@ -164,14 +237,23 @@ def _checks(
     candidates: Sequence[Candidate],
     workloads: Sequence[WorkloadPlan],
     verify_of: VerifyOf,
-) -> tuple[Check, ...]:
-    """Keep the worst period of each workload."""
-    worst: dict[str, Check] = {}
+) -> dict[CheckKey, Check]:
+    """Check every period at its peak, and as much above it as the plan asks for in headroom."""
+    found: dict[CheckKey, Check] = {}
     for period in sorted({pool.period for pool in mix.pools}):
-        for check in verify_of(serving_fleet(mix, period, problem, candidates, workloads)):
-            before = worst.get(check.workload)
-            if before is None or check.attainment_fraction < before.attainment_fraction:
-                worst[check.workload] = check
+        fleet = serving_fleet(mix, period, problem, candidates, workloads).times(1 / problem.utilisation_fraction)
+        for check in verify_of(fleet):
+            found[period, check.pool or check.workload] = check
+    return found
+
+
+def _worst(checks: Mapping[CheckKey, Check]) -> tuple[Check, ...]:
+    """Keep the worst pool and period of each workload."""
+    worst: dict[str, Check] = {}
+    for check in checks.values():
+        before = worst.get(check.workload)
+        if before is None or check.attainment_fraction < before.attainment_fraction:
+            worst[check.workload] = check
     return tuple(worst.values())
 
 
@@ -195,7 +277,8 @@ class Proof:
 def prove(family: Family, verify: Callable[[Mix], Verified], step: Callable[[int], None] = lambda _: None) -> Proof:
     """Simulate the winner, its runners-up and every other fleet that could still be cheaper than the best that held.
 
-    Simulation only ever adds to a fleet, so one that is planned dearer than the best that held cannot win.
+    A fleet may shrink: one that is planned dearer can win, as long as no fleet simulated so far shrank by as much as it
+    would have to.
     """
     found: list[Verified] = []
     for number, mix in enumerate((family.winner, *family.runners_up)):
@@ -204,6 +287,8 @@ def prove(family: Family, verify: Callable[[Mix], Verified], step: Callable[[int
     seen = {entry.planned.identity for entry in found}
     for mix in sorted(family.fleets, key=lambda mix: mix.cost_usd):
         best_usd = min((entry.mix.cost_usd for entry in found if entry.met), default=inf)
-        if mix.identity not in seen and mix.cost_usd < best_usd:
+        least = min(1.0, *(entry.mix.cost_usd / entry.planned.cost_usd for entry in found))
+        if mix.identity not in seen and mix.cost_usd * least < best_usd:
+            seen.add(mix.identity)
             found.append(verify(mix))
     return Proof(verified=tuple(sorted(found, key=lambda entry: (not entry.met, entry.mix.cost_usd))))
