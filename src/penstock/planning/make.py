@@ -220,14 +220,15 @@ def _answer(
     terms = terms_of(resolved)
     proof = _proven(resolved, family, problem, candidates, sources.verify_of, progress)
     if proof.verified:
-        family = family.led_by(proof.verified[0].planned)
-    as_proven = family.each(proof.mix)
+        # From here on every figure is of the fleets as they were simulated: cost, doubt and flips on one basis.
+        family = family.led_by(proof.verified[0].planned).each(proof.mix)
 
     def billed(mix: Mix) -> Bill:
         return Bill(mix=mix, cost=bill(mix, terms, candidates))
 
     world, knobs = InputWorld(resolved=resolved), knobs_of(resolved, capacity_spreads(candidates))
     progress("what would change the answer", 0, 4)
+    proven = family
     family = widened(family, world, candidates, knobs, seed=resolved.plan.seed)
     progress("what would change the answer", 1, 4)
     confidence = draw_confidence(family, world, candidates, knobs, seed=resolved.plan.seed, draws=resolved.plan.draws)
@@ -237,10 +238,10 @@ def _answer(
     progress("what would change the answer", 3, 4)
     return Answer(
         family=family,
-        winner=billed(as_proven.winner),
-        runners_up=tuple(billed(mix) for mix in as_proven.runners_up),
-        by_label={label: billed(mix) for label, mix in as_proven.by_label.items()},
-        verdict=judge(as_proven, confidence, candidates),
+        winner=billed(family.winner),
+        runners_up=tuple(billed(mix) for mix in family.runners_up),
+        by_label={label: billed(mix) for label, mix in proven.by_label.items()},
+        verdict=judge(proven, confidence, candidates),
         confidence=confidence,
         swings=swings,
         flips=flips(judged, world, knobs),

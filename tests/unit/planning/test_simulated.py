@@ -73,9 +73,10 @@ def test_each_pool_is_asked_about_the_requests_it_is_given_and_judged_by_itself(
         return 0.5 if any(bucket == LONG for bucket, _ in load.mix) else 0.99
 
     first, second = verify_by(lambda load: 1.5 * load.requests_per_s, attained)(fleet(1 / 3))
-    assert [load.requests_per_s for load in loads] == pytest.approx([30 / 3, 30 * 2 / 3 + 10])
+    # The first pool holds, so it is asked again with what each of its two replicas would get if it were one.
+    assert [load.requests_per_s for load in loads] == pytest.approx([30 / 3, 30 / 3 * 2, 30 * 2 / 3 + 10])
     assert loads[0].mix == ((SHORT, 1.0),)
-    assert dict(loads[1].mix) == pytest.approx({SHORT: 20 / 30, LONG: 10 / 30}, abs=0.01)
+    assert dict(loads[2].mix) == pytest.approx({SHORT: 20 / 30, LONG: 10 / 30}, abs=0.02)
     assert (first.pool, first.met, second.pool, second.met) == ("one", True, "two", False)
     assert first.sustained_share == pytest.approx(1.5)
 
@@ -91,6 +92,16 @@ def test_a_large_pool_is_simulated_as_a_smaller_one_with_its_share_of_the_load()
     assert loads[0].replicas == 32
     assert loads[0].requests_per_s == pytest.approx(30 * 32 / 50)
     assert checks[0].sustained_share == pytest.approx(1.0)
+
+
+def test_a_pool_that_holds_and_would_not_with_one_replica_less_is_just_right() -> None:
+    def never(_: PoolLoad) -> float:
+        raise AssertionError
+
+    one, two = verify_by(never, lambda load: 0.96 if load.requests_per_s <= 30 else 0.1)(fleet(2 / 3))
+    assert one.just_right
+    assert two.just_right
+    assert (one.sustained_share, two.sustained_share) == (1.0, 1.0)
 
 
 def test_a_pool_that_gets_nothing_is_not_simulated() -> None:
@@ -116,7 +127,7 @@ def test_a_plan_is_grown_or_shrunk_to_what_its_pools_carry(carries: float, *, gr
     first = answer.verified[0]
     assert first.met
     assert (first.added_usd > 0) == grows
-    assert all(check.sustained_share is not None and 1 <= check.sustained_share < 1.1 for check in first.pools)
+    assert all(check.just_right or 1 <= (check.sustained_share or 0.0) < 1.1 for check in first.pools)
 
 
 def test_a_verified_fleet_is_as_large_as_one_planned_with_the_true_capacity() -> None:

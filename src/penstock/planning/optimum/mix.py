@@ -18,8 +18,9 @@ from penstock.planning.optimum.problem import (
     Restriction,
 )
 
-_SMALL, _LARGE_GAP, _SMALL_GAP = 500, 1e-3, 1e-5
-"""Placements up to which a fleet is solved to a hundred-thousandth; above, a tenth of a percent: it is reported."""
+_SMALL, _LARGE_GAP, _PERIODS_GAP, _SMALL_GAP = 500, 1e-3, 2e-4, 1e-5
+"""Placements up to which a fleet is solved to a hundred-thousandth, or to a fiftieth of a percent where it changes over
+time; above, to a tenth of a percent: it is reported."""
 DEFAULT_TIME_LIMIT_S: Final = 60.0
 _NEGLIGIBLE: Final = 1e-7
 
@@ -35,9 +36,17 @@ def cheapest(
 ) -> Mix | None:
     """Find the cheapest fleet; None where no fleet keeps every rule."""
     built = _Built(problem, restriction or Restriction())
-    gap = gap_fraction if gap_fraction is not None else _SMALL_GAP if len(built.count) <= _SMALL else _LARGE_GAP
-    optimum = built.milp.solve(gap_fraction=gap, time_limit_s=time_limit_s)
+    optimum = built.milp.solve(
+        gap_fraction=_gap(problem, len(built.count)) if gap_fraction is None else gap_fraction,
+        time_limit_s=time_limit_s,
+    )
     return None if optimum is None else built.read(optimum)
+
+
+def _gap(problem: Problem, placements: int) -> float:
+    if placements > _SMALL:
+        return _LARGE_GAP
+    return _SMALL_GAP if problem.periods == 1 else _PERIODS_GAP
 
 
 def runners_up(

@@ -15,8 +15,8 @@ _SIZES: Final = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32)
 replicas share bursts less well, so that errs on the safe side, by 0.6% from 32 on."""
 _REFERENCE: Final = 8
 """Replicas at most with which a candidate is first judged; the fleet's own sizes follow when it is verified."""
-_SHARE_DIGITS: Final = 2
-"""Mixes that differ by less than a percent of the requests are one."""
+_SHARE_STEP: Final = 0.02
+"""Mixes that differ by less than this share of the requests are one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,22 +82,33 @@ def verify_by(sustained: LoadJudge, attained: LoadJudge) -> VerifyOf:
         checks = []
         for pool in fleet.pools:
             load = _load(fleet, pool)
-            if load is None:
-                continue
-            share = sustained(load) / load.requests_per_s
-            checks.append(
-                Check(
-                    workload=next(stream.workload for stream in fleet.streams if pool.id in stream.shares),
-                    pool=pool.id,
-                    attainment_fraction=attained(load),
-                    required_fraction=load.slo.attainment_fraction,
-                    sustained_share=share,
-                    note=f"simulated as {load.replicas} replicas" if load.replicas < pool.replicas else "",
-                )
-            )
+            if load is not None:
+                workload = next(stream.workload for stream in fleet.streams if pool.id in stream.shares)
+                checks.append(_checked(pool, load, workload, sustained, attained))
         return tuple(checks)
 
     return verify
+
+
+def _checked(pool: ServingPool, load: PoolLoad, workload: str, sustained: LoadJudge, attained: LoadJudge) -> Check:
+    """Run a pool at its load and, if that holds, as if it had one replica less: where that misses it is just right."""
+    required, kept = load.slo.attainment_fraction, attained(load)
+    share = 1.0
+    fewer = None if pool.replicas == 1 else pool.replicas / (pool.replicas - 1)
+    just_right = kept >= required and (
+        fewer is None or attained(replace(load, requests_per_s=load.requests_per_s * fewer)) < required
+    )
+    if not just_right:
+        share = sustained(load) / load.requests_per_s
+    return Check(
+        workload=workload,
+        pool=pool.id,
+        attainment_fraction=kept,
+        required_fraction=required,
+        sustained_share=share,
+        just_right=just_right,
+        note=f"simulated as {load.replicas} replicas" if load.replicas < pool.replicas else "",
+    )
 
 
 def _load(fleet: ServingFleet, pool: ServingPool) -> PoolLoad | None:
@@ -118,7 +129,7 @@ def _load(fleet: ServingFleet, pool: ServingPool) -> PoolLoad | None:
 
 def _mix(weights: list[tuple[Bucket, float]]) -> tuple[tuple[Bucket, float], ...]:
     total = sum(weight for _, weight in weights)
-    rounded = [(bucket, round(weight / total, _SHARE_DIGITS)) for bucket, weight in weights if weight > 0]
+    rounded = [(bucket, _SHARE_STEP * round(weight / total / _SHARE_STEP)) for bucket, weight in weights if weight > 0]
     kept = [(bucket, share) for bucket, share in rounded if share > 0]
     whole = sum(share for _, share in kept)
     return tuple((bucket, share / whole) for bucket, share in kept)
