@@ -289,7 +289,7 @@ def test_an_added_option_never_raises_the_cost(problem: Problem, taken: int) -> 
 @many
 @given(problem=problems(), rule=st.sampled_from(["spare_nodes", "min_vendors", "max_vendor_share", "site_watts"]))
 def test_an_added_rule_never_lowers_the_cost(problem: Problem, rule: str) -> None:
-    free = {"spare_nodes": 0, "min_vendors": 1, "max_vendor_share": None, "site_watts": {}}
+    free: dict[str, object] = {"spare_nodes": 0, "min_vendors": 1, "max_vendor_share": None, "site_watts": {}}
     looser = replace(problem, **{rule: free[rule]})  # type: ignore[arg-type]
     ruled, without = cheapest(problem, gap_fraction=0.0), cheapest(looser, gap_fraction=0.0)
     if ruled is not None:

@@ -15,6 +15,8 @@ _SIZES: Final = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32)
 replicas share bursts less well, so that errs on the safe side, by 0.6% from 32 on."""
 _REFERENCE: Final = 8
 """Replicas at most with which a candidate is first judged; the fleet's own sizes follow when it is verified."""
+_SMALL: Final = 16
+"""Replicas up to which one less makes a difference that two runs can tell."""
 _SHARE_STEP: Final = 0.02
 """Mixes that differ by less than this share of the requests are one."""
 
@@ -95,8 +97,10 @@ def _checked(pool: ServingPool, load: PoolLoad, workload: str, sustained: LoadJu
     required, kept = load.slo.attainment_fraction, attained(load)
     share = 1.0
     fewer = None if pool.replicas == 1 else pool.replicas / (pool.replicas - 1)
-    just_right = kept >= required and (
-        fewer is None or attained(replace(load, requests_per_s=load.requests_per_s * fewer)) < required
+    just_right = (
+        pool.replicas <= _SMALL
+        and kept >= required
+        and (fewer is None or attained(replace(load, requests_per_s=load.requests_per_s * fewer)) < required)
     )
     if not just_right:
         share = sustained(load) / load.requests_per_s

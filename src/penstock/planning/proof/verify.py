@@ -173,8 +173,8 @@ def verify_fleet(
         if best.met and attempt >= _ENOUGH:
             break
         carried = _learnt(tried, checks, replace(problem, carried=carried), least=attempt >= _ENOUGH)
-        larger = _planned_again(tried, checks, replace(problem, carried=carried), set() if best.met else seen)
-        if larger is None or _sizes(larger[1]) in seen:
+        larger = _planned_again(tried, checks, replace(problem, carried=carried), seen)
+        if larger is None or (best.met and larger[1].cost_usd >= best.mix.cost_usd):
             break
         carried, tried = larger
     if best is None:
@@ -197,7 +197,8 @@ def _planned_again(
 ) -> tuple[dict[PoolKey, float], Mix] | None:
     """Solve with what was learnt; where that is a fleet seen before, with ever more headroom for pools that missed."""
     carried = dict(problem.carried)
-    for _ in range(_TIGHTER):
+    missed = [key for key, check, _ in _pools_checked(tried, checks, problem) if not check.met]
+    for _ in range(_TIGHTER if missed else 1):
         larger = cheapest(
             replace(problem, carried=carried),
             Restriction(only_accelerators=tried.support),
@@ -208,9 +209,8 @@ def _planned_again(
             return None
         if _sizes(larger) not in seen:
             return carried, larger
-        for key, check, _ in _pools_checked(tried, checks, problem):
-            if not check.met:
-                carried[key] = carried.get(key, 1.0) * _HEADROOM
+        for key in missed:
+            carried[key] = carried.get(key, 1.0) * _HEADROOM
     return None
 
 
