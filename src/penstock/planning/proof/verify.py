@@ -173,7 +173,8 @@ def verify_fleet(
         if best.met and attempt >= _ENOUGH:
             break
         carried = _learnt(tried, checks, replace(problem, carried=carried), least=attempt >= _ENOUGH)
-        larger = _planned_again(tried, checks, replace(problem, carried=carried), seen)
+        known = replace(problem, carried=carried)
+        larger = _planned_again(tried, checks, known if attempt == 1 else _of_its_kinds(tried, known), seen)
         if larger is None or (best.met and larger[1].cost_usd >= best.mix.cost_usd):
             break
         carried, tried = larger
@@ -212,6 +213,26 @@ def _planned_again(
         for key in missed:
             carried[key] = carried.get(key, 1.0) * _HEADROOM
     return None
+
+
+def _of_its_kinds(tried: Mix, problem: Problem) -> Problem:
+    """Leave only the kinds of replicas a fleet has; in periods without one it carries the least of the others.
+
+    Kinds nobody simulated look better than they are, so that a fleet would be planned with other ones for ever.
+    """
+    used = {name for pool in tried.pools for name in pool.replicas}
+    least: dict[tuple[object, str], float] = {}
+    for (offer, name, _), factor in problem.carried.items():
+        least[offer, name] = min(factor, least.get((offer, name), factor))
+    periods = range(problem.periods)
+    others = {
+        (offer.key, name, period): least.get((offer.key, name), 1.0)
+        for offer in problem.offers
+        for name in used
+        for period in periods
+    }
+    kinds = tuple(replica for replica in problem.replicas if replica.id in used)
+    return replace(problem, replicas=kinds, carried={**others, **problem.carried})
 
 
 def _pools_checked(
