@@ -17,9 +17,9 @@ from penstock.planning.doubt.monte_carlo import Confidence, draw_confidence, wid
 from penstock.planning.doubt.sensitivity import Flip, Judge, Swing, flips, tornado
 from penstock.planning.doubt.verdict import PlanVerdict, judge
 from penstock.planning.doubt.what_if import (
+    DemandScenario,
     Owned,
     RulePrice,
-    Scenario,
     demand_scenarios,
     owned_worth,
     rule_prices,
@@ -89,7 +89,7 @@ class Answer:
     flips: tuple[Flip, ...]
     rules: tuple[RulePrice, ...]
     """What each rule of the plan costs, the dearest first."""
-    scenarios: tuple[Scenario, ...]
+    scenarios: tuple[DemandScenario, ...]
     """Demand low, as stated and high; empty where it has no range."""
     owned: Owned | None
     """What becomes of the nodes owned already; None where there are none."""

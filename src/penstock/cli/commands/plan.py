@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.planning.asked.plan import Plan
+    from penstock.planning.launches import PoolLaunch
     from penstock.planning.make import PlanResult, Sources
     from penstock.workload import Trace
 
@@ -69,13 +70,26 @@ def plan_command(
     if html is not None:
         from penstock.report.plan.page import plan_html
 
-        write_file(html, plan_html(result))
+        write_file(html, plan_html(result, launches_of(result)))
     if fleet is not None:
         from penstock.fleet.file import write_fleet
         from penstock.planning.fleet_of import fleet_of
 
         write_file(fleet, write_fleet(fleet_of(result, result.answer)))
     _show(result, as_json=as_json)
+
+
+def launches_of(result: "PlanResult") -> "tuple[PoolLaunch, ...]":
+    """Propose how every pool of the chosen fleet is started."""
+    from penstock.checkpoint import open_checkpoint
+    from penstock.planning.launches import pool_launches
+    from penstock.planning.make import NoFleet
+    from penstock.preflight import load_knowledge
+    from penstock.preflight.facts.subject import subject_of
+
+    if isinstance(result.answer, NoFleet):
+        return ()
+    return pool_launches(result, result.answer, lambda name: subject_of(open_checkpoint(name), name), load_knowledge())
 
 
 def _read(file: Path) -> "Plan":

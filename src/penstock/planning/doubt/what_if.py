@@ -27,7 +27,7 @@ class RulePrice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
+class DemandScenario:
     """The cheapest fleet where demand is at one end of its range."""
 
     name: Literal["low", "base", "high"]
@@ -123,7 +123,7 @@ def rule_prices(problem: Problem, family: Family) -> tuple[RulePrice, ...]:
 
 def demand_scenarios(
     family: Family, world: InputWorld, candidates: Sequence[Candidate], knobs: Sequence[Knob]
-) -> tuple[Scenario, ...]:
+) -> tuple[DemandScenario, ...]:
     """Solve again with every range of demand and growth at its low end, and at its high; empty where none has one."""
     moving = [knob for knob in knobs if knob.kind == "demand" and knob.input.uncertain and "mean" not in knob.subject]
     if not moving:
@@ -144,8 +144,8 @@ def demand_scenarios(
     return tuple(found[name] for name in ("low", "base", "high") if name in found)
 
 
-def _scenario(name: Literal["low", "base", "high"], family: Family, mix: Mix, usd: float) -> Scenario:
-    return Scenario(name=name, usd=usd * family.growth(mix), label=family.label(mix), parts=dict(_parts(mix)))
+def _scenario(name: Literal["low", "base", "high"], family: Family, mix: Mix, usd: float) -> DemandScenario:
+    return DemandScenario(name=name, usd=usd * family.growth(mix), label=family.label(mix), parts=dict(_parts(mix)))
 
 
 def _parts(mix: Mix) -> Iterator[tuple[str, int]]:
