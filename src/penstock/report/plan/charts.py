@@ -57,7 +57,7 @@ ITEM_NAMES: Final = {
     Item.SOFTWARE: "software engineers",
 }
 LABEL_COLOURS: Final = {"amd": "#c8401f", "nvidia": "#4c8c2b", "mix": "#5a5fc7"}
-_PART_COLOURS: Final = ("#17405f", "#c8401f", "#4c8c2b", "#7b5ea7", "#d99a00", "#5b6f80")
+PART_COLOURS: Final = ("#17405f", "#c8401f", "#4c8c2b", "#7b5ea7", "#d99a00", "#5b6f80")
 _BARS_SHOWN = 8
 _VISIBLE = 0.01
 """A bar narrower than this share of the widest is a line nobody sees."""
@@ -248,7 +248,7 @@ def fleet_bars(nodes: Sequence[tuple[str, str, int]]) -> Draw:
     """Stack servers of each part over time; `nodes` are (from, part, count)."""
     parts = list(dict.fromkeys(part for _, part, _ in nodes))
     data = [{"from": start, "part": part, "nodes": count} for start, part, count in nodes]
-    scale = alt.Scale(domain=parts, range=[_PART_COLOURS[at % len(_PART_COLOURS)] for at in range(len(parts))])
+    scale = alt.Scale(domain=parts, range=[PART_COLOURS[at % len(PART_COLOURS)] for at in range(len(parts))])
 
     def draw(width: int) -> Drawing:
         steps = len({start for start, _, _ in nodes})

@@ -9,6 +9,7 @@ from penstock import __version__
 from penstock.planning.launches import PoolLaunch
 from penstock.planning.make import NoFleet, PlanResult
 from penstock.report.plan.charts import unique_ids
+from penstock.report.plan.knobs import knobs_section, script_hash
 from penstock.report.plan.operation import operation
 from penstock.report.plan.summary import asked_plainly, summary
 from penstock.report.plan.tables import assumptions_tables, claim_section, left_out_table, listed
@@ -48,6 +49,7 @@ def plan_html(result: PlanResult, launches: Sequence[PoolLaunch] = ()) -> str:
         css=(_TEMPLATES / "plan.css").read_text(encoding="utf-8"),
         question=escape(asked_plainly(result)),
         note=f"<p>{escape(plan.note)}</p>" if plan.note else "",
+        script=f"script-src 'sha256-{script_hash()}'",
         nav=_nav(result),
         body="\n".join(_body(result, launches)),
         version=escape(__version__),
@@ -57,10 +59,13 @@ def plan_html(result: PlanResult, launches: Sequence[PoolLaunch] = ()) -> str:
     return unique_ids(page)
 
 
+_ANSWERED = (("pays", "For who pays"), ("knobs", "Try other numbers"), ("runs", "For who runs it"))
+
+
 def _nav(result: PlanResult) -> str:
-    answered = () if isinstance(result.answer, NoFleet) else (("pays", "For who pays"), ("runs", "For who runs it"))
+    answered = () if isinstance(result.answer, NoFleet) else _ANSWERED
     parts = (*answered, ("assumed", "What was assumed"))
-    return "".join(f'<a href="#{ident}">{name}</a>' for ident, name in parts)
+    return "\n".join(f'<a href="#{ident}">{name}</a>' for ident, name in parts)
 
 
 def _body(result: PlanResult, launches: Sequence[PoolLaunch]) -> Iterator[str]:
@@ -70,7 +75,9 @@ def _body(result: PlanResult, launches: Sequence[PoolLaunch]) -> Iterator[str]:
     else:
         yield '<section id="pays">'
         yield from summary(result, result.answer)
-        yield '</section><section id="runs"><h1 class="part">For who runs it</h1>'
+        yield "</section>"
+        yield from knobs_section(result, result.answer)
+        yield '<section id="runs"><h1 class="part">For who runs it</h1>'
         yield from operation(result, result.answer, launches)
         yield "</section>"
     yield '<section id="assumed"><h1 class="part">What was assumed</h1>'
