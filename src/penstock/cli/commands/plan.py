@@ -21,6 +21,7 @@ Examples:
 - `penstock plan --init > plan.yaml` (a commented plan to start from)
 - `penstock plan plan.yaml`
 - `penstock plan plan.yaml --html report.html --fleet fleet.yaml`
+- `penstock plan plan.yaml --rfp request/`
 - `penstock plan plan.yaml --json`
 """
 _MAX_BYTES = 1_000_000
@@ -36,6 +37,14 @@ def plan_command(
     ] = None,
     fleet: Annotated[
         Path | None, typer.Option("--fleet", help="Write the chosen fleet as fleet.yaml.", show_default=False)
+    ] = None,
+    rfp: Annotated[
+        Path | None,
+        typer.Option(
+            "--rfp",
+            help="Write what to send to vendors into this directory: questions, workload, acceptance benchmark.",
+            show_default=False,
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -76,6 +85,13 @@ def plan_command(
         from penstock.planning.fleet_of import fleet_of
 
         write_file(fleet, write_fleet(fleet_of(result, result.answer)))
+    if rfp is not None:
+        from penstock.cli.terminal import make_directory
+        from penstock.report.plan.rfp import rfp_pack
+
+        make_directory(rfp)
+        for name, text in rfp_pack(result, result.answer).items():
+            write_file(rfp / name, text)
     _show(result, as_json=as_json)
 
 

@@ -34,7 +34,7 @@ class VendorSheet:
     accelerator: Accelerator
     role: str
     nodes: int
-    """How many are asked about: the most the fleet has at once."""
+    """How many are asked about."""
     questions: tuple[VendorQuestion, ...]
 
 
@@ -55,14 +55,18 @@ def vendor_sheets(result: PlanResult, answer: Answer) -> tuple[VendorSheet, ...]
     rivals = [bill for label, bill in answer.by_label.items() if label != answer.verdict.winner]
     for role, bills in (("chosen", [answer.winner]), ("to compare", rivals)):
         for bill in bills:
-            for ident in sorted(bill.mix.support - sheets.keys()):
-                sheets[ident] = _sheet(result, answer, ident, role, _nodes(bill, ident))
+            wanted = {ident: _nodes(bill, ident) for ident in sorted(bill.mix.support - sheets.keys())}
+            sheets |= {ident: _sheet(result, answer, ident, role, nodes) for ident, nodes in wanted.items() if nodes}
     return tuple(sheets.values())
 
 
 def _nodes(bill: Bill, ident: str) -> int:
-    periods = {pool.period for pool in bill.mix.pools}
-    return max(bill.mix.nodes_of(ident, period) for period in periods)
+    """The most nodes that are had at once beside those owned already: nobody is asked about what is only kept."""
+    had: dict[int, int] = {}
+    for pool in bill.mix.pools:
+        if pool.offer.accelerator == ident:
+            had[pool.period] = had.get(pool.period, 0) + pool.nodes - pool.kept_nodes
+    return max(had.values())
 
 
 def _sheet(result: PlanResult, answer: Answer, ident: str, role: str, nodes: int) -> VendorSheet:

@@ -86,7 +86,7 @@ def _after(unit: str) -> str:
 
 
 def _dollars(value: float) -> str:
-    if value >= 100:  # noqa: PLR2004 - cents matter below
+    if value >= 100 or not value:  # noqa: PLR2004 - cents matter below
         return f"${value:,.0f}"
     return f"${value:,.2f}" if value >= 1 else f"${value:,.3f}"
 
