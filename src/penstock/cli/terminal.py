@@ -92,6 +92,14 @@ def write_file(path: Path, content: str | bytes) -> None:
     sys.stderr.write(f"wrote {path}\n")
 
 
+def make_directory(path: Path) -> None:
+    """Make a directory the user named; one that is there already is used."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}; choose a place that can be written") from None
+
+
 @contextmanager
 def byte_progress(total_bytes: int, label: str) -> Iterator[Callable[[int], None]]:
     """Show bytes read and their rate on stderr while a person watches; yields what to call with each amount."""

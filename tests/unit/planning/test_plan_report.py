@@ -1,8 +1,11 @@
-"""What people see of a plan: one screen, one page without a script, JSON, and a fleet file."""
+"""What people see of a plan: one screen, one page that fetches nothing, JSON, and a fleet file."""
 
 import json
 import re
+from base64 import b64encode
+from collections.abc import Callable
 from dataclasses import replace
+from hashlib import sha256
 from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
@@ -22,7 +25,7 @@ from penstock.report.drawing.plain import to_json
 from penstock.report.plan.document import plan_document
 from penstock.report.plan.page import plan_html
 from penstock.report.plan.terminal import render_plan
-from penstock.report.plan.words import amount, flip_sentence, spread, usd
+from penstock.report.plan.words import amount, flip_sentence, spread, sureness, usd
 from small_plans import TWO_PARTS, solved
 
 SCREEN_LINES = 45
@@ -31,6 +34,11 @@ SCREEN_LINES = 45
 @pytest.fixture(scope="module")
 def result() -> PlanResult:
     return solved(TWO_PARTS)
+
+
+@pytest.fixture(scope="module")
+def page(result: PlanResult) -> str:
+    return plan_html(result)
 
 
 def shown(result: PlanResult, width: int = 110) -> str:
@@ -94,11 +102,15 @@ class Tags(HTMLParser):
                 pass
 
 
-def test_the_page_has_no_script_fetches_nothing_and_is_well_formed(result: PlanResult) -> None:
-    page = plan_html(result)
+def test_the_page_runs_only_its_own_script_fetches_nothing_and_is_well_formed(page: str) -> None:
     tags = Tags()
     tags.feed(page)
-    assert not {"script", "iframe", "link", "object", "embed", "img"} & set(tags.tags)
+    assert not {"iframe", "link", "object", "embed", "img", "form"} & set(tags.tags)
+    scripts = re.findall(r"<script([^>]*)>(.*?)</script>", page, re.DOTALL)
+    assert [attributes for attributes, _ in scripts] == [' type="application/json" id="bills"', ""]
+    digest = b64encode(sha256(scripts[1][1].encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'; " in page
+    assert not {"fetch", "XMLHttpRequest", "import", "eval", "innerHTML"} & set(re.findall(r"\w+", scripts[1][1]))
     assert all(target.startswith("#") for target in tags.fetched)
     assert "url(http" not in page
     assert "@import" not in page
@@ -110,21 +122,113 @@ def test_the_page_has_no_script_fetches_nothing_and_is_well_formed(result: PlanR
     assert page.count('class="narrow"') == page.count('class="wide"')
 
 
-def test_the_page_names_every_assumption_with_its_source_and_marks_defaults(result: PlanResult) -> None:
-    page = plan_html(result)
+JARGON = re.compile(
+    r"\b(tp\d|TPOT|TTFT|SLO|P10|P90|[Dd]raws?|[Rr]egret|[Pp]resent value|[Rr]eplicas?|h200_sxm|mi300x)\b"
+)
+
+
+class Text(HTMLParser):
+    """Collects what is read, by the part of the page it stands in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: dict[str, list[str]] = {}
+        self.part = "head"
+        self.silent = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.silent += tag in {"style", "script", "svg"}
+        if tag == "section" and (ident := dict(attrs).get("id")):
+            self.part = ident
+
+    def handle_endtag(self, tag: str) -> None:
+        self.silent -= tag in {"style", "script", "svg"}
+
+    def handle_data(self, data: str) -> None:
+        if not self.silent and data.strip():
+            self.parts.setdefault(self.part, []).append(" ".join(data.split()))
+
+
+def read(page: str) -> dict[str, list[str]]:
+    text = Text()
+    text.feed(page)
+    return text.parts
+
+
+def test_the_page_reads_as_it_did(page: str, golden: Callable[[str, str], None]) -> None:
+    parts = read(page)
+    shown = (f"== {part}\n" + "\n".join(lines) for part, lines in parts.items())
+    golden("plan_page.txt", "\n\n".join(shown))
+
+
+def test_who_pays_reads_no_jargon_and_who_runs_it_does(page: str) -> None:
+    parts = read(page)
+    assert not [line for line in (*parts["head"], *parts["pays"]) if JARGON.search(line)]
+    assert [line for line in parts["runs"] if JARGON.search(line)]
+
+
+def test_page_one_has_the_order_the_total_and_every_option(result: PlanResult, page: str) -> None:
+    assert isinstance(result.answer, Answer)
+    paid = " ".join(read(page)["pays"])
+    winner = result.answer.winner
+    assert usd(winner.cash.first_order_usd) in paid
+    assert usd(sum(quarter.total_usd for quarter in winner.cash.quarters)) in paid
+    for bill in result.answer.by_label.values():
+        assert usd(bill.cost.total_usd) in paid
+    assert "What to ask vendors" in paid
+
+
+def test_only_a_simulated_fleet_that_rarely_loses_is_green(result: PlanResult) -> None:
+    assert isinstance(result.answer, Answer)
+    proven = solved(
+        TWO_PARTS, verify_of=lambda _: (Check(workload="chat", attainment_fraction=1, required_fraction=1),)
+    )
+    assert isinstance(proven.answer, Answer)
+    surely = replace(proven.answer.verdict, outcome="wins", probability=0.95)
+    cases = {
+        "sure": replace(proven.answer, verdict=surely),
+        "likely": replace(result.answer, verdict=surely),
+        "open": replace(proven.answer, verdict=replace(surely, outcome="too close to call")),
+        "alone": replace(proven.answer, verdict=replace(surely, outcome="only choice", others_usd={})),
+    }
+    for level, answer in cases.items():
+        assert sureness(answer) == level
+        assert f'class="verdict {level}"' in plan_html(replace(proven, answer=answer))
+    assert sureness(replace(cases["sure"], verdict=replace(surely, probability=0.89))) == "likely"
+    assert sureness(replace(cases["sure"], regret_usd=2.0)) == "open"
+    missed = (
+        replace(
+            proven.answer.verified[0], checks=(Check(workload="chat", attainment_fraction=0.9, required_fraction=0.95),)
+        ),
+    )
+    assert sureness(replace(cases["sure"], verified=missed)) == "unmet"
+
+
+def test_every_input_stands_under_who_can_confirm_it(page: str) -> None:
+    assumed = read(page)["assumed"]
+    heads = ["Procurement: quotes", "Facilities: power", "Engineering: demand", "Finance: how"]
+    places = [next(at for at, line in enumerate(assumed) if line.startswith(head)) for head in heads]
+    assert places == sorted(places)
+    assert places[0] < assumed.index("h200_sxm: price") < places[1] < assumed.index("site: PUE") < places[2]
+    assert places[2] < assumed.index("amd: extra engineers") < places[3] < assumed.index("discount rate")
+
+
+def test_the_page_names_every_assumption_with_its_source_and_marks_defaults(result: PlanResult, page: str) -> None:
     for entry in result.assumptions:
         assert entry.name.split(":")[0] in page
     assert page.count('<tr class="default">') == sum(not entry.input.given for entry in result.assumptions)
 
 
-def test_the_same_plan_gives_the_same_bytes(result: PlanResult) -> None:
-    assert plan_html(result) == plan_html(solved(TWO_PARTS))
+def test_the_same_plan_gives_the_same_bytes(page: str) -> None:
+    assert page == plan_html(solved(TWO_PARTS))
 
 
 def test_a_hostile_name_stays_text() -> None:
-    hostile = solved(TWO_PARTS.replace("name: two parts", "name: '<script>alert(1)</script>$css'"))
-    page = plan_html(hostile)
-    assert "<script" not in page
+    named = TWO_PARTS.replace("name: two parts", "name: '<script>alert(1)</script>$css'")
+    site = "sites: [{name: '</script><script>alert(2)//'}]\n"
+    page = plan_html(solved(named + site))
+    assert page.count("<script") == 2
+    assert "alert(2)//" in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;$css" in page
 
 

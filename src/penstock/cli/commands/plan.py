@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.planning.asked.plan import Plan
+    from penstock.planning.launches import PoolLaunch
     from penstock.planning.make import PlanResult, Sources
     from penstock.workload import Trace
 
@@ -20,6 +21,7 @@ Examples:
 - `penstock plan --init > plan.yaml` (a commented plan to start from)
 - `penstock plan plan.yaml`
 - `penstock plan plan.yaml --html report.html --fleet fleet.yaml`
+- `penstock plan plan.yaml --rfp request/`
 - `penstock plan plan.yaml --json`
 """
 _MAX_BYTES = 1_000_000
@@ -35,6 +37,14 @@ def plan_command(
     ] = None,
     fleet: Annotated[
         Path | None, typer.Option("--fleet", help="Write the chosen fleet as fleet.yaml.", show_default=False)
+    ] = None,
+    rfp: Annotated[
+        Path | None,
+        typer.Option(
+            "--rfp",
+            help="Write what to send to vendors into this directory: questions, workload, acceptance benchmark.",
+            show_default=False,
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -69,13 +79,33 @@ def plan_command(
     if html is not None:
         from penstock.report.plan.page import plan_html
 
-        write_file(html, plan_html(result))
+        write_file(html, plan_html(result, launches_of(result)))
     if fleet is not None:
         from penstock.fleet.file import write_fleet
         from penstock.planning.fleet_of import fleet_of
 
         write_file(fleet, write_fleet(fleet_of(result, result.answer)))
+    if rfp is not None:
+        from penstock.cli.terminal import make_directory
+        from penstock.report.plan.rfp import rfp_pack
+
+        make_directory(rfp)
+        for name, text in rfp_pack(result, result.answer).items():
+            write_file(rfp / name, text)
     _show(result, as_json=as_json)
+
+
+def launches_of(result: "PlanResult") -> "tuple[PoolLaunch, ...]":
+    """Propose how every pool of the chosen fleet is started."""
+    from penstock.checkpoint import open_checkpoint
+    from penstock.planning.launches import pool_launches
+    from penstock.planning.make import NoFleet
+    from penstock.preflight import load_knowledge
+    from penstock.preflight.facts.subject import subject_of
+
+    if isinstance(result.answer, NoFleet):
+        return ()
+    return pool_launches(result, result.answer, lambda name: subject_of(open_checkpoint(name), name), load_knowledge())
 
 
 def _read(file: Path) -> "Plan":

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from penstock.catalog.accelerator import Accelerator
 from penstock.catalog.price import Price
@@ -164,15 +165,21 @@ def _over(node: Input, devices: int) -> Input:
     return replace(node, value=node.value / devices, low=low, high=high, unit="USD/device")
 
 
+Confirmer = Literal["procurement", "facilities", "engineering", "finance"]
+"""Whose word makes an input a fact."""
+_Named = list[tuple[str, Input]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assumption:
     """One line of the report's table of inputs."""
 
     name: str
     input: Input
+    confirmed_by: Confirmer
 
 
-def _power_inputs(ident: str, power: NodePower) -> list[tuple[str, Input]]:
+def _power_inputs(ident: str, power: NodePower) -> _Named:
     most = power.node_watts / 1000
     largest = Input(value=most, low=most, high=most, unit="kW/node", source=power.note, given=power.basis == "given")
     serving = Input(
@@ -186,48 +193,73 @@ def _power_inputs(ident: str, power: NodePower) -> list[tuple[str, Input]]:
 
 
 def assumptions(resolved: Resolved) -> tuple[Assumption, ...]:
-    """List every input that was used, with its range and source."""
+    """List every input that was used, with its range, its source and who can confirm it."""
+    groups: tuple[tuple[Confirmer, _Named], ...] = (
+        ("procurement", _bought_inputs(resolved)),
+        ("facilities", _site_inputs(resolved)),
+        ("engineering", _run_inputs(resolved.plan)),
+        ("finance", _money_inputs(resolved.plan)),
+    )
+    return tuple(
+        Assumption(name=name, input=entry, confirmed_by=whose) for whose, found in groups for name, entry in found
+    )
+
+
+def _bought_inputs(resolved: Resolved) -> _Named:
     plan = resolved.plan
-    found: list[tuple[str, Input]] = []
+    found: _Named = []
     for part in plan.parts:
         price = f"{part.id}: price with its share of the server" if part.with_host else f"{part.id}: price"
         found += [(price, part.buy)] if part.buy else []
         found += [(f"{part.id}: rent by the hour", part.rent)] if part.rent else []
         found += [(f"{part.id}: rent for {entry.months} months", entry.rent) for entry in part.contracts]
+    for vendor, entry in plan.stacks.items():
+        found += [
+            (f"{vendor}: support contract", entry.support_usd_per_device_year),
+            (f"{vendor}: licences", entry.licence_usd_per_device_year),
+        ]
+    found += [("host of a node", plan.node.host_usd), ("network", plan.node.network_usd_per_device)]
+    return [*found, *((f"{entry.id} owned: resale today", entry.resale_usd) for entry in plan.owned)]
+
+
+def _site_inputs(resolved: Resolved) -> _Named:
+    found: _Named = []
+    for part in resolved.plan.parts:
         found += _power_inputs(part.id, resolved.power[part.id])
-    found += [(f"{entry.id} owned: resale today", entry.resale_usd) for entry in plan.owned]
-    for site in plan.sites:
+    for site in resolved.plan.sites:
         found += [
             (f"{site.name}: power price", site.usd_per_kwh),
             (f"{site.name}: PUE", site.pue),
             (f"{site.name}: hosting", site.hosting_usd_per_kw_month),
         ]
-    for vendor, entry in plan.stacks.items():
-        found += [
-            (f"{vendor}: extra engineers", entry.engineers),
-            (f"{vendor}: engineers by size", entry.engineers_per_1000_devices),
-            (f"{vendor}: support contract", entry.support_usd_per_device_year),
-            (f"{vendor}: licences", entry.licence_usd_per_device_year),
-            (f"{vendor}: software gain", entry.software_gain_per_year),
-        ]
-    money, node = plan.money, plan.node
-    found += [
-        ("an engineer", money.engineer_usd_per_year),
-        ("discount rate", money.discount_rate),
-        ("depreciation", money.depreciation_years),
-        ("salvage value", money.salvage),
-        ("resale before full depreciation", money.resale),
-        ("change of prices", money.price_change_per_year),
-        ("host of a node", node.host_usd),
-        ("network", node.network_usd_per_device),
-        ("idle power", node.idle_power),
-        ("device failures", node.annual_failures),
-        ("use of capacity at the peak", plan.constraints.utilisation),
-    ]
+    return [*found, ("idle power", resolved.plan.node.idle_power)]
+
+
+def _run_inputs(plan: Plan) -> _Named:
+    found: _Named = []
     for workload in plan.workloads:
         found += [
             (f"{workload.name}: demand", workload.demand),
             (f"{workload.name}: mean load", workload.mean_load),
             (f"{workload.name}: growth", workload.growth_per_year),
         ]
-    return tuple(Assumption(name=name, input=entry) for name, entry in found)
+    for vendor, entry in plan.stacks.items():
+        found += [
+            (f"{vendor}: extra engineers", entry.engineers),
+            (f"{vendor}: engineers by size", entry.engineers_per_1000_devices),
+            (f"{vendor}: software gain", entry.software_gain_per_year),
+        ]
+    failures, used = plan.node.annual_failures, plan.constraints.utilisation
+    return [*found, ("device failures", failures), ("use of capacity at the peak", used)]
+
+
+def _money_inputs(plan: Plan) -> _Named:
+    money = plan.money
+    return [
+        ("an engineer", money.engineer_usd_per_year),
+        ("discount rate", money.discount_rate),
+        ("depreciation", money.depreciation_years),
+        ("salvage value", money.salvage),
+        ("resale before full depreciation", money.resale),
+        ("change of prices", money.price_change_per_year),
+    ]

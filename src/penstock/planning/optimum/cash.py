@@ -120,8 +120,8 @@ def _between(mix: Mix, terms: BillingTerms, start: float, end: float) -> Paid:
     sums = {item: sum(line.usd for line in lines if line.item is item) for item in Item}
     named = {*_CAPEX, *_NOT_PAID, Item.RENT, Item.SOFTWARE}
     return Paid(
-        start=_day(terms, start),
-        end=_day(terms, min(end, terms.horizon_years)),
+        start=day_of(terms, start),
+        end=day_of(terms, min(end, terms.horizon_years)),
         capex_usd=sum(sums[item] for item in _CAPEX),
         rent_usd=sums[Item.RENT],
         running_usd=sum(usd for item, usd in sums.items() if item not in named),
@@ -147,7 +147,7 @@ def _orders(mix: Mix, terms: BillingTerms) -> Iterator[Order]:
         for key, nodes in ways.items():
             accelerator, site, number, period = key
             part = part_of(plan, accelerator)
-            on = _day(terms, terms.periods[period][0])
+            on = day_of(terms, terms.periods[period][0])
             lead = timedelta(weeks=part.lead_weeks) if part.lead_weeks is not None else None
             bought = months_of is None
             yield Order(
@@ -211,7 +211,7 @@ def _kept_book(mix: Mix, terms: BillingTerms) -> float | None:
     return total
 
 
-def _day(terms: BillingTerms, years: float) -> date:
+def day_of(terms: BillingTerms, years: float) -> date:
     """Whole months by the calendar, anything else by days."""
     start, months = terms.resolved.plan.start, round(years * MONTHS_PER_YEAR)
     if abs(years * MONTHS_PER_YEAR - months) > _EPSILON_YEARS:

@@ -11,7 +11,8 @@ from penstock.economics.line import Item
 from penstock.errors import MissingExtra
 from penstock.planning.doubt.sensitivity import Swing
 from penstock.planning.make import Answer, Bill
-from penstock.report.plan.words import fleet_name, label_name, spread, swing_name, usd
+from penstock.planning.optimum.cash import Cash
+from penstock.report.plan.words import fleet_name, label_name, plain_label, spread, swing_name, usd
 
 try:
     import altair as alt
@@ -27,7 +28,7 @@ _FONT: Final = "Helvetica Neue, Helvetica, Arial, sans-serif"
 _INK, _FAINT, _RULE = "#1c2733", "#66727f", "#dfe4ea"
 ITEM_COLOURS: Final = {
     Item.SILICON: "#17405f",
-    Item.RENT: "#17405f",
+    Item.RENT: "#7b5ea7",
     Item.HOST: "#3f7cac",
     Item.NETWORK: "#8fb8d9",
     Item.POWER: "#d99a00",
@@ -56,6 +57,7 @@ ITEM_NAMES: Final = {
     Item.SOFTWARE: "software engineers",
 }
 LABEL_COLOURS: Final = {"amd": "#c8401f", "nvidia": "#4c8c2b", "mix": "#5a5fc7"}
+PART_COLOURS: Final = ("#17405f", "#c8401f", "#4c8c2b", "#7b5ea7", "#d99a00", "#5b6f80")
 _BARS_SHOWN = 8
 _VISIBLE = 0.01
 """A bar narrower than this share of the widest is a line nobody sees."""
@@ -107,7 +109,8 @@ def unique_ids(html: str) -> str:
     pieces = html.split("<svg")
     for index in range(1, len(pieces)):
         number = next(numbers)
-        pieces[index] = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>s{number}-", pieces[index])
+        picture, end, after = pieces[index].partition("</svg>")
+        pieces[index] = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>s{number}-", picture) + end + after
     return "<svg".join(pieces)
 
 
@@ -136,7 +139,7 @@ def cost_bars(rows: Sequence[tuple[str, Bill]]) -> Draw:
                 y=y,
                 x=alt.X(
                     "usd:Q",
-                    title="million dollars, today's value",
+                    title="million dollars in today's money",
                     scale=alt.Scale(domain=[0, most]),
                     axis=_ticks(width),
                 ),
@@ -185,7 +188,10 @@ def waterfall_bars(bill: Bill) -> Draw:
         bars = base.mark_bar(height=16).encode(
             y=y,
             x=alt.X(
-                "from:Q", title="million dollars, today's value", scale=alt.Scale(domain=[0, most]), axis=_ticks(width)
+                "from:Q",
+                title="million dollars in today's money",
+                scale=alt.Scale(domain=[0, most]),
+                axis=_ticks(width),
             ),
             x2="to:Q",
             color=alt.Color("item:N", scale=alt.Scale(domain=domain, range=colours), legend=None),
@@ -197,12 +203,72 @@ def waterfall_bars(bill: Bill) -> Draw:
     return draw
 
 
-def span_bars(answer: Answer) -> Draw:
-    """Show P10 to P90 of each label's cost, and how often it is cheapest."""
+_PAID: Final = (
+    ("purchases", "capex_usd", ITEM_COLOURS[Item.SILICON], 1),
+    ("rent", "rent_usd", ITEM_COLOURS[Item.RENT], 1),
+    ("power, space, upkeep", "running_usd", ITEM_COLOURS[Item.POWER], 1),
+    ("people", "people_usd", ITEM_COLOURS[Item.SOFTWARE], 1),
+    ("sales", "sales_usd", ITEM_COLOURS[Item.SUPPORT], -1),
+)
+_MOST_QUARTERS: Final = 16
+
+
+def cash_bars(cash: Cash) -> Draw:
+    """Stack what is paid in each quarter, or each year where quarters are too many to be read; sales point down."""
+    uses = [use for use in _PAID if any(getattr(paid, use[1]) for paid in cash.years)]
+    scale = alt.Scale(domain=[use[0] for use in uses], range=[use[2] for use in uses])
+
+    def draw(width: int) -> Drawing:
+        small = width < WIDE
+        spans = cash.years if small or len(cash.quarters) > _MOST_QUARTERS else cash.quarters
+        data: list[dict[str, Any]] = [
+            {"from": f"{paid.start:%Y-%m}", "use": name, "order": order, "usd": sign * getattr(paid, key) / 1e6}
+            for paid in spans
+            for order, (name, key, _, sign) in enumerate(uses)
+        ]
+        each = "year" if spans is cash.years else "quarter"
+        x = alt.X("from:O", title=f"{each} from", axis=alt.Axis(labelAngle=0 if len(spans) <= 4 else -45))  # noqa: PLR2004
+        y = alt.Y("usd:Q", title="million dollars as paid", axis=alt.Axis(tickCount=4, grid=True, gridColor=_RULE))
+        chart: Drawing = (
+            alt.Chart(_data(data))
+            .mark_bar()
+            .encode(x=x, y=y, color=alt.Color("use:N", scale=scale, legend=_legend(small=small)), order="order:Q")
+            .properties(width=width - 70, height=180)
+        )
+        return chart
+
+    return draw
+
+
+def _legend(*, small: bool) -> alt.Legend:
+    return alt.Legend(columns=2 if small else 5, titleFontSize=0)
+
+
+def fleet_bars(nodes: Sequence[tuple[str, str, int]]) -> Draw:
+    """Stack servers of each part over time; `nodes` are (from, part, count)."""
+    parts = list(dict.fromkeys(part for _, part, _ in nodes))
+    data = [{"from": start, "part": part, "nodes": count} for start, part, count in nodes]
+    scale = alt.Scale(domain=parts, range=[PART_COLOURS[at % len(PART_COLOURS)] for at in range(len(parts))])
+
+    def draw(width: int) -> Drawing:
+        steps = len({start for start, _, _ in nodes})
+        x = alt.X("from:O", title="from", axis=alt.Axis(labelAngle=0 if steps <= 6 else -45))  # noqa: PLR2004
+        y = alt.Y("nodes:Q", title="servers", axis=alt.Axis(tickCount=4, grid=True, gridColor=_RULE))
+        colour = alt.Color("part:N", scale=scale, legend=_legend(small=width < WIDE))
+        chart: Drawing = (
+            alt.Chart(_data(data)).mark_bar().encode(x=x, y=y, color=colour).properties(width=width - 70, height=160)
+        )
+        return chart
+
+    return draw
+
+
+def span_bars(answer: Answer, names: Mapping[str, str]) -> Draw:
+    """Show P10 to P90 of each label's cost, and how often it is cheapest; `names` are what parts are called."""
     spans = [(label, span) for label, span in answer.confidence.cost_usd.items() if isfinite(span.high)]
     data: list[dict[str, Any]] = [
         {
-            "label": label_name(label),
+            "label": plain_label(label, names),
             "low": span.low / 1e6,
             "median": span.median / 1e6,
             "high": span.high / 1e6,
@@ -218,20 +284,20 @@ def span_bars(answer: Answer) -> Draw:
             "label:N",
             sort=[entry["label"] for entry in data],
             title=None,
-            axis=alt.Axis(labelPadding=8, labelLimit=110),
+            axis=alt.Axis(labelPadding=8, labelLimit=130),
         )
         base = alt.Chart(_data(data))
         bars = base.mark_bar(height=14, opacity=0.85, cornerRadius=3).encode(
             y=y,
             x=alt.X(
-                "low:Q", title="million dollars, P10 to P90", scale=alt.Scale(domain=[0, most]), axis=_ticks(width)
+                "low:Q", title="million dollars in today's money", scale=alt.Scale(domain=[0, most]), axis=_ticks(width)
             ),
             x2="high:Q",
             color=alt.Color("colour:N", scale=None),
         )
         ticks = base.mark_tick(color="white", thickness=3, height=14).encode(y=y, x="median:Q")
         text = base.mark_text(align="left", dx=6, color=_INK, fontSize=12).encode(y=y, x="high:Q", text="text:N")
-        chart: Drawing = (bars + ticks + text).properties(width=width - 130, height=34 * max(1, len(data)))
+        chart: Drawing = (bars + ticks + text).properties(width=width - 150, height=34 * max(1, len(data)))
         return chart
 
     return draw

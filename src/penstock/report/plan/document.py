@@ -20,7 +20,10 @@ def plan_document(result: PlanResult) -> dict[str, object]:
         "deployments_considered": result.considered,
         "left_out": plain(result.left_out),
         "unpriced": list(result.resolved.unpriced),
-        "assumptions": [{"name": entry.name, **_fields(entry.input)} for entry in result.assumptions],
+        "assumptions": [
+            {"name": entry.name, "confirmed_by": entry.confirmed_by, **_fields(entry.input)}
+            for entry in result.assumptions
+        ],
         "claims": [{**_fields(check), "verdicts": list(check.verdicts)} for check in result.claims],
         "answer": {"feasible": False, "reasons": list(answer.reasons)}
         if isinstance(answer, NoFleet)

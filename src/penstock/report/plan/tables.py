@@ -1,13 +1,14 @@
 """What stands in the tables of the HTML report? Rows of escaped text; numbers to the right, labels kept for phones."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from typing import Final
 
 from penstock.audit.saving_claim import ClaimCheck
-from penstock.planning.asked.resolve import Assumption, LeftOut
+from penstock.planning.asked.resolve import Assumption, Confirmer, LeftOut
 from penstock.planning.candidates.capacity import Capacity
 from penstock.planning.make import Answer, Bill, PlanResult
-from penstock.planning.optimum.cash import Cash
+from penstock.planning.optimum.cash import Cash, day_of
 from penstock.planning.optimum.costing import FleetCost
 from penstock.planning.optimum.problem import Mix
 from penstock.report.plan.words import (
@@ -17,7 +18,6 @@ from penstock.report.plan.words import (
     owned_sentences,
     per_mtok,
     runs,
-    scenario_sentence,
     served,
     spread,
     usd,
@@ -48,13 +48,18 @@ def _split(cell: Cell) -> tuple[str, str]:
     return cell if isinstance(cell, tuple) else (cell, "")
 
 
+def listed(entries: Sequence[str]) -> str:
+    """Write a list; what was wrapped in the source is one line."""
+    return "<ul>" + "".join(f"<li>{escape(' '.join(entry.split()))}</li>" for entry in entries) + "</ul>"
+
+
 def fleet_table(mix: Mix, result: PlanResult) -> str:
     """Say what to have, step by step."""
     several = len({pool.period for pool in mix.pools}) > 1
     rows = []
     for pool in sorted(mix.pools, key=lambda entry: (entry.period, entry.offer.key)):
         start, end = result.terms.periods[pool.period]
-        when = f"years {start:g} to {end:g}" if several else "throughout"
+        when = f"{day_of(result.terms, start)} to {day_of(result.terms, end)}" if several else "throughout"
         rows.append(
             [
                 pool.offer.accelerator,
@@ -182,29 +187,41 @@ def cash_table(cash: Cash) -> Iterator[str]:
 
 
 def rules_table(answer: Answer) -> Iterator[str]:
-    """Say what each rule costs, and what less or more demand takes."""
+    """Say what each rule costs, and what becomes of what is owned."""
     if answer.rules:
         heads: list[Cell] = ["rule", ("costs", "n"), ("without it", "n"), "then the fleet is of"]
         rows = [[rule.rule, usd(rule.usd), usd(rule.without_usd), rule.without] for rule in answer.rules]
         yield "<h3>What each rule costs</h3>" + table(heads, rows)
     if answer.owned is not None:
-        items = "".join(f"<li>{escape(sentence)}</li>" for sentence in owned_sentences(answer.owned))
-        yield f"<h3>What is owned already</h3><ul>{items}</ul>"
-    if answer.scenarios:
-        shown = [scenario_sentence(scenario) for scenario in answer.scenarios]
-        items = "".join(f"<li>{escape(sentence)}</li>" for sentence in shown)
-        yield f"<h3>Demand at the ends of its range</h3><ul>{items}</ul>"
+        yield "<h3>What is owned already</h3>" + listed(list(owned_sentences(answer.owned)))
 
 
-def assumptions_table(entries: Sequence[Assumption]) -> str:
-    """List every input; defaults are marked."""
-    rows: list[list[Cell]] = []
-    for entry in entries:
-        given = entry.input
-        span = spread(given.low, given.high, given.unit) if given.uncertain else "fixed"
-        rows.append([entry.name, amount(given.value, given.unit), span, (given.source, "small")])
-    classes = ["" if entry.input.given else "default" for entry in entries]
-    return table(["input", ("value", "n"), "range", "source"], rows, classes=classes)
+_CONFIRMERS: Final[Mapping[Confirmer, str]] = {
+    "procurement": "Procurement: quotes and contracts",
+    "facilities": "Facilities: power and space",
+    "engineering": "Engineering: demand, people and operation",
+    "finance": "Finance: how money is counted",
+}
+
+
+def assumptions_tables(entries: Sequence[Assumption]) -> Iterator[str]:
+    """List every input under who can confirm it, what is uncertain first; defaults are marked."""
+    for whose, title in _CONFIRMERS.items():
+        own = sorted(
+            (e for e in entries if e.confirmed_by == whose), key=lambda e: (e.input.given, not e.input.uncertain)
+        )
+        if not own:
+            continue
+        open_count = sum(not entry.input.given for entry in own)
+        yield f"<h3>{escape(title)}</h3>"
+        yield f'<p class="small">{open_count} of {len(own)} are defaults to be confirmed.</p>'
+        rows: list[list[Cell]] = []
+        for entry in own:
+            given = entry.input
+            span = spread(given.low, given.high, given.unit) if given.uncertain else "fixed"
+            rows.append([entry.name, amount(given.value, given.unit), span, (given.source, "small")])
+        classes = ["" if entry.input.given else "default" for entry in own]
+        yield table(["input", ("value", "n"), "range", "source"], rows, classes=classes)
 
 
 def left_out_table(entries: Sequence[LeftOut]) -> str:

@@ -24,6 +24,7 @@ from penstock.report.plan.words import (
     scenario_sentence,
     served,
     spread,
+    sureness,
     swing_name,
     unpriced_sentence,
     usd,
@@ -44,6 +45,8 @@ USES = {
     Item.SPARES: Use("spares", "·", "bright_black"),
     Item.SOFTWARE: Use("software engineers", "▚", "red"),
 }
+_STYLES = {"sure": "bold green", "likely": "bold", "alone": "bold", "open": "bold yellow", "unmet": "bold red"}
+"""Green is for what is sure."""
 _FLIPS_SHOWN = 5
 _OTHERS_SHOWN = 3
 _LEFT_OUT_SHOWN = 3
@@ -63,7 +66,7 @@ def render_plan(result: PlanResult, width: int) -> RenderableType:
 
 
 def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[RenderableType]:
-    yield Text(headline(answer), style="bold yellow" if answer.verdict.outcome == "too close to call" else "bold green")
+    yield Text(headline(answer), style=_STYLES[sureness(answer)])
     if answer.verdict.outcome == "too close to call":
         yield from (Text(f"  to settle it: {what}") for what in answer.verdict.measure[:2])
     if unpriced := unpriced_sentence(result):

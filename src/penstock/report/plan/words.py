@@ -1,7 +1,7 @@
 """How is a plan said in words? The sentences and amounts that the terminal and the HTML report share."""
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Literal
 
 from penstock.planning.asked.plan import WorkloadPlan
 from penstock.planning.candidates.search import Candidate
@@ -86,7 +86,7 @@ def _after(unit: str) -> str:
 
 
 def _dollars(value: float) -> str:
-    if value >= 100:  # noqa: PLR2004 - cents matter below
+    if value >= 100 or not value:  # noqa: PLR2004 - cents matter below
         return f"${value:,.0f}"
     return f"${value:,.2f}" if value >= 1 else f"${value:,.3f}"
 
@@ -139,6 +139,23 @@ def headline(answer: Answer) -> str:
     return f"{capital(winner)} wins: {cost}; {others}; {sure}."
 
 
+Sureness = Literal["sure", "likely", "alone", "open", "unmet"]
+_SURE: Final = 0.9
+"""A winner that stays the cheapest in fewer of the worlds drawn is likely, not sure."""
+
+
+def sureness(answer: Answer) -> Sureness:
+    """Judge how far a reader may lean on the answer; only what was simulated and rarely loses is sure."""
+    verdict = answer.verdict
+    if answer.verified and not answer.verified[0].met:
+        return "unmet"
+    if verdict.outcome == "too close to call" or (answer.regret_usd or 0.0) > 1:
+        return "open"
+    if verdict.outcome == "only choice":
+        return "alone"
+    return "sure" if answer.verified and verdict.probability >= _SURE else "likely"
+
+
 def flip_sentence(flip: Flip) -> str:
     """Say at which value the answer changes."""
     inside = ", within its range" if flip.within_range else ""
@@ -146,19 +163,40 @@ def flip_sentence(flip: Flip) -> str:
     return f"{winner} stops winning {_flip_condition(flip)} (now {_plain(flip.current, flip)}{inside}): then {instead}"
 
 
-def _flip_condition(flip: Flip) -> str:
+def plain_label(label: str, names: Mapping[str, str]) -> str:
+    """Write a vendor, a mix or parts for somebody who does not know what the catalog calls them."""
+    return " + ".join(names.get(part, label_name(part)) for part in label.split(" + "))
+
+
+def plain_flip(flip: Flip, names: Mapping[str, str]) -> str:
+    """Say the same to that reader."""
+    subject, instead = names.get(flip.subject, flip.subject), plain_label(flip.instead, names)
+    now = _plain(flip.current, flip)
+    if flip.kind == "engineers":
+        few = "fewer" if flip.side == "below" else "more"
+        condition = f"with {few} than {_plain(flip.at, flip)} extra {label_name(flip.subject)} engineers"
+    elif flip.kind == "throughput":
+        less = "less" if flip.side == "below" else "more"
+        condition, now = f"if {subject} serves {less} than {flip.at:.0%} of what is estimated", "100%"
+    else:
+        condition = _flip_condition(flip, subject)
+    return f"{condition[:1].upper()}{condition[1:]}, {instead} is cheaper (planned: {now})."
+
+
+def _flip_condition(flip: Flip, subject: str | None = None) -> str:
     at, below = _plain(flip.at, flip), flip.side == "below"
+    subject = subject or flip.subject
     if flip.kind == "engineers":
         return f"{flip.side} {at} extra {label_name(flip.subject)} engineers"
     if flip.kind == "price":
-        return f"if {flip.subject} costs {'less' if below else 'more'} than {at}"
+        return f"if {subject} costs {'less' if below else 'more'} than {at}"
     if flip.kind == "rent":
-        return f"if {flip.subject} rents {flip.side} {at}"
+        return f"if {subject} rents {flip.side} {at}"
     if flip.kind == "throughput":
-        return f"if {flip.subject} delivers {'less' if below else 'more'} than {at}"
+        return f"if {subject} delivers {'less' if below else 'more'} than {at}"
     if flip.kind == "delivery":
-        return f"if {flip.subject} comes {'earlier' if below else 'later'} than {at} from the start"
-    return f"if the {flip.subject} is {flip.side} {at}"
+        return f"if {subject} comes {'earlier' if below else 'later'} than {at} from the start"
+    return f"if the {subject} is {flip.side} {at}"
 
 
 def _plain(value: float, flip: Flip) -> str:

@@ -1,0 +1,162 @@
+"""How is an acceptance benchmark kept? YAML out for vendors, and back in strictly for whoever runs it."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeVar
+
+import yaml
+
+from penstock.errors import UsageError
+from penstock.planning.acceptance import (
+    ACCEPTANCE_VERSION,
+    Acceptance,
+    AcceptanceCase,
+    AcceptedLength,
+    AcceptedLoad,
+)
+from penstock.reading.yaml import Table, Value, read_table
+from penstock.workload.slo import Slo
+
+_HEAD: Final = (
+    "# Acceptance benchmark. For each case: start `replicas` replicas on `nodes` nodes behind one router that sends a\n"
+    "# request to the replica with the fewest, send requests of `lengths` with these arrivals at each load, and count\n"
+    "# those within `slo`: time to first token, mean time per output token after it, end to end. A load passes where\n"
+    "# at least `at_least_fraction` of all its requests, failed ones included, are within.\n"
+)
+_ARRIVALS: Final = ("poisson",)
+_WRITTEN_BY: Final = "penstock plan plan.yaml --rfp DIRECTORY"
+_DIGITS: Final = 9
+
+_T = TypeVar("_T")
+
+
+def write_acceptance(acceptance: Acceptance) -> str:
+    """Write a benchmark; `read_acceptance` gives it back."""
+    document = {
+        "version": acceptance.version,
+        "plan": acceptance.plan,
+        "arrivals": _ARRIVALS[0],
+        "cases": [_case_document(case) for case in acceptance.cases],
+    }
+    body: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=110)
+    return _HEAD + body
+
+
+def read_acceptance(text: str, name: str) -> Acceptance:
+    """Read a benchmark; `name` is the file's, for complaints."""
+    table = read_table(text, name, kind="acceptance benchmark", written_by=_WRITTEN_BY)
+    version = table.required("version")
+    if version.whole() != ACCEPTANCE_VERSION:
+        version.refuse(f"this penstock reads version {ACCEPTANCE_VERSION}; write it again with `{_WRITTEN_BY}`")
+    plan = table.required("plan").text()
+    table.required("arrivals").choice(_ARRIVALS)
+    cases = tuple(_made(value, _case) for value in table.required("cases").items())
+    table.done()
+    return Acceptance(plan=plan, cases=cases)
+
+
+def _case_document(case: AcceptanceCase) -> dict[str, object]:
+    slo = case.slo
+    return {
+        "name": case.name,
+        "workload": case.workload,
+        "accelerator": case.accelerator,
+        "vendor": case.vendor,
+        "nodes": case.nodes,
+        "replicas": case.replicas,
+        "model": case.model,
+        "weights": case.weights,
+        "kv": case.kv,
+        "engine": case.engine,
+        "split": {"tp": case.tp, "pp": case.pp, "dp": case.dp, "ep": case.ep},
+        "lengths": [
+            {
+                "input_tokens": length.input_tokens,
+                "output_tokens": length.output_tokens,
+                "share_fraction": float(f"{length.share_fraction:.{_DIGITS}g}"),
+            }
+            for length in case.lengths
+        ],
+        "slo": {
+            "ttft_s": slo.ttft_s,
+            "tpot_s": slo.tpot_s,
+            "e2e_s": slo.e2e_s,
+            "attainment_fraction": slo.attainment_fraction,
+        },
+        "loads": [
+            {
+                "name": load.name,
+                "requests_per_s": load.requests_per_s,
+                "requests": load.requests,
+                "at_least_fraction": load.at_least_fraction,
+            }
+            for load in case.loads
+        ],
+        "node_watts_at_most": case.node_watts_at_most,
+    }
+
+
+def _made(value: Value, read: Callable[[Table], Callable[[], _T]]) -> _T:
+    table = value.table()
+    make = read(table)
+    table.done()
+    try:
+        return make()
+    except UsageError as error:
+        value.refuse(str(error))
+
+
+def _case(table: Table) -> Callable[[], AcceptanceCase]:
+    split = table.required("split").table()
+    made = partial(
+        AcceptanceCase,
+        name=table.required("name").text(),
+        workload=table.required("workload").text(),
+        accelerator=table.required("accelerator").text(),
+        vendor=table.required("vendor").text(),
+        nodes=table.required("nodes").whole(low=1),
+        replicas=table.required("replicas").whole(low=1),
+        model=table.required("model").text(),
+        weights=table.required("weights").text(),
+        kv=table.required("kv").text(),
+        engine=table.required("engine").text(),
+        tp=split.required("tp").whole(low=1),
+        pp=split.required("pp").whole(low=1),
+        dp=split.required("dp").whole(low=1),
+        ep=split.required("ep").flag(),
+        lengths=tuple(_made(entry, _length) for entry in table.required("lengths").items()),
+        slo=_made(table.required("slo"), _slo),
+        loads=tuple(_made(entry, _load) for entry in table.required("loads").items()),
+        node_watts_at_most=table.required("node_watts_at_most").number(),
+    )
+    split.done()
+    return made
+
+
+def _length(table: Table) -> Callable[[], AcceptedLength]:
+    return partial(
+        AcceptedLength,
+        input_tokens=table.required("input_tokens").whole(low=1),
+        output_tokens=table.required("output_tokens").whole(low=1),
+        share_fraction=table.required("share_fraction").number(high=1.0),
+    )
+
+
+def _load(table: Table) -> Callable[[], AcceptedLoad]:
+    return partial(
+        AcceptedLoad,
+        name=table.required("name").text(),
+        requests_per_s=table.required("requests_per_s").number(),
+        requests=table.required("requests").whole(low=1),
+        at_least_fraction=table.required("at_least_fraction").number(high=1.0),
+    )
+
+
+def _slo(table: Table) -> Callable[[], Slo]:
+    return partial(
+        Slo,
+        ttft_s=table.optional("ttft_s", Value.number, None),
+        tpot_s=table.optional("tpot_s", Value.number, None),
+        e2e_s=table.optional("e2e_s", Value.number, None),
+        attainment_fraction=table.required("attainment_fraction").number(),
+    )

@@ -1,0 +1,213 @@
+"""What must delivered nodes prove? The load the plan puts on one node of each pool, at its lengths, within its SLO."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil, inf
+from typing import Final
+
+from penstock.errors import UsageError
+from penstock.planning.candidates.search import Candidate
+from penstock.planning.make import Answer, Bill, PlanResult
+from penstock.planning.optimum.problem import PoolPeriod
+from penstock.workload.slo import Slo
+
+ACCEPTANCE_VERSION: Final = 1
+_TWO_ERRORS: Final = 0.01
+"""How well a run must tell the share of requests within the SLO: one point at two standard errors."""
+_LEAST_REQUESTS: Final = 500
+_LOADS: Final = (("half", 0.5), ("peak", 1.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptedLength:
+    """Requests of one length and their share of what a node gets."""
+
+    input_tokens: int
+    output_tokens: int
+    share_fraction: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptedLoad:
+    """One run: Poisson arrivals at a rate, and the share of requests that must keep the SLO."""
+
+    name: str
+    requests_per_s: float
+    requests: int
+    at_least_fraction: float
+
+    def __post_init__(self) -> None:
+        if self.requests_per_s <= 0 or self.requests < 1 or not 0 < self.at_least_fraction <= 1:
+            raise UsageError("a load has a rate, requests and a share of them above 0; shares are at most 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptanceCase:
+    """A benchmark that nodes of one pool must pass before they are paid for."""
+
+    name: str
+    workload: str
+    accelerator: str
+    vendor: str
+    nodes: int
+    """Nodes under test: one, or as many as a replica spans."""
+    replicas: int
+    """On them, behind one router that sends each request to the replica with the fewest."""
+    model: str
+    weights: str
+    kv: str
+    engine: str
+    tp: int
+    pp: int
+    dp: int
+    ep: bool
+    lengths: tuple[AcceptedLength, ...]
+    slo: Slo
+    loads: tuple[AcceptedLoad, ...]
+    node_watts_at_most: float
+
+    def __post_init__(self) -> None:
+        if abs(sum(length.share_fraction for length in self.lengths) - 1) > 1e-6:  # noqa: PLR2004 - rounded in a file
+            raise UsageError("the shares of the lengths add up to 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Margin:
+    """What the plan believes beside what it needs; not for vendors."""
+
+    case: AcceptanceCase
+    estimate_requests_per_s: float
+    low_requests_per_s: float
+    high_requests_per_s: float
+    """What the nodes of the case carry within the SLO: the estimate, its P10 and P90."""
+    turns_below_requests_per_s: float | None
+    """Where another fleet is cheaper; None where no such value was found."""
+
+    @property
+    def margin_fraction(self) -> float:
+        """How much more is believed than must be shown."""
+        return self.estimate_requests_per_s / self.case.loads[-1].requests_per_s - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Acceptance:
+    """The benchmark of a plan."""
+
+    plan: str
+    cases: tuple[AcceptanceCase, ...]
+    version: int = ACCEPTANCE_VERSION
+
+
+def margins_of(result: PlanResult, answer: Answer) -> tuple[Margin, ...]:
+    """Write down what every pool of the chosen fleet must show, and of the best fleet of every other kind."""
+    found: dict[str, Margin] = {}
+    for bill in (answer.winner, *answer.by_label.values()):
+        for margin in _of_fleet(result, answer, bill):
+            found.setdefault(margin.case.name, margin)
+    return tuple(found.values())
+
+
+def _of_fleet(result: PlanResult, answer: Answer, bill: Bill) -> Iterator[Margin]:
+    """Each placement once, in the period that asks most of a replica of it."""
+    hardest: dict[str, tuple[float, PoolPeriod]] = {}
+    for pool in bill.mix.pools:
+        for name in pool.replicas:
+            rate = sum(_rates(result, pool, name).values())
+            if rate > hardest.get(name, (0.0, pool))[0]:
+                hardest[name] = (rate, pool)
+    by_id = {entry.id: entry for entry in result.candidates}
+    for name, (_, pool) in hardest.items():
+        yield _margin(result, answer, pool, by_id[name])
+
+
+def _rates(result: PlanResult, pool: PoolPeriod, name: str) -> dict[int, float]:
+    """Requests per second of each length that one replica gets at the peak."""
+    peaks = {demand.key: demand.requests_per_s[pool.period] for demand in result.problem.demands}
+    return {
+        demand[1]: share * peaks[demand] / pool.replicas[name]
+        for (runs, demand), share in pool.load.items()
+        if runs == name and share > 0
+    }
+
+
+def _margin(result: PlanResult, answer: Answer, pool: PoolPeriod, entry: Candidate) -> Margin:
+    workload = next(plan for plan in result.plan.workloads if plan.name == entry.workload)
+    rates = _rates(result, pool, entry.id)
+    total, nodes, replicas = sum(rates.values()), *_system(entry)
+    split = entry.deployment.parallelism
+    attained = workload.slo.attainment_fraction
+    requests = max(_LEAST_REQUESTS, ceil(attained * (1 - attained) / (_TWO_ERRORS / 2) ** 2))
+    case = AcceptanceCase(
+        name=entry.id.replace(" ", "-"),
+        workload=workload.name,
+        accelerator=entry.accelerator.id,
+        vendor=entry.accelerator.vendor,
+        nodes=nodes,
+        replicas=replicas,
+        model=workload.model,
+        weights=entry.weights,
+        kv=entry.deployment.chosen_cache_dtype.value,
+        engine=entry.measured_engine,
+        tp=split.tp,
+        pp=split.pp,
+        dp=split.dp,
+        ep=split.expert_parallel,
+        lengths=tuple(
+            AcceptedLength(
+                input_tokens=workload.shares[bucket].bucket.input_tokens,
+                output_tokens=workload.shares[bucket].bucket.output_tokens,
+                share_fraction=rate / total,
+            )
+            for bucket, rate in sorted(rates.items())
+        ),
+        slo=workload.slo,
+        loads=tuple(
+            AcceptedLoad(
+                name=name, requests_per_s=_short(total * replicas * load), requests=requests, at_least_fraction=attained
+            )
+            for name, load in _LOADS
+        ),
+        node_watts_at_most=result.resolved.power[entry.accelerator.id].node_watts,
+    )
+    estimate, low, high = (bound * replicas for bound in _carried(entry, rates))
+    turns = _turns_below(answer, entry.accelerator.id)
+    return Margin(
+        case=case,
+        estimate_requests_per_s=estimate,
+        low_requests_per_s=low,
+        high_requests_per_s=high,
+        turns_below_requests_per_s=None if turns is None else turns * estimate,
+    )
+
+
+def _system(entry: Candidate) -> tuple[int, int]:
+    """Nodes under test and replicas on them: a node full of small replicas, or as many nodes as a large one spans."""
+    node = entry.accelerator.node.devices
+    return (1, node // entry.devices) if entry.devices <= node else (entry.devices // node, 1)
+
+
+def _carried(entry: Candidate, rates: dict[int, float]) -> Sequence[float]:
+    """What one replica carries of this mix of lengths: the estimate, P10, P90; lengths add up by the time they take."""
+    total = sum(rates.values())
+    found = []
+    for bound in ("value", "low", "high"):
+        carried = {bucket: getattr(entry.capacities[bucket].requests_per_s, bound) for bucket in rates}
+        busy = sum(rate / carried[bucket] if carried[bucket] > 0 else inf for bucket, rate in rates.items())
+        found.append(total / busy)
+    return found
+
+
+def _turns_below(answer: Answer, accelerator: str) -> float | None:
+    return next(
+        (
+            flip.at
+            for flip in answer.flips
+            if flip.kind == "throughput" and flip.subject == accelerator and flip.side == "below"
+        ),
+        None,
+    )
+
+
+def _short(value: float) -> float:
+    """As many digits as are worth asking for."""
+    return float(f"{value:.4g}")

@@ -1,0 +1,94 @@
+"""How is each pool of a fleet started? The launch preflight would propose for one replica, and what to watch."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, cast
+
+from penstock.catalog.accelerator import Accelerator
+from penstock.fleet import Parallelism
+from penstock.fleet.engine import NEWEST, EngineName
+from penstock.fleet.pools import Pool
+from penstock.model import ModelSpec
+from penstock.planning.candidates.search import CHECKPOINT
+from penstock.planning.fleet_of import fleet_of
+from penstock.planning.make import Answer, PlanResult
+from penstock.preflight import Asked, PreflightQuestion, Subject, check
+from penstock.preflight.rules.knowledge import Knowledge
+
+_CACHE_FLAG: Final = {"fp8": "fp8", "fp8_e4m3": "fp8_e4m3", "fp8_e5m2": "fp8_e5m2"}
+"""What a flag calls a cache that is not the engine's own choice."""
+
+SubjectOf = Callable[[str], Subject]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolLaunch:
+    """One pool and the command that starts one of its replicas."""
+
+    pool: str
+    replicas: int
+    devices: int
+    engine: str
+    command: str | None
+    """None where no launch is known for the engine."""
+    note: str
+
+
+def pool_launches(
+    result: PlanResult, answer: Answer, subject_of: SubjectOf, knowledge: Knowledge
+) -> tuple[PoolLaunch, ...]:
+    """Propose a launch for every pool of the chosen fleet, as it stands in its last period."""
+    models = {workload.name: workload.model for workload in result.plan.workloads}
+    specs = {
+        (models[entry.workload], entry.accelerator.id, entry.weights): entry.deployment.model
+        for entry in result.candidates
+    }
+    return tuple(
+        _launch(
+            pool,
+            result.resolved.accelerators[pool.accelerator],
+            specs[pool.model, pool.accelerator, pool.weights],
+            subject_of,
+            knowledge,
+        )
+        for pool in fleet_of(result, answer).pools
+    )
+
+
+def _launch(
+    pool: Pool, accelerator: Accelerator, model: ModelSpec, subject_of: SubjectOf, knowledge: Knowledge
+) -> PoolLaunch:
+    split = Parallelism(tp=pool.tp, pp=pool.pp, dp=pool.dp, expert_parallel=pool.ep)
+    command, note = None, f"no launch of {pool.engine} is known here; its own documentation has one"
+    if pool.engine in NEWEST:
+        engine = cast("EngineName", pool.engine)
+        subject = _subject(pool, model, subject_of)
+        asked = Asked(parallelism=split, cache_dtype=_CACHE_FLAG.get(pool.kv))
+        answer = check(
+            PreflightQuestion(
+                subject=subject, accelerator=accelerator, engine=engine, version=NEWEST[engine], asked=asked
+            ),
+            knowledge,
+        )
+        command, note = answer.plan.bare(), f"{pool.engine} {NEWEST[engine]}; preflight says: {answer.readiness.value}"
+        if pool.weights != CHECKPOINT:
+            # How a checkpoint was quantised decides what runs, and this one has no name yet.
+            note = (
+                f"{pool.engine} {NEWEST[engine]}; name your checkpoint in {pool.weights}, and ask `preflight` about it"
+            )
+    return PoolLaunch(
+        pool=pool.name,
+        replicas=pool.replicas,
+        devices=split.devices,
+        engine=pool.engine,
+        command=command,
+        note=note,
+    )
+
+
+def _subject(pool: Pool, model: ModelSpec, subject_of: SubjectOf) -> Subject:
+    """Weights in a format the plan chose are another checkpoint, which nobody named."""
+    subject = subject_of(pool.model)
+    if pool.weights == CHECKPOINT:
+        return subject
+    return replace(subject, model=model, name=f"YOUR-{pool.weights.upper()}-CHECKPOINT")

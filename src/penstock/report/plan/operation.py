@@ -1,0 +1,121 @@
+"""What does who runs it need? The fleet over time, what runs where, how it is started, and every line of the bill."""
+
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from penstock.planning.launches import PoolLaunch
+from penstock.planning.make import Answer, Bill, PlanResult
+from penstock.planning.optimum.cash import day_of
+from penstock.planning.optimum.problem import Mix
+from penstock.report.plan.asking import part_name
+from penstock.report.plan.charts import compared, figure, fleet_bars, tornado_bars, waterfall_bars
+from penstock.report.plan.tables import (
+    bill_table,
+    capacity_table,
+    cash_table,
+    fleet_table,
+    rules_table,
+    token_table,
+    verification_section,
+)
+from penstock.report.plan.words import fleet_name, flip_sentence, headline, question, swing_name, usd
+
+_WATCHED = 10
+
+
+def operation(result: PlanResult, answer: Answer, launches: Sequence[PoolLaunch]) -> Iterator[str]:
+    """Write the part for engineers."""
+    yield f'<p class="lead">{escape(question(result))}</p><p>{escape(headline(answer))}</p>'
+    yield _section("The fleet over time", "What is there when, what runs on it and which requests it takes.")
+    yield from _over_time(answer.winner.mix, result)
+    yield fleet_table(answer.winner.mix, result)
+    yield from verification_section(answer)
+    yield _section("What a replica carries", "Deployments of these fleets, requests per second within the SLO.")
+    yield capacity_table(result, answer)
+    yield from _launches(launches)
+    yield from _costs(answer)
+    yield from _sensitivity(answer)
+    yield from rules_table(answer)
+    yield _section("Money as it is paid", "Plain dollars when they are due; the bill below is in today's dollars.")
+    yield from cash_table(answer.winner.cash)
+    yield _section("The bill, line by line", "Each amount is its formula evaluated on its inputs.")
+    yield bill_table(answer.winner.cost)
+
+
+def _over_time(mix: Mix, result: PlanResult) -> Iterator[str]:
+    """Draw servers by period; a fleet that stays as it is needs no picture."""
+    periods = result.terms.periods
+    if len(periods) == 1:
+        return
+    nodes = []
+    for ident in sorted(mix.support):
+        name = part_name(result.resolved.accelerators[ident])
+        nodes += [
+            (f"{day_of(result.terms, start):%Y-%m}", name, mix.nodes_of(ident, at))
+            for at, (start, _) in enumerate(periods)
+        ]
+    last = len(periods) - 1
+    said = "; ".join(
+        f"{mix.nodes_of(part, 0)} {part} at first, {mix.nodes_of(part, last)} at the end"
+        for part in sorted(mix.support)
+    )
+    yield figure("Servers over time.", f"{said}.", fleet_bars(nodes))
+
+
+def _launches(launches: Sequence[PoolLaunch]) -> Iterator[str]:
+    if not launches:
+        return
+    yield _section("How it is started", "One line per replica, as `penstock preflight` proposes it; check it there.")
+    for entry in launches:
+        count = (
+            f"{entry.replicas} replicas of {entry.devices} devices"
+            if entry.devices > 1
+            else f"{entry.replicas} replicas"
+        )
+        yield f'<h3>{escape(entry.pool)}</h3><p class="small">{escape(count)}; {escape(entry.note)}.</p>'
+        if entry.command is not None:
+            yield f"<pre>{escape(entry.command)}</pre>"
+
+
+def _costs(answer: Answer) -> Iterator[str]:
+    yield _section("What it costs", "From silicon alone to all in; engineers of a stack are the software tax.")
+    for name, bill in _pair(answer):
+        fall = bill.cost.waterfall
+        bare, whole, people = usd(fall.silicon_usd), usd(fall.all_in_usd), usd(fall.software_usd)
+        note = f"{bare} of silicon or rent become {whole}; engineers are {people}."
+        yield figure(f"From silicon to all in: {name}.", note, waterfall_bars(bill))
+    yield token_table(compared(answer))
+
+
+def _pair(answer: Answer) -> list[tuple[str, Bill]]:
+    """The winner, and the best fleet of the other vendor: the two bills a reader wants side by side."""
+    other = next((bill for label, bill in answer.by_label.items() if label not in {answer.verdict.winner, "mix"}), None)
+    pair = [(fleet_name(answer.winner.mix), answer.winner)]
+    return pair if other is None else [*pair, (fleet_name(other.mix), other)]
+
+
+def _sensitivity(answer: Answer) -> Iterator[str]:
+    if not answer.verdict.others_usd:
+        return
+    confidence = answer.confidence
+    yield _section(
+        "What would change the answer", f"Each value alone; {confidence.draws:,} draws, seed {confidence.seed}."
+    )
+    items = [
+        f'<li class="{"near" if flip.within_range else ""}">{escape(flip_sentence(flip))}</li>'
+        for flip in answer.flips[:_WATCHED]
+    ]
+    yield (
+        f'<ul class="watch">{"".join(items)}</ul>' if items else "<p>No single input, from a tenth to ten times it.</p>"
+    )
+    if answer.swings:
+        widest = answer.swings[0]
+        note = (
+            f"The widest is {swing_name(widest)}: {usd(widest.width_usd)} from end to end. "
+            "Grey bars reach below zero, where the winner loses."
+        )
+        yield figure("Each input through its range.", note, tornado_bars(answer.swings, answer.verdict.winner))
+
+
+def _section(title: str, lead: str) -> str:
+    return f'<h2>{escape(title)}</h2><p class="lead">{escape(lead)}</p>'

@@ -1,0 +1,274 @@
+"""What does who pays read first? The answer, the money, the options, how sure it is and what to ask; no jargon."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from typing import Final
+
+from penstock.planning.asked.plan import WorkloadPlan
+from penstock.planning.asked.resolve import Resolved
+from penstock.planning.doubt.monte_carlo import Blame
+from penstock.planning.doubt.what_if import DemandScenario
+from penstock.planning.make import Answer, Bill, PlanResult
+from penstock.planning.optimum.problem import Mix
+from penstock.report.plan.asking import VendorSheet, part_name, part_names, vendor_sheets
+from penstock.report.plan.charts import cash_bars, compared, cost_bars, figure, span_bars
+from penstock.report.plan.tables import Cell, listed, table
+from penstock.report.plan.words import Sureness, label_name, plain_flip, rate, sureness, unpriced_sentence, usd
+
+_TAGS: Final[Mapping[Sureness, str]] = {
+    "sure": "sure",
+    "likely": "likely, not sure",
+    "alone": "nothing to compare with",
+    "open": "open",
+    "unmet": "does not hold",
+}
+_FLIPS_SHOWN: Final = 6
+_MEASURES_SHOWN: Final = 3
+
+
+def summary(result: PlanResult, answer: Answer) -> Iterator[str]:
+    """Write page one."""
+    yield _verdict(result, answer)
+    yield _tiles(answer)
+    cash = answer.winner.cash
+    yield figure("What is paid when.", cash_note(answer), cash_bars(cash))
+    yield from _options(result, answer)
+    yield from _doubt(result, answer)
+    yield from _asking(result, answer)
+
+
+def asked_plainly(result: PlanResult) -> str:
+    """Say what the fleet must do, in words of people who do not run it."""
+    plan = result.plan
+    years = "year" if plan.horizon_years == 1 else "years"
+    jobs = "; ".join(_job(workload) for workload in plan.workloads)
+    return f"For {plan.horizon_years:g} {years} from {plan.start}: {jobs}."
+
+
+def _job(workload: WorkloadPlan) -> str:
+    slo = workload.slo
+    limits = []
+    if slo.ttft_s is not None:
+        limits.append(f"begin to be answered within {slo.ttft_s:g} s")
+    if slo.tpot_s is not None:
+        limits.append(f"go on at {1 / slo.tpot_s:.0f} tokens a second or faster")
+    if slo.e2e_s is not None:
+        limits.append(f"are complete within {slo.e2e_s:g} s")
+    who = f"{rate(workload.peak_requests_per_s)} requests a second"
+    if workload.users:
+        who = f"{workload.users:,.0f} users at once"
+    kept = f"{slo.attainment_fraction:.0%} of requests {' and '.join(limits)}"
+    return f"{workload.model} for {who} at the busiest time; {kept}"
+
+
+def what_to_have(mix: Mix, resolved: Resolved) -> str:
+    """Say what to keep, buy and rent, part by part."""
+    phrases = []
+    for ident in sorted(mix.support):
+        pools = [pool for pool in mix.pools if pool.offer.accelerator == ident]
+        name, devices = part_name(resolved.accelerators[ident]), pools[0].offer.devices
+        bought = sum(nodes for key, nodes in mix.purchases.items() if key[0] == ident)
+        terms: dict[int, int] = {}
+        for (accelerator, site, number, _), nodes in mix.contracts.items():
+            if accelerator == ident:
+                offer = next(pool.offer for pool in pools if pool.offer.site == site)
+                months = offer.contracts[number].months
+                terms[months] = terms.get(months, 0) + nodes
+        ways = [
+            ("keep", max(pool.kept_nodes for pool in pools), ""),
+            ("buy", bought, ""),
+            *(("rent", nodes, f" for {months} months") for months, nodes in sorted(terms.items())),
+            ("rent", max(pool.rented_nodes for pool in pools), " by the hour"),
+        ]
+        for verb, nodes, how in ways:
+            if nodes:
+                servers = "server" if nodes == 1 else "servers"
+                phrases.append(f"{verb} {nodes:,} {servers} of {devices} {name}{how}")
+    text = ", and ".join(phrases) if len(phrases) < 3 else ", ".join(phrases)  # noqa: PLR2004 - "and" joins two
+    return text[:1].upper() + text[1:]
+
+
+def _verdict(result: PlanResult, answer: Answer) -> str:
+    level = sureness(answer)
+    missing = capital_first(unpriced_sentence(result))
+    unpriced = f'<p class="small">{escape(missing)}.</p>' if missing else ""
+    blame = answer.confidence.blame[:_MEASURES_SHOWN] if level == "open" else ()
+    measures = listed([_to_settle(entry, part_names(result)) for entry in blame]) if blame else ""
+    return (
+        f'<section class="verdict {level}"><p class="tagline"><span class="tag">{_TAGS[level]}</span></p>'
+        f'<p class="answer">{escape(what_to_have(answer.winner.mix, result.resolved))}: '
+        f"{escape(_money(result, answer))}</p>"
+        f"<p>{escape(_how_sure(result, answer))}</p>{unpriced}{measures}</section>"
+    )
+
+
+def _to_settle(blame: Blame, names: Mapping[str, str]) -> str:
+    subject = names.get(blame.subject, label_name(blame.subject))
+    what = {
+        "throughput": f"have {subject} measured with your own requests",
+        "price": f"get a written price for {subject}",
+        "rent": f"get a written rent for {subject}",
+        "engineers": f"decide how many extra engineers {subject} takes",
+        "delivery": f"get a delivery date of {subject} in writing",
+        "demand": f"forecast the {subject}",
+    }.get(blame.kind, f"pin down the {subject}")
+    return f"To settle it: {what}."
+
+
+def capital_first(text: str) -> str:
+    """Start a sentence."""
+    return text[:1].upper() + text[1:]
+
+
+def _money(result: PlanResult, answer: Answer) -> str:
+    cash, years = answer.winner.cash, f"{result.plan.horizon_years:g}"
+    order = f"{usd(cash.capex_usd)} to buy it, " if cash.capex_usd else "nothing to buy, "
+    return f"{order}{usd(paid_usd(answer.winner))} paid in all over {years} years."
+
+
+def paid_usd(bill: Bill) -> float:
+    """Everything that leaves the account within the plan, sales taken off."""
+    return sum(paid.total_usd for paid in bill.cash.years)
+
+
+def _how_sure(result: PlanResult, answer: Answer) -> str:
+    verdict, level = answer.verdict, sureness(answer)
+    if level == "unmet":
+        return "In simulation this fleet misses what it promises: do not order it; change the plan and ask again."
+    if level == "alone":
+        return "Nothing else can do the work under these rules, so there is no saving to be sure of."
+    label, more = next(iter(verdict.others_usd.items()))
+    rival = plain_fleet(answer.by_label[label].mix, result.resolved)
+    gap = f"The next choice, {rival}, costs {usd(more)} more in today's money."
+    chance = (
+        f"With every uncertain input varied together, this stays the cheapest in {verdict.probability:.0%} of cases."
+    )
+    unproven = "" if answer.verified else " It was not simulated: what it carries is an estimate."
+    if level == "open":
+        return f"{gap} {chance} That is too close to call: treat both as open."
+    return f"{gap} {chance}{unproven}"
+
+
+def _tiles(answer: Answer) -> str:
+    bill = answer.winner
+    cash, mix = bill.cash, bill.mix
+    last = max(pool.period for pool in mix.pools)
+    devices = sum(pool.nodes * pool.offer.devices for pool in mix.pools if pool.period == last)
+    kilowatts = max(
+        sum(pool.nodes * pool.offer.node_watts for pool in mix.pools if pool.period == period) / 1000
+        for period in {pool.period for pool in mix.pools}
+    )
+    signed = sum(order.usd for order in cash.orders if order.months is not None)
+    entries = [
+        (usd(cash.first_order_usd), "on the first purchase order"),
+        (usd(cash.capex_usd), "for all purchases (capex)"),
+        (usd(paid_usd(bill)), "paid in all, sales taken off"),
+        (usd(bill.cost.total_usd), "the same in today's money, which decides"),
+        (f"{devices:,}", "accelerators at the end"),
+        (f"{kilowatts:,.0f} kW", "of machines at their maximum"),
+    ]
+    if signed:
+        entries[1:1] = [(usd(signed), "bound by rental contracts")]
+    return tiles(entries)
+
+
+def tiles(entries: Sequence[tuple[str, str]]) -> str:
+    """Set figures side by side."""
+    cells = "".join(f"<div><b>{escape(figure)}</b><span>{escape(what)}</span></div>" for figure, what in entries)
+    return f'<div class="tiles">{cells}</div>'
+
+
+def cash_note(answer: Answer) -> str:
+    """Say the payments of each year."""
+    years = answer.winner.cash.years
+    said = ", ".join(f"{usd(paid.total_usd)} in the year from {paid.start:%B %Y}" for paid in years)
+    return f"{said}. Plain dollars on the day they are due."
+
+
+def _options(result: PlanResult, answer: Answer) -> Iterator[str]:
+    rows = [(plain_fleet(bill.mix, result.resolved), bill) for _, bill in compared(answer)]
+    yield "<h2>The options</h2>"
+    best = answer.winner.cost.total_usd
+    heads: list[Cell] = ["option", ("to buy", "n"), ("paid in all", "n"), ("in today's money", "n"), ("more", "n")]
+    lines: list[list[Cell]] = []
+    for name, bill in rows:
+        more = bill.cost.total_usd - best
+        label = answer.family.label(bill.mix)
+        best_of_kind = bill is answer.by_label.get(label) or bill is answer.winner
+        chance = f"{answer.confidence.probability.get(label, 0.0):.0%}" if best_of_kind else "-"
+        lines.append(
+            [
+                name,
+                usd(bill.cash.capex_usd),
+                usd(paid_usd(bill)),
+                usd(bill.cost.total_usd),
+                f"+{usd(more)} ({more / best:.0%})" if more > 0 else "cheapest",
+                chance,
+            ]
+        )
+    yield table([*heads, ("cheapest in so many cases", "n")], lines, classes=["total"])
+    totals = "; ".join(f"{name} {usd(bill.cost.total_usd)}" for name, bill in rows)
+    yield figure(
+        "Where the money goes.",
+        f"In today's money: {totals}.",
+        cost_bars([(chart_name(name), bill) for name, bill in rows]),
+    )
+    if answer.rules:
+        prices = [f"{capital_first(rule.rule)}: {usd(rule.usd)}." for rule in answer.rules if rule.usd > 0]
+        yield "<h3>What your own rules cost</h3>" + (listed(prices) if prices else "<p>Nothing.</p>")
+
+
+def chart_name(fleet: str) -> str:
+    """Leave out what every part of a vendor is called: a label beside a bar has little room."""
+    return fleet.replace("AMD Instinct ", "").replace("NVIDIA ", "")
+
+
+def plain_fleet(mix: Mix, resolved: Resolved) -> str:
+    """Name a fleet by its parts."""
+    return " + ".join(part_name(resolved.accelerators[part]) for part in sorted(mix.support))
+
+
+def _doubt(result: PlanResult, answer: Answer) -> Iterator[str]:
+    if not answer.verdict.others_usd:
+        return
+    names = part_names(result)
+    yield "<h2>How sure it is, and what would change it</h2>"
+    yield figure(
+        "What the best fleet of each kind may cost.",
+        "A bar holds eight of ten cases; the white mark is the middle one.",
+        span_bars(answer, {ident: chart_name(name) for ident, name in names.items()}),
+    )
+    if answer.flips:
+        items = [
+            f'<li class="{"near" if flip.within_range else ""}">{escape(plain_flip(flip, names))}</li>'
+            for flip in answer.flips[:_FLIPS_SHOWN]
+        ]
+        yield f'<ul class="watch">{"".join(items)}</ul>'
+        yield '<p class="small">Marked: a value that is within the range the plan holds possible.</p>'
+    else:
+        yield "<p>No single input changes the choice, from a tenth to ten times its value.</p>"
+    if answer.scenarios:
+        yield "<h3>If demand is another</h3>" + listed([_scenario(entry, names) for entry in answer.scenarios])
+
+
+def _scenario(scenario: DemandScenario, names: Mapping[str, str]) -> str:
+    fleet = " and ".join(f"{devices:,} {names.get(part, part)}" for part, devices in scenario.parts.items())
+    where = {"low": "At the low end of its range", "base": "As planned", "high": "At the high end of its range"}
+    return f"{where[scenario.name]}: {usd(scenario.usd)} for {fleet}."
+
+
+def _asking(result: PlanResult, answer: Answer) -> Iterator[str]:
+    yield "<h2>What to ask vendors</h2>"
+    sheets = vendor_sheets(result, answer)
+    rows: list[list[Cell]] = []
+    for sheet in sheets:
+        for entry in sheet.questions:
+            if entry.topic in {"price", "term", "lead time"} and (sheet.role == "chosen" or entry.turns):
+                rows.append([_whom(sheet), entry.question, (entry.counted_on, "small"), (entry.turns or "-", "small")])
+    yield table(["part", "ask", "the plan counts on", "the choice turns"], rows)
+    all_of_it = "writes every question, the workload and the benchmark an offer must pass."
+    yield f'<p class="small"><code>penstock plan PLAN --rfp DIRECTORY</code> {all_of_it}</p>'
+
+
+def _whom(sheet: VendorSheet) -> str:
+    return f"{part_name(sheet.accelerator)} ({sheet.role})"

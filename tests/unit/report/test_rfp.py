@@ -1,0 +1,148 @@
+"""The pack for vendors: every question, a benchmark that reads back, thresholds that are the plan's own loads."""
+
+from pathlib import Path
+
+import pytest
+import typer
+import yaml
+from typer.testing import CliRunner
+
+from penstock.benchmark.acceptance_file import read_acceptance, write_acceptance
+from penstock.cli.commands.plan import plan_command
+from penstock.errors import UsageError
+from penstock.planning.acceptance import Acceptance, Margin, margins_of
+from penstock.planning.make import Answer, PlanResult
+from penstock.report.plan.asking import vendor_sheets
+from penstock.report.plan.rfp import rfp_pack
+from small_plans import TWO_PARTS, solved
+
+SPEEDS = {"mi300x": 4.0, "h200_sxm": 6.0}
+SPREAD = 0.2
+
+
+@pytest.fixture(scope="module")
+def result() -> PlanResult:
+    return solved(TWO_PARTS, SPEEDS, spread=SPREAD)
+
+
+@pytest.fixture(scope="module")
+def answer(result: PlanResult) -> Answer:
+    assert isinstance(result.answer, Answer)
+    return result.answer
+
+
+@pytest.fixture(scope="module")
+def pack(result: PlanResult, answer: Answer) -> dict[str, str]:
+    return dict(rfp_pack(result, answer))
+
+
+def of_part(margins: tuple[Margin, ...], accelerator: str) -> Margin:
+    return next(margin for margin in margins if margin.case.accelerator == accelerator)
+
+
+def test_each_vendor_gets_a_letter_and_a_benchmark_and_nothing_of_another(pack: dict[str, str]) -> None:
+    assert set(pack) == {
+        "workload.yaml",
+        "request-amd.md",
+        "request-nvidia.md",
+        "acceptance-amd.yaml",
+        "acceptance-nvidia.yaml",
+        "internal.md",
+    }
+    for topic in ("price", "lead time", "delivery", "support", "power"):
+        assert f"| {topic} |" in pack["request-amd.md"]
+    assert "NVIDIA" not in pack["request-amd.md"]
+    assert "h200" not in pack["acceptance-amd.yaml"]
+    assert "MI300X" not in pack["request-nvidia.md"]
+
+
+def test_what_the_plan_counts_on_is_only_in_the_internal_notes(pack: dict[str, str]) -> None:
+    assert "$32,000" in pack["internal.md"]
+    assert "AMD is cheaper" in pack["internal.md"]
+    for name, text in pack.items():
+        assert ("$" in text) == (name == "internal.md")
+        assert ("cheaper" in text) == (name == "internal.md")
+
+
+def test_the_load_to_show_is_what_the_plan_sends_to_a_node(result: PlanResult, answer: Answer) -> None:
+    margin = of_part(margins_of(result, answer), "h200_sxm")
+    replicas = sum(pool.replicas[name] for pool in answer.winner.mix.pools for name in pool.replicas)
+    assert (margin.case.nodes, margin.case.replicas) == (1, 8)
+    half, peak = margin.case.loads
+    assert peak.requests_per_s == pytest.approx(40 / replicas * 8, rel=1e-3)
+    assert half.requests_per_s == pytest.approx(peak.requests_per_s / 2, rel=1e-3)
+    assert [length.share_fraction for length in margin.case.lengths] == pytest.approx([0.6, 0.4])
+
+
+def test_the_margin_is_the_estimate_beside_that_load(result: PlanResult, answer: Answer) -> None:
+    margin = of_part(margins_of(result, answer), "h200_sxm")
+    mean_tokens = 0.6 * (1024 + 256) + 0.4 * (8192 + 512)
+    assert margin.estimate_requests_per_s == pytest.approx(8 * 6.0 * 1000 / mean_tokens)
+    assert margin.low_requests_per_s == pytest.approx(margin.estimate_requests_per_s * (1 - SPREAD))
+    peak = margin.case.loads[-1].requests_per_s
+    assert margin.margin_fraction == pytest.approx(margin.estimate_requests_per_s / peak - 1)
+    assert margin.margin_fraction > 1 / 0.9 - 1 - 1e-3, "the plan itself loads replicas to 90%"
+    turns = next(flip for flip in answer.flips if (flip.kind, flip.subject) == ("throughput", "h200_sxm"))
+    assert margin.turns_below_requests_per_s == pytest.approx(turns.at * margin.estimate_requests_per_s)
+
+
+def test_enough_requests_to_tell_the_attained_share_to_a_point(result: PlanResult, answer: Answer) -> None:
+    for margin in margins_of(result, answer):
+        for load in margin.case.loads:
+            share = load.at_least_fraction
+            assert share == margin.case.slo.attainment_fraction
+            assert 2 * (share * (1 - share) / load.requests) ** 0.5 <= 0.01
+
+
+def test_a_benchmark_reads_back_as_it_was_written(result: PlanResult, answer: Answer) -> None:
+    cases = tuple(margin.case for margin in margins_of(result, answer))
+    text = write_acceptance(Acceptance(plan="two parts", cases=cases))
+    assert write_acceptance(read_acceptance(text, "acceptance.yaml")) == text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("version: 1", "version: 2", "reads version 1"),
+        ("poisson", "bursts", "poisson"),
+        ("share_fraction: 0.4", "share_fraction: 0.5", "add up to 1"),
+        ("  replicas: 8", "  replicas: 8\n  extra: 1", "extra"),
+        ("requests: 1", "requests: -1", "requests"),
+    ],
+)
+def test_a_mistake_in_a_benchmark_is_one_line(pack: dict[str, str], old: str, new: str, problem: str) -> None:
+    text = pack["acceptance-nvidia.yaml"]
+    assert old in text
+    with pytest.raises(UsageError, match=problem) as found:
+        read_acceptance(text.replace(old, new, 1), "acceptance.yaml")
+    assert "\n" not in str(found.value)
+
+
+def test_the_workload_says_lengths_limits_and_every_peak(pack: dict[str, str]) -> None:
+    document = yaml.safe_load(pack["workload.yaml"])
+    [workload] = document["workloads"]
+    assert document["version"] == 1
+    assert workload["slo"] == "ttft=1s,tpot=50ms,attain=95%"
+    assert [entry["share_fraction"] for entry in workload["lengths"]] == [0.6, 0.4]
+    assert workload["peaks"] == [{"from": "2026-12-01", "requests_per_s": 40.0}]
+
+
+def test_nobody_is_asked_about_nodes_that_are_only_kept() -> None:
+    owned = solved(TWO_PARTS + "owned: [{id: 80xh200, age_years: 1, resale_usd: 10k}]\n", SPEEDS)
+    assert isinstance(owned.answer, Answer)
+    assert owned.answer.winner.mix.support == {"h200_sxm"}
+    sheets = vendor_sheets(owned, owned.answer)
+    assert "chosen" not in {sheet.role for sheet in sheets}
+    assert all(sheet.nodes > 0 for sheet in sheets)
+
+
+def test_the_command_writes_the_pack_into_a_directory_it_makes(tmp_path: Path) -> None:
+    plan, folder = tmp_path / "plan.yaml", tmp_path / "to" / "vendors"
+    plan.write_text(TWO_PARTS)
+    app = typer.Typer()
+    app.command()(plan_command)
+    done = CliRunner().invoke(app, [str(plan), "--rfp", str(folder)])
+    assert done.exit_code == 0
+    assert {"workload.yaml", "internal.md"} < {path.name for path in folder.iterdir()}
+    failed = CliRunner().invoke(app, [str(plan), "--rfp", str(plan / "inside")])
+    assert isinstance(failed.exception, UsageError)
