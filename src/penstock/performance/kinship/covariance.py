@@ -2,7 +2,7 @@
 
 A reason has a spread: how far, as a standard deviation, it may move the logarithm of a time. Runs share slowdowns of
 columns of their work, alone and in groups, at five levels of kinship; they share labels; they share a label at a near
-load; and they share software at a near date.
+load; they share software at a near date; and that software at a near load.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -139,6 +139,11 @@ def _in_a_month(one: Cases, other: Cases) -> Single:
     return _since(first, second, _QUICK_MONTHS)
 
 
+def _load_in_a_month(one: Cases, other: Cases) -> Single:
+    """A release that saves launches is quicker at small loads, one that saves work at large ones."""
+    return _load(one, other) * _in_a_month(one, other)
+
+
 def _trend(one: Cases, other: Cases) -> Single:
     return np.outer(_years(one), _years(other)).astype(np.float32)
 
@@ -157,6 +162,7 @@ class Reason:
 BY_DATE: Final = (
     *(Reason(name=f"{label} in a year", label=label, near=_in_a_year) for label in ("stack", "family stack")),
     *(Reason(name=f"{label} in a month", label=label, near=_in_a_month) for label in ("stack", "setup")),
+    Reason(name="setup by load in a month", label="setup", near=_load_in_a_month),
     Reason(name="trend", label=None, near=_trend),
     *(Reason(name=f"{label} trend", label=label, near=_trend) for label in ("vendor", "stack", "family stack")),
 )

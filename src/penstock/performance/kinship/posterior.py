@@ -23,6 +23,8 @@ from penstock.performance.kinship.covariance import (
 from penstock.performance.step.work import Array
 
 TOLD: Final = ("version", "model", "devices", "source")
+DATED_BY: Final = ("setup", "family stack", "stack")
+"""Kin whose newest software a deployment is predicted with: the first of these that was measured on a known day."""
 _NEAREST: Final = 200
 """Measurements that decide how sure a prediction is."""
 
@@ -143,7 +145,7 @@ class Evidence:
 
 def last_measured(cases: Cases, asked: Cases) -> Cases:
     """Move a deployment to the newest day its setup was measured on, or its model there, or its stack, or anything."""
-    for label in ("setup", "family stack", "stack"):
+    for label in DATED_BY:
         rows = (cases.labels[label] == asked.labels[label][0]) & ~cases.undated
         if rows.any():
             return replace(asked, day=np.full(len(asked), cases.day[rows].max()))

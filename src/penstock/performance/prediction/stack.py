@@ -9,6 +9,7 @@ from penstock.performance.evidence.efficiencies import Efficiencies, Novelty, Se
 from penstock.performance.evidence.regression import FittedKin, Software
 from penstock.performance.evidence.waits import FIRST, configuration_of, kin_path
 from penstock.performance.kinship.cases import family_of
+from penstock.performance.kinship.posterior import DATED_BY
 from penstock.performance.kinship.slowdowns import doubt_of, slowdowns_of
 from penstock.performance.step.first_token import LoopLoad, served
 from penstock.performance.step.work import Array, ReplicaWork
@@ -33,7 +34,7 @@ class Stack:
     tier: Tier
     novelty: Novelty
     software: Software | None
-    """The newest release the nearest kin were measured with, which is the one predicted."""
+    """The newest release the nearest kin were measured with on a known day, which is the one predicted."""
     path: tuple[str, ...]
     """The kin whose measurements were used."""
     seen: Seen
@@ -52,7 +53,6 @@ def stack_of(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies
     kin = kin_path(deployment, measured_engine)
     first_path, first = efficiencies.first.nearest(kin)
     beyond = dict(zip(FIRST, first.slowdowns * _first_factor(deployment, first), strict=True))
-    path, newest = _grounds(work, measured_engine, efficiencies)
     return Stack(
         slowdowns=slowdowns_of(efficiencies.evidence, work, measured_engine),
         request_s=float(beyond["request_s"]),
@@ -63,26 +63,29 @@ def stack_of(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies
         first_spread=efficiencies.first_spreads[_first_novelty(deployment, kin, first_path, first)],
         tier="calibrated" if novelty in {"shape", "configuration"} else "transferred",
         novelty=novelty,
-        software=seen.software if seen.rows else newest,
-        path=path,
+        software=_software(work, measured_engine, efficiencies),
+        path=_grounds(work, measured_engine, efficiencies),
         seen=seen,
     )
 
 
-def _grounds(
-    work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies
-) -> tuple[tuple[str, ...], Software | None]:
-    """The nearest kin that were measured, from the vendor down, and their newest software."""
+def _software(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies) -> Software | None:
+    """What is predicted: the newest that the nearest kin measured on a known day ran."""
+    found = (efficiencies.seen(work, measured_engine, label).software for label in DATED_BY)
+    return next((software for software in found if software is not None), None)
+
+
+def _grounds(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies) -> tuple[str, ...]:
+    """The nearest kin that were measured, from the vendor down."""
     part = work.deployment.accelerator
     for label, path in (
         ("stack", (str(part.vendor), part.id, measured_engine)),
         ("part", (str(part.vendor), part.id)),
         ("vendor", (str(part.vendor),)),
     ):
-        found = efficiencies.seen(work, measured_engine, label)
-        if found.rows:
-            return path, found.software
-    return (), None
+        if efficiencies.seen(work, measured_engine, label).rows:
+            return path
+    return ()
 
 
 def _first_novelty(deployment: Deployment, kin: tuple[str, ...], path: tuple[str, ...], fitted: FittedKin) -> Novelty:
