@@ -35,7 +35,7 @@ def energy_of(prediction: Prediction, power: PowerModel) -> Energy | None:
         placed.accelerator,
         kernels_of(placed.accelerator.id, engine, shape_of(placed.model), weights_label(placed.model)),
         light_parts_s=prediction.light_parts_s,
-        tpot_s=prediction.tpot_s,
+        token_s=_token_s(prediction),
         device_seconds=placed.parallelism.devices / prediction.running,
         speed_tier=prediction.tier,
     )
@@ -47,11 +47,11 @@ def energy_at(
     kernels: str,
     *,
     light_parts_s: Mapping[str, float],
-    tpot_s: Range,
+    token_s: Range,
     device_seconds: float,
     speed_tier: Tier,
 ) -> Energy | None:
-    """Work out the same at a speed: `device_seconds` of the replica pay for a token of each second between tokens.
+    """Work out the same at a speed: in `token_s` every request gets a token, and `device_seconds` pay for each second.
 
     A slower step draws less, so both ends of the predicted time are asked for their own watts; the error of the draw
     itself comes on top, independent of the error of the speed.
@@ -59,7 +59,7 @@ def energy_at(
     if part.tdp_watts is None:
         return None
     draw, factor, unseen = power.of(part, kernels)
-    times = np.array([tpot_s.value, tpot_s.low, tpot_s.high])
+    times = np.array(token_s.ends)
     watts = part.tdp_watts * draw.shares(Utilisation.of_parts(light_parts_s, times), factor)
     value, fast, slow = (float(entry) for entry in watts)
     joules, least, most = (float(entry) * device_seconds for entry in watts * times)
@@ -73,6 +73,12 @@ def energy_at(
         unseen=unseen,
         source=f"{power.rows:,} cells with measured joules, SemiAnalysis InferenceX",
     )
+
+
+def _token_s(prediction: Prediction) -> Range:
+    """Seconds in which each running request gets a token, its wait for the first one included."""
+    rate, low, high = prediction.output_tokens_per_s.ends
+    return Range(value=prediction.running / rate, low=prediction.running / high, high=prediction.running / low)
 
 
 def _range(value: float, ends: tuple[float, float], spread: Logs) -> Range:
