@@ -1,12 +1,13 @@
-"""Every config collected for the project, on the main parts, with both engines: an answer that agrees with itself."""
+"""Every config collected for the project, on every chip, with both engines: an answer that agrees with itself."""
 
+import json
 import time
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
-from penstock.catalog import find_model, load_accelerator, load_accelerators
+from penstock.catalog import find_model, load_accelerators
 from penstock.fleet import Parallelism, Release
 from penstock.fleet.engine import EngineName
 from penstock.model import read_model
@@ -22,10 +23,13 @@ from penstock.preflight import (
     load_knowledge,
     read_scheme,
 )
+from penstock.preflight.facts.derive import chip_of
 
 pytestmark = pytest.mark.shared
 ENGINES: tuple[tuple[EngineName, str], ...] = (("vllm", "0.32.0"), ("sglang", "0.5.18"))
 LARGE_BYTES = 10**11
+MAIN = ("gfx942", "gfx950", "sm_90", "sm_100")
+OPEN_SHARE = 0.15
 SECONDS_EACH = 0.5
 """Of one answer, on average, on a machine that is busy with other things: it takes about a tenth of that."""
 
@@ -65,17 +69,19 @@ def contradicts_itself(answer: Preflight) -> str | None:
     return None
 
 
-def test_every_config_on_every_accelerator_with_both_engines_gets_an_answer_that_agrees_with_memory(
+def test_every_config_on_every_chip_with_both_engines_gets_an_answer_that_agrees_with_memory(
     shared: Path,
 ) -> None:
     folder, knowledge = shared / "data" / "model_configs", load_knowledge()
     assert len(list(folder.glob("*.json"))) >= 117
     unknown: dict[str, list[float]] = defaultdict(list)
-    verdicts: dict[Readiness, int] = defaultdict(int)
+    verdicts: dict[str, list[Readiness]] = defaultdict(list)
+    # Parts of one chip differ in memory and links: one of each chip, the largest last.
+    parts = {part.compute_target: part for part in sorted(load_accelerators(), key=lambda part: part.memory.hbm_bytes)}
     started = time.monotonic()
     for subject in subjects(folder):
         split = Parallelism(tp=8 if subject.model.weight_bytes > LARGE_BYTES else 1)
-        for part in load_accelerators():
+        for part in parts.values():
             for engine, version in ENGINES:
                 asked = Asked(parallelism=split)
                 question = PreflightQuestion(
@@ -83,12 +89,14 @@ def test_every_config_on_every_accelerator_with_both_engines_gets_an_answer_that
                 )
                 answer = check(question, knowledge)
                 assert contradicts_itself(answer) is None, (subject.name, part.id, engine)
-                verdicts[answer.readiness] += 1
+                verdicts[chip_of(part.compute_target) or part.id].append(answer.readiness)
                 unknown[subject.model.architecture].append(len(answer.unknown_facts) / len(answer.facts))
-    asked_about = sum(verdicts.values())
-    assert asked_about >= 88 * 31 * 2
+    asked_about = sum(len(given) for given in verdicts.values())
+    assert asked_about >= 88 * len(parts) * 2
     assert time.monotonic() - started < SECONDS_EACH * asked_about
-    assert set(verdicts) >= {Readiness.BLOCKED, Readiness.RUNS, Readiness.SLOW, Readiness.UNDETERMINED}
+    # Chips most people serve on are decided for nearly everything.
+    open_share = {chip: given.count(Readiness.UNDETERMINED) / len(given) for chip, given in verdicts.items()}
+    assert {chip: open_share[chip] for chip in MAIN if open_share[chip] > OPEN_SHARE} == {}
     # docs/preflight.md reports the share per architecture: a config without its headers leaves about a sixth open.
     shares = {name: sum(values) / len(values) for name, values in unknown.items()}
     assert max(shares.values()) < 0.25, shares
@@ -110,24 +118,4 @@ def test_every_collected_config_has_a_name_that_is_the_same_model(shared: Path) 
 
 
 def _json(raw: object) -> bytes:
-    import json  # noqa: PLC0415
-
     return json.dumps(raw).encode()
-
-
-@pytest.mark.parametrize("part", ["mi300x", "mi355x", "h100", "h200", "b200"])
-def test_the_main_parts_are_determined_for_most_collected_configs(shared: Path, part: str) -> None:
-    knowledge, chip = load_knowledge(), load_accelerator(part)
-    verdicts: list[Readiness] = []
-    for subject in subjects(shared / "data" / "model_configs"):
-        split = Parallelism(tp=8 if subject.model.weight_bytes > LARGE_BYTES else 1)
-        for engine, version in ENGINES:
-            question = PreflightQuestion(
-                subject=subject,
-                accelerator=chip,
-                engine=engine,
-                version=Release(version),
-                asked=Asked(parallelism=split),
-            )
-            verdicts.append(check(question, knowledge).readiness)
-    assert verdicts.count(Readiness.UNDETERMINED) / len(verdicts) < 0.25
