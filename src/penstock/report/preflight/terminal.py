@@ -1,6 +1,7 @@
 """How is a preflight shown? Findings by severity, what will serve, what could not be decided, and the launch."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from textwrap import indent
 
 from rich.console import Group, RenderableType
@@ -60,6 +61,8 @@ def render_preflight(answer: Preflight, speed: Speed | None = None, instead: Pre
     pieces: list[RenderableType] = [_headline(answer)]
     for severity in Severity:
         stops = answer.obstacles if severity is Severity.BLOCKER else ()
+        if severity is Severity.WARNING and answer.narrow is not None:
+            stops = (replace(answer.narrow, text=f"by our median estimate {answer.narrow.text}"),)
         found = answer.assessment.of(severity)
         if stops or found:
             pieces.append(Text(f"\n{severity} ({len(stops) + len(found)})", style=STYLES[severity]))
@@ -106,6 +109,7 @@ def _counts(answer: Preflight) -> str:
     """Say what was found, by how it fails."""
     found = {severity: len(answer.assessment.of(severity)) for severity in Severity}
     found[Severity.BLOCKER] += len(answer.obstacles)
+    found[Severity.WARNING] += answer.narrow is not None
     words = [f"{count} {_COUNTED[severity]}" for severity, count in found.items() if count]
     open_questions = len(answer.assessment.undetermined)
     return ", ".join(words or ["nothing found"]) + (f"; {open_questions} not decided" if open_questions else "")
@@ -180,7 +184,7 @@ def _attention(answer: Preflight) -> str:
     passed = ", ".join(f"{name} ({reason})" for name, reason in backend.rejected.items())
     over = f"; passed over {passed}" if passed else ""
     if backend.name is not None:
-        return f"{backend.name}, block size {backend.block}{over}"
+        return backend.name + (f", block size {backend.block}" if backend.block else "") + over
     return f"none can serve it{over}" if backend.determined else "undetermined: the selection was not read"
 
 
