@@ -9,6 +9,7 @@ from typing import Literal
 from penstock.benchmark.shipped_rows import model_of, predicted_without, shipped_efficiencies
 from penstock.catalog import load_accelerator, load_drafts, load_measurements
 from penstock.catalog.measurement import Measurement
+from penstock.model import ModelSpec, Part
 from penstock.performance.evidence.drafts import (
     DraftedRow,
     DraftModel,
@@ -20,6 +21,8 @@ from penstock.performance.evidence.drafts import (
 )
 from penstock.performance.evidence.rows import measured_deployment, setup_of
 from penstock.performance.evidence.waits import measured_loop
+from penstock.performance.prediction.drafting import multi_token_prediction
+from penstock.performance.prediction.predict import Speculation
 from penstock.performance.prediction.stack import stack_of
 from penstock.performance.step.work import Array, ReplicaWork
 
@@ -31,6 +34,13 @@ Known = Literal["without drafts", "nothing"]
 def shipped_drafts() -> DraftModel:
     """Return what commands say is accepted."""
     return from_document(load_drafts())
+
+
+def own_drafts(model: ModelSpec, measured_engine: str) -> Speculation | None:
+    """Return what a checkpoint's own layers draft as measured runs have it; None where it has none."""
+    if not any(weight.part is Part.MTP for weight in model.weights):
+        return None
+    return multi_token_prediction(model, measured_engine, shipped_drafts())
 
 
 @cache

@@ -58,6 +58,8 @@ class Pool:
     dp: int = 1
     ep: bool = False
     """Whether whole experts are spread over the ranks."""
+    drafted_tokens: int = 0
+    """What a step drafts with the checkpoint's own multi-token-prediction layers; 0 is nothing."""
     engine: str
     engine_version: str
     settings: Mapping[str, EngineSetting] = field(default_factory=dict)
@@ -73,6 +75,8 @@ class Pool:
         _words(accelerator=self.accelerator, vendor=self.vendor, site=self.site)
         _words(engine=self.engine, engine_version=self.engine_version)
         _at_least_one(replicas=self.replicas, tp=self.tp, pp=self.pp, dp=self.dp)
+        if self.drafted_tokens < 0:
+            raise UsageError(f"drafted_tokens is {self.drafted_tokens}; write 0 or more")
         if self.role not in ROLES:
             raise UsageError(f"role '{self.role}' is not one of {', '.join(ROLES)}")
         if self.usd_per_hour is not None and not (isfinite(self.usd_per_hour) and self.usd_per_hour >= 0):

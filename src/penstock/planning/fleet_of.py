@@ -71,6 +71,7 @@ def _pool(entry: Candidate, pool: PoolPeriod, count: int, *, model: str, usd_per
         pp=split.pp,
         dp=split.dp,
         ep=split.expert_parallel,
+        drafted_tokens=0 if entry.speculation is None else entry.speculation.drafted_tokens,
         engine=name,
         engine_version=str(NEWEST.get(name, _UNSTATED)),
         settings=_settings(deployment.engine) if name == deployment.engine.name else {},

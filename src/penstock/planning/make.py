@@ -11,6 +11,7 @@ from penstock.planning.asked.plan import Plan, WorkloadPlan
 from penstock.planning.asked.resolve import Assumption, DrawOf, LeftOut, PricesOf, Resolved, assumptions, resolve
 from penstock.planning.asked.trace_lengths import TraceLengths
 from penstock.planning.candidates.capacity import CapacityOf
+from penstock.planning.candidates.options import DraftsOf
 from penstock.planning.candidates.search import Candidate, EnginesOf, find_candidates
 from penstock.planning.doubt.knobs import InputWorld, knobs_of
 from penstock.planning.doubt.monte_carlo import Confidence, draw_confidence, widened
@@ -55,6 +56,8 @@ class Sources:
     screen: CapacityOf | None = None
     engines_of: EnginesOf = lambda _: ()
     """The engines an accelerator was measured with, from which one is chosen per split."""
+    drafts_of: DraftsOf = lambda *_: None
+    """What a checkpoint's own draft layers give with an engine."""
     verify_of: VerifyOf | None = None
     read_trace: ReadTrace | None = None
     draw_of: DrawOf = lambda _: None
@@ -183,6 +186,7 @@ def _place(
             sources.capacity_of,
             screen=sources.screen,
             engines_of=sources.engines_of,
+            drafts_of=sources.drafts_of,
             step=step,
         )
         candidates += found.candidates

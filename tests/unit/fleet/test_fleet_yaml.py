@@ -46,6 +46,7 @@ def pools(draw: st.DrawFn) -> list[Pool]:
                 pp=draw(COUNTS),
                 dp=draw(COUNTS),
                 ep=draw(st.booleans()),
+                drafted_tokens=draw(st.integers(0, 4)),
                 engine=draw(WORDS),
                 engine_version=draw(WORDS | st.just("0.31")),
                 settings=draw(SETTINGS),

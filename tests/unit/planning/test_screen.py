@@ -1,8 +1,11 @@
 """The quick screen says what `predict` says: one closed form of a step and of a first token."""
 
+from dataclasses import replace
+
 import pytest
 
 from examples import deployment
+from penstock.benchmark.shipped_drafts import own_drafts
 from penstock.benchmark.shipped_rows import shipped_efficiencies
 from penstock.performance.prediction.predict import Prediction, predict
 from penstock.planning.asked.plan import Bucket
@@ -43,3 +46,30 @@ def test_the_largest_loop_kept_is_the_one_whose_predicted_first_token_meets_the_
     assert kept.requests_per_s.value == pytest.approx(8 / predicted.tpot_s.value / 256, rel=1e-9)
     less = screen.alone(option, bucket, Slo(ttft_s=predicted.ttft_s.value * (1 - 1e-9)))
     assert "closed loop of 7, no queue" in less.grounds
+
+
+def test_a_step_that_drafts_is_screened_as_it_is_predicted_with_the_doubt_about_its_drafts() -> None:
+    bucket = Bucket(input_tokens=1024, output_tokens=512)
+    plain = deployment("deepseek-r1", "h200", tp=8)
+    placed = replace(plain, speculative=True)
+    drafts = own_drafts(placed.model, "vllm")
+    assert drafts is not None
+    predicted = predict(
+        placed,
+        "vllm",
+        input_tokens=bucket.input_tokens,
+        output_tokens=bucket.output_tokens,
+        concurrency=8,
+        efficiencies=EFFICIENCIES,
+        speculation=drafts,
+    )
+    screen = QueuelessScreen(EFFICIENCIES)
+    option = Option(id="one", weights="", deployment=placed, measured_engine="vllm", speculation=drafts)
+    kept = screen.alone(option, bucket, Slo(tpot_s=predicted.tpot_s.value * (1 + 1e-9)))
+    without = screen.alone(
+        Option(id="two", weights="", deployment=plain, measured_engine="vllm"), bucket, Slo(tpot_s=1.0)
+    )
+    assert kept.requests_per_s.value == pytest.approx(8 / predicted.tpot_s.value / 512, rel=1e-9)
+    rate, other = kept.requests_per_s, without.requests_per_s
+    assert rate.low / rate.value < other.low / other.value
+    assert "multi-token prediction, acceptance" in kept.grounds

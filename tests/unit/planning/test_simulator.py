@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from examples import deployment
+from penstock.benchmark.shipped_drafts import own_drafts
 from penstock.benchmark.shipped_rows import shipped_efficiencies
 from penstock.planning.asked.plan import Bucket
 from penstock.planning.candidates.capacity import Option
@@ -79,3 +80,12 @@ def test_a_replica_carries_here_what_the_simulate_command_says_of_it(simulator: 
     workload = Workload(name="chat", arrivals=Poisson(), lengths=lengths, classes=classes)
     said = capacity([ReplicaPool(name="one", replica=placed)], workload, classes=classes).rate_per_s
     assert simulator.sustained(load(1, 30.0)) == pytest.approx(said, rel=0.01)
+
+
+def test_a_pool_that_drafts_is_the_one_simulate_lays_out() -> None:
+    placed = replace(deployment("deepseek-r1", "h200", tp=8), speculative=True)
+    drafts = own_drafts(placed.model, "vllm")
+    drafting = Option(id="drafting", weights="fp8", deployment=placed, measured_engine="vllm", speculation=drafts)
+    simulator = Simulator(QueuelessScreen(EFFICIENCIES))
+    laid = place(placed, "vllm", EFFICIENCIES, typical_tokens=SHORT.context_tokens, speculation=drafts)
+    assert simulator.placed(drafting, SHORT.context_tokens).replica == laid.replica

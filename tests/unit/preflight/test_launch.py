@@ -1,6 +1,7 @@
 """Launch commands: each flag exists in the release it is printed for, and a pasted line is read as a shell would."""
 
 import csv
+import json
 import shlex
 import subprocess
 from dataclasses import replace
@@ -263,3 +264,48 @@ def test_speculation_is_read_from_json_and_from_dotted_flags() -> None:
     ):
         flags = parse_command(line)[1].flags
         assert (flags["speculative-method"], flags["speculative-num-draft-tokens"]) == ("mtp", "5")
+
+
+def flags(engine: EngineName, on: str, split: Parallelism, drafted: int = 0) -> list[str]:
+    version = {"vllm": "0.32.0", "sglang": "0.5.18"}[engine]
+    planned = plan("deepseek-r1", on, engine, version, Asked(parallelism=split, drafted_tokens=drafted))
+    assert problems(planned) == []
+    return typed(planned.bare())
+
+
+def pairs(words: list[str], *names: str) -> dict[str, str]:
+    return {name: words[words.index(f"--{name}") + 1] for name in names}
+
+
+def test_experts_spread_with_attention_by_itself_are_started_as_each_engine_spells_it() -> None:
+    split = Parallelism(dp=8, expert_parallel=True)
+    vllm, sglang = flags("vllm", "h200", split), flags("sglang", "mi355x", split)
+    assert pairs(vllm, "data-parallel-size") == {"data-parallel-size": "8"}
+    assert "--enable-expert-parallel" in vllm
+    assert "--tensor-parallel-size" not in vllm
+    # SGLang counts all ranks as tensor parallel.
+    assert pairs(sglang, "tp-size", "dp-size", "ep-size") == {"tp-size": "8", "dp-size": "8", "ep-size": "8"}
+    assert "--enable-dp-attention" in sglang
+
+
+def test_ranks_on_two_machines_say_how_many_are_here_and_where_they_begin() -> None:
+    words = flags("vllm", "h200", Parallelism(dp=16, expert_parallel=True))
+    assert pairs(words, "data-parallel-size", "data-parallel-size-local", "data-parallel-start-rank") == {
+        "data-parallel-size": "16",
+        "data-parallel-size-local": "8",
+        "data-parallel-start-rank": "0",
+    }
+    assert pairs(flags("sglang", "h200", Parallelism(dp=16, expert_parallel=True)), "nnodes") == {"nnodes": "2"}
+
+
+def test_drafts_of_the_checkpoint_are_started_as_each_engine_spells_it() -> None:
+    vllm, sglang = (flags(engine, "h200", Parallelism(tp=8), drafted=3) for engine in ("vllm", "sglang"))
+    assert json.loads(pairs(vllm, "speculative-config")["speculative-config"]) == {
+        "method": "mtp",
+        "num_speculative_tokens": 3,
+    }
+    assert pairs(sglang, "speculative-num-steps", "speculative-eagle-topk", "speculative-num-draft-tokens") == {
+        "speculative-num-steps": "3",
+        "speculative-eagle-topk": "1",
+        "speculative-num-draft-tokens": str(3 + 1),
+    }

@@ -135,6 +135,7 @@ def _named(plan: "Plan") -> "Plan":
 
 def sources_of(plan: "Plan", folder: Path) -> "Sources":
     """Join the catalog, the models and the simulator."""
+    from penstock.benchmark.shipped_drafts import own_drafts
     from penstock.benchmark.shipped_energy import drawn_under_load
     from penstock.benchmark.shipped_rows import model_of, shipped_efficiencies
     from penstock.catalog import load_accelerator, load_accelerators, load_prices
@@ -157,6 +158,7 @@ def sources_of(plan: "Plan", folder: Path) -> "Sources":
         "workload's mix of lengths, the engine that carries most.",
         screen=loop,
         engines_of=efficiencies.engines,
+        drafts_of=own_drafts,
         verify_of=verify_by(simulator.sustained, simulator.attained),
         read_trace=lambda name: trace_lengths(_recorded(folder / name, columns.get(name)).blocks()),
         draw_of=drawn_under_load,

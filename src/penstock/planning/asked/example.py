@@ -17,6 +17,7 @@ workloads:
     model: llama-3.1-70b        # a name from `penstock catalog models`, a config.json or a checkpoint directory
     weights: [checkpoint, fp8]  # formats to consider (default: the checkpoint's own)
     # kv: auto                  # auto, bf16, fp16 or fp8 (default: auto)
+    # mtp: true                 # whether a checkpoint's own multi-token-prediction layers may draft (default: true)
     slo: ttft=2s,tpot=60ms,attain=95%
     users: 512                  # requests in flight at the peak; or  requests_per_s: {value: 20, low: 10, high: 40}
     # think: 10s                # pause of a user between two requests (default: none)
@@ -40,7 +41,7 @@ accelerators: all verified      # (default) every verified part with a price in 
 #     available: 2027-03-01     # first day a node of it can serve
 #     max_nodes: 40
 #     node_kw: 11.5
-#     tp: [1, 2, 8]
+#     tp: [1, 2, 8]             # tensor-parallel splits and no others (default: every split people run there)
 
 # owned:                        # nodes that stand there already: kept while they pay, else sold
 #   - {id: 64xh100, age_years: 2, book_usd: 130k, resale_usd: 90k, until: 2029-06-30}

@@ -53,6 +53,8 @@ class WorkloadPlan:
     weights: tuple[str, ...]
     """Weight formats to consider; `checkpoint` is the one the files have."""
     kv: str
+    mtp: bool
+    """Whether a checkpoint's own multi-token-prediction layers may draft."""
     slo: Slo
     requests_per_s: float | None
     """At the peak of the first year."""
@@ -144,7 +146,7 @@ class PartPlan:
     max_nodes: int | None = None
     node_watts: float | None = None
     tp: tuple[int, ...] = ()
-    """Splits to consider; empty is every power of two in a node."""
+    """Tensor-parallel splits to consider, and no others; empty is every split people run there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -92,6 +92,7 @@ def _workload(table: Table) -> WorkloadPlan:
         model=table.required("model").text(),
         weights=table.optional("weights", words, ("checkpoint",)),
         kv=table.optional("kv", lambda entry: entry.choice(("auto", "bf16", "fp16", "fp8")), "auto"),
+        mtp=table.optional("mtp", Value.flag, True),  # noqa: FBT003 - what a missing key means
         slo=limits,
         requests_per_s=None if rate is None else rate.value,
         users=None if users is None else users.value,

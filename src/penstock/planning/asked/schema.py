@@ -76,6 +76,7 @@ def _workload() -> Schema:
             "model": _said(_TEXT, "a name from `penstock catalog models`, a config.json or a checkpoint directory"),
             "weights": _list(_TEXT),
             "kv": {"enum": ["auto", "bf16", "fp16", "fp8"]},
+            "mtp": {"type": "boolean", "description": "whether the checkpoint's own layers may draft; default true"},
             "slo": _said(_TEXT, "ttft=2s,tpot=60ms,attain=95%"),
             "requests_per_s": _input("at the peak; or `users`"),
             "users": _input("requests in flight at the peak; or `requests_per_s`"),

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from penstock.fleet.deployment import Deployment
-from penstock.performance.prediction.predict import Range
+from penstock.fleet.deployment import Deployment, Parallelism
+from penstock.performance.prediction.predict import Range, Speculation
 from penstock.planning.asked.plan import Bucket, WorkloadPlan
 from penstock.workload.slo import Slo
 
@@ -30,13 +30,20 @@ class Capacity:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Option:
-    """One way to run a workload on a part: its weights, its split, and the engine that is started."""
+    """One way to run a workload on a part: its weights, its split, its drafts, and the engine that is started."""
 
     id: str
     weights: str
     deployment: Deployment
     measured_engine: str
     """The engine whose measurements speak for it."""
+    speculation: Speculation | None = None
+    """How it drafts with the checkpoint's own layers; None where it does not."""
+
+
+def way_of(split: Parallelism, speculation: Speculation | None) -> str:
+    """Say how a replica is run: its split, and how many tokens a step drafts."""
+    return f"{split}" if speculation is None else f"{split} mtp{speculation.drafted_tokens}"
 
 
 CapacityOf = Callable[[Option, WorkloadPlan], tuple[Capacity, ...]]

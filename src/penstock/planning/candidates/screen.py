@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.performance.evidence.efficiencies import Efficiencies
-from penstock.performance.memory.budget import fit
-from penstock.performance.prediction.predict import Range
+from penstock.performance.memory.budget import DeviceRoom
+from penstock.performance.prediction.predict import Range, Speculation
 from penstock.performance.prediction.stack import Stack, stack_of
+from penstock.performance.step.drafts import drafting_step
 from penstock.performance.step.first_token import LoopLoad
 from penstock.performance.step.work import PARTS, Array, ReplicaWork
 from penstock.planning.asked.plan import Bucket, WorkloadPlan
@@ -24,10 +25,12 @@ _PER_OCTAVE: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
-    """A deployment's work, and seconds per unit of it on the stack that speaks for it."""
+    """A deployment's work and memory, and seconds per unit of work on the stack that speaks for it."""
 
     work: ReplicaWork
+    room: DeviceRoom
     stack: Stack
+    speculation: Speculation | None
 
     def times(self, together: Array, bucket: Bucket) -> tuple[Array, Array, Array]:
         """Seconds per token, seconds to the first one, and the share of prompts in a step."""
@@ -36,11 +39,19 @@ class Compiled:
             input_tokens=bucket.input_tokens,
             output_tokens=bucket.output_tokens,
             batched_tokens=self.work.deployment.batched_tokens,
+            drafted_tokens=0 if self.speculation is None else self.speculation.drafted_tokens,
         )
-        light = self.work.light(loop.average())
-        step_s = light @ self.stack.slowdowns
-        prefill = light[:, PARTS.index("prefill")] * self.stack.slowdowns[PARTS.index("prefill")] / step_s
-        return step_s, self.stack.first_token_s(self.work, loop), prefill
+        taken = self._step(loop) * self.stack.slowdowns
+        token_s = taken.sum(axis=1)
+        return token_s, self.stack.first_token_s(self.work, loop), taken[:, PARTS.index("prefill")] / token_s
+
+    def _step(self, loop: LoopLoad) -> Array:
+        """Work that each token of a request takes of its step."""
+        drafts = self.speculation
+        if drafts is None:
+            return self.work.light(loop.average())
+        step = drafting_step(self.work, loop, drafts.accepted_tokens)
+        return np.asarray(step / drafts.accepted_tokens * exp(drafts.log_factor))
 
 
 class QueuelessScreen:
@@ -52,7 +63,8 @@ class QueuelessScreen:
 
     def __init__(self, efficiencies: Efficiencies) -> None:
         self.efficiencies = efficiencies
-        self._works: dict[tuple[object, ...], ReplicaWork] = {}
+        self._placed: dict[tuple[object, ...], tuple[ReplicaWork, DeviceRoom]] = {}
+        self._stacks: dict[tuple[object, ...], Stack] = {}
         self._compiled: dict[tuple[object, ...], Compiled] = {}
 
     def __call__(self, option: Option, workload: WorkloadPlan) -> tuple[Capacity, ...]:
@@ -61,10 +73,10 @@ class QueuelessScreen:
 
     def alone(self, option: Option, bucket: Bucket, slo: Slo) -> Capacity:
         """Judge one length."""
-        memory = fit(option.deployment, bucket.context_tokens)
+        compiled = self.compiled(option)
+        memory = compiled.room.at(bucket.context_tokens)
         if not memory.fits:
             return cannot(memory.obstacle.reason if memory.obstacle else "does not fit")
-        compiled = self.compiled(option)
         # Requests that came at different times hold half their answers on average.
         mean_tokens = bucket.input_tokens + bucket.output_tokens / 2
         limit = memory.capacity.tokens / mean_tokens if memory.capacity is not None else 0.0
@@ -75,29 +87,41 @@ class QueuelessScreen:
             return cannot("misses the SLO with one request alone")
         best, stack = int(kept[-1]), compiled.stack
         rate = float(together[best] / tpot_s[best] / bucket.output_tokens)
-        fast, slow = stack.spread
+        drafts = option.speculation
+        fast, slow = stack.spread if drafts is None else drafts.widened(stack.spread)
         return Capacity(
             requests_per_s=Range(value=rate, low=rate / exp(slow), high=rate / exp(fast)),
-            tier=stack.tier,
+            tier=stack.tier if drafts is None else drafts.tier_on(stack),
             grounds=f"{option.measured_engine}, from {' > '.join(stack.path)}; "
-            f"closed loop of {together[best]:,.0f}, no queue",
+            + ("" if drafts is None else f"{drafts.grounds}; ")
+            + f"closed loop of {together[best]:,.0f}, no queue",
             prefill_fraction=float(prefill[best]),
             measured_engine=option.measured_engine,
         )
 
     def compiled(self, option: Option) -> Compiled:
-        """Its work and the stack that serves it."""
+        """Its work, its memory and the stack that serves it."""
         deployment = option.deployment
         part, model, split = deployment.accelerator, deployment.model, deployment.parallelism
-        placed = (model.name, model.quantisation, part.id, split, deployment.cache_dtype, deployment.engine)
-        if placed not in self._works:
-            self._works[placed] = ReplicaWork(deployment)
+        drafts = deployment.speculative
+        placed = (model.name, model.quantisation, part.id, split, deployment.cache_dtype, deployment.engine, drafts)
+        if placed not in self._placed:
+            self._placed[placed] = ReplicaWork(deployment), DeviceRoom(deployment)
         key = (*placed, option.measured_engine)
         if key not in self._compiled:
-            work = self._works[placed]
-            stack = stack_of(work, option.measured_engine, self.efficiencies)
-            self._compiled[key] = Compiled(work=work, stack=stack)
+            work, room = self._placed[placed]
+            self._compiled[key] = Compiled(
+                work=work, room=room, stack=self._stack(key, work), speculation=option.speculation
+            )
         return self._compiled[key]
+
+    def _stack(self, key: tuple[object, ...], work: ReplicaWork) -> Stack:
+        """Ask once about a deployment, whether it drafts or not: measurements speak of steps without drafts."""
+        *plain, _, engine = key
+        known = (*plain, engine)
+        if known not in self._stacks:
+            self._stacks[known] = stack_of(work, str(engine), self.efficiencies)
+        return self._stacks[known]
 
 
 def _concurrencies(most: int) -> Array:

@@ -1,24 +1,18 @@
 """Which deployments are worth considering? Everything that fits and meets the SLO, less what something else beats."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from penstock.catalog.accelerator import Accelerator
-from penstock.errors import UsageError
-from penstock.fleet.deployment import Deployment, Parallelism
-from penstock.fleet.engine import EngineName, engine_defaults
-from penstock.model import ModelSpec, cache_dtype
-from penstock.model.spec import model_as_measured
-from penstock.model.weight import FORMATS
-from penstock.performance.memory.budget import fit
+from penstock.fleet.deployment import Deployment
+from penstock.model import ModelSpec
+from penstock.performance.prediction.predict import Speculation
 from penstock.planning.asked.plan import PartPlan, WorkloadPlan
 from penstock.planning.asked.resolve import LeftOut
-from penstock.planning.candidates.capacity import Capacity, CapacityOf, Option, mixed_rate
+from penstock.planning.candidates.capacity import Capacity, CapacityOf, Option, mixed_rate, way_of
+from penstock.planning.candidates.options import DraftsOf, WorkloadOnPart, options_of
 
-CHECKPOINT: Final = "checkpoint"
-UNMEASURED: Final = "vllm"
-"""The engine of a part nobody measured: its kin speak for it."""
 _SCREEN_MARGIN: Final = 1.1
 """By how much a pool may carry more than the screen's closed loop: what is behind even so is not simulated."""
 Step = Callable[[str], None]
@@ -37,6 +31,13 @@ class Candidate:
     deployment: Deployment
     capacities: tuple[Capacity, ...]
     """One per length bucket, in the workload's order."""
+    speculation: Speculation | None = None
+    """How it drafts with the checkpoint's own layers; None where it does not."""
+
+    @property
+    def way(self) -> str:
+        """How it is run: its split, and how many tokens a step drafts."""
+        return way_of(self.deployment.parallelism, self.speculation)
 
     @property
     def accelerator(self) -> Accelerator:
@@ -59,7 +60,11 @@ class Candidate:
     def option(self) -> Option:
         """The way it is run, with its engine."""
         return Option(
-            id=self.id, weights=self.weights, deployment=self.deployment, measured_engine=self.measured_engine
+            id=self.id,
+            weights=self.weights,
+            deployment=self.deployment,
+            measured_engine=self.measured_engine,
+            speculation=self.speculation,
         )
 
     @property
@@ -85,6 +90,7 @@ def find_candidates(
     *,
     screen: CapacityOf | None = None,
     engines_of: EnginesOf = lambda _: (),
+    drafts_of: DraftsOf = lambda *_: None,
     step: Step = lambda _: None,
 ) -> Choice:
     """Place a workload on every part in every way, with every engine that was measured there."""
@@ -93,7 +99,8 @@ def find_candidates(
     considered = 0
     for accelerator, part in parts:
         step(accelerator.id)
-        feasible, reason = _feasible(workload, model, accelerator, part, engines_of(accelerator.id) or (UNMEASURED,))
+        placing = WorkloadOnPart(workload=workload, accelerator=accelerator, part=part, drafts_of=drafts_of)
+        feasible, reason = options_of(model, placing, engines_of(accelerator.id))
         considered += len({option.id for option in feasible})
         judged = [_judged(workload, option, screen or capacity_of) for option in feasible]
         useful = [entry for entry in judged if any(entry.rates)]
@@ -166,69 +173,5 @@ def _judged(workload: WorkloadPlan, option: Option, capacity_of: CapacityOf) -> 
         weights=option.weights,
         deployment=option.deployment,
         capacities=capacity_of(option, workload),
-    )
-
-
-def _feasible(
-    workload: WorkloadPlan, model: ModelSpec, accelerator: Accelerator, part: PartPlan, engines: Sequence[str]
-) -> tuple[list[Option], str | None]:
-    """List what fits the shortest requests, or the reason of the last thing that did not."""
-    shortest = min(share.bucket.context_tokens for share in workload.shares)
-    found: list[Option] = []
-    reason = None
-    for weights, spec in _stored(workload, model):
-        # Engines widen what a checkpoint comes in; nobody converts weights to a format the part cannot multiply.
-        emulated = () if spec is model else accelerator.emulated(spec.formats)
-        if emulated:
-            # What a part emulates has no predicted speed, so it is not offered.
-            reason = f"{accelerator.id} has no datapath for {emulated[0]} weights"
-            continue
-        for tp in part.tp or _splits(accelerator):
-            ident = f"{workload.name} {accelerator.id} tp{tp} {weights}"
-            placed = {name: _placed(workload, spec, accelerator, tp, name) for name in {_settings(e) for e in engines}}
-            fits = {name: fit(deployment, shortest) for name, deployment in placed.items()}
-            for engine in engines:
-                result = fits[_settings(engine)]
-                if result.fits:
-                    deployment = placed[_settings(engine)]
-                    found.append(Option(id=ident, weights=weights, deployment=deployment, measured_engine=engine))
-                elif result.obstacle is not None:
-                    reason = result.obstacle.reason
-    return found, reason
-
-
-def _settings(engine: str) -> EngineName:
-    """Whose settings and memory accounting an engine is taken to have: those of the two that were read."""
-    return "sglang" if engine == "sglang" else "vllm"
-
-
-def _stored(workload: WorkloadPlan, model: ModelSpec) -> Iterator[tuple[str, ModelSpec]]:
-    seen = set()
-    for name in workload.weights:
-        if name == CHECKPOINT:
-            spec = model
-        elif name in FORMATS:
-            spec = model_as_measured(model, name)
-        else:
-            raise UsageError(f"weights: '{name}' is not a format; write {CHECKPOINT}, {', '.join(FORMATS)}")
-        label = next(iter(spec.formats), CHECKPOINT)
-        if label not in seen:
-            seen.add(label)
-            yield label, spec
-
-
-def _splits(accelerator: Accelerator) -> list[int]:
-    """Powers of two up to a node: what engines run well, and sizes that add up in a node without gaps."""
-    return [2**power for power in range(12) if 2**power <= accelerator.node.devices]
-
-
-def _placed(
-    workload: WorkloadPlan, spec: ModelSpec, accelerator: Accelerator, tp: int, settings: EngineName
-) -> Deployment:
-    return Deployment(
-        model=spec,
-        accelerator=accelerator,
-        engine=engine_defaults(settings, accelerator, tp=tp),
-        parallelism=Parallelism(tp=tp),
-        cache_dtype=None if workload.kv == "auto" else cache_dtype(workload.kv),
+        speculation=option.speculation,
     )

@@ -62,6 +62,5 @@ def _measure(blame: Blame, family: Family, candidates: tuple[Candidate, ...]) ->
     placed = next((entry for entry in candidates if entry.id in running), None)
     if placed is None:
         return f"benchmark {part} on your own workload"
-    split = placed.deployment.parallelism
     model = placed.deployment.model.name
-    return f"benchmark {model} on {part}, {split}, {placed.weights} weights, at your lengths and SLO"
+    return f"benchmark {model} on {part}, {placed.way}, {placed.weights} weights, at your lengths and SLO"

@@ -68,16 +68,19 @@ class Simulator:
         return RateSearch(workload=_workload(load, classes), classes=classes, seed=self.seed)
 
     def _pool(self, load: PoolLoad) -> ReplicaPool | None:
-        placed = self._place(load.option, round(load.mean_tokens))
+        placed = self.placed(load.option, round(load.mean_tokens))
         if placed.replica is None:
             return None
         return ReplicaPool(name="pool", replica=placed.replica, replicas=load.replicas)
 
-    def _place(self, option: Option, typical_tokens: int) -> Placement:
+    def placed(self, option: Option, typical_tokens: int) -> Placement:
+        """Lay a replica out once."""
         compiled = self.loop.compiled(option)
         key = (id(compiled), typical_tokens)
         if key not in self._placed:
-            self._placed[key] = place_on(compiled.work, compiled.stack, typical_tokens=typical_tokens)
+            self._placed[key] = place_on(
+                compiled.work, compiled.stack, typical_tokens=typical_tokens, speculation=compiled.speculation
+            )
         return self._placed[key]
 
 

@@ -92,6 +92,8 @@ class Asked:
     parallelism: Parallelism
     cache_dtype: str | None = None
     context_tokens: int | None = None
+    drafted_tokens: int = 0
+    """What a step drafts with the checkpoint's own multi-token-prediction layers."""
 
 
 def plan_launch(
@@ -106,6 +108,7 @@ def plan_launch(
     chip = chip_of(accelerator.compute_target) or ""
     build = _vllm if engine == "vllm" else _sglang
     flags, variables = build(subject, chip, version, asked)
+    flags += _drafting(engine, asked.drafted_tokens)
     nodes = -(-asked.parallelism.devices // accelerator.node.devices)
     if recipe is not None:
         flags += list(recipe.flags)
@@ -176,8 +179,31 @@ def _several_nodes(engine: EngineName, version: Release, nodes: int, split: Para
     where = Setting(name="master-addr", value=HEAD_NODE, why="the address of the first machine")
     if split.dp == 1:
         return [count, rank, where]
-    local = Setting(name="data-parallel-size-local", value=str(max(1, split.dp // nodes)), why="ranks on one machine")
-    return [local, Setting(name="data-parallel-address", value=HEAD_NODE, why="the address of the first machine")]
+    here = max(1, split.dp // nodes)
+    others = f"{here} on the second" if nodes == 2 else f"{here}, {2 * here} and so on on the others"  # noqa: PLR2004 - this one and one more
+    return [
+        Setting(name="data-parallel-size-local", value=str(here), why="ranks on one machine"),
+        Setting(name="data-parallel-start-rank", value="0", why=f"0 here, {others}, with --headless there"),
+        Setting(name="data-parallel-address", value=HEAD_NODE, why="the address of the first machine"),
+    ]
+
+
+def _drafting(engine: EngineName, drafted_tokens: int) -> list[Setting]:
+    """Draft with the checkpoint's own layers, one token after another."""
+    if not drafted_tokens:
+        return []
+    why = f"the checkpoint's own layers draft {drafted_tokens} tokens a step"
+    if engine == "vllm":
+        value = f'{{"method": "mtp", "num_speculative_tokens": {drafted_tokens}}}'
+        return [Setting(name="speculative-config", value=value, why=why)]
+    return [
+        Setting(name="speculative-algorithm", value="EAGLE", why=why),
+        Setting(name="speculative-num-steps", value=str(drafted_tokens), why="drafted one after another"),
+        Setting(name="speculative-eagle-topk", value="1", why="one candidate for each position"),
+        Setting(
+            name="speculative-num-draft-tokens", value=str(drafted_tokens + 1), why="verified with the model's own"
+        ),
+    ]
 
 
 def _vllm(subject: Subject, chip: str, version: Release, asked: Asked) -> tuple[list[Setting], list[Setting]]:

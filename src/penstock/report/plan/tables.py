@@ -135,7 +135,7 @@ def capacity_table(result: PlanResult, answer: Answer) -> str:
     running = [entry for entry in result.candidates if entry.id in shown]
     for entry in sorted(running, key=lambda candidate: (candidate.id not in chosen, candidate.id)):
         workload = next(plan for plan in result.plan.workloads if plan.name == entry.workload)
-        name = f"{entry.accelerator.id} {entry.deployment.parallelism} {entry.weights}"
+        name = f"{entry.accelerator.id} {entry.way} {entry.weights}"
         served_lengths = [index for index, capacity in enumerate(entry.capacities) if capacity.meets_slo]
         grounds = entry.capacities[served_lengths[0]]
         rows.append(

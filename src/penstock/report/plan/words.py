@@ -267,7 +267,7 @@ def runs(pool: PoolPeriod, candidates: Sequence[Candidate]) -> str:
     for name, count in pool.replicas.items():
         entry = by_id[name]
         model = f"{entry.workload} " if several else ""
-        parts.append(f"{count} x {model}{entry.deployment.parallelism} {entry.weights}")
+        parts.append(f"{count} x {model}{entry.way} {entry.weights}")
     return ", ".join(parts) or "nothing"
 
 
