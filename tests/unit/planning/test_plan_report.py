@@ -178,6 +178,14 @@ def test_page_one_has_the_order_the_total_and_every_option(result: PlanResult, p
     assert "What to ask vendors" in paid
 
 
+def test_what_is_owned_and_let_go_is_said_on_page_one() -> None:
+    owned = TWO_PARTS + "owned: [{id: 80xh200, age_years: 1, resale_usd: 10k}]\n"
+    paid = " ".join(read(plan_html(solved(owned)))["pays"])
+    assert re.search(r"Sell \d of your NVIDIA H200 SXM servers, and keep \d servers of 8 NVIDIA H200 SXM", paid)
+    assert re.search(r"\d of 10 NVIDIA H200 SXM nodes kept: one costs \$", paid)
+    assert "With nothing owned the plan costs $" in paid
+
+
 def test_only_a_simulated_fleet_that_rarely_loses_is_green(result: PlanResult) -> None:
     assert isinstance(result.answer, Answer)
     proven = solved(

@@ -25,6 +25,8 @@ class VendorQuestion:
     """What the plan assumes until it is answered."""
     turns: str = ""
     """Where the answer changes the choice; empty where none is known."""
+    used: bool = True
+    """Whether the fleet has nodes in the way that is asked about."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +58,7 @@ def vendor_sheets(result: PlanResult, answer: Answer) -> tuple[VendorSheet, ...]
     for role, bills in (("chosen", [answer.winner]), ("to compare", rivals)):
         for bill in bills:
             wanted = {ident: _nodes(bill, ident) for ident in sorted(bill.mix.support - sheets.keys())}
-            sheets |= {ident: _sheet(result, answer, ident, role, nodes) for ident, nodes in wanted.items() if nodes}
+            sheets |= {ident: _sheet(result, answer, bill, ident, role) for ident, nodes in wanted.items() if nodes}
     return tuple(sheets.values())
 
 
@@ -69,15 +71,25 @@ def _nodes(bill: Bill, ident: str) -> int:
     return max(had.values())
 
 
-def _sheet(result: PlanResult, answer: Answer, ident: str, role: str, nodes: int) -> VendorSheet:
+def _ways(bill: Bill, ident: str) -> set[str]:
+    """How the fleet has its nodes of a part."""
+    pools = [pool for pool in bill.mix.pools if pool.offer.accelerator == ident]
+    return {
+        *("buy" for pool in pools if pool.owned_nodes),
+        *("rent" for pool in pools if pool.rented_nodes),
+        *(f"contract {number}" for pool in pools for number, nodes in enumerate(pool.contract_nodes) if nodes),
+    }
+
+
+def _sheet(result: PlanResult, answer: Answer, bill: Bill, ident: str, role: str) -> VendorSheet:
     part, accelerator = part_of(result.plan, ident), result.resolved.accelerators[ident]
     flips, names = [flip for flip in answer.flips if flip.subject == ident], part_names(result)
     return VendorSheet(
         accelerator=accelerator,
         role=role,
-        nodes=nodes,
+        nodes=_nodes(bill, ident),
         questions=(
-            *_prices(part, flips, names),
+            *_prices(part, flips, names, _ways(bill, ident)),
             *_delivery(part, flips, names),
             _support(result, accelerator),
             _power(result, ident),
@@ -85,24 +97,35 @@ def _sheet(result: PlanResult, answer: Answer, ident: str, role: str, nodes: int
     )
 
 
-def _prices(part: PartPlan, flips: Sequence[Flip], names: Mapping[str, str]) -> Iterator[VendorQuestion]:
+def _prices(
+    part: PartPlan, flips: Sequence[Flip], names: Mapping[str, str], ways: set[str]
+) -> Iterator[VendorQuestion]:
     if part.buy is not None and not part.owned_only:
         what = "a whole server" if part.with_host else "a device, and of the server around it"
-        asked = f"What is the price of {what}, in writing, and until when does it hold? What does volume take off?"
         yield VendorQuestion(
-            topic="price", question=asked, counted_on=_counted(part.buy), turns=_turns(flips, names, "price", part.buy)
+            topic="price",
+            question=f"What is the price of {what}, until when does it hold, and what does volume take off?",
+            counted_on=_counted(part.buy),
+            turns=_turns(flips, names, "price", part.buy),
+            used="buy" in ways,
         )
     if part.rent is not None:
-        asked = "What is the price of a device-hour without a term, and are host, power, network and storage in it?"
         yield VendorQuestion(
-            topic="price", question=asked, counted_on=_counted(part.rent), turns=_turns(flips, names, "rent", part.rent)
+            topic="price",
+            question="What is the price of a device-hour without a term, with host, power, network and storage?",
+            counted_on=_counted(part.rent),
+            turns=_turns(flips, names, "rent", part.rent),
+            used="rent" in ways,
         )
-    for contract in part.contracts:
-        asked = (
-            f"What is the price of a device-hour for {contract.months} months, paid when, and left early at what cost?"
+    for number, contract in enumerate(part.contracts):
+        term = f"for {contract.months} months"
+        yield VendorQuestion(
+            topic="term",
+            question=f"What is the price of a device-hour {term}, paid when, and left early at what cost?",
+            counted_on=_counted(contract.rent),
+            turns=_turns(flips, names, "rent", contract.rent, term),
+            used=f"contract {number}" in ways,
         )
-        turns = _turns(flips, names, "rent", contract.rent, f"{contract.months} months")
-        yield VendorQuestion(topic="term", question=asked, counted_on=_counted(contract.rent), turns=turns)
 
 
 def _counted(price: Input) -> str:

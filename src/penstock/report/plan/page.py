@@ -18,26 +18,28 @@ _TEMPLATES = files("penstock.report") / "templates"
 
 METHOD = (
     """Every accelerator of the plan is tried with every split that fits a node and every weight format asked for; what
-    the memory model says does not fit is not considered. Capacity is the rate of requests one replica sustains within
-    the SLO, per length bucket.""",
+    the memory model says does not fit is not considered. Capacity is what is sustained within the SLO, as the first
+    caveat says.""",
     """An integer program (HiGHS) chooses whole nodes, whole replicas and the share of each length bucket every pool
     serves, at the least present value of everything on the bill, under the plan's rules: spare nodes, power caps,
     vendors, delivery dates. The same program answers each vendor alone, a mix, and each accelerator alone.""",
-    """Dollars are discounted to the start. Hardware is bought when it is needed, kept to the end of the plan and
-    credited at its book value then. Power follows mean load between idle and the node's maximum; cooling is power times
-    PUE less one. Rent includes host, power and cooling.""",
+    """Dollars are discounted to the start. Hardware is bought when it is needed, kept to the end of the plan and worth
+    its salvage then, and the share of its book value above that which the plan counts on as resale. Power follows mean
+    load between idle and what a serving node draws; cooling is power times PUE less one. Rent includes host, power and
+    cooling; a contract is paid to the end of its term.""",
     """Input tokens pay for the share of busy device time that prompts take, output tokens for the rest; idle time,
     spares and people are spread like busy time. Token prices are levelised: discounted dollars over discounted
     tokens.""",
-    """Confidence draws each accelerator's throughput from its P10 to P90 and each price from its range, independently,
-    and resizes every competing fleet in every draw. Resizing keeps a fleet's assignment of lengths to pools, so its
-    cost can only be overestimated; flip points are found the same way and located to half a percent.""",
+    """Confidence draws every input that has a range: people, demand, prices, rates, and each accelerator's throughput
+    from its P10 to P90, and resizes every competing fleet in every draw. Resizing keeps a fleet's assignment of lengths
+    to pools, so its cost can only be overestimated; flip points are found the same way and located to half a
+    percent.""",
 )
 CAVEATS = (
     "Throughput depends on the software of the day: measurements on the same chip moved by 15 to 30% in a year.",
     "Buckets stand for all requests of about their length; what a replica serves is added up linearly over buckets.",
     "List prices and rents are what somebody published on a day; a contract is what you sign.",
-    "Errors of different accelerators are drawn as independent; shared errors would make the comparison surer.",
+    "Errors of one vendor's accelerators are drawn as partly shared, all others as independent.",
 )
 
 

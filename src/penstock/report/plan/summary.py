@@ -13,7 +13,16 @@ from penstock.planning.optimum.problem import Mix
 from penstock.report.plan.asking import VendorSheet, part_name, part_names, vendor_sheets
 from penstock.report.plan.charts import cash_bars, compared, cost_bars, figure, span_bars
 from penstock.report.plan.tables import Cell, listed, table
-from penstock.report.plan.words import Sureness, label_name, plain_flip, rate, sureness, unpriced_sentence, usd
+from penstock.report.plan.words import (
+    Sureness,
+    label_name,
+    owned_sentences,
+    plain_flip,
+    rate,
+    sureness,
+    unpriced_sentence,
+    usd,
+)
 
 _TAGS: Final[Mapping[Sureness, str]] = {
     "sure": "sure",
@@ -63,7 +72,7 @@ def _job(workload: WorkloadPlan) -> str:
 
 def what_to_have(mix: Mix, resolved: Resolved) -> str:
     """Say what to keep, buy and rent, part by part."""
-    phrases = []
+    phrases = list(_sold(mix, resolved))
     for ident in sorted(mix.support):
         pools = [pool for pool in mix.pools if pool.offer.accelerator == ident]
         name, devices = part_name(resolved.accelerators[ident]), pools[0].offer.devices
@@ -86,6 +95,14 @@ def what_to_have(mix: Mix, resolved: Resolved) -> str:
                 phrases.append(f"{verb} {nodes:,} {servers} of {devices} {name}{how}")
     text = ", and ".join(phrases) if len(phrases) < 3 else ", ".join(phrases)  # noqa: PLR2004 - "and" joins two
     return text[:1].upper() + text[1:]
+
+
+def _sold(mix: Mix, resolved: Resolved) -> Iterator[str]:
+    """Say which of the servers owned already are never used."""
+    for entry in resolved.plan.owned:
+        kept = max((pool.kept_nodes for pool in mix.pools if pool.offer.key == (entry.id, entry.site)), default=0)
+        if (entry.nodes or 0) > kept:
+            yield f"sell {(entry.nodes or 0) - kept:,} of your {part_name(resolved.accelerators[entry.id])} servers"
 
 
 def _verdict(result: PlanResult, answer: Answer) -> str:
@@ -213,6 +230,9 @@ def _options(result: PlanResult, answer: Answer) -> Iterator[str]:
         f"In today's money: {totals}.",
         cost_bars([(chart_name(name), bill) for name, bill in rows]),
     )
+    if answer.owned is not None:
+        owned = owned_sentences(answer.owned, part_names(result))
+        yield "<h3>What you own already</h3>" + listed([f"{capital_first(sentence)}." for sentence in owned])
     if answer.rules:
         prices = [f"{capital_first(rule.rule)}: {usd(rule.usd)}." for rule in answer.rules if rule.usd > 0]
         yield "<h3>What your own rules cost</h3>" + (listed(prices) if prices else "<p>Nothing.</p>")
@@ -263,7 +283,7 @@ def _asking(result: PlanResult, answer: Answer) -> Iterator[str]:
     rows: list[list[Cell]] = []
     for sheet in sheets:
         for entry in sheet.questions:
-            if entry.topic in {"price", "term", "lead time"} and (sheet.role == "chosen" or entry.turns):
+            if entry.topic in {"price", "term", "lead time"} and entry.used and (sheet.role == "chosen" or entry.turns):
                 rows.append([_whom(sheet), entry.question, (entry.counted_on, "small"), (entry.turns or "-", "small")])
     yield table(["part", "ask", "the plan counts on", "the choice turns"], rows)
     all_of_it = "writes every question, the workload and the benchmark an offer must pass."

@@ -241,15 +241,18 @@ def money_sentences(cash: Cash) -> Iterator[tuple[str, str]]:
         yield "end", "; ".join(left)
 
 
-def owned_sentences(owned: Owned) -> Iterator[str]:
-    """Say what is kept of what is owned, why, and what the plan would cost without it."""
+def owned_sentences(owned: Owned, names: Mapping[str, str] | None = None) -> Iterator[str]:
+    """Say what is kept of what is owned, why, and what the plan costs without; `names` are what parts are called."""
+    called = names or {}
     for entry in owned.nodes:
         kept = "all" if min(entry.kept) == entry.nodes else " then ".join(str(count) for count in entry.kept)
+        kept = kept if any(entry.kept) else "none"
         new = f", a new one {usd(entry.new_usd)}" if entry.new_usd is not None else ""
         keeping = f"{usd(entry.keeping_usd)} to the end, for running it and the sale it forgoes"
-        yield f"{kept} of {entry.nodes} {entry.accelerator} nodes kept: one costs {keeping}{new}"
+        part = called.get(entry.accelerator, entry.accelerator)
+        yield f"{kept} of {entry.nodes} {part} nodes kept: one costs {keeping}{new}"
     if owned.without_usd is not None and owned.saved_usd is not None:
-        instead = f"{usd(owned.without_usd)} ({owned.without}), {usd(owned.saved_usd)} more"
+        instead = f"{usd(owned.without_usd)} ({plain_label(owned.without, called)}), {usd(owned.saved_usd)} more"
         yield f"with nothing owned the plan costs {instead}"
 
 
