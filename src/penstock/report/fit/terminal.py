@@ -188,4 +188,4 @@ def _footnote(reports: Sequence[FitReport]) -> Text:
         assumed.setdefault(settings, []).append(report.fit.deployment.accelerator.id)
     pieces = [settings + (f" ({', '.join(ids)})" if len(assumed) > 1 else "") for settings, ids in assumed.items()]
     tiers = ", ".join(sorted({report.tier for report in reports}))
-    return Text(f"assumed: {'; '.join(pieces)}. Tier: {tiers}; method and error in docs/methodology.md", style="dim")
+    return Text(f"assumed: {'; '.join(pieces)}. Tier: {tiers}; P10-P90 from what engines logged.", style="dim")
