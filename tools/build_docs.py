@@ -1,4 +1,4 @@
-"""Writes what the docs show from the real command: docs/help.md and pictures. `--check` fails when they are stale."""
+"""Writes what the docs show from the real thing: docs/help.md, schemas and pictures. `--check` fails on stale ones."""
 
 import io
 import os
@@ -14,7 +14,9 @@ from rich.console import Console, RenderableType
 from rich.terminal_theme import DIMMED_MONOKAI
 
 import penstock
+from penstock.api.documents.published import DOCUMENTS, json_schema
 from penstock.catalog import load_accelerator
+from penstock.report.drawing.plain import to_json
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from published_logs import LOGS, error, predicted, tokens_as_logged
@@ -176,6 +178,9 @@ def main() -> int:
     wanted = {
         DOCS / "help.md": help_page(),
         DOCS / "memory-accuracy.md": memory_page(),
+        **{
+            DOCS / "schemas" / f"{name.replace('/', '-')}.json": to_json(json_schema(name)) + "\n" for name in DOCUMENTS
+        },
         DOCS / "images" / "fit.svg": fit_picture(),
         DOCS / "images" / "diff.svg": diff_picture(),
         DOCS / "images" / "predict.svg": predict_picture(),

@@ -114,7 +114,7 @@ class _Settings:
         usual = engine_defaults(engine_choice(self.name), part, version=self.version, tp=split.tp, pp=split.pp)
         return replace(
             usual,
-            memory_fraction=usual.memory_fraction if self.memory_fraction is None else self.memory_fraction,
+            memory_fraction=usual.memory_fraction if self.memory_fraction is None else float(self.memory_fraction),
             max_batched_tokens=self.batched_tokens or usual.max_batched_tokens,
             max_sequences=self.sequences or usual.max_sequences,
         )

@@ -129,7 +129,7 @@ def predict(
         ep=ep,
         mtp=mtp,
         drafted=drafted,
-        accepted=accepted,
+        accepted=None if accepted is None else float(accepted),
         prefill_split=prefill_split,
     )
     tokens = tokens_choice(input_tokens), tokens_choice(output_tokens)

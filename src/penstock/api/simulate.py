@@ -99,12 +99,12 @@ def simulate(
     at_least(1, replicas=replicas, users=users, requests=requests, dp=dp)
     at_least(1, max_num_seqs=max_num_seqs, max_num_batched_tokens=max_num_batched_tokens)
     at_least(0, rate=rate, prefill=prefill, seed=seed)
-    targets = counted_targets(on)
+    targets, rate_per_s = counted_targets(on), None if rate is None else float(rate)
     workload, count = workload_choice(
         recording=None if trace is None else trace_choice(trace, columns, watch),
         tokens=(tokens_choice(input_tokens), tokens_choice(output_tokens)),
         arrivals=arrivals,
-        rate_per_s=rate,
+        rate_per_s=rate_per_s,
         users=users,
         think=think,
         system_prompts=system_prompts,
@@ -113,7 +113,7 @@ def simulate(
     question = SimulationQuestion(
         workload=workload,
         requests=requests or count,
-        rate_per_s=rate,
+        rate_per_s=rate_per_s,
         replicas=replicas,
         route=route_choice(route),
         prefill_replicas=prefill,

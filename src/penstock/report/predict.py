@@ -111,7 +111,7 @@ def _bars(every: Sequence[Prediction], width: int) -> RenderableType:
         return Text()
     longest = max(prediction.step.seconds for prediction in predictions)
     names = max(len(_name(prediction)) for prediction in predictions)
-    room = max(20, min(width, 110) - names - 18)
+    room = max(20, min(width, 110) - names - len(_step(longest)) - 2)
     grid = Table.grid(padding=(0, 1))
     for prediction in predictions:
         shares: dict[str, float] = dict.fromkeys(PARTS, 0.0)
@@ -120,8 +120,12 @@ def _bars(every: Sequence[Prediction], width: int) -> RenderableType:
         whole = prediction.step.seconds
         parts = [(PARTS[name], seconds) for name, seconds in shares.items()]
         bar = stacked_bar(parts, full=whole, width=max(1, round(room * whole / longest)))
-        grid.add_row(_name(prediction), bar, Text(f"{whole * 1e3:,.1f} ms a step", style="dim"))
+        grid.add_row(_name(prediction), bar, Text(_step(whole), style="dim"))
     return Group(grid, legend(list(PARTS.values())), Text())
+
+
+def _step(seconds: float) -> str:
+    return f"{seconds * 1e3:,.1f} ms a step"
 
 
 _UNSEEN = {
