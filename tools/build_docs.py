@@ -1,4 +1,4 @@
-"""Writes what the docs show from the real command: docs/help.md and pictures. `--check` fails when they are stale."""
+"""Writes what the docs show from the real thing: docs/help.md, schemas and pictures. `--check` fails on stale ones."""
 
 import io
 import os
@@ -6,29 +6,17 @@ import re
 import statistics
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.terminal_theme import DIMMED_MONOKAI
 
-from penstock.benchmark.shipped_energy import shipped_power
-from penstock.benchmark.shipped_rows import shipped_efficiencies
-from penstock.catalog import load_accelerator, load_prices
-from penstock.catalog.compare import compare
-from penstock.catalog.price import market_price
-from penstock.checkpoint import open_checkpoint
-from penstock.cli.flags.placing import Placing
-from penstock.fleet import Deployment, Parallelism, engine_defaults
-from penstock.performance.memory.minimum import report_fit
-from penstock.performance.prediction.choose import predict_on
-from penstock.performance.prediction.energy import energy_of
-from penstock.report.catalog import render_comparison
-from penstock.report.fit.terminal import render_fit
-from penstock.report.predict import render_predictions
-from penstock.report.simulate.terminal import render_simulation
-from penstock.simulation.scenario import SimulationQuestion, run_scenario
-from penstock.workload import Fixed, Gamma, SloClass, Workload, parse_slo
+import penstock
+from penstock.api.documents.published import DOCUMENTS, json_schema
+from penstock.catalog import load_accelerator
+from penstock.report.drawing.plain import to_json
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from published_logs import LOGS, error, predicted, tokens_as_logged
@@ -89,74 +77,41 @@ def picture(view: RenderableType, title: str) -> str:
 
 def fit_picture() -> str:
     """`penstock fit` on four accelerators."""
-    spec, context = open_checkpoint("llama-3.1-70b").spec, 8192
-    reports = []
-    for name in ("mi300x", "h100", "h200", "b200"):
-        part = load_accelerator(name)
-        engine = engine_defaults("vllm", part)
-        placed = Deployment(model=spec, accelerator=part, engine=engine, parallelism=Parallelism())
-        reports.append(report_fit(placed, context))
-    return picture(render_fit(spec, reports, context, WIDTH), "penstock fit llama-3.1-70b --on mi300x,h100,h200,b200")
+    answer = penstock.fit("llama-3.1-70b", "mi300x,h100,h200,b200")
+    return picture(answer.drawn(WIDTH), "penstock fit llama-3.1-70b --on mi300x,h100,h200,b200")
 
 
 def diff_picture() -> str:
     """`penstock catalog diff` on the pair everybody compares."""
-    comparison = compare(load_accelerator("mi300x"), load_accelerator("h100"))
-    return picture(render_comparison(comparison), "penstock catalog diff mi300x h100")
+    return picture(penstock.catalog("diff", "mi300x", "h100").drawn(WIDTH), "penstock catalog diff mi300x h100")
 
 
 def predict_picture() -> str:
-    """`penstock predict` on four eight-device nodes."""
-    spec, load = open_checkpoint("deepseek-r1").spec, (8192, 1024, 64)
-    efficiencies = shipped_efficiencies()
-    predictions = [
-        predict_on(
-            spec,
-            load_accelerator(name),
-            Parallelism(tp=8),
-            cache_dtype=None,
-            measured_engine="best",
-            load=load,
-            efficiencies=efficiencies,
-        )
-        for name in ("mi355x", "mi300x", "b200", "h200")
-    ]
-    energies = [energy_of(prediction, shipped_power()) for prediction in predictions]
+    """`penstock predict` on four eight-device nodes, without the measurements nearby."""
+    on = "mi355x:8,mi300x:8,b200:8,h200:8"
+    answer = penstock.predict("deepseek-r1", on, input_tokens=8192, output_tokens=1024, concurrency=64)
+    if not isinstance(answer, penstock.PredictAnswer):
+        raise TypeError(answer)
     return picture(
-        render_predictions(spec, predictions, energies, {}, WIDTH),
-        "penstock predict deepseek-r1 --on mi355x:8,mi300x:8,b200:8,h200:8 --in 8192 --out 1024 --concurrency 64",
+        replace(answer, nearest=()).drawn(WIDTH),
+        f"penstock predict deepseek-r1 --on {on} --in 8192 --out 1024 --concurrency 64",
     )
 
 
 def simulate_picture() -> str:
     """`penstock simulate` with bursts on three deployments."""
-    slo = parse_slo("ttft=2s,tpot=60ms,attain=95%")
-    workload = Workload(
-        name="1,024 in, 256 out",
-        arrivals=Gamma(cv=3.0),
-        lengths=Fixed(input_tokens=1024, output_tokens=256),
-        classes=(SloClass(name="all", share_fraction=1.0, slo=slo),),
-    )
-    question = SimulationQuestion(workload=workload, requests=4000, rate_per_s=1.5, capacity=True)
-    placing = Placing(
-        model="llama-3.1-70b",
+    answer = penstock.simulate(
+        "llama-3.1-70b",
+        "mi300x:1,h100:2,h200:1",
         precision="fp8",
-        cache="auto",
-        engine="best",
-        dp=1,
-        ep=False,
-        max_sequences=None,
-        max_batched_tokens=None,
-        prefix_caching=True,
+        arrivals="gamma:3",
+        rate=1.5,
+        requests=4000,
+        slo="ttft=2s,tpot=60ms,attain=95%",
+        capacity=True,
     )
-    scenarios = []
-    for name, devices in (("mi300x", 1), ("h100", 2), ("h200", 1)):
-        placement = placing.place(load_accelerator(name), devices, placing.typical_tokens(question))
-        price = market_price(load_prices(name), "rent_on_demand")
-        per_hour = None if price is None else price.usd_per_device * devices
-        scenarios.append(run_scenario(placement, question, usd_per_hour=per_hour))
     return picture(
-        render_simulation(scenarios, WIDTH),
+        answer.drawn(WIDTH),
         "penstock simulate llama-3.1-70b --on mi300x:1,h100:2,h200:1 --rate 1.5 --slo ttft=2s,tpot=60ms --capacity ...",
     )
 
@@ -223,6 +178,9 @@ def main() -> int:
     wanted = {
         DOCS / "help.md": help_page(),
         DOCS / "memory-accuracy.md": memory_page(),
+        **{
+            DOCS / "schemas" / f"{name.replace('/', '-')}.json": to_json(json_schema(name)) + "\n" for name in DOCUMENTS
+        },
         DOCS / "images" / "fit.svg": fit_picture(),
         DOCS / "images" / "diff.svg": diff_picture(),
         DOCS / "images" / "predict.svg": predict_picture(),

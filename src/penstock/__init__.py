@@ -1,3 +1,75 @@
 """Penstock maps every LLM-inference workload to the right silicon, AMD or NVIDIA."""
 
+import sys
+
 __version__ = "0.1.0"
+__all__ = [
+    "CatalogAnswer",
+    "FitAnswer",
+    "PlanAnswer",
+    "PredictAnswer",
+    "PredictApartAnswer",
+    "PreflightAnswer",
+    "SimulateAnswer",
+    "catalog",
+    "fit",
+    "plan",
+    "predict",
+    "preflight",
+    "simulate",
+]
+
+TYPE_CHECKING = False  # `typing` would be imported for its name alone; type checkers know this one as well
+if TYPE_CHECKING:
+    from penstock.api.catalog import CatalogAnswer, catalog
+    from penstock.api.fit import FitAnswer, fit
+    from penstock.api.plan import PlanAnswer, plan
+    from penstock.api.predict import PredictAnswer, PredictApartAnswer, predict
+    from penstock.api.preflight import PreflightAnswer, preflight
+    from penstock.api.simulate import SimulateAnswer, simulate
+
+
+class _Lazy:
+    """A name of the API, imported when it is first asked for.
+
+    `__getattr__` of a module would not do: importing the packages `catalog` and `preflight` binds their names here, and
+    what people call would be a function or a package, depending on what they called before.
+    """
+
+    def __init__(self, module: str) -> None:
+        self.module = module
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: object, owner: type) -> object:
+        from importlib import import_module  # noqa: PLC0415 - importing penstock imports nothing else
+
+        return getattr(import_module(f"penstock.api.{self.module}"), self.name)
+
+    def __set__(self, instance: object, value: object) -> None:
+        """Keep the name when a package of the same name is imported; `from penstock.catalog import ...` finds it."""
+
+
+class _FrontDoor(type(sys)):  # type: ignore[misc] # the class of modules, without importing `types`
+    """What `import penstock` shows."""
+
+    CatalogAnswer = _Lazy("catalog")
+    FitAnswer = _Lazy("fit")
+    PlanAnswer = _Lazy("plan")
+    PredictAnswer = _Lazy("predict")
+    PredictApartAnswer = _Lazy("predict")
+    PreflightAnswer = _Lazy("preflight")
+    SimulateAnswer = _Lazy("simulate")
+    catalog = _Lazy("catalog")
+    fit = _Lazy("fit")
+    plan = _Lazy("plan")
+    predict = _Lazy("predict")
+    preflight = _Lazy("preflight")
+    simulate = _Lazy("simulate")
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *__all__})
+
+
+sys.modules[__name__].__class__ = _FrontDoor

@@ -212,10 +212,10 @@ def test_catalog_list_hides_what_is_unverified_unless_asked(penstock: Run) -> No
 
 
 def test_catalog_models_and_prices(penstock: Run) -> None:
-    models = json.loads(penstock("catalog", "models", "--json").stdout)
+    models = json.loads(penstock("catalog", "models", "--json").stdout)["models"]
     assert len(models) >= 70
     assert {"id", "repo", "architecture", "total_params", "active_params", "published", "source"} == set(models[0])
-    prices = json.loads(penstock("catalog", "prices", "mi300x", "--kind", "rent_on_demand", "--json").stdout)
+    prices = json.loads(penstock("catalog", "prices", "mi300x", "--kind", "rent_on_demand", "--json").stdout)["prices"]
     assert {price["kind"] for price in prices} == {"rent_on_demand"}
 
 

@@ -10,6 +10,21 @@ import pytest
 import penstock
 
 EXPORTS = {
+    "penstock": [
+        "CatalogAnswer",
+        "FitAnswer",
+        "PlanAnswer",
+        "PredictAnswer",
+        "PredictApartAnswer",
+        "PreflightAnswer",
+        "SimulateAnswer",
+        "catalog",
+        "fit",
+        "plan",
+        "predict",
+        "preflight",
+        "simulate",
+    ],
     "penstock.catalog": [
         "accelerator_ids",
         "find_model",

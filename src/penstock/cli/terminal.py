@@ -6,12 +6,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from rich.console import Console
+import typer
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
+from rich.segment import Segment
 
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
+
+    from penstock.api.answer import ApiAnswer
 
 PIPE_WIDTH = 132
 
@@ -21,7 +25,59 @@ _T = TypeVar("_T")
 def stdout() -> Console:
     """The console results are printed to."""
     piped = not sys.stdout.isatty()
-    return Console(width=PIPE_WIDTH if piped else None, highlight=False, soft_wrap=False)
+    console = Console(width=PIPE_WIDTH if piped else None, highlight=False, soft_wrap=False)
+    console.push_render_hook(_Trimming())
+    return console
+
+
+class _Trimming(RenderHook):
+    """Has every line end where its last letter does."""
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        """Wrap what is about to be printed."""
+        return [_Trimmed(view) for view in renderables]
+
+
+class _Trimmed:
+    """A view without the blanks that tables pad their last column with."""
+
+    def __init__(self, view: ConsoleRenderable) -> None:
+        self._view = view
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        held: list[Segment] = []
+        for segment in console.render(self._view, options):
+            text, _, control = segment
+            if control:
+                yield segment
+                continue
+            *ended, last = text.split("\n")
+            for piece in ended:
+                yield from _until_last_letter([*held, Segment(piece, segment.style)])
+                yield Segment.line()
+                held = []
+            held.append(Segment(last, segment.style))
+        yield from held
+
+
+def _until_last_letter(line: list[Segment]) -> list[Segment]:
+    while line and not line[-1].text.strip():
+        line.pop()
+    if line:
+        line[-1] = Segment(line[-1].text.rstrip(), line[-1].style)
+    return line
+
+
+def show(answer: "ApiAnswer", *, as_json: bool) -> None:
+    """Print an answer as a document or drawn, and exit 1 where the verdict is no."""
+    if as_json:
+        typer.echo(answer.to_json())
+    else:
+        console = stdout()
+        # A command that is printed to be pasted may be wider than the terminal.
+        console.print(answer.drawn(console.width), crop=False)
+    if not answer.good:
+        raise typer.Exit(1)
 
 
 def progress(items: Iterable[_T], *, total: int, label: str) -> Iterator[_T]:
@@ -67,6 +123,10 @@ class Watch:
         if self._task is None:
             self._task = self._bar.add_task(what, total=None)
         self._bar.update(self._task, description=what, completed=done, total=total or None)
+
+    def note(self, text: str) -> None:
+        """Print a line beside the result; a pipe is told too."""
+        self._bar.console.print(text, style="dim", soft_wrap=True)
 
     def compiling(self) -> None:
         """Compile the simulator if this machine has not yet; a pipe is told too, because it takes half a minute."""

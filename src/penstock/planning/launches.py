@@ -9,7 +9,7 @@ from penstock.fleet import Parallelism
 from penstock.fleet.engine import NEWEST, EngineName
 from penstock.fleet.pools import Pool
 from penstock.model import ModelSpec
-from penstock.planning.candidates.search import CHECKPOINT
+from penstock.planning.candidates.options import CHECKPOINT
 from penstock.planning.fleet_of import fleet_of
 from penstock.planning.make import Answer, PlanResult
 from penstock.preflight import Asked, PreflightQuestion, Subject, check

@@ -1,37 +1,43 @@
 """How is a prediction for prompts and answers apart shown? A table, which pool is full, and on what grounds."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from penstock.model import ModelSpec
 from penstock.performance.prediction.disaggregated import DisaggregatedPrediction
 from penstock.performance.prediction.predict import Range
 from penstock.report.drawing.plain import plain
+from penstock.report.drawing.sheet import Column, sheet
 from penstock.report.model import model_document
 
+SCHEMA: Final = "penstock.predict-apart/1"
+"""Changes with any field that is renamed, removed or means something else; new fields leave it alone."""
 _FULL = {"prefill": "prefill full", "decode": "decode full", "users": "neither full"}
 
 
-def render_disaggregated(model: ModelSpec, predictions: Sequence[DisaggregatedPrediction]) -> RenderableType:
+_COLUMNS = (
+    Column("replicas", figures=False),
+    Column("engine", figures=False),
+    Column("output tok/s\n(P10-P90)"),
+    Column("tok/s\nper device"),
+    Column("TPOT ms\n(P10-P90)"),
+    Column("TTFT ms\n(P10-P90)"),
+    Column("prefill\nbusy"),
+    Column("in a step"),
+    Column("pools", figures=False),
+    Column("tier", figures=False),
+)
+
+
+def render_disaggregated(
+    model: ModelSpec, predictions: Sequence[DisaggregatedPrediction], width: int
+) -> RenderableType:
     """Draw the whole answer."""
-    return Group(Text(model.name, style="bold"), _table(predictions), Text(), _grounds(predictions))
-
-
-def _table(predictions: Sequence[DisaggregatedPrediction]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("replicas", no_wrap=True)
-    for name in ("output tok/s\n(P10-P90)", "tok/s\nper device", "TPOT ms\n(P10-P90)", "TTFT ms\n(P10-P90)"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in ("prefill\nbusy", "in a step"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in ("pools", "tier"):
-        table.add_column(name, no_wrap=True)
-    for prediction in predictions:
-        table.add_row(*_row(prediction))
-    return table
+    table = sheet(_COLUMNS, [_row(prediction) for prediction in predictions], width)
+    return Group(Text(model.name, style="bold"), table, Text(), _grounds(predictions))
 
 
 def _row(prediction: DisaggregatedPrediction) -> list[str | Text]:
@@ -41,12 +47,14 @@ def _row(prediction: DisaggregatedPrediction) -> list[str | Text]:
         f"  decode {deployed.decode_replicas} x {deployed.decode.parallelism}"
     )
     if not prediction.fits:
-        return [name, Text("does not fit", style="bold red"), *["-"] * 7]
+        return [name, prediction.measured_engine, Text("does not fit", style="bold red"), *["-"] * 7]
+    tpot_ms = prediction.tpot_s.scaled(1e3)
     return [
         name,
+        prediction.measured_engine,
         _ranged(prediction.output_tokens_per_s, 0),
         f"{prediction.output_tokens_per_s_per_device:,.0f}",
-        _ranged(prediction.tpot_s.scaled(1e3), 1),
+        _ranged(tpot_ms, 1) if prediction.demand.output_tokens > 1 else "-",
         _ranged(prediction.ttft_s.scaled(1e3), 0),
         f"{prediction.steady.prefill_busy:.0%}",
         f"{prediction.steady.decoding:,.0f}",
@@ -84,6 +92,7 @@ def _grounds(predictions: Sequence[DisaggregatedPrediction]) -> Text:
 def disaggregated_document(model: ModelSpec, predictions: Sequence[DisaggregatedPrediction]) -> dict[str, object]:
     """Collect what `predict --prefill --json` prints."""
     return {
+        "schema": SCHEMA,
         "model": model_document(model),
         "deployments": [
             {
@@ -98,7 +107,7 @@ def disaggregated_document(model: ModelSpec, predictions: Sequence[Disaggregated
                 "concurrency": prediction.demand.users,
                 "output_tokens_per_s": plain(prediction.output_tokens_per_s),
                 "output_tokens_per_s_per_device": prediction.output_tokens_per_s_per_device,
-                "tpot_s": plain(prediction.tpot_s),
+                "tpot_s": plain(prediction.tpot_s) if prediction.demand.output_tokens > 1 else None,
                 "ttft_s": plain(prediction.ttft_s),
                 "prefill_busy_fraction": prediction.steady.prefill_busy,
                 "decoding_per_replica": prediction.steady.decoding,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from math import floor, log10
+from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -13,8 +14,11 @@ from penstock.performance.prediction.energy import Energy
 from penstock.performance.prediction.predict import Prediction, Range
 from penstock.report.drawing.bars import Use, legend, stacked_bar
 from penstock.report.drawing.plain import plain, plain_fields
+from penstock.report.drawing.sheet import Column, sheet
 from penstock.report.model import model_document
 
+SCHEMA: Final = "penstock.predict/1"
+"""Changes with any field that is renamed, removed or means something else; new fields leave it alone."""
 PARTS = {
     "weights": Use("weights", "█", "cyan"),
     "experts": Use("experts", "▓", "blue"),
@@ -29,54 +33,63 @@ _WITH = {"exchange": "collectives", "widening": "compute"}
 """What is drawn with another part; everything else that is not drawn is launched."""
 
 
+_COLUMNS = (
+    Column("accelerator", figures=False),
+    Column("engine", figures=False),
+    Column("output tok/s\n(P10-P90)"),
+    Column("tok/s\nper device"),
+    Column("TPOT ms\n(P10-P90)"),
+    Column("TTFT ms\n(P10-P90)"),
+    Column("bound by", figures=False),
+    Column("of light", figures=False),
+    Column("tier", figures=False),
+)
+
+
 def render_predictions(
     model: ModelSpec,
     predictions: Sequence[Prediction],
     energies: Sequence[Energy | None],
-    nearby: Mapping[int, Sequence[Measurement]],
+    nearby: Sequence[Sequence[Measurement]],
     width: int,
+    output_tokens: int,
 ) -> RenderableType:
     """Draw the whole answer."""
     pieces: list[RenderableType] = [
         Text(model.name, style="bold"),
-        _table(predictions),
+        sheet(_COLUMNS, [_row(prediction, output_tokens) for prediction in predictions], width),
         Text(),
         _bars(predictions, width),
     ]
     pieces += _drawn(predictions, energies)
-    for number, prediction in enumerate(predictions):
-        if number in nearby and prediction.memory.fits:
-            pieces.append(_near(prediction, nearby[number]))
+    for prediction, rows in zip(predictions, nearby, strict=False):
+        if prediction.memory.fits:
+            pieces.append(_near(prediction, rows))
     pieces.append(_grounds(predictions))
     return Group(*pieces)
 
 
-def _table(predictions: Sequence[Prediction]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("accelerator", no_wrap=True)
-    for name in ("output tok/s\n(P10-P90)", "tok/s\nper device", "TPOT ms\n(P10-P90)", "TTFT ms\n(P10-P90)"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in ("bound by", "of light", "tier"):
-        table.add_column(name, no_wrap=True)
-    for prediction in predictions:
-        table.add_row(*_row(prediction))
-    return table
+def has_tpot(output_tokens: float) -> bool:
+    """Whether there is a time between tokens: the first is all of an answer that has one."""
+    return output_tokens > 1
 
 
-def _row(prediction: Prediction) -> list[str | Text]:
-    placed = prediction.deployment
-    devices = placed.parallelism.devices
-    name = placed.accelerator.id + (f" x{devices}" if devices > 1 else "")
+def _name(prediction: Prediction) -> str:
+    devices = prediction.deployment.parallelism.devices
+    return prediction.deployment.accelerator.id + (f" x{devices}" if devices > 1 else "")
+
+
+def _row(prediction: Prediction, output_tokens: int) -> list[str | Text]:
+    name, engine = _name(prediction), prediction.measured_engine
     if not prediction.memory.fits:
-        return [name, Text("does not fit", style="bold red"), "-", "-", "-", "-", "-", "-"]
-    tpot = prediction.tpot_s.scaled(1e3)
-    ttft = "-" if prediction.ttft_s is None else _ranged(prediction.ttft_s.scaled(1e3), 0)
+        return [name, engine, Text("does not fit", style="bold red"), "-", "-", "-", "-", "-", "-"]
     return [
         name,
+        engine,
         _ranged(prediction.output_tokens_per_s, 0),
         f"{prediction.output_tokens_per_s_per_device:,.0f}",
-        _ranged(tpot, 1),
-        ttft,
+        _ranged(prediction.tpot_s.scaled(1e3), 1) if has_tpot(output_tokens) else "-",
+        "-" if prediction.ttft_s is None else _ranged(prediction.ttft_s.scaled(1e3), 0),
         PARTS[_shown(prediction.step.bound_by)].label,
         f"{prediction.light_s / prediction.tpot_s.value:.0%}",
         prediction.tier,
@@ -97,8 +110,8 @@ def _bars(every: Sequence[Prediction], width: int) -> RenderableType:
     if not predictions:
         return Text()
     longest = max(prediction.step.seconds for prediction in predictions)
-    names = max(len(prediction.deployment.accelerator.id) for prediction in predictions)
-    room = max(20, min(width, 110) - names - 14)
+    names = max(len(_name(prediction)) for prediction in predictions)
+    room = max(20, min(width, 110) - names - len(_step(longest)) - 2)
     grid = Table.grid(padding=(0, 1))
     for prediction in predictions:
         shares: dict[str, float] = dict.fromkeys(PARTS, 0.0)
@@ -107,8 +120,12 @@ def _bars(every: Sequence[Prediction], width: int) -> RenderableType:
         whole = prediction.step.seconds
         parts = [(PARTS[name], seconds) for name, seconds in shares.items()]
         bar = stacked_bar(parts, full=whole, width=max(1, round(room * whole / longest)))
-        grid.add_row(prediction.deployment.accelerator.id, bar, Text(f"{whole * 1e3:,.1f} ms a step", style="dim"))
+        grid.add_row(_name(prediction), bar, Text(_step(whole), style="dim"))
     return Group(grid, legend(list(PARTS.values())), Text())
+
+
+def _step(seconds: float) -> str:
+    return f"{seconds * 1e3:,.1f} ms a step"
 
 
 _UNSEEN = {
@@ -124,7 +141,7 @@ def _drawn(predictions: Sequence[Prediction], energies: Sequence[Energy | None])
     for prediction, energy in zip(predictions, energies, strict=True):
         if not prediction.memory.fits or prediction.tier == "speed-of-light":
             continue
-        name = prediction.deployment.accelerator.id
+        name = _name(prediction)
         if energy is None:
             grid.add_row(name, Text("watts undetermined: the catalog has no board power", style="dim"))
             continue
@@ -144,7 +161,7 @@ def _significant(value: float) -> str:
 
 
 def _near(prediction: Prediction, rows: Sequence[Measurement]) -> Text:
-    where = prediction.deployment.accelerator.id
+    where = _name(prediction)
     if not rows:
         return Text(f"{where}: no public serving measurement of this model family", style="dim")
     text = Text(f"{where}, nearest measured:", style="dim")
@@ -166,14 +183,14 @@ def _grounds(predictions: Sequence[Prediction]) -> Text:
     for prediction in predictions:
         obstacle = prediction.memory.obstacle
         if obstacle is not None:
-            text.append(f"{prediction.deployment.accelerator.id}: {obstacle.reason}; `penstock fit` says what would\n")
+            text.append(f"{_name(prediction)}: {obstacle.reason}; `penstock fit` says what would\n")
             continue
         grounds = " > ".join(prediction.borrowed_from) or "nothing measured"
         new = {"shape": "this exact setup, other lengths", "configuration": "this model, another split or format"}
         seen = new.get(prediction.novelty, f"another {prediction.novelty}")
         if prediction.seen.rows:
             seen = f"this exact setup, {prediction.seen.rows:,} rows"
-        text.append(f"{prediction.deployment.accelerator.id}: from {grounds}; measured before: {seen}")
+        text.append(f"{_name(prediction)}: from {grounds}; measured before: {seen}")
         drafts = prediction.speculation
         if drafts is not None:
             text.append(
@@ -191,11 +208,13 @@ def prediction_document(
     model: ModelSpec,
     predictions: Sequence[Prediction],
     energies: Sequence[Energy | None],
-    nearby: Mapping[int, Sequence[Measurement]],
+    nearby: Sequence[Sequence[Measurement]],
     sources: Mapping[str, MeasurementSource],
+    output_tokens: int,
 ) -> dict[str, object]:
     """Collect what `predict --json` prints."""
     return {
+        "schema": SCHEMA,
         "model": model_document(model),
         "deployments": [
             {
@@ -208,7 +227,7 @@ def prediction_document(
                 "running": prediction.running,
                 "output_tokens_per_s": plain(prediction.output_tokens_per_s),
                 "output_tokens_per_s_per_device": prediction.output_tokens_per_s_per_device,
-                "tpot_s": plain(prediction.tpot_s),
+                "tpot_s": plain(prediction.tpot_s) if has_tpot(output_tokens) else None,
                 "ttft_s": plain(prediction.ttft_s),
                 "speculation": plain(prediction.speculation),
                 "energy": plain(energies[number]),
@@ -221,7 +240,7 @@ def prediction_document(
                 "borrowed_from": list(prediction.borrowed_from),
                 "rows_of_this_setup": prediction.seen.rows,
                 "software": None if prediction.software is None else str(prediction.software),
-                "nearest": [{**plain_fields(row), "url": _url(row, sources)} for row in nearby.get(number, ())],
+                "nearest": [{**plain_fields(row), "url": _url(row, sources)} for row in nearby[number]],
             }
             for number, prediction in enumerate(predictions)
         ],

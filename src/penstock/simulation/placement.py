@@ -25,6 +25,8 @@ class Placement:
     replica: Replica | None
     """None where it does not fit."""
     speculation: Speculation | None = None
+    measured_engine: str | None = None
+    """Whose measurements the stack is from, where it was looked up by name."""
 
     def at(self, log_factor: float) -> Replica | None:
         """Return the same replica, slower by a factor given as its logarithm: one end of the interval."""
@@ -45,7 +47,10 @@ def place(
     """Lay a deployment out on the stack that serves it."""
     work = ReplicaWork(deployment)
     stack = stack_of(work, measured_engine, efficiencies)
-    return place_on(work, stack, typical_tokens=typical_tokens, prefix_caching=prefix_caching, speculation=speculation)
+    placed = place_on(
+        work, stack, typical_tokens=typical_tokens, prefix_caching=prefix_caching, speculation=speculation
+    )
+    return replace(placed, measured_engine=measured_engine)
 
 
 def place_on(

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from penstock.api.asked.choices import ranks_choice
 from penstock.benchmark.disaggregated import shipped_apart
 from penstock.benchmark.shipped_rows import model_of, shipped_efficiencies
 from penstock.catalog import load_accelerator
-from penstock.cli.flags.choices import ranks_choice
 from penstock.errors import DeploymentError, UsageError
 from penstock.fleet import Parallelism
 from penstock.fleet.disaggregated import Disaggregated

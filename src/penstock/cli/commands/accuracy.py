@@ -17,7 +17,8 @@ def accuracy_command(
     """How wrong are the predictions, on measurements they never saw?
 
     Every public serving row, predicted without its month and all that came after it (what a reader meets), its exact
-    setup, its model, its accelerator, its lengths, or its load. docs/accuracy.md has the full tables.
+    setup, its model, its accelerator, its lengths, or its load. The repository's
+    docs/accuracy.md has the full tables.
 
     Example: `penstock accuracy --by model`
     """

@@ -1,10 +1,10 @@
 """What is known about the silicon, and who says so?"""
 
-from typing import Annotated, get_args
+from typing import Annotated
 
 import typer
 
-from penstock.errors import UsageError
+from penstock.cli.terminal import show
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -25,19 +25,13 @@ def list_command(
 
     Example: `penstock catalog list --all`
     """
+    from penstock.api.catalog import catalog
     from penstock.catalog import load_accelerators
 
-    parts = [part for part in load_accelerators() if everything or part.recommendable]
-    if as_json:
-        _echo(parts)
-        return
-    from penstock.cli.terminal import stdout
-    from penstock.report.catalog import render_list
-
-    console = stdout()
-    console.print(render_list(parts, console.width))
-    hidden = len(load_accelerators()) - len(parts)
-    if hidden:
+    answer = catalog("list", everything=everything)
+    show(answer, as_json=as_json)
+    hidden = len(load_accelerators()) - len(answer.rows())
+    if hidden and not as_json:
         typer.echo(f"{hidden} announced or unverified parts are not shown; add --all", err=True)
 
 
@@ -49,16 +43,9 @@ def show_command(
 
     Example: `penstock catalog show mi300x`
     """
-    from penstock.catalog import load_accelerator, load_prices
+    from penstock.api.catalog import catalog
 
-    part, prices = load_accelerator(name), load_prices(name)
-    if as_json:
-        _echo({"accelerator": part, "prices": prices})
-        return
-    from penstock.cli.terminal import stdout
-    from penstock.report.catalog import render_accelerator
-
-    stdout().print(render_accelerator(part, prices))
+    show(catalog("show", name), as_json=as_json)
 
 
 @app.command("diff")
@@ -71,27 +58,9 @@ def diff_command(
 
     Example: `penstock catalog diff mi300x h100`
     """
-    from penstock.catalog import load_accelerator
-    from penstock.catalog.compare import compare
+    from penstock.api.catalog import catalog
 
-    ours, theirs = load_accelerator(left), load_accelerator(right)
-    if ours.id == theirs.id:
-        raise UsageError(f"'{left}' and '{right}' are both {ours.id}; name two accelerators")
-    comparison = compare(ours, theirs)
-    if as_json:
-        _echo(
-            {
-                "left": comparison.left.id,
-                "right": comparison.right.id,
-                "rows": comparison.rows,
-                "traps": comparison.traps,
-            }
-        )
-        return
-    from penstock.cli.terminal import stdout
-    from penstock.report.catalog import render_comparison
-
-    stdout().print(render_comparison(comparison))
+    show(catalog("diff", left, right), as_json=as_json)
 
 
 @app.command("prices")
@@ -104,19 +73,9 @@ def prices_command(
 
     Example: `penstock catalog prices mi300x --kind rent_on_demand`
     """
-    from penstock.catalog import load_accelerator, load_prices
-    from penstock.catalog.price import PriceKind
+    from penstock.api.catalog import catalog
 
-    if kind is not None and kind not in get_args(PriceKind):
-        raise UsageError(f"'{kind}' is not a kind of price; write one of {', '.join(get_args(PriceKind))}")
-    prices = [price for price in load_prices(name) if kind is None or price.kind == kind]
-    if as_json:
-        _echo(prices)
-        return
-    from penstock.cli.terminal import stdout
-    from penstock.report.catalog import render_prices
-
-    stdout().print(render_prices(load_accelerator(name).id, prices))
+    show(catalog("prices", name, kind=kind), as_json=as_json)
 
 
 @app.command("models")
@@ -125,32 +84,6 @@ def models_command(as_json: Json = False) -> None:
 
     Example: `penstock catalog models`
     """
-    from penstock.catalog import load_models
-    from penstock.checkpoint import open_checkpoint
+    from penstock.api.catalog import catalog
 
-    models = [(model, open_checkpoint(model.id).spec) for model in load_models()]
-    if as_json:
-        document = [
-            {
-                "id": model.id,
-                "repo": model.repo,
-                "architecture": spec.architecture,
-                "total_params": spec.total_params,
-                "active_params": spec.active_params,
-                "published": model.published,
-                "source": model.source,
-            }
-            for model, spec in models
-        ]
-        _echo(document)
-        return
-    from penstock.cli.terminal import stdout
-    from penstock.report.catalog import render_models
-
-    stdout().print(render_models([(model, spec.total_params, spec.active_params) for model, spec in models]))
-
-
-def _echo(value: object) -> None:
-    from penstock.report.drawing.plain import to_json
-
-    typer.echo(to_json(value))
+    show(catalog("models"), as_json=as_json)

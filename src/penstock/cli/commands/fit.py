@@ -1,17 +1,11 @@
 """Does it fit, and what is left for the KV cache?"""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from penstock.cli.flags.options import AsJson, Dp, Ep, Kv, Precision
-from penstock.errors import UsageError
-
-if TYPE_CHECKING:
-    from penstock.catalog.accelerator import Accelerator
-    from penstock.fleet import Engine, Parallelism
-    from penstock.model import ModelSpec
-    from penstock.performance.memory.minimum import FitReport
+from penstock.cli.terminal import show
 
 EXAMPLES = """
 Examples:
@@ -72,80 +66,26 @@ def fit_command(
     node, then whole nodes in a pipeline. `tight` fits at the median of the reserves but not at their P90. Exits 1 when
     it does not fit on one of them.
     """
-    from penstock.cli.flags.choices import cache_choice, counted_targets, model_choice, split_choice
-    from penstock.fleet import Deployment
-    from penstock.model import Part
-    from penstock.performance.memory.budget import usual_context_tokens
-    from penstock.performance.memory.minimum import report_fit
-    from penstock.units import parse_tokens
+    from penstock.api.fit import fit
 
-    asked_tokens = None if context is None else parse_tokens(context)
-    cache_dtype, targets = cache_choice(kv), counted_targets(on)
-    spec = model_choice(model, precision)
-    if draft and Part.MTP not in spec.params_by_part:
-        raise UsageError(f"--draft: {spec.name} has no multi-token-prediction layers of its own")
-    context_tokens = asked_tokens or usual_context_tokens(spec)
-    reports = []
-    for accelerator, devices in targets:
-        parallelism = split_choice(accelerator, devices, tp=tp, pp=pp, dp=dp, ep=ep)
-        deployment = Deployment(
-            model=spec,
-            accelerator=accelerator,
-            engine=_settings(
-                accelerator,
-                parallelism,
-                name=engine,
-                version=engine_version,
-                memory_fraction=memory_fraction,
-                batched_tokens=batched_tokens,
-                sequences=sequences,
-            ),
-            parallelism=parallelism,
-            cache_dtype=cache_dtype,
-            speculative=draft,
-        )
-        reports.append(report_fit(deployment, context_tokens))
-    _print(spec, reports, context_tokens, as_json=as_json)
-    if not all(report.fit.fits for report in reports):
-        raise typer.Exit(1)
+    answer = fit(
+        model,
+        on,
+        context=context,
+        precision=precision,
+        kv=kv,
+        tp=tp,
+        pp=pp,
+        dp=dp,
+        ep=ep,
+        engine=engine,
+        engine_version=engine_version,
+        memory_fraction=memory_fraction,
+        batched_tokens=batched_tokens,
+        sequences=sequences,
+        draft=draft,
+    )
+    show(answer, as_json=as_json)
 
 
 fit_command.__doc__ = f"{fit_command.__doc__}\n{EXAMPLES}"
-
-
-def _settings(
-    accelerator: "Accelerator",
-    parallelism: "Parallelism",
-    *,
-    name: str,
-    version: str | None,
-    memory_fraction: float | None,
-    batched_tokens: int | None,
-    sequences: int | None,
-) -> "Engine":
-    """Return the engine's defaults, except what was asked for."""
-    from dataclasses import replace
-
-    from penstock.cli.flags.choices import engine_choice
-    from penstock.fleet import engine_defaults
-
-    chosen = engine_defaults(engine_choice(name), accelerator, version=version, tp=parallelism.tp, pp=parallelism.pp)
-    return replace(
-        chosen,
-        memory_fraction=memory_fraction or chosen.memory_fraction,
-        max_batched_tokens=batched_tokens or chosen.max_batched_tokens,
-        max_sequences=sequences or chosen.max_sequences,
-    )
-
-
-def _print(spec: "ModelSpec", reports: "list[FitReport]", context_tokens: int, *, as_json: bool) -> None:
-    if as_json:
-        from penstock.report.drawing.plain import to_json
-        from penstock.report.fit.document import fit_document
-
-        typer.echo(to_json(fit_document(spec, reports, context_tokens)))
-    else:
-        from penstock.cli.terminal import stdout
-        from penstock.report.fit.terminal import print_fit
-
-        print_fit(stdout(), spec, reports, context_tokens)

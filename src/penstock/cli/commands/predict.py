@@ -1,6 +1,6 @@
 """How fast will it be?"""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -16,9 +16,7 @@ from penstock.cli.flags.options import (
     Prefill,
     PrefillSplit,
 )
-
-if TYPE_CHECKING:
-    from penstock.cli.flags.placing import Placing
+from penstock.cli.terminal import show
 
 EXAMPLES = """
 Examples:
@@ -70,113 +68,29 @@ def predict_command(
     on held-out measurements, what bounds a step, how far it is from the speed of light, and the nearest public
     measurements. Exits 1 when it does not fit on one of the accelerators.
     """
-    from penstock.benchmark.shipped_energy import shipped_power
-    from penstock.benchmark.shipped_rows import shape_of_name, shipped_efficiencies
-    from penstock.catalog import load_measurements, measurement_sources
-    from penstock.cli.flags.choices import cache_choice, counted_targets, model_choice, speculation_choice, split_choice
-    from penstock.performance.kinship.cases import shape_of
-    from penstock.performance.prediction.choose import predict_on
-    from penstock.performance.prediction.energy import energy_of
-    from penstock.performance.prediction.nearest import nearest_measurements
+    from penstock.api.predict import predict
 
-    if prefill:
-        if drafted or light:
-            raise typer.BadParameter("prompts apart go neither with --drafted nor with --light", param_hint="--prefill")
-        placing = _placing(model, precision, kv, engine, dp=dp, ep=ep, prefill_split=prefill_split)
-        _predict_apart(placing, on, (input_tokens, output_tokens, concurrency), (prefill, replicas), kv_gbps, as_json)
-        return
-    targets = counted_targets(on)
-    spec = model_choice(model, precision)
-    speculate = speculation_choice(spec, mtp=mtp, drafted=drafted, accepted=accepted)
-    efficiencies = None if light else shipped_efficiencies()
-    predictions = [
-        predict_on(
-            spec,
-            part,
-            split_choice(part, devices, tp=None, pp=1, dp=dp, ep=ep),
-            cache_dtype=cache_choice(kv),
-            measured_engine=engine.strip().lower(),
-            load=(input_tokens, output_tokens, concurrency),
-            efficiencies=efficiencies,
-            speculate=speculate,
-        )
-        for part, devices in targets
-    ]
-    nearby = {
-        number: nearest_measurements(
-            prediction,
-            load_measurements(prediction.deployment.accelerator.id),
-            lambda row: shape_of_name(row.model),
-            family=shape_of(spec),
-            input_tokens=input_tokens,
-            output_tokens=output_tokens,
-        )
-        for number, prediction in enumerate(predictions)
-    }
-    energies = [energy_of(prediction, shipped_power()) for prediction in predictions]
-    if as_json:
-        from penstock.report.drawing.plain import to_json
-        from penstock.report.predict import prediction_document
-
-        typer.echo(to_json(prediction_document(spec, predictions, energies, nearby, measurement_sources())))
-    else:
-        from penstock.cli.terminal import stdout
-        from penstock.report.predict import render_predictions
-
-        console = stdout()
-        console.print(render_predictions(spec, predictions, energies, nearby, console.width))
-    if not all(prediction.memory.fits for prediction in predictions):
-        raise typer.Exit(1)
+    answer = predict(
+        model,
+        on,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        concurrency=concurrency,
+        precision=precision,
+        kv=kv,
+        engine=engine,
+        dp=dp,
+        ep=ep,
+        mtp=mtp,
+        drafted=drafted,
+        accepted=accepted,
+        prefill=prefill,
+        prefill_split=prefill_split,
+        replicas=replicas,
+        kv_gbps=kv_gbps,
+        light=light,
+    )
+    show(answer, as_json=as_json)
 
 
 predict_command.__doc__ = f"{predict_command.__doc__}\n{EXAMPLES}"
-
-
-def _placing(
-    model: str, precision: str | None, kv: str, engine: str, *, dp: int, ep: bool, prefill_split: str | None
-) -> "Placing":
-    from penstock.cli.flags.placing import Placing
-
-    return Placing(
-        model=model,
-        precision=precision,
-        cache=kv,
-        engine=engine.strip().lower(),
-        dp=dp,
-        ep=ep,
-        max_sequences=None,
-        max_batched_tokens=None,
-        prefix_caching=True,
-        prefill_split=prefill_split,
-    )
-
-
-def _predict_apart(
-    placing: "Placing",
-    on: str,
-    load: tuple[int, int, int],
-    replicas: tuple[int, int],
-    kv_gbps: float | None,
-    as_json: bool,
-) -> None:
-    """Prompts and answers on replicas of their own."""
-    from penstock.cli.flags.choices import counted_targets
-    from penstock.report.disaggregated import disaggregated_document, render_disaggregated
-
-    *tokens, users = load
-    predictions = [
-        placing.predict_apart(
-            part, placing.split_apart(part, devices, replicas, kv_gbps), (tokens[0], tokens[1]), users
-        )
-        for part, devices in counted_targets(on)
-    ]
-    if as_json:
-        from penstock.report.drawing.plain import to_json
-
-        typer.echo(to_json(disaggregated_document(placing.spec, predictions)))
-    else:
-        from penstock.cli.terminal import stdout
-
-        stdout().print(render_disaggregated(placing.spec, predictions))
-    if not all(prediction.fits for prediction in predictions):
-        raise typer.Exit(1)

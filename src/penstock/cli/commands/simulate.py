@@ -18,14 +18,12 @@ from penstock.cli.flags.options import (
     Prefill,
     PrefillSplit,
 )
+from penstock.cli.terminal import Watch, show
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.catalog.accelerator import Accelerator
-    from penstock.cli.flags.placing import Placing
-    from penstock.simulation.placement import Placement
-    from penstock.simulation.scenario import Scenario, SimulationQuestion
+    from penstock.simulation.scenario import Scenario
 
 EXAMPLES = """
 Examples:
@@ -123,105 +121,47 @@ def simulate_command(
     measurements, goodput, what the KV cache did, cost, and whether the queue keeps up. Exits 1 when the SLO is missed,
     the queue does not keep up, or it does not fit.
     """
-    from penstock.cli.flags.choices import route_choice
-    from penstock.cli.flags.placing import Placing
-    from penstock.cli.flags.workload_choice import workload_choice
-    from penstock.simulation.scenario import SimulationQuestion
+    from penstock.api.simulate import simulate
 
-    workload, count = workload_choice(
-        trace=trace,
-        columns=columns,
-        tokens=(input_tokens, output_tokens),
-        arrivals=arrivals,
-        rate_per_s=rate,
-        users=users,
-        think=think,
-        system_prompts=system_prompts,
-        slo=slo,
-    )
-    question = SimulationQuestion(
-        workload=workload,
-        requests=requests or count,
-        rate_per_s=rate,
-        replicas=replicas,
-        route=route_choice(route),
-        prefill_replicas=prefill,
-        kv_bytes_per_s=None if kv_gbps is None else kv_gbps * 1e9,
-        capacity=find_capacity,
-        seed=seed,
-        log_steps=20_000 if perfetto else 0,
-    )
-    placing = Placing(
-        model=model,
-        precision=precision,
-        cache=kv,
-        engine=engine.strip().lower(),
-        dp=dp,
-        ep=ep,
-        max_sequences=max_num_seqs,
-        max_batched_tokens=max_num_batched_tokens,
-        prefix_caching=prefix_caching,
-        mtp=mtp,
-        prefill_split=prefill_split,
-    )
-    scenarios = _answer(placing, on, question)
-    _write(scenarios, chart, perfetto)
-    if as_json:
-        from penstock.report.drawing.plain import to_json
-        from penstock.report.simulate.document import simulation_document
-
-        typer.echo(to_json(simulation_document(scenarios)))
-    else:
-        from penstock.cli.terminal import stdout
-        from penstock.report.simulate.terminal import render_simulation
-
-        console = stdout()
-        console.print(render_simulation(scenarios, console.width))
-    if not all(scenario.good for scenario in scenarios):
-        raise typer.Exit(1)
+    with Watch() as watch:
+        answer = simulate(
+            model,
+            on,
+            replicas=replicas,
+            trace=trace,
+            columns=columns,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+            arrivals=arrivals,
+            rate=rate,
+            users=users,
+            think=think,
+            requests=requests,
+            system_prompts=system_prompts,
+            slo=slo,
+            capacity=find_capacity,
+            route=route,
+            prefill=prefill,
+            prefill_split=prefill_split,
+            kv_gbps=kv_gbps,
+            precision=precision,
+            kv=kv,
+            engine=engine,
+            dp=dp,
+            ep=ep,
+            mtp=mtp,
+            max_num_seqs=max_num_seqs,
+            max_num_batched_tokens=max_num_batched_tokens,
+            prefix_caching=prefix_caching,
+            seed=seed,
+            log_steps=perfetto is not None,
+            watch=watch,
+        )
+    _write(answer.scenarios, chart, perfetto)
+    show(answer, as_json=as_json)
 
 
 simulate_command.__doc__ = f"{simulate_command.__doc__}\n{EXAMPLES}"
-
-
-def _answer(placing: "Placing", on: str, question: "SimulationQuestion") -> "list[Scenario]":
-    """Simulate on each accelerator, with a sign of life while it compiles or runs."""
-    from penstock.catalog import load_prices
-    from penstock.catalog.price import market_price
-    from penstock.cli.flags.choices import counted_targets
-    from penstock.cli.terminal import Watch
-    from penstock.simulation.scenario import run_scenario
-
-    targets = counted_targets(on)
-    with Watch() as watch:
-        watch.say("reading the workload")
-        tokens = placing.typical_tokens(question)
-        watch.compiling()
-        scenarios = []
-        for part, devices in targets:
-            ahead, placement = _place(placing, part, devices, tokens, question)
-            price = market_price(load_prices(part.id), "rent_on_demand")
-            per_hour = None if price is None else price.usd_per_device * placement.deployment.parallelism.devices
-            scenarios.append(
-                run_scenario(placement, question, usd_per_hour=per_hour, prefill=ahead, progress=watch.tell)
-            )
-    return scenarios
-
-
-def _place(
-    placing: "Placing",
-    part: "Accelerator",
-    devices: int | None,
-    tokens: tuple[int, int],
-    question: "SimulationQuestion",
-) -> "tuple[Placement | None, Placement]":
-    """Lay out the replicas, and those that only prefill where there are any."""
-    if not question.prefill_replicas:
-        return None, placing.place(part, devices, tokens)
-    rate = question.kv_bytes_per_s
-    replicas = question.prefill_replicas, question.replicas
-    split = placing.split_apart(part, devices, replicas, None if rate is None else rate / 1e9)
-    return placing.place_apart(part, split, tokens)
 
 
 def _write(scenarios: "Sequence[Scenario]", chart: Path | None, perfetto: Path | None) -> None:

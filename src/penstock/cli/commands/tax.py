@@ -18,8 +18,8 @@ def tax_command(
 
     Example: `penstock tax --on mi300x,mi355x,h200`
     """
+    from penstock.api.asked.choices import counted_targets
     from penstock.benchmark.shipped_rows import shipped_efficiencies
-    from penstock.cli.flags.choices import counted_targets
     from penstock.performance.evidence.tax import delivered_over_time
 
     wanted = None if on is None else {part.id for part, _ in counted_targets(on)}

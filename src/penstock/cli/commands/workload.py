@@ -71,12 +71,12 @@ app.command("describe")(describe_command)
 
 def _described(path: Path, columns: str | None) -> "TraceSummary":
     """Read and summarise, with a sign of life."""
-    from penstock.cli.flags.workload_choice import read_watched
+    from penstock.api.asked.workload import trace_choice
     from penstock.cli.terminal import Watch
     from penstock.workload import describe_trace
 
-    trace = read_watched(path, columns)
     with Watch() as watch:
+        trace = trace_choice(path, columns, watch)
         return describe_trace(
             trace, progress=lambda done: watch.tell(f"describing {path.name}", done, 2 * trace.requests)
         )

@@ -1,21 +1,25 @@
 """What does `fit --json` print? The same answer as the table, every number in bytes and tokens."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from penstock.model import ModelSpec
 from penstock.performance.memory.minimum import FitReport
 from penstock.report.drawing.plain import plain, plain_fields
 from penstock.report.model import model_document
 
+SCHEMA: Final = "penstock.fit/1"
+"""Changes with any field that is renamed, removed or means something else; new fields leave it alone."""
+
 
 def fit_document(model: ModelSpec, reports: Sequence[FitReport], context_tokens: int) -> dict[str, object]:
     """Collect the answer for all accelerators."""
     return {
+        "schema": SCHEMA,
         "model": model_document(model),
         "context_tokens": context_tokens,
         "fits": all(report.fit.fits for report in reports),
         "deployments": [_deployment(report) for report in reports],
-        "method": "docs/methodology.md#memory",
     }
 
 

@@ -99,8 +99,7 @@ class _Cells:
 
     def __init__(self, report: FitReport) -> None:
         fit, budget, capacity = report.fit, report.fit.budget, report.fit.capacity
-        part, devices = fit.deployment.accelerator, fit.deployment.parallelism.devices
-        self.name = part.id + (f" x{devices}" if devices > 1 else "") + ("" if part.recommendable else " ?")
+        self.name = _name(fit) + ("" if fit.deployment.accelerator.recommendable else " ?")
         self.split = str(fit.deployment.parallelism)
         self.verdict = _verdict_word(fit)
         self.fewest = str(report.fewest_devices or NONE)
@@ -113,6 +112,11 @@ class _Cells:
             self.low, self.high = f"{capacity.low_tokens:,}", f"{capacity.high_tokens:,}"
             self.requests = _count(capacity.concurrent_requests, "no limit")
             self.longest = _count(capacity.longest_context_tokens, "not stated")
+
+
+def _name(fit: MemoryFit) -> str:
+    devices = fit.deployment.parallelism.devices
+    return fit.deployment.accelerator.id + (f" x{devices}" if devices > 1 else "")
 
 
 def _verdict_word(fit: MemoryFit) -> Text:
@@ -130,7 +134,7 @@ def _bars(reports: Sequence[FitReport], width: int) -> RenderableType:
     if not drawn:
         return Text()
     largest = max(max(b.device_bytes, b.total_bytes) for b in (report.fit.budget for report in drawn) if b)
-    names = max(len(report.fit.deployment.accelerator.id) for report in drawn)
+    names = max(len(_name(report.fit)) for report in drawn)
     room = max(20, min(width, 110) - names - 14)
     used: dict[str, Use] = {}
     grid = Table.grid(padding=(0, 1))
@@ -142,9 +146,7 @@ def _bars(reports: Sequence[FitReport], width: int) -> RenderableType:
         used.update({use.label: use for use, amount in parts if amount > 0})
         whole = max(budget.device_bytes, budget.total_bytes)
         bar = stacked_bar(parts, full=whole, width=max(1, round(room * whole / largest)))
-        grid.add_row(
-            report.fit.deployment.accelerator.id, bar, Text(f"{budget.device_bytes / GIB:,.1f} GiB", style="dim")
-        )
+        grid.add_row(_name(report.fit), bar, Text(f"{budget.device_bytes / GIB:,.1f} GiB", style="dim"))
     order = [WEIGHTS, EXPERTS, WORK, CACHE, UNUSED, OVER]
     return Group(grid, legend([use for use in order if use.label in used]), Text())
 
@@ -169,7 +171,7 @@ def _parts(budget: MemoryBudget) -> list[tuple[Use, float]]:
 def _verdict(report: FitReport) -> Text:
     """Say why it does not fit, by how much, and what would help."""
     obstacle = report.fit.obstacle
-    text = Text(f"{report.fit.deployment.accelerator.id} does not fit: ", style="red")
+    text = Text(f"{_name(report.fit)} does not fit: ", style="red")
     if obstacle is not None:
         short = f" ({format_gib(obstacle.shortfall_bytes)} GiB short)" if obstacle.shortfall_bytes else ""
         text.append(obstacle.reason + short, style="default")
@@ -185,7 +187,7 @@ def _footnote(reports: Sequence[FitReport]) -> Text:
         engine = report.fit.deployment.engine
         settings = f"{engine.memory_fraction:g} of memory, steps of {engine.max_batched_tokens:,} tokens"
         settings += f" and {engine.max_sequences:,} requests"
-        assumed.setdefault(settings, []).append(report.fit.deployment.accelerator.id)
+        assumed.setdefault(settings, []).append(_name(report.fit))
     pieces = [settings + (f" ({', '.join(ids)})" if len(assumed) > 1 else "") for settings, ids in assumed.items()]
     tiers = ", ".join(sorted({report.tier for report in reports}))
-    return Text(f"assumed: {'; '.join(pieces)}. Tier: {tiers}; method and error in docs/methodology.md", style="dim")
+    return Text(f"assumed: {'; '.join(pieces)}. Tier: {tiers}; P10-P90 from what engines logged.", style="dim")

@@ -1,6 +1,7 @@
 """What does `plan --json` print? The whole answer as plain values, named as in the code."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from penstock.planning.candidates.search import Candidate
 from penstock.planning.make import Answer, Bill, NoFleet, PlanResult
@@ -8,11 +9,15 @@ from penstock.planning.optimum.problem import Mix
 from penstock.report.drawing.plain import plain
 from penstock.report.plan.words import headline
 
+SCHEMA: Final = "penstock.plan/1"
+"""Changes with any field that is renamed, removed or means something else; new fields leave it alone."""
+
 
 def plan_document(result: PlanResult) -> dict[str, object]:
     """Collect what `plan --json` prints."""
     answer = result.answer
     return {
+        "schema": SCHEMA,
         "plan": plain(result.plan),
         "periods_years": plain(result.terms.periods),
         "capacity": result.capacity_note,

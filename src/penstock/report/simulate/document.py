@@ -1,6 +1,7 @@
 """What does `simulate --json` print? The run as plain values: seconds, tokens, fractions."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from penstock.report.drawing.plain import plain
 from penstock.report.model import model_document
@@ -8,6 +9,8 @@ from penstock.report.simulate.terminal import e2e_of, tpot_of, ttft_of
 from penstock.simulation.outcome import ClassOutcome, Latency, PoolOutcome, Timeline
 from penstock.simulation.scenario import Scenario
 
+SCHEMA: Final = "penstock.simulate/1"
+"""Changes with any field that is renamed, removed or means something else; new fields leave it alone."""
 _QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
 
@@ -16,6 +19,7 @@ def simulation_document(scenarios: Sequence[Scenario]) -> dict[str, object]:
     question = scenarios[0].question
     workload = question.workload
     return {
+        "schema": SCHEMA,
         "model": model_document(scenarios[0].placement.deployment.model),
         "workload": {
             "name": workload.name,
@@ -38,6 +42,7 @@ def _scenario(scenario: Scenario) -> dict[str, object]:
         "replicas": scenario.question.replicas,
         "prefill_replicas": scenario.question.prefill_replicas,
         "prefill_parallelism": None if scenario.prefill is None else plain(scenario.prefill.deployment.parallelism),
+        "engine": placement.measured_engine,
         "fits": placement.memory.fits,
         "good": scenario.good,
         "tier": placement.stack.tier,

@@ -7,17 +7,25 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.performance.prediction.predict import Range
+from penstock.report.drawing.sheet import Column, sheet
 from penstock.report.drawing.sparkline import sparkline
-from penstock.simulation.outcome import Latency, Outcome
+from penstock.simulation.outcome import Latency, Outcome, PoolOutcome
 from penstock.simulation.scenario import Scenario
 from penstock.units import format_s
 
+_BESIDE_A_LINE = len(" queue " + " most 10,000,000")
 _SHADES = {"queue": "yellow", "KV": "green", "tok/s": "cyan"}
 
 
 def render_simulation(scenarios: Sequence[Scenario], width: int) -> RenderableType:
     """Draw the whole answer."""
-    pieces: list[RenderableType] = [_heading(scenarios[0]), Text(), _latencies(scenarios), Text(), _engine(scenarios)]
+    pieces: list[RenderableType] = [
+        _heading(scenarios[0]),
+        Text(),
+        _latencies(scenarios, width),
+        Text(),
+        _engine(scenarios, width),
+    ]
     running = [scenario for scenario in scenarios if scenario.outcome is not None]
     if running:
         pieces += [Text(), _timelines(running, width)]
@@ -30,11 +38,14 @@ def render_simulation(scenarios: Sequence[Scenario], width: int) -> RenderableTy
 def _heading(scenario: Scenario) -> Text:
     question = scenario.question
     workload, outcome = question.workload, scenario.outcome
-    how = f"{workload.users} users in a closed loop" if workload.users else ""
-    if outcome is not None and not workload.users and outcome.arrival_span_s:
-        how = f"{(question.requests - 1) / outcome.arrival_span_s:,.3g} requests/s"
+    rate = question.rate_per_s or workload.rate_per_s
+    if outcome is not None and outcome.arrival_span_s:
+        rate = (question.requests - 1) / outcome.arrival_span_s
+    how = f", {workload.users} users in a closed loop" if workload.users else ""
+    if rate and not workload.users:
+        how = f", {rate:,.3g} requests/s"
     text = Text.assemble((scenario.placement.deployment.model.name, "bold"))
-    text.append(f"  {workload.name}, {question.requests:,} requests, {how}", style="dim")
+    text.append(f"  {workload.name}, {question.requests:,} requests{how}", style="dim")
     promised = {str(item.slo) for item in workload.classes if item.slo is not None}
     if promised:
         text.append(f"\nSLO {', '.join(sorted(promised))}", style="dim")
@@ -51,32 +62,41 @@ def name_of(scenario: Scenario) -> str:
     return name + (f", {replicas} replicas" if replicas > 1 else "")
 
 
-def _latencies(scenarios: Sequence[Scenario]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("accelerator", no_wrap=True)
-    for name in ("TTFT p50", "p99", "TPOT p50", "p99", "ITL p99", "E2E p50", "p99"):
-        table.add_column(name + "\n(P10-P90)" if "p50" in name else name, justify="right", no_wrap=True)
-    for name in ("SLO met", "goodput\ntok/s", "output\ntok/s"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for scenario in scenarios:
-        outcome = scenario.outcome
-        if outcome is None:
-            table.add_row(name_of(scenario), Text("does not fit", style="bold red"), *["-"] * 9)
-            continue
-        table.add_row(
-            name_of(scenario),
-            _span(scenario.first_token(ttft_of, 0.5)),
-            format_s(ttft_of(outcome).quantile_s(0.99)),
-            _span(scenario.ranged(tpot_of, 0.5)),
-            format_s(tpot_of(outcome).quantile_s(0.99)),
-            format_s(outcome.pools[-1].itl.quantile_s(0.99)),
-            _span(scenario.ranged(e2e_of, 0.5)),
-            format_s(e2e_of(outcome).quantile_s(0.99)),
-            _met(outcome),
-            f"{outcome.goodput_tokens_per_s:,.0f}",
-            f"{outcome.output_tokens_per_s:,.0f}",
-        )
-    return table
+_LATENCIES = (
+    Column("accelerator", figures=False),
+    Column("engine", figures=False),
+    *(
+        Column(name + "\n(P10-P90)" if "p50" in name else name)
+        for name in ("TTFT p50", "TTFT\np99", "TPOT p50", "TPOT\np99", "ITL\np99", "E2E p50", "E2E\np99")
+    ),
+    Column("SLO met"),
+    Column("goodput\ntok/s"),
+    Column("output\ntok/s"),
+)
+
+
+def _latencies(scenarios: Sequence[Scenario], width: int) -> RenderableType:
+    return sheet(_LATENCIES, [_latency_row(scenario) for scenario in scenarios], width)
+
+
+def _latency_row(scenario: Scenario) -> list[str | Text]:
+    outcome, engine = scenario.outcome, scenario.placement.measured_engine or "-"
+    if outcome is None:
+        return [name_of(scenario), engine, Text("does not fit", style="bold red"), *["-"] * 9]
+    return [
+        name_of(scenario),
+        engine,
+        _span(scenario.first_token(ttft_of, 0.5)),
+        format_s(ttft_of(outcome).quantile_s(0.99)),
+        _span(scenario.ranged(tpot_of, 0.5)),
+        format_s(tpot_of(outcome).quantile_s(0.99)),
+        format_s(outcome.pools[-1].itl.quantile_s(0.99)),
+        _span(scenario.ranged(e2e_of, 0.5)),
+        format_s(e2e_of(outcome).quantile_s(0.99)),
+        _met(outcome),
+        f"{outcome.goodput_tokens_per_s:,.0f}",
+        f"{outcome.output_tokens_per_s:,.0f}",
+    ]
 
 
 def ttft_of(outcome: Outcome) -> Latency:
@@ -115,64 +135,80 @@ def _met(outcome: Outcome) -> Text | str:
     return Text(f"{share:.1%}", style="bold green" if all(item.attained for item in promised) else "bold red")
 
 
-def _engine(scenarios: Sequence[Scenario]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("pool", no_wrap=True)
-    for name in (
-        "replicas",
-        "busy",
-        "running",
-        "KV mean",
-        "KV peak",
-        "preempted",
-        "prefix hits",
-        "steps",
-        "$",
-        "$/Mtok out",
-    ):
-        table.add_column(name, justify="right", no_wrap=True)
-    for scenario in scenarios:
-        if scenario.outcome is None:
-            continue
-        for number, pool in enumerate(scenario.outcome.pools):
-            hits = "-" if pool.hit_fraction is None else f"{pool.hit_fraction:.1%}"
-            per_mtok = scenario.outcome.usd_per_output_mtok if number == 0 else None
-            table.add_row(
-                pool.name,
-                f"{pool.replicas}",
-                f"{pool.busy_fraction:.0%}",
-                f"{pool.mean_running:,.1f}",
-                f"{pool.kv_mean_fraction:.0%}",
-                f"{pool.kv_peak_fraction:.0%}",
-                f"{pool.preemptions:,}",
-                hits,
-                f"{pool.engine_steps:,}",
-                "-" if pool.usd is None else f"{pool.usd:,.2f}",
-                "-" if per_mtok is None else f"{per_mtok:,.2f}",
-            )
-    return table
+_POOLS = (
+    Column("pool", figures=False),
+    *(
+        Column(name)
+        for name in (
+            "replicas",
+            "busy",
+            "running",
+            "KV mean",
+            "KV peak",
+            "preempted",
+            "prefix hits",
+            "steps",
+            "$",
+            "$/Mtok out",
+        )
+    ),
+)
+
+
+def _engine(scenarios: Sequence[Scenario], width: int) -> RenderableType:
+    rows = [
+        _pool_row(pool_label(scenario, pool.name), pool, scenario.outcome.usd_per_output_mtok if number == 0 else None)
+        for scenario in scenarios
+        if scenario.outcome is not None
+        for number, pool in enumerate(scenario.outcome.pools)
+    ]
+    return sheet(_POOLS, rows, width)
+
+
+def pool_label(scenario: Scenario, pool: str) -> str:
+    """Name a pool; where there is only one, as its deployment."""
+    return name_of(scenario) if scenario.outcome is None or len(scenario.outcome.pools) == 1 else pool
+
+
+def _pool_row(label: str, pool: PoolOutcome, usd_per_mtok: float | None) -> list[str]:
+    return [
+        label,
+        f"{pool.replicas}",
+        f"{pool.busy_fraction:.0%}",
+        f"{pool.mean_running:,.1f}",
+        f"{pool.kv_mean_fraction:.0%}",
+        f"{pool.kv_peak_fraction:.0%}",
+        f"{pool.preemptions:,}",
+        "-" if pool.hit_fraction is None else f"{pool.hit_fraction:.1%}",
+        f"{pool.engine_steps:,}",
+        "-" if pool.usd is None else f"{pool.usd:,.2f}",
+        "-" if usd_per_mtok is None else f"{usd_per_mtok:,.2f}",
+    ]
 
 
 def _timelines(scenarios: Sequence[Scenario], width: int) -> Table:
     """Queue, cache and throughput of each pool as one line each, from the first arrival to the last token."""
-    room = max(20, min(width, 132) - 44)
+    lines = [
+        (pool_label(scenario, name), line)
+        for scenario in scenarios
+        if scenario.outcome is not None
+        for name, line in scenario.outcome.timelines.items()
+    ]
+    room = max(10, min(width, 132) - max(len(name) for name, _ in lines) - _BESIDE_A_LINE)
     grid = Table.grid(padding=(0, 1))
-    for scenario in scenarios:
-        if scenario.outcome is None:
-            continue
-        for name, line in scenario.outcome.timelines.items():
-            rows = (
-                ("queue", line.waiting.tolist(), "{:,.0f}"),
-                ("KV", line.kv_used_fraction.tolist(), "{:.0%}"),
-                ("tok/s", line.output_tokens_per_s.tolist(), "{:,.0f}"),
+    for name, line in lines:
+        rows = (
+            ("queue", line.waiting.tolist(), "{:,.0f}"),
+            ("KV", line.kv_used_fraction.tolist(), "{:.0%}"),
+            ("tok/s", line.output_tokens_per_s.tolist(), "{:,.0f}"),
+        )
+        for number, (label, values, shown) in enumerate(rows):
+            grid.add_row(
+                name if number == 0 else "",
+                Text(label, style="dim"),
+                Text(sparkline(values, room), style=_SHADES[label]),
+                Text(f"most {shown.format(max(values, default=0.0))}", style="dim"),
             )
-            for number, (label, values, shown) in enumerate(rows):
-                grid.add_row(
-                    name if number == 0 else "",
-                    Text(label, style="dim"),
-                    Text(sparkline(values, room), style=_SHADES[label]),
-                    Text(f"most {shown.format(max(values, default=0.0))}", style="dim"),
-                )
     return grid
 
 

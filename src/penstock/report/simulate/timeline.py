@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from penstock.errors import MissingExtra
 from penstock.report.drawing.charts import drawn
-from penstock.report.simulate.terminal import name_of
+from penstock.report.simulate.terminal import pool_label
 from penstock.simulation.scenario import Scenario
 
 _SERIES = {
@@ -23,7 +23,7 @@ def timeline(scenarios: Sequence[Scenario], suffix: str) -> str | bytes:
     except ImportError:
         raise MissingExtra("charts need an extra: pip install 'penstock[report]'") from None
     rows = [
-        {"pool": _pool_name(scenario, name), "time_s": column * line.width_s, "series": label, "value": float(value)}
+        {"pool": pool_label(scenario, name), "time_s": column * line.width_s, "series": label, "value": float(value)}
         for scenario in scenarios
         if scenario.outcome is not None
         for name, line in scenario.outcome.timelines.items()
@@ -49,7 +49,3 @@ def timeline(scenarios: Sequence[Scenario], suffix: str) -> str | bytes:
         )
     )
     return drawn(titled.to_dict(), suffix, workload.name)
-
-
-def _pool_name(scenario: Scenario, pool: str) -> str:
-    return name_of(scenario) if len(scenario.outcome.timelines) == 1 else pool  # type: ignore[union-attr]

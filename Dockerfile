@@ -1,0 +1,19 @@
+# docker build -t penstock . && docker run --rm --read-only --tmpfs /tmp penstock fit llama-3.1-70b --on mi300x,h100
+FROM python:3.13-slim AS build
+WORKDIR /source
+COPY constraints/base.txt constraints/
+RUN python -m venv /opt/penstock && /opt/penstock/bin/pip install --no-cache-dir --require-hashes --requirement constraints/base.txt
+COPY . .
+RUN python -m pip wheel --no-cache-dir --no-deps --wheel-dir /wheel . \
+ && /opt/penstock/bin/pip install --no-cache-dir --no-deps /wheel/*.whl \
+ && /opt/penstock/bin/pip uninstall --yes pip
+
+FROM python:3.13-slim
+RUN useradd --system --no-create-home --uid 10001 penstock
+COPY --from=build /opt/penstock /opt/penstock
+# The root may be read-only: what is compiled at the first simulation goes to /tmp.
+ENV PATH=/opt/penstock/bin:$PATH PYTHONDONTWRITEBYTECODE=1 NUMBA_CACHE_DIR=/tmp/penstock HOME=/tmp
+USER penstock
+WORKDIR /work
+ENTRYPOINT ["penstock"]
+CMD ["--help"]

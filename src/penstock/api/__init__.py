@@ -1,0 +1,1 @@
+"""What can be asked from Python? One module per question, and the answers; `import penstock` shows them."""

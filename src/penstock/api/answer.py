@@ -1,0 +1,85 @@
+"""What do you get back? Every answer: short to print, a document, rows for a data frame, drawn in a notebook."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from io import StringIO
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from rich.console import Console, RenderableType
+
+from penstock.report.drawing.plain import plain_fields, to_json
+
+if TYPE_CHECKING:
+    from penstock.performance.prediction.predict import Range
+
+Cell: TypeAlias = str | int | float | bool | None
+Row: TypeAlias = dict[str, Cell]
+
+NOTEBOOK_COLUMNS: Final = 110
+_REPR_CHARACTERS: Final = 199
+_PRE: Final = (
+    '<pre style="font-family:monospace;line-height:1.3;white-space:pre;overflow-x:auto" role="figure" '
+    'aria-label="{label}">{{code}}</pre>'
+)
+
+
+class ApiAnswer(ABC):
+    """An answer of the API. What is listed here is stable; the fields of its subclasses are the library's own types."""
+
+    @property
+    @abstractmethod
+    def good(self) -> bool:
+        """Whether the verdict is yes, where the command exits 0 rather than 1."""
+
+    @abstractmethod
+    def document(self) -> Mapping[str, object]:
+        """Collect the document; `to_dict` is the same in plain values."""
+
+    @abstractmethod
+    def rows(self) -> list[Row]:
+        """One flat row per thing compared, for a data frame; SI units and bytes, as the names say."""
+
+    @abstractmethod
+    def drawn(self, columns: int) -> RenderableType:
+        """What the command prints in a terminal of so many columns."""
+
+    @abstractmethod
+    def _said(self) -> tuple[str, Sequence[str]]:
+        """Say what was asked about, and the answer piece by piece."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the document that `--json` prints: plain values, its `schema` first."""
+        return plain_fields(self.document())
+
+    def to_json(self) -> str:
+        """Write the document as `--json` prints it."""
+        return to_json(self.document())
+
+    def __repr__(self) -> str:
+        about, pieces = self._said()
+        opening = f"{type(self).__name__}({about}: "
+        for shown in range(len(pieces), 0, -1):
+            more = "" if shown == len(pieces) else f"; {len(pieces) - shown} more"
+            text = f"{opening}{'; '.join(pieces[:shown])}{more})"
+            if len(text) <= _REPR_CHARACTERS:
+                return text
+        return f"{opening[:120]}{len(pieces)} rows)"
+
+    def _repr_html_(self) -> str:
+        console = Console(
+            file=StringIO(), width=NOTEBOOK_COLUMNS, record=True, force_jupyter=False, color_system="truecolor"
+        )
+        console.print(self.drawn(NOTEBOOK_COLUMNS))
+        label = f"{type(self).__name__} as text; .rows() has the figures"
+        return console.export_html(inline_styles=True, code_format=_PRE.format(label=label))
+
+
+def counted(name: str, devices: int) -> str:
+    """Name so many of an accelerator, as the tables do."""
+    return name + (f" x{devices}" if devices > 1 else "")
+
+
+def spread_over(name: str, value: "Range | None") -> Row:
+    """Spread a value and its interval over three columns."""
+    low, high = (None, None) if value is None else (value.low, value.high)
+    return {name: None if value is None else value.value, f"{name}_p10": low, f"{name}_p90": high}

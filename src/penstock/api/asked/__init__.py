@@ -1,0 +1,1 @@
+"""How is what people type read? Words and typed objects alike, for the command line and for Python."""

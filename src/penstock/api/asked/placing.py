@@ -1,0 +1,111 @@
+"""How does what was typed become a deployment? The model, its split, its engine and the stack that was measured."""
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
+
+from penstock.api.asked.choices import AskedModel, cache_choice, model_choice, ranks_choice, split_choice
+from penstock.benchmark.disaggregated import shipped_apart
+from penstock.benchmark.shipped_drafts import shipped_drafts
+from penstock.benchmark.shipped_rows import shipped_efficiencies
+from penstock.catalog.accelerator import Accelerator
+from penstock.errors import UsageError
+from penstock.model import CacheDtype, ModelSpec
+from penstock.performance.prediction.choose import predict_on
+from penstock.performance.prediction.disaggregated import ApartSplit, DisaggregatedPrediction, predict_apart_on
+from penstock.performance.prediction.drafting import USUAL_DRAFTED, multi_token_prediction
+from penstock.performance.prediction.predict import Prediction, Speculation
+from penstock.performance.step.two_pools import PoolsDemand
+
+
+@dataclass(frozen=True)
+class Placing:
+    """What was typed about the model and how it is run."""
+
+    model: AskedModel
+    _: KW_ONLY
+    precision: str | None = None
+    kv: str = "auto"
+    engine: str = "best"
+    dp: int = 1
+    ep: bool = False
+    mtp: bool = False
+    drafted: int = 0
+    accepted: float | None = None
+    prefill_split: str | None = None
+    """Of replicas that only prefill; None is as the others."""
+
+    @cached_property
+    def spec(self) -> ModelSpec:
+        """The model, stored as asked."""
+        return model_choice(self.model, self.precision)
+
+    @cached_property
+    def cache_dtype(self) -> CacheDtype | None:
+        """How keys and values are stored, where it was said."""
+        return cache_choice(self.kv)
+
+    @property
+    def measured_engine(self) -> str:
+        """Whose measurements speak."""
+        return self.engine.strip().lower()
+
+    def predict(
+        self, part: Accelerator, devices: int | None, load: tuple[int, int, int], *, light: bool = False
+    ) -> Prediction:
+        """Predict a closed loop of prompts, answers and users on the engine that was measured best."""
+        return predict_on(
+            self.spec,
+            part,
+            split_choice(part, devices, tp=None, pp=1, dp=self.dp, ep=self.ep),
+            cache_dtype=self.cache_dtype,
+            measured_engine=self.measured_engine,
+            load=load,
+            efficiencies=None if light else shipped_efficiencies(),
+            speculate=self._speculate,
+        )
+
+    def split_apart(
+        self, part: Accelerator, devices: int | None, replicas: tuple[int, int], kv_gbps: float | None
+    ) -> ApartSplit:
+        """Split replicas that only prefill, and as many as said that only decode."""
+        after = split_choice(part, devices, tp=None, pp=1, dp=self.dp, ep=self.ep)
+        return ApartSplit(
+            prefill=after if self.prefill_split is None else ranks_choice(self.prefill_split),
+            prefill_replicas=replicas[0],
+            decode=after,
+            decode_replicas=replicas[1],
+            kv_bytes_per_s=None if kv_gbps is None else kv_gbps * 1e9,
+        )
+
+    def predict_apart(
+        self, part: Accelerator, split: ApartSplit, tokens: tuple[int, int], users: int
+    ) -> DisaggregatedPrediction:
+        """Predict a closed loop on the engine that was measured best."""
+        return predict_apart_on(
+            self.spec,
+            part,
+            split,
+            cache_dtype=self.cache_dtype,
+            measured_engine=self.measured_engine,
+            demand=PoolsDemand(users=users, input_tokens=tokens[0], output_tokens=tokens[1]),
+            efficiencies=shipped_efficiencies(),
+            apart=shipped_apart(),
+        )
+
+    @cached_property
+    def _speculate(self) -> Callable[[str], Speculation] | None:
+        """How tokens are drafted; what an engine makes of it depends on its name."""
+        if self.mtp:
+            return self._own_drafts
+        if not self.drafted:
+            return None
+        if self.accepted is None:
+            raise UsageError("--drafted: say how many tokens a step yields: --accepted 2.4")
+        given = Speculation(drafted_tokens=self.drafted, accepted_tokens=self.accepted)
+        return lambda _: given
+
+    def _own_drafts(self, engine: str) -> Speculation:
+        drafted = self.drafted or USUAL_DRAFTED
+        found = multi_token_prediction(self.spec, engine, shipped_drafts(), drafted_tokens=drafted)
+        return found if self.accepted is None else replace(found, accepted_tokens=self.accepted, grounds="as given")

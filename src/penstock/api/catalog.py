@@ -1,0 +1,189 @@
+"""What is known about the silicon, and who says so?"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+from rich.console import RenderableType
+
+from penstock.api.answer import ApiAnswer, Cell, Row
+from penstock.catalog import load_accelerator, load_accelerators, load_models, load_prices
+from penstock.catalog.accelerator import Accelerator, facts
+from penstock.catalog.compare import compare
+from penstock.catalog.price import Price, PriceKind
+from penstock.checkpoint import open_checkpoint
+from penstock.errors import UsageError
+from penstock.report.catalog import (
+    render_accelerator,
+    render_comparison,
+    render_list,
+    render_models,
+    render_prices,
+)
+from penstock.report.drawing.plain import plain_fields
+
+CatalogQuestion: TypeAlias = Literal["list", "show", "diff", "prices", "models"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CatalogAnswer(ApiAnswer):
+    """What the catalog says."""
+
+    about: str
+    facts: Mapping[str, object]
+    """The document, in the library's own types."""
+    table: tuple[Row, ...]
+    draw: Callable[[int], RenderableType]
+    shown: tuple[str, ...]
+
+    @property
+    def good(self) -> bool:
+        """A catalog has no verdict."""
+        return True
+
+    def document(self) -> Mapping[str, object]:
+        """Collect what `catalog ... --json` prints."""
+        return self.facts
+
+    def rows(self) -> list[Row]:
+        """One row per accelerator, fact, price or model."""
+        return [dict(row) for row in self.table]
+
+    def drawn(self, columns: int) -> RenderableType:
+        """Draw what `catalog` prints."""
+        return self.draw(columns)
+
+    def _said(self) -> tuple[str, Sequence[str]]:
+        return self.about, self.shown
+
+
+def catalog(
+    what: CatalogQuestion = "list", *names: str, everything: bool = False, kind: str | None = None
+) -> CatalogAnswer:
+    """What is known? As `penstock catalog`: `catalog("diff", "mi300x", "h100")`, `catalog("prices", "mi300x")`.
+
+    `everything` is --all of `list`, `kind` that of `prices`.
+    """
+    wanted = {"list": 0, "show": 1, "diff": 2, "prices": 1, "models": 0}
+    if what not in wanted:
+        raise UsageError(f"'{what}' is no question to the catalog; write one of {', '.join(wanted)}")
+    if len(names) != wanted[what]:
+        raise UsageError(f"catalog {what} takes {wanted[what]} accelerators, not {len(names)}")
+    if what == "list":
+        return _list(everything=everything)
+    if what == "show":
+        return _show(*names)
+    if what == "diff":
+        return _diff(*names)
+    return _models() if what == "models" else _prices(*names, kind=kind)
+
+
+def _list(*, everything: bool) -> CatalogAnswer:
+    parts = [part for part in load_accelerators() if everything or part.recommendable]
+    return CatalogAnswer(
+        about="accelerators",
+        facts={"schema": "penstock.catalog.list/1", "accelerators": parts},
+        table=tuple(_flat(part) for part in parts),
+        draw=lambda columns: render_list(parts, columns),
+        shown=tuple(part.id for part in parts),
+    )
+
+
+def _flat(part: Accelerator) -> Row:
+    row: Row = {"accelerator": part.id, "vendor": part.vendor, "architecture": part.architecture}
+    row |= {name: _cell(value) for name, value in facts(part)}
+    return row | {"status": part.status, "recommendable": part.recommendable}
+
+
+def _cell(value: object) -> Cell:
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def _show(name: str) -> CatalogAnswer:
+    part, prices = load_accelerator(name), load_prices(name)
+    rows: list[Row] = []
+    for fact, value in facts(part):
+        source = part.source_of(fact)
+        rows.append(
+            {
+                "fact": fact,
+                "value": _cell(value),
+                "basis": source.basis.value,
+                "title": source.title,
+                "url": source.url,
+                "checked_on": source.checked_on.isoformat(),
+            }
+        )
+    return CatalogAnswer(
+        about=part.id,
+        facts={"schema": "penstock.catalog.show/1", "accelerator": part, "prices": prices},
+        table=tuple(rows),
+        draw=lambda _: render_accelerator(part, prices),
+        shown=(f"{len(rows)} facts", f"{len(prices)} prices"),
+    )
+
+
+def _diff(left: str, right: str) -> CatalogAnswer:
+    ours, theirs = load_accelerator(left), load_accelerator(right)
+    if ours.id == theirs.id:
+        raise UsageError(f"'{left}' and '{right}' are both {ours.id}; name two accelerators")
+    found = compare(ours, theirs)
+    rows: list[Row] = [
+        {"fact": row.name, ours.id: _cell(row.left), theirs.id: _cell(row.right), "ratio": row.ratio}
+        for row in found.rows
+    ]
+    return CatalogAnswer(
+        about=f"{ours.id} and {theirs.id}",
+        facts={
+            "schema": "penstock.catalog.diff/1",
+            "left": ours.id,
+            "right": theirs.id,
+            "rows": found.rows,
+            "traps": found.traps,
+        },
+        table=tuple(rows),
+        draw=lambda _: render_comparison(found),
+        shown=(f"{len(rows)} facts", f"{len(found.traps)} traps"),
+    )
+
+
+def _prices(name: str, *, kind: str | None) -> CatalogAnswer:
+    if kind is not None and kind not in get_args(PriceKind):
+        raise UsageError(f"'{kind}' is not a kind of price; write one of {', '.join(get_args(PriceKind))}")
+    part = load_accelerator(name)
+    prices = [price for price in load_prices(name) if kind is None or price.kind == kind]
+    return CatalogAnswer(
+        about=part.id,
+        facts={"schema": "penstock.catalog.prices/1", "accelerator": part.id, "prices": prices},
+        table=tuple(_price_row(part, price) for price in prices),
+        draw=lambda _: render_prices(part.id, prices),
+        shown=(f"{len(prices)} prices",),
+    )
+
+
+def _price_row(part: Accelerator, price: Price) -> Row:
+    row: Row = {name: _cell(value) for name, value in plain_fields(price).items()}
+    return {"accelerator": part.id, **row, "usd_per_device": price.usd_per_device}
+
+
+def _models() -> CatalogAnswer:
+    models = [(model, open_checkpoint(model.id).spec) for model in load_models()]
+    rows: list[Row] = [
+        {
+            "id": model.id,
+            "repo": model.repo,
+            "architecture": spec.architecture,
+            "total_params": spec.total_params,
+            "active_params": spec.active_params,
+            "source": model.source,
+        }
+        for model, spec in models
+    ]
+    documents = [{**row, "published": model.published} for row, (model, _) in zip(rows, models, strict=True)]
+    return CatalogAnswer(
+        about="models",
+        facts={"schema": "penstock.catalog.models/1", "models": documents},
+        table=tuple(rows),
+        draw=lambda _: render_models([(model, spec.total_params, spec.active_params) for model, spec in models]),
+        shown=tuple(model.id for model, _ in models),
+    )

@@ -1,0 +1,17 @@
+"""Must something be compiled first? The simulator, once for a machine and version."""
+
+from time import perf_counter
+
+from penstock.api.watch import Watcher
+from penstock.simulation.warm import compile_once, is_compiled, is_kept
+
+
+def compile_first(watch: Watcher) -> None:
+    """Compile the simulator if this machine has not yet, and say so, because it takes half a minute."""
+    if is_compiled():
+        return
+    watch.tell("compiling the simulator, once for this machine and version", 0, 0)
+    start_s = perf_counter()
+    compile_once()
+    after = "it is kept for the next run" if is_kept() else "nothing here can be written, so the next run does too"
+    watch.note(f"Compiled the simulator in {perf_counter() - start_s:.0f} s; {after}.")

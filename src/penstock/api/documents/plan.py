@@ -1,0 +1,157 @@
+"""What does `plan` answer with?"""
+
+from typing import Literal
+
+from pydantic import JsonValue
+from typing_extensions import TypedDict
+
+from penstock.audit.saving_claim import Reading, SavingClaim
+from penstock.fleet import Parallelism
+from penstock.planning.asked.plan import Plan
+from penstock.planning.asked.resolve import LeftOut
+from penstock.planning.candidates.capacity import Capacity
+from penstock.planning.doubt.monte_carlo import Confidence
+from penstock.planning.doubt.sensitivity import Flip, Swing
+from penstock.planning.doubt.verdict import PlanVerdict
+from penstock.planning.doubt.what_if import DemandScenario, Owned, RulePrice
+from penstock.planning.optimum.cash import Order, Paid
+from penstock.planning.optimum.costing import FleetCost
+from penstock.planning.proof.verify import Check
+
+
+class CandidateDocument(TypedDict):
+    """A deployment that could serve a workload."""
+
+    id: str
+    workload: str
+    accelerator: str
+    weights: str
+    parallelism: Parallelism
+    devices: int
+    capacities: list[Capacity]
+
+
+class AssumptionDocument(TypedDict):
+    """An input with its range and source."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    unit: str
+    source: str
+    given: bool
+
+
+class ClaimDocument(TypedDict):
+    """A published claim, worked out again."""
+
+    claim: SavingClaim
+    readings: list[Reading]
+    engineers_for_the_drop: float
+    throughput_for_the_claim: float
+    verdicts: list[str]
+
+
+class LoadDocument(TypedDict):
+    """What a kind of replica serves."""
+
+    replica: str
+    workload: str
+    bucket: JsonValue
+    share_fraction: float
+
+
+class PoolPeriodDocument(TypedDict):
+    """One accelerator at one site in one period."""
+
+    accelerator: str
+    vendor: str
+    site: str
+    period: int
+    kept_nodes: int
+    owned_nodes: int
+    contract_nodes: dict[str, int]
+    rented_nodes: int
+    spare_nodes: int
+    devices: int
+    replicas: dict[str, int]
+    load: list[LoadDocument]
+
+
+class CashDocument(TypedDict):
+    """Money as it is paid."""
+
+    capex_usd: float
+    first_order_usd: float
+    opex_usd: float
+    orders: list[Order]
+    quarters: list[Paid]
+    years: list[Paid]
+    after_usd: float
+    bought_book_usd: float
+    bought_resale_usd: float
+    kept_book_usd: float | None
+
+
+class BillDocument(TypedDict):
+    """A fleet and what it costs."""
+
+    label: str
+    cost_usd: float
+    gap_fraction: float
+    pools: list[PoolPeriodDocument]
+    cost: FleetCost
+    cash: CashDocument
+
+
+class VerifiedDocument(TypedDict):
+    """A fleet after it was simulated."""
+
+    met: bool
+    checks: list[Check]
+    attempts: int
+    added_usd: float
+    cost_usd: float
+
+
+class FleetDocument(TypedDict):
+    """The cheapest fleet, those beside it, and how sure that is."""
+
+    feasible: Literal[True]
+    headline: str
+    verdict: PlanVerdict
+    winner: BillDocument
+    runners_up: list[BillDocument]
+    by_label: dict[str, BillDocument]
+    confidence: Confidence
+    tornado: list[Swing]
+    flips: list[Flip]
+    rules: list[RulePrice]
+    scenarios: list[DemandScenario]
+    owned: Owned | None
+    verified: list[VerifiedDocument]
+    regret_usd: float | None
+
+
+class NoFleetDocument(TypedDict):
+    """Nothing keeps every rule."""
+
+    feasible: Literal[False]
+    reasons: list[str]
+
+
+class PlanDocument(TypedDict):
+    """Which fleet should be bought."""
+
+    schema: Literal["penstock.plan/1"]
+    plan: Plan
+    periods_years: JsonValue
+    capacity: str
+    candidates: list[CandidateDocument]
+    deployments_considered: int
+    left_out: list[LeftOut]
+    unpriced: list[str]
+    assumptions: list[AssumptionDocument]
+    claims: list[ClaimDocument]
+    answer: FleetDocument | NoFleetDocument

@@ -1,0 +1,115 @@
+"""What does `predict` answer with?"""
+
+from typing import Literal
+
+from typing_extensions import TypedDict
+
+from penstock.api.documents.shared import ModelDocument
+from penstock.catalog.measurement import Side
+from penstock.fleet import Parallelism
+from penstock.performance.prediction.energy import Energy
+from penstock.performance.prediction.predict import Range, Speculation
+from penstock.performance.prediction.stack import Tier
+
+
+class NearDocument(TypedDict):
+    """A public measurement to hold a prediction against, and where it is published."""
+
+    id: str
+    source: str
+    ref: str
+    scenario: str
+    model: str
+    weights: str
+    accelerator: str
+    engine: str
+    date: str
+    tp: int
+    input_tokens: float
+    output_tokens: float
+    dp: int
+    ep: bool
+    version: str
+    kv: str
+    concurrency: float | None
+    tpot_s: float | None
+    ttft_s: float | None
+    output_tokens_per_s: float | None
+    dated: str
+    drafted: str
+    stack: str
+    prefill: Side | None
+    decode_workers: int
+    nodes: int
+    joules_per_output_token: float | None
+    twin: str
+    flag: str
+    url: str
+
+
+class PredictDeployment(TypedDict):
+    """One accelerator."""
+
+    accelerator: str
+    devices: int
+    parallelism: Parallelism
+    engine: str
+    fits: bool
+    concurrency: float
+    running: float
+    output_tokens_per_s: Range
+    output_tokens_per_s_per_device: float
+    tpot_s: Range | None
+    ttft_s: Range | None
+    speculation: Speculation | None
+    energy: Energy | None
+    step_parts_s: dict[str, float]
+    bound_by: str
+    light_s: float
+    software_tax_fraction: float
+    tier: Tier
+    novelty: str
+    borrowed_from: list[str]
+    rows_of_this_setup: int
+    software: str | None
+    nearest: list[NearDocument]
+
+
+class PredictDocument(TypedDict):
+    """How fast it will be."""
+
+    schema: Literal["penstock.predict/1"]
+    model: ModelDocument
+    deployments: list[PredictDeployment]
+
+
+class PredictApartDeployment(TypedDict):
+    """Replicas that only prefill and replicas that only decode, on one accelerator."""
+
+    accelerator: str
+    devices: int
+    prefill_replicas: int
+    prefill_parallelism: Parallelism
+    decode_replicas: int
+    decode_parallelism: Parallelism
+    engine: str
+    fits: bool
+    concurrency: int
+    output_tokens_per_s: Range
+    output_tokens_per_s_per_device: float
+    tpot_s: Range | None
+    ttft_s: Range
+    prefill_busy_fraction: float
+    decoding_per_replica: float
+    bound_by: str
+    kv_bytes_per_s: float
+    tier: Tier
+    borrowed_from: list[str]
+
+
+class PredictApartDocument(TypedDict):
+    """How fast it will be with prompts computed apart."""
+
+    schema: Literal["penstock.predict-apart/1"]
+    model: ModelDocument
+    deployments: list[PredictApartDeployment]

@@ -1,0 +1,155 @@
+"""What does `preflight` answer with?"""
+
+from typing import Literal
+
+from pydantic import JsonValue
+from typing_extensions import TypedDict
+
+from penstock.api.documents.shared import ModelDocument
+from penstock.fleet import Parallelism
+from penstock.performance.memory.budget import CacheCapacity, DoesNotFit
+from penstock.performance.prediction.predict import Range
+from penstock.performance.prediction.stack import Tier
+from penstock.preflight.check import Readiness, StartObstacle
+from penstock.preflight.launch.room import CutContext
+from penstock.preflight.launch.setting import Setting
+from penstock.preflight.predicted.aiter import AiterLookup
+from penstock.preflight.predicted.attention import GraphMode
+from penstock.preflight.predicted.dialect import DialectStep
+from penstock.preflight.predicted.kernels import WeightGroup
+from penstock.preflight.predicted.served import ServedBy
+
+
+class FindingDocument(TypedDict):
+    """A rule that applies, why, and what to do."""
+
+    rule: str
+    category: str
+    severity: str
+    confidence: str
+    message: str
+    fix: str
+    because: dict[str, JsonValue]
+    sources: list[str]
+    unchecked_since: str | None
+
+
+class UndeterminedDocument(TypedDict):
+    """A rule that cannot be decided, and what would settle it."""
+
+    rule: str
+    severity: str
+    missing: dict[str, JsonValue]
+
+
+class AttentionDocument(TypedDict):
+    """The attention backend."""
+
+    backend: str | None
+    determined: bool
+    block: str | None
+    graph_support: str | None
+    rejected: dict[str, JsonValue]
+
+
+class MemoryDocument(TypedDict):
+    """Whether there is room."""
+
+    fits: bool
+    obstacle: DoesNotFit | None
+    capacity: CacheCapacity | None
+    context_tokens: int
+    cut: CutContext | None
+
+
+class ArchitectureDocument(TypedDict):
+    """Since when the engine knows the model."""
+
+    name: str
+    since: str | None
+    too_new: bool
+
+
+class PredictionsDocument(TypedDict):
+    """What will serve."""
+
+    fp8: list[DialectStep]
+    kernels: list[WeightGroup]
+    attention: AttentionDocument
+    graphs: GraphMode | None
+    aiter_mla: AiterLookup | None
+    memory: MemoryDocument
+    architecture: ArchitectureDocument
+
+
+class FlagDocument(TypedDict):
+    """What is wrong with a flag of the launch."""
+
+    name: str
+    problem: str
+    message: str
+
+
+class LaunchDocument(TypedDict):
+    """How to start it."""
+
+    bare: str
+    docker: str | None
+    image: str | None
+    nodes: int
+    flags: list[Setting]
+    variables: list[Setting]
+
+
+class InsteadDocument(TypedDict):
+    """The nearest split that does run."""
+
+    parallelism: Parallelism
+    devices: int
+    launch: LaunchDocument
+
+
+class SpeedDocument(TypedDict):
+    """How fast it would be as executed."""
+
+    output_tokens_per_s: Range
+    tier: Tier
+    input_tokens: int
+    output_tokens: int
+    concurrency: int
+    lost_to_missing_kernels_fraction: float | None
+
+
+class PreflightDeployment(TypedDict):
+    """One accelerator and engine."""
+
+    accelerator: str
+    devices: int
+    parallelism: Parallelism
+    engine: str
+    version: str
+    verdict: Readiness
+    newer_than_read: str | None
+    passes: bool
+    obstacles: list[StartObstacle]
+    findings: list[FindingDocument]
+    undetermined: list[UndeterminedDocument]
+    rules_checked: int
+    predictions: PredictionsDocument
+    recipe: dict[str, JsonValue] | None
+    measured: list[ServedBy]
+    flags: list[FlagDocument]
+    launch: LaunchDocument
+    facts: dict[str, JsonValue]
+    speed: SpeedDocument | None
+    instead: InsteadDocument | None
+
+
+class PreflightDocument(TypedDict):
+    """Whether a checkpoint runs here and is right."""
+
+    schema: Literal["penstock.preflight/2"]
+    model: ModelDocument
+    passes: bool
+    deployments: list[PreflightDeployment]
+    method: str

@@ -1,0 +1,57 @@
+"""How does a program check a document? By a JSON schema that is made from its type, never written by hand."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic import TypeAdapter
+
+from penstock.api.documents.catalog import (
+    CatalogDiffDocument,
+    CatalogListDocument,
+    CatalogModelsDocument,
+    CatalogPricesDocument,
+    CatalogShowDocument,
+)
+from penstock.api.documents.fit import FitDocument
+from penstock.api.documents.plan import PlanDocument
+from penstock.api.documents.predict import PredictApartDocument, PredictDocument
+from penstock.api.documents.preflight import PreflightDocument
+from penstock.api.documents.simulate import SimulateDocument
+
+DOCUMENTS: Final[Mapping[str, Any]] = {
+    "penstock.catalog.diff/1": CatalogDiffDocument,
+    "penstock.catalog.list/1": CatalogListDocument,
+    "penstock.catalog.models/1": CatalogModelsDocument,
+    "penstock.catalog.prices/1": CatalogPricesDocument,
+    "penstock.catalog.show/1": CatalogShowDocument,
+    "penstock.fit/1": FitDocument,
+    "penstock.plan/1": PlanDocument,
+    "penstock.predict-apart/1": PredictApartDocument,
+    "penstock.predict/1": PredictDocument,
+    "penstock.preflight/2": PreflightDocument,
+    "penstock.simulate/1": SimulateDocument,
+}
+_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+
+
+def json_schema(name: str) -> dict[str, object]:
+    """Make the schema of a document, by what its `schema` says; fields that come later are allowed."""
+    made = TypeAdapter(DOCUMENTS[name]).json_schema(mode="serialization")
+    return {"$schema": _DIALECT, "$id": f"urn:{name.replace('/', ':')}", **_opened(made)}
+
+
+def _opened(schema: dict[str, Any]) -> dict[str, Any]:
+    """Leave out that nothing may be added: a reader of today understands a document of tomorrow."""
+    return {
+        key: _opened(value)
+        if isinstance(value, dict)
+        else [_opened_item(item) for item in value]
+        if isinstance(value, list)
+        else value
+        for key, value in schema.items()
+        if not (key == "additionalProperties" and value is False)
+    }
+
+
+def _opened_item(item: object) -> object:
+    return _opened(item) if isinstance(item, dict) else item

@@ -1,0 +1,134 @@
+"""Which fleet should be bought?"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from rich.console import RenderableType
+
+from penstock.api.answer import ApiAnswer, Row
+from penstock.api.asked.workload import trace_choice
+from penstock.api.compiling import compile_first
+from penstock.api.watch import LOG, Watcher
+from penstock.benchmark.shipped_drafts import own_drafts
+from penstock.benchmark.shipped_energy import drawn_under_load
+from penstock.benchmark.shipped_rows import model_of, shipped_efficiencies
+from penstock.catalog import load_accelerator, load_accelerators, load_prices
+from penstock.errors import UsageError
+from penstock.planning.asked.plan import Plan
+from penstock.planning.asked.plan_yaml import parse_plan
+from penstock.planning.asked.trace_lengths import trace_lengths
+from penstock.planning.candidates.screen import QueuelessScreen
+from penstock.planning.make import Bill, NoFleet, PlanResult, Sources, make_plan
+from penstock.planning.proof.simulated import simulated_capacity, verify_by
+from penstock.planning.proof.simulator import Simulator
+from penstock.report.plan.document import plan_document
+from penstock.report.plan.terminal import render_plan
+from penstock.report.plan.words import headline
+
+AskedPlan: TypeAlias = str | PathLike[str] | Plan
+"""A plan file, or a plan that was read; its traces are then looked for where the program runs."""
+_MAX_BYTES: Final = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PlanAnswer(ApiAnswer):
+    """The cheapest fleet that keeps every rule, those that come close, and how sure that is."""
+
+    result: PlanResult
+
+    @property
+    def good(self) -> bool:
+        """Whether there is a fleet."""
+        return not isinstance(self.result.answer, NoFleet)
+
+    def document(self) -> Mapping[str, object]:
+        """Collect what `plan --json` prints."""
+        return plan_document(self.result)
+
+    def rows(self) -> list[Row]:
+        """One row per fleet and accelerator in a period, the cheapest fleet first; none where there is no fleet."""
+        answer = self.result.answer
+        if isinstance(answer, NoFleet):
+            return []
+        fleets = enumerate((answer.winner, *answer.runners_up), 1)
+        return [row for rank, entry in fleets for row in _rows(rank, entry)]
+
+    def drawn(self, columns: int) -> RenderableType:
+        """Draw what `plan` prints."""
+        return render_plan(self.result, columns)
+
+    def _said(self) -> tuple[str, Sequence[str]]:
+        answer = self.result.answer
+        said = answer.reasons if isinstance(answer, NoFleet) else (headline(answer),)
+        return self.result.plan.name, [text[:120] for text in said]
+
+
+def plan(file: AskedPlan, *, watch: Watcher = LOG) -> PlanAnswer:
+    """Which fleet should be bought? As `penstock plan`: `plan("plan.yaml")`; `penstock plan --init` prints one."""
+    asked = file if isinstance(file, Plan) else read_plan(Path(file))
+    folder = Path() if isinstance(file, Plan) else Path(file).parent
+    compile_first(watch)
+    return PlanAnswer(result=make_plan(asked, sources_of(asked, folder, watch), watch.tell))
+
+
+def read_plan(file: Path) -> Plan:
+    """Read a plan file, and give what is owned its catalog name."""
+    try:
+        if file.stat().st_size > _MAX_BYTES:
+            raise UsageError(f"{file.name} is larger than {_MAX_BYTES:,} bytes; a plan is a page or two")
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise UsageError(f"{file}: {reason}; `penstock plan --init > plan.yaml` writes one to start from") from None
+    asked = parse_plan(text, file.name, today=datetime.now(tz=UTC).date())
+    # A plan that names no accelerators has nothing else to find what is owned by.
+    return replace(asked, owned=tuple(replace(entry, id=load_accelerator(entry.id).id) for entry in asked.owned))
+
+
+def sources_of(asked: Plan, folder: Path, watch: Watcher = LOG) -> Sources:
+    """Join the catalog, the models and the simulator."""
+    columns = {workload.trace: workload.columns for workload in asked.workloads if workload.trace is not None}
+    efficiencies = shipped_efficiencies()
+    loop = QueuelessScreen(efficiencies)
+    simulator = Simulator(loop, seed=asked.seed)
+    return Sources(
+        accelerators=tuple(load_accelerator(part.id) for part in asked.parts) or load_accelerators(),
+        prices_of=load_prices,
+        model_of=model_of,
+        capacity_of=simulated_capacity(simulator.sketched, loop),
+        capacity_note="Capacity within the SLO by simulation: replicas behind one router, Poisson arrivals of the "
+        "workload's mix of lengths, the engine that carries most.",
+        screen=loop,
+        engines_of=efficiencies.engines,
+        drafts_of=own_drafts,
+        verify_of=verify_by(simulator.sustained, simulator.attained),
+        read_trace=lambda name: trace_lengths(trace_choice(folder / name, columns.get(name), watch).blocks()),
+        draw_of=drawn_under_load,
+    )
+
+
+def _rows(rank: int, entry: Bill) -> list[Row]:
+    return [
+        {
+            "rank": rank,
+            "fleet": entry.mix.label,
+            "cost_usd": entry.mix.cost_usd,
+            "capex_usd": entry.cash.capex_usd,
+            "opex_usd": entry.cash.opex_usd,
+            "period": pool.period,
+            "accelerator": pool.offer.accelerator,
+            "vendor": pool.offer.vendor,
+            "site": pool.offer.site,
+            "nodes": pool.nodes,
+            "devices": pool.nodes * pool.offer.devices,
+            "owned_nodes": pool.owned_nodes,
+            "rented_nodes": pool.rented_nodes,
+            "spare_nodes": pool.spare_nodes,
+            "replicas": sum(pool.replicas.values()),
+        }
+        for pool in entry.mix.pools
+    ]

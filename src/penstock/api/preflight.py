@@ -1,0 +1,244 @@
+"""Will it run here, will it be right, and with which flags?"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike, fspath
+from pathlib import Path
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from penstock.api.answer import ApiAnswer, Row, counted
+from penstock.api.asked.choices import Targets, Tokens, counted_targets, engine_choice, split_choice, tokens_choice
+from penstock.api.watch import LOG, Watcher
+from penstock.benchmark.shipped_rows import shipped_efficiencies
+from penstock.catalog import load_accelerators
+from penstock.catalog.accelerator import Accelerator
+from penstock.checkpoint import open_checkpoint
+from penstock.checkpoint.fp8.scan import scan_bytes, scan_fp8
+from penstock.errors import UsageError
+from penstock.fleet import Parallelism, Release
+from penstock.fleet.engine import NEWEST
+from penstock.preflight import Asked, Preflight, PreflightQuestion, Subject, check, load_knowledge, parse_command
+from penstock.preflight.facts.subject import scanned_facts, smallest_split, subject_of
+from penstock.preflight.nearest import nearest
+from penstock.preflight.speed import Speed, predicted_speed
+from penstock.report.preflight.document import preflight_document
+from penstock.report.preflight.terminal import render_matrix, render_preflight
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PreflightAnswer(ApiAnswer):
+    """What would go wrong, one answer per accelerator, or per accelerator and engine."""
+
+    answers: tuple[Preflight, ...]
+    speeds: tuple[Speed | None, ...]
+    instead: tuple[Preflight | None, ...]
+    matrix: bool = False
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing blocks it or would be silently wrong; a matrix has no verdict of its own."""
+        return self.matrix or all(answer.passes for answer in self.answers)
+
+    def document(self) -> Mapping[str, object]:
+        """Collect what `preflight --json` prints."""
+        return preflight_document(self.answers, self.speeds, self.instead)
+
+    def rows(self) -> list[Row]:
+        """One row per accelerator and engine."""
+        return [_row(answer, speed) for answer, speed in zip(self.answers, self.speeds, strict=True)]
+
+    def drawn(self, columns: int) -> RenderableType:
+        """Draw what `preflight` prints."""
+        del columns  # its lines wrap by themselves, but for commands, which must not
+        if self.matrix:
+            return render_matrix(self.answers)
+        pieces: list[RenderableType] = []
+        for answer, speed, other in zip(self.answers, self.speeds, self.instead, strict=True):
+            pieces += [Text()] if pieces else []
+            pieces.append(render_preflight(answer, speed, other))
+        return Group(*pieces)
+
+    def _said(self) -> tuple[str, Sequence[str]]:
+        return self.answers[0].question.subject.model.name, [
+            f"{counted(answer.question.accelerator.id, answer.question.asked.parallelism.devices)} "
+            f"{answer.question.engine} {answer.readiness.value}"
+            for answer in self.answers
+        ]
+
+
+def preflight(
+    model: str | PathLike[str],
+    on: Targets | None = None,
+    *,
+    engine: str = "vllm",
+    engine_version: str | None = None,
+    tp: int | None = None,
+    pp: int = 1,
+    dp: int = 1,
+    ep: bool = False,
+    kv: str = "auto",
+    context: Tokens | None = None,
+    command: str | None = None,
+    host: Mapping[str, str] | Sequence[str] = (),
+    scan: bool = False,
+    matrix: bool = False,
+    watch: Watcher = LOG,
+) -> PreflightAnswer:
+    """Will it run here, and be right? As `penstock preflight`: `preflight("deepseek-r1", "mi300x:8")`.
+
+    `host` says what is under the engine: `{"rocm": "7.2.3"}`, or as on the command line. Asking a running server
+    (--probe) is left to the command.
+    """
+    given = [f"{name}={value}" for name, value in host.items()] if isinstance(host, Mapping) else list(host)
+    options = _Options(engine, engine_version, tp, pp, dp, kv, context, command, given, ep=ep)
+    subject = _subject(fspath(model), watch, scan=scan)
+    if matrix:
+        if on is not None or command is not None:
+            raise UsageError("--matrix covers every accelerator and both engines; leave out --on and --command")
+        questions = options.everywhere(subject)
+    elif on is None:
+        raise UsageError("no accelerator is named; write --on mi300x:8, or --matrix for all of them")
+    else:
+        questions = list(options.questions(subject, on))
+    knowledge = load_knowledge()
+    answers = []
+    for done, question in enumerate(questions):
+        watch.tell("checking", done, len(questions))
+        answers.append(check(question, knowledge))
+    return PreflightAnswer(
+        answers=tuple(answers),
+        speeds=tuple(predicted_speed(answer, shipped_efficiencies()) for answer in answers),
+        instead=tuple(nearest(answer, knowledge) for answer in answers),
+        matrix=matrix,
+    )
+
+
+class _Options:
+    """What was typed, turned into questions."""
+
+    def __init__(
+        self,
+        engine: str,
+        version: str | None,
+        tp: int | None,
+        pp: int,
+        dp: int,
+        kv: str,
+        context: Tokens | None,
+        command: str | None,
+        host: list[str],
+        *,
+        ep: bool,
+    ) -> None:
+
+        self.engine, self.version, self.tp, self.pp, self.dp, self.ep = engine, version, tp, pp, dp, ep
+        self.context_tokens = None if context is None else tokens_choice(context)
+        self.cache_dtype = _cache_text(kv)
+        self.host = dict(_pair(text) for text in host)
+        self.launch = None
+        if command is not None:
+            named, self.launch = parse_command(command)
+            self.engine = named or engine
+            self._take_split()
+
+    def _take_split(self) -> None:
+        """A launch line states its own split."""
+        flags = {} if self.launch is None else self.launch.flags
+        self.tp = self.tp or _count(flags.get("tensor-parallel-size"))
+        self.pp = max(self.pp, _count(flags.get("pipeline-parallel-size")) or 1)
+        self.dp = max(self.dp, _count(flags.get("data-parallel-size")) or 1)
+        self.ep = self.ep or "enable-expert-parallel" in flags or "ep-size" in flags
+
+    def questions(self, subject: Subject, on: Targets) -> Iterable[PreflightQuestion]:
+        """One question per accelerator named."""
+        for part, devices in counted_targets(on):
+            tp, pp = self.tp, self.pp
+            if devices is not None and tp is None and self._machines(part, devices, pp):
+                # Tensor parallelism stays where the fast link is; machines are stages of a pipeline.
+                tp, pp = part.node.devices, devices // part.node.devices
+            yield self.question(subject, part, split_choice(part, devices, tp=tp, pp=pp, dp=self.dp, ep=self.ep))
+
+    def _machines(self, part: Accelerator, devices: int, pp: int) -> bool:
+        """Whether a count that was typed without a split is several whole machines without one link between them."""
+        together = max(part.node.devices, (part.link.domain_devices if part.link else None) or 0)
+        return pp == self.dp == 1 and devices > together and devices % part.node.devices == 0
+
+    def question(self, subject: Subject, part: Accelerator, split: Parallelism) -> PreflightQuestion:
+        """Ask about one placement."""
+        engine = engine_choice(self.engine)
+        return PreflightQuestion(
+            subject=subject,
+            accelerator=part,
+            engine=engine,
+            version=Release(self.version) if self.version else NEWEST[engine],
+            asked=Asked(parallelism=split, cache_dtype=self.cache_dtype, context_tokens=self.context_tokens),
+            launch=self.launch,
+            host=self.host,
+        )
+
+    def everywhere(self, subject: Subject) -> list[PreflightQuestion]:
+        """Ask about every accelerator and both engines, each on the fewest devices."""
+        questions = []
+        for part in load_accelerators():
+            for engine in ("vllm", "sglang"):
+                self.engine = engine
+                split = smallest_split(subject, part, self.context_tokens, engine)
+                questions.append(self.question(subject, part, split))
+        return questions
+
+
+def _subject(name: str, watch: Watcher, *, scan: bool) -> Subject:
+    subject = subject_of(open_checkpoint(name, headers=True), name)
+    if not scan:
+        return subject
+    folder = Path(name) if Path(name).is_dir() else Path(name).parent
+    if not Path(name).exists():
+        raise UsageError(f"--scan reads a checkpoint on this machine, and '{name}' is none")
+    total_bytes, read_bytes = scan_bytes(folder), 0
+
+    def advance(count: int) -> None:
+        nonlocal read_bytes
+        read_bytes += count
+        watch.tell("scanning", read_bytes, total_bytes)
+
+    return replace(subject, scanned=scanned_facts(scan_fp8(folder, advance)))
+
+
+def _row(answer: Preflight, speed: Speed | None) -> Row:
+    question, findings = answer.question, answer.assessment.findings
+    worst = [finding.rule.id for finding in findings if finding.rule.severity.value in {"silent-wrong", "blocker"}]
+    return {
+        "accelerator": question.accelerator.id,
+        "devices": question.asked.parallelism.devices,
+        "split": str(question.asked.parallelism),
+        "engine": question.engine,
+        "version": str(question.version),
+        "verdict": answer.readiness.value,
+        "passes": answer.passes,
+        "findings": len(findings),
+        "undetermined": len(answer.assessment.undetermined),
+        "stopped_by": ", ".join(worst),
+        "output_tokens_per_s": None if speed is None else speed.prediction.output_tokens_per_s.value,
+        "command": answer.plan.bare(),
+    }
+
+
+def _cache_text(text: str) -> str | None:
+    known = ("auto", "bf16", "bfloat16", "fp16", "float16", "fp8", "fp8_e4m3", "fp8_e5m2")
+    spelled = text.strip().lower()
+    if spelled not in known:
+        raise UsageError(f"--kv: '{text}' is not a cache dtype; write one of {', '.join(known)}")
+    return {"auto": None, "bf16": "bfloat16", "fp16": "float16"}.get(spelled, spelled)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip() or not value.strip():
+        raise UsageError(f"--host: '{text}' is not NAME=VALUE; write rocm=7.2.3")
+    return name.strip(), value.strip()
+
+
+def _count(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() and 0 < len(text) < 5 and int(text) else None  # noqa: PLR2004 - no replica is larger

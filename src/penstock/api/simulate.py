@@ -1,0 +1,273 @@
+"""How does it behave under load?"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rich.console import RenderableType
+
+from penstock.api.answer import ApiAnswer, Row, spread_over
+from penstock.api.asked.choices import AskedModel, Targets, Tokens, at_least, counted_targets, tokens_choice
+from penstock.api.asked.placing import Placing
+from penstock.api.asked.workload import AskedTrace, route_choice, trace_choice, workload_choice
+from penstock.api.compiling import compile_first
+from penstock.api.watch import LOG, Watcher
+from penstock.benchmark.shipped_rows import shipped_efficiencies
+from penstock.catalog import load_prices
+from penstock.catalog.accelerator import Accelerator
+from penstock.catalog.price import market_price
+from penstock.fleet import Deployment
+from penstock.model import ModelSpec
+from penstock.performance.step.work import ReplicaWork
+from penstock.report.simulate.document import simulation_document
+from penstock.report.simulate.terminal import e2e_of, name_of, render_simulation, tpot_of, ttft_of
+from penstock.simulation.placement import Placement, place, place_on
+from penstock.simulation.scenario import Scenario, SimulationQuestion, run_scenario
+from penstock.workload import Slo
+
+_TYPICAL_REQUESTS: Final = 20_000
+_TYPICAL_USERS: Final = 64
+_LOGGED_STEPS: Final = 20_000
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SimulateAnswer(ApiAnswer):
+    """How each deployment fared."""
+
+    model: ModelSpec
+    scenarios: tuple[Scenario, ...]
+
+    @property
+    def good(self) -> bool:
+        """Whether all of them fit, keep up and meet what was promised."""
+        return all(scenario.good for scenario in self.scenarios)
+
+    def document(self) -> Mapping[str, object]:
+        """Collect what `simulate --json` prints."""
+        return simulation_document(self.scenarios)
+
+    def rows(self) -> list[Row]:
+        """One row per accelerator."""
+        return [_row(scenario) for scenario in self.scenarios]
+
+    def drawn(self, columns: int) -> RenderableType:
+        """Draw what `simulate` prints."""
+        return render_simulation(self.scenarios, columns)
+
+    def _said(self) -> tuple[str, Sequence[str]]:
+        return self.model.name, [f"{name_of(scenario)} {_verdict(scenario)}" for scenario in self.scenarios]
+
+
+def simulate(
+    model: AskedModel,
+    on: Targets,
+    *,
+    replicas: int = 1,
+    trace: AskedTrace | None = None,
+    columns: str | None = None,
+    input_tokens: Tokens = 1024,
+    output_tokens: Tokens = 256,
+    arrivals: str | None = None,
+    rate: float | None = None,
+    users: int | None = None,
+    think: str = "0s",
+    requests: int | None = None,
+    system_prompts: str | None = None,
+    slo: str | Slo | None = None,
+    capacity: bool = False,
+    route: str = "least-requests",
+    prefill: int = 0,
+    prefill_split: str | None = None,
+    kv_gbps: float | None = None,
+    precision: str | None = None,
+    kv: str = "auto",
+    engine: str = "best",
+    dp: int = 1,
+    ep: bool = False,
+    mtp: bool = False,
+    max_num_seqs: int | None = None,
+    max_num_batched_tokens: int | None = None,
+    prefix_caching: bool = True,
+    seed: int = 0,
+    log_steps: bool = False,
+    watch: Watcher = LOG,
+) -> SimulateAnswer:
+    """How does it behave under load? As `penstock simulate`: `simulate("llama-3.1-70b", "mi300x,h100:2", rate=4)`.
+
+    `input_tokens` and `output_tokens` are --in and --out; `log_steps` keeps what --perfetto writes.
+    """
+    at_least(1, replicas=replicas, users=users, requests=requests, dp=dp)
+    at_least(1, max_num_seqs=max_num_seqs, max_num_batched_tokens=max_num_batched_tokens)
+    at_least(0, rate=rate, prefill=prefill, seed=seed)
+    targets, rate_per_s = counted_targets(on), None if rate is None else float(rate)
+    workload, count = workload_choice(
+        recording=None if trace is None else trace_choice(trace, columns, watch),
+        tokens=(tokens_choice(input_tokens), tokens_choice(output_tokens)),
+        arrivals=arrivals,
+        rate_per_s=rate_per_s,
+        users=users,
+        think=think,
+        system_prompts=system_prompts,
+        slo=slo,
+    )
+    question = SimulationQuestion(
+        workload=workload,
+        requests=requests or count,
+        rate_per_s=rate_per_s,
+        replicas=replicas,
+        route=route_choice(route),
+        prefill_replicas=prefill,
+        kv_bytes_per_s=None if kv_gbps is None else kv_gbps * 1e9,
+        capacity=capacity,
+        seed=seed,
+        log_steps=_LOGGED_STEPS if log_steps else 0,
+    )
+    placing = Placing(
+        model, precision=precision, kv=kv, engine=engine, dp=dp, ep=ep, mtp=mtp, prefill_split=prefill_split
+    )
+    settings = _Settings(max_num_seqs, max_num_batched_tokens, prefix_caching)
+    return SimulateAnswer(model=placing.spec, scenarios=_answers(placing, settings, targets, question, watch))
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """What was typed about the engine's steps."""
+
+    sequences: int | None
+    batched_tokens: int | None
+    prefix_caching: bool
+
+    def on(self, deployment: Deployment) -> Deployment:
+        """Start its engine with what was typed."""
+        usual = deployment.engine
+        chosen = replace(
+            usual,
+            max_sequences=self.sequences or usual.max_sequences,
+            max_batched_tokens=self.batched_tokens or usual.max_batched_tokens,
+        )
+        return replace(deployment, engine=chosen)
+
+
+def _answers(
+    placing: Placing,
+    settings: _Settings,
+    targets: Sequence[tuple[Accelerator, int | None]],
+    question: SimulationQuestion,
+    watch: Watcher,
+) -> tuple[Scenario, ...]:
+    """Simulate on each accelerator."""
+    watch.tell("reading the workload", 0, 0)
+    tokens = _typical_tokens(question)
+    compile_first(watch)
+    scenarios = []
+    for part, devices in targets:
+        apart = _place_apart if question.prefill_replicas else _place
+        ahead, placement = apart(placing, settings, (part, devices), tokens, question)
+        price = market_price(load_prices(part.id), "rent_on_demand")
+        per_hour = None if price is None else price.usd_per_device * placement.deployment.parallelism.devices
+        scenarios.append(run_scenario(placement, question, usd_per_hour=per_hour, prefill=ahead, progress=watch.tell))
+    return tuple(scenarios)
+
+
+def _typical_tokens(question: SimulationQuestion) -> tuple[int, int]:
+    """Mean prompt and answer of a workload, over its beginning."""
+    count, inputs, outputs = 0, 0, 0
+    sample = min(question.requests, _TYPICAL_REQUESTS)
+    for block in question.workload.blocks(seed=question.seed, requests=sample, rate_per_s=question.rate_per_s):
+        count += len(block)
+        inputs += int(block.input_tokens.sum())
+        outputs += int(block.output_tokens.sum())
+    return max(1, round(inputs / count)), max(1, round(outputs / count))
+
+
+def _place(
+    placing: Placing,
+    settings: _Settings,
+    target: tuple[Accelerator, int | None],
+    tokens: tuple[int, int],
+    question: SimulationQuestion,
+) -> tuple[Placement | None, Placement]:
+    """Choose the stack that was measured best at a middling load, and lay the deployment out on it."""
+    del question  # replicas are alike
+    prediction = placing.predict(*target, (*tokens, _TYPICAL_USERS))
+    placement = place(
+        settings.on(prediction.deployment),
+        prediction.measured_engine,
+        shipped_efficiencies(),
+        typical_tokens=sum(tokens),
+        prefix_caching=settings.prefix_caching,
+        speculation=prediction.speculation,
+    )
+    return None, placement
+
+
+def _place_apart(
+    placing: Placing,
+    settings: _Settings,
+    target: tuple[Accelerator, int | None],
+    tokens: tuple[int, int],
+    question: SimulationQuestion,
+) -> tuple[Placement | None, Placement]:
+    """Lay out a prefill and a decode replica on the engine that was measured best at a middling load."""
+    rate = question.kv_bytes_per_s
+    split = placing.split_apart(
+        *target, (question.prefill_replicas, question.replicas), None if rate is None else rate / 1e9
+    )
+    chosen = placing.predict_apart(target[0], split, tokens, _TYPICAL_USERS * split.decode_replicas)
+    sides = ((chosen.deployed.prefill, chosen.prefill), (chosen.deployed.decode, chosen.decode))
+    ahead, after = (
+        replace(
+            place_on(
+                ReplicaWork(settings.on(deployment)),
+                stack,
+                typical_tokens=sum(tokens),
+                prefix_caching=settings.prefix_caching,
+            ),
+            measured_engine=chosen.measured_engine,
+        )
+        for deployment, stack in sides
+    )
+    return ahead, after
+
+
+def _verdict(scenario: Scenario) -> str:
+    outcome = scenario.outcome
+    if outcome is None:
+        return "does not fit"
+    if outcome.saturation is not None:
+        return "is saturated"
+    if not any(item.slo for item in outcome.classes):
+        return "keeps up"
+    return "meets the SLO" if outcome.met else "misses the SLO"
+
+
+def _row(scenario: Scenario) -> Row:
+    outcome, placed = scenario.outcome, scenario.placement.deployment
+    row: Row = {
+        "accelerator": placed.accelerator.id,
+        "devices": placed.parallelism.devices,
+        "split": str(placed.parallelism),
+        "replicas": scenario.question.replicas,
+        "prefill_replicas": scenario.question.prefill_replicas,
+        "engine": scenario.placement.measured_engine,
+        "tier": scenario.placement.stack.tier,
+        "fits": outcome is not None,
+        "verdict": _verdict(scenario),
+    }
+    if outcome is None:
+        return row
+    for name, of in (("ttft_s", ttft_of), ("tpot_s", tpot_of), ("e2e_s", e2e_of)):
+        at = scenario.first_token if name == "ttft_s" else scenario.ranged
+        row |= spread_over(f"{name}_p50", at(of, 0.5)) | {f"{name}_p99": of(outcome).quantile_s(0.99)}
+    return row | {
+        "requests": outcome.requests,
+        "refused": outcome.refused,
+        "met": outcome.met,
+        "output_tokens_per_s": outcome.output_tokens_per_s,
+        "goodput_tokens_per_s": outcome.goodput_tokens_per_s,
+        "busy_fraction": outcome.pools[-1].busy_fraction,
+        "kv_peak_fraction": outcome.pools[-1].kv_peak_fraction,
+        "preemptions": sum(pool.preemptions for pool in outcome.pools),
+        "usd_per_output_mtok": outcome.usd_per_output_mtok,
+        **spread_over("capacity_per_s", scenario.capacity_range_per_s),
+    }

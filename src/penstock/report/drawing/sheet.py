@@ -1,0 +1,62 @@
+"""How does a comparison stay whole in any terminal? As a table where there is room, else with its rows side by side."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+Figure: TypeAlias = str | Text
+_UNBOUNDED: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A heading, which may have two lines, and whether figures stand below it."""
+
+    head: str
+    figures: bool = True
+
+
+def sheet(columns: Sequence[Column], rows: Sequence[Sequence[Figure]], width: int) -> RenderableType:
+    """Draw rows under headings; too wide for the terminal, the headings go to the side and no cell is cut."""
+    table = plain_table()
+    for column in columns:
+        table.add_column(column.head, justify="right" if column.figures else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    if not rows or measured_width(table) <= width:
+        return table
+    pieces: list[RenderableType] = []
+    begin = 0
+    while begin < len(rows):
+        count = len(rows) - begin
+        turned = _turned(columns, rows[begin : begin + count])
+        while count > 1 and measured_width(turned) > width:
+            count -= 1
+            turned = _turned(columns, rows[begin : begin + count])
+        pieces += [Text(), turned] if pieces else [turned]
+        begin += count
+    return Group(*pieces)
+
+
+def plain_table() -> Table:
+    """Start a table without lines."""
+    return Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+
+
+def measured_width(view: RenderableType) -> int:
+    """Columns a view takes where nothing has to give way."""
+    return Console(width=_UNBOUNDED).measure(view).maximum
+
+
+def _turned(columns: Sequence[Column], rows: Sequence[Sequence[Figure]]) -> Table:
+    table = plain_table()
+    table.add_column(columns[0].head.replace("\n", " "), no_wrap=True)
+    for row in rows:
+        table.add_column(Text(str(row[0])), justify="right", no_wrap=True)
+    for number, column in enumerate(columns[1:], 1):
+        table.add_row(Text(column.head.replace("\n", " "), style="bold"), *(row[number] for row in rows))
+    return table
