@@ -146,6 +146,12 @@ class Accelerator:
         return self.memory.usable_hbm_bytes or self.memory.hbm_bytes
 
     @property
+    def rack_nodes(self) -> int:
+        """Nodes that are sold together: those of a rack where links span it, else one."""
+        domain = self.link.domain_devices if self.link is not None else None
+        return max(1, (domain or 0) // self.node.devices)
+
+    @property
     def unverified_fields(self) -> tuple[str, ...]:
         """Facts stated from general knowledge, which no stored source confirms."""
         return tuple(name for name in fact_names(self) if self.source_of(name).basis is Basis.UNVERIFIED)

@@ -63,7 +63,7 @@ def _launch(
     if pool.engine in NEWEST:
         engine = cast("EngineName", pool.engine)
         subject = _subject(pool, model, subject_of)
-        asked = Asked(parallelism=split, cache_dtype=_CACHE_FLAG.get(pool.kv))
+        asked = Asked(parallelism=split, cache_dtype=_CACHE_FLAG.get(pool.kv), drafted_tokens=pool.drafted_tokens)
         answer = check(
             PreflightQuestion(
                 subject=subject, accelerator=accelerator, engine=engine, version=NEWEST[engine], asked=asked

@@ -204,3 +204,25 @@ def test_a_fleet_that_counts_on_newer_engines_is_simulated_with_as_much_less_to_
     solved(faster, verify_of=verify)
     # Demand grows by 60% a year, counted at the end of each, and engines by 30%, counted at its start; 80% are used.
     assert seen == pytest.approx({0: 50 * 1.6, 1: 50 * 1.6**2 / 1.3, 2: 50 * 1.6**3 / 1.3**2})
+
+
+RACKS = H200.replace("{id: h200, buy_usd: 32000, rent_usd_per_hour: 3,", "{id: gb200, buy_usd: 40000, RENT ")
+PER_DEVICE = {"gb200": 10.0}
+
+
+def test_a_rack_whose_links_span_it_is_bought_whole() -> None:
+    bought = RACKS.replace("RENT", "") + "acquire: [buy]\n"
+    few = solved(bought, PER_DEVICE).answer
+    many = solved(bought.replace("requests_per_s: 40", "requests_per_s: 800"), PER_DEVICE).answer
+    for answer, racks in ((few, 1), (many, 2)):
+        assert isinstance(answer, Answer)
+        # 40 requests/s of 1,280 tokens take 7 devices at 80% and a spare tray; 800 take 128 and one: two racks of 72.
+        assert sum(answer.winner.mix.purchases.values()) == 18 * racks
+        assert answer.winner.cash.capex_usd == pytest.approx(18 * racks * 4 * (42_000 + 70_000 / 8))
+
+
+def test_trays_of_a_rack_are_rented_one_by_one() -> None:
+    answer = solved(RACKS.replace("RENT", "rent_usd_per_hour: 4,") + "acquire: [buy, rent]\n", PER_DEVICE).answer
+    assert isinstance(answer, Answer)
+    assert not answer.winner.mix.purchases
+    assert {pool.rented_nodes for pool in answer.winner.mix.pools} == {3}

@@ -180,8 +180,9 @@ class _Stocked:
 
     def _buy(self, at: int, wanted: int) -> None:
         if wanted > self.owned:
-            self.bought[at] = self.bought.get(at, 0) + wanted - self.owned
-            self.owned = wanted
+            more = ceil((wanted - self.owned) / self.offer.lot_nodes) * self.offer.lot_nodes
+            self.bought[at] = self.bought.get(at, 0) + more
+            self.owned += more
 
     def _sign(self, number: int, at: int, wanted: int) -> None:
         more = wanted - self._on_contract(at, number)

@@ -110,6 +110,7 @@ def _offer(terms: BillingTerms, part: PartPlan, site: SitePlan) -> Offer:
         kept=_kept(terms, part, site),
         first_period=_first_period(terms, part),
         first_bought=_period_from(terms, delivered_years(terms.resolved.plan, part)),
+        lot_nodes=accelerator.rack_nodes,
     )
 
 

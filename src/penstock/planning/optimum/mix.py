@@ -108,15 +108,21 @@ class _Built:
             if period < offer.first_period:
                 continue
             for number, tier in enumerate(offer.tiers if period >= offer.first_bought else ()):
-                self.bought[offer.key, number, period] = self.milp.variable(
-                    cost=tier.node_usd[period], upper=most, whole=True
-                )
+                self.bought[offer.key, number, period] = self._lots(offer, tier.node_usd[period], most)
             if offer.rent_usd is not None:
                 self.rented[offer.key, period] = self.milp.variable(cost=offer.rent_usd[period], upper=most, whole=True)
             for number, contract in enumerate(offer.contracts):
                 self.contracted[offer.key, number, period] = self.milp.variable(
                     cost=contract.node_usd[period], upper=most, whole=True
                 )
+
+    def _lots(self, offer: Offer, node_usd: float, most: int) -> int:
+        """Nodes that are bought, in whole lots."""
+        nodes = self.milp.variable(cost=node_usd, upper=most, whole=True)
+        if offer.lot_nodes > 1:
+            lots = self.milp.variable(upper=most // offer.lot_nodes, whole=True)
+            self.milp.row([(nodes, 1.0), (lots, -float(offer.lot_nodes))], at_least=0, at_most=0)
+        return nodes
 
     def _keep(self, offer: Offer, period: int) -> None:
         """Keep what is owned, no more than before: what was sold does not come back."""

@@ -75,6 +75,8 @@ class Offer:
     """When the first node can serve; one that is owned serves at once."""
     first_bought: int = 0
     """When the first node that is bought can serve: orders take time."""
+    lot_nodes: int = 1
+    """Nodes are bought so many at a time: a rack whose links span it is sold whole. Rents are of single nodes."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -153,6 +155,7 @@ class Problem:
         devices += sum(replica.devices for replica in replicas)
         least = max((ceil(tier.min_devices / offer.devices) for tier in offer.tiers), default=0)
         most = max(ceil(devices / offer.devices) + self.spare_nodes, least)
+        most = ceil(most / offer.lot_nodes) * offer.lot_nodes
         limit = self.max_nodes.get(offer.accelerator)
         return most if limit is None else min(most, limit)
 

@@ -107,7 +107,7 @@ class _Resizing:
         self, offer: Offer, pools: Sequence[PoolPeriod], nodes: Mapping[int, Array]
     ) -> tuple[Array, Mapping[int, Array]]:
         """Keep, buy and rent as the fleet did, in the same proportions; dollars, and nodes at the site by period."""
-        stock = _Stock(count=self.worlds.count, periods=self.problem.periods)
+        stock = _Stock(count=self.worlds.count, periods=self.problem.periods, lot_nodes=offer.lot_nodes)
         held: dict[int, Array] = {}
         bought: dict[int, Array] = {}
         for pool in pools:
@@ -166,7 +166,8 @@ class _Resizing:
             volume = volume + count * offer.devices
         best = np.full(self.worlds.count, np.inf)
         for level, tier in enumerate(offer.tiers):
-            lacking = np.ceil(np.maximum(0.0, tier.min_devices - volume) / offer.devices)
+            lots = np.ceil(np.maximum(0.0, tier.min_devices - volume) / offer.devices / offer.lot_nodes)
+            lacking = lots * offer.lot_nodes
             first = min(bought)
             usd = lacking * self._price(offer, level, first)
             for period, count in bought.items():
@@ -181,11 +182,11 @@ class _Resizing:
 class _Stock:
     """The nodes of one offer as periods pass, in every world."""
 
-    def __init__(self, *, count: int, periods: int) -> None:
+    def __init__(self, *, count: int, periods: int, lot_nodes: int) -> None:
         self.usd, self.owned = np.zeros(count), np.zeros(count)
         self.most_kept = np.full(count, np.inf)
         self.contracts: dict[tuple[int, int], Array] = {}
-        self.count, self.periods = count, periods
+        self.count, self.periods, self.lot_nodes = count, periods, lot_nodes
 
     def keep(self, offer: Offer, pool: PoolPeriod, needed: Array) -> Array:
         """Keep what was kept, or more of what is owned where more is needed; never more than before."""
@@ -197,8 +198,8 @@ class _Stock:
         return self.most_kept
 
     def buy(self, wanted: Array) -> Array:
-        """Own at least so many; what is added."""
-        added = np.maximum(0.0, wanted - self.owned)
+        """Own at least so many, bought in whole lots; what is added."""
+        added = np.ceil(np.maximum(0.0, wanted - self.owned) / self.lot_nodes) * self.lot_nodes
         self.owned = self.owned + added
         return added
 
