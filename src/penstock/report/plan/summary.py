@@ -18,6 +18,7 @@ from penstock.report.plan.words import (
     label_name,
     owned_sentences,
     plain_flip,
+    plain_label,
     rate,
     sureness,
     unpriced_sentence,
@@ -155,15 +156,22 @@ def _how_sure(result: PlanResult, answer: Answer) -> str:
     if level == "alone":
         return "Nothing else can do the work under these rules, so there is no saving to be sure of."
     label, more = next(iter(verdict.others_usd.items()))
-    rival = plain_fleet(answer.by_label[label].mix, result.resolved)
-    gap = f"The next choice, {rival}, costs {usd(more)} more in today's money."
-    chance = (
-        f"With every uncertain input varied together, this stays the cheapest in {verdict.probability:.0%} of cases."
-    )
+    gap = f"The {_best_of(label, result, answer)} costs {usd(more)} more in today's money."
+    winner = capital_first(plain_label(verdict.winner, part_names(result)))
+    stays = f"{winner} stays the cheapest in {verdict.probability:.0%} of cases"
+    chance = f"With every uncertain input varied together, {stays}."
     unproven = "" if answer.verified else " It was not simulated: what it carries is an estimate."
     if level == "open":
         return f"{gap} {chance} That is too close to call: treat both as open."
     return f"{gap} {chance}{unproven}"
+
+
+def _best_of(label: str, result: PlanResult, answer: Answer) -> str:
+    """Name a kind of fleet and what its best is made of; where kinds are parts, that is the same."""
+    parts = plain_fleet(answer.by_label[label].mix, result.resolved)
+    if not answer.family.by_vendor:
+        return f"best of {parts}"
+    return f"best mix ({parts})" if label == "mix" else f"best of {label_name(label)} ({parts})"
 
 
 def _tiles(answer: Answer) -> str:
@@ -223,7 +231,7 @@ def _options(result: PlanResult, answer: Answer) -> Iterator[str]:
                 chance,
             ]
         )
-    yield table([*heads, ("cheapest in so many cases", "n")], lines, classes=["total"])
+    yield table([*heads, ("cases its kind wins in", "n")], lines, classes=["total"])
     totals = "; ".join(f"{name} {usd(bill.cost.total_usd)}" for name, bill in rows)
     yield figure(
         "Where the money goes.",
