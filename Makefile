@@ -38,7 +38,7 @@ imports: $(VENV)/.installed ## the layer contract
 	$(BIN)/lint-imports
 
 test: $(VENV)/.installed ## unit, property, golden and integration tests
-	$(BIN)/pytest -n $(WORKERS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
 wheel: $(VENV)/.installed ## build the wheel into dist/
 	rm -rf dist

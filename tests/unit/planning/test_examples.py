@@ -17,6 +17,8 @@ from small_plans import TODAY
 
 FOLDER = Path(__file__).resolve().parents[3] / "examples" / "plans"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
+EXAMPLES = [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in NAMES]
+"""Tests of one plan share a worker, and so its answer."""
 _SOLVED: dict[str, PlanResult] = {}
 
 
@@ -42,7 +44,7 @@ def test_all_scenarios_are_there() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_example(name: str, golden: Callable[[str, str], None]) -> None:
     console = Console(file=StringIO(), width=120, color_system=None)
     console.print(render_plan(answered(name), 120))
@@ -50,7 +52,7 @@ def test_example(name: str, golden: Callable[[str, str], None]) -> None:
     golden(f"plan_{name}.txt", console.file.getvalue())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_every_example_has_a_fleet_that_costs_what_its_lines_say(name: str) -> None:
     answer = answered(name).answer
     assert isinstance(answer, Answer)
@@ -60,7 +62,7 @@ def test_every_example_has_a_fleet_that_costs_what_its_lines_say(name: str) -> N
     assert answer.winner.mix.gap_fraction <= 1e-3
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_the_fleet_every_example_leaves_behind_reads_back_equal(name: str) -> None:
     result = answered(name)
     assert isinstance(result.answer, Answer)
@@ -68,6 +70,7 @@ def test_the_fleet_every_example_leaves_behind_reads_back_equal(name: str) -> No
     assert read_fleet(write_fleet(fleet), "fleet.yaml") == fleet
 
 
+@pytest.mark.xdist_group("scorecard-800-accelerators")
 def test_the_scorecards_figures_are_not_what_its_inputs_give() -> None:
     (check,) = answered("scorecard-800-accelerators").claims
     assert not any(reading.reproduces_claim or reading.reproduces_claim_with_engineers for reading in check.readings)
@@ -79,12 +82,14 @@ def test_the_scorecards_figures_are_not_what_its_inputs_give() -> None:
     assert 560 <= nvidia.nodes_of("h200_sxm", 0) * 8 < 800
 
 
+@pytest.mark.xdist_group("deepseek-r1-fp8")
 def test_deepseek_r1_stays_in_fp8_on_replicas_that_hold_its_671_billion_bytes() -> None:
     result = answered("deepseek-r1-fp8")
     assert {entry.weights for entry in result.candidates} == {"fp8"}
     assert all(entry.devices * entry.accelerator.usable_hbm_bytes > 671e9 for entry in result.candidates)
 
 
+@pytest.mark.xdist_group("mi325x-now-or-mi350x-later")
 def test_waiting_for_the_mi350x_is_bridged_by_rent_and_loses_if_it_comes_too_late() -> None:
     answer = answered("mi325x-now-or-mi350x-later").answer
     assert isinstance(answer, Answer)

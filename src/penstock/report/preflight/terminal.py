@@ -9,7 +9,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from penstock.catalog import find_model, model_ids
 from penstock.preflight.check import Preflight, Readiness
+from penstock.preflight.facts.situation import Subject
 from penstock.preflight.launch.plan import HEAD_NODE
 from penstock.preflight.launch.recipe import Recipe
 from penstock.preflight.launch.room import keeps_whole_context
@@ -89,13 +91,20 @@ def _headline(answer: Preflight) -> Text:
     if answer.plan.nodes > 1:
         where += f" on {answer.plan.nodes} machines"
     words, style = _READINESS[answer.readiness]
-    text = Text(question.subject.model.name, style="bold")
+    text = Text(_called(question.subject), style="bold")
     text.append(f" on {where}, {question.engine} {question.version}: ", style="not bold")
     text.append(words.replace("{with}", _shortened(answer)), style=style)
     if answer.newer_than_read is not None:
         text.append(f"\nas far as {answer.newer_than_read} tells: later releases were not read", style="bold yellow")
     text.append(f"\n{answer.assessment.rules_checked} rules: {_counts(answer)}", style="not bold dim")
     return text
+
+
+def _called(subject: Subject) -> str:
+    """Name the model; a repository answered with a known shape is named as well."""
+    name = subject.model.name
+    own = name not in model_ids() or subject.name.count("/") != 1 or find_model(name).repo == subject.name
+    return name if own else f"{subject.name.rpartition('/')[2]} (shaped as {name})"
 
 
 def _shortened(answer: Preflight) -> str:
