@@ -1,11 +1,12 @@
 """What must delivered nodes prove? The load the plan puts on one node of each pool, at its lengths, within its SLO."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, inf
 from typing import Final
 
 from penstock.errors import UsageError
+from penstock.planning.asked.plan import WorkloadPlan
 from penstock.planning.candidates.search import Candidate
 from penstock.planning.make import Answer, Bill, PlanResult
 from penstock.planning.optimum.problem import PoolPeriod
@@ -131,13 +132,24 @@ def _rates(result: PlanResult, pool: PoolPeriod, name: str) -> dict[int, float]:
 
 
 def _margin(result: PlanResult, answer: Answer, pool: PoolPeriod, entry: Candidate) -> Margin:
-    workload = next(plan for plan in result.plan.workloads if plan.name == entry.workload)
     rates = _rates(result, pool, entry.id)
-    total, nodes, replicas = sum(rates.values()), *_system(entry)
+    case = _case(result, entry, rates)
+    estimate, low, high = (bound * case.replicas for bound in _carried(entry, rates))
+    turns = _turns_below(answer, entry.accelerator.id)
+    return Margin(
+        case=case,
+        estimate_requests_per_s=estimate,
+        low_requests_per_s=low,
+        high_requests_per_s=high,
+        turns_below_requests_per_s=None if turns is None else turns * estimate,
+    )
+
+
+def _case(result: PlanResult, entry: Candidate, rates: Mapping[int, float]) -> AcceptanceCase:
+    workload = next(plan for plan in result.plan.workloads if plan.name == entry.workload)
+    nodes, replicas = _system(entry)
     split = entry.deployment.parallelism
-    attained = workload.slo.attainment_fraction
-    requests = max(_LEAST_REQUESTS, ceil(attained * (1 - attained) / (_TWO_ERRORS / 2) ** 2))
-    case = AcceptanceCase(
+    return AcceptanceCase(
         name=entry.id.replace(" ", "-"),
         workload=workload.name,
         accelerator=entry.accelerator.id,
@@ -152,32 +164,28 @@ def _margin(result: PlanResult, answer: Answer, pool: PoolPeriod, entry: Candida
         pp=split.pp,
         dp=split.dp,
         ep=split.expert_parallel,
-        lengths=tuple(
-            AcceptedLength(
-                input_tokens=workload.shares[bucket].bucket.input_tokens,
-                output_tokens=workload.shares[bucket].bucket.output_tokens,
-                share_fraction=rate / total,
-            )
-            for bucket, rate in sorted(rates.items())
-        ),
+        lengths=tuple(_lengths(workload, rates)),
         slo=workload.slo,
-        loads=tuple(
-            AcceptedLoad(
-                name=name, requests_per_s=_short(total * replicas * load), requests=requests, at_least_fraction=attained
-            )
-            for name, load in _LOADS
-        ),
+        loads=tuple(_loads(workload.slo, sum(rates.values()) * replicas)),
         node_watts_at_most=result.resolved.power[entry.accelerator.id].node_watts,
     )
-    estimate, low, high = (bound * replicas for bound in _carried(entry, rates))
-    turns = _turns_below(answer, entry.accelerator.id)
-    return Margin(
-        case=case,
-        estimate_requests_per_s=estimate,
-        low_requests_per_s=low,
-        high_requests_per_s=high,
-        turns_below_requests_per_s=None if turns is None else turns * estimate,
-    )
+
+
+def _lengths(workload: WorkloadPlan, rates: Mapping[int, float]) -> Iterator[AcceptedLength]:
+    total = sum(rates.values())
+    for number, rate in sorted(rates.items()):
+        bucket = workload.shares[number].bucket
+        yield AcceptedLength(
+            input_tokens=bucket.input_tokens, output_tokens=bucket.output_tokens, share_fraction=rate / total
+        )
+
+
+def _loads(slo: Slo, peak_requests_per_s: float) -> Iterator[AcceptedLoad]:
+    attained = slo.attainment_fraction
+    requests = max(_LEAST_REQUESTS, ceil(attained * (1 - attained) / (_TWO_ERRORS / 2) ** 2))
+    for name, load in _LOADS:
+        rate = _short(peak_requests_per_s * load)
+        yield AcceptedLoad(name=name, requests_per_s=rate, requests=requests, at_least_fraction=attained)
 
 
 def _system(entry: Candidate) -> tuple[int, int]:
@@ -186,7 +194,7 @@ def _system(entry: Candidate) -> tuple[int, int]:
     return (1, node // entry.devices) if entry.devices <= node else (entry.devices // node, 1)
 
 
-def _carried(entry: Candidate, rates: dict[int, float]) -> Sequence[float]:
+def _carried(entry: Candidate, rates: Mapping[int, float]) -> Sequence[float]:
     """What one replica carries of this mix of lengths: the estimate, P10, P90; lengths add up by the time they take."""
     total = sum(rates.values())
     found = []

@@ -186,6 +186,17 @@ def test_what_is_owned_and_let_go_is_said_on_page_one() -> None:
     assert "With nothing owned the plan costs $" in paid
 
 
+def test_where_the_rules_leave_one_kind_the_next_fleet_of_it_is_named() -> None:
+    third = "  - {id: mi325x, buy_usd: 24000, tp: [1]}\nacquire: [buy]\nconstraints: {min_vendors: 2}\n"
+    speeds = {"mi300x": 4.0, "h200_sxm": 6.0, "mi325x": 4.4}
+    page = plan_html(solved(TWO_PARTS.replace("acquire: [buy]\n", third), speeds))
+    paid = " ".join(read(page)["pays"])
+    assert 'class="verdict alone"' in page
+    assert re.search(r"next fleet of that kind, NVIDIA H200 SXM \+ AMD Instinct MI3\d\dX, costs \$", paid)
+    assert "The least number of vendors: $" in paid
+    assert "Nothing else can do the work" not in paid
+
+
 def test_only_a_simulated_fleet_that_rarely_loses_is_green(result: PlanResult) -> None:
     assert isinstance(result.answer, Answer)
     proven = solved(

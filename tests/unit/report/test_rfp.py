@@ -12,8 +12,7 @@ from penstock.cli.commands.plan import plan_command
 from penstock.errors import UsageError
 from penstock.planning.acceptance import Acceptance, Margin, margins_of
 from penstock.planning.make import Answer, PlanResult
-from penstock.report.plan.asking import vendor_sheets
-from penstock.report.plan.rfp import rfp_pack
+from penstock.report.plan.vendors import rfp_pack, vendor_sheets
 from small_plans import TWO_PARTS, solved
 
 SPEEDS = {"mi300x": 4.0, "h200_sxm": 6.0}

@@ -87,7 +87,7 @@ def plan_command(
         write_file(fleet, write_fleet(fleet_of(result, result.answer)))
     if rfp is not None:
         from penstock.cli.terminal import make_directory
-        from penstock.report.plan.rfp import rfp_pack
+        from penstock.report.plan.vendors import rfp_pack
 
         make_directory(rfp)
         for name, text in rfp_pack(result, result.answer).items():

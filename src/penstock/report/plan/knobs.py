@@ -14,9 +14,8 @@ from penstock.economics.line import Item, Line
 from penstock.planning.doubt.rebill import LOADS, Rebilled, Unit, rebilled
 from penstock.planning.make import Answer, Bill, PlanResult
 from penstock.planning.optimum.problem import Mix
-from penstock.report.plan.asking import part_names
 from penstock.report.plan.charts import LABEL_COLOURS, PART_COLOURS
-from penstock.report.plan.words import label_name
+from penstock.report.plan.words import label_name, part_names
 
 SCRIPT: Final = (files("penstock.report") / "templates" / "plan.js").read_text(encoding="utf-8")
 """The only script of the page; the policy allows nothing else."""

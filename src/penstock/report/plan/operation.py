@@ -7,7 +7,6 @@ from penstock.planning.launches import PoolLaunch
 from penstock.planning.make import Answer, Bill, PlanResult
 from penstock.planning.optimum.cash import day_of
 from penstock.planning.optimum.problem import Mix
-from penstock.report.plan.asking import part_name
 from penstock.report.plan.charts import compared, figure, fleet_bars, tornado_bars, waterfall_bars
 from penstock.report.plan.tables import (
     bill_table,
@@ -18,7 +17,7 @@ from penstock.report.plan.tables import (
     token_table,
     verification_section,
 )
-from penstock.report.plan.words import fleet_name, flip_sentence, headline, question, swing_name, usd
+from penstock.report.plan.words import fleet_name, flip_sentence, headline, part_name, question, swing_name, usd
 
 _WATCHED = 10
 

@@ -10,13 +10,15 @@ from penstock.planning.doubt.monte_carlo import Blame
 from penstock.planning.doubt.what_if import DemandScenario
 from penstock.planning.make import Answer, Bill, PlanResult
 from penstock.planning.optimum.problem import Mix
-from penstock.report.plan.asking import VendorSheet, part_name, part_names, vendor_sheets
 from penstock.report.plan.charts import cash_bars, compared, cost_bars, figure, span_bars
 from penstock.report.plan.tables import Cell, listed, table
+from penstock.report.plan.vendors import VendorSheet, vendor_sheets
 from penstock.report.plan.words import (
     Sureness,
     label_name,
     owned_sentences,
+    part_name,
+    part_names,
     plain_flip,
     plain_label,
     rate,
@@ -28,7 +30,7 @@ from penstock.report.plan.words import (
 _TAGS: Final[Mapping[Sureness, str]] = {
     "sure": "sure",
     "likely": "likely, not sure",
-    "alone": "nothing to compare with",
+    "alone": "one kind of fleet",
     "open": "open",
     "unmet": "does not hold",
 }
@@ -154,7 +156,7 @@ def _how_sure(result: PlanResult, answer: Answer) -> str:
     if level == "unmet":
         return "In simulation this fleet misses what it promises: do not order it; change the plan and ask again."
     if level == "alone":
-        return "Nothing else can do the work under these rules, so there is no saving to be sure of."
+        return _only_kind(result, answer)
     label, more = next(iter(verdict.others_usd.items()))
     gap = f"The {_best_of(label, result, answer)} costs {usd(more)} more in today's money."
     winner = capital_first(plain_label(verdict.winner, part_names(result)))
@@ -164,6 +166,16 @@ def _how_sure(result: PlanResult, answer: Answer) -> str:
     if level == "open":
         return f"{gap} {chance} That is too close to call: treat both as open."
     return f"{gap} {chance}{unproven}"
+
+
+def _only_kind(result: PlanResult, answer: Answer) -> str:
+    """Say what is left to choose from where every fleet is of one kind."""
+    if not answer.runners_up:
+        return "Nothing else can do the work under these rules, so there is no saving to be sure of."
+    second = min(answer.runners_up, key=lambda bill: bill.cost.total_usd)
+    more = second.cost.total_usd - answer.winner.cost.total_usd
+    rules = "The rules leave one kind of fleet, so vendors are not compared"
+    return f"{rules}; the next fleet of that kind, {plain_fleet(second.mix, result.resolved)}, costs {usd(more)} more."
 
 
 def _best_of(label: str, result: PlanResult, answer: Answer) -> str:
@@ -219,7 +231,8 @@ def _options(result: PlanResult, answer: Answer) -> Iterator[str]:
     for name, bill in rows:
         more = bill.cost.total_usd - best
         label = answer.family.label(bill.mix)
-        best_of_kind = bill is answer.by_label.get(label) or bill is answer.winner
+        rivals = bool(answer.verdict.others_usd)
+        best_of_kind = rivals and (bill is answer.by_label.get(label) or bill is answer.winner)
         chance = f"{answer.confidence.probability.get(label, 0.0):.0%}" if best_of_kind else "-"
         lines.append(
             [
@@ -257,26 +270,28 @@ def plain_fleet(mix: Mix, resolved: Resolved) -> str:
 
 
 def _doubt(result: PlanResult, answer: Answer) -> Iterator[str]:
-    if not answer.verdict.others_usd:
-        return
     names = part_names(result)
-    yield "<h2>How sure it is, and what would change it</h2>"
-    yield figure(
-        "What the best fleet of each kind may cost.",
-        "A bar holds eight of ten cases; the white mark is the middle one.",
-        span_bars(answer, {ident: chart_name(name) for ident, name in names.items()}),
-    )
-    if answer.flips:
-        items = [
-            f'<li class="{"near" if flip.within_range else ""}">{escape(plain_flip(flip, names))}</li>'
-            for flip in answer.flips[:_FLIPS_SHOWN]
-        ]
-        yield f'<ul class="watch">{"".join(items)}</ul>'
-        yield '<p class="small">Marked: a value that is within the range the plan holds possible.</p>'
-    else:
-        yield "<p>No single input changes the choice, from a tenth to ten times its value.</p>"
+    if answer.verdict.others_usd:
+        yield "<h2>How sure it is, and what would change it</h2>"
+        yield figure(
+            "What the best fleet of each kind may cost.",
+            "A bar holds eight of ten cases; the white mark is the middle one.",
+            span_bars(answer, {ident: chart_name(name) for ident, name in names.items()}),
+        )
+        yield _watched(answer, names)
     if answer.scenarios:
         yield "<h3>If demand is another</h3>" + listed([_scenario(entry, names) for entry in answer.scenarios])
+
+
+def _watched(answer: Answer, names: Mapping[str, str]) -> str:
+    if not answer.flips:
+        return "<p>No single input changes the choice, from a tenth to ten times its value.</p>"
+    items = [
+        f'<li class="{"near" if flip.within_range else ""}">{escape(plain_flip(flip, names))}</li>'
+        for flip in answer.flips[:_FLIPS_SHOWN]
+    ]
+    marked = '<p class="small">Marked: a value that is within the range the plan holds possible.</p>'
+    return f'<ul class="watch">{"".join(items)}</ul>{marked}'
 
 
 def _scenario(scenario: DemandScenario, names: Mapping[str, str]) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal
 
+from penstock.catalog.accelerator import Accelerator
 from penstock.planning.asked.plan import WorkloadPlan
 from penstock.planning.candidates.search import Candidate
 from penstock.planning.doubt.sensitivity import Flip, Swing
@@ -99,6 +100,17 @@ def rate(requests_per_s: float) -> str:
 def label_name(label: str) -> str:
     """Write a vendor, or a mix."""
     return _NAMES.get(label, label)
+
+
+def part_name(accelerator: Accelerator) -> str:
+    """Name a part as its vendor does, without what tells variants apart."""
+    words = accelerator.name.partition(" (")[0].split()
+    return " ".join(word for word in words if not (word.endswith("GB") and word[0].isdigit()))
+
+
+def part_names(result: PlanResult) -> dict[str, str]:
+    """Name every part of the plan."""
+    return {ident: part_name(accelerator) for ident, accelerator in result.resolved.accelerators.items()}
 
 
 def swing_name(swing: Swing) -> str:
