@@ -37,6 +37,8 @@ from penstock.planning.proof.verify import Proof, Verified, VerifyOf, prove, ver
 from penstock.simulation.options import StageProgress
 
 RUNNERS_UP = 3
+_WORTH_SAYING = 0.02
+"""Share of prompt tokens that prompts have in common from which on it matters."""
 
 
 ReadTrace = Callable[[str], TraceLengths]
@@ -126,7 +128,8 @@ class PlanResult:
 
 def make_plan(plan: Plan, sources: Sources, progress: StageProgress = lambda *_: None) -> PlanResult:
     """Answer a plan."""
-    plan = replace(plan, workloads=tuple(_with_trace(entry, sources.read_trace) for entry in plan.workloads))
+    traced = [_with_trace(entry, sources.read_trace) for entry in plan.workloads]
+    plan = replace(plan, workloads=tuple(workload for workload, _ in traced))
     resolved = resolve(plan, sources.accelerators, sources.prices_of, named=bool(plan.parts), draw_of=sources.draw_of)
     candidates, considered, left_out = _place(resolved, sources, progress)
     problem = build_problem(resolved, candidates)
@@ -138,7 +141,7 @@ def make_plan(plan: Plan, sources: Sources, progress: StageProgress = lambda *_:
         problem=problem,
         candidates=candidates,
         considered=considered,
-        left_out=(*resolved.left_out, *left_out),
+        left_out=(*(note for _, note in traced if note is not None), *resolved.left_out, *left_out),
         assumptions=assumptions(resolved),
         capacity_note=sources.capacity_note,
         claims=tuple(check_claim(claim) for claim in plan.claims),
@@ -148,9 +151,10 @@ def make_plan(plan: Plan, sources: Sources, progress: StageProgress = lambda *_:
     )
 
 
-def _with_trace(workload: WorkloadPlan, read_trace: ReadTrace | None) -> WorkloadPlan:
+def _with_trace(workload: WorkloadPlan, read_trace: ReadTrace | None) -> tuple[WorkloadPlan, LeftOut | None]:
+    """Take lengths and rate from the trace; what its prompts share is not planned with, and that is said."""
     if workload.trace is None:
-        return workload
+        return workload, None
     if read_trace is None:
         raise UsageError(f"{workload.name}: traces cannot be read here; give `lengths:` instead of `trace:`")
     seen = read_trace(workload.trace)
@@ -159,7 +163,18 @@ def _with_trace(workload: WorkloadPlan, read_trace: ReadTrace | None) -> Workloa
         rate = seen.requests_per_s
         source = f"{workload.trace}: mean over the busiest minute"
         mean = mean if mean.given else replace(mean.at(seen.mean_load_fraction), source=source)
-    return replace(workload, shares=seen.shares, requests_per_s=rate, mean_load=mean)
+    return replace(workload, shares=seen.shares, requests_per_s=rate, mean_load=mean), _unshared(workload, seen)
+
+
+def _unshared(workload: WorkloadPlan, seen: TraceLengths) -> LeftOut | None:
+    share = seen.reusable_fraction
+    if share is None or share < _WORTH_SAYING:
+        return None
+    return LeftOut(
+        what=f"{workload.name}: its prefix cache",
+        why=f"{share:.0%} of the trace's prompt tokens were in an earlier request and are planned as computed again: "
+        "the fleet is an upper bound; `simulate --trace` counts what a cache saves",
+    )
 
 
 def _place(

@@ -32,8 +32,10 @@ def answered(name: str) -> PlanResult:
 
 def test_all_scenarios_are_there() -> None:
     assert NAMES == [
+        "agentic-trace",
         "chat-70b-512-users",
         "contract-rents",
+        "deepseek-expert-parallel",
         "deepseek-r1-fp8",
         "dual-vendor",
         "latency-8b",
@@ -41,6 +43,7 @@ def test_all_scenarios_are_there() -> None:
         "mi325x-now-or-mi350x-later",
         "owned-64-h100",
         "scorecard-800-accelerators",
+        "three-models",
     ]
 
 
@@ -87,6 +90,29 @@ def test_deepseek_r1_stays_in_fp8_on_replicas_that_hold_its_671_billion_bytes() 
     result = answered("deepseek-r1-fp8")
     assert {entry.weights for entry in result.candidates} == {"fp8"}
     assert all(entry.devices * entry.accelerator.usable_hbm_bytes > 671e9 for entry in result.candidates)
+
+
+@pytest.mark.xdist_group("deepseek-expert-parallel")
+def test_deepseek_at_scale_has_its_experts_spread_and_drafts_and_says_so_in_the_fleet() -> None:
+    result = answered("deepseek-expert-parallel")
+    assert isinstance(result.answer, Answer)
+    for pool in fleet_of(result, result.answer).pools:
+        assert (pool.tp, pool.ep) == (1, True)
+        assert pool.dp > 1
+        assert pool.drafted_tokens == 3
+        assert f"dp{pool.dp}-ep-mtp3" in pool.name
+
+
+@pytest.mark.xdist_group("three-models")
+def test_gpt_oss_is_considered_on_parts_that_widen_its_weights() -> None:
+    placed = {entry.accelerator.id for entry in answered("three-models").candidates if entry.workload == "chat"}
+    assert {"h100_sxm", "h200_sxm", "mi300x"} <= placed
+
+
+@pytest.mark.xdist_group("agentic-trace")
+def test_a_trace_with_shared_prompts_says_that_they_are_planned_as_computed_again() -> None:
+    (note,) = [entry for entry in answered("agentic-trace").left_out if "prefix cache" in entry.what]
+    assert note.why.startswith("92% of the trace's prompt tokens")
 
 
 @pytest.mark.xdist_group("mi325x-now-or-mi350x-later")

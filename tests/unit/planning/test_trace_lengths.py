@@ -1,11 +1,13 @@
 """A trace becomes a few buckets that keep its tokens and its peak."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from penstock.errors import UsageError
 from penstock.planning.asked.trace_lengths import BUCKETS, trace_lengths
-from penstock.workload.requests import Requests
+from penstock.workload.requests import Prefixes, Requests
 
 
 def requests(arrival_s: list[float], input_tokens: list[int], output_tokens: list[int]) -> Requests:
@@ -49,3 +51,16 @@ def test_cutting_the_trace_into_blocks_changes_nothing() -> None:
 def test_a_trace_without_time_has_no_rate() -> None:
     with pytest.raises(UsageError, match="no two requests"):
         trace_lengths([requests([0.0, 0.0], [1, 1], [1, 1])])
+
+
+def test_what_prompts_share_is_told_and_what_nobody_says_is_not_guessed() -> None:
+    """Two prompts of 100 tokens begin with the same 80: the second could reuse them, 80 of 200."""
+    plain = requests([0.0, 90.0], [100, 100], [10, 10])
+    shared = Prefixes(
+        segment_tokens=np.array([80], np.int32),
+        path_start=np.array([0, 1, 2], np.int64),
+        path=np.zeros(2, np.int32),
+        own=np.full(2, -1, np.int32),
+    )
+    assert trace_lengths([plain]).reusable_fraction is None
+    assert trace_lengths([replace(plain, prefixes=shared)]).reusable_fraction == pytest.approx(80 / 200)

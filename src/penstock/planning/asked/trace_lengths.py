@@ -9,6 +9,7 @@ import numpy as np
 from penstock.errors import UsageError
 from penstock.planning.asked.plan import Bucket, Share
 from penstock.workload.requests import Float64s, Requests
+from penstock.workload.summary.describe import SharingCount
 from penstock.workload.summary.minutes import Minutes
 
 BUCKETS: Final = 4
@@ -25,12 +26,14 @@ class TraceLengths:
     mean_load_fraction: float
     """Its mean rate over that."""
     shares: tuple[Share, ...]
+    reusable_fraction: float | None
+    """Prompt tokens that an earlier request already had; None where the trace does not tell."""
 
 
 def trace_lengths(blocks: Iterable[Requests]) -> TraceLengths:
     """Cut requests by the length of their prompts into buckets that hold about the same number of tokens each."""
     count, inputs, outputs = np.zeros(_CELLS), np.zeros(_CELLS), np.zeros(_CELLS)
-    minutes = Minutes()
+    minutes, sharing = Minutes(), SharingCount()
     last_s = 0.0
     for block in blocks:
         cells = (np.log2(block.input_tokens) * _CELLS_PER_OCTAVE).astype(np.int64)
@@ -38,15 +41,19 @@ def trace_lengths(blocks: Iterable[Requests]) -> TraceLengths:
         inputs += np.bincount(cells, weights=block.input_tokens, minlength=_CELLS)
         outputs += np.bincount(cells, weights=block.output_tokens, minlength=_CELLS)
         minutes.add(block.arrival_s)
+        if block.prefixes is not None:
+            sharing.add(block.prefixes)
         last_s = float(block.arrival_s[-1]) if len(block.arrival_s) else last_s
     total = float(count.sum())
     peak = minutes.busiest_per_s
     if peak is None:
         raise UsageError("the trace has no two requests at different times; a rate cannot be read from it")
+    shared = sharing.summary(int(total), int(inputs.sum()))
     return TraceLengths(
         requests_per_s=peak,
         mean_load_fraction=min(1.0, total / last_s / peak),
         shares=tuple(_shares(count, inputs, outputs)),
+        reusable_fraction=None if shared is None else shared.reusable_fraction,
     )
 
 

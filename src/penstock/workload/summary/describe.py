@@ -115,7 +115,7 @@ def describe(blocks: Iterable[Requests]) -> WorkloadSummary | None:
     """Summarise the blocks of a workload, None if it is empty. Holds distinct lengths and a byte per segment."""
     inputs, outputs = no_tokens(), no_tokens()
     gaps, minutes, columns = _Gaps(), Minutes(), _Columns()
-    sharing, classes = _Sharing(), np.zeros(256, np.int64)
+    sharing, classes = SharingCount(), np.zeros(256, np.int64)
     for block in blocks:
         inputs, outputs = inputs.with_column(block.input_tokens), outputs.with_column(block.output_tokens)
         gaps.add(block)
@@ -205,7 +205,9 @@ class _Columns:
         return ArrivalCounts(width_s=self._width_s, requests=tuple(self._requests[: self._last + 1].tolist()))
 
 
-class _Sharing:
+class SharingCount:
+    """Adds up what prompts share, block by block."""
+
     def __init__(self) -> None:
         self._seen = np.zeros(0, np.bool_)
         self._any = False
@@ -214,6 +216,7 @@ class _Sharing:
         self._continued = 0
 
     def add(self, prefixes: Prefixes) -> None:
+        """Take the next block's."""
         self._any = True
         tokens = prefixes.segment_tokens
         missing = len(tokens) - len(self._seen)
@@ -229,6 +232,7 @@ class _Sharing:
         self._seen[visited] = True
 
     def summary(self, requests: int, input_tokens: int) -> SharingSummary | None:
+        """Say what was shared; None where the trace does not tell."""
         if not self._any:
             return None
         return SharingSummary(
