@@ -62,7 +62,7 @@ def test_a_scan_with_findings(golden: Golden, tmp_path: Path) -> None:
     tensors = block_checkpoint()
     del tensors["model.layers.3.mlp.gate_proj.weight_scale_inv"]
     write_safetensors(tmp_path / "model.safetensors", tensors)
-    golden("fp8_scan.txt", shown(render_scan(scan_fp8(tmp_path))))
+    golden("fp8_scan.txt", shown(render_scan(scan_fp8(tmp_path), 132)))
 
 
 @pytest.mark.parametrize("width", [80, 132, 160])

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -10,6 +10,7 @@ from penstock.catalog.accelerator import Accelerator, Basis, Precision, Source, 
 from penstock.catalog.compare import PartComparison, Trap
 from penstock.catalog.model import CatalogModel
 from penstock.catalog.price import Price, market_price
+from penstock.report.drawing.sheet import measured_width
 from penstock.units import GB, GIB, TERA, format_params
 
 _MARK = {Basis.UNVERIFIED: "?", Basis.ESTIMATED: "~", Basis.DERIVED: "=", Basis.MEASURED: "*", Basis.VENDOR_SPEC: ""}
@@ -36,11 +37,12 @@ def render_list(accelerators: Sequence[Accelerator], width: int) -> RenderableTy
     """Draw the whole catalog, one line each; in a narrow terminal fewer columns, never half a number."""
     parts = sorted(accelerators, key=lambda part: (part.vendor, part.memory.hbm_bytes))
     table = _list_table(parts, frozenset())
-    if Console(width=1000).measure(table).maximum > width:
-        table = _list_table(parts, frozenset(_LEFT_OUT_WHEN_NARROW))
     caption = (
         "dense FLOPS, no sparsity. ? marks a part kept out of recommendations; `penstock catalog show ID` has sources"
     )
+    if measured_width(table) > width:
+        table = _list_table(parts, frozenset(_LEFT_OUT_WHEN_NARROW))
+        caption += "; a wider terminal also has room for memory as sold, link, TDP and FP8 dialect"
     return Group(table, Text(caption, style="dim"))
 
 
@@ -211,7 +213,7 @@ def render_models(models: Sequence[tuple[CatalogModel, int, int]]) -> Renderable
     """Draw the models known by name with their total and active parameters."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in ("name", "parameters", "active", "repository"):
-        table.add_column(column, justify="right" if column in {"parameters", "active"} else "left")
+        table.add_column(column, justify="right" if column in {"parameters", "active"} else "left", overflow="fold")
     for model, total, active in models:
         shown = format_params(active) if active < 0.95 * total else ""
         table.add_row(Text(model.id, style="bold"), format_params(total), shown, Text(model.repo, style="dim"))

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from penstock.checkpoint.fp8.scan import Fp8Scan, GroupScan
 from penstock.checkpoint.fp8.soundness import ScanFinding
 from penstock.report.drawing.plain import plain
+from penstock.report.drawing.sheet import Column, sheet
 from penstock.units import format_gib
 
 _SHOWN = 8
@@ -20,7 +20,7 @@ UNDECIDABLE = (
 )
 
 
-def render_scan(scan: Fp8Scan) -> RenderableType:
+def render_scan(scan: Fp8Scan, width: int) -> RenderableType:
     """Draw a scan."""
     head = Text(f"{scan.tensors:,} FP8 tensors and {scan.scales:,} scales, ")
     head.append(f"{format_gib(scan.scanned_bytes)} GiB read: ")
@@ -36,7 +36,7 @@ def render_scan(scan: Fp8Scan) -> RenderableType:
     pieces: list[RenderableType] = [head]
     pieces += [_kind(kind, found) for kind, found in _by_kind(scan.findings).items()]
     if scan.groups:
-        pieces += [Text(), _table(scan.groups), _legend()]
+        pieces += [Text(), sheet(_COLUMNS, [_row(group) for group in scan.groups], width), _legend()]
     return Group(*pieces)
 
 
@@ -58,27 +58,26 @@ def _kind(kind: str, found: Sequence[ScanFinding]) -> RenderableType:
     return Padding(text, (0, 0, 0, 2))
 
 
-def _table(groups: Sequence[GroupScan]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("tensors")
-    table.add_column("dialect", no_wrap=True)
-    table.add_column("scales", no_wrap=True)
-    for name in ("GiB", "largest", "other\ndialect", "NaN", "not held\nby value", "left as\nit is", "cast by\nvalue"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for group in groups:
-        table.add_row(
-            f"{group.name} ({group.tensors:,})",
-            group.dialect,
-            group.scales,
-            format_gib(group.stored_bytes),
-            f"{group.largest_value:g}",
-            f"{group.other_largest_value:g}",
-            f"{group.nan_codes:,}",
-            f"{group.unrepresentable_fraction:.2%}",
-            f"{group.misreading.unconverted:.0%}",
-            f"{group.misreading.cast_by_value:.1%}",
-        )
-    return table
+_COLUMNS = (
+    *(Column(name, figures=False) for name in ("tensors", "dialect", "scales")),
+    *(Column(name) for name in ("GiB", "largest", "other\ndialect", "NaN")),
+    *(Column(name) for name in ("not held\nby value", "left as\nit is", "cast by\nvalue")),
+)
+
+
+def _row(group: GroupScan) -> list[str]:
+    return [
+        f"{group.name} ({group.tensors:,})",
+        group.dialect,
+        group.scales,
+        format_gib(group.stored_bytes),
+        f"{group.largest_value:g}",
+        f"{group.other_largest_value:g}",
+        f"{group.nan_codes:,}",
+        f"{group.unrepresentable_fraction:.2%}",
+        f"{group.misreading.unconverted:.0%}",
+        f"{group.misreading.cast_by_value:.1%}",
+    ]
 
 
 def _legend() -> Text:

@@ -69,7 +69,7 @@ def _parts(model: ModelSpec) -> Table:
 def _caches(model: ModelSpec) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("layers")
-    table.add_column("kind")
+    table.add_column("kind", overflow="fold")
     for dtype in _CACHE_CHOICES:
         table.add_column(f"bytes/token {dtype}", justify="right")
     table.add_column("remembers", justify="right")

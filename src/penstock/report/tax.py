@@ -1,45 +1,57 @@
 """How is the software tax shown? One line per stack with a bar per month."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from penstock.performance.evidence.tax import Delivered
+from penstock.report.drawing.sheet import measured_width, plain_table
 
-_BAR_CELLS = 40
+_MOST_CELLS: Final = 40
+_FEWEST_CELLS: Final = 6
 
 
-def render_tax(points: Sequence[Delivered]) -> RenderableType:
+def render_tax(points: Sequence[Delivered], width: int) -> RenderableType:
     """Draw the share of the roofline delivered, month by month."""
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name in ("accelerator", "engine", "month"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("rows", justify="right")
-    table.add_column("of the roofline (P10-P90)", no_wrap=True)
-    table.add_column("tax", justify="right")
-    table.add_column("same work,\nspeed", justify="right")
-    previous = ("", "")
-    for point in points:
-        stack = (point.accelerator, point.engine)
-        shown = ("", "") if stack == previous else stack
-        previous = stack
-        cells = round(point.median_fraction * _BAR_CELLS)
-        bar = Text("█" * cells, style="cyan")
-        bar.append("░" * (_BAR_CELLS - cells), style="bright_black")
-        bar.append(f" {point.median_fraction:.0%} ({point.low_fraction:.0%}-{point.high_fraction:.0%})")
-        table.add_row(
-            *shown,
-            point.month,
-            str(point.rows),
-            bar,
-            f"{point.software_tax_fraction:.0%}",
-            f"{point.relative_speed:.2f}x",
-        )
+    believed = [point for point in points if point.median_fraction <= 1]
+    empty = measured_width(_table(believed, 0))
+    pieces: list[RenderableType] = [_table(believed, max(_FEWEST_CELLS, min(_MOST_CELLS, width - empty)))]
+    pieces += [_doubted(point) for point in points if point.median_fraction > 1]
     note = (
         "Each bar is the median over that month's public serving runs, whatever was run; the last column holds the "
         "work fixed and compares a stack's releases with its first month here. The roofline is the larger of memory "
         "and compute time at data-sheet peaks."
     )
-    return Group(table, Text(note, style="dim"))
+    return Group(*pieces, Text(note, style="dim"))
+
+
+def _doubted(point: Delivered) -> Text:
+    """Say what is left out: nothing is faster than its data sheet, so such rows are labelled wrongly."""
+    where = f"{point.accelerator} {point.engine} {point.month}"
+    rows = "1 row" if point.rows == 1 else f"{point.rows} rows"
+    return Text(f"not shown: {where}, {rows} at {point.median_fraction:.0%} of the roofline, which nothing can be")
+
+
+def _table(points: Sequence[Delivered], cells: int) -> Table:
+    table = plain_table()
+    for name in ("accelerator", "engine", "month"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("rows", justify="right", no_wrap=True)
+    table.add_column("of the roofline\n(P10-P90)", no_wrap=True)
+    table.add_column("tax", justify="right", no_wrap=True)
+    table.add_column("same\nwork,\nspeed", justify="right", no_wrap=True)
+    previous = ("", "")
+    for point in points:
+        stack = (point.accelerator, point.engine)
+        shown = ("", "") if stack == previous else stack
+        previous = stack
+        full = round(point.median_fraction * cells)
+        bar = Text("█" * full, style="cyan")
+        bar.append("░" * (cells - full), style="bright_black")
+        bar.append(f" {point.median_fraction:.0%} ({point.low_fraction:.0%}-{point.high_fraction:.0%})")
+        tax, speed = f"{point.software_tax_fraction:.0%}", f"{point.relative_speed:.2f}x"
+        table.add_row(*shown, point.month, str(point.rows), bar, tax, speed)
+    return table

@@ -49,7 +49,7 @@ def fit_command(
         typer.Option("--memory-fraction", min=0.05, max=1.0, help="Share of the device the engine may use."),
     ] = None,
     batched_tokens: Annotated[
-        int | None, typer.Option("--batched-tokens", min=1, help="Tokens of the largest step (max_num_batched_tokens).")
+        int | None, typer.Option("--batched-tokens", min=1, help="Tokens of the largest step: max_num_batched_tokens.")
     ] = None,
     sequences: Annotated[
         int | None, typer.Option("--sequences", min=1, help="Requests of the largest step (max_num_seqs).")

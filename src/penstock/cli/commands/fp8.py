@@ -51,7 +51,8 @@ def scan_command(
         from penstock.cli.terminal import stdout
         from penstock.report.fp8 import render_scan
 
-        stdout().print(render_scan(found))
+        console = stdout()
+        console.print(render_scan(found, console.width))
     if any(finding.level == "damage" for finding in found.findings):
         raise typer.Exit(1)
 

@@ -46,40 +46,45 @@ def simulate_command(
             "--on", help="Accelerators to compare, comma separated; `h100:2` is two per replica.", show_default=False
         ),
     ],
-    replicas: Annotated[int, typer.Option("--replicas", min=1, max=1024, help="Replicas behind one router.")] = 1,
+    replicas: Annotated[
+        int, typer.Option("--replicas", metavar="N", min=1, max=1024, help="Replicas behind one router.")
+    ] = 1,
     trace: Annotated[
         Path | None,
         typer.Option("--trace", help="Azure, Mooncake, BurstGPT or a plain CSV, JSONL or Parquet of requests."),
     ] = None,
     columns: Columns = None,
     input_tokens: Annotated[
-        int, typer.Option("--in", min=1, help="Prompt tokens per request, without a trace.")
+        int, typer.Option("--in", metavar="N", min=1, help="Prompt tokens per request, without a trace.")
     ] = 1024,
     output_tokens: Annotated[
-        int, typer.Option("--out", min=1, help="Answer tokens per request, without a trace.")
+        int, typer.Option("--out", metavar="N", min=1, help="Answer tokens per request, without a trace.")
     ] = 256,
     arrivals: Annotated[
         str | None,
         typer.Option(
             "--arrivals",
-            help="recorded, poisson, gamma:CV or diurnal:PEAK_TO_TROUGH. Default: recorded with a trace, else poisson.",
+            help="recorded, poisson, gamma:2 (coefficient of variation) or diurnal:4 (peak over trough). "
+            "Default: recorded with a trace, else poisson.",
         ),
     ] = None,
     rate: Annotated[
-        float | None, typer.Option("--rate", min=0, help="Requests a second; a trace is stretched.")
+        float | None, typer.Option("--rate", metavar="N", min=0, help="Requests a second; a trace is stretched.")
     ] = None,
     users: Annotated[
-        int | None, typer.Option("--users", min=1, help="A closed loop of so many users instead of arrivals.")
+        int | None,
+        typer.Option("--users", metavar="N", min=1, help="A closed loop of so many users instead of arrivals."),
     ] = None,
     think: Annotated[str, typer.Option("--think", help="How long a user of a closed loop waits: 2s, 500ms.")] = "0s",
     requests: Annotated[
-        int | None, typer.Option("--requests", min=1, help="How many. Default: the trace once, else 10,000.")
+        int | None,
+        typer.Option("--requests", metavar="N", min=1, help="How many. Default: the trace once, else 10,000."),
     ] = None,
     system_prompts: Annotated[
         str | None, typer.Option("--system-prompts", help="Every request begins with one of COUNT:TOKENS prompts.")
     ] = None,
     slo: Annotated[
-        str | None, typer.Option("--slo", help="What is promised: ttft=1s,tpot=50ms,e2e=30s,attain=95%.")
+        str | None, typer.Option("--slo", help="What is promised: ttft=1s,tpot=50ms and e2e=30s or attain=95% alike.")
     ] = None,
     find_capacity: Annotated[
         bool, typer.Option("--capacity", help="Also find the highest rate that meets the SLO.")
@@ -97,15 +102,17 @@ def simulate_command(
     ep: Ep = False,
     mtp: Mtp = False,
     max_num_seqs: Annotated[
-        int | None, typer.Option("--max-num-seqs", min=1, help="Requests in one step. Default: the engine's.")
+        int | None,
+        typer.Option("--max-num-seqs", metavar="N", min=1, help="Requests in one step. Default: the engine's."),
     ] = None,
     max_num_batched_tokens: Annotated[
-        int | None, typer.Option("--max-num-batched-tokens", min=1, help="Tokens in one step. Default: the engine's.")
+        int | None,
+        typer.Option("--max-num-batched-tokens", metavar="N", min=1, help="Tokens in one step. Default: the engine's."),
     ] = None,
-    prefix_caching: Annotated[
-        bool, typer.Option("--prefix-caching/--no-prefix-caching", help="Whether shared prompts are kept.")
-    ] = True,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Same seed, same run.")] = 0,
+    no_prefix_caching: Annotated[
+        bool, typer.Option("--no-prefix-caching", help="Keep nothing of prompts that begin alike.")
+    ] = False,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Same seed, same run.")] = 0,
     chart: Annotated[
         Path | None, typer.Option("--chart", help="Write a timeline as .html, .svg or .png (extra: report).")
     ] = None,
@@ -152,7 +159,7 @@ def simulate_command(
             mtp=mtp,
             max_num_seqs=max_num_seqs,
             max_num_batched_tokens=max_num_batched_tokens,
-            prefix_caching=prefix_caching,
+            prefix_caching=not no_prefix_caching,
             seed=seed,
             log_steps=perfetto is not None,
             watch=watch,

@@ -8,7 +8,8 @@ import typer
 def tax_command(
     on: Annotated[str | None, typer.Option("--on", help="Only these accelerators, comma separated.")] = None,
     engine: Annotated[
-        str | None, typer.Option("--engine", help="Only this engine: vllm, sglang, trtllm, atom.")
+        str | None,
+        typer.Option("--engine", help="Only this engine: vllm, vllm-atom, sglang, sglang-atom, trtllm, atom."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
@@ -36,4 +37,5 @@ def tax_command(
     from penstock.cli.terminal import stdout
     from penstock.report.tax import render_tax
 
-    stdout().print(render_tax(points))
+    console = stdout()
+    console.print(render_tax(points, console.width))

@@ -10,9 +10,9 @@ from penstock.model import ModelSpec, Part
 from penstock.performance.memory.budget import MemoryBudget, MemoryFit
 from penstock.performance.memory.minimum import FitReport
 from penstock.report.drawing.bars import CACHE, EXPERTS, OVER, UNUSED, WEIGHTS, WORK, Use, legend, stacked_bar
+from penstock.report.drawing.sheet import measured_width
 from penstock.units import GIB, format_gib, format_params
 
-MEASURING_WIDTH = 1000
 NONE = "-"
 
 
@@ -20,7 +20,7 @@ def render_fit(model: ModelSpec, reports: Sequence[FitReport], context_tokens: i
     """Draw the whole answer."""
     table = _table(reports, context_tokens)
     # A column that is too narrow would cut numbers short; fewer columns say less, but nothing false.
-    if Console(width=MEASURING_WIDTH).measure(table).maximum > width:
+    if measured_width(table) > width:
         table = _narrow_table(reports, context_tokens)
     pieces: list[RenderableType] = [_headline(model, reports), table, Text(), _bars(reports, width)]
     pieces += [_verdict(report) for report in reports if not report.fit.fits]
@@ -72,7 +72,7 @@ def _table(reports: Sequence[FitReport], context_tokens: int) -> Table:
 
 
 def _narrow_table(reports: Sequence[FitReport], context_tokens: int) -> Table:
-    """Draw the table in 80 columns: names and ranges over several lines, the longest context left out."""
+    """Draw the table in 80 columns: names, ranges and the longest context over several lines."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("accelerator\nsplit", overflow="fold")
     table.add_column("fits", no_wrap=True)
@@ -80,7 +80,7 @@ def _narrow_table(reports: Sequence[FitReport], context_tokens: int) -> Table:
         "weights\nof GiB",
         "KV\nGiB",
         "KV tokens\nP10\nP90",
-        f"requests\nof {context_tokens:,}",
+        f"requests\nof {context_tokens:,}\n(longest)",
         "fewest\n(tp, then\nnodes)",
     ):
         table.add_column(name, justify="right", no_wrap=True)
@@ -89,7 +89,8 @@ def _narrow_table(reports: Sequence[FitReport], context_tokens: int) -> Table:
         ends = (f"\n{cells.low}\n{cells.high}", "dim") if cells.low else ""
         held = f"{cells.weights}\n{cells.memory}" if cells.weights != NONE else NONE
         tokens = Text.assemble(cells.tokens, ends)
-        numbers = (held, cells.cache, tokens, cells.requests, cells.fewest)
+        requests = cells.requests if cells.longest == NONE else f"{cells.requests}\n({cells.longest})"
+        numbers = (held, cells.cache, tokens, requests, cells.fewest)
         table.add_row(f"{cells.name}\n{cells.split}", cells.verdict, *numbers)
     return table
 

@@ -1,0 +1,151 @@
+"""Nothing is lost in any terminal: no cell cut, no line that ends in blanks, and commands that can be pasted."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from fp8_checkpoints import block_checkpoint, write_safetensors
+from penstock.cli import terminal
+from penstock.cli.root import app
+from penstock.report.plan.terminal import render_plan
+from small_plans import TWO_PARTS, solved
+
+WIDTHS = (80, 100, 132, 160)
+"""132 is what a pipe gets."""
+EVERYWHERE = "mi355x:8,rtx_pro_6000_server:8,h100:2,h100:8"
+COMMANDS = {
+    "fit": f"fit deepseek-r1 --on {EVERYWHERE} --context 128k",
+    "predict": f"predict deepseek-r1 --on {EVERYWHERE} --in 8192 --mtp",
+    "predict apart": "predict deepseek-r1 --on gb200:8 --ep --replicas 4 --prefill 1 --prefill-split dp8,ep",
+    "simulate": "simulate llama-3.1-70b --on mi300x:1,h100:2,h100:1,rtx_pro_6000_server:8 --rate 2 --requests 100"
+    " --slo ttft=1s,tpot=50ms --capacity",
+    "simulate apart": "simulate deepseek-r1 --on gb200:8 --ep --prefill 1 --users 8 --requests 40",
+    "tax": "tax",
+    "accuracy": "accuracy --by month",
+    "inspect": "inspect deepseek-v4-flash",
+    "catalog list": "catalog list --all",
+    "catalog show": "catalog show mi300x",
+    "catalog diff": "catalog diff mi300x rtx_pro_6000_server",
+    "catalog prices": "catalog prices h100",
+    "catalog models": "catalog models",
+    "preflight": "preflight gpt-oss-120b --on mi300x,rtx_pro_6000_server",
+}
+
+
+def printed(arguments: str | list[str], width: int, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(terminal, "PIPE_WIDTH", width)
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code in {0, 1}, result.output
+    return result.stdout
+
+
+def wrong(text: str, width: int) -> list[str]:
+    """Lines that lost something, end in blanks, or are too wide without being there to be pasted."""
+    return [
+        line
+        for line in text.splitlines()
+        if "…" in line or line != line.rstrip() or (len(line) > width and not line.startswith("  "))
+    ]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_loses_nothing_in_a_terminal_of_any_width(
+    command: str, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert wrong(printed(COMMANDS[command], width, monkeypatch), width) == []
+
+
+@pytest.mark.parametrize("command", ["fit", "predict", "predict apart", "simulate", "tax"])
+def test_every_figure_of_a_wide_terminal_is_in_a_narrow_one(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    wide, narrow = (printed(COMMANDS[command], width, monkeypatch) for width in (160, 80))
+    figures, kept = (set(re.findall(r"\d[\d,.]*\d", text)) for text in (wide, narrow))
+    assert len(figures) > 20
+    assert figures - kept == set()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_reports_of_files_lose_nothing(width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = tmp_path / "requests.csv"
+    rows = [f"{second},{100 + second % 900},{20 + second % 77}" for second in range(500)]
+    trace.write_text("\n".join(["arrival_s,input_tokens,output_tokens", *rows]) + "\n", encoding="utf-8")
+    assert wrong(printed(["workload", "describe", str(trace)], width, monkeypatch), width) == []
+    weights = tmp_path / "model.safetensors"
+    write_safetensors(weights, block_checkpoint())
+    assert wrong(printed(["fp8", "scan", str(weights)], width, monkeypatch), width) == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_plan_loses_nothing(width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(terminal, "PIPE_WIDTH", width)
+    terminal.stdout().print(render_plan(solved(TWO_PARTS), width))
+    assert wrong(capsys.readouterr().out, width) == []
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+@pytest.mark.parametrize("command", ["", *sorted(get_command(app).commands)])  # type: ignore[attr-defined] # a group
+def test_help_cuts_no_flag_and_no_word(command: str, width: int) -> None:
+    result = CliRunner(env={"COLUMNS": str(width), "TERMINAL_WIDTH": str(width)}).invoke(
+        app, [*command.split(), "--help"]
+    )
+    assert result.exit_code == 0
+    assert "…" not in result.stdout
+
+
+def test_a_terminal_with_colours_has_no_trailing_blanks_either() -> None:
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "COLUMNS": "80", "TERM": "xterm-256color"}
+    environment.pop("NO_COLOR", None)
+    subprocess.run(
+        [sys.executable, "-m", "penstock", "catalog", "list"],
+        stdout=theirs,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+        check=True,
+        timeout=60,
+    )
+    os.close(theirs)
+    pieces = []
+    try:
+        while piece := os.read(ours, 65536):
+            pieces.append(piece)
+    except OSError:
+        pass  # the other end is closed and everything was read
+    text = b"".join(pieces).decode()
+    assert "\x1b[1m" in text
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", text).replace("\r", "")
+    assert wrong(plain, 80) == []
+
+
+def parses(command: str) -> bool:
+    return subprocess.run(["bash", "-n", "-c", command], capture_output=True, check=False).returncode == 0  # noqa: S607
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_launch_is_printed_as_it_can_be_pasted(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = COMMANDS["preflight"]
+    document = json.loads(CliRunner().invoke(app, f"{arguments} --json").stdout)
+    shown = [line.strip() for line in printed(arguments, width, monkeypatch).splitlines()]
+    for deployment in document["deployments"]:
+        launch = deployment["launch"]
+        for command in filter(None, (launch["bare"], launch["docker"])):
+            assert parses(command)
+            lines = [line.strip() for line in command.splitlines()]
+            assert any(shown[start : start + len(lines)] == lines for start in range(len(shown))), command
+
+
+def test_every_example_is_a_command_a_shell_reads() -> None:
+    source = Path(terminal.__file__).parent
+    text = "".join(path.read_text(encoding="utf-8") for path in sorted(source.rglob("*.py")))
+    examples = re.findall(r"`(penstock [^`]+)`", text)
+    assert len(examples) >= 30
+    assert [example for example in examples if not parses(example)] == []
+    assert not parses("penstock fit 'llama")
