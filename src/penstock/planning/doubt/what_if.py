@@ -61,6 +61,7 @@ class Owned:
     """The cheapest fleet where nothing is owned; None where there is none."""
     without: str
     saved_usd: float | None
+    """How much more that is, with what today's sale of everything owned would bring: it is counted in both fleets."""
 
 
 def owned_worth(problem: Problem, family: Family) -> Owned | None:
@@ -70,11 +71,12 @@ def owned_worth(problem: Problem, family: Family) -> Owned | None:
     bare = replace(problem, offers=tuple(replace(offer, kept=None) for offer in problem.offers))
     mix = cheapest(family.informed(bare), gap_fraction=_GAP, time_limit_s=_LIMIT_S)
     without = None if mix is None else mix.cost_usd
+    sales = sum(offer.kept.nodes * offer.kept.sale_usd for offer in problem.offers if offer.kept)
     return Owned(
         nodes=tuple(_worth(problem, offer, family.winner) for offer in problem.offers if offer.kept),
         without_usd=without,
         without="" if mix is None else " + ".join(sorted(mix.support)),
-        saved_usd=None if without is None else without - family.winner.cost_usd,
+        saved_usd=None if without is None else without - family.winner.cost_usd + sales,
     )
 
 

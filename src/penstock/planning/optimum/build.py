@@ -131,7 +131,7 @@ def _kept(terms: BillingTerms, part: PartPlan, site: SitePlan) -> Kept | None:
     ends = terms.horizon_years if entry.until is None else years_until(plan, entry.until)
     serving = sum(1 for _, end in terms.periods if end <= ends + EPSILON_YEARS)
     usd = tuple(total_usd(terms.kept(entry, period)) for period in range(serving))
-    return Kept(nodes=entry.nodes or 0, node_usd=usd)
+    return Kept(nodes=entry.nodes or 0, node_usd=usd, sale_usd=entry.resale_usd.value)
 
 
 def _first_period(terms: BillingTerms, part: PartPlan) -> int:

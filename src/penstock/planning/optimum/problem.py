@@ -53,6 +53,8 @@ class Kept:
     nodes: int
     node_usd: tuple[float, ...]
     """All-in today's dollars of one node for each period it may serve; shorter than the horizon where its use ends."""
+    sale_usd: float = 0.0
+    """What one is sold for today. Keeping one counts that as a cost, so a fleet that sells it is billed nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

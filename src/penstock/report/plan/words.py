@@ -264,8 +264,8 @@ def owned_sentences(owned: Owned, names: Mapping[str, str] | None = None) -> Ite
         part = called.get(entry.accelerator, entry.accelerator)
         yield f"{kept} of {entry.nodes} {part} nodes kept: one costs {keeping}{new}"
     if owned.without_usd is not None and owned.saved_usd is not None:
-        instead = f"{usd(owned.without_usd)} ({plain_label(owned.without, called)}), {usd(owned.saved_usd)} more"
-        yield f"with nothing owned the plan costs {instead}"
+        instead = f"{usd(owned.without_usd)} ({plain_label(owned.without, called)})"
+        yield f"with nothing owned the plan costs {instead} and nothing can be sold: {usd(owned.saved_usd)} more in all"
 
 
 def scenario_sentence(scenario: DemandScenario) -> str:
