@@ -41,9 +41,10 @@ class Compiled:
             batched_tokens=self.work.deployment.batched_tokens,
             drafted_tokens=0 if self.speculation is None else self.speculation.drafted_tokens,
         )
-        taken = self._step(loop) * self.stack.slowdowns
-        token_s = taken.sum(axis=1)
-        return token_s, self.stack.first_token_s(self.work, loop), taken[:, PARTS.index("prefill")] / token_s
+        light, prompts = self._step(loop), PARTS.index("prefill")
+        token_s = light @ self.stack.slowdowns
+        prefill = light[:, prompts] * self.stack.slowdowns[prompts] / token_s
+        return token_s, self.stack.first_token_s(self.work, loop), prefill
 
     def _step(self, loop: LoopLoad) -> Array:
         """Work that each token of a request takes of its step."""
