@@ -14,11 +14,12 @@ NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "examples" / "notebook
 
 def run_cell(source: str, names: dict[str, Any]) -> object:
     """Run a cell as a notebook does, and return the value of its last line."""
-    *body, last = ast.parse(source).body
-    if not isinstance(last, ast.Expr):
-        body, last = [*body, last], None  # type: ignore[list-item] # nothing is shown
-    exec(compile(ast.Module(body=body, type_ignores=[]), "cell", "exec"), names)  # noqa: S102 - our own notebook
-    return None if last is None else eval(compile(ast.Expression(last.value), "cell", "eval"), names)  # noqa: S307
+    body = ast.parse(source).body
+    last = body[-1]
+    shown = last if isinstance(last, ast.Expr) else None
+    before = ast.Module(body=body if shown is None else body[:-1], type_ignores=[])
+    exec(compile(before, "cell", "exec"), names)  # noqa: S102 - our own notebook
+    return None if shown is None else eval(compile(ast.Expression(shown.value), "cell", "eval"), names)  # noqa: S307
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
