@@ -42,6 +42,7 @@ test: $(VENV)/.installed ## unit, property, golden and integration tests
 
 wheel: $(VENV)/.installed ## build the wheel into dist/
 	rm -rf dist
+	$(BIN)/python tools/build_machine_code.py
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
 
 wheel-test: wheel ## install the wheel in a clean environment and run the command-line tests against it

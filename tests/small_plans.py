@@ -1,6 +1,6 @@
 """Small plans many tests build: real parts and a real model, made-up capacities."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date
 
 from examples import model
@@ -10,7 +10,7 @@ from penstock.performance.prediction.predict import Range
 from penstock.planning.asked.plan import Bucket, Plan
 from penstock.planning.asked.plan_yaml import parse_plan
 from penstock.planning.asked.resolve import Resolved, resolve
-from penstock.planning.candidates.capacity import Capacity, CapacityOf, cannot
+from penstock.planning.candidates.capacity import Capacity, cannot, length_by_length
 from penstock.planning.make import PlanResult, Sources, make_plan
 from penstock.planning.proof.verify import VerifyOf
 from penstock.workload.slo import Slo
@@ -62,7 +62,9 @@ def plan_of(text: str) -> Plan:
     return parse_plan(text, "plan.yaml", today=TODAY)
 
 
-def capacities(per_device: Mapping[str, float], *, spread: float = 0.2) -> CapacityOf:
+def capacities(
+    per_device: Mapping[str, float], *, spread: float = 0.2
+) -> Callable[[Deployment, Bucket, Slo], Capacity]:
     """Requests of a thousand tokens per second and device, by accelerator; longer ones in proportion."""
 
     def capacity_of(deployment: Deployment, bucket: Bucket, slo: Slo) -> Capacity:
@@ -98,7 +100,7 @@ def solved(
         accelerators=tuple(load_accelerator(part.id) for part in plan.parts),
         prices_of=load_prices,
         model_of=model,
-        capacity_of=capacities(per_device or {"mi300x": 4.0, "h200_sxm": 6.0}, spread=spread),
+        capacity_of=length_by_length(capacities(per_device or {"mi300x": 4.0, "h200_sxm": 6.0}, spread=spread)),
         capacity_note="made-up capacities",
         verify_of=verify_of,
     )

@@ -24,6 +24,7 @@ from penstock.planning.optimum.resize import one_world, resized_usd
 
 optimal = settings(max_examples=150, deadline=None)
 law = settings(max_examples=60, deadline=None)
+many = settings(max_examples=300, deadline=None)
 DEVICES, MOST = 2, 2
 money = st.integers(1, 400).map(lambda value: value * 1000.0)
 
@@ -260,6 +261,40 @@ def test_a_higher_price_never_makes_the_cheapest_fleet_cheaper(problem: Problem,
     assert (before is None) == (after is None)
     if before is not None and after is not None:
         assert after.cost_usd >= before.cost_usd * (1 - 1e-9)
+
+
+@many
+@given(problem=problems(), more=st.floats(1.0, 2.0))
+def test_cost_never_falls_as_demand_rises(problem: Problem, more: float) -> None:
+    demands = tuple(
+        replace(demand, requests_per_s=tuple(rate * more for rate in demand.requests_per_s))
+        for demand in problem.demands
+    )
+    before, after = cheapest(problem, gap_fraction=0.0), cheapest(replace(problem, demands=demands), gap_fraction=0.0)
+    if after is not None:
+        assert before is not None
+        assert after.cost_usd >= before.cost_usd * (1 - 1e-6)
+
+
+@many
+@given(problem=problems(), taken=st.integers(0, 3))
+def test_an_added_option_never_raises_the_cost(problem: Problem, taken: int) -> None:
+    kept = problem.replicas[:taken] + problem.replicas[taken + 1 :]
+    fewer, every = cheapest(replace(problem, replicas=kept), gap_fraction=0.0), cheapest(problem, gap_fraction=0.0)
+    if fewer is not None:
+        assert every is not None
+        assert every.cost_usd <= fewer.cost_usd * (1 + 1e-6)
+
+
+@many
+@given(problem=problems(), rule=st.sampled_from(["spare_nodes", "min_vendors", "max_vendor_share", "site_watts"]))
+def test_an_added_rule_never_lowers_the_cost(problem: Problem, rule: str) -> None:
+    free: dict[str, object] = {"spare_nodes": 0, "min_vendors": 1, "max_vendor_share": None, "site_watts": {}}
+    looser = replace(problem, **{rule: free[rule]})  # type: ignore[arg-type]
+    ruled, without = cheapest(problem, gap_fraction=0.0), cheapest(looser, gap_fraction=0.0)
+    if ruled is not None:
+        assert without is not None
+        assert ruled.cost_usd >= without.cost_usd * (1 - 1e-6)
 
 
 @law

@@ -11,15 +11,15 @@ from penstock.planning.asked.plan import Plan, WorkloadPlan
 from penstock.planning.asked.resolve import Assumption, DrawOf, LeftOut, PricesOf, Resolved, assumptions, resolve
 from penstock.planning.asked.trace_lengths import TraceLengths
 from penstock.planning.candidates.capacity import CapacityOf
-from penstock.planning.candidates.search import Candidate, find_candidates
+from penstock.planning.candidates.search import Candidate, EnginesOf, find_candidates
 from penstock.planning.doubt.knobs import InputWorld, knobs_of
 from penstock.planning.doubt.monte_carlo import Confidence, draw_confidence, widened
 from penstock.planning.doubt.sensitivity import Flip, Judge, Swing, flips, tornado
 from penstock.planning.doubt.verdict import PlanVerdict, judge
 from penstock.planning.doubt.what_if import (
+    DemandScenario,
     Owned,
     RulePrice,
-    Scenario,
     demand_scenarios,
     owned_worth,
     rule_prices,
@@ -53,6 +53,8 @@ class Sources:
     capacity_note: str
     """How capacity was judged, in one sentence for the report."""
     screen: CapacityOf | None = None
+    engines_of: EnginesOf = lambda _: ()
+    """The engines an accelerator was measured with, from which one is chosen per split."""
     verify_of: VerifyOf | None = None
     read_trace: ReadTrace | None = None
     draw_of: DrawOf = lambda _: None
@@ -89,7 +91,7 @@ class Answer:
     flips: tuple[Flip, ...]
     rules: tuple[RulePrice, ...]
     """What each rule of the plan costs, the dearest first."""
-    scenarios: tuple[Scenario, ...]
+    scenarios: tuple[DemandScenario, ...]
     """Demand low, as stated and high; empty where it has no range."""
     owned: Owned | None
     """What becomes of the nodes owned already; None where there are none."""
@@ -174,7 +176,15 @@ def _place(
     considered = 0
     for workload in plan.workloads:
         model = sources.model_of(workload.model)
-        found = find_candidates(workload, model, parts, sources.capacity_of, screen=sources.screen, step=step)
+        found = find_candidates(
+            workload,
+            model,
+            parts,
+            sources.capacity_of,
+            screen=sources.screen,
+            engines_of=sources.engines_of,
+            step=step,
+        )
         candidates += found.candidates
         left_out += found.left_out
         considered += found.considered
@@ -220,15 +230,16 @@ def _answer(
     terms = terms_of(resolved)
     proof = _proven(resolved, family, problem, candidates, sources.verify_of, progress)
     if proof.verified:
-        grown = tuple((entry.planned, entry.mix.cost_usd / entry.planned.cost_usd) for entry in proof.verified)
-        family = replace(family.led_by(proof.verified[0].planned), proven=grown)
-    as_proven = family.each(proof.mix)
+        # From here on every figure is of the fleets as they were simulated: cost, doubt and flips on one basis.
+        family = replace(family.led_by(proof.verified[0].planned), carried=proof.carried(problem))
+        family = family.each(lambda mix: proof.mix(mix, family.informed(problem)))
 
     def billed(mix: Mix) -> Bill:
         return Bill(mix=mix, cost=bill(mix, terms, candidates), cash=cash_of(mix, terms))
 
     world, knobs = InputWorld(resolved=resolved), knobs_of(resolved, capacity_spreads(candidates))
     progress("what would change the answer", 0, 4)
+    proven = family
     family = widened(family, world, candidates, knobs, seed=resolved.plan.seed)
     progress("what would change the answer", 1, 4)
     confidence = draw_confidence(family, world, candidates, knobs, seed=resolved.plan.seed, draws=resolved.plan.draws)
@@ -238,10 +249,10 @@ def _answer(
     progress("what would change the answer", 3, 4)
     return Answer(
         family=family,
-        winner=billed(as_proven.winner),
-        runners_up=tuple(billed(mix) for mix in as_proven.runners_up),
-        by_label={label: billed(mix) for label, mix in as_proven.by_label.items()},
-        verdict=judge(as_proven, confidence, candidates),
+        winner=billed(family.winner),
+        runners_up=tuple(billed(mix) for mix in family.runners_up),
+        by_label={label: billed(mix) for label, mix in proven.by_label.items()},
+        verdict=judge(proven, confidence, candidates),
         confidence=confidence,
         swings=swings,
         flips=flips(judged, world, knobs),

@@ -1,20 +1,33 @@
-"""How much can it take? The highest request rate at which a fleet still keeps its promises, by bisection."""
+"""How much can it take? The highest request rate at which a fleet still keeps its promises, found to half a percent."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf, sqrt
 from typing import Final
+
+import numpy as np
 
 from penstock.errors import UsageError
 from penstock.simulation.options import Options
 from penstock.simulation.outcome import Outcome
 from penstock.simulation.replica import ReplicaPool
 from penstock.simulation.run import simulate
-from penstock.workload import CountProgress, SloClass, Workload
+from penstock.workload import CountProgress, Gamma, Poisson, Requests, SloClass, Workload
 
-_TOLERANCE: Final = 0.01
+_TOLERANCE: Final = 0.005
 _TRIALS: Final = 24
 _LEAST_SHARE: Final = 2.0**-12
 """Below this share of the throughput without any SLO, the answer is that it cannot be met."""
+_ONE_REPLICA, _LEAST, _MOST = 60_000, 16_000, 200_000
+"""Requests of a trial: their number makes one seed differ from the next by about 1%. Replicas behind one router share
+their bursts, so many of them need fewer requests each."""
+_LIFETIMES: Final = 12
+"""A trial lasts at least this many of its requests, so that most of it is not the beginning."""
+WARM_UP: Final = 0.1
+"""Share of a trial that is served but not judged: queues start empty."""
+_ROUNDS: Final = 6
+"""Requests for each seat of a closed loop, so that its beginning and end do not count for much."""
+_FIRST_STEP, _CLOSEST = 1.08, 0.15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,45 +45,108 @@ class SustainedRate:
     trials: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One run at one rate."""
+
+    rate_per_s: float
+    """Of the requests that came, which is not quite the rate that was asked for."""
+    requests: int
+    attained_fraction: float
+    """Share of the requests after the beginning that kept their SLO: of the class that is worst off, as it asks."""
+    spare_fraction: float
+    """By how much the class that is worst off has more than it asks; negative where it has less."""
+    outcome: Outcome
+
+    @property
+    def met(self) -> bool:
+        """Whether every promise is kept, nothing is refused and the queue keeps up."""
+        return self.spare_fraction >= 0 and self.outcome.saturation is None and not self.outcome.refused
+
+
+@dataclass(frozen=True, kw_only=True)
+class RateSearch:
+    """What is asked of a search: the workload, its promises, and how it is run."""
+
+    workload: Workload
+    classes: Sequence[SloClass]
+    seed: int = 0
+    requests: int | None = None
+    """Of each trial; None is as many as make the answer good to about 1%."""
+    options: Options = field(default_factory=Options)
+    tolerance: float = _TOLERANCE
+    """How far the rate that is returned may be below one that misses."""
+
+
 def capacity(
     pools: Sequence[ReplicaPool],
     workload: Workload,
     *,
     classes: Sequence[SloClass],
-    requests: int = 20_000,
+    requests: int | None = None,
     seed: int = 0,
     options: Options | None = None,
     progress: CountProgress | None = None,
 ) -> SustainedRate:
-    """Bisect the rate to 1%; every trial has the same requests, only faster or slower."""
+    """Search the rate below the throughput without any SLO."""
     require_searchable(workload, classes)
-    chosen = options or Options()
-    trials = 0
-
-    def attempt(rate_per_s: float) -> Outcome:
-        nonlocal trials
-        trials += 1
-        if progress is not None:
-            progress(trials)
-        blocks = workload.blocks(seed=seed, requests=requests, rate_per_s=rate_per_s)
-        return simulate(pools, blocks, classes=classes, options=chosen)
-
-    ceiling = _saturated_rate(pools, workload, requests, seed, chosen)
-    low, high = 0.0, ceiling
-    best, worst = None, attempt(ceiling)
-    if worst.met:
-        return SustainedRate(
-            rate_per_s=ceiling, saturated_rate_per_s=ceiling, outcome=worst, requests=requests, trials=trials
-        )
-    while trials < _TRIALS and high - low > _TOLERANCE * high and high > _LEAST_SHARE * ceiling:
-        middle = (low + high) / 2
-        outcome = attempt(middle)
-        if outcome.met:
-            low, best = middle, outcome
-        else:
-            high, worst = middle, outcome
+    asked = RateSearch(workload=workload, classes=classes, seed=seed, requests=requests, options=options or Options())
+    ceiling = _saturated_rate(pools, asked)
+    best, tried = highest_rate(pools, asked, begin_per_s=ceiling, progress=progress)
     return SustainedRate(
-        rate_per_s=low, saturated_rate_per_s=ceiling, outcome=best or worst, requests=requests, trials=trials
+        rate_per_s=0.0 if best is None else best.rate_per_s,
+        saturated_rate_per_s=ceiling if best is None else max(ceiling, best.rate_per_s),
+        outcome=(best or min(tried, key=lambda entry: entry.rate_per_s)).outcome,
+        requests=tried[0].requests,
+        trials=len(tried),
+    )
+
+
+def highest_rate(
+    pools: Sequence[ReplicaPool],
+    asked: RateSearch,
+    *,
+    begin_per_s: float,
+    progress: CountProgress | None = None,
+) -> tuple[Trial | None, list[Trial]]:
+    """Return the fastest trial that holds, if any, and all of them.
+
+    Every trial has the same requests, only faster or slower, and so has every fleet: what differs is the fleet.
+    """
+    tried: list[Trial] = []
+    requests = asked.requests or requests_for(pools, asked, begin_per_s)
+
+    def attempt(rate_per_s: float) -> Trial:
+        tried.append(trial(pools, asked, rate_per_s, requests=requests))
+        if progress is not None:
+            progress(len(tried))
+        return tried[-1]
+
+    return _search(attempt, begin_per_s, asked.tolerance), tried
+
+
+def requests_for(pools: Sequence[ReplicaPool], asked: RateSearch, rate_per_s: float) -> int:
+    """How many requests make a capacity near a rate good to about 1%."""
+    replicas = sum(pool.replicas for pool in pools if pool.role != "prefill")
+    lasting = _LIFETIMES * _lifetime_s(asked) * rate_per_s
+    return round(min(_MOST, max(_LEAST, _ONE_REPLICA / sqrt(replicas), lasting)))
+
+
+def trial(pools: Sequence[ReplicaPool], asked: RateSearch, rate_per_s: float, *, requests: int) -> Trial:
+    """Run a workload at one rate and judge what comes after the beginning."""
+    workload, classes = asked.workload, asked.classes
+    blocks = list(workload.blocks(seed=asked.seed, requests=requests, rate_per_s=rate_per_s))
+    outcome = simulate(pools, blocks, classes=classes, options=replace(asked.options, keep_requests=True))
+    attained, spare = _judged(outcome, blocks, classes)
+    span_s = outcome.arrival_span_s
+    # Chance makes the same number of requests come sooner or later: what they came at is what was sustained.
+    steady = isinstance(workload.arrivals, Poisson | Gamma) and span_s > 0 and outcome.saturation is None
+    return Trial(
+        rate_per_s=(requests - 1) / span_s if steady else rate_per_s,
+        requests=requests,
+        attained_fraction=attained,
+        spare_fraction=spare,
+        outcome=outcome,
     )
 
 
@@ -82,10 +158,71 @@ def require_searchable(workload: Workload, classes: Sequence[SloClass]) -> None:
         raise UsageError("a capacity is the rate at which an SLO is met; give one, such as ttft=1s,tpot=50ms")
 
 
-def _saturated_rate(
-    pools: Sequence[ReplicaPool], workload: Workload, requests: int, seed: int, options: Options
-) -> float:
+def _search(attempt: Callable[[float], Trial], begin: float, tolerance: float) -> Trial | None:
+    """Widen steps until one rate holds and one does not, then close in on where the promise is just kept."""
+    rate, step = begin, _FIRST_STEP
+    held: Trial | None = None
+    missed: Trial | None = None
+    low, high = 0.0, inf
+    for _ in range(_TRIALS):
+        found = attempt(rate)
+        if found.met:
+            held, low = found, rate
+        else:
+            missed, high = found, rate
+        if high < _LEAST_SHARE * begin or low >= (1 - tolerance) * high:
+            break
+        if held is not None and missed is not None:
+            rate = low + (high - low) * _place_between(held, missed)
+        else:
+            rate = rate * step if missed is None else rate / step
+            step **= 2
+    return held
+
+
+def _place_between(held: Trial, missed: Trial) -> float:
+    """Where attainment would cross what is asked if it fell evenly; the middle where a queue says nothing of it."""
+    if missed.outcome.saturation is not None or missed.spare_fraction >= 0:
+        return 0.5
+    return min(1 - _CLOSEST, max(_CLOSEST, held.spare_fraction / (held.spare_fraction - missed.spare_fraction)))
+
+
+def _judged(outcome: Outcome, blocks: Sequence[Requests], classes: Sequence[SloClass]) -> tuple[float, float]:
+    """Attainment of the class that is worst off beside what it asks, and by how much it has more."""
+    served = outcome.served
+    if served is None or not len(served.number):
+        return 0.0, -1.0
+    begins_s = served.arrival_s[0] + WARM_UP * outcome.arrival_span_s
+    group = np.minimum(np.concatenate([block.slo_class for block in blocks]), len(classes) - 1)[served.number]
+    after = np.where(served.output_tokens > 1, served.output_tokens - 1.0, np.nan)
+    worst = (1.0, inf)
+    for index, item in enumerate(classes):
+        rows = (group == index) & (served.arrival_s >= begins_s)
+        if item.slo is None or not rows.any():
+            continue
+        ttft_s, e2e_s = served.ttft_s[rows], served.e2e_s[rows]
+        met = item.slo.met(ttft_s=ttft_s, tpot_s=(e2e_s - ttft_s) / after[rows], e2e_s=e2e_s)
+        fraction = float(np.mean(met))
+        worst = min(worst, (fraction, fraction - item.slo.attainment_fraction), key=lambda entry: entry[1])
+    return worst
+
+
+def _lifetime_s(asked: RateSearch) -> float:
+    """How long a request of middling length may take by the loosest promise; 0 where none limits it."""
+    answers = next(asked.workload.blocks(seed=asked.seed, requests=1000, rate_per_s=1.0)).output_tokens
+    limits = []
+    for item in asked.classes:
+        slo = item.slo
+        if slo is not None:
+            by_token = inf if slo.tpot_s is None else (slo.ttft_s or 0.0) + slo.tpot_s * float(np.mean(answers))
+            limits.append(min(by_token, inf if slo.e2e_s is None else slo.e2e_s))
+    return max((limit for limit in limits if limit < inf), default=0.0)
+
+
+def _saturated_rate(pools: Sequence[ReplicaPool], asked: RateSearch) -> float:
     """Everything at once, as a closed loop with more users than there are seats."""
     seats = sum(pool.replica.max_sequences * pool.replicas for pool in pools if pool.role != "prefill")
-    blocks = workload.blocks(seed=seed, requests=requests, rate_per_s=1.0)
-    return simulate(pools, blocks, options=replace(options, users=min(2 * seats, requests), think_s=0.0)).requests_per_s
+    requests = asked.requests or min(_MOST, max(_LEAST, _ROUNDS * seats))
+    blocks = asked.workload.blocks(seed=asked.seed, requests=requests, rate_per_s=1.0)
+    options = replace(asked.options, users=min(2 * seats, requests), think_s=0.0)
+    return simulate(pools, blocks, options=options).requests_per_s

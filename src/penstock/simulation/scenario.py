@@ -148,7 +148,7 @@ def _capacity(
         pools,
         question.workload,
         classes=question.workload.classes,
-        requests=min(question.requests, 20_000),
+        requests=None,
         seed=question.seed,
         options=Options(route=question.route),
         progress=told,

@@ -10,8 +10,8 @@ from examples import deployment, model
 from penstock.catalog import load_accelerator
 from penstock.fleet import Deployment
 from penstock.performance.prediction.predict import Range
-from penstock.planning.asked.plan import Bucket, PartPlan
-from penstock.planning.candidates.capacity import Capacity
+from penstock.planning.asked.plan import Bucket, PartPlan, WorkloadPlan
+from penstock.planning.candidates.capacity import Capacity, CapacityOf, Option, length_by_length, mixed_rate
 from penstock.planning.candidates.search import Candidate, find_candidates, undominated
 from penstock.planning.optimum.mix import cheapest
 from penstock.planning.optimum.problem import Demand, Offer, Problem, ReplicaKind, Tier
@@ -38,7 +38,9 @@ def test_a_70b_in_bf16_is_not_placed_on_one_h100_but_in_fp8_it_is() -> None:
     workload = replace(CHAT, model="llama-3.1-70b", weights=("checkpoint", "fp8"))
     h100 = load_accelerator("h100")
     spec = model("llama-3.1-70b")
-    found = find_candidates(workload, spec, [(h100, PartPlan(id=h100.id))], capacities({h100.id: 1.0}))
+    found = find_candidates(
+        workload, spec, [(h100, PartPlan(id=h100.id))], length_by_length(capacities({h100.id: 1.0}))
+    )
     ids = {entry.id for entry in found.candidates}
     assert any("tp1 fp8" in ident for ident in ids)
     assert not any("tp1 bf16" in ident for ident in ids)
@@ -48,7 +50,7 @@ def test_a_70b_in_bf16_is_not_placed_on_one_h100_but_in_fp8_it_is() -> None:
 def test_a_part_that_cannot_is_left_out_with_the_reason() -> None:
     parts = [(load_accelerator(name), PartPlan(id=name)) for name in ("mi300x", "rtx_4090", "a100_80gb_sxm")]
     workload = replace(CHAT, model="deepseek-r1")
-    found = find_candidates(workload, model("deepseek-r1"), parts, capacities({"mi300x": 1.0}))
+    found = find_candidates(workload, model("deepseek-r1"), parts, length_by_length(capacities({"mi300x": 1.0})))
     assert {entry.accelerator.id for entry in found.candidates} == {"mi300x"}
     reasons = {entry.what.rsplit(" ", 1)[-1]: entry.why for entry in found.left_out}
     assert "exceed" in reasons["rtx_4090"]
@@ -66,18 +68,25 @@ def test_what_a_screen_finds_unable_is_not_judged_and_only_careful_rates_prune()
     asked: list[int] = []
     careful = capacities({"mi300x": 1.0})
 
-    def counting(*arguments: object) -> Capacity:
+    def counting(deployment: Deployment, bucket: Bucket, slo: Slo) -> Capacity:
         asked.append(1)
-        return careful(*arguments)  # type: ignore[arg-type]
+        return careful(deployment, bucket, slo)
 
     spec = model("llama-3.1-8b")
     parts = [(mi300x, PartPlan(id="mi300x"))]
-    screened = find_candidates(CHAT, spec, parts, counting, screen=capacities({"mi300x": 2.0}))
+    screened = find_candidates(
+        CHAT, spec, parts, length_by_length(counting), screen=length_by_length(capacities({"mi300x": 2.0}))
+    )
     assert len(screened.candidates) == 1
     assert len(asked) == len(CHAT.shares) * screened.considered
     assert screened.candidates[0].rates[0] == careful(PLACED[1], CHAT.shares[0].bucket, CHAT.slo).requests_per_s.value
     asked.clear()
-    assert find_candidates(CHAT, spec, parts, counting, screen=capacities({})).candidates == ()
+    assert (
+        find_candidates(
+            CHAT, spec, parts, length_by_length(counting), screen=length_by_length(capacities({}))
+        ).candidates
+        == ()
+    )
     assert asked == []
 
 
@@ -85,8 +94,12 @@ def test_what_a_screen_finds_unable_is_not_judged_and_only_careful_rates_prune()
 def test_a_checkpoint_is_placed_where_engines_widen_it_and_nobody_converts_to_such_a_format(part: str) -> None:
     """gpt-oss is published in mxfp4 and everybody serves it on Hopper and MI300X."""
     parts = [(load_accelerator(part), PartPlan(id=part, tp=(1, 2)))]
-    as_it_is = find_candidates(replace(CHAT, weights=("checkpoint",)), model("gpt-oss-120b"), parts, _any)
-    converted = find_candidates(replace(CHAT, weights=("mxfp4",)), model("llama-3.1-70b"), parts, _any)
+    as_it_is = find_candidates(
+        replace(CHAT, weights=("checkpoint",)), model("gpt-oss-120b"), parts, length_by_length(_any)
+    )
+    converted = find_candidates(
+        replace(CHAT, weights=("mxfp4",)), model("llama-3.1-70b"), parts, length_by_length(_any)
+    )
     assert as_it_is.candidates
     assert converted.candidates == ()
 
@@ -103,8 +116,67 @@ def test_a_split_that_is_better_only_with_queues_is_kept() -> None:
         return replace(found, requests_per_s=found.requests_per_s.scaled(deployment.parallelism.tp**0.3))
 
     parts = [(load_accelerator("mi300x"), PartPlan(id="mi300x", tp=(1, 2, 4)))]
-    found = find_candidates(CHAT, model("llama-3.1-8b"), parts, queued, screen=capacities({"mi300x": 1.0}))
+    found = find_candidates(
+        CHAT,
+        model("llama-3.1-8b"),
+        parts,
+        length_by_length(queued),
+        screen=length_by_length(capacities({"mi300x": 4.0})),
+    )
     assert [entry.deployment.parallelism.tp for entry in found.candidates] == [1, 2, 4]
+
+
+def by_engine(rates: dict[str, float]) -> CapacityOf:
+    def capacity_of(option: Option, workload: WorkloadPlan) -> tuple[Capacity, ...]:
+        rate = rates[option.measured_engine] * option.deployment.parallelism.devices
+        one = Capacity(
+            requests_per_s=Range(value=rate, low=rate, high=rate),
+            tier="x",
+            grounds="made up",
+            prefill_fraction=None,
+            measured_engine=option.measured_engine,
+        )
+        return (one,) * len(workload.shares)
+
+    return capacity_of
+
+
+@pytest.mark.parametrize("splits", [(1, 2, 4), (2, 4), (4,)])
+def test_the_engine_that_carries_most_is_chosen_whatever_other_splits_are_considered(splits: tuple[int, ...]) -> None:
+    parts = [(load_accelerator("mi300x"), PartPlan(id="mi300x", tp=splits))]
+    found = find_candidates(
+        CHAT,
+        model("llama-3.1-8b"),
+        parts,
+        by_engine({"vllm": 1.0, "sglang": 1.2}),
+        screen=by_engine({"vllm": 1.4, "sglang": 1.3}),
+        engines_of=lambda _: ("sglang", "vllm"),
+    )
+    assert {entry.measured_engine for entry in found.candidates} == {"sglang"}
+    assert {entry.deployment.engine.name for entry in found.candidates} == {"sglang"}
+    assert [entry.deployment.parallelism.tp for entry in found.candidates] == [splits[0]]
+
+
+def test_what_a_screen_says_is_behind_a_simulated_rate_is_not_simulated() -> None:
+    asked: list[str] = []
+    careful = by_engine({"vllm": 1.0, "sglang": 1.2})
+
+    def counting(option: Option, workload: WorkloadPlan) -> tuple[Capacity, ...]:
+        asked.append(option.measured_engine)
+        return careful(option, workload)
+
+    parts = [(load_accelerator("mi300x"), PartPlan(id="mi300x", tp=(1,)))]
+    screen = by_engine({"vllm": 1.05, "sglang": 1.3})
+    find_candidates(
+        CHAT, model("llama-3.1-8b"), parts, counting, screen=screen, engines_of=lambda _: ("sglang", "vllm")
+    )
+    assert asked == ["sglang"]
+
+
+def test_a_mix_takes_the_time_of_each_length_and_leaves_out_what_is_not_served() -> None:
+    assert mixed_rate((0.5, 0.5), (2.0, 1.0)) == pytest.approx(1 / (0.5 / 2 + 0.5 / 1))
+    assert mixed_rate((0.5, 0.5), (2.0, 0.0)) == 2.0
+    assert mixed_rate((1.0,), (0.0,)) == 0.0
 
 
 rates = st.tuples(st.integers(0, 30), st.integers(0, 30)).map(lambda pair: (pair[0] / 10, pair[1] / 10))

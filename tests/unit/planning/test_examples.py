@@ -75,7 +75,8 @@ def test_the_scorecards_figures_are_not_what_its_inputs_give() -> None:
     answer = answered("scorecard-800-accelerators").answer
     assert isinstance(answer, Answer)
     nvidia = answer.by_label["nvidia"].mix
-    assert 700 <= nvidia.nodes_of("h200_sxm", 0) * 8 <= 900
+    # 800 devices are more than this demand takes by our estimate, once replicas share a router.
+    assert 560 <= nvidia.nodes_of("h200_sxm", 0) * 8 < 800
 
 
 def test_deepseek_r1_stays_in_fp8_on_replicas_that_hold_its_671_billion_bytes() -> None:

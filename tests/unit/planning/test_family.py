@@ -105,7 +105,7 @@ def test_every_fleet_that_could_still_be_cheaper_is_simulated() -> None:
 
 def test_what_is_printed_never_says_that_another_fleet_is_cheaper() -> None:
     def amd_needs_more(fleet: ServingFleet) -> tuple[Check, ...]:
-        replicas = sum(pool.replicas for pool in fleet.pools if pool.deployment.accelerator.vendor == "amd")
+        replicas = sum(pool.replicas for pool in fleet.pools if pool.option.deployment.accelerator.vendor == "amd")
         held = replicas == 0 or replicas >= 60
         return tuple(
             Check(workload=name, attainment_fraction=1.0 if held else 0.5, required_fraction=0.95)

@@ -183,7 +183,7 @@ def test_every_figure_is_on_the_basis_of_the_fleets_that_held() -> None:
     """Review: a headline of $43.76M beside a Monte Carlo of $28.0-36.3M, because only one of them was simulated."""
 
     def needs_more(fleet: ServingFleet) -> tuple[Check, ...]:
-        serving = sum(pool.replicas * pool.deployment.parallelism.devices for pool in fleet.pools)
+        serving = sum(pool.replicas * pool.option.deployment.parallelism.devices for pool in fleet.pools)
         kept = 1.0 if serving >= 40 else 0.5
         return (Check(workload="chat", attainment_fraction=kept, required_fraction=0.95),)
 

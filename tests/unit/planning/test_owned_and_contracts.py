@@ -202,5 +202,5 @@ def test_a_fleet_that_counts_on_newer_engines_is_simulated_with_as_much_less_to_
 
     faster = GROWING.replace("nvidia: {engineers: 0}", "nvidia: {engineers: 0, software_gain_per_year: 30%}")
     solved(faster, verify_of=verify)
-    # Demand grows by 60% a year, counted at the end of each, and engines by 30%, counted at its start.
-    assert seen == pytest.approx({0: 40 * 1.6, 1: 40 * 1.6**2 / 1.3, 2: 40 * 1.6**3 / 1.3**2})
+    # Demand grows by 60% a year, counted at the end of each, and engines by 30%, counted at its start; 80% are used.
+    assert seen == pytest.approx({0: 50 * 1.6, 1: 50 * 1.6**2 / 1.3, 2: 50 * 1.6**3 / 1.3**2})

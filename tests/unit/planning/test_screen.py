@@ -6,6 +6,7 @@ from examples import deployment
 from penstock.benchmark.shipped_rows import shipped_efficiencies
 from penstock.performance.prediction.predict import Prediction, predict
 from penstock.planning.asked.plan import Bucket
+from penstock.planning.candidates.capacity import Option
 from penstock.planning.candidates.screen import QueuelessScreen
 from penstock.workload.slo import Slo
 
@@ -17,7 +18,7 @@ def both(name: str, part: str, tp: int, bucket: Bucket) -> tuple[QueuelessScreen
     screen, placed = QueuelessScreen(EFFICIENCIES), deployment(name, part, tp=tp)
     predicted = predict(
         placed,
-        screen.measured_engine_of(placed),
+        "vllm",
         input_tokens=bucket.input_tokens,
         output_tokens=bucket.output_tokens,
         concurrency=8,
@@ -36,8 +37,9 @@ def test_the_largest_loop_kept_is_the_one_whose_predicted_first_token_meets_the_
     screen, predicted = both(name, part, tp, bucket)
     assert predicted.ttft_s is not None
     assert predicted.running == 8
-    kept = screen(deployment(name, part, tp=tp), bucket, Slo(ttft_s=predicted.ttft_s.value * (1 + 1e-9)))
+    option = Option(id="one", weights="", deployment=deployment(name, part, tp=tp), measured_engine="vllm")
+    kept = screen.alone(option, bucket, Slo(ttft_s=predicted.ttft_s.value * (1 + 1e-9)))
     assert "closed loop of 8, no queue" in kept.grounds
     assert kept.requests_per_s.value == pytest.approx(8 / predicted.tpot_s.value / 256, rel=1e-9)
-    less = screen(deployment(name, part, tp=tp), bucket, Slo(ttft_s=predicted.ttft_s.value * (1 - 1e-9)))
+    less = screen.alone(option, bucket, Slo(ttft_s=predicted.ttft_s.value * (1 - 1e-9)))
     assert "closed loop of 7, no queue" in less.grounds

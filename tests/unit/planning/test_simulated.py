@@ -1,125 +1,145 @@
 """The seam to the simulator: what it is asked, and what becomes of its answers."""
 
-import numpy as np
+from dataclasses import replace
+
 import pytest
 
 from examples import deployment
-from penstock.fleet import Deployment
 from penstock.planning.asked.plan import Bucket
+from penstock.planning.candidates.capacity import Option, length_by_length, mixed_rate
 from penstock.planning.make import Answer
-from penstock.planning.proof.simulated import Times, bucket_workload, simulated_capacity, verify_by
+from penstock.planning.proof.simulated import PoolLoad, simulated_capacity, verify_by
 from penstock.planning.proof.verify import RequestStream, ServingFleet, ServingPool
-from penstock.workload import Requests, Slo, Workload, parse_slo
-from small_plans import TWO_PARTS, capacities, solved
+from penstock.workload import parse_slo
+from small_plans import TWO_PARTS, capacities, plan_of, solved
 
 SHORT, LONG = Bucket(input_tokens=1024, output_tokens=256), Bucket(input_tokens=8192, output_tokens=512)
 SLO = parse_slo("ttft=1s,tpot=50ms,attain=95%")
-PLACED = deployment("llama-3.1-8b", "mi300x")
+OPTION = Option(
+    id="chat mi300x tp1", weights="bf16", deployment=deployment("llama-3.1-8b", "mi300x"), measured_engine="vllm"
+)
+CHAT = plan_of(TWO_PARTS).workloads[0]
 
 
-def test_a_bucket_is_asked_as_poisson_arrivals_of_its_length() -> None:
-    (block,) = bucket_workload(SHORT, SLO).blocks(seed=0, requests=500, rate_per_s=10.0)
-    assert set(block.input_tokens) == {1024}
-    assert set(block.output_tokens) == {256}
-    assert np.diff(block.arrival_s).mean() == pytest.approx(0.1, rel=0.15)
+def test_replicas_are_asked_about_together_and_with_the_workloads_mix() -> None:
+    asked: list[PoolLoad] = []
+    predicted = length_by_length(capacities({"mi300x": 40.0}, spread=0.3))
 
+    def sustained(load: PoolLoad) -> float:
+        asked.append(load)
+        return 0.8 * load.requests_per_s
 
-def test_the_rate_is_the_simulators_and_the_interval_the_predictions() -> None:
-    predicted = capacities({"mi300x": 4.0}, spread=0.3)
-
-    def rate_of(placed: Deployment, workload: Workload, slo: Slo) -> float:
-        assert placed is PLACED
-        assert workload.classes[0].slo == slo
-        return 2.0
-
-    found = simulated_capacity(rate_of, predicted)(PLACED, SHORT, SLO)
-    assert (found.requests_per_s.low, found.requests_per_s.value, found.requests_per_s.high) == pytest.approx(
-        (1.4, 2, 2.6)
-    )
-    assert found.grounds.startswith("simulated")
-    assert found.prefill_fraction == 0.25
+    alone = predicted(OPTION, CHAT)
+    found = simulated_capacity(sustained, predicted)(OPTION, CHAT)
+    (load,) = asked
+    each = mixed_rate((0.6, 0.4), tuple(entry.requests_per_s.value for entry in alone))
+    assert load.mix == ((CHAT.shares[0].bucket, 0.6), (CHAT.shares[1].bucket, 0.4))
+    assert load.replicas == -(-CHAT.peak_requests_per_s // each)
+    assert load.requests_per_s == pytest.approx(load.replicas * each)
+    for one, before in zip(found, alone, strict=True):
+        rate, was = one.requests_per_s, before.requests_per_s
+        assert (rate.low, rate.value, rate.high) == pytest.approx((0.8 * was.low, 0.8 * was.value, 0.8 * was.high))
+        assert one.grounds.startswith("simulated")
+        assert one.prefill_fraction == 0.25
 
 
 def test_what_the_prediction_rules_out_is_not_simulated_and_a_rate_of_zero_cannot() -> None:
-    def never(*_: object) -> float:
+    def never(_: PoolLoad) -> float:
         raise AssertionError
 
-    assert not simulated_capacity(never, capacities({"h100": 1.0}))(PLACED, SHORT, SLO).meets_slo
-    assert not simulated_capacity(lambda *_: 0.0, capacities({"mi300x": 1.0}))(PLACED, SHORT, SLO).meets_slo
+    unable, able = (length_by_length(capacities({part: 1.0})) for part in ("h100", "mi300x"))
+    assert not any(entry.meets_slo for entry in simulated_capacity(never, unable)(OPTION, CHAT))
+    assert not any(entry.meets_slo for entry in simulated_capacity(lambda _: 0.0, able)(OPTION, CHAT))
 
 
-def fleet(first_share: float) -> ServingFleet:
-    pools = tuple(ServingPool(id=name, deployment=PLACED, replicas=2) for name in ("one", "two"))
+def fleet(first_share: float, replicas: int = 2) -> ServingFleet:
+    pools = tuple(ServingPool(id=name, option=OPTION, replicas=replicas) for name in ("one", "two"))
     shares = {"one": first_share, "two": 1 - first_share}
     return ServingFleet(
         period=0,
         pools=pools,
         streams=(
             RequestStream(workload="chat", bucket=SHORT, slo=SLO, requests_per_s=30.0, shares=shares),
-            RequestStream(
-                workload="batch", bucket=LONG, slo=parse_slo("e2e=60s"), requests_per_s=3.0, shares={"two": 1.0}
-            ),
+            RequestStream(workload="chat", bucket=LONG, slo=SLO, requests_per_s=10.0, shares={"two": 1.0}),
         ),
     )
 
 
-def took(requests: Requests, seconds: float) -> Times:
-    every = np.full(len(requests.arrival_s), seconds)
-    return Times(ttft_s=every, tpot_s=every / 100, e2e_s=every)
+def test_each_pool_is_asked_about_the_requests_it_is_given_and_judged_by_itself() -> None:
+    loads: list[PoolLoad] = []
+
+    def attained(load: PoolLoad) -> float:
+        loads.append(load)
+        return 0.5 if any(bucket == LONG for bucket, _ in load.mix) else 0.99
+
+    first, second = verify_by(lambda load: 1.5 * load.requests_per_s, attained)(fleet(1 / 3))
+    # The first pool holds, so it is asked again with what each of its two replicas would get if it were one.
+    assert [load.requests_per_s for load in loads] == pytest.approx([30 / 3, 30 / 3 * 2, 30 * 2 / 3 + 10])
+    assert loads[0].mix == ((SHORT, 1.0),)
+    assert dict(loads[2].mix) == pytest.approx({SHORT: 20 / 30, LONG: 10 / 30}, abs=0.02)
+    assert (first.pool, first.met, second.pool, second.met) == ("one", True, "two", False)
+    assert first.sustained_share == pytest.approx(1.5)
 
 
-def test_requests_are_divided_by_the_shares_and_each_pool_sees_only_its_own() -> None:
-    seen: list[Requests] = []
+def test_a_large_pool_is_simulated_as_a_smaller_one_with_its_share_of_the_load() -> None:
+    loads: list[PoolLoad] = []
 
-    def simulate(placed: Deployment, replicas: int, requests: Requests) -> Times:
-        assert (placed, replicas) == (PLACED, 2)
-        assert (np.diff(requests.arrival_s) >= 0).all()
-        seen.append(requests)
-        return took(requests, 0.5)
+    def sustained(load: PoolLoad) -> float:
+        loads.append(load)
+        return load.requests_per_s
 
-    chat, batch = verify_by(simulate)(fleet(0.25))
-    assert chat.met
-    assert batch.met
-    short = [int((requests.input_tokens == 1024).sum()) for requests in seen]
-    assert short[0] / sum(short) == pytest.approx(0.25, abs=0.03)
-    assert (seen[0].input_tokens == 1024).all()
-    assert (seen[1].input_tokens == 8192).any()
+    checks = verify_by(sustained, lambda _: 1.0)(fleet(1.0, replicas=50))
+    assert loads[0].replicas == 32
+    assert loads[0].requests_per_s == pytest.approx(30 * 32 / 50)
+    assert checks[0].sustained_share == pytest.approx(1.0)
 
 
-def test_a_slow_pool_fails_only_the_share_it_was_given() -> None:
-    def simulate(_: Deployment, __: int, requests: Requests) -> Times:
-        slow = bool((requests.input_tokens == 8192).any())
-        return took(requests, 2.0 if slow else 0.5)
+def test_a_pool_that_holds_and_would_not_with_one_replica_less_is_just_right() -> None:
+    def never(_: PoolLoad) -> float:
+        raise AssertionError
 
-    chat, batch = verify_by(simulate)(fleet(0.5))
-    assert chat.attainment_fraction == pytest.approx(0.5, abs=0.03)
-    assert not chat.met
-    assert batch.met
-
-
-def test_the_beginning_of_a_run_is_served_but_not_judged() -> None:
-    def simulate(_: Deployment, __: int, requests: Requests) -> Times:
-        begins = requests.arrival_s < 0.2 * requests.arrival_s[-1] - 5
-        times = np.where(begins, 99.0, 0.5)
-        return Times(ttft_s=times, tpot_s=times / 100, e2e_s=times)
-
-    assert all(check.attainment_fraction == 1 for check in verify_by(simulate)(fleet(1.0)))
+    one, two = verify_by(never, lambda load: 0.96 if load.requests_per_s <= 30 else 0.1)(fleet(2 / 3))
+    assert one.just_right
+    assert two.just_right
+    assert (one.sustained_share, two.sustained_share) == (1.0, 1.0)
 
 
-def test_one_token_answers_have_no_time_per_token_and_do_not_miss_it() -> None:
-    def simulate(_: Deployment, __: int, requests: Requests) -> Times:
-        count = len(requests.arrival_s)
-        return Times(ttft_s=np.full(count, 0.1), tpot_s=np.full(count, np.nan), e2e_s=np.full(count, 0.1))
-
-    assert all(check.met for check in verify_by(simulate)(fleet(0.5)))
+def test_a_pool_that_gets_nothing_is_not_simulated() -> None:
+    empty = replace(fleet(1.0), streams=fleet(1.0).streams[:1])
+    assert [check.pool for check in verify_by(lambda _: 1.0, lambda _: 1.0)(empty)] == ["one"]
 
 
-def test_a_plan_verified_pool_by_pool_grows_until_each_replica_has_few_enough_requests() -> None:
-    def simulate(_: Deployment, replicas: int, requests: Requests) -> Times:
-        rate = len(requests.arrival_s) / requests.arrival_s[-1] / replicas
-        return took(requests, 0.5 if rate < 1.5 else 5.0)
+@pytest.mark.parametrize(("carries", "grows"), [(0.7, True), (1.4, False)])
+def test_a_plan_is_grown_or_shrunk_to_what_its_pools_carry(carries: float, *, grows: bool) -> None:
+    """Each replica carries `carries` times what it was planned with, whatever the length."""
+    per_device = 6.0
 
-    answer = solved(TWO_PARTS, {"mi300x": 14.0, "h200_sxm": 14.0}, verify_of=verify_by(simulate)).answer
+    def sustained(load: PoolLoad) -> float:
+        return carries * per_device * load.replicas * 1000 / load.mean_tokens
+
+    def attained(load: PoolLoad) -> float:
+        return 0.955 if load.requests_per_s <= sustained(load) * 1.0001 else 0.5
+
+    planned = {"mi300x": per_device, "h200_sxm": per_device}
+    text = TWO_PARTS.replace("requests_per_s: 40", "requests_per_s: 400")
+    answer = solved(text, planned, verify_of=verify_by(sustained, attained)).answer
     assert isinstance(answer, Answer)
-    assert answer.verified[0].met
-    assert answer.verified[0].added_usd > 0
+    first = answer.verified[0]
+    assert first.met
+    assert (first.added_usd > 0) == grows
+    assert all(check.just_right or 1 <= (check.sustained_share or 0.0) < 1.1 for check in first.pools)
+
+
+def test_a_verified_fleet_is_as_large_as_one_planned_with_the_true_capacity() -> None:
+    def sustained(load: PoolLoad) -> float:
+        return 9.0 * load.replicas * 1000 / load.mean_tokens
+
+    def attained(load: PoolLoad) -> float:
+        return 0.955 if load.requests_per_s <= sustained(load) * 1.0001 else 0.5
+
+    text = TWO_PARTS.replace("requests_per_s: 40", "requests_per_s: 400")
+    wrong = solved(text, {"mi300x": 6.0}, verify_of=verify_by(sustained, attained)).answer
+    right = solved(text, {"mi300x": 9.0}).answer
+    assert isinstance(wrong, Answer)
+    assert isinstance(right, Answer)
+    assert wrong.winner.cost.total_usd == pytest.approx(right.winner.cost.total_usd, rel=0.03)

@@ -1,77 +1,81 @@
-"""The real simulator behind the seam: one replica's rate, and a pool that keeps up or does not."""
+"""The real simulator behind the seam: what pools sustain, and what a load does to them."""
 
-from math import inf
+from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from examples import deployment
 from penstock.benchmark.shipped_rows import shipped_efficiencies
 from penstock.planning.asked.plan import Bucket
+from penstock.planning.candidates.capacity import Option
 from penstock.planning.candidates.screen import QueuelessScreen
-from penstock.planning.proof.simulated import bucket_workload, simulated_capacity, verify_by
+from penstock.planning.proof.simulated import PoolLoad
 from penstock.planning.proof.simulator import Simulator
-from penstock.planning.proof.verify import RequestStream, ServingFleet, ServingPool
-from penstock.workload import Requests, parse_slo
+from penstock.simulation.capacity import capacity
+from penstock.simulation.placement import place
+from penstock.simulation.replica import ReplicaPool
+from penstock.workload import Fixed, Poisson, SloClass, Workload, parse_slo
 
 SLO = parse_slo("ttft=1s,tpot=50ms,attain=95%")
-BUCKET = Bucket(input_tokens=1024, output_tokens=256)
-PLACED = deployment("llama-3.1-8b", "mi300x")
+SHORT, LONG = Bucket(input_tokens=1024, output_tokens=256), Bucket(input_tokens=8192, output_tokens=512)
+EFFICIENCIES = shipped_efficiencies()
+
+
+def option(name: str = "llama-3.1-8b", part: str = "mi300x") -> Option:
+    return Option(id=f"{name} {part}", weights="bf16", deployment=deployment(name, part), measured_engine="vllm")
+
+
+PLACED = option()
 
 
 @pytest.fixture(scope="module")
 def simulator() -> Simulator:
-    efficiencies = shipped_efficiencies()
-    return Simulator(efficiencies, QueuelessScreen(efficiencies))
+    return Simulator(QueuelessScreen(EFFICIENCIES))
 
 
-def test_a_queue_never_lets_a_replica_carry_more_than_the_closed_loop_says(simulator: Simulator) -> None:
-    without = simulator.loop(PLACED, BUCKET, SLO).requests_per_s.value
-    found = simulated_capacity(simulator.rate, simulator.loop)(PLACED, BUCKET, SLO)
-    # Prompts that come together share a step outside captured graphs; the closed form gives each its own.
-    assert 0.3 * without < found.requests_per_s.value <= 1.1 * without
-    assert found.requests_per_s.low < found.requests_per_s.value < found.requests_per_s.high
+def load(replicas: int, rate: float = 1.0, mix: tuple[tuple[Bucket, float], ...] = ((SHORT, 1.0),)) -> PoolLoad:
+    return PoolLoad(option=PLACED, replicas=replicas, mix=mix, requests_per_s=rate * replicas, slo=SLO)
 
 
-def fleet(share_of_capacity: float, simulator: Simulator) -> ServingFleet:
-    rate = 4 * share_of_capacity * simulator.rate(PLACED, bucket_workload(BUCKET, SLO), SLO)
-    return ServingFleet(
-        period=0,
-        pools=(ServingPool(id="pool", deployment=PLACED, replicas=4),),
-        streams=(RequestStream(workload="chat", bucket=BUCKET, slo=SLO, requests_per_s=rate, shares={"pool": 1.0}),),
-    )
+def test_a_queue_never_lets_replicas_carry_much_more_than_the_closed_loop_says(simulator: Simulator) -> None:
+    without = simulator.loop.alone(PLACED, SHORT, SLO).requests_per_s.value
+    one, eight = (simulator.sustained(load(count, without)) / count for count in (1, 8))
+    assert 0.3 * without < one < eight <= 1.1 * without
 
 
-def test_a_pool_at_nine_tenths_of_its_capacity_keeps_the_slo_and_at_twice_it_does_not(simulator: Simulator) -> None:
-    verify = verify_by(simulator.serve)
-    assert verify(fleet(0.9, simulator))[0].met
-    assert not verify(fleet(2.0, simulator))[0].met
+def test_a_sketch_is_within_six_percent(simulator: Simulator) -> None:
+    assert simulator.sketched(load(8, 34.0)) == pytest.approx(simulator.sustained(load(8, 34.0)), rel=0.06)
+
+
+def test_a_pool_at_its_capacity_keeps_the_slo_and_above_it_does_not(simulator: Simulator) -> None:
+    rate = simulator.sustained(load(4, 34.0)) / 4
+    assert simulator.attained(load(4, 0.99 * rate)) >= 0.95
+    assert simulator.attained(load(4, 1.03 * rate)) < 0.95
+    assert simulator.attained(load(4, 3 * rate)) < 0.1
+
+
+def test_another_seed_gives_the_same_capacity_within_two_percent(simulator: Simulator) -> None:
+    rates = [Simulator(simulator.loop, seed=seed).sustained(load(8, 34.0)) for seed in range(4)]
+    assert max(rates) / min(rates) < 1.02
+
+
+def test_a_mix_carries_less_than_the_short_and_more_than_the_long(simulator: Simulator) -> None:
+    both = ((SHORT, 0.5), (LONG, 0.5))
+    short, mixed, long = (simulator.sustained(load(4, 2.0, mix)) for mix in (((SHORT, 1.0),), both, ((LONG, 1.0),)))
+    assert long < mixed < short
 
 
 def test_what_does_not_fit_is_never_served(simulator: Simulator) -> None:
-    large = deployment("llama-3.1-405b", "h100")
-    requests = Requests(
-        arrival_s=np.arange(3.0),
-        input_tokens=np.full(3, 100, np.int32),
-        output_tokens=np.full(3, 10, np.int32),
-        slo_class=np.zeros(3, np.uint8),
-    )
-    assert (simulator.serve(large, 1, requests).ttft_s == inf).all()
+    large = replace(load(1), option=option("llama-3.1-405b", "h100"))
+    assert simulator.sustained(large) == 0
+    assert simulator.attained(large) == 0
 
 
-def test_requests_that_come_at_once_are_each_served_and_one_too_long_is_not(simulator: Simulator) -> None:
-    inputs, outputs = np.full(40, 100, np.int32), np.full(40, 10, np.int32)
-    too_long, one_token, longest = 7, 8, 9
-    inputs[too_long], outputs[one_token], outputs[longest] = 3_000_000, 1, 200
-    requests = Requests(
-        arrival_s=np.repeat([0.0, 1.0], 20),
-        input_tokens=inputs,
-        output_tokens=outputs,
-        slo_class=np.zeros(40, np.uint8),
-    )
-    times = simulator.serve(PLACED, 1, requests)
-    assert np.flatnonzero(np.isinf(times.e2e_s)).tolist() == [too_long]
-    assert np.flatnonzero(np.isnan(times.tpot_s)).tolist() == [one_token]
-    assert np.argmax(np.where(np.isinf(times.e2e_s), 0.0, times.e2e_s)) == longest
-    met = SLO.met(ttft_s=times.ttft_s, tpot_s=times.tpot_s, e2e_s=times.e2e_s)
-    assert np.flatnonzero(~met).tolist() == [too_long]
+def test_a_replica_carries_here_what_the_simulate_command_says_of_it(simulator: Simulator) -> None:
+    classes = (SloClass(name="all", share_fraction=1.0, slo=SLO),)
+    placed = place(PLACED.deployment, "vllm", EFFICIENCIES, typical_tokens=SHORT.context_tokens).replica
+    assert placed is not None
+    lengths = Fixed(input_tokens=SHORT.input_tokens, output_tokens=SHORT.output_tokens)
+    workload = Workload(name="chat", arrivals=Poisson(), lengths=lengths, classes=classes)
+    said = capacity([ReplicaPool(name="one", replica=placed)], workload, classes=classes).rate_per_s
+    assert simulator.sustained(load(1, 30.0)) == pytest.approx(said, rel=0.01)

@@ -1,12 +1,12 @@
 """The capacity is the rate at which the promise still holds, found in a moment."""
 
+from dataclasses import replace
 from time import process_time
 
 import pytest
 
 from penstock.errors import UsageError
-from penstock.simulation.capacity import capacity
-from penstock.simulation.run import simulate
+from penstock.simulation.capacity import RateSearch, capacity, highest_rate, trial
 from penstock.workload import ClosedLoop, LogNormal, Poisson, Slo, SloClass, Workload
 from simulated import COST, pool
 
@@ -27,10 +27,33 @@ def promised(**limits: float) -> list[SloClass]:
 
 def test_the_promise_holds_at_the_capacity_and_not_much_above_it() -> None:
     classes = promised(ttft_s=1.0, tpot_s=0.03)
+    asked = RateSearch(workload=CHAT, classes=classes)
     found = capacity([pool()], CHAT, classes=classes)
-    assert found.outcome.met
-    above = CHAT.blocks(seed=0, requests=found.requests, rate_per_s=1.02 * found.rate_per_s)
-    assert not simulate([pool()], above, classes=classes).met
+    below, above = (trial([pool()], asked, share * found.rate_per_s, requests=found.requests) for share in (0.99, 1.02))
+    assert below.met
+    assert not above.met
+    assert found.rate_per_s < found.saturated_rate_per_s
+
+
+def test_another_seed_gives_the_same_capacity_within_three_percent() -> None:
+    classes = promised(ttft_s=1.0, tpot_s=0.03)
+    rates = [capacity([pool(replicas=8)], CHAT, classes=classes, seed=seed).rate_per_s for seed in range(4)]
+    assert max(rates) / min(rates) < 1.03
+
+
+def test_replicas_behind_one_router_carry_more_each_than_one_alone() -> None:
+    classes = promised(ttft_s=1.0, tpot_s=0.03)
+    alone = capacity([pool()], CHAT, classes=classes).rate_per_s
+    eight = capacity([pool(replicas=8)], CHAT, classes=classes).rate_per_s
+    assert 1.02 < eight / (8 * alone) < 1.3
+
+
+def test_a_search_that_begins_elsewhere_ends_at_the_same_rate() -> None:
+    asked = RateSearch(workload=CHAT, classes=promised(ttft_s=1.0, tpot_s=0.03))
+    found = [highest_rate([pool()], replace(asked, requests=20_000), begin_per_s=rate)[0] for rate in (3.0, 11.0, 40.0)]
+    rates = [entry.rate_per_s for entry in found if entry is not None]
+    assert len(rates) == 3
+    assert max(rates) / min(rates) < 1.01
 
 
 def test_a_stricter_promise_has_less_capacity() -> None:

@@ -117,15 +117,17 @@ def sources_of(plan: "Plan", folder: Path) -> "Sources":
     columns = {workload.trace: workload.columns for workload in plan.workloads if workload.trace is not None}
     efficiencies = shipped_efficiencies()
     loop = QueuelessScreen(efficiencies)
-    simulator = Simulator(efficiencies, loop, seed=plan.seed)
+    simulator = Simulator(loop, seed=plan.seed)
     return Sources(
         accelerators=tuple(load_accelerator(part.id) for part in plan.parts) or load_accelerators(),
         prices_of=load_prices,
         model_of=model_of,
-        capacity_of=simulated_capacity(simulator.rate, loop),
-        capacity_note="Capacity within the SLO by simulation: Poisson arrivals, one replica, one length at a time.",
+        capacity_of=simulated_capacity(simulator.sketched, loop),
+        capacity_note="Capacity within the SLO by simulation: replicas behind one router, Poisson arrivals of the "
+        "workload's mix of lengths, the engine that carries most.",
         screen=loop,
-        verify_of=verify_by(simulator.serve, seed=plan.seed),
+        engines_of=efficiencies.engines,
+        verify_of=verify_by(simulator.sustained, simulator.attained),
         read_trace=lambda name: trace_lengths(_recorded(folder / name, columns.get(name)).blocks()),
         draw_of=drawn_under_load,
     )

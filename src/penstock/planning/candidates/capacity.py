@@ -1,17 +1,17 @@
-"""How much does one replica carry? Requests per second within an SLO, per length: the planner's seam."""
+"""How much does a replica carry beside others of its kind? Requests per second within an SLO: the planner's seam."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.fleet.deployment import Deployment
 from penstock.performance.prediction.predict import Range
-from penstock.planning.asked.plan import Bucket
+from penstock.planning.asked.plan import Bucket, WorkloadPlan
 from penstock.workload.slo import Slo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """What one replica sustains within the SLO; zero where it cannot meet it at any rate."""
+    """What one replica of a pool sustains within the SLO; zero where it cannot meet it at any rate."""
 
     requests_per_s: Range
     tier: str
@@ -28,7 +28,38 @@ class Capacity:
         return self.requests_per_s.value > 0
 
 
-CapacityOf = Callable[[Deployment, Bucket, Slo], Capacity]
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Option:
+    """One way to run a workload on a part: its weights, its split, and the engine that is started."""
+
+    id: str
+    weights: str
+    deployment: Deployment
+    measured_engine: str
+    """The engine whose measurements speak for it."""
+
+
+CapacityOf = Callable[[Option, WorkloadPlan], tuple[Capacity, ...]]
+"""What a replica carries of each length of a workload, in the workload's order."""
+
+
+def length_by_length(capacity_of: Callable[[Deployment, Bucket, Slo], Capacity]) -> CapacityOf:
+    """Ask about every length alone."""
+
+    def every(option: Option, workload: WorkloadPlan) -> tuple[Capacity, ...]:
+        return tuple(capacity_of(option.deployment, share.bucket, workload.slo) for share in workload.shares)
+
+    return every
+
+
+def mixed_rate(fractions: tuple[float, ...], rates: tuple[float, ...]) -> float:
+    """Requests per second of a mix of lengths, each of which takes its share of a replica's time; 0 if none is served.
+
+    Lengths that it does not serve at all are somebody else's: the mix is of the others.
+    """
+    served = [(fraction, rate) for fraction, rate in zip(fractions, rates, strict=True) if rate > 0]
+    busy = sum(fraction / rate for fraction, rate in served)
+    return sum(fraction for fraction, _ in served) / busy if busy else 0.0
 
 
 def cannot(reason: str) -> Capacity:

@@ -1,107 +1,33 @@
 """What would a replica carry if requests never queued? A quick screen of many deployments before the simulator."""
 
 from dataclasses import dataclass
+from math import exp
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.fleet.deployment import Deployment
 from penstock.performance.evidence.efficiencies import Efficiencies
 from penstock.performance.memory.budget import fit
-from penstock.performance.prediction.choose import BEST, predict_on
-from penstock.performance.prediction.predict import Prediction, Range
-from penstock.performance.prediction.stack import Stack
+from penstock.performance.prediction.predict import Range
+from penstock.performance.prediction.stack import Stack, stack_of
 from penstock.performance.step.first_token import LoopLoad
 from penstock.performance.step.work import PARTS, Array, ReplicaWork
-from penstock.planning.asked.plan import Bucket
-from penstock.planning.candidates.capacity import Capacity, cannot
+from penstock.planning.asked.plan import Bucket, WorkloadPlan
+from penstock.planning.candidates.capacity import Capacity, Option, cannot
 from penstock.workload.slo import Slo
 
 _MOST: Final = 4096
 _PER_OCTAVE: Final = 16
 """Concurrencies tried per doubling: steps of 4%."""
-_REFERENCE: Final = (1024, 256, 16)
-"""Any load: what is read off the prediction (engine, slowdowns, interval) does not depend on it."""
-
-
-@dataclass(slots=True)
-class QueuelessScreen:
-    """Judges by the largest closed loop whose average step and first token stay within the SLO.
-
-    It ignores queueing, so it is optimistic near saturation; whoever uses it says so. One object remembers what it
-    compiled: a deployment is compiled once for all its length buckets. The engine is the one `predict` would choose for
-    that very split, so that what a plan says of it does not hang on which other splits are considered.
-    """
-
-    efficiencies: Efficiencies
-    _compiled: dict[tuple[object, ...], "_Compiled"]
-
-    def __init__(self, efficiencies: Efficiencies) -> None:
-        self.efficiencies, self._compiled = efficiencies, {}
-
-    def __call__(self, deployment: Deployment, bucket: Bucket, slo: Slo) -> Capacity:
-        """Return the rate of the largest loop that keeps the SLO."""
-        memory = fit(deployment, bucket.context_tokens)
-        if not memory.fits:
-            return cannot(memory.obstacle.reason if memory.obstacle else "does not fit")
-        compiled = self._compile(deployment)
-        limit = memory.capacity.concurrent_requests if memory.capacity is not None else None
-        together = _concurrencies(min(limit or _MOST, _MOST))
-        tpot_s, ttft_s, prefill = compiled.times(together, bucket)
-        kept = np.flatnonzero(_within(tpot_s, ttft_s, bucket, slo))
-        if not kept.size:
-            return cannot("misses the SLO with one request alone")
-        best = int(kept[-1])
-        rate = float(together[best] / tpot_s[best] / bucket.output_tokens)
-        seen = compiled.seen
-        return Capacity(
-            requests_per_s=Range(
-                value=rate,
-                low=rate * seen.tpot_s.value / seen.tpot_s.high,
-                high=rate * seen.tpot_s.value / seen.tpot_s.low,
-            ),
-            tier=seen.tier,
-            grounds=f"{seen.measured_engine}, from {' > '.join(seen.borrowed_from)}; "
-            f"closed loop of {together[best]:,.0f}, no queue",
-            prefill_fraction=float(prefill[best]),
-            measured_engine=seen.measured_engine,
-        )
-
-    def measured_engine_of(self, deployment: Deployment) -> str:
-        """Whose measurements speak for a deployment."""
-        return self._compile(deployment).seen.measured_engine
-
-    def _compile(self, deployment: Deployment) -> "_Compiled":
-        part, model, split = deployment.accelerator, deployment.model, deployment.parallelism
-        key = (model.name, model.quantisation, part.id, split, deployment.cache_dtype, deployment.engine)
-        if key not in self._compiled:
-            seen = predict_on(
-                model,
-                part,
-                split,
-                cache_dtype=deployment.cache_dtype,
-                measured_engine=BEST,
-                load=_REFERENCE,
-                efficiencies=self.efficiencies,
-            )
-            self._compiled[key] = _Compiled.of(deployment, seen)
-        return self._compiled[key]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Compiled:
+class Compiled:
     """A deployment's work, and seconds per unit of it on the stack that speaks for it."""
 
     work: ReplicaWork
     stack: Stack
-    seen: Prediction
-
-    @staticmethod
-    def of(deployment: Deployment, seen: Prediction) -> "_Compiled":
-        if seen.stack is None:
-            raise LookupError("the speed of light has no stack")
-        return _Compiled(work=ReplicaWork(deployment), stack=seen.stack, seen=seen)
 
     def times(self, together: Array, bucket: Bucket) -> tuple[Array, Array, Array]:
         """Seconds per token, seconds to the first one, and the share of prompts in a step."""
@@ -115,6 +41,63 @@ class _Compiled:
         step_s = light @ self.stack.slowdowns
         prefill = light[:, PARTS.index("prefill")] * self.stack.slowdowns[PARTS.index("prefill")] / step_s
         return step_s, self.stack.first_token_s(self.work, loop), prefill
+
+
+class QueuelessScreen:
+    """Judges by the largest closed loop whose average step and first token stay within the SLO.
+
+    It ignores queueing, so it is optimistic near saturation; whoever uses it says so. One object remembers what it
+    compiled: a deployment is compiled once for all its lengths and engines with the same settings.
+    """
+
+    def __init__(self, efficiencies: Efficiencies) -> None:
+        self.efficiencies = efficiencies
+        self._works: dict[tuple[object, ...], ReplicaWork] = {}
+        self._compiled: dict[tuple[object, ...], Compiled] = {}
+
+    def __call__(self, option: Option, workload: WorkloadPlan) -> tuple[Capacity, ...]:
+        """Return the rate of the largest loop of each length that keeps the SLO."""
+        return tuple(self.alone(option, share.bucket, workload.slo) for share in workload.shares)
+
+    def alone(self, option: Option, bucket: Bucket, slo: Slo) -> Capacity:
+        """Judge one length."""
+        memory = fit(option.deployment, bucket.context_tokens)
+        if not memory.fits:
+            return cannot(memory.obstacle.reason if memory.obstacle else "does not fit")
+        compiled = self.compiled(option)
+        # Requests that came at different times hold half their answers on average.
+        mean_tokens = bucket.input_tokens + bucket.output_tokens / 2
+        limit = memory.capacity.tokens / mean_tokens if memory.capacity is not None else 0.0
+        together = _concurrencies(min(int(limit) or _MOST, _MOST))
+        tpot_s, ttft_s, prefill = compiled.times(together, bucket)
+        kept = np.flatnonzero(_within(tpot_s, ttft_s, bucket, slo))
+        if not kept.size:
+            return cannot("misses the SLO with one request alone")
+        best, stack = int(kept[-1]), compiled.stack
+        rate = float(together[best] / tpot_s[best] / bucket.output_tokens)
+        fast, slow = stack.spread
+        return Capacity(
+            requests_per_s=Range(value=rate, low=rate / exp(slow), high=rate / exp(fast)),
+            tier=stack.tier,
+            grounds=f"{option.measured_engine}, from {' > '.join(stack.path)}; "
+            f"closed loop of {together[best]:,.0f}, no queue",
+            prefill_fraction=float(prefill[best]),
+            measured_engine=option.measured_engine,
+        )
+
+    def compiled(self, option: Option) -> Compiled:
+        """Its work and the stack that serves it."""
+        deployment = option.deployment
+        part, model, split = deployment.accelerator, deployment.model, deployment.parallelism
+        placed = (model.name, model.quantisation, part.id, split, deployment.cache_dtype, deployment.engine)
+        if placed not in self._works:
+            self._works[placed] = ReplicaWork(deployment)
+        key = (*placed, option.measured_engine)
+        if key not in self._compiled:
+            work = self._works[placed]
+            stack = stack_of(work, option.measured_engine, self.efficiencies)
+            self._compiled[key] = Compiled(work=work, stack=stack)
+        return self._compiled[key]
 
 
 def _concurrencies(most: int) -> Array:

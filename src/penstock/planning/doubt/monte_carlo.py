@@ -81,7 +81,7 @@ def widened(
         drawn = world
         for knob in uncertain:
             drawn = knob.turned(drawn, float(values[knob.name][number]))
-        problem = build_problem(drawn.resolved, candidates, capacity_scale=drawn.capacity)
+        problem = family.informed(build_problem(drawn.resolved, candidates, capacity_scale=drawn.capacity))
         for _, restriction in questions(problem):
             if restriction.only_accelerators is None:
                 mix = cheapest(problem, restriction, gap_fraction=_WORLD_GAP, time_limit_s=_WORLD_LIMIT_S)

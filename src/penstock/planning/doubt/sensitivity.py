@@ -65,7 +65,7 @@ class Judge:
         """The cheapest fleet of each label: resized, or solved again where a part comes at another time."""
         problem = build_problem(world.resolved, self.candidates)
         if kind == "delivery":
-            again = find_family(problem, runner_up_count=1)
+            again = find_family(self.family.informed(problem), runner_up_count=1)
             costs = dict.fromkeys(self.family.by_label, inf)
             return costs if again is None else {**costs, **{k: mix.cost_usd for k, mix in again.by_label.items()}}
         found = self.family.costs(problem, one_world(world.capacity))

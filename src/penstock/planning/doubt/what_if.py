@@ -27,7 +27,7 @@ class RulePrice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
+class DemandScenario:
     """The cheapest fleet where demand is at one end of its range."""
 
     name: Literal["low", "base", "high"]
@@ -68,14 +68,13 @@ def owned_worth(problem: Problem, family: Family) -> Owned | None:
     if not any(offer.kept for offer in problem.offers):
         return None
     bare = replace(problem, offers=tuple(replace(offer, kept=None) for offer in problem.offers))
-    mix = cheapest(bare, gap_fraction=_GAP, time_limit_s=_LIMIT_S)
-    without = None if mix is None else mix.cost_usd * family.growth(mix)
-    winner_usd = family.winner.cost_usd * family.growth(family.winner)
+    mix = cheapest(family.informed(bare), gap_fraction=_GAP, time_limit_s=_LIMIT_S)
+    without = None if mix is None else mix.cost_usd
     return Owned(
         nodes=tuple(_worth(problem, offer, family.winner) for offer in problem.offers if offer.kept),
         without_usd=without,
         without="" if mix is None else " + ".join(sorted(mix.support)),
-        saved_usd=None if without is None else without - winner_usd,
+        saved_usd=None if without is None else without - family.winner.cost_usd,
     )
 
 
@@ -110,12 +109,12 @@ def without_each_rule(problem: Problem) -> Mapping[str, Problem]:
 def rule_prices(problem: Problem, family: Family) -> tuple[RulePrice, ...]:
     """Price every rule, the dearest first; dollars are of fleets as simulation would make them."""
     found = []
-    winner_usd = family.winner.cost_usd * family.growth(family.winner)
+    winner_usd = family.winner.cost_usd
     for name, looser in without_each_rule(problem).items():
-        mix = cheapest(looser, gap_fraction=_GAP, time_limit_s=_LIMIT_S)
+        mix = cheapest(family.informed(looser), gap_fraction=_GAP, time_limit_s=_LIMIT_S)
         if mix is None:
             continue
-        without = min(winner_usd, mix.cost_usd * family.growth(mix))
+        without = min(winner_usd, mix.cost_usd)
         parts = " + ".join(sorted(mix.support))
         found.append(RulePrice(rule=name, without_usd=without, usd=winner_usd - without, without=parts))
     return tuple(sorted(found, key=lambda entry: -entry.usd))
@@ -123,12 +122,12 @@ def rule_prices(problem: Problem, family: Family) -> tuple[RulePrice, ...]:
 
 def demand_scenarios(
     family: Family, world: InputWorld, candidates: Sequence[Candidate], knobs: Sequence[Knob]
-) -> tuple[Scenario, ...]:
+) -> tuple[DemandScenario, ...]:
     """Solve again with every range of demand and growth at its low end, and at its high; empty where none has one."""
     moving = [knob for knob in knobs if knob.kind == "demand" and knob.input.uncertain and "mean" not in knob.subject]
     if not moving:
         return ()
-    base = _scenario("base", family, family.winner, family.winner.cost_usd)
+    base = _scenario("base", family, family.winner)
     ends: tuple[tuple[Literal["low", "high"], Callable[[Knob], float]], ...] = (
         ("low", lambda knob: knob.input.low),
         ("high", lambda knob: knob.input.high),
@@ -138,14 +137,15 @@ def demand_scenarios(
         turned = world
         for knob in moving:
             turned = knob.turned(turned, end(knob))
-        mix = cheapest(build_problem(turned.resolved, candidates), gap_fraction=_GAP, time_limit_s=_LIMIT_S)
+        problem = family.informed(build_problem(turned.resolved, candidates))
+        mix = cheapest(problem, gap_fraction=_GAP, time_limit_s=_LIMIT_S)
         if mix is not None:
-            found[name] = _scenario(name, family, mix, mix.cost_usd)
+            found[name] = _scenario(name, family, mix)
     return tuple(found[name] for name in ("low", "base", "high") if name in found)
 
 
-def _scenario(name: Literal["low", "base", "high"], family: Family, mix: Mix, usd: float) -> Scenario:
-    return Scenario(name=name, usd=usd * family.growth(mix), label=family.label(mix), parts=dict(_parts(mix)))
+def _scenario(name: Literal["low", "base", "high"], family: Family, mix: Mix) -> DemandScenario:
+    return DemandScenario(name=name, usd=mix.cost_usd, label=family.label(mix), parts=dict(_parts(mix)))
 
 
 def _parts(mix: Mix) -> Iterator[tuple[str, int]]:

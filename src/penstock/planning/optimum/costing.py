@@ -176,6 +176,7 @@ def _busy(mix: Mix, terms: BillingTerms, candidates: Mapping[str, Candidate]) ->
         years = terms.finance.paid_years(*terms.periods[pool.period])
         for (name, (workload, bucket)), share in pool.load.items():
             devices = _mean_devices(pool, workloads[workload], candidates[name], bucket, terms) * share
+            devices /= pool.carried.get(name, 1.0)
             key = (name, workload, bucket)
             busy[key] = busy.get(key, 0.0) + devices * years
     return busy

@@ -1,14 +1,14 @@
 """Which fleets compete? The winner, its runners-up, the best of each vendor, the best mix and every part alone."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 
 import numpy as np
 
 from penstock.planning.candidates.search import Step
 from penstock.planning.optimum.mix import cheapest, runners_up
-from penstock.planning.optimum.problem import Mix, Problem, Restriction
+from penstock.planning.optimum.problem import Mix, PoolKey, Problem, Restriction
 from penstock.planning.optimum.resize import Array, Worlds, resized_usd
 
 COMPETING = ("amd", "nvidia")
@@ -28,8 +28,8 @@ class Family:
     """Whether vendors compete; where all parts are of one vendor, sets of parts do."""
     of_other_worlds: tuple[Mix, ...] = ()
     """Fleets that are cheapest in some other world: priced in every world, though never the answer in this one."""
-    proven: tuple[tuple[Mix, float], ...] = ()
-    """Fleets that were simulated, and what they then cost over what they were planned at."""
+    carried: Mapping[PoolKey, float] = field(default_factory=dict)
+    """What replicas were seen to carry in simulation beside their rates; empty before it."""
 
     @property
     def fleets(self) -> tuple[Mix, ...]:
@@ -55,14 +55,9 @@ class Family:
             others=tuple(change(mix) for mix in self.others),
         )
 
-    def growth(self, mix: Mix) -> float:
-        """What simulation makes of a fleet's cost: its own, or that of the simulated fleet most like it."""
-        if not self.proven:
-            return 1.0
-        own = [factor for planned, factor in self.proven if planned.identity == mix.identity]
-        alike = max(len(planned.support & mix.support) for planned, _ in self.proven)
-        kin = [factor for planned, factor in self.proven if len(planned.support & mix.support) == alike]
-        return own[0] if own else max(kin)
+    def informed(self, problem: Problem) -> Problem:
+        """Return a problem in which replicas carry what they were seen to: fleets nobody simulated, on one basis."""
+        return replace(problem, carried=self.carried)
 
     def label(self, mix: Mix) -> str:
         """What a fleet competes as: its vendor or `mix`, or its parts."""
@@ -80,7 +75,7 @@ class Family:
         """The cheapest fleet of each label in every world."""
         found: dict[str, Array] = {}
         for mix in (*self.fleets, *self.of_other_worlds):
-            usd, label = resized_usd(mix, problem, worlds) * self.growth(mix), self.label(mix)
+            usd, label = resized_usd(mix, problem, worlds), self.label(mix)
             found[label] = np.minimum(found.get(label, np.full(worlds.count, inf)), usd)
         return found
 

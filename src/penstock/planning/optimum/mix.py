@@ -1,24 +1,21 @@
 """Which mix is cheapest? Whole nodes, whole replicas and shares of each length bucket, by integer programming."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from math import ceil
 from typing import Final
 
 from penstock.planning.optimum.milp import Milp, Optimum
 from penstock.planning.optimum.problem import (
-    Demand,
     DemandKey,
     Mix,
     Offer,
     PoolPeriod,
     Problem,
-    ReplicaKind,
     Restriction,
 )
 
-_SMALL, _LARGE_GAP, _SMALL_GAP = 500, 1e-3, 1e-5
-"""Placements up to which a fleet is solved to a hundred-thousandth; above, a tenth of a percent: it is reported."""
+_SMALL, _LARGE_GAP, _PERIODS_GAP, _SMALL_GAP = 500, 1e-3, 2e-4, 1e-5
+"""Placements up to which a fleet is solved to a hundred-thousandth, or to a fiftieth of a percent where it changes over
+time; above, to a tenth of a percent: it is reported."""
 DEFAULT_TIME_LIMIT_S: Final = 60.0
 _NEGLIGIBLE: Final = 1e-7
 
@@ -34,9 +31,17 @@ def cheapest(
 ) -> Mix | None:
     """Find the cheapest fleet; None where no fleet keeps every rule."""
     built = _Built(problem, restriction or Restriction())
-    gap = gap_fraction if gap_fraction is not None else _SMALL_GAP if len(built.count) <= _SMALL else _LARGE_GAP
-    optimum = built.milp.solve(gap_fraction=gap, time_limit_s=time_limit_s)
+    optimum = built.milp.solve(
+        gap_fraction=_gap(problem, len(built.count)) if gap_fraction is None else gap_fraction,
+        time_limit_s=time_limit_s,
+    )
     return None if optimum is None else built.read(optimum)
+
+
+def _gap(problem: Problem, placements: int) -> float:
+    if placements > _SMALL:
+        return _LARGE_GAP
+    return _SMALL_GAP if problem.periods == 1 else _PERIODS_GAP
 
 
 def runners_up(
@@ -96,7 +101,7 @@ class _Built:
         return range(offer.first_period if offer.kept is None else 0, self.problem.periods)
 
     def _nodes(self, offer: Offer) -> None:
-        most = self._most(offer)
+        most = self.problem.most_nodes(offer)
         for period in self._served(offer):
             self.used[offer.key, period] = self.milp.variable(upper=1, whole=True)
             self._keep(offer, period)
@@ -126,22 +131,23 @@ class _Built:
 
     def _placement(self, offer: Offer, period: int) -> None:
         """Replicas on the nodes of a pool: what they serve, and the devices they take."""
-        problem, most = self.problem, self._most(offer)
+        problem, most = self.problem, self.problem.most_nodes(offer)
         taken: list[tuple[int, float]] = []
-        for replica in self._replicas(offer):
+        for replica in problem.replicas_on(offer.accelerator):
             loads = []
-            for demand in self._demands(replica):
+            for demand in problem.demands_of(replica):
                 if demand.requests_per_s[period] <= 0:
                     continue
                 variable = self.milp.variable(upper=1)
                 self.share[offer.key, replica.id, demand.key, period] = variable
-                needed = demand.requests_per_s[period] / problem.carried(replica, demand.key[1], period)
+                needed = demand.requests_per_s[period] / problem.rate_of(replica, demand.key[1], period)
                 loads.append((variable, needed))
             if not loads:
                 continue
             number = self.milp.variable(upper=most * offer.devices // replica.devices, whole=True)
             self.count[offer.key, replica.id, period] = number
-            self.milp.row([*loads, (number, -problem.utilisation_fraction)], at_most=0)
+            carried = problem.utilisation_fraction * self._carried_by(offer, replica.id, period)
+            self.milp.row([*loads, (number, -carried)], at_most=0)
             taken.append((number, float(replica.devices)))
         nodes = [(variable, -float(offer.devices)) for variable in self._in_service(offer, period)]
         used = self.used[offer.key, period]
@@ -149,6 +155,9 @@ class _Built:
         # A pool that serves is in use, and one in use has a node: the spare and the vendor's people follow from it.
         self.milp.row([*taken, (used, -float(most * offer.devices))], at_most=0)
         self.milp.row([*((variable, 1.0) for variable in self._in_service(offer, period)), (used, -1.0)], at_least=0)
+
+    def _carried_by(self, offer: Offer, name: str, period: int) -> float:
+        return self.problem.carried.get((offer.key, name, period), 1.0)
 
     def _owned(self, offer: Offer, period: int) -> list[int]:
         kept = self.kept.get((offer.key, period))
@@ -169,32 +178,6 @@ class _Built:
         on_contract = [variable for found in contracts for variable in found]
         return [*self._owned(offer, period), *on_contract, *([] if rented is None else [rented])]
 
-    def _replicas(self, offer: Offer) -> Iterator[ReplicaKind]:
-        return (replica for replica in self.problem.replicas if replica.accelerator == offer.accelerator)
-
-    def _demands(self, replica: ReplicaKind) -> Iterator[Demand]:
-        for demand in self.problem.demands:
-            if demand.key[0] == replica.workload and replica.requests_per_s.get(demand.key[1], 0.0) > 0:
-                yield demand
-
-    def _most(self, offer: Offer) -> int:
-        """Nodes nobody could need more of: everything served by the hungriest replica, each kind rounded up."""
-        problem, devices = self.problem, 0.0
-        replicas = tuple(self._replicas(offer))
-        for demand in problem.demands:
-            rates = [
-                max(demand.requests_per_s) / replica.requests_per_s[demand.key[1]] * replica.devices
-                for replica in replicas
-                if demand in tuple(self._demands(replica))
-            ]
-            devices += max(rates, default=0.0) / problem.utilisation_fraction
-        devices += sum(replica.devices for replica in replicas)
-        least = max((ceil(tier.min_devices / offer.devices) for tier in offer.tiers), default=0)
-        slowest = min(problem.gains.get(offer.accelerator, (1.0,)))
-        most = max(ceil(devices / min(1.0, slowest) / offer.devices) + problem.spare_nodes, least)
-        limit = problem.max_nodes.get(offer.accelerator)
-        return most if limit is None else min(most, limit)
-
     # rules
 
     def _price_levels(self) -> None:
@@ -213,7 +196,7 @@ class _Built:
                     for (key, level, _), variable in self.bought.items()
                     if key == offer.key and level == number
                 ]
-                most = sum(self._most(offer) * offer.devices for offer in offers) * self.problem.periods
+                most = sum(self.problem.most_nodes(offer) * offer.devices for offer in offers) * self.problem.periods
                 self.milp.row([*volume, (chosen, -float(most))], at_most=0)
                 self.milp.row([*volume, (chosen, -float(tier.min_devices))], at_least=0)
             self.milp.row(levels, at_most=1)
@@ -300,7 +283,7 @@ class _Built:
         for (key, name, demand, at), variable in self.share.items():
             if at == period:
                 own = (1.0 if vendors[key] == vendor else 0.0) - limit
-                taken = rates[demand] / self.problem.carried(kinds[name], demand[1], at) * kinds[name].devices
+                taken = rates[demand] / self.problem.rate_of(kinds[name], demand[1], at) * kinds[name].devices
                 terms.append((variable, own * taken))
         self.milp.row(terms, at_most=0)
 
@@ -359,27 +342,34 @@ class _Built:
             if (key, when) == (offer.key, period) and at[v] > _NEGLIGIBLE
         }
         room = (kept_nodes + owned + sum(on_contract) + rented_nodes - spare) * offer.devices
+        carried = {name: self._carried_by(offer, name, period) for name in replicas}
         return PoolPeriod(
             offer=offer,
             period=period,
             owned_nodes=owned,
             rented_nodes=rented_nodes,
             spare_nodes=spare,
-            replicas=self._filled(replicas, load, room, period),
+            replicas=self._filled(replicas, load, room, period, carried),
             load=load,
             kept_nodes=kept_nodes,
             contract_nodes=on_contract,
+            carried={name: factor for name, factor in carried.items() if factor != 1.0},
         )
 
     def _filled(
-        self, replicas: dict[str, int], load: dict[tuple[str, DemandKey], float], room: int, period: int
+        self,
+        replicas: dict[str, int],
+        load: dict[tuple[str, DemandKey], float],
+        room: int,
+        period: int,
+        carried: dict[str, float],
     ) -> dict[str, int]:
         """Put replicas on devices that are paid for and left over, always of the kind that is busiest."""
         kinds = {replica.id: replica for replica in self.problem.replicas if replica.id in replicas}
         rates = {demand.key: demand.requests_per_s[period] for demand in self.problem.demands}
         busy = dict.fromkeys(replicas, 0.0)
         for (name, demand), share in load.items():
-            busy[name] += share * rates[demand] / self.problem.carried(kinds[name], demand[1], period)
+            busy[name] += share * rates[demand] / self.problem.rate_of(kinds[name], demand[1], period) / carried[name]
         filled = dict(replicas)
         left = room - sum(count * kinds[name].devices for name, count in replicas.items())
         while fitting := [name for name in filled if kinds[name].devices <= left and busy[name] > 0]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Final
 
 from penstock.planning.asked.plan import ShareOf
@@ -11,6 +12,8 @@ MIN_VENDOR_SHARE: Final = 0.1
 
 DemandKey = tuple[str, int]
 """Workload and number of the length bucket."""
+PoolKey = tuple[tuple[str, str], str, int]
+"""Offer, replica and period."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,10 +118,55 @@ class Problem:
     gains: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """By accelerator, what a replica carries in each period beside today: newer engines; 1 where it is not named."""
 
-    def carried(self, replica: ReplicaKind, bucket: int, period: int) -> float:
+    carried: Mapping[PoolKey, float] = field(default_factory=dict)
+    """What a pool was seen to carry beside what the rates of its replicas say; 1 where it is not named."""
+
+    def rate_of(self, replica: ReplicaKind, bucket: int, period: int) -> float:
         """Requests per second of one length that a replica carries in a period."""
         gain = self.gains.get(replica.accelerator)
         return replica.requests_per_s[bucket] * (gain[period] if gain else 1.0)
+
+    def replicas_on(self, accelerator: str) -> tuple[ReplicaKind, ...]:
+        """The kinds that run there."""
+        return tuple(replica for replica in self.replicas if replica.accelerator == accelerator)
+
+    def demands_of(self, replica: ReplicaKind) -> tuple[Demand, ...]:
+        """What a kind can serve."""
+        served = replica.requests_per_s
+        return tuple(
+            demand
+            for demand in self.demands
+            if demand.key[0] == replica.workload and served.get(demand.key[1], 0.0) > 0
+        )
+
+    def most_nodes(self, offer: Offer) -> int:
+        """Nodes nobody could need more of: everything served by the hungriest replica, each kind rounded up."""
+        replicas = self.replicas_on(offer.accelerator)
+        hungriest: dict[DemandKey, float] = {}
+        for replica in replicas:
+            for demand in self.demands_of(replica):
+                devices = max(demand.requests_per_s) / replica.requests_per_s[demand.key[1]] * replica.devices
+                hungriest[demand.key] = max(hungriest.get(demand.key, 0.0), devices)
+        slowest = min((1.0, *self.gains.get(offer.accelerator, ())))
+        slowest *= min((factor for (key, _, _), factor in self.carried.items() if key == offer.key), default=1.0)
+        devices = sum(hungriest.values()) / self.utilisation_fraction / slowest
+        devices += sum(replica.devices for replica in replicas)
+        least = max((ceil(tier.min_devices / offer.devices) for tier in offer.tiers), default=0)
+        most = max(ceil(devices / offer.devices) + self.spare_nodes, least)
+        limit = self.max_nodes.get(offer.accelerator)
+        return most if limit is None else min(most, limit)
+
+    def busy_share(self, pool: "PoolPeriod", name: str) -> float:
+        """How busy the replicas of one kind are, of the use of them that is allowed."""
+        replica = next(entry for entry in self.replicas if entry.id == name)
+        rates = {demand.key: demand.requests_per_s[pool.period] for demand in self.demands}
+        busy = sum(
+            share * rates[key] / self.rate_of(replica, key[1], pool.period)
+            for (kind, key), share in pool.load.items()
+            if kind == name
+        )
+        factor = self.carried.get((pool.offer.key, name, pool.period), 1.0)
+        return busy / factor / pool.replicas[name] / self.utilisation_fraction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +199,8 @@ class PoolPeriod:
     """Owned before."""
     contract_nodes: tuple[int, ...] = ()
     """By the number of the offer's contract."""
+    carried: Mapping[str, float] = field(default_factory=dict)
+    """Replica id to what it was seen to carry here beside its rates; 1 where it is not named."""
 
     @property
     def nodes(self) -> int:

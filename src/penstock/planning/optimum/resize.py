@@ -94,9 +94,9 @@ class _Resizing:
         needed: dict[str, Array] = {}
         for (name, demand), share in pool.load.items():
             replica = self.replicas[name]
-            alone = share * self.rates[demand][pool.period] / self.problem.carried(replica, demand[1], pool.period)
+            alone = share * self.rates[demand][pool.period] / self.problem.rate_of(replica, demand[1], pool.period)
             more = self.worlds.demand.get((demand[0], pool.period), 1.0)
-            needed[name] = needed.get(name, 0.0) + alone * more / factor
+            needed[name] = needed.get(name, 0.0) + alone * more / factor / pool.carried.get(name, 1.0)
         for name, load in needed.items():
             replicas = np.ceil(load / self.problem.utilisation_fraction - _ROUNDING)
             devices += replicas * self.replicas[name].devices

@@ -1,160 +1,139 @@
-"""How is the simulator asked? A length bucket as a workload, a fleet as one run per pool, answers as values."""
+"""How is the simulator asked? A pool with the mix of lengths it is given, and answers as values."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from math import inf
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import ceil
 from typing import Final
 
-import numpy as np
+from penstock.planning.asked.plan import Bucket, WorkloadPlan
+from penstock.planning.candidates.capacity import Capacity, CapacityOf, Option, cannot, mixed_rate
+from penstock.planning.proof.verify import Check, ServingFleet, ServingPool, VerifyOf
+from penstock.workload import Slo
 
-from penstock.fleet.deployment import Deployment
-from penstock.performance.prediction.predict import Range
-from penstock.planning.asked.plan import Bucket
-from penstock.planning.candidates.capacity import Capacity, CapacityOf, cannot
-from penstock.planning.optimum.resize import Array
-from penstock.planning.proof.verify import Check, RequestStream, ServingFleet, ServingPool, VerifyOf
-from penstock.workload import Fixed, Poisson, Requests, Slo, SloClass, Workload
-from penstock.workload.requests import Int64s
-
-_LIFETIMES: Final = 10
-"""A run lasts at least this many of its longest requests, so that most of it is not the beginning."""
-_WARM_UP: Final = 0.2
-"""Share of a run that is served but not judged: queues start empty."""
-
-RateOf = Callable[[Deployment, Workload, Slo], float]
-"""The highest rate, in requests per second, one replica sustains within the SLO; 0 where it meets it at none."""
+_SIZES: Final = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32)
+"""Replicas simulated. A pool of another size is simulated as the next smaller one with its share of the load: fewer
+replicas share bursts less well, so that errs on the safe side, by 0.6% from 32 on."""
+_REFERENCE: Final = 8
+"""Replicas at most with which a candidate is first judged; the fleet's own sizes follow when it is verified."""
+_SMALL: Final = 16
+"""Replicas up to which one less makes a difference that two runs can tell."""
+_SHARE_STEP: Final = 0.02
+"""Mixes that differ by less than this share of the requests are one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Times:
-    """What each request of a run took, in the order they came."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolLoad:
+    """Replicas of one kind behind one router, and what comes to them."""
 
-    ttft_s: Array
-    tpot_s: Array
-    """NaN for an answer of one token: there is no second one to wait for."""
-    e2e_s: Array
+    option: Option
+    replicas: int
+    mix: tuple[tuple[Bucket, float], ...]
+    """Lengths and their shares of the requests."""
+    requests_per_s: float
+    slo: Slo
 
-
-SimulatePool = Callable[[Deployment, int, Requests], Times]
-"""Serve requests on so many identical replicas, each by the least loaded one."""
-
-
-def bucket_workload(bucket: Bucket, slo: Slo) -> Workload:
-    """Write a length bucket as Poisson arrivals of one length under one promise."""
-    return Workload(
-        name=f"{bucket}",
-        arrivals=Poisson(),
-        lengths=Fixed(input_tokens=bucket.input_tokens, output_tokens=bucket.output_tokens),
-        classes=(SloClass(name="all", share_fraction=1.0, slo=slo),),
-    )
+    @property
+    def mean_tokens(self) -> float:
+        """Of a request, input and output."""
+        return sum(bucket.context_tokens * fraction for bucket, fraction in self.mix)
 
 
-def simulated_capacity(rate_of: RateOf, predicted: CapacityOf) -> CapacityOf:
-    """Take the rate from the simulator, and tier and interval from the prediction its step times rest on.
+LoadJudge = Callable[[PoolLoad], float]
 
-    What a closed loop without a queue cannot serve within the SLO, a queue does not make possible: it is not simulated.
+
+def simulated_capacity(sustained: LoadJudge, predicted: CapacityOf) -> CapacityOf:
+    """Take what a pool sustains of the workload's mix from the simulator, and the rest from the prediction under it.
+
+    As many replicas are simulated as the workload would take, up to eight. How much one length takes beside another is
+    the prediction's; so are tier and interval. What a closed loop without a queue cannot serve within the SLO, a queue
+    does not make possible: it is not simulated.
     """
 
-    def capacity(deployment: Deployment, bucket: Bucket, slo: Slo) -> Capacity:
-        light = predicted(deployment, bucket, slo)
-        if not light.meets_slo:
+    def capacity(option: Option, workload: WorkloadPlan) -> tuple[Capacity, ...]:
+        light = predicted(option, workload)
+        served = zip(workload.shares, light, strict=True)
+        fractions = tuple(share.fraction if seen.meets_slo else 0.0 for share, seen in served)
+        each = mixed_rate(fractions, tuple(seen.requests_per_s.value for seen in light))
+        if not each:
             return light
-        rate, seen = rate_of(deployment, bucket_workload(bucket, slo), slo), light.requests_per_s
-        if rate <= 0:
-            return cannot("simulated: misses the SLO at every rate")
-        return Capacity(
-            requests_per_s=Range(value=rate, low=rate * seen.low / seen.value, high=rate * seen.high / seen.value),
-            tier=light.tier,
-            grounds=f"simulated with Poisson arrivals; {light.grounds}",
-            prefill_fraction=light.prefill_fraction,
-            measured_engine=light.measured_engine,
-        )
+        replicas = min(_REFERENCE, max(1, ceil(workload.peak_requests_per_s * sum(fractions) / each)))
+        mix = _mix([(share.bucket, part) for share, part in zip(workload.shares, fractions, strict=True)])
+        load = PoolLoad(option=option, replicas=replicas, mix=mix, requests_per_s=each * replicas, slo=workload.slo)
+        factor = sustained(load) / load.requests_per_s
+        return tuple(_scaled(seen, factor, replicas) for seen in light)
 
     return capacity
 
 
-def verify_by(simulate: SimulatePool, *, requests: int = 4000, seed: int = 0) -> VerifyOf:
-    """Run every pool of a fleet with the requests it is given at the peak and judge each workload over all pools.
+def _scaled(seen: Capacity, factor: float, replicas: int) -> Capacity:
+    if not seen.meets_slo:
+        return seen
+    if factor <= 0:
+        return cannot("simulated: misses the SLO at every rate")
+    grounds = f"simulated with Poisson arrivals and the workload's mix of lengths on {replicas}; {seen.grounds}"
+    return replace(seen, requests_per_s=seen.requests_per_s.scaled(factor), grounds=grounds)
+
+
+def verify_by(sustained: LoadJudge, attained: LoadJudge) -> VerifyOf:
+    """Run every pool of a fleet with the requests it is given and judge each by itself.
 
     Which pool a request goes to is drawn by the plan's shares, whatever the pools' state; so pools run apart.
     """
 
     def verify(fleet: ServingFleet) -> tuple[Check, ...]:
-        kept: dict[str, int] = {}
-        judged: dict[str, int] = {}
-        seconds = _seconds(fleet, requests)
-        arrivals = [_arrivals(fleet, number, seconds, seed) for number in range(len(fleet.streams))]
+        checks = []
         for pool in fleet.pools:
-            for workload, met, count in _judged(fleet, pool, arrivals, seconds, simulate):
-                kept[workload] = kept.get(workload, 0) + met
-                judged[workload] = judged.get(workload, 0) + count
-        asked = {stream.workload: stream.slo.attainment_fraction for stream in fleet.streams}
-        return tuple(
-            Check(
-                workload=name,
-                attainment_fraction=kept.get(name, 0) / max(1, judged.get(name, 0)),
-                required_fraction=fraction,
-                note=f"{judged.get(name, 0):,} requests",
-            )
-            for name, fraction in asked.items()
-        )
+            load = _load(fleet, pool)
+            if load is not None:
+                workload = next(stream.workload for stream in fleet.streams if pool.id in stream.shares)
+                checks.append(_checked(pool, load, workload, sustained, attained))
+        return tuple(checks)
 
     return verify
 
 
-def _seconds(fleet: ServingFleet, requests: int) -> float:
-    rate = sum(stream.requests_per_s for stream in fleet.streams)
-    return max(requests / rate, _LIFETIMES * max(_longest_s(stream) for stream in fleet.streams))
-
-
-def _longest_s(stream: RequestStream) -> float:
-    """How long a request may take by its SLO."""
-    slo, tokens = stream.slo, stream.bucket.output_tokens
-    parts = inf if slo.ttft_s is None or slo.tpot_s is None else slo.ttft_s + slo.tpot_s * tokens
-    known = min(parts, slo.e2e_s if slo.e2e_s is not None else inf)
-    return known if known < inf else (slo.ttft_s or 0.0) + (slo.tpot_s or 0.0) * tokens
-
-
-def _arrivals(fleet: ServingFleet, number: int, seconds: float, seed: int) -> tuple[Array, Int64s]:
-    """Poisson arrivals of a stream and the pool each is sent to, the same whatever the other streams are."""
-    stream = fleet.streams[number]
-    generator = np.random.default_rng(np.random.SeedSequence((seed, fleet.period, number)))
-    times = np.sort(generator.uniform(0, seconds, generator.poisson(stream.requests_per_s * seconds)))
-    weights = np.array([stream.shares.get(pool.id, 0.0) for pool in fleet.pools])
-    pools = generator.choice(len(fleet.pools), len(times), p=weights / weights.sum())
-    return times, pools
-
-
-def _judged(
-    fleet: ServingFleet,
-    pool: ServingPool,
-    arrivals: list[tuple[Array, Int64s]],
-    seconds: float,
-    simulate: SimulatePool,
-) -> Iterator[tuple[str, int, int]]:
-    """Serve what comes to one pool; yield each stream's workload, how many kept the SLO, and of how many."""
-    index = fleet.pools.index(pool)
-    own = [times[pools == index] for times, pools in arrivals]
-    arrival_s = np.concatenate(own)
-    if not len(arrival_s):
-        return
-    stream_of = np.repeat(np.arange(len(own)), [len(times) for times in own])
-    order = np.argsort(arrival_s, kind="stable")
-    arrival_s, stream_of = arrival_s[order], stream_of[order]
-    buckets = [stream.bucket for stream in fleet.streams]
-    times = simulate(
-        pool.deployment,
-        pool.replicas,
-        Requests(
-            arrival_s=arrival_s,
-            input_tokens=np.array([bucket.input_tokens for bucket in buckets], np.int32)[stream_of],
-            output_tokens=np.array([bucket.output_tokens for bucket in buckets], np.int32)[stream_of],
-            slo_class=stream_of.astype(np.uint8),
-            prefixes=None,
-        ),
+def _checked(pool: ServingPool, load: PoolLoad, workload: str, sustained: LoadJudge, attained: LoadJudge) -> Check:
+    """Run a pool at its load and, if that holds, as if it had one replica less: where that misses it is just right."""
+    required, kept = load.slo.attainment_fraction, attained(load)
+    share = 1.0
+    fewer = None if pool.replicas == 1 else pool.replicas / (pool.replicas - 1)
+    just_right = (
+        pool.replicas <= _SMALL
+        and kept >= required
+        and (fewer is None or attained(replace(load, requests_per_s=load.requests_per_s * fewer)) < required)
     )
-    counted = arrival_s >= _WARM_UP * seconds
-    for number, stream in enumerate(fleet.streams):
-        rows = counted & (stream_of == number)
-        met = stream.slo.met(ttft_s=times.ttft_s, tpot_s=times.tpot_s, e2e_s=times.e2e_s)
-        yield stream.workload, int((met & rows).sum()), int(rows.sum())
+    if not just_right:
+        share = sustained(load) / load.requests_per_s
+    return Check(
+        workload=workload,
+        pool=pool.id,
+        attainment_fraction=kept,
+        required_fraction=required,
+        sustained_share=share,
+        just_right=just_right,
+        note=f"simulated as {load.replicas} replicas" if load.replicas < pool.replicas else "",
+    )
+
+
+def _load(fleet: ServingFleet, pool: ServingPool) -> PoolLoad | None:
+    """What comes to a pool, or to as many of its replicas as are simulated; None where nothing does."""
+    own = [stream for stream in fleet.streams if stream.shares.get(pool.id, 0.0) > 0]
+    rates = [stream.requests_per_s * stream.shares[pool.id] for stream in own]
+    if not sum(rates):
+        return None
+    replicas = max(size for size in _SIZES if size <= pool.replicas)
+    return PoolLoad(
+        option=pool.option,
+        replicas=replicas,
+        mix=_mix([(stream.bucket, rate) for stream, rate in zip(own, rates, strict=True)]),
+        requests_per_s=sum(rates) * replicas / pool.replicas,
+        slo=own[0].slo,
+    )
+
+
+def _mix(weights: list[tuple[Bucket, float]]) -> tuple[tuple[Bucket, float], ...]:
+    total = sum(weight for _, weight in weights)
+    rounded = [(bucket, _SHARE_STEP * round(weight / total / _SHARE_STEP)) for bucket, weight in weights if weight > 0]
+    kept = [(bucket, share) for bucket, share in rounded if share > 0]
+    whole = sum(share for _, share in kept)
+    return tuple((bucket, share / whole) for bucket, share in kept)

@@ -1,21 +1,30 @@
 """Does the fleet really keep its promise? The seam to the simulator, and what a miss costs to put right."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from math import inf
+from statistics import fmean
 from typing import Final
 
-from penstock.fleet.deployment import Deployment
 from penstock.planning.asked.plan import Bucket, WorkloadPlan
+from penstock.planning.candidates.capacity import Option
 from penstock.planning.candidates.search import Candidate
 from penstock.planning.optimum.family import Family
 from penstock.planning.optimum.mix import cheapest
-from penstock.planning.optimum.problem import DemandKey, Mix, Problem, Restriction
+from penstock.planning.optimum.problem import DemandKey, Mix, PoolKey, Problem, Restriction
 from penstock.workload.slo import Slo
 
-_HEADROOM: Final = 0.95
-_LEAST_HEADROOM: Final = 0.4
-_ATTEMPTS: Final = 8
+_HEADROOM: Final = 0.98
+_LEAST: Final = 0.01
+_ROUNDING: Final = 1e-6
+_ATTEMPTS, _ENOUGH, _TIGHTER = 10, 4, 60
+"""Fleets simulated at most, after how many one that holds will do, and steps of headroom between two of them."""
+_PERIODS_GAP, _TIME_LIMIT_S = 1e-3, 10.0
+"""How well a fleet that changes over time is planned again: to a tenth of a percent."""
+
+CheckKey = tuple[int, str]
+"""Period and pool, or workload where a check is of all its pools."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +32,7 @@ class ServingPool:
     """Identical replicas that serve; spare nodes stand by and are not here."""
 
     id: str
-    deployment: Deployment
+    option: Option
     replicas: int
 
 
@@ -47,15 +56,27 @@ class ServingFleet:
     pools: tuple[ServingPool, ...]
     streams: tuple[RequestStream, ...]
 
+    def times(self, factor: float) -> "ServingFleet":
+        """Return the same fleet with so many times the requests."""
+        streams = tuple(replace(entry, requests_per_s=entry.requests_per_s * factor) for entry in self.streams)
+        return replace(self, streams=streams)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """What one workload got in the simulation."""
+    """What a workload got in the simulation from one pool, at the peak and the headroom asked for."""
 
     workload: str
     attainment_fraction: float
     required_fraction: float
     note: str = ""
+    pool: str | None = None
+    """None is all of the workload's pools together."""
+    sustained_share: float | None = None
+    """The highest load it sustains within the SLO, as a share of what it was given; 1 where it is just right, None
+    where nobody searched."""
+    just_right: bool = False
+    """Whether it holds, and would not with one replica less."""
 
     @property
     def met(self) -> bool:
@@ -68,12 +89,15 @@ VerifyOf = Callable[[ServingFleet], tuple[Check, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class Verified:
-    """A fleet after simulation: as it was, or with what had to be added until the SLO held."""
+    """A fleet after simulation: as it was, or as it has to be for the SLO just to hold."""
 
     planned: Mix
     mix: Mix
     checks: tuple[Check, ...]
+    """The worst of each workload."""
     attempts: int
+    pools: tuple[Check, ...] = ()
+    """Of every pool in every period."""
 
     @property
     def met(self) -> bool:
@@ -82,7 +106,7 @@ class Verified:
 
     @property
     def added_usd(self) -> float:
-        """What the simulation made it cost more."""
+        """What the simulation made it cost more; negative where it can be smaller."""
         return self.mix.cost_usd - self.planned.cost_usd
 
 
@@ -100,9 +124,7 @@ def serving_fleet(
     shares: dict[DemandKey, dict[str, float]] = {}
     for pool in (entry for entry in mix.pools if entry.period == period):
         for name, count in pool.replicas.items():
-            pools.append(
-                ServingPool(id=pool_id(name, pool.offer.site), deployment=by_id[name].deployment, replicas=count)
-            )
+            pools.append(ServingPool(id=pool_id(name, pool.offer.site), option=by_id[name].option, replicas=count))
         for (name, demand), share in pool.load.items():
             shares.setdefault(demand, {})[pool_id(name, pool.offer.site)] = share
     return ServingFleet(period=period, pools=tuple(pools), streams=tuple(_streams(problem, period, shares, workloads)))
@@ -135,27 +157,136 @@ def verify_fleet(
     workloads: Sequence[WorkloadPlan],
     verify_of: VerifyOf,
 ) -> Verified:
-    """Simulate every period; after a miss plan the same parts with more headroom, until it holds."""
-    tried, attempts = mix, 0
-    headroom = 1.0
-    while True:
-        attempts += 1
+    """Simulate every pool in every period and plan again until the SLO just holds.
+
+    The same parts are planned with what each pool was seen to carry: grown where one missed, shrunk where one had more
+    than it needs. The cheapest fleet that held is kept.
+    """
+    tried, best = mix, None
+    carried: dict[PoolKey, float] = {}
+    seen: set[tuple[object, ...]] = set()
+    for attempt in range(1, _ATTEMPTS + 1):
+        seen.add(_sizes(tried))
         checks = _checks(tried, problem, candidates, workloads, verify_of)
-        larger = None
-        while not all(check.met for check in checks) and headroom > _LEAST_HEADROOM:
-            headroom *= _HEADROOM
-            looser = replace(problem, utilisation_fraction=problem.utilisation_fraction * headroom)
-            larger = cheapest(looser, Restriction(only_accelerators=mix.support))
-            if larger is None or _sizes(larger) != _sizes(tried):
-                break
-        if larger is None or attempts == _ATTEMPTS:
-            return Verified(planned=mix, mix=tried, checks=checks, attempts=attempts)
-        tried = larger
+        found = Verified(planned=mix, mix=tried, checks=_worst(checks), pools=tuple(checks.values()), attempts=attempt)
+        if best is None or (not found.met, found.mix.cost_usd) < (not best.met, best.mix.cost_usd):
+            best = found
+        best = replace(best, attempts=attempt)
+        if best.met and attempt >= _ENOUGH:
+            break
+        carried = _learnt(tried, checks, replace(problem, carried=carried), least=attempt >= _ENOUGH)
+        known = replace(problem, carried=carried)
+        larger = _planned_again(tried, checks, known if attempt == 1 else _of_its_kinds(tried, known), seen)
+        if larger is None or (best.met and larger[1].cost_usd >= best.mix.cost_usd):
+            break
+        carried, tried = larger
+    if best is None:
+        raise ValueError("a fleet is simulated at least once")
+    return best
 
 
-def _sizes(mix: Mix) -> list[tuple[object, ...]]:
+def _learnt(tried: Mix, checks: Mapping[CheckKey, Check], problem: Problem, *, least: bool) -> dict[PoolKey, float]:
+    """What each pool was seen to carry beside the rates of its replicas; with `least`, the least it ever was."""
+    carried = dict(problem.carried)
+    for key, check, busy in _pools_checked(tried, checks, problem):
+        if check.sustained_share is not None:
+            before, now = carried.get(key), carried.get(key, 1.0) * check.sustained_share * busy
+            carried[key] = max(_LEAST, now if before is None or not least else min(before, now))
+    return carried
+
+
+def _planned_again(
+    tried: Mix, checks: Mapping[CheckKey, Check], problem: Problem, seen: AbstractSet[tuple[object, ...]]
+) -> tuple[dict[PoolKey, float], Mix] | None:
+    """Solve with what was learnt; where that is a fleet seen before, with ever more headroom for pools that missed."""
+    carried = dict(problem.carried)
+    missed = [key for key, check, _ in _pools_checked(tried, checks, problem) if not check.met]
+    for _ in range(_TIGHTER if missed else 1):
+        larger = _of_the_same_parts(replace(problem, carried=carried), tried)
+        if larger is None:
+            return None
+        if _sizes(larger) not in seen:
+            return carried, larger
+        for key in missed:
+            carried[key] = carried.get(key, 1.0) * _HEADROOM
+    return None
+
+
+def _of_the_same_parts(problem: Problem, mix: Mix) -> Mix | None:
+    """Plan a fleet again; one of several vendors stays one, as its question is what such a fleet costs."""
+    vendors = _always_carrying(problem, mix)
+    return cheapest(
+        problem,
+        Restriction(only_accelerators=mix.support, require_vendors=vendors if len(vendors) > 1 else frozenset()),
+        gap_fraction=None if problem.periods == 1 else _PERIODS_GAP,
+        time_limit_s=_TIME_LIMIT_S,
+    )
+
+
+def _always_carrying(problem: Problem, mix: Mix) -> frozenset[str]:
+    """The vendors that carry enough to count in every period."""
+    carried: dict[tuple[str, int], float] = {}
+    whole = [0.0] * problem.periods
+    demands = {demand.key: demand for demand in problem.demands}
+    for pool in mix.pools:
+        for (_, key), share in pool.load.items():
+            tokens = share * demands[key].requests_per_s[pool.period] * demands[key].tokens
+            whole[pool.period] += tokens
+            at = (pool.offer.vendor, pool.period)
+            carried[at] = carried.get(at, 0.0) + tokens
+    least = problem.min_vendor_share - _ROUNDING
+    return frozenset(
+        vendor
+        for vendor in {vendor for vendor, _ in carried}
+        if all(carried.get((vendor, period), 0.0) >= least * load for period, load in enumerate(whole))
+    )
+
+
+def _of_its_kinds(tried: Mix, problem: Problem) -> Problem:
+    """Leave only the kinds of replicas a fleet has; in periods without one it carries the least of the others.
+
+    Kinds nobody simulated look better than they are, so that a fleet would be planned with other ones for ever.
+    """
+    used = {name for pool in tried.pools for name in pool.replicas}
+    least: dict[tuple[object, str], float] = {}
+    for (offer, name, _), factor in problem.carried.items():
+        least[offer, name] = min(factor, least.get((offer, name), factor))
+    periods = range(problem.periods)
+    others = {
+        (offer.key, name, period): least.get((offer.key, name), 1.0)
+        for offer in problem.offers
+        for name in used
+        for period in periods
+    }
+    kinds = tuple(replica for replica in problem.replicas if replica.id in used)
+    return replace(problem, replicas=kinds, carried={**others, **problem.carried})
+
+
+def _pools_checked(
+    tried: Mix, checks: Mapping[CheckKey, Check], problem: Problem
+) -> Iterator[tuple[PoolKey, Check, float]]:
+    """Every pool that serves, what was found of it, and how busy it is planned to be."""
+    workload = {replica.id: replica.workload for replica in problem.replicas}
+    for pool in tried.pools:
+        for name in pool.replicas:
+            check = checks.get((pool.period, pool_id(name, pool.offer.site)))
+            check = check or checks.get((pool.period, workload[name]))
+            busy = problem.busy_share(pool, name)
+            if check is not None and busy:
+                yield (pool.offer.key, name, pool.period), check, busy
+
+
+def _sizes(mix: Mix) -> tuple[object, ...]:
     """What the simulator would see: a fleet of the same sizes and shares need not be run twice."""
-    return [(pool.offer.key, pool.period, sorted(pool.replicas.items()), sorted(pool.load)) for pool in mix.pools]
+    return tuple(
+        (
+            pool.offer.key,
+            pool.period,
+            tuple(sorted(pool.replicas.items())),
+            tuple(sorted((key, round(share, 3)) for key, share in pool.load.items())),
+        )
+        for pool in mix.pools
+    )
 
 
 def _checks(
@@ -164,15 +295,23 @@ def _checks(
     candidates: Sequence[Candidate],
     workloads: Sequence[WorkloadPlan],
     verify_of: VerifyOf,
-) -> tuple[Check, ...]:
-    """Keep the worst period of each workload."""
-    worst: dict[str, Check] = {}
+) -> dict[CheckKey, Check]:
+    """Check every period at its peak, and as much above it as the plan asks for in headroom."""
+    found: dict[CheckKey, Check] = {}
     for period in sorted({pool.period for pool in mix.pools}):
-        fleet = serving_fleet(mix, period, problem, candidates, workloads)
+        fleet = serving_fleet(mix, period, problem, candidates, workloads).times(1 / problem.utilisation_fraction)
         for check in verify_of(_at_todays_speed(fleet, problem)):
-            before = worst.get(check.workload)
-            if before is None or check.attainment_fraction < before.attainment_fraction:
-                worst[check.workload] = check
+            found[period, check.pool or check.workload] = check
+    return found
+
+
+def _worst(checks: Mapping[CheckKey, Check]) -> tuple[Check, ...]:
+    """Keep the worst pool and period of each workload."""
+    worst: dict[str, Check] = {}
+    for check in checks.values():
+        before = worst.get(check.workload)
+        if before is None or check.attainment_fraction < before.attainment_fraction:
+            worst[check.workload] = check
     return tuple(worst.values())
 
 
@@ -180,7 +319,7 @@ def _at_todays_speed(fleet: ServingFleet, problem: Problem) -> ServingFleet:
     """Where newer engines are counted on, give today's as much less to do: the simulator knows no others."""
     if not problem.gains:
         return fleet
-    parts = {pool.id: pool.deployment.accelerator.id for pool in fleet.pools}
+    parts = {pool.id: pool.option.deployment.accelerator.id for pool in fleet.pools}
     ones = (1.0,) * problem.periods
     streams = []
     for stream in fleet.streams:
@@ -199,9 +338,30 @@ class Proof:
 
     verified: tuple[Verified, ...]
 
-    def mix(self, planned: Mix) -> Mix:
-        """The fleet as it has to be: what simulation made of it, or itself where nobody simulated it."""
-        return next((entry.mix for entry in self.verified if entry.planned.identity == planned.identity), planned)
+    def mix(self, planned: Mix, informed: Problem) -> Mix:
+        """The fleet as it has to be: what simulation made of it, or of its replicas where nobody simulated it."""
+        own = next((entry.mix for entry in self.verified if entry.planned.identity == planned.identity), None)
+        return own or _of_the_same_parts(informed, planned) or planned
+
+    def carried(self, problem: Problem) -> dict[PoolKey, float]:
+        """What replicas of each kind carry beside their rates, for fleets nobody simulated.
+
+        It is the mean over the pools they were simulated in; a kind that never was carries as its part's others do.
+        """
+        seen: dict[str, list[float]] = {}
+        for entry in self.verified:
+            for pool in entry.mix.pools:
+                for name in pool.replicas:
+                    seen.setdefault(name, []).append(pool.carried.get(name, 1.0))
+        kinds = {name: fmean(factors) for name, factors in seen.items()}
+        others = fmean(kinds.values())
+        found = {}
+        for offer in problem.offers:
+            here = [kinds[kind.id] for kind in problem.replicas_on(offer.accelerator) if kind.id in kinds]
+            for kind in problem.replicas_on(offer.accelerator):
+                factor = kinds.get(kind.id, fmean(here) if here else others)
+                found.update({(offer.key, kind.id, period): factor for period in range(problem.periods)})
+        return found
 
     @property
     def regret_usd(self) -> float | None:
@@ -213,7 +373,8 @@ class Proof:
 def prove(family: Family, verify: Callable[[Mix], Verified], step: Callable[[int], None] = lambda _: None) -> Proof:
     """Simulate the winner, its runners-up and every other fleet that could still be cheaper than the best that held.
 
-    Simulation only ever adds to a fleet, so one that is planned dearer than the best that held cannot win.
+    A fleet may shrink: one that is planned dearer can win, as long as no fleet simulated so far shrank by as much as it
+    would have to.
     """
     found: list[Verified] = []
     for number, mix in enumerate((family.winner, *family.runners_up)):
@@ -222,6 +383,8 @@ def prove(family: Family, verify: Callable[[Mix], Verified], step: Callable[[int
     seen = {entry.planned.identity for entry in found}
     for mix in sorted(family.fleets, key=lambda mix: mix.cost_usd):
         best_usd = min((entry.mix.cost_usd for entry in found if entry.met), default=inf)
-        if mix.identity not in seen and mix.cost_usd < best_usd:
+        least = min(1.0, *(entry.mix.cost_usd / entry.planned.cost_usd for entry in found))
+        if mix.identity not in seen and mix.cost_usd * least < best_usd:
+            seen.add(mix.identity)
             found.append(verify(mix))
     return Proof(verified=tuple(sorted(found, key=lambda entry: (not entry.met, entry.mix.cost_usd))))

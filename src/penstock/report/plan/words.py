@@ -6,7 +6,7 @@ from typing import Final
 from penstock.planning.asked.plan import WorkloadPlan
 from penstock.planning.candidates.search import Candidate
 from penstock.planning.doubt.sensitivity import Flip, Swing
-from penstock.planning.doubt.what_if import Owned, Scenario
+from penstock.planning.doubt.what_if import DemandScenario, Owned
 from penstock.planning.make import Answer, PlanResult
 from penstock.planning.optimum.cash import Cash, Order
 from penstock.planning.optimum.problem import Mix, PoolPeriod
@@ -215,7 +215,7 @@ def owned_sentences(owned: Owned) -> Iterator[str]:
         yield f"with nothing owned the plan costs {instead}"
 
 
-def scenario_sentence(scenario: Scenario) -> str:
+def scenario_sentence(scenario: DemandScenario) -> str:
     """Say what demand at one end of its range takes and costs."""
     fleet = " + ".join(f"{devices} {part}" for part, devices in scenario.parts.items())
     return f"{scenario.name}: {usd(scenario.usd)} ({fleet})"

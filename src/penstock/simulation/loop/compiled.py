@@ -9,6 +9,8 @@ from typing import Any, TypeVar, cast
 
 import numba
 
+from penstock.simulation.loop.shipped import ShippedFirst
+
 Function = TypeVar("Function", bound=Callable[..., object])
 
 
@@ -23,28 +25,42 @@ def rare(function: Function) -> Function:
 
 
 def entry(function: Function) -> Function:
-    """Compile what Python calls, and keep the machine code beside the source or in the user's cache folder.
+    """Compile what Python calls, unless the package brings the machine code.
 
-    Where neither can be written, as in a container with a read-only file system, every process compiles anew.
+    What is compiled is kept beside the source or in the user's cache folder; where neither can be written, as in a
+    container with a read-only file system, every process compiles anew.
     """
     try:
         dispatcher = _compile(function, keep=True, inline=False)
+        # numba looks at the age of this function's own file only; a change in any part of the loop must count.
+        dispatcher._cache._cache_file._source_stamp = sources()  # noqa: SLF001 - there is no public way
     except RuntimeError:  # numba: "no locator available for file"
-        return cast("Function", _compile(function, keep=False, inline=False))
-    # numba looks at the age of this function's own file only; a change in any part of the loop must count.
-    dispatcher._cache._cache_file._source_stamp = _sources()  # noqa: SLF001 - there is no public way
+        dispatcher = _compile(function, keep=False, inline=False)
+    dispatcher._cache = ShippedFirst(dispatcher._cache, entry_name(function), sources())  # noqa: SLF001 - same
     return cast("Function", dispatcher)
 
 
+def entry_name(function: Callable[..., object]) -> str:
+    """What an entry is called among the machine code of the package."""
+    return f"{function.__module__}.{function.__qualname__}"
+
+
 def on_disk(function: Callable[..., object]) -> bool:
-    """Whether an entry was compiled in this process or, where that can be kept, an earlier one."""
+    """Whether an entry was compiled with the package, in this process or, where that can be kept, an earlier one."""
     dispatcher = cast("Any", function)
-    return bool(dispatcher.signatures or (keeps(function) and dispatcher._cache._cache_file._load_index()))  # noqa: SLF001 - same
+    return bool(dispatcher.signatures or dispatcher._cache.ready or _kept_for_this_processor(dispatcher))  # noqa: SLF001 - same
+
+
+def _kept_for_this_processor(dispatcher: Any) -> bool:  # noqa: ANN401 - numba's dispatcher has no type
+    if not keeps(dispatcher):
+        return False
+    processor = dispatcher.targetctx.codegen().magic_tuple()
+    return any(processor in key for key in dispatcher._cache._cache_file._load_index())  # noqa: SLF001 - same
 
 
 def keeps(function: Callable[..., object]) -> bool:
     """Whether there is a place where an entry's machine code is kept."""
-    return hasattr(cast("Any", function)._cache, "_cache_file")  # noqa: SLF001 - same
+    return hasattr(cast("Any", function)._cache.behind, "_cache_file")  # noqa: SLF001 - same
 
 
 def _compile(function: Function, *, keep: bool, inline: bool) -> Any:  # noqa: ANN401 - numba's dispatcher has no type
@@ -55,7 +71,8 @@ def _compile(function: Function, *, keep: bool, inline: bool) -> Any:  # noqa: A
 
 
 @cache
-def _sources() -> str:
+def sources() -> str:
+    """Stand for every line that is compiled."""
     digest = hashlib.sha256()
     for source in sorted(_python_files(files("penstock.simulation")), key=str):
         digest.update(source.read_bytes())

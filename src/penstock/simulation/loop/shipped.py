@@ -1,0 +1,71 @@
+"""Does the package bring machine code? Compiled with the wheel, used where all that it rests on is the same."""
+
+import pickle
+import platform
+import sys
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any
+
+import numba
+from numba.core.compiler import CompileResult
+
+Code = dict[str, dict[Any, Any]]
+"""By the name of an entry and the types it is called with, what numba makes it callable from."""
+
+
+def folder() -> Traversable:
+    """Where it lies in the package; it need not be there."""
+    return files("penstock.simulation.loop").joinpath("machine_code")
+
+
+def file_name() -> str:
+    """Name the machine code this process could run: another Python, numba or processor needs another file."""
+    python = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    return f"{python}-numba{numba.__version__}-{sys.platform}-{platform.machine().lower()}.pickle"
+
+
+@cache
+def shipped_code(sources: str) -> Code:
+    """Read what was compiled from these very sources; empty where nothing was."""
+    try:
+        stamp, code = pickle.loads(folder().joinpath(file_name()).read_bytes())  # noqa: S301 - a file of this package
+    except Exception:  # noqa: BLE001 - whatever is wrong with it, compiling is right
+        return {}
+    return code if stamp == sources else {}
+
+
+def code_file(entries: dict[str, Any], sources: str) -> bytes:
+    """Write what `shipped_code` reads: the machine code of entries compiled in this process."""
+    code = {
+        name: {types: result._reduce() for types, result in dispatcher.overloads.items()}  # noqa: SLF001 - there is no public way
+        for name, dispatcher in entries.items()
+    }
+    return pickle.dumps((sources, code))
+
+
+class ShippedFirst:
+    """Numba's own cache, and before it the machine code of the package."""
+
+    def __init__(self, behind: Any, name: str, sources: str) -> None:  # noqa: ANN401 - numba's cache has no type
+        self.behind = behind
+        self.name = name
+        self.sources = sources
+
+    @property
+    def ready(self) -> bool:
+        """Whether the package brings this entry."""
+        return self.name in shipped_code(self.sources)
+
+    def load_overload(self, types: Any, target_context: Any) -> Any:  # noqa: ANN401 - same
+        """Return the code for these types, or None where it must be compiled."""
+        payload = shipped_code(self.sources).get(self.name, {}).get(types)
+        if payload is None:
+            return self.behind.load_overload(types, target_context)
+        target_context.refresh()
+        rebuild: Any = CompileResult._rebuild  # noqa: SLF001 - there is no public way
+        return rebuild(target_context, *payload)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - same
+        return getattr(self.behind, name)
