@@ -219,7 +219,8 @@ def refused_by(answer: Preflight) -> frozenset[str]:
 
 def caught_by(answer: Preflight) -> frozenset[str]:
     """Name everything that would have warned: what refuses it, and what says that it may fail."""
-    return refused_by(answer) | {finding.rule.id for finding in answer.assessment.of(Severity.WARNING)}
+    narrow = {answer.narrow.kind} if answer.narrow is not None else set()
+    return refused_by(answer) | {finding.rule.id for finding in answer.assessment.of(Severity.WARNING)} | narrow
 
 
 @dataclass(frozen=True, kw_only=True)

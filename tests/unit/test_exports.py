@@ -78,7 +78,7 @@ EXPORTS = {
         "read_config",
         "read_model",
     ],
-    "penstock.model.architectures": ["ARCHITECTURES", "Architecture", "Outline"],
+    "penstock.model.architectures": ["ARCHITECTURES", "Architecture", "Outline", "UNREAD"],
     "penstock.fleet": ["Deployment", "Engine", "Parallelism", "Release", "engine_defaults"],
     "penstock.performance": ["MemoryFit", "fit", "minimum_devices"],
     "penstock.preflight": [

@@ -93,15 +93,17 @@ def sources_of(asked: Plan, folder: Path, watch: Watcher = LOG) -> Sources:
     columns = {workload.trace: workload.columns for workload in asked.workloads if workload.trace is not None}
     efficiencies = shipped_efficiencies()
     loop = QueuelessScreen(efficiencies)
-    simulator = Simulator(efficiencies, loop, seed=asked.seed)
+    simulator = Simulator(loop, seed=asked.seed)
     return Sources(
         accelerators=tuple(load_accelerator(part.id) for part in asked.parts) or load_accelerators(),
         prices_of=load_prices,
         model_of=model_of,
-        capacity_of=simulated_capacity(simulator.rate, loop),
-        capacity_note="Capacity within the SLO by simulation: Poisson arrivals, one replica, one length at a time.",
+        capacity_of=simulated_capacity(simulator.sketched, loop),
+        capacity_note="Capacity within the SLO by simulation: replicas behind one router, Poisson arrivals of the "
+        "workload's mix of lengths, the engine that carries most.",
         screen=loop,
-        verify_of=verify_by(simulator.serve, seed=asked.seed),
+        engines_of=efficiencies.engines,
+        verify_of=verify_by(simulator.sustained, simulator.attained),
         read_trace=lambda name: trace_lengths(trace_choice(folder / name, columns.get(name), watch).blocks()),
         draw_of=drawn_under_load,
     )

@@ -3,6 +3,7 @@
 import difflib
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -63,9 +64,11 @@ def load_prices(name: str) -> tuple[Price, ...]:
 
 @cache
 def find_model(name: str) -> CatalogModel:
-    """Read one model by id, short name or hub repository name."""
+    """Read one model by id, short name or hub name; a repository of the same shape keeps its own name."""
     ident = _resolve(name, "models", "penstock catalog models")
-    return _load_model(ident)
+    known = _load_model(ident)
+    written = _hub_names().get(name.strip().lower(), known.repo)
+    return known if written == known.repo else replace(known, repo=written)
 
 
 def load_models() -> tuple[CatalogModel, ...]:
@@ -173,18 +176,42 @@ def _ids(folder: str) -> tuple[str, ...]:
 @cache
 def _aliases(folder: str) -> dict[str, str]:
     """Short names live in one file, so that resolving one does not read the whole catalog."""
-    return {str(alias).lower(): str(ident) for alias, ident in read_toml(_DATA / folder / _ALIASES).items()}
+    written = read_toml(_DATA / folder / _ALIASES)
+    return {str(alias).lower(): str(ident) for alias, ident in written.items() if isinstance(ident, str)}
+
+
+@cache
+def _hub_names() -> dict[str, str]:
+    """Repositories as they are written, under their whole name and under its last part; an id comes first."""
+    written = [str(alias) for alias in read_toml(_DATA / "models" / _ALIASES) if "/" in str(alias)]
+    tails = {name.rpartition("/")[2].lower(): name for name in reversed(written)}
+    for ident in _ids("models"):
+        tails.pop(ident, None)
+    return tails | {name.lower(): name for name in written}
 
 
 def _resolve(name: str, folder: str, listing: str) -> str:
     wanted = name.strip().lower()
     aliases = _aliases(folder)
     ident = aliases.get(wanted, wanted)
+    if ident not in _ids(folder) and folder == "models":
+        ident = aliases.get(_hub_names().get(wanted, "").lower(), wanted)
     if ident in _ids(folder):
         return ident
+    if folder == "accelerators" and (reason := _not_covered(wanted)) is not None:
+        raise UnknownName(f"'{name}' is not covered: {reason}; `{listing}` shows what is")
     near = _nearest(wanted, (*_ids(folder), *aliases))
     hint = f"did you mean {near}? " if near else ""
     raise UnknownName(f"no {folder.removesuffix('s')} named '{name}'; {hint}`{listing}` shows all")
+
+
+def _not_covered(wanted: str) -> str | None:
+    """Say why a part people ask for is not here."""
+    spelled = "".join(letter for letter in wanted if letter.isalnum())
+    for start, reason in read_toml(_DATA / "accelerators" / _ALIASES).get("not_covered", {}).items():
+        if spelled.startswith(str(start)):
+            return str(reason)
+    return None
 
 
 def _nearest(wanted: str, known: Iterable[str]) -> str:

@@ -4,7 +4,7 @@ import difflib
 import re
 
 from penstock.errors import ConfigError, UnknownArchitecture
-from penstock.model.architectures import ARCHITECTURES, Architecture, Outline
+from penstock.model.architectures import ARCHITECTURES, UNREAD, Architecture, Outline
 from penstock.model.cache import CacheDtype
 from penstock.model.config import Config, parse_json
 from penstock.model.inventory import Inventory
@@ -63,6 +63,8 @@ def _find(config: Config) -> tuple[str, Architecture]:
         if name in ARCHITECTURES:
             return name, ARCHITECTURES[name]
     asked = names[0][:80]
+    if asked in UNREAD:
+        raise UnknownArchitecture(f"{config.where}: architecture '{asked}' is not read: {UNREAD[asked]}")
     near = _nearest(asked)
     hint = f" (the nearest it reads is {near})" if near else ""
     raise UnknownArchitecture(

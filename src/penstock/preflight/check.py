@@ -36,6 +36,7 @@ _KINDS: Final[Mapping[str, ObstacleKind]] = {
     "context": "context",
     "model_limit": "context",
 }
+_LONGER: Final = ("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN")
 
 
 class Readiness(StrEnum):
@@ -103,6 +104,11 @@ class Preflight:
         return tuple(_obstacles(self))
 
     @property
+    def narrow(self) -> StartObstacle | None:
+        """What stops it at one end of the range of what start-up takes, and not at the other."""
+        return None if self.memory.certain else _short_of_room(self)
+
+    @property
     def passes(self) -> bool:
         """Whether nothing is known that stops it or silently spoils its answers."""
         return self.assessment.passes and not self.obstacles
@@ -118,7 +124,7 @@ class Preflight:
         unread = any(group.kernel is KernelClass.UNDETERMINED for group in self.kernels)
         if unread or self.facts["platform"] == "other" or self.architecture.since is None:
             return Readiness.UNDETERMINED
-        if self.assessment.of(Severity.WARNING) or self.disowned:
+        if self.assessment.of(Severity.WARNING) or self.disowned or self.narrow is not None:
             return Readiness.RISK
         lagging = any(self.lags(group) for group in self.kernels)
         return Readiness.SLOW if lagging or self.assessment.of(Severity.SLOW) else Readiness.RUNS
@@ -159,10 +165,8 @@ def _obstacles(answer: Preflight) -> Iterator[StartObstacle]:
         yield StartObstacle(
             kind="architecture", text=f"{text}; the first release that does is {answer.architecture.since}"
         )
-    if answer.memory.obstacle is not None and not _starts_all_the_same(answer):
-        hint = f"; --max-model-len {answer.cut.tokens} fits" if answer.cut is not None else ""
-        kind = _KINDS[answer.memory.obstacle.obstacle]
-        yield StartObstacle(kind=kind, text=answer.memory.obstacle.reason + hint)
+    if (short := _short_of_room(answer)) is not None and answer.memory.certain:
+        yield short
     if (alone := _started_alone(answer)) is not None:
         yield alone
     for group in answer.kernels:
@@ -178,8 +182,20 @@ def _obstacles(answer: Preflight) -> Iterator[StartObstacle]:
             yield StartObstacle(kind="flag", text=flag.message)
 
 
+def _short_of_room(answer: Preflight) -> StartObstacle | None:
+    """Memory, context or split that the start would stumble over."""
+    if answer.memory.obstacle is None or _starts_all_the_same(answer):
+        return None
+    hint = f"; --max-model-len {answer.cut.tokens} fits" if answer.cut is not None else ""
+    kind = _KINDS[answer.memory.obstacle.obstacle]
+    return StartObstacle(kind=kind, text=answer.memory.obstacle.reason + hint)
+
+
 def _starts_all_the_same(answer: Preflight) -> bool:
-    """SGLang starts with a context that does not fit, and refuses the requests that reach it."""
+    """SGLang starts with a context that does not fit, and refuses the requests; a limit can be talked over."""
+    if answer.memory.obstacle_is("model_limit"):
+        overridden = answer.launch.flag("hf-overrides", "json-model-override-args", "rope-scaling") is not None
+        return overridden or any(answer.launch.environment.get(name) == "1" for name in _LONGER)
     return answer.question.engine == "sglang" and answer.memory.obstacle_is("context")
 
 

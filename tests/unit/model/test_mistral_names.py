@@ -4,7 +4,10 @@ import json
 
 import pytest
 
+from penstock.catalog import find_model
+from penstock.errors import UnknownArchitecture
 from penstock.model import read_config
+from penstock.model.architectures import ARCHITECTURES, UNREAD
 
 DECODER = {
     "hidden_size": 3072,
@@ -31,3 +34,22 @@ def test_a_newer_mistral_is_the_decoder_it_was(name: str) -> None:
     if name.endswith("Generation"):
         new = {"architectures": [name], "text_config": DECODER}
     assert weight_bytes(new) == old
+
+
+def test_mistral_large_3_is_counted_as_the_deepseek_it_is() -> None:
+    deepseek = dict(find_model("deepseek-v3").config)
+    assert weight_bytes({**deepseek, "architectures": ["MistralLarge3ForCausalLM"]}) == weight_bytes(deepseek)
+
+
+@pytest.mark.parametrize("key", ["kv_lora_rank", "n_routed_experts", "num_local_experts", "num_experts"])
+def test_experts_or_latents_inside_a_plain_wrapper_are_refused_and_not_left_out(key: str) -> None:
+    inner = {**DECODER, key: 64}
+    with pytest.raises(UnknownArchitecture, match=key):
+        weight_bytes({"architectures": ["Mistral3ForConditionalGeneration"], "text_config": inner})
+
+
+@pytest.mark.parametrize("name", sorted(UNREAD))
+def test_an_architecture_engines_serve_and_we_do_not_read_is_refused_with_its_reason(name: str) -> None:
+    assert name not in ARCHITECTURES
+    with pytest.raises(UnknownArchitecture, match=r"is not read: .*vLLM serves it from 0\.\d+"):
+        weight_bytes({"architectures": [name], **DECODER})

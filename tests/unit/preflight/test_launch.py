@@ -1,8 +1,10 @@
 """Launch commands: each flag exists in the release it is printed for, and a pasted line is read as a shell would."""
 
+import csv
 import shlex
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,8 +14,9 @@ from penstock.errors import UsageError
 from penstock.fleet import Parallelism, Release
 from penstock.fleet.engine import EngineName
 from penstock.preflight import Asked, Launch, LaunchPlan, PreflightQuestion, check, load_knowledge, parse_command
+from penstock.preflight.facts.split import StatedSplit, stated_split
 from penstock.preflight.facts.subject import smallest_split, subject_of
-from penstock.preflight.launch.flags import check_flags
+from penstock.preflight.launch.flags import check_flags, spelled_out
 from penstock.preflight.launch.plan import plan_launch, rocm_of_image
 
 KNOWLEDGE = load_knowledge()
@@ -44,11 +47,35 @@ def typed(command: str) -> list[str]:
     return shlex.split(command.replace("\\\n", " "))
 
 
-@pytest.mark.parametrize("name", [entry.id for entry in load_models()])
-def test_a_catalog_model_is_launched_by_the_repository_of_its_card(name: str) -> None:
-    (known,) = [entry for entry in load_models() if entry.id == name]
-    assert subject_of(open_checkpoint(name), name).name == known.repo
-    assert known.repo.count("/") == 1
+def named_elsewhere() -> dict[str, str]:
+    """Repositories as recipes, cookbooks and benchmarks of others write them."""
+    with (Path(__file__).parents[2] / "data" / "repositories.csv").open(newline="", encoding="utf-8") as file:
+        return {row["model"]: row["repository"] for row in csv.DictReader(file)}
+
+
+def test_a_catalog_model_is_launched_by_the_repository_others_name() -> None:
+    elsewhere = named_elsewhere()
+    launched = {known.id: subject_of(open_checkpoint(known.id), known.id).name for known in load_models()}
+    assert {name: launched[name] for name in elsewhere} == elsewhere
+    # Nobody whose files were read serves these any more.
+    assert set(launched) - set(elsewhere) == {"command-r-plus", "falcon-180b", "qwen2.5-14b"}
+
+
+@pytest.mark.parametrize(
+    ("typed", "shape", "launched"),
+    [
+        ("kimi-k2.6", "kimi-k2.5", "moonshotai/Kimi-K2.6"),
+        ("moonshotai/Kimi-K2.7-Code", "kimi-k2.5", "moonshotai/Kimi-K2.7-Code"),
+        ("DeepSeek-R1-0528", "deepseek-r1", "deepseek-ai/DeepSeek-R1-0528"),
+        ("meta-llama/Meta-Llama-3.1-8B-Instruct", "llama-3.1-8b", "meta-llama/Meta-Llama-3.1-8B-Instruct"),
+        ("NVIDIA/kimi-k2.7-code-nvfp4", "kimi-k2.6-nvfp4", "nvidia/Kimi-K2.7-Code-NVFP4"),
+        ("llama-70b", "llama-3.1-70b", "meta-llama/Llama-3.1-70B-Instruct"),
+    ],
+)
+def test_a_repository_of_a_known_shape_is_launched_under_its_own_name(typed: str, shape: str, launched: str) -> None:
+    opened = open_checkpoint(typed)
+    assert opened.spec == open_checkpoint(shape).spec
+    assert subject_of(opened, typed).name == launched
 
 
 @pytest.mark.parametrize(("typed", "called"), [("./here/config.json", "./here"), ("./here", "./here")])
@@ -180,3 +207,59 @@ def test_a_line_no_shell_would_take_is_refused(text: str) -> None:
 )
 def test_the_runtime_inside_an_image(image: str | None, version: str, rocm: str | None) -> None:
     assert rocm_of_image(image, Release(version), KNOWLEDGE.images) == rocm
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "docker run --gpus all --ipc=host -p 8000:8000 vllm/vllm-openai --model m/n --max-model-len 4096",
+        "sudo docker run -itd --rm --name x -v $HOME/.cache:/root vllm/vllm-openai@sha256:0 m/n --max-model-len 4096",
+        'docker run --privileged --entrypoint="" -e A=1 "$IMAGE" vllm serve m/n --max-model-len 4096',
+        "podman run -d img/vllm:1 bash -c 'export A=1 && vllm serve m/n --max-model-len 4096'",
+        "export LENGTH=4096\n# a remark: don't\nvllm serve m/n --max-model-len $LENGTH  # the end",
+    ],
+)
+def test_what_a_container_takes_is_no_flag_of_the_engine(line: str) -> None:
+    engine, launch = parse_command(line)
+    assert engine == "vllm"
+    assert dict(launch.flags) == {"max-model-len": "4096", "model-path": "m/n"}
+
+
+@pytest.mark.parametrize(
+    ("engine", "line", "split"),
+    [
+        ("sglang", "sglang serve m --tp 8 --dp 8 --enable-dp-attention --ep 8", (1, 1, 8, True)),
+        ("sglang", "sglang serve m --tp 8 --dp 4 --enable-dp-attention", (2, 1, 4, False)),
+        ("sglang", "sglang serve m --tp 8 --dp 4", (8, 1, 1, False)),
+        ("sglang", "sglang serve m --tp 8 --moe-a2a-backend deepep", (8, 1, 1, True)),
+        ("sglang", "sglang serve m --tp-size 4 --ep-size 1 --pp 2", (4, 2, 1, False)),
+        ("vllm", "vllm serve m -tp 2 -dp 4 -ep", (2, 1, 4, True)),
+        ("vllm", "vllm serve m", (None, 1, 1, False)),
+    ],
+)
+def test_data_ranks_of_sglang_are_groups_of_its_tensor_ranks_and_those_of_vllm_multiply(
+    engine: EngineName, line: str, split: tuple[int | None, int, int, bool]
+) -> None:
+    tp, pp, dp, spreads = split
+    stated = stated_split(parse_command(line)[1], engine)
+    assert stated == StatedSplit(tp=tp, pp=pp, dp=dp, spreads_experts=spreads)
+
+
+def test_a_shortened_flag_is_the_only_one_it_begins() -> None:
+    known, newest = KNOWLEDGE.flags["vllm"]["flags"], Release("0.32.0")
+    launch = parse_command("vllm serve m --tensor-parallel 4 --max-num 8 --tensor-paralel-size 2")[1]
+    whole = spelled_out(launch, known, newest).flags
+    assert whole["tensor-parallel-size"] == "4"
+    # More than one begins so, and a misspelt one begins none: both stay as typed, and are refused.
+    assert {"max-num", "tensor-paralel-size"} <= set(whole)
+    sglang = parse_command("sglang serve m --speculative-algo NEXTN")[1]
+    assert "speculative-algorithm" in spelled_out(sglang, KNOWLEDGE.flags["sglang"]["flags"], Release("0.5.18")).flags
+
+
+def test_speculation_is_read_from_json_and_from_dotted_flags() -> None:
+    for line in (
+        """vllm serve m --speculative-config '{"method": "mtp", "num_speculative_tokens": 5}'""",
+        "vllm serve m --speculative-config.method mtp --speculative-config.num_speculative_tokens 5",
+    ):
+        flags = parse_command(line)[1].flags
+        assert (flags["speculative-method"], flags["speculative-num-draft-tokens"]) == ("mtp", "5")

@@ -8,7 +8,7 @@ from penstock.errors import UsageError
 from penstock.fleet import Deployment, Parallelism, Release, engine_defaults
 from penstock.fleet.engine import EngineName
 from penstock.performance.step.datapath import compute_precision
-from penstock.preflight import Asked, Launch, Preflight, PreflightQuestion, Unknown, check, load_knowledge
+from penstock.preflight import Asked, Launch, Preflight, PreflightQuestion, Readiness, Unknown, check, load_knowledge
 from penstock.preflight.facts.derive import attention_kinds, chip_of, expert_width
 from penstock.preflight.facts.subject import stored_facts, subject_of
 from penstock.preflight.predicted.attention import GraphSupport
@@ -233,3 +233,70 @@ def test_what_a_recipe_sets_for_amd_is_for_chips_that_have_aiter() -> None:
     older = ask("gpt-oss-20b", "mi210")
     assert older.backend.name == "TRITON_ATTN"
     assert "attention-backend" not in {flag.name for flag in older.plan.flags}
+
+
+@pytest.mark.parametrize(
+    ("model", "on", "tp", "backend"),
+    [
+        ("llama-3.1-70b", "h100", 8, "fa3"),
+        ("llama-3.1-70b", "b200", 8, "trtllm_mha"),
+        ("llama-3.1-8b", "a100", 1, "flashinfer"),
+        ("llama-3.1-70b", "mi300x", 8, "aiter"),
+        ("gpt-oss-120b", "a100", 1, "triton"),
+        ("gpt-oss-20b", "l40s", 1, "triton"),
+        ("gpt-oss-120b", "h200", 1, "fa3"),
+        ("deepseek-r1", "h200", 8, "fa3"),
+        ("deepseek-r1", "b200", 8, "trtllm_mla"),
+        ("deepseek-v2-lite", "b200", 1, "flashinfer"),
+        ("deepseek-v3.2", "h200", 8, "dsa"),
+        ("deepseek-v4-flash", "h200", 8, "dsv4"),
+        ("gemma-4-31b", "h100", 1, "triton"),
+        ("minimax-m3", "b200", 8, "fa4"),
+        ("step-3.7-flash", "b200", 8, "fa4"),
+    ],
+)
+def test_the_one_backend_sglang_takes(model: str, on: str, tp: int, backend: str) -> None:
+    answer = ask(model, on, engine="sglang", version="0.5.18", tp=tp, launch=Launch())
+    assert (answer.backend.name, answer.backend.determined) == (backend, True)
+    # The function that chooses is another one in earlier releases.
+    assert ask(model, on, engine="sglang", version="0.5.16", tp=tp, launch=Launch()).backend.name is None
+
+
+@pytest.mark.parametrize(("tp", "backend"), [(8, "aiter"), (4, "triton"), (1, "aiter")])
+def test_sglang_gives_aiter_mla_of_16_or_128_heads(tp: int, backend: str) -> None:
+    assert 128 // tp in ({16, 128} if backend == "aiter" else {32})
+    assert (
+        ask("deepseek-r1", "mi325x", engine="sglang", version="0.5.18", tp=tp, launch=Launch()).backend.name == backend
+    )
+
+
+def test_a_backend_the_launch_names_is_the_one_sglang_takes() -> None:
+    launch = Launch(flags={"attention-backend": "flashinfer"})
+    assert (
+        ask("llama-3.1-8b", "h100", engine="sglang", version="0.5.18", tp=1, launch=launch).backend.name == "flashinfer"
+    )
+
+
+def test_a_context_our_median_misses_by_a_hair_is_a_risk_and_one_far_off_stops() -> None:
+    # Llama-3.3-70B in bf16 on one MI300X, as AMD's recipe starts it: 131,072 tokens, of which the median holds 99%.
+    near = ask("llama-3.3-70b", "mi300x", version="0.32.0", tp=1, launch=Launch())
+    assert near.memory.obstacle_is("context")
+    assert (near.memory.certain, near.obstacles, near.readiness) == (False, (), Readiness.RISK)
+    assert near.narrow is not None
+    assert near.narrow.kind == "context"
+    far = ask("llama-3.1-70b", "h100", version="0.32.0", tp=2, launch=Launch())
+    assert [stop.kind for stop in far.obstacles] == ["context"]
+    assert (far.narrow, far.readiness) == (None, Readiness.BLOCKED)
+
+
+@pytest.mark.parametrize(
+    "launch",
+    [
+        Launch(flags={"max-model-len": "262144"}, environment={"VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1"}),
+        Launch(flags={"max-model-len": "262144", "hf-overrides": '{"rope_parameters": {"factor": 8.0}}'}),
+    ],
+)
+def test_a_context_beyond_the_models_own_starts_where_the_launch_says_so(launch: Launch) -> None:
+    plain = Launch(flags={"max-model-len": "262144"})
+    assert [stop.kind for stop in ask("llama-3.1-8b", "h200", tp=1, launch=plain).obstacles] == ["context"]
+    assert ask("llama-3.1-8b", "h200", tp=1, launch=launch).obstacles == ()

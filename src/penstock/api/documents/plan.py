@@ -13,7 +13,7 @@ from penstock.planning.candidates.capacity import Capacity
 from penstock.planning.doubt.monte_carlo import Confidence
 from penstock.planning.doubt.sensitivity import Flip, Swing
 from penstock.planning.doubt.verdict import PlanVerdict
-from penstock.planning.doubt.what_if import Owned, RulePrice, Scenario
+from penstock.planning.doubt.what_if import DemandScenario, Owned, RulePrice
 from penstock.planning.optimum.cash import Order, Paid
 from penstock.planning.optimum.costing import FleetCost
 from penstock.planning.proof.verify import Check
@@ -128,7 +128,7 @@ class FleetDocument(TypedDict):
     tornado: list[Swing]
     flips: list[Flip]
     rules: list[RulePrice]
-    scenarios: list[Scenario]
+    scenarios: list[DemandScenario]
     owned: Owned | None
     verified: list[VerifiedDocument]
     regret_usd: float | None

@@ -57,6 +57,8 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "MiniMaxM3SparseForConditionalGeneration": Architecture(interleaved.read_minimax_m3, vision.read_minimax_vision),
     "Ministral3ForCausalLM": Architecture(dense.read_llama),
     "Mistral3ForConditionalGeneration": Architecture(dense.read_llama, vision.uncounted(_PIXTRAL_VISION)),
+    # vLLM's class is DeepSeek-V3's with other names for the weights (mistral_large_3.py at a014e35f38c8).
+    "MistralLarge3ForCausalLM": Architecture(latent.read_deepseek),
     "MistralForCausalLM": Architecture(dense.read_llama),
     "MixtralForCausalLM": Architecture(moe.read_mixtral),
     "NemotronHForCausalLM": Architecture(mamba.read_nemotron_h),
@@ -82,4 +84,15 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "Step3p7FlashForCausalLM": Architecture(interleaved.read_step3, vision.uncounted(_STEP_VISION)),
 }
 
-__all__ = ["ARCHITECTURES", "Architecture", "Outline"]
+_INKLING = "Inkling mixes windows with short convolutions; vLLM serves it from 0.26.0, SGLang from 0.5.16"
+UNREAD: Mapping[str, str] = {
+    "AfmoeForCausalLM": "Trinity gates its attention; vLLM serves it from 0.11.1, SGLang from 0.5.8",
+    "BailingMoeV3ForCausalLM": "Ling 3.0 mixes latent and Kimi delta attention; vLLM serves it from 0.28.0",
+    "HYV3ForCausalLM": "Hy3 states its experts in a way of its own; vLLM serves it from 0.20.0, SGLang from 0.5.11",
+    "InklingForCausalLM": _INKLING,
+    "InklingForConditionalGeneration": _INKLING,
+    "LagunaForCausalLM": "Laguna gates its attention; vLLM serves it from 0.21.0, SGLang from 0.5.12",
+}
+"""Architectures engines serve and this version does not read: an estimate from a kin would be wrong."""
+
+__all__ = ["ARCHITECTURES", "UNREAD", "Architecture", "Outline"]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from penstock.errors import UnknownArchitecture
 from penstock.model.architectures.decoder import (
     LLAMA,
     PRE_NORMS,
@@ -58,8 +59,18 @@ def _opted_in_windows(config: Config) -> Windows | None:
     return sliding_windows(config) if config.flag("use_sliding_window", default=False) else None
 
 
+def _refuse_other_layouts(config: Config) -> None:
+    """Wrappers such as Mistral3 hold decoders of other kinds, whose experts and latents would go uncounted."""
+    for key in ("kv_lora_rank", "n_routed_experts", "num_local_experts", "num_experts"):
+        if config.has(key) and config.integer(key, low=0):
+            raise UnknownArchitecture(
+                f"{config.where}: {key} belongs to no plain decoder; this layout under this name is not read"
+            )
+
+
 def read_llama(config: Config, inv: Inventory) -> Outline:
     """Llama, Mistral, Granite, SmolLM3, Seed-OSS and other decoders of the same layout."""
+    _refuse_other_layouts(config)
     bias = config.flag("attention_bias", default=False)
     shape = grouped_shape(config, qkv_bias=bias, out_bias=config.flag("attention_out_bias", default=bias))
     mlp_bias = config.flag("mlp_bias", default=False)

@@ -3,7 +3,8 @@
 import json
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from string import Template
 from typing import Final
 
 from penstock.errors import UsageError
@@ -12,7 +13,18 @@ from penstock.preflight.facts.situation import Launch
 
 _VARIABLE: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,127})=(.*)", re.DOTALL)
 _IMAGE: Final = re.compile(r"[\w.-]+(/[\w.-]+)+:[\w.-]+")
-_SHORT: Final = {"-tp": "tensor-parallel-size", "-pp": "pipeline-parallel-size", "-dp": "data-parallel-size"}
+_REMARK: Final = re.compile(r"(^|\s)#\s.*$", re.MULTILINE)
+_SHORT: Final = {
+    "-tp": "tensor-parallel-size",
+    "-pp": "pipeline-parallel-size",
+    "-dp": "data-parallel-size",
+    "-ep": "enable-expert-parallel",
+    "-dcp": "decode-context-parallel-size",
+    "-pcp": "prefill-context-parallel-size",
+    "-q": "quantization",
+    "-n": "nnodes",
+    "-sc": "speculative-config",
+}
 _SAME: Final = {
     "tp": "tensor-parallel-size",
     "tp-size": "tensor-parallel-size",
@@ -20,9 +32,14 @@ _SAME: Final = {
     "pp-size": "pipeline-parallel-size",
     "dp": "data-parallel-size",
     "dp-size": "data-parallel-size",
+    "ep": "ep-size",
+    "expert-parallel-size": "ep-size",
     "model": "model-path",
 }
 """Names engines accept for one setting; facts use the long one."""
+_CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl"})
+_SWITCHES: Final = frozenset({"--rm", "--privileged", "--init", "--detach", "--interactive", "--tty", "--read-only"})
+"""Options of `docker run` that take no value; clusters of letters without one are -it, -d, -itd."""
 _MAX_COMMAND: Final = 20_000
 
 
@@ -30,14 +47,23 @@ def parse_command(text: str) -> tuple[EngineName | None, Launch]:
     """Read a launch line; what it starts decides the engine, and None means that it does not say."""
     if len(text) > _MAX_COMMAND:
         raise UsageError(f"--command: a launch line of {len(text):,} characters is beyond reason")
+    tokens = _words(text)
+    environment = dict(_variables(tokens))
+    tokens = [Template(token).safe_substitute(environment) if "$" in token else token for token in tokens]
+    image, arguments = _after_image(tokens)
+    inner = dict(_variables(arguments))
+    flags = dict(_flags(arguments))
+    if (model := _positional_model(arguments)) is not None:
+        flags.setdefault("model-path", model)
+    flags.update(_speculation(flags))
+    return _engine(tokens, image), Launch(flags=flags, environment=environment | inner, image=image)
+
+
+def _words(text: str) -> list[str]:
     try:
-        tokens = shlex.split(text.replace("\\\n", " "))
+        return shlex.split(_REMARK.sub("", text.replace("\\\n", " ")))
     except ValueError as error:
         raise UsageError(f"--command: {error}; quote it as a shell would") from None
-    environment, image = dict(_variables(tokens)), next((token for token in tokens if _IMAGE.fullmatch(token)), None)
-    flags = {} if image is None and not tokens else dict(_flags(_after_program(tokens, image)))
-    flags.update(_speculation(flags))
-    return _engine(tokens, image), Launch(flags=flags, environment=environment, image=image)
 
 
 def _engine(tokens: Sequence[str], image: str | None) -> EngineName | None:
@@ -57,13 +83,32 @@ def _variables(tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield match[1], match[2]
         elif token.startswith(("-e", "--env=")) and (inline := _VARIABLE.fullmatch(token.split("=", 1)[-1])):
             yield inline[1], inline[2]
-        elif token not in {"env", "export"}:
+        elif token not in {"env", "export", "sudo", "&&"}:
             leading = False
 
 
-def _after_program(tokens: Sequence[str], image: str | None) -> Sequence[str]:
-    """Skip docker's own options: the engine's come after the image."""
-    return tokens[tokens.index(image) + 1 :] if image is not None and image in tokens else tokens
+def _after_image(tokens: list[str]) -> tuple[str | None, list[str]]:
+    """Skip docker's own options: the engine's come after the image, perhaps in the line of a shell."""
+    at = _image_at(tokens)
+    if at is None:
+        return None, tokens
+    arguments = tokens[at + 1 :]
+    if len(arguments) > 2 and arguments[0].rpartition("/")[2] in {"bash", "sh"} and arguments[1] in {"-c", "-lc"}:  # noqa: PLR2004 - shell, option, line
+        arguments = _words(arguments[2])
+    return tokens[at], arguments
+
+
+def _image_at(tokens: Sequence[str]) -> int | None:
+    """Walk the options of `docker run` to the first word that is none; elsewhere an image is known by its tag."""
+    started = next((number for number, token in enumerate(tokens) if token in _CONTAINERS), None)
+    if started is None or started + 1 >= len(tokens) or tokens[started + 1] != "run":
+        return next((number for number, token in enumerate(tokens) if _IMAGE.fullmatch(token)), None)
+    at = started + 2
+    while at < len(tokens) and tokens[at].startswith("-"):
+        option = tokens[at]
+        letters = not option.startswith("--") and set(option[1:]) <= set("itdP")
+        at += 1 if "=" in option or option in _SWITCHES or letters else 2
+    return at if at < len(tokens) else None
 
 
 def _flags(tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -72,26 +117,51 @@ def _flags(tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
         if name in _SHORT:
             key = _SHORT[name]
         elif name.startswith("--") and len(name) > 2:  # noqa: PLR2004 - `--` alone ends options
-            key = name[2:].replace("_", "-")
-            key = _SAME.get(key, key)
+            key = long_name(name[2:].replace("_", "-"))
         else:
             continue
         following = tokens[number + 1] if number + 1 < len(tokens) else "--"
         yield key, value if equals else ("true" if following.startswith("-") else following)
 
 
-def _speculation(flags: dict[str, str]) -> dict[str, str]:
-    """Spell out vLLM's JSON, so that one fact covers both engines."""
+def long_name(flag: str) -> str:
+    """Return the name facts use for a flag."""
+    return _SAME.get(flag, flag)
+
+
+def _positional_model(arguments: Sequence[str]) -> str | None:
+    """The word after `serve`, or the first of an image that starts the server itself."""
+    if "serve" in arguments:
+        follows = arguments[arguments.index("serve") + 1 :]
+    elif not any(word.rpartition("/")[2] in {"vllm", "sglang", "python", "python3"} for word in arguments):
+        follows = arguments
+    else:
+        return None
+    return follows[0] if follows and not follows[0].startswith("-") else None
+
+
+def _speculation(flags: Mapping[str, str]) -> dict[str, str]:
+    """Spell out vLLM's JSON, or its dotted form, so that one fact covers both engines."""
     raw = flags.get("speculative-config")
     if raw is None:
-        return {}
-    try:
-        config = json.loads(raw)
-    except (ValueError, RecursionError):
-        raise UsageError("--command: --speculative-config is not valid JSON") from None
+        dotted = {
+            name.partition(".")[2]: value for name, value in flags.items() if name.startswith("speculative-config.")
+        }
+        config: object = {name.replace("-", "_"): value for name, value in dotted.items()}
+        if not dotted:
+            return {}
+    else:
+        config = _json(raw)
     if not isinstance(config, dict):
         raise UsageError("--command: --speculative-config must be a JSON object")
     return {
         "speculative-num-draft-tokens": str(config.get("num_speculative_tokens", 0)),
         "speculative-method": str(config.get("method", "draft_model")),
     }
+
+
+def _json(raw: str) -> object:
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        raise UsageError("--command: --speculative-config is not valid JSON") from None

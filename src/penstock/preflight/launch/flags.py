@@ -1,11 +1,12 @@
 """Does this release have these flags? Removed, renamed and not yet introduced ones, read from the engines' parsers."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Literal
 
 from penstock.fleet.release import Release
+from penstock.preflight.facts.command import long_name
 from penstock.preflight.facts.situation import Launch
 
 FlagProblem = Literal["removed", "too_new", "unknown"]
@@ -70,6 +71,20 @@ def _problem(entry: Sequence[str], version: Release, first: Release) -> FlagProb
     since = Release(entry[0])
     # The first release that was read stands for "that or earlier".
     return "too_new" if version < since and since != first else None
+
+
+def spelled_out(launch: Launch, known: Mapping[str, Sequence[str]], version: Release) -> Launch:
+    """Write shortened flags in full, as the engines' parsers do: `--tensor-parallel` is the one flag it begins."""
+    first = _first_read(known)
+    offered = [name for name, entry in known.items() if _problem(entry, version, first) is None]
+
+    def whole(name: str) -> str:
+        if name in known or name in _DERIVED or "." in name or name.startswith("no-"):
+            return name
+        meant = {long_name(other) for other in offered if other.startswith(name)}
+        return meant.pop() if len(meant) == 1 else name
+
+    return replace(launch, flags={whole(name): value for name, value in launch.flags.items()})
 
 
 def exists(name: str, known: Mapping[str, Sequence[str]], version: Release) -> bool:

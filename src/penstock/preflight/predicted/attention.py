@@ -1,9 +1,9 @@
 """Which attention backend will serve, what can it not do, and how are graphs captured?"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 from penstock.fleet.release import Release
 from penstock.preflight.rules.condition import Facts
@@ -39,12 +39,18 @@ class GraphMode:
     why: str
 
 
+_UNREAD: Final = Backend(name=None, determined=False, block="", graphs=None, rejected={})
+_AITER_MLA_HEADS: Final = frozenset({16, 128})
+"""Heads per device SGLang gives to AITER's MLA; others get Triton."""
+
+
 def predict_backend(facts: Facts, table: Mapping[str, Any]) -> Backend:
     """Walk the engine's order for this chip and model; the first backend without an obstacle serves."""
-    undetermined = Backend(name=None, determined=False, block="", graphs=None, rejected={})
+    if facts.get("engine") == "sglang":
+        return _sglang_backend(facts, table["sglang"])
     order = _order(facts, table["order"])
     if facts.get("engine") != "vllm" or order is None:
-        return undetermined
+        return _UNREAD
     rejected: dict[str, str] = {}
     asked = facts.get("launch.attention_backend")
     if isinstance(asked, str) and asked in table["backends"]:
@@ -67,23 +73,53 @@ def predict_backend(facts: Facts, table: Mapping[str, Any]) -> Backend:
     return Backend(name=None, determined=True, block="", graphs=None, rejected=rejected)
 
 
+def _sglang_backend(facts: Facts, table: Mapping[str, Any]) -> Backend:
+    """Look up the one backend SGLang takes; one the launch names is taken as it is."""
+    asked, version, chip = facts.get("launch.attention_backend"), facts.get("version"), facts.get("chip")
+    if isinstance(asked, str) and asked != "auto":
+        return replace(_UNREAD, name=asked, determined=True)
+    kind = _kind(_kinds(facts))
+    if kind is None or not isinstance(version, Release) or version < Release(table["since"]) or chip is None:
+        return _UNREAD
+    # Of what models may name, "else" is CUDA: on ROCm chips that are not listed nothing was read.
+    keys = (chip, "else") if facts.get("platform") == "cuda" else (chip,)
+    tables = (table["models"].get(facts.get("model.architecture"), {}), table["kinds"][kind])
+    name = next((found[key] for found in tables for key in keys if key in found), "?")
+    if kind == "mla" and name == "aiter" and _heads_here(facts) not in _AITER_MLA_HEADS:
+        name = "triton"
+    return _UNREAD if name == "?" else replace(_UNREAD, name=name, determined=True)
+
+
+def _heads_here(facts: Facts) -> int | None:
+    heads = facts.get("model.heads_per_rank")
+    return heads if isinstance(heads, int) else None
+
+
+def _kind(kinds: frozenset[str]) -> str | None:
+    """Name the kind of attention that decides a backend; None where a model has none."""
+    if not kinds - {"linear"}:
+        return None
+    if "compressed" in kinds:
+        return "compressed"
+    if "mla" in kinds:
+        return "sparse_mla" if "sparse" in kinds else "mla"
+    if "sparse" in kinds:
+        return "sparse_gqa"
+    return "sinks" if "sinks" in kinds else "standard"
+
+
 def _kinds(facts: Facts) -> frozenset[str]:
     kinds = facts.get("model.attention")
     return kinds if isinstance(kinds, frozenset) else frozenset()
 
 
 def _order(facts: Facts, orders: Mapping[str, list[str]]) -> list[str] | None:
-    kinds, chip, platform = _kinds(facts), facts.get("chip"), facts.get("platform")
-    if platform not in {"rocm", "cuda"} or not isinstance(chip, str) or not kinds - {"linear"}:
+    kind, chip, platform = _kind(_kinds(facts)), facts.get("chip"), facts.get("platform")
+    if platform not in {"rocm", "cuda"} or not isinstance(chip, str) or kind is None:
         return None
-    if "compressed" in kinds:
-        kind = "compressed"
-    elif "mla" in kinds:
-        kind = "sparse_mla" if "sparse" in kinds else "mla"
-    elif "sparse" in kinds:
-        return list(orders["sparse_gqa"])
-    else:
-        kind = "standard"
+    if kind == "sparse_gqa":
+        return list(orders[kind])
+    kind = "standard" if kind == "sinks" else kind
     blackwell = f"{platform}_{kind}_10" if chip in {"sm_100", "sm_103"} else f"{platform}_{kind}"
     return list(orders.get(blackwell) or orders[f"{platform}_{kind}"])
 

@@ -49,6 +49,7 @@ def _answer(answer: Preflight) -> dict[str, object]:
         "newer_than_read": None if answer.newer_than_read is None else str(answer.newer_than_read),
         "passes": answer.passes,
         "obstacles": plain(answer.obstacles),
+        "narrow": plain(answer.narrow),
         "findings": [_finding(finding) for finding in answer.assessment.findings],
         "undetermined": [
             {"rule": entry.rule.id, "severity": entry.rule.severity.value, "missing": dict(entry.missing)}

@@ -1,6 +1,7 @@
 """How is a preflight shown? Findings by severity, what will serve, what could not be decided, and the launch."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from textwrap import indent
 
 from rich.console import Group, RenderableType
@@ -8,7 +9,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from penstock.catalog import find_model, model_ids
 from penstock.preflight.check import Preflight, Readiness
+from penstock.preflight.facts.situation import Subject
 from penstock.preflight.launch.plan import HEAD_NODE
 from penstock.preflight.launch.recipe import Recipe
 from penstock.preflight.launch.room import keeps_whole_context
@@ -60,6 +63,8 @@ def render_preflight(answer: Preflight, speed: Speed | None = None, instead: Pre
     pieces: list[RenderableType] = [_headline(answer)]
     for severity in Severity:
         stops = answer.obstacles if severity is Severity.BLOCKER else ()
+        if severity is Severity.WARNING and answer.narrow is not None:
+            stops = (replace(answer.narrow, text=f"by our median estimate {answer.narrow.text}"),)
         found = answer.assessment.of(severity)
         if stops or found:
             pieces.append(Text(f"\n{severity} ({len(stops) + len(found)})", style=STYLES[severity]))
@@ -86,13 +91,20 @@ def _headline(answer: Preflight) -> Text:
     if answer.plan.nodes > 1:
         where += f" on {answer.plan.nodes} machines"
     words, style = _READINESS[answer.readiness]
-    text = Text(question.subject.model.name, style="bold")
+    text = Text(_called(question.subject), style="bold")
     text.append(f" on {where}, {question.engine} {question.version}: ", style="not bold")
     text.append(words.replace("{with}", _shortened(answer)), style=style)
     if answer.newer_than_read is not None:
         text.append(f"\nas far as {answer.newer_than_read} tells: later releases were not read", style="bold yellow")
     text.append(f"\n{answer.assessment.rules_checked} rules: {_counts(answer)}", style="not bold dim")
     return text
+
+
+def _called(subject: Subject) -> str:
+    """Name the model; a repository answered with a known shape is named as well."""
+    name = subject.model.name
+    own = name not in model_ids() or subject.name.count("/") != 1 or find_model(name).repo == subject.name
+    return name if own else f"{subject.name.rpartition('/')[2]} (shaped as {name})"
 
 
 def _shortened(answer: Preflight) -> str:
@@ -106,6 +118,7 @@ def _counts(answer: Preflight) -> str:
     """Say what was found, by how it fails."""
     found = {severity: len(answer.assessment.of(severity)) for severity in Severity}
     found[Severity.BLOCKER] += len(answer.obstacles)
+    found[Severity.WARNING] += answer.narrow is not None
     words = [f"{count} {_COUNTED[severity]}" for severity, count in found.items() if count]
     open_questions = len(answer.assessment.undetermined)
     return ", ".join(words or ["nothing found"]) + (f"; {open_questions} not decided" if open_questions else "")
@@ -180,7 +193,7 @@ def _attention(answer: Preflight) -> str:
     passed = ", ".join(f"{name} ({reason})" for name, reason in backend.rejected.items())
     over = f"; passed over {passed}" if passed else ""
     if backend.name is not None:
-        return f"{backend.name}, block size {backend.block}{over}"
+        return backend.name + (f", block size {backend.block}" if backend.block else "") + over
     return f"none can serve it{over}" if backend.determined else "undetermined: the selection was not read"
 
 
