@@ -132,7 +132,7 @@ class PreflightDeployment(TypedDict):
     newer_than_read: str | None
     passes: bool
     obstacles: list[StartObstacle]
-    narrow: JsonValue
+    narrow: StartObstacle | None
     findings: list[FindingDocument]
     undetermined: list[UndeterminedDocument]
     rules_checked: int
