@@ -68,7 +68,7 @@ def test_a_command_loses_nothing_in_a_terminal_of_any_width(
 def test_every_figure_of_a_wide_terminal_is_in_a_narrow_one(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wide, narrow = (printed(COMMANDS[command], width, monkeypatch) for width in (160, 80))
     figures, kept = (set(re.findall(r"\d[\d,.]*\d", text)) for text in (wide, narrow))
-    assert len(figures) > 20
+    assert len(figures) > 10
     assert figures - kept == set()
 
 

@@ -1,7 +1,10 @@
 """Starting must stay fast: what is imported before it is needed is counted, not timed."""
 
+import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -35,3 +38,14 @@ def test_the_core_loads_no_framework(module: str) -> None:
 def test_help_loads_no_part_of_the_library_it_does_not_show() -> None:
     unwanted = ("penstock.model", "penstock.catalog", "penstock.performance")
     loaded_after(f"import penstock.cli.root\nassert not set({unwanted}) & set(sys.modules)")
+
+
+def test_a_shell_completes_commands_and_flags() -> None:
+    def completed(words: str, count: int) -> set[str]:
+        asked = {"_PENSTOCK_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(count)}
+        command = shutil.which("penstock", path=str(Path(sys.executable).parent)) or "penstock"
+        result = subprocess.run([command], capture_output=True, text=True, check=True, env={**os.environ, **asked})
+        return set(result.stdout.split())
+
+    assert completed("penstock pre", 1) == {"predict", "preflight"}
+    assert {"--context", "--kv"} <= completed("penstock fit --", 2)

@@ -17,14 +17,18 @@ from penstock.benchmark.shipped_drafts import own_drafts
 from penstock.benchmark.shipped_energy import drawn_under_load
 from penstock.benchmark.shipped_rows import model_of, shipped_efficiencies
 from penstock.catalog import load_accelerator, load_accelerators, load_prices
+from penstock.checkpoint import open_checkpoint
 from penstock.errors import UsageError
 from penstock.planning.asked.plan import Plan
 from penstock.planning.asked.plan_yaml import parse_plan
 from penstock.planning.asked.trace_lengths import trace_lengths
 from penstock.planning.candidates.screen import QueuelessScreen
+from penstock.planning.launches import PoolLaunch, pool_launches
 from penstock.planning.make import Bill, NoFleet, PlanResult, Sources, make_plan
 from penstock.planning.proof.simulated import simulated_capacity, verify_by
 from penstock.planning.proof.simulator import Simulator
+from penstock.preflight import load_knowledge
+from penstock.preflight.facts.subject import subject_of
 from penstock.report.plan.document import plan_document
 from penstock.report.plan.terminal import render_plan
 from penstock.report.plan.words import headline
@@ -56,6 +60,15 @@ class PlanAnswer(ApiAnswer):
             return []
         fleets = enumerate((answer.winner, *answer.runners_up), 1)
         return [row for rank, entry in fleets for row in _rows(rank, entry)]
+
+    def launches(self) -> tuple[PoolLaunch, ...]:
+        """Propose how every pool of the cheapest fleet is started."""
+        answer = self.result.answer
+        if isinstance(answer, NoFleet):
+            return ()
+        return pool_launches(
+            self.result, answer, lambda name: subject_of(open_checkpoint(name), name), load_knowledge()
+        )
 
     def drawn(self, columns: int) -> RenderableType:
         """Draw what `plan` prints."""

@@ -19,8 +19,19 @@ from penstock.checkpoint.fp8.scan import scan_bytes, scan_fp8
 from penstock.errors import UsageError
 from penstock.fleet import Parallelism, Release
 from penstock.fleet.engine import NEWEST
-from penstock.preflight import Asked, Preflight, PreflightQuestion, Subject, check, load_knowledge, parse_command
+from penstock.preflight import (
+    Asked,
+    Launch,
+    Preflight,
+    PreflightQuestion,
+    Subject,
+    check,
+    load_knowledge,
+    parse_command,
+)
+from penstock.preflight.facts.split import stated_split
 from penstock.preflight.facts.subject import scanned_facts, smallest_split, subject_of
+from penstock.preflight.launch.flags import spelled_out
 from penstock.preflight.nearest import nearest
 from penstock.preflight.speed import Speed, predicted_speed
 from penstock.report.preflight.document import preflight_document
@@ -69,7 +80,7 @@ class PreflightAnswer(ApiAnswer):
 
 
 def preflight(
-    model: str | PathLike[str],
+    model: str | PathLike[str] | None = None,
     on: Targets | None = None,
     *,
     engine: str = "vllm",
@@ -93,7 +104,10 @@ def preflight(
     """
     given = [f"{name}={value}" for name, value in host.items()] if isinstance(host, Mapping) else list(host)
     options = _Options(engine, engine_version, tp, pp, dp, kv, context, command, given, ep=ep)
-    subject = _subject(fspath(model), watch, scan=scan)
+    named = options.model if model is None else fspath(model)
+    if named is None:
+        raise UsageError("no model is named; give a config.json, a directory, a catalog name or hf:org/name")
+    subject = _subject(named, watch, scan=scan)
     if matrix:
         if on is not None or command is not None:
             raise UsageError("--matrix covers every accelerator and both engines; leave out --on and --command")
@@ -137,19 +151,25 @@ class _Options:
         self.context_tokens = None if context is None else tokens_choice(context)
         self.cache_dtype = _cache_text(kv)
         self.host = dict(_pair(text) for text in host)
-        self.launch = None
+        self.launch: Launch | None = None
         if command is not None:
-            named, self.launch = parse_command(command)
+            named, launch = parse_command(command)
             self.engine = named or engine
-            self._take_split()
+            self._take(launch)
 
-    def _take_split(self) -> None:
+    def _take(self, launch: Launch) -> None:
         """A launch line states its own split."""
-        flags = {} if self.launch is None else self.launch.flags
-        self.tp = self.tp or _count(flags.get("tensor-parallel-size"))
-        self.pp = max(self.pp, _count(flags.get("pipeline-parallel-size")) or 1)
-        self.dp = max(self.dp, _count(flags.get("data-parallel-size")) or 1)
-        self.ep = self.ep or "enable-expert-parallel" in flags or "ep-size" in flags
+        engine = engine_choice(self.engine)
+        version = Release(self.version) if self.version else NEWEST[engine]
+        self.launch = spelled_out(launch, load_knowledge().flags[engine]["flags"], version)
+        stated = stated_split(self.launch, engine)
+        self.tp, self.pp = self.tp or stated.tp, max(self.pp, stated.pp)
+        self.dp, self.ep = max(self.dp, stated.dp), self.ep or stated.spreads_experts
+
+    @property
+    def model(self) -> str | None:
+        """The model the launch line names."""
+        return None if self.launch is None else self.launch.flag("model-path")
 
     def questions(self, subject: Subject, on: Targets) -> Iterable[PreflightQuestion]:
         """One question per accelerator named."""
@@ -238,7 +258,3 @@ def _pair(text: str) -> tuple[str, str]:
     if not equals or not name.strip() or not value.strip():
         raise UsageError(f"--host: '{text}' is not NAME=VALUE; write rocm=7.2.3")
     return name.strip(), value.strip()
-
-
-def _count(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdecimal() and 0 < len(text) < 5 and int(text) else None  # noqa: PLR2004 - no replica is larger

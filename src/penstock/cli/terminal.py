@@ -1,10 +1,10 @@
 """Where does output go? Results to stdout; a pipe gets a fixed width and no colour."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Self
 
 import typer
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from penstock.api.answer import ApiAnswer
 
 PIPE_WIDTH = 132
-
-_T = TypeVar("_T")
 
 
 def stdout() -> Console:
@@ -80,17 +78,6 @@ def show(answer: "ApiAnswer", *, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def progress(items: Iterable[_T], *, total: int, label: str) -> Iterator[_T]:
-    """Count items on stderr while a person watches; a pipe sees nothing."""
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task(label, total=total)
-        for item in items:
-            bar.advance(task)
-            yield item
-
-
 class Watch:
     """Says on stderr what is going on, while a person watches."""
 
@@ -127,20 +114,6 @@ class Watch:
     def note(self, text: str) -> None:
         """Print a line beside the result; a pipe is told too."""
         self._bar.console.print(text, style="dim", soft_wrap=True)
-
-    def compiling(self) -> None:
-        """Compile the simulator if this machine has not yet; a pipe is told too, because it takes half a minute."""
-        from time import perf_counter
-
-        from penstock.simulation.warm import compile_once, is_compiled, is_kept
-
-        if is_compiled():
-            return
-        self.say("compiling the simulator, once for this machine and version")
-        start_s = perf_counter()
-        compile_once()
-        after = "it is kept for the next run" if is_kept() else "nothing here can be written, so the next run does too"
-        self._bar.console.print(f"Compiled the simulator in {perf_counter() - start_s:.0f} s; {after}.", style="dim")
 
 
 def write_file(path: Path, content: str | bytes) -> None:

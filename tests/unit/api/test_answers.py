@@ -189,3 +189,27 @@ def test_the_schemas_are_published_as_they_are_made() -> None:
         published = (folder / f"{name.replace('/', '-')}.json").read_text(encoding="utf-8")
         assert published == to_json(json_schema(name)) + "\n", "out of date; run `make docs`"
     assert len(list(folder.glob("*.json"))) == len(DOCUMENTS)
+
+
+PLAN = """
+name: a small chat service
+start: 2026-12-01
+workloads:
+  - name: chat
+    model: llama-3.1-8b
+    slo: ttft=1s,tpot=50ms
+    requests_per_s: 20
+    lengths: [{input: 1k, output: 256, share: 100%}]
+accelerators: [{id: mi300x, tp: [1]}, {id: h100, tp: [1]}]
+acquire: [rent]
+"""
+
+
+def test_a_plan_is_the_same_from_python_and_as_its_schema_says(tmp_path: Path) -> None:
+    file = tmp_path / "plan.yaml"
+    file.write_text(PLAN, encoding="utf-8")
+    found = penstock.plan(file)
+    assert CliRunner().invoke(app, ["plan", str(file), "--json"]).stdout == found.to_json() + "\n"
+    assert complaints(json.loads(found.to_json())) == []
+    assert len(repr(found)) < 200
+    assert found.rows()[0]["rank"] == 1

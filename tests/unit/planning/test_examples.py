@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from penstock.cli.commands.plan import sources_of
+from penstock.api.plan import sources_of
 from penstock.fleet.file import read_fleet, write_fleet
 from penstock.planning.asked.plan_yaml import parse_plan
 from penstock.planning.fleet_of import fleet_of

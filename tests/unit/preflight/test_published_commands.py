@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from penstock.api.preflight import _Options
 from penstock.checkpoint import open_checkpoint
-from penstock.cli.commands.preflight import _Options
 from penstock.preflight import Preflight, check, load_knowledge
 from penstock.preflight.facts.subject import subject_of
 
