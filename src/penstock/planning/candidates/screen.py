@@ -7,8 +7,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.fleet.deployment import Deployment
 from penstock.performance.evidence.efficiencies import Efficiencies
-from penstock.performance.memory.budget import fit
+from penstock.performance.memory.budget import DeviceRoom, MemoryFit
 from penstock.performance.prediction.predict import Range
 from penstock.performance.prediction.stack import Stack, stack_of
 from penstock.performance.step.first_token import LoopLoad
@@ -54,6 +55,8 @@ class QueuelessScreen:
         self.efficiencies = efficiencies
         self._works: dict[tuple[object, ...], ReplicaWork] = {}
         self._compiled: dict[tuple[object, ...], Compiled] = {}
+        self._rooms: dict[tuple[object, ...], DeviceRoom] = {}
+        self._fits: dict[tuple[object, ...], MemoryFit] = {}
 
     def __call__(self, option: Option, workload: WorkloadPlan) -> tuple[Capacity, ...]:
         """Return the rate of the largest loop of each length that keeps the SLO."""
@@ -61,7 +64,7 @@ class QueuelessScreen:
 
     def alone(self, option: Option, bucket: Bucket, slo: Slo) -> Capacity:
         """Judge one length."""
-        memory = fit(option.deployment, bucket.context_tokens)
+        memory = self._memory(option, bucket.context_tokens)
         if not memory.fits:
             return cannot(memory.obstacle.reason if memory.obstacle else "does not fit")
         compiled = self.compiled(option)
@@ -85,11 +88,18 @@ class QueuelessScreen:
             measured_engine=option.measured_engine,
         )
 
+    def _memory(self, option: Option, context_tokens: int) -> MemoryFit:
+        placed = _layout(option.deployment)
+        if placed not in self._rooms:
+            self._rooms[placed] = DeviceRoom(option.deployment)
+        key = (*placed, context_tokens)
+        if key not in self._fits:
+            self._fits[key] = self._rooms[placed].at(context_tokens)
+        return self._fits[key]
+
     def compiled(self, option: Option) -> Compiled:
         """Its work and the stack that serves it."""
-        deployment = option.deployment
-        part, model, split = deployment.accelerator, deployment.model, deployment.parallelism
-        placed = (model.name, model.quantisation, part.id, split, deployment.cache_dtype, deployment.engine)
+        deployment, placed = option.deployment, _layout(option.deployment)
         if placed not in self._works:
             self._works[placed] = ReplicaWork(deployment)
         key = (*placed, option.measured_engine)
@@ -98,6 +108,12 @@ class QueuelessScreen:
             stack = stack_of(work, option.measured_engine, self.efficiencies)
             self._compiled[key] = Compiled(work=work, stack=stack)
         return self._compiled[key]
+
+
+def _layout(deployment: Deployment) -> tuple[object, ...]:
+    """What tells two deployments apart: engines with the same settings share one."""
+    part, model = deployment.accelerator, deployment.model
+    return model.name, model.quantisation, part.id, deployment.parallelism, deployment.cache_dtype, deployment.engine
 
 
 def _concurrencies(most: int) -> Array:
