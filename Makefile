@@ -10,7 +10,7 @@ RAW ?= ../shared/data
 # The workers fill the cores; threads of linear algebra beside them only wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help check format lint types imports test wheel wheel-test docs docs-check accuracy calibration disaggregation power drafts measurements ledger constraints fuzz bench engine clean
+.PHONY: help check format lint types imports test wheel wheel-test docs docs-check accuracy calibration disaggregation power drafts measurements ledger constraints fuzz bench optima engine clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
@@ -82,6 +82,9 @@ ledger: $(VENV)/.installed ## record new prices in the append-only ledger
 engine: $(VENV)/.installed ## beside a real vLLM on the CPU (build/vllm, 3.5 GB; ten minutes)
 	tools/install_vllm.sh build/vllm
 	PENSTOCK_VLLM=$(abspath build/vllm)/bin/python $(BIN)/pytest -m engine tests/engine
+
+optima: $(VENV)/.installed ## is the cheapest fleet ever missed? 300 demands of the scorecard (half a minute)
+	$(BIN)/python tools/check_optima.py --step 5
 
 bench: $(VENV)/.installed ## requests a second through the simulator, ten thousand to ten million (two minutes)
 	$(BIN)/python tools/bench_simulator.py --most 10000000

@@ -1,6 +1,7 @@
 """How is a plan made? Resolve, place, optimise, bill, doubt and verify: one call, one value."""
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from penstock.audit.saving_claim import ClaimCheck, check_claim
@@ -256,9 +257,10 @@ def _answer(
     def billed(mix: Mix) -> Bill:
         return Bill(mix=mix, cost=bill(mix, terms, candidates), cash=cash_of(mix, terms))
 
-    world, knobs = InputWorld(resolved=resolved), knobs_of(resolved, capacity_spreads(candidates))
     progress("what would change the answer", 0, 4)
-    proven = family
+    proven, family = family, family.competing()
+    world = InputWorld(resolved=_of_parts(resolved, family.support))
+    knobs = knobs_of(world.resolved, capacity_spreads(candidates))
     family = widened(family, world, candidates, knobs, seed=resolved.plan.seed)
     progress("what would change the answer", 1, 4)
     confidence = draw_confidence(family, world, candidates, knobs, seed=resolved.plan.seed, draws=resolved.plan.draws)
@@ -283,6 +285,13 @@ def _answer(
     )
 
 
+def _of_parts(resolved: Resolved, support: AbstractSet[str]) -> Resolved:
+    """Leave out parts that no fleet in the race is made of, unless they come later or are owned."""
+    owned = {entry.id for entry in resolved.plan.owned}
+    parts = (part for part in resolved.plan.parts if part.id in support or part.available or part.id in owned)
+    return replace(resolved, plan=replace(resolved.plan, parts=tuple(parts)))
+
+
 def _proven(
     resolved: Resolved,
     family: Family,
@@ -294,13 +303,13 @@ def _proven(
     if verify_of is None:
         return Proof(verified=())
     simulate = verify_of
-    fleets = 1 + len(family.runners_up)
+    fleets = len(family.fleets)
 
     def verify(mix: Mix) -> Verified:
         return verify_fleet(mix, problem, candidates, resolved.plan.workloads, simulate)
 
     def step(number: int) -> None:
-        progress("simulating the winner and its runners-up", number, fleets)
+        progress("simulating fleets that may be cheapest", number, fleets)
 
     return prove(family, verify, step)
 

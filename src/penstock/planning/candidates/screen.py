@@ -7,8 +7,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.fleet.deployment import Deployment
 from penstock.performance.evidence.efficiencies import Efficiencies
-from penstock.performance.memory.budget import DeviceRoom
+from penstock.performance.memory.budget import DeviceRoom, MemoryFit
 from penstock.performance.prediction.predict import Range, Speculation
 from penstock.performance.prediction.stack import Stack, stack_of
 from penstock.performance.step.drafts import drafting_step
@@ -64,9 +65,11 @@ class QueuelessScreen:
 
     def __init__(self, efficiencies: Efficiencies) -> None:
         self.efficiencies = efficiencies
-        self._placed: dict[tuple[object, ...], tuple[ReplicaWork, DeviceRoom]] = {}
+        self._works: dict[tuple[object, ...], ReplicaWork] = {}
         self._stacks: dict[tuple[object, ...], Stack] = {}
         self._compiled: dict[tuple[object, ...], Compiled] = {}
+        self._rooms: dict[tuple[object, ...], DeviceRoom] = {}
+        self._fits: dict[tuple[object, ...], MemoryFit] = {}
 
     def __call__(self, option: Option, workload: WorkloadPlan) -> tuple[Capacity, ...]:
         """Return the rate of the largest loop of each length that keeps the SLO."""
@@ -74,10 +77,10 @@ class QueuelessScreen:
 
     def alone(self, option: Option, bucket: Bucket, slo: Slo) -> Capacity:
         """Judge one length."""
-        compiled = self.compiled(option)
-        memory = compiled.room.at(bucket.context_tokens)
+        memory = self._memory(option, bucket.context_tokens)
         if not memory.fits:
             return cannot(memory.obstacle.reason if memory.obstacle else "does not fit")
+        compiled = self.compiled(option)
         # Requests that came at different times hold half their answers on average.
         mean_tokens = bucket.input_tokens + bucket.output_tokens / 2
         limit = memory.capacity.tokens / mean_tokens if memory.capacity is not None else 0.0
@@ -100,19 +103,28 @@ class QueuelessScreen:
             measured_engine=option.measured_engine,
         )
 
+    def _memory(self, option: Option, context_tokens: int) -> MemoryFit:
+        key = (*_layout(option.deployment), context_tokens)
+        if key not in self._fits:
+            self._fits[key] = self._room(option.deployment).at(context_tokens)
+        return self._fits[key]
+
+    def _room(self, deployment: Deployment) -> DeviceRoom:
+        placed = _layout(deployment)
+        if placed not in self._rooms:
+            self._rooms[placed] = DeviceRoom(deployment)
+        return self._rooms[placed]
+
     def compiled(self, option: Option) -> Compiled:
         """Its work, its memory and the stack that serves it."""
-        deployment = option.deployment
-        part, model, split = deployment.accelerator, deployment.model, deployment.parallelism
-        drafts = deployment.speculative
-        placed = (model.name, model.quantisation, part.id, split, deployment.cache_dtype, deployment.engine, drafts)
-        if placed not in self._placed:
-            self._placed[placed] = ReplicaWork(deployment), DeviceRoom(deployment)
+        deployment, placed = option.deployment, _layout(option.deployment)
+        if placed not in self._works:
+            self._works[placed] = ReplicaWork(deployment)
         key = (*placed, option.measured_engine)
         if key not in self._compiled:
-            work, room = self._placed[placed]
+            work = self._works[placed]
             self._compiled[key] = Compiled(
-                work=work, room=room, stack=self._stack(key, work), speculation=option.speculation
+                work=work, room=self._room(deployment), stack=self._stack(key, work), speculation=option.speculation
             )
         return self._compiled[key]
 
@@ -123,6 +135,13 @@ class QueuelessScreen:
         if known not in self._stacks:
             self._stacks[known] = stack_of(work, str(engine), self.efficiencies)
         return self._stacks[known]
+
+
+def _layout(deployment: Deployment) -> tuple[object, ...]:
+    """What tells two deployments apart: engines with the same settings share one. Whether it drafts comes last."""
+    part, model, engine = deployment.accelerator, deployment.model, deployment.engine
+    plain = (model.name, model.quantisation, part.id, deployment.parallelism, deployment.cache_dtype, engine)
+    return (*plain, deployment.speculative)
 
 
 def _concurrencies(most: int) -> Array:

@@ -8,7 +8,7 @@ from penstock.planning.candidates.search import Candidate
 from penstock.planning.doubt.knobs import InputWorld, Knob
 from penstock.planning.optimum.build import build_problem
 from penstock.planning.optimum.family import Family
-from penstock.planning.optimum.mix import cheapest
+from penstock.planning.optimum.mix import LOOSE, cheapest
 from penstock.planning.optimum.problem import Mix, Offer, Problem
 
 _GAP: Final = 1e-3
@@ -114,7 +114,7 @@ def rule_prices(problem: Problem, family: Family) -> tuple[RulePrice, ...]:
     winner_usd = family.winner.cost_usd
     for name, looser in without_each_rule(problem).items():
         mix = cheapest(family.informed(looser), gap_fraction=_GAP, time_limit_s=_LIMIT_S)
-        if mix is None:
+        if mix is None or mix.gap_fraction > LOOSE:
             continue
         without = min(winner_usd, mix.cost_usd)
         parts = " + ".join(sorted(mix.support))
@@ -141,7 +141,7 @@ def demand_scenarios(
             turned = knob.turned(turned, end(knob))
         problem = family.informed(build_problem(turned.resolved, candidates))
         mix = cheapest(problem, gap_fraction=_GAP, time_limit_s=_LIMIT_S)
-        if mix is not None:
+        if mix is not None and mix.gap_fraction <= LOOSE:
             found[name] = _scenario(name, family, mix)
     return tuple(found[name] for name in ("low", "base", "high") if name in found)
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
+from typing import Final
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from penstock.planning.optimum.resize import Array, Worlds, resized_usd
 
 COMPETING = ("amd", "nvidia")
 """The vendors whose mix is asked for even where it does not win."""
+_HOPELESS: Final = 2.0
 _FIRST, _NEXT = "cheapest fleet", "runners-up"
 
 
@@ -58,6 +60,18 @@ class Family:
     def informed(self, problem: Problem) -> Problem:
         """Return a problem in which replicas carry what they were seen to: fleets nobody simulated, on one basis."""
         return replace(problem, carried=self.carried)
+
+    def competing(self) -> "Family":
+        """Leave out fleets at more than twice the cost of another of their label: no doubt of ours makes them win."""
+        best = {label: mix.cost_usd for label, mix in self.by_label.items()}
+        return replace(
+            self, others=tuple(mix for mix in self.others if mix.cost_usd <= _HOPELESS * best[self.label(mix)])
+        )
+
+    @property
+    def support(self) -> frozenset[str]:
+        """Every part some fleet is made of."""
+        return frozenset(part for mix in self.fleets for part in mix.support)
 
     def label(self, mix: Mix) -> str:
         """What a fleet competes as: its vendor or `mix`, or its parts."""

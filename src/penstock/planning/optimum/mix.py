@@ -17,6 +17,9 @@ _SMALL, _LARGE_GAP, _PERIODS_GAP, _SMALL_GAP = 500, 1e-3, 2e-4, 1e-5
 """Placements up to which a fleet is solved to a hundred-thousandth, or to a fiftieth of a percent where it changes over
 time; above, to a tenth of a percent: it is reported."""
 DEFAULT_TIME_LIMIT_S: Final = 60.0
+LOOSE: Final = 0.01
+"""A fleet that may be this much too dear is not an answer yet."""
+_PATIENCE: Final = 10
 _NEGLIGIBLE: Final = 1e-7
 
 _OfferKey = tuple[str, str]
@@ -31,10 +34,11 @@ def cheapest(
 ) -> Mix | None:
     """Find the cheapest fleet; None where no fleet keeps every rule."""
     built = _Built(problem, restriction or Restriction())
-    optimum = built.milp.solve(
-        gap_fraction=_gap(problem, len(built.count)) if gap_fraction is None else gap_fraction,
-        time_limit_s=time_limit_s,
-    )
+    gap = _gap(problem, len(built.count)) if gap_fraction is None else gap_fraction
+    optimum = built.milp.solve(gap_fraction=gap, time_limit_s=time_limit_s)
+    if optimum is not None and optimum.gap_fraction > LOOSE:
+        # The limit is the clock's, and a busy machine does little in it: what is far from proven is given more.
+        optimum = built.milp.solve(gap_fraction=LOOSE, time_limit_s=_PATIENCE * time_limit_s)
     return None if optimum is None else built.read(optimum)
 
 
