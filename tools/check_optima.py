@@ -9,7 +9,7 @@ from datetime import date
 from math import ceil
 from pathlib import Path
 
-from penstock.cli.commands.plan import sources_of
+from penstock.api.plan import sources_of
 from penstock.planning.asked.plan_yaml import parse_plan
 from penstock.planning.asked.resolve import resolve
 from penstock.planning.candidates.search import find_candidates

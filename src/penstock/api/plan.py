@@ -117,6 +117,7 @@ def sources_of(asked: Plan, folder: Path, watch: Watcher = LOG) -> Sources:
         "workload's mix of lengths, the engine that carries most.",
         screen=loop,
         engines_of=efficiencies.engines,
+        served=lambda part: bool(efficiencies.engines(part)),
         drafts_of=own_drafts,
         verify_of=verify_by(simulator.sustained, simulator.attained),
         read_trace=lambda name: trace_lengths(trace_choice(folder / name, columns.get(name), watch).blocks()),

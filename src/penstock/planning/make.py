@@ -58,6 +58,8 @@ class Sources:
     """How capacity was judged, in one sentence for the report."""
     screen: CapacityOf | None = None
     engines_of: EnginesOf = lambda _: ()
+    served: Callable[[str], bool] = lambda _: True
+    """Whether an accelerator was measured serving."""
     """The engines an accelerator was measured with, from which one is chosen per split."""
     drafts_of: DraftsOf = lambda *_: None
     """What a checkpoint's own draft layers give with an engine."""
@@ -131,7 +133,14 @@ def make_plan(plan: Plan, sources: Sources, progress: StageProgress = lambda *_:
     """Answer a plan."""
     traced = [_with_trace(entry, sources.read_trace) for entry in plan.workloads]
     plan = replace(plan, workloads=tuple(workload for workload, _ in traced))
-    resolved = resolve(plan, sources.accelerators, sources.prices_of, named=bool(plan.parts), draw_of=sources.draw_of)
+    resolved = resolve(
+        plan,
+        sources.accelerators,
+        sources.prices_of,
+        named=bool(plan.parts),
+        draw_of=sources.draw_of,
+        served=sources.served,
+    )
     candidates, considered, left_out = _place(resolved, sources, progress)
     problem = build_problem(resolved, candidates)
     unserved = _unserved(resolved, candidates)

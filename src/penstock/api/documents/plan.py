@@ -152,6 +152,7 @@ class PlanDocument(TypedDict):
     deployments_considered: int
     left_out: list[LeftOut]
     unpriced: list[str]
+    unmeasured: list[str]
     assumptions: list[AssumptionDocument]
     claims: list[ClaimDocument]
     answer: FleetDocument | NoFleetDocument

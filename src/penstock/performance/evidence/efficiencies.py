@@ -1,5 +1,6 @@
 """What is a prediction made from? Evidence on steps, what first tokens take beyond them, and how wrong both were."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -21,7 +22,7 @@ _DIGITS = 6
 Novelty = Literal["shape", "configuration", "model", "accelerator"]
 """What about a prediction was never measured; errors held out in the same way give its interval."""
 _CURVE = 3
-"""Loads of a setup that make it measured."""
+"""Loads of a setup that make it measured, and rows of a stack: one or two may be anything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +56,11 @@ class Efficiencies:
         return low * doubt, high * doubt
 
     def engines(self, accelerator: str) -> tuple[str, ...]:
-        """The engines an accelerator was measured serving with."""
+        """The engines an accelerator was measured serving with, more than once or twice."""
         texts = self.evidence.measured.texts
-        pairs = set(zip(texts["part"], texts["engine"], strict=True))
-        return tuple(sorted(engine for part, engine in pairs if part == accelerator and " " not in engine))
+        pairs = Counter(zip(texts["part"], texts["engine"], strict=True))
+        often = (engine for (part, engine), rows in pairs.items() if part == accelerator and rows >= _CURVE)
+        return tuple(sorted(engine for engine in often if " " not in engine))
 
     def engines_of(self, vendor: str) -> tuple[str, ...]:
         """The engines that parts of a vendor were measured serving with."""
@@ -84,9 +86,9 @@ class Efficiencies:
         """Say what of a deployment was never measured serving, with what was seen of its setup."""
         if len(seen.loads) >= _CURVE:
             return "shape"
-        if self._shares(work, engine, "family stack").any():
-            return "configuration"
-        return "model" if self._shares(work, engine, "stack").any() else "accelerator"
+        if self._shares(work, engine, "stack").sum() < _CURVE:
+            return "accelerator"
+        return "configuration" if self._shares(work, engine, "family stack").any() else "model"
 
     def _shares(self, work: ReplicaWork, engine: str, label: str) -> npt.NDArray[np.bool_]:
         spoken = words_of(work.deployment, engine)

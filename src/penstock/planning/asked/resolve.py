@@ -36,6 +36,8 @@ class Resolved:
     left_out: tuple[LeftOut, ...]
     unpriced: tuple[str, ...] = ()
     """Current parts that could not compete because nobody published what they cost, some way or at all."""
+    unmeasured: tuple[str, ...] = ()
+    """Those that do not because hardly anybody measured them serving, and the plan does not name them."""
 
     def stack_of(self, vendor: str) -> StackPlan:
         """What the vendor's software takes."""
@@ -49,14 +51,19 @@ def resolve(
     *,
     named: bool,
     draw_of: DrawOf = lambda _: None,
+    served: Callable[[str], bool] = lambda _: True,
 ) -> Resolved:
-    """Fill in prices and power; `accelerators` are the ones the plan names, or the whole catalog if it names none."""
+    """Fill in prices and power; `accelerators` are the ones the plan names, or the whole catalog if it names none.
+
+    Of the whole catalog only what was measured serving competes: a guess from kin must be asked for by name.
+    """
     asked = _asked(plan, accelerators) if named else {}
     owned = {entry.id for entry in _owned(plan, accelerators)}
     kept: dict[str, PartPlan] = {}
     power: dict[str, NodePower] = {}
     left_out: list[LeftOut] = []
     unpriced: list[str] = []
+    unmeasured: list[str] = []
     for accelerator in {entry.id: entry for entry in accelerators}.values():
         part = asked.get(accelerator.id, PartPlan(id=accelerator.id))
         if not named and not accelerator.recommendable and accelerator.id not in owned:
@@ -68,6 +75,10 @@ def resolve(
             why = f"no sourced price to {kinds}; give one under `accelerators:`"
             left_out.append(LeftOut(what=accelerator.id, why=why))
             unpriced.append(accelerator.id)
+        elif not named and not served(accelerator.id) and accelerator.id not in owned:
+            why = "hardly measured serving; named under `accelerators:` it competes, with what its kin say"
+            left_out.append(LeftOut(what=accelerator.id, why=why))
+            unmeasured.append(accelerator.id)
         elif drawn is None:
             left_out.append(LeftOut(what=accelerator.id, why="no power figure in the catalog; give `node_kw`"))
         else:
@@ -89,6 +100,7 @@ def resolve(
         power=power,
         left_out=tuple(left_out),
         unpriced=tuple(unpriced),
+        unmeasured=tuple(unmeasured),
     )
 
 

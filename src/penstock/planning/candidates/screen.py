@@ -26,10 +26,9 @@ _PER_OCTAVE: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
-    """A deployment's work and memory, and seconds per unit of work on the stack that speaks for it."""
+    """A deployment's work, and seconds per unit of it on the stack that speaks for it."""
 
     work: ReplicaWork
-    room: DeviceRoom
     stack: Stack
     speculation: Speculation | None
 
@@ -116,16 +115,14 @@ class QueuelessScreen:
         return self._rooms[placed]
 
     def compiled(self, option: Option) -> Compiled:
-        """Its work, its memory and the stack that serves it."""
+        """Its work and the stack that serves it."""
         deployment, placed = option.deployment, _layout(option.deployment)
         if placed not in self._works:
             self._works[placed] = ReplicaWork(deployment)
         key = (*placed, option.measured_engine)
         if key not in self._compiled:
             work = self._works[placed]
-            self._compiled[key] = Compiled(
-                work=work, room=self._room(deployment), stack=self._stack(key, work), speculation=option.speculation
-            )
+            self._compiled[key] = Compiled(work=work, stack=self._stack(key, work), speculation=option.speculation)
         return self._compiled[key]
 
     def _stack(self, key: tuple[object, ...], work: ReplicaWork) -> Stack:

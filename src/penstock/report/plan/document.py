@@ -25,6 +25,7 @@ def plan_document(result: PlanResult) -> dict[str, object]:
         "deployments_considered": result.considered,
         "left_out": plain(result.left_out),
         "unpriced": list(result.resolved.unpriced),
+        "unmeasured": list(result.resolved.unmeasured),
         "assumptions": [
             {"name": entry.name, "confirmed_by": entry.confirmed_by, **_fields(entry.input)}
             for entry in result.assumptions

@@ -216,9 +216,13 @@ def _plain(value: float, flip: Flip) -> str:
 
 
 def unpriced_sentence(result: PlanResult) -> str:
-    """Name the current parts that could not compete; empty where every part had a price."""
-    names = ", ".join(result.resolved.unpriced)
-    return f"not compared, no published price: {names}; a quote under `accelerators:` lets it compete" if names else ""
+    """Name the current parts that did not compete; empty where all did."""
+    found = []
+    if names := ", ".join(result.resolved.unmeasured):
+        found.append(f"not compared, hardly measured serving: {names}; named under `accelerators:` it competes")
+    if names := ", ".join(result.resolved.unpriced):
+        found.append(f"not compared, no published price: {names}; a quote under `accelerators:` lets it compete")
+    return "; ".join(found)
 
 
 def had(pool: PoolPeriod) -> tuple[tuple[str, int], ...]:
