@@ -30,8 +30,8 @@ ENGINES: tuple[tuple[EngineName, str], ...] = (("vllm", "0.32.0"), ("sglang", "0
 LARGE_BYTES = 10**11
 MAIN = ("gfx942", "gfx950", "sm_90", "sm_100")
 OPEN_SHARE = 0.15
-SECONDS_EACH = 0.5
-"""Of one answer, on average, on a machine that is busy with other things: it takes about a tenth of that."""
+SECONDS_EACH = 0.2
+"""Of processor time for one answer, on average: other work on the machine must not decide."""
 
 
 def subjects(folder: Path) -> list[Subject]:
@@ -78,7 +78,7 @@ def test_every_config_on_every_chip_with_both_engines_gets_an_answer_that_agrees
     verdicts: dict[str, list[Readiness]] = defaultdict(list)
     # Parts of one chip differ in memory and links: one of each chip, the largest last.
     parts = {part.compute_target: part for part in sorted(load_accelerators(), key=lambda part: part.memory.hbm_bytes)}
-    started = time.monotonic()
+    started = time.process_time()
     for subject in subjects(folder):
         split = Parallelism(tp=8 if subject.model.weight_bytes > LARGE_BYTES else 1)
         for part in parts.values():
@@ -93,7 +93,7 @@ def test_every_config_on_every_chip_with_both_engines_gets_an_answer_that_agrees
                 unknown[subject.model.architecture].append(len(answer.unknown_facts) / len(answer.facts))
     asked_about = sum(len(given) for given in verdicts.values())
     assert asked_about >= 88 * len(parts) * 2
-    assert time.monotonic() - started < SECONDS_EACH * asked_about
+    assert time.process_time() - started < SECONDS_EACH * asked_about
     # Chips most people serve on are decided for nearly everything.
     open_share = {chip: given.count(Readiness.UNDETERMINED) / len(given) for chip, given in verdicts.items()}
     assert {chip: open_share[chip] for chip in MAIN if open_share[chip] > OPEN_SHARE} == {}
