@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 from penstock.audit.saving_claim import Reading, SavingClaim
 from penstock.fleet import Parallelism
 from penstock.planning.asked.plan import Plan
-from penstock.planning.asked.resolve import LeftOut
+from penstock.planning.asked.resolve import Confirmer, LeftOut
 from penstock.planning.candidates.capacity import Capacity
 from penstock.planning.doubt.monte_carlo import Confidence
 from penstock.planning.doubt.sensitivity import Flip, Swing
@@ -41,6 +41,7 @@ class AssumptionDocument(TypedDict):
     unit: str
     source: str
     given: bool
+    confirmed_by: Confirmer
 
 
 class ClaimDocument(TypedDict):
