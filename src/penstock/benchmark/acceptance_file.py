@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 import yaml
 
-from penstock.errors import UsageError
+from penstock.fleet.file import read_slo, slo_document
 from penstock.planning.acceptance import (
     ACCEPTANCE_VERSION,
     Acceptance,
@@ -14,8 +14,7 @@ from penstock.planning.acceptance import (
     AcceptedLength,
     AcceptedLoad,
 )
-from penstock.reading.yaml import Table, Value, read_table
-from penstock.workload.slo import Slo
+from penstock.reading.yaml import Table, read_table
 
 _HEAD: Final = (
     "# Acceptance benchmark. For each case: start `replicas` replicas on `nodes` nodes behind one router that sends a\n"
@@ -26,8 +25,6 @@ _HEAD: Final = (
 _ARRIVALS: Final = ("poisson",)
 _WRITTEN_BY: Final = "penstock plan plan.yaml --rfp DIRECTORY"
 _DIGITS: Final = 9
-
-_T = TypeVar("_T")
 
 
 def write_acceptance(acceptance: Acceptance) -> str:
@@ -45,18 +42,15 @@ def write_acceptance(acceptance: Acceptance) -> str:
 def read_acceptance(text: str, name: str) -> Acceptance:
     """Read a benchmark; `name` is the file's, for complaints."""
     table = read_table(text, name, kind="acceptance benchmark", written_by=_WRITTEN_BY)
-    version = table.required("version")
-    if version.whole() != ACCEPTANCE_VERSION:
-        version.refuse(f"this penstock reads version {ACCEPTANCE_VERSION}; write it again with `{_WRITTEN_BY}`")
+    table.version(ACCEPTANCE_VERSION, written_by=_WRITTEN_BY)
     plan = table.required("plan").text()
     table.required("arrivals").choice(_ARRIVALS)
-    cases = tuple(_made(value, _case) for value in table.required("cases").items())
+    cases = tuple(value.made(_case) for value in table.required("cases").items())
     table.done()
     return Acceptance(plan=plan, cases=cases)
 
 
 def _case_document(case: AcceptanceCase) -> dict[str, object]:
-    slo = case.slo
     return {
         "name": case.name,
         "workload": case.workload,
@@ -77,12 +71,7 @@ def _case_document(case: AcceptanceCase) -> dict[str, object]:
             }
             for length in case.lengths
         ],
-        "slo": {
-            "ttft_s": slo.ttft_s,
-            "tpot_s": slo.tpot_s,
-            "e2e_s": slo.e2e_s,
-            "attainment_fraction": slo.attainment_fraction,
-        },
+        "slo": slo_document(case.slo),
         "loads": [
             {
                 "name": load.name,
@@ -94,16 +83,6 @@ def _case_document(case: AcceptanceCase) -> dict[str, object]:
         ],
         "node_watts_at_most": case.node_watts_at_most,
     }
-
-
-def _made(value: Value, read: Callable[[Table], Callable[[], _T]]) -> _T:
-    table = value.table()
-    make = read(table)
-    table.done()
-    try:
-        return make()
-    except UsageError as error:
-        value.refuse(str(error))
 
 
 def _case(table: Table) -> Callable[[], AcceptanceCase]:
@@ -124,9 +103,9 @@ def _case(table: Table) -> Callable[[], AcceptanceCase]:
         pp=split.required("pp").whole(low=1),
         dp=split.required("dp").whole(low=1),
         ep=split.required("ep").flag(),
-        lengths=tuple(_made(entry, _length) for entry in table.required("lengths").items()),
-        slo=_made(table.required("slo"), _slo),
-        loads=tuple(_made(entry, _load) for entry in table.required("loads").items()),
+        lengths=tuple(entry.made(_length) for entry in table.required("lengths").items()),
+        slo=table.required("slo").made(read_slo),
+        loads=tuple(entry.made(_load) for entry in table.required("loads").items()),
         node_watts_at_most=table.required("node_watts_at_most").number(),
     )
     split.done()
@@ -149,14 +128,4 @@ def _load(table: Table) -> Callable[[], AcceptedLoad]:
         requests_per_s=table.required("requests_per_s").number(),
         requests=table.required("requests").whole(low=1),
         at_least_fraction=table.required("at_least_fraction").number(high=1.0),
-    )
-
-
-def _slo(table: Table) -> Callable[[], Slo]:
-    return partial(
-        Slo,
-        ttft_s=table.optional("ttft_s", Value.number, None),
-        tpot_s=table.optional("tpot_s", Value.number, None),
-        e2e_s=table.optional("e2e_s", Value.number, None),
-        attainment_fraction=table.required("attainment_fraction").number(),
     )

@@ -1,12 +1,11 @@
 """How is a fleet kept in a file? YAML out, and back in strictly: a mistake is one line with its number and the fix."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Final, TypeVar, cast
+from typing import Final, cast
 
 import yaml
 
-from penstock.errors import UsageError
 from penstock.fleet.pools import ROLES, VERSION, Fleet, NodeGroup, Pool, Role, Route, fault_of
 from penstock.reading.yaml import Table, Value, read_table
 from penstock.workload.slo import Slo
@@ -16,8 +15,6 @@ _HEAD: Final = (
     "# Fill in `endpoints`, one host:port per replica, once they run.\n"
 )
 _WRITTEN_BY: Final = "penstock plan plan.yaml --fleet fleet.yaml"
-
-_T = TypeVar("_T")
 
 
 def write_fleet(fleet: Fleet) -> str:
@@ -37,13 +34,11 @@ def write_fleet(fleet: Fleet) -> str:
 def read_fleet(text: str, name: str) -> Fleet:
     """Read a fleet file; `name` is the file's, for complaints."""
     table = read_table(text, name, kind="fleet", written_by=_WRITTEN_BY)
-    version = table.required("version")
-    if version.whole() != VERSION:
-        version.refuse(f"this penstock reads version {VERSION}; write the file again with `{_WRITTEN_BY}`")
+    table.version(VERSION, written_by=_WRITTEN_BY)
     values = {key: list(table.required(key).items()) for key in ("nodes", "pools", "routes")}
-    nodes = _each(values["nodes"], _group)
-    pools = _each(values["pools"], _pool)
-    routes = _each(values["routes"], _route)
+    nodes = tuple(value.made(_group) for value in values["nodes"])
+    pools = tuple(value.made(_pool) for value in values["pools"])
+    routes = tuple(value.made(_route) for value in values["routes"])
     fault = fault_of(nodes, pools, routes)
     if fault is not None:
         kind, number, problem = fault
@@ -52,20 +47,6 @@ def read_fleet(text: str, name: str) -> Fleet:
     title, note = table.required("name").text(), table.optional("note", Value.text, None)
     table.done()
     return Fleet(name=title, note=note, nodes=nodes, pools=pools, routes=routes)
-
-
-def _each(values: Sequence[Value], read: Callable[[Table], Callable[[], _T]]) -> tuple[_T, ...]:
-    """Read entries; what an entry's own type refuses gets its line."""
-    found = []
-    for value in values:
-        table = value.table()
-        make = read(table)
-        table.done()
-        try:
-            found.append(make())
-        except UsageError as error:
-            value.refuse(str(error))
-    return tuple(found)
 
 
 def _group_document(group: NodeGroup) -> dict[str, object]:
@@ -136,17 +117,11 @@ def _pool(table: Table) -> Callable[[], Pool]:
 
 
 def _route_document(route: Route) -> dict[str, object]:
-    slo = route.slo
     return {
         "workload": route.workload,
         "input_tokens": route.input_tokens,
         "output_tokens": route.output_tokens,
-        "slo": {
-            "ttft_s": slo.ttft_s,
-            "tpot_s": slo.tpot_s,
-            "e2e_s": slo.e2e_s,
-            "attainment_fraction": slo.attainment_fraction,
-        },
+        "slo": slo_document(route.slo),
         "peak_requests_per_s": route.peak_requests_per_s,
         "weights": dict(route.weights),
     }
@@ -158,18 +133,24 @@ def _route(table: Table) -> Callable[[], Route]:
         workload=table.required("workload").text(),
         input_tokens=table.required("input_tokens").whole(),
         output_tokens=table.required("output_tokens").whole(),
-        slo=_slo(table.required("slo")),
+        slo=table.required("slo").made(read_slo),
         peak_requests_per_s=table.required("peak_requests_per_s").number(),
         weights={name: value.number() for name, value in table.required("weights").table().every()},
     )
 
 
-def _slo(value: Value) -> Slo:
-    (found,) = _each([value], _limits)
-    return found
+def slo_document(slo: Slo) -> dict[str, object]:
+    """Write what is promised; `read_slo` gives it back."""
+    return {
+        "ttft_s": slo.ttft_s,
+        "tpot_s": slo.tpot_s,
+        "e2e_s": slo.e2e_s,
+        "attainment_fraction": slo.attainment_fraction,
+    }
 
 
-def _limits(table: Table) -> Callable[[], Slo]:
+def read_slo(table: Table) -> Callable[[], Slo]:
+    """Read what is promised."""
     return partial(
         Slo,
         ttft_s=table.optional("ttft_s", Value.number, None),

@@ -120,6 +120,16 @@ class Value:
         except UsageError as error:
             self.refuse(str(error))
 
+    def made(self, read: "Callable[[Table], Callable[[], _T]]") -> "_T":
+        """Read a table and make what it says; what its own type refuses gets its line."""
+        table = self.table()
+        make = read(table)
+        table.done()
+        try:
+            return make()
+        except UsageError as error:
+            self.refuse(str(error))
+
     def date(self) -> date:
         """Read 2027-06-01."""
         text = self.text()
@@ -181,6 +191,12 @@ class Table:
         if found is None:
             self.value.refuse(f"has no `{key}`; add `{key}: ...`")
         return found
+
+    def version(self, known: int, *, written_by: str) -> None:
+        """Refuse a file of another version."""
+        found = self.required("version")
+        if found.whole() != known:
+            found.refuse(f"this penstock reads version {known}; write the file again with `{written_by}`")
 
     def section(self, key: str) -> "Table":
         """Return a table that may be missing."""

@@ -16,6 +16,7 @@ from penstock.report.plan.vendors import VendorSheet, vendor_sheets
 from penstock.report.plan.words import (
     Sureness,
     label_name,
+    not_compared_sentence,
     owned_sentences,
     part_name,
     part_names,
@@ -23,7 +24,6 @@ from penstock.report.plan.words import (
     plain_label,
     rate,
     sureness,
-    unpriced_sentence,
     usd,
 )
 
@@ -110,7 +110,7 @@ def _sold(mix: Mix, resolved: Resolved) -> Iterator[str]:
 
 def _verdict(result: PlanResult, answer: Answer) -> str:
     level = sureness(answer)
-    missing = capital_first(unpriced_sentence(result))
+    missing = capital_first(not_compared_sentence(result))
     unpriced = f'<p class="small">{escape(missing)}.</p>' if missing else ""
     blame = answer.confidence.blame[:_MEASURES_SHOWN] if level == "open" else ()
     measures = listed([_to_settle(entry, part_names(result)) for entry in blame]) if blame else ""

@@ -17,6 +17,7 @@ from penstock.report.plan.words import (
     had,
     headline,
     money_sentences,
+    not_compared_sentence,
     owned_sentences,
     per_mtok,
     question,
@@ -26,7 +27,6 @@ from penstock.report.plan.words import (
     spread,
     sureness,
     swing_name,
-    unpriced_sentence,
     usd,
 )
 
@@ -69,7 +69,7 @@ def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[Renderab
     yield Text(headline(answer), style=_STYLES[sureness(answer)])
     if answer.verdict.outcome == "too close to call":
         yield from (Text(f"  to settle it: {what}") for what in answer.verdict.measure[:2])
-    if unpriced := unpriced_sentence(result):
+    if unpriced := not_compared_sentence(result):
         yield Text(f"  {unpriced}", style="yellow")
     yield Text()
     yield _fleet(answer.winner.mix, result)

@@ -215,7 +215,7 @@ def _plain(value: float, flip: Flip) -> str:
     return f"{value:.2g}" if flip.kind == "engineers" else amount(value, flip.unit)
 
 
-def unpriced_sentence(result: PlanResult) -> str:
+def not_compared_sentence(result: PlanResult) -> str:
     """Name the current parts that did not compete; empty where all did."""
     found = []
     if names := ", ".join(result.resolved.unmeasured):
