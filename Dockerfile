@@ -1,8 +1,10 @@
+# With what `penstock route` and `emulate` need: docker build --build-arg PARTS=gateway -t penstock:0.1.0 .
 # docker build -t penstock . && docker run --rm --read-only --tmpfs /tmp penstock fit llama-3.1-70b --on mi300x,h100
 FROM python:3.13-slim AS build
+ARG PARTS=base
 WORKDIR /source
-COPY constraints/base.txt constraints/
-RUN python -m venv /opt/penstock && /opt/penstock/bin/pip install --no-cache-dir --require-hashes --requirement constraints/base.txt
+COPY constraints/base.txt constraints/gateway.txt constraints/
+RUN python -m venv /opt/penstock && /opt/penstock/bin/pip install --no-cache-dir --require-hashes --requirement constraints/$PARTS.txt
 COPY . .
 RUN python -m pip wheel --no-cache-dir --no-deps --wheel-dir /wheel . \
  && /opt/penstock/bin/pip install --no-cache-dir --no-deps /wheel/*.whl \

@@ -10,7 +10,7 @@ RAW ?= ../shared/data
 # The workers fill the cores; threads of linear algebra beside them only wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help check format lint types imports test wheel wheel-test docs docs-check accuracy calibration disaggregation power drafts measurements ledger constraints fuzz bench optima engine clean
+.PHONY: help check format lint types imports test wheel wheel-test docs docs-check claims accuracy calibration disaggregation power drafts routing measurements ledger constraints fuzz fuzz-gateway soak bench-fleet bench bench-gateway optima engine clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
@@ -38,7 +38,8 @@ imports: $(VENV)/.installed ## the layer contract
 	$(BIN)/lint-imports
 
 test: $(VENV)/.installed ## unit, property, golden and integration tests
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --ignore-glob '*/test_gateway*.py'
+	$(BIN)/pytest -n 0 tests/integration/test_gateway*.py  # alone: what they time must not wait for others
 
 wheel: $(VENV)/.installed ## build the wheel into dist/
 	rm -rf dist
@@ -57,6 +58,10 @@ docs: $(VENV)/.installed ## regenerate docs/help.md and the pictures from the re
 
 docs-check: $(VENV)/.installed ## fail when generated docs are out of date
 	$(BIN)/python tools/build_docs.py --check
+	$(BIN)/python tools/build_claims.py --check
+
+claims: $(VENV)/.installed ## audit the ledger again and write docs/claims.md and its charts (a minute)
+	$(BIN)/python tools/build_claims.py
 
 accuracy: $(VENV)/.installed ## recompute docs/accuracy.md and its charts (ten minutes)
 	$(BIN)/python tools/build_accuracy.py
@@ -89,13 +94,30 @@ optima: $(VENV)/.installed ## is the cheapest fleet ever missed? 300 demands of 
 bench: $(VENV)/.installed ## requests a second through the simulator, ten thousand to ten million (two minutes)
 	$(BIN)/python tools/bench_simulator.py --most 10000000
 
+routing: $(VENV)/.installed ## run the experiments of docs/routing.md again and write its tables (an hour; needs the traces)
+	$(BIN)/python tools/bench_routing.py highest wrong robust flatness speed elasticity --tables
+
+bench-gateway: $(VENV)/.installed ## the gateway beside bare Envoy, in turns (ten minutes; needs gcc and ../shared/tools)
+	$(BIN)/python tools/bench_gateway.py
+
 fuzz: $(VENV)/.installed ## the long fuzz: a million hostile configs and headers
 	PENSTOCK_FUZZ_CASES=1000000 $(BIN)/pytest tests/property/test_hostile_input.py -q
 
+fuzz-gateway: $(VENV)/.installed ## the long fuzz of the gateway: 100,000 requests through two doors, 100,000 metrics pages (half an hour)
+	PENSTOCK_FUZZ_CASES=50000 $(BIN)/pytest -n 0 tests/integration/test_gateway_fuzz.py -q
+	PENSTOCK_FUZZ_CASES=100000 $(BIN)/pytest -n 0 tests/unit/gateway/test_hostile_pages.py -q
+
+soak: $(VENV)/.installed ## half an hour of mixed load, faults and reloads: memory and files of the gateway must stay flat
+	$(BIN)/python tools/soak_gateway.py --minutes 30
+
+bench-fleet: $(VENV)/.installed ## slices of public traces through a real Envoy beside the simulator, by policy (needs a quiet machine and the traces)
+	$(BIN)/python tools/bench_fleet.py --tables
+
 constraints: $(VENV)/.installed ## pin versions and hashes again
-	for target in base dev; do \
+	for target in base gateway dev; do \
 	  $(BIN)/pip-compile --quiet --upgrade --generate-hashes --strip-extras --allow-unsafe \
 	    --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header --no-annotate \
+	    $$( [ $$target = gateway ] && echo "--extra gateway" ) \
 	    $$( [ $$target = dev ] && echo "--all-extras constraints/dev.in" ) \
 	    --output-file constraints/$$target.txt pyproject.toml; \
 	done

@@ -29,6 +29,8 @@ def predicted(log: dict[str, Any]) -> MemoryFit:
         part,
         tp=log["tp"],
         pp=log.get("pp", 1),
+        dp=log.get("dp", 1),
+        ep=log.get("ep", False),
         engine=log["engine"],
         version=log["version"],
         kv=CacheDtype.FP8 if log.get("kv") == "fp8" else None,
@@ -46,9 +48,11 @@ def predicted(log: dict[str, Any]) -> MemoryFit:
 def tokens_as_logged(log: dict[str, Any], result: MemoryFit) -> int:
     assert result.budget is not None
     assert result.capacity is not None
+    placed = result.deployment
+    if log.get("counts") == "starting_requests":
+        return int(placed.parallelism.dp * log["context"] * result.budget.kv_bytes / result.capacity.start_bytes)
     if log.get("counts") != "all_layers":
         return result.capacity.tokens
-    placed = result.deployment
     return int(
         result.budget.kv_bytes / placed.model.cache_bytes_per_token(placed.chosen_cache_dtype, placed.parallelism.tp)
     )

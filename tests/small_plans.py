@@ -94,13 +94,15 @@ def solved(
     *,
     spread: float = 0.2,
     verify_of: VerifyOf | None = None,
+    capacity_of: Callable[[Deployment, Bucket, Slo], Capacity] | None = None,
 ) -> PlanResult:
     plan = plan_of(text)
+    made_up = capacities(per_device or {"mi300x": 4.0, "h200_sxm": 6.0}, spread=spread)
     sources = Sources(
         accelerators=tuple(load_accelerator(part.id) for part in plan.parts),
         prices_of=load_prices,
         model_of=model,
-        capacity_of=length_by_length(capacities(per_device or {"mi300x": 4.0, "h200_sxm": 6.0}, spread=spread)),
+        capacity_of=length_by_length(capacity_of or made_up),
         capacity_note="made-up capacities",
         verify_of=verify_of,
     )

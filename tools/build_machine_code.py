@@ -1,16 +1,20 @@
-"""Compiles the simulator for any processor of this kind into the package, so that a wheel's first run need not.
+"""Compiles the simulator and the gateway's policy for any processor of this kind: a wheel's first run need not.
 
 One file is written for the Python and numba that run this; a wheel may carry several.
 """
 
 import os
 from pathlib import Path
+from tempfile import mkdtemp
 
+# Code read back from a cache cannot be written again: numba keeps no object file of it.
+os.environ["NUMBA_CACHE_DIR"] = mkdtemp()
 os.environ["NUMBA_CPU_NAME"] = "generic"
 os.environ["NUMBA_CPU_FEATURES"] = ""
 
+from penstock.gateway.picking import policy
 from penstock.simulation import collect, warm
-from penstock.simulation.loop import compiled, events, shipped
+from penstock.simulation.loop import events, observe, shipped
 
 FOLDER = Path(__file__).parents[1] / "src/penstock/simulation/loop/machine_code"
 
@@ -20,14 +24,16 @@ def main() -> None:
     target = FOLDER / shipped.file_name()
     target.unlink(missing_ok=True)
     warm.compile_once()
+    policy.compile_once()
+    # By identity: modules import each other's.
     entries = {
-        compiled.entry_name(function): function
-        for module in (events, collect)
+        id(function): function
+        for module in (events, collect, observe, policy)
         for function in vars(module).values()
         if hasattr(function, "overloads") and isinstance(getattr(function, "_cache", None), shipped.ShippedFirst)
     }
     FOLDER.mkdir(exist_ok=True)
-    target.write_bytes(shipped.code_file(entries, compiled.sources()))
+    target.write_bytes(shipped.code_file(entries.values()))
     print(f"{target.name}: {len(entries)} entries, {target.stat().st_size / 1024:,.0f} kB")
 
 

@@ -14,6 +14,8 @@ from measurements.write import csv_files
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "src" / "penstock" / "catalog" / "data" / "measurements"
 PAGE = ROOT / "docs" / "data.md"
+CONTRIBUTED = "contributed.csv"
+"""Rows people added by hand: not made from the raw files, and left as they are."""
 
 
 def main() -> int:
@@ -25,7 +27,7 @@ def main() -> int:
     built = build(chosen.raw)
     texts = {FOLDER / name: text for name, text in csv_files(built.rows).items()}
     texts[PAGE] = data_page(built, PAGE.with_suffix(".template.md").read_text(encoding="utf-8"))
-    strangers = sorted(set(FOLDER.glob("*.csv")) - texts.keys())
+    strangers = sorted(set(FOLDER.glob("*.csv")) - texts.keys() - {FOLDER / CONTRIBUTED})
     if not chosen.check:
         for path, text in texts.items():
             path.write_text(text, encoding="utf-8")

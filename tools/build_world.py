@@ -177,7 +177,8 @@ class Clones:
 
 
 def flags_of(script: str, setup: Setup) -> Iterator[str]:
-    """Keep the flags with plain values that decide memory and kernels."""
+    """Keep the flags with plain values that decide memory and kernels; remarks name flags too."""
+    script = re.sub(r"^\s*#.*", "", script, flags=re.MULTILINE)
     for name in KEPT:
         for value in re.findall(rf"--{name}[ =]\"?([$\w.{{}}]+)\"?(?=[\s\\)]|$)", script)[:1]:
             variable = value.strip("${}")

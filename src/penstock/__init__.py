@@ -4,6 +4,7 @@ import sys
 
 __version__ = "0.1.0"
 __all__ = [
+    "AuditAnswer",
     "CatalogAnswer",
     "FitAnswer",
     "PlanAnswer",
@@ -11,28 +12,33 @@ __all__ = [
     "PredictApartAnswer",
     "PreflightAnswer",
     "SimulateAnswer",
+    "SimulateFleetAnswer",
+    "audit",
     "catalog",
     "fit",
     "plan",
     "predict",
     "preflight",
     "simulate",
+    "simulate_fleet",
 ]
 
 TYPE_CHECKING = False  # `typing` would be imported for its name alone; type checkers know this one as well
 if TYPE_CHECKING:
+    from penstock.api.audit import AuditAnswer, audit
     from penstock.api.catalog import CatalogAnswer, catalog
     from penstock.api.fit import FitAnswer, fit
     from penstock.api.plan import PlanAnswer, plan
     from penstock.api.predict import PredictAnswer, PredictApartAnswer, predict
     from penstock.api.preflight import PreflightAnswer, preflight
     from penstock.api.simulate import SimulateAnswer, simulate
+    from penstock.api.simulate_fleet import SimulateFleetAnswer, simulate_fleet
 
 
 class _Lazy:
     """A name of the API, imported when it is first asked for.
 
-    `__getattr__` of a module would not do: importing the packages `catalog` and `preflight` binds their names here, and
+    `__getattr__` of a module would not do: importing the packages `audit` and `catalog` binds their names here, and
     what people call would be a function or a package, depending on what they called before.
     """
 
@@ -54,6 +60,7 @@ class _Lazy:
 class _FrontDoor(type(sys)):  # type: ignore[misc] # the class of modules, without importing `types`
     """What `import penstock` shows."""
 
+    AuditAnswer = _Lazy("audit")
     CatalogAnswer = _Lazy("catalog")
     FitAnswer = _Lazy("fit")
     PlanAnswer = _Lazy("plan")
@@ -61,12 +68,15 @@ class _FrontDoor(type(sys)):  # type: ignore[misc] # the class of modules, witho
     PredictApartAnswer = _Lazy("predict")
     PreflightAnswer = _Lazy("preflight")
     SimulateAnswer = _Lazy("simulate")
+    SimulateFleetAnswer = _Lazy("simulate_fleet")
+    audit = _Lazy("audit")
     catalog = _Lazy("catalog")
     fit = _Lazy("fit")
     plan = _Lazy("plan")
     predict = _Lazy("predict")
     preflight = _Lazy("preflight")
     simulate = _Lazy("simulate")
+    simulate_fleet = _Lazy("simulate_fleet")
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *__all__})

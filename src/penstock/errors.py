@@ -9,6 +9,7 @@ PenstockError
 │       └── UnknownArchitecture   well formed, but of an architecture this version cannot read exactly
 ├── UsageError            what was typed cannot be meant: a bad flag value, or flags that contradict each other
 │   └── DeploymentError   settings no engine has: a memory fraction above 1, a version that is not one, ...
+├── UnreadableFile        a file that was named is not there, or is no text
 ├── TraceError            a trace cannot be read, or nothing in it can be used
 └── MissingExtra          the feature needs an optional dependency; the message is the install line
 
@@ -50,6 +51,10 @@ class UsageError(PenstockError):
 
 class DeploymentError(UsageError):
     """No engine has these settings."""
+
+
+class UnreadableFile(PenstockError):  # noqa: N818
+    """A file that was named is not there, is too large, or is no text."""
 
 
 class TraceError(PenstockError):

@@ -18,7 +18,7 @@ def parse_tokens(text: str) -> int:
     match = _TOKENS.fullmatch(text.strip())
     tokens = int(match[1]) * _TOKEN_SCALE[match[2].lower()] if match else 0
     if tokens < 1:
-        raise UsageError(f"'{text}' is not a token count; write 4096, 32k or 1M")
+        raise UsageError(f"'{text[:40]}' is not a token count; write 4096, 32k or 1M")
     return tokens
 
 

@@ -61,7 +61,7 @@ def test_a_fraction_too_high_still_shows_the_cache_and_what_is_over() -> None:
 
 def test_lists_in_80_columns_cut_no_number_short() -> None:
     lists = shown(render_list(load_accelerators(), 80), 80)
-    prices = shown(render_prices("h100_sxm", load_prices("h100")), 80)
+    prices = shown(render_prices("h100_sxm", load_prices("h100"), 80), 80)
     assert "…" not in lists + prices
     assert "2,614.9" in lists or "2,615" in lists
     for price in load_prices("h100"):

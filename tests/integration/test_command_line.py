@@ -178,6 +178,17 @@ def test_a_missing_extra_names_the_install_line(penstock: Run) -> None:
     assert "pip install 'penstock[hub]'" in result.stderr
 
 
+@pytest.mark.parametrize("command", ["route", "emulate"])
+def test_serving_without_its_extra_names_the_install_line(penstock: Run, command: str) -> None:
+    if os.environ.get("PENSTOCK_COMMAND") is None:
+        pytest.skip("this environment has the extra; CI runs this against the wheel without it")
+    fleet = Path(__file__).parents[2] / "examples" / "fleets" / "chat-h100-mi300x.yaml"
+    result = penstock(command, str(fleet))
+    assert result.returncode == 3
+    assert 'pip install "penstock[gateway]"' in result.stderr
+    assert "Traceback" not in result.stderr
+
+
 def test_inspect_checks_stored_tensors(penstock: Run, tmp_path: Path) -> None:
     config = {
         "architectures": ["LlamaForCausalLM"],

@@ -21,7 +21,8 @@ from small_plans import TWO_PARTS, solved
 WIDTHS = (80, 100, 132, 160)
 """132 is what a pipe gets."""
 EVERYWHERE = "mi355x:8,rtx_pro_6000_server:8,h100:2,h100:8"
-COMMANDS = {
+COMMANDS: dict[str, str | list[str]] = {
+    "audit": ["audit", "llama-3.1-405b fp8 on 8x mi300x with vllm in 1k/1k at 64 users: 6000 tok/s"],
     "fit": f"fit deepseek-r1 --on {EVERYWHERE} --context 128k",
     "predict": f"predict deepseek-r1 --on {EVERYWHERE} --in 8192 --mtp",
     "predict apart": "predict deepseek-r1 --on gb200:8 --ep --replicas 4 --prefill 1 --prefill-split dp8,ep",
@@ -72,6 +73,24 @@ def test_every_figure_of_a_wide_terminal_is_in_a_narrow_one(command: str, monkey
     assert figures - kept == set()
 
 
+@pytest.mark.parametrize("command", ["inspect", "catalog prices", "catalog models"])
+def test_no_word_is_broken_in_a_narrow_terminal(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a narrow one says apart from layout is made of the words of a wide one."""
+    wide, narrow = (
+        set(printed(COMMANDS[command], width, monkeypatch).replace(",", " ").split()) for width in (200, 80)
+    )
+    assert len(wide) > 20
+    assert narrow - wide <= {"for", "what"}
+
+
+@pytest.mark.parametrize("arguments", [[], ["plan"], ["catalog"], ["catalog", "prices"]])
+def test_help_in_a_pipe_ends_where_its_letters_do(arguments: list[str]) -> None:
+    asked = [sys.executable, "-m", "penstock", *arguments, "--help"]
+    text = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert "Usage: " in text
+    assert wrong(text, 80) == []
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_reports_of_files_lose_nothing(width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = tmp_path / "requests.csv"
@@ -85,7 +104,7 @@ def test_reports_of_files_lose_nothing(width: int, tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_plan_loses_nothing(width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(terminal, "PIPE_WIDTH", width)
+    monkeypatch.setenv("COLUMNS", str(width))
     terminal.stdout().print(render_plan(solved(TWO_PARTS), width))
     assert wrong(capsys.readouterr().out, width) == []
 

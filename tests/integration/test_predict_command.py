@@ -60,7 +60,7 @@ def test_drafting_without_draft_layers_is_one_line(penstock: Run) -> None:
 
 
 def test_the_example_of_the_help_takes_under_a_second(penstock: Run) -> None:
-    arguments = ("predict", "llama-3.1-70b", "--on", "mi300x:1,h100:2", "--in", "4096", "--out", "512")
+    arguments = ("predict", "llama-3.1-70b", "--on", "mi300x:1,h100:2", "--in", "4k", "--out", "512")
     penstock(*arguments)
     before_s = _children_s()
     result = penstock(*arguments)
@@ -100,7 +100,8 @@ def test_predict_exits_1_when_it_does_not_fit(penstock: Run) -> None:
 
 
 def test_tax_shows_how_a_stack_moved(penstock: Run) -> None:
-    points = json.loads(penstock("tax", "--on", "mi355x", "--engine", "sglang", "--json").stdout)
+    told = json.loads(penstock("tax", "--on", "mi355x", "--engine", "sglang", "--json").stdout)
+    points = told["points"]
     assert [point["month"] for point in points] == sorted(point["month"] for point in points)
     assert points[-1]["relative_speed"] > 1.3
     assert all(0 < point["median_fraction"] < 1 for point in points)

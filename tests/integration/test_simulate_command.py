@@ -165,3 +165,30 @@ def test_public_traces_run(penstock: Run, shared: Path) -> None:
         assert document["deployments"][0]["requests"] + document["deployments"][0]["refused"] > 12_000
         hits = document["deployments"][0]["pools"][0]["hit_fraction"]
         assert (hits > 0.03) == name.startswith("mooncake")  # 12,000-token prompts outlive few turns in one cache
+
+
+def test_a_day_is_tested_at_its_peak_and_the_hours_are_said(penstock: Run) -> None:
+    flags = ("--on", "h100:1", "--rate", "10", "--arrivals", "diurnal:4")
+    result = penstock("simulate", *CHAT, *flags)
+    # 2,000 requests at 1.6 times 10 a second are two minutes from 13:45 on.
+    assert "between 13:45 and 13:47 of a day with a mean of 10/s and a peak of 16" in " ".join(result.stdout.split())
+    document = json.loads(penstock("simulate", *CHAT, *flags, "--json").stdout)
+    hours = document["workload"]["hours_of_day"]
+    assert hours == {"first": 13.75, "covered": pytest.approx(2000 / 16 / 3600, rel=0.1)}
+
+
+def test_requests_beyond_the_context_are_refused_one_by_one(penstock: Run, tmp_path: Path) -> None:
+    trace = tmp_path / "long.csv"
+    rows = [f"{row},{200_000 if row % 10 == 0 else 1000},100" for row in range(100)]
+    trace.write_text("\n".join(["arrival_s,input_tokens,output_tokens", *rows]), encoding="utf-8")
+    result = penstock("simulate", "llama-3.1-8b", "--on", "mi300x:1", "--trace", str(trace))
+    assert "10 requests are longer than the model's context and refused" in result.stdout
+    assert result.returncode == 1
+    assert "100 of 100 can be used" in result.stderr
+    # The mean of these is longer than the context of 131,072; half of them are not.
+    rows = [f"{row},{400_000 if row % 2 == 0 else 1000},100" for row in range(100)]
+    trace.write_text("\n".join(["arrival_s,input_tokens,output_tokens", *rows]), encoding="utf-8")
+    document = json.loads(
+        penstock("simulate", "llama-3.1-8b", "--on", "mi300x:1", "--trace", str(trace), "--json").stdout
+    )["deployments"][0]
+    assert (document["requests"], document["refused"], document["beyond_context"]) == (50, 50, 50)

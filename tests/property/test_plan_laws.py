@@ -9,12 +9,14 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from penstock.planning.optimum.balance import evenly_busy
 from penstock.planning.optimum.mix import cheapest, runners_up
 from penstock.planning.optimum.problem import (
     MIN_VENDOR_SHARE,
     Demand,
     Mix,
     Offer,
+    PoolPeriod,
     Problem,
     ReplicaKind,
     Restriction,
@@ -353,3 +355,63 @@ def test_two_periods_equal_trying_every_purchase_and_rental(
     assert found is not None
     assert isclose(found.cost_usd, best, rel_tol=1e-6)
     assert np.isfinite(found.cost_usd)
+
+
+@law
+@given(problem=problems())
+def test_requests_shared_out_anew_are_all_served_by_replicas_that_are_no_busier(problem: Problem) -> None:
+    mix = cheapest(problem)
+    assume(mix is not None)
+    assert mix is not None
+    even = evenly_busy(mix, problem)
+    assert even.cost_usd == mix.cost_usd
+    assert [pool.replicas for pool in even.pools] == [pool.replicas for pool in mix.pools]
+    for demand in problem.demands:
+        served = sum(share for pool in even.pools for (_, key), share in pool.load.items() if key == demand.key)
+        assert isclose(served, 1, abs_tol=1e-5)
+    assert _busiest(even, problem) <= _busiest(mix, problem) + 1e-5
+    for vendor in mix.vendors:
+        before, after = _carried_by(mix, problem, vendor), _carried_by(even, problem, vendor)
+        assert problem.min_vendors == 1 or after >= min(before, MIN_VENDOR_SHARE) - 1e-5
+        assert after <= max(before, problem.max_vendor_share or 1.0) + 1e-5
+
+
+def _busiest(mix: Mix, problem: Problem) -> float:
+    return max(problem.busy_share(pool, name) for pool in mix.pools for name in pool.replicas)
+
+
+def _carried_by(mix: Mix, problem: Problem, vendor: str) -> float:
+    weight = {demand.key: demand.requests_per_s[0] * demand.tokens for demand in problem.demands}
+    own = [pool for pool in mix.pools if pool.offer.vendor == vendor]
+    return sum(share * weight[key] for pool in own for (_, key), share in pool.load.items()) / sum(weight.values())
+
+
+def test_two_pools_are_equally_busy_where_no_rule_says_otherwise() -> None:
+    """Three replicas of 10 and two of 5 carry 40; 30 requests a second fill three quarters of either."""
+    offers = [
+        Offer(accelerator=part, vendor=vendor, site="site", devices=1, node_watts=1.0, rent_usd=(usd,))
+        for part, vendor, usd in (("red", "amd", 1.0), ("green", "nvidia", 1.5))
+    ]
+    kinds = [
+        ReplicaKind(id=f"{part}1", accelerator=part, workload="chat", devices=1, requests_per_s={0: rate})
+        for part, rate in (("red", 5.0), ("green", 10.0))
+    ]
+    pools = [
+        PoolPeriod(
+            offer=offer,
+            period=0,
+            owned_nodes=0,
+            rented_nodes=count,
+            spare_nodes=0,
+            replicas={kind.id: count},
+            load={(kind.id, ("chat", 0)): share},
+        )
+        for offer, kind, count, share in ((offers[0], kinds[0], 2, 0.0), (offers[1], kinds[1], 3, 1.0))
+    ]
+    demand = Demand(key=("chat", 0), requests_per_s=(30.0,), tokens=1000)
+    problem = Problem(periods=1, offers=tuple(offers), replicas=tuple(kinds), demands=(demand,))
+    mix = Mix(cost_usd=6.5, gap_fraction=0.0, seconds=0.0, pools=tuple(pools), purchases={})
+    red, green = evenly_busy(mix, problem).pools
+    assert isclose(red.load["red1", ("chat", 0)], 10 / 40, abs_tol=1e-6)
+    assert isclose(green.load["green1", ("chat", 0)], 30 / 40, abs_tol=1e-6)
+    assert isclose(_busiest(evenly_busy(mix, problem), problem), 30 / 40, abs_tol=1e-6)

@@ -1,6 +1,7 @@
 """Is the reference what vLLM does? Drives vLLM's own scheduler, without a model, through the same scenarios.
 
-Needs an environment with vLLM 0.32 and nothing of Penstock: `PYTHONPATH=tests python -m reference.against_vllm 0 300`.
+Needs an environment with vLLM 0.32 and nothing of Penstock: `PYTHONPATH=tests python -m reference.against_vllm 0 300`,
+and with `ahead` after it for the scheduler that is one step ahead of the tokens.
 Steps, chunks, contexts, used blocks, the clock, hits and preemptions must be equal, not close. Exit code 1 if not.
 """
 
@@ -13,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reference.asynchronous import simulate_ahead
 from reference.engine import ReferenceResult, ReferenceSettings, Step, simulate, step_seconds
 from reference.scenarios import Scenario, random_scenario
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from reference.kv_blocks import Token
 
 LONGEST_TOKENS = 1 << 20
+_IN_FLIGHT = 2
 # The scheduler reads no weights; any small decoder will do.
 MODEL = {
     "architectures": ["LlamaForCausalLM"],
@@ -38,7 +41,7 @@ MODEL = {
 class VllmEngine:
     """vLLM's scheduler and block pool behind the few calls a step needs."""
 
-    def __init__(self, settings: ReferenceSettings, model: str) -> None:
+    def __init__(self, settings: ReferenceSettings, model: str, *, ahead: bool = False) -> None:
         config, cache = import_module("vllm.config"), import_module("vllm.v1.kv_cache_interface")
         hashing = import_module("vllm.utils.hashing")
         cache_config = config.CacheConfig(
@@ -52,7 +55,7 @@ class VllmEngine:
                 max_num_batched_tokens=settings.max_num_batched_tokens,
                 max_model_len=LONGEST_TOKENS,
                 is_encoder_decoder=False,
-                async_scheduling=False,
+                async_scheduling=ahead,
             ),
         )
         layer = cache.FullAttentionSpec(
@@ -61,7 +64,8 @@ class VllmEngine:
         # One block more than the reference has: vLLM never hands out its null block.
         cache_config.num_gpu_blocks = settings.num_blocks + 1
         import_module("vllm.v1.core.single_type_kv_cache_manager").register_all_kvcache_specs(vllm_config)
-        self.scheduler = import_module("vllm.v1.core.sched.scheduler").Scheduler(
+        module, name = ("async_scheduler", "AsyncScheduler") if ahead else ("scheduler", "Scheduler")
+        self.scheduler = getattr(import_module(f"vllm.v1.core.sched.{module}"), name)(
             vllm_config=vllm_config,
             kv_cache_config=cache.KVCacheConfig(
                 num_blocks=settings.num_blocks + 1,
@@ -109,9 +113,9 @@ class VllmEngine:
 class VllmRun:
     """One scenario on vLLM's scheduler; the clock and the arrivals are ours."""
 
-    def __init__(self, scenario: Scenario, model: str) -> None:
+    def __init__(self, scenario: Scenario, model: str, *, ahead: bool = False) -> None:
         self.scenario = scenario
-        self.engine = VllmEngine(scenario.settings, model)
+        self.engine = VllmEngine(scenario.settings, model, ahead=ahead)
         self.steps: list[Step] = []
         self.hits: dict[int, int] = {}
         self.preemptions: dict[int, int] = {}
@@ -135,6 +139,68 @@ class VllmRun:
                 prompt = self._texts[number][: request.input_tokens]
                 self._live[number] = self.engine.add(number, prompt, request.output_tokens)
             now_s = self._step(now_s)
+
+    def run_ahead(self) -> None:
+        """With two batches in flight, as `EngineCore.step_with_batch_queue` keeps them: schedule, then wait for one."""
+        scenario = self.scenario
+        to_come = deque(range(len(scenario.requests)))
+        flying: deque[tuple[Any, dict[str, list[int]], float]] = deque()
+        known_s = free_s = 0.0
+        while to_come or self._live or flying:
+            if scenario.users is None and not self._live:
+                known_s = max(known_s, scenario.requests[to_come[0]].arrival_s)
+            while to_come and self._arrives(to_come[0], known_s):
+                number = to_come.popleft()
+                prompt = self._texts[number][: scenario.requests[number].input_tokens]
+                self._live[number] = self.engine.add(number, prompt, scenario.requests[number].output_tokens)
+            scheduled = self.engine.scheduler.schedule()
+            if scheduled.num_scheduled_tokens:
+                start_s = max(free_s, known_s)
+                sampled, free_s = self._planned(scheduled, start_s)
+                flying.append((scheduled, sampled, free_s))
+            if flying and (len(flying) == _IN_FLIGHT or not scheduled.num_scheduled_tokens):
+                scheduled, sampled, known_s = flying.popleft()
+                self._known(scheduled, sampled)
+
+    def _planned(self, scheduled: Any, start_s: float) -> tuple[dict[str, list[int]], float]:  # noqa: ANN401  # vLLM's
+        """Note the step, and say which requests get a token at its end."""
+        contexts, chunks, sampled = [], [], {}
+        for name, tokens in scheduled.num_scheduled_tokens.items():
+            number = int(name)
+            request = self._live[number]
+            start = request.num_computed_tokens - tokens
+            self.hits.setdefault(number, start)
+            if self._sampled_after.get(number) == request.num_preemptions:
+                contexts.append(start)
+            else:
+                chunks.append((start, start + tokens))
+            samples = request.num_output_placeholders > 0 and not request.is_prefill_chunk
+            if samples:
+                self._sampled_after[number] = request.num_preemptions
+            sampled[name] = [-1] if samples else []
+        end_s = start_s + step_seconds(self.scenario.cost, contexts, chunks)
+        step = Step(
+            start_s=start_s,
+            end_s=end_s,
+            contexts=tuple(contexts),
+            chunks=tuple(chunks),
+            used_blocks=self.engine.used_blocks,
+        )
+        self.steps.append(step)
+        return sampled, end_s
+
+    def _known(self, scheduled: Any, sampled: dict[str, list[int]]) -> None:  # noqa: ANN401  # vLLM's SchedulerOutput
+        """The tokens of a batch are known."""
+        texts = {
+            name: [self._texts[int(name)][self._live[int(name)].num_tokens]] if token else []
+            for name, token in sampled.items()
+        }
+        self.engine.finish(scheduled, texts)
+        for name in sampled:
+            request = self._live[int(name)]
+            if request.is_finished():
+                self.preemptions[int(name)] = request.num_preemptions
+                del self._live[int(name)]
 
     def _arrives(self, number: int, now_s: float) -> bool:
         if self.scenario.users is not None:
@@ -199,16 +265,17 @@ def difference(reference: ReferenceResult, vllm: VllmRun) -> str | None:
     return None
 
 
-def main(first: int, last: int) -> int:
+def main(first: int, last: int, *, ahead: bool = False) -> int:
     os.environ.update(HF_HUB_OFFLINE="1", VLLM_NO_USAGE_STATS="1", VLLM_LOGGING_LEVEL="ERROR")
     differ = steps = preemptions = hit_tokens = 0
     with tempfile.TemporaryDirectory() as model:
         Path(model, "config.json").write_text(json.dumps(MODEL), encoding="utf-8")
         for seed in range(first, last):
             scenario = random_scenario(seed)
-            reference = simulate(scenario.requests, scenario.settings, scenario.cost, users=scenario.users)
-            vllm = VllmRun(scenario, model)
-            vllm.run()
+            execute = simulate_ahead if ahead else simulate
+            reference = execute(scenario.requests, scenario.settings, scenario.cost, users=scenario.users)
+            vllm = VllmRun(scenario, model, ahead=ahead)
+            (vllm.run_ahead if ahead else vllm.run)()
             found = difference(reference, vllm)
             if found:
                 sys.stdout.write(f"seed {seed} ({scenario.kind}): {found}\n")
@@ -222,4 +289,4 @@ def main(first: int, last: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2]), ahead="ahead" in sys.argv[3:]))

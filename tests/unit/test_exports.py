@@ -11,6 +11,7 @@ import penstock
 
 EXPORTS = {
     "penstock": [
+        "AuditAnswer",
         "CatalogAnswer",
         "FitAnswer",
         "PlanAnswer",
@@ -18,12 +19,15 @@ EXPORTS = {
         "PredictApartAnswer",
         "PreflightAnswer",
         "SimulateAnswer",
+        "SimulateFleetAnswer",
+        "audit",
         "catalog",
         "fit",
         "plan",
         "predict",
         "preflight",
         "simulate",
+        "simulate_fleet",
     ],
     "penstock.catalog": [
         "accelerator_ids",
@@ -108,7 +112,6 @@ EXPORTS = {
         "parse_command",
         "read_scheme",
     ],
-    "penstock.routing": ["Decision", "EndpointState", "Picker", "RouteRequest"],
     "penstock.workload": [
         "Arrivals",
         "AsRecorded",
@@ -138,10 +141,12 @@ EXPORTS = {
         "describe_trace",
         "fit_empirical",
         "fit_log_normal",
+        "kept_rows",
         "parse_columns",
         "parse_duration",
         "parse_slo",
         "read_trace",
+        "require_whole",
     ],
 }
 HEAVY = {

@@ -156,7 +156,7 @@ def _prices(name: str, *, kind: str | None) -> CatalogAnswer:
         about=part.id,
         facts={"schema": "penstock.catalog.prices/1", "accelerator": part.id, "prices": prices},
         table=tuple(_price_row(part, price) for price in prices),
-        draw=lambda _: render_prices(part.id, prices),
+        draw=lambda width: render_prices(part.id, prices, width),
         shown=(f"{len(prices)} prices",),
     )
 
@@ -184,6 +184,8 @@ def _models() -> CatalogAnswer:
         about="models",
         facts={"schema": "penstock.catalog.models/1", "models": documents},
         table=tuple(rows),
-        draw=lambda _: render_models([(model, spec.total_params, spec.active_params) for model, spec in models]),
+        draw=lambda width: render_models(
+            [(model, spec.total_params, spec.active_params) for model, spec in models], width
+        ),
         shown=tuple(model.id for model, _ in models),
     )

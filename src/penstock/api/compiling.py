@@ -10,6 +10,7 @@ def compile_first(watch: Watcher) -> None:
     """Compile the simulator if this machine has not yet, and say so, because it takes half a minute."""
     if is_compiled():
         return
+    watch.note("Compiling the simulator, once for this machine and version: half a minute where nothing else runs.")
     watch.tell("compiling the simulator, once for this machine and version", 0, 0)
     start_s = perf_counter()
     compile_once()

@@ -13,25 +13,29 @@ from penstock.api.answer import ApiAnswer, Row
 from penstock.api.asked.workload import trace_choice
 from penstock.api.compiling import compile_first
 from penstock.api.watch import LOG, Watcher
+from penstock.benchmark.disaggregated import shipped_apart
 from penstock.benchmark.shipped_drafts import own_drafts
 from penstock.benchmark.shipped_energy import drawn_under_load
 from penstock.benchmark.shipped_rows import model_of, shipped_efficiencies
 from penstock.catalog import load_accelerator, load_accelerators, load_prices
 from penstock.checkpoint import open_checkpoint
-from penstock.errors import UsageError
 from penstock.planning.asked.plan import Plan
 from penstock.planning.asked.plan_yaml import parse_plan
-from penstock.planning.asked.trace_lengths import trace_lengths
+from penstock.planning.asked.trace_lengths import TraceLengths, trace_lengths
 from penstock.planning.candidates.screen import QueuelessScreen
+from penstock.planning.candidates.unit_screen import UnitScreen
+from penstock.planning.candidates.units import find_units
 from penstock.planning.launches import PoolLaunch, pool_launches
 from penstock.planning.make import Bill, NoFleet, PlanResult, Sources, make_plan
 from penstock.planning.proof.simulated import simulated_capacity, verify_by
 from penstock.planning.proof.simulator import Simulator
 from penstock.preflight import load_knowledge
 from penstock.preflight.facts.subject import subject_of
+from penstock.reading.text import read_text
 from penstock.report.plan.document import plan_document
 from penstock.report.plan.terminal import render_plan
 from penstock.report.plan.words import headline
+from penstock.workload import Trace
 
 AskedPlan: TypeAlias = str | PathLike[str] | Plan
 """A plan file, or a plan that was read; its traces are then looked for where the program runs."""
@@ -90,13 +94,7 @@ def plan(file: AskedPlan, *, watch: Watcher = LOG) -> PlanAnswer:
 
 def read_plan(file: Path) -> Plan:
     """Read a plan file, and give what is owned its catalog name."""
-    try:
-        if file.stat().st_size > _MAX_BYTES:
-            raise UsageError(f"{file.name} is larger than {_MAX_BYTES:,} bytes; a plan is a page or two")
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise UsageError(f"{file}: {reason}; `penstock plan --init > plan.yaml` writes one to start from") from None
+    text = read_text(file, "`penstock plan --init > plan.yaml` writes one to start from", most_bytes=_MAX_BYTES)
     asked = parse_plan(text, file.name, today=datetime.now(tz=UTC).date())
     # A plan that names no accelerators has nothing else to find what is owned by.
     return replace(asked, owned=tuple(replace(entry, id=load_accelerator(entry.id).id) for entry in asked.owned))
@@ -106,23 +104,29 @@ def sources_of(asked: Plan, folder: Path, watch: Watcher = LOG) -> Sources:
     """Join the catalog, the models and the simulator."""
     columns = {workload.trace: workload.columns for workload in asked.workloads if workload.trace is not None}
     efficiencies = shipped_efficiencies()
-    loop = QueuelessScreen(efficiencies)
-    simulator = Simulator(loop, seed=asked.seed)
+    screen = UnitScreen(QueuelessScreen(efficiencies), shipped_apart())
+    simulator = Simulator(screen.loop, seed=asked.seed, units=screen)
     return Sources(
         accelerators=tuple(load_accelerator(part.id) for part in asked.parts) or load_accelerators(),
         prices_of=load_prices,
         model_of=model_of,
-        capacity_of=simulated_capacity(simulator.sketched, loop),
+        capacity_of=simulated_capacity(simulator.sketched, screen),
         capacity_note="Capacity within the SLO by simulation: replicas behind one router, Poisson arrivals of the "
         "workload's mix of lengths, the engine that carries most.",
-        screen=loop,
+        screen=screen,
         engines_of=efficiencies.engines,
+        engines_of_vendor=efficiencies.engines_of,
         served=lambda part: bool(efficiencies.engines(part)),
         drafts_of=own_drafts,
+        units_of=lambda model, placing: find_units(model, placing, screen),
         verify_of=verify_by(simulator.sustained, simulator.attained),
-        read_trace=lambda name: trace_lengths(trace_choice(folder / name, columns.get(name), watch).blocks()),
+        read_trace=lambda name: _lengths(trace_choice(folder / name, columns.get(name), watch)),
         draw_of=drawn_under_load,
     )
+
+
+def _lengths(trace: Trace) -> TraceLengths:
+    return replace(trace_lengths(trace.blocks()), dropped=trace.dropped)
 
 
 def _rows(rank: int, entry: Bill) -> list[Row]:

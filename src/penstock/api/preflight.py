@@ -32,6 +32,7 @@ from penstock.preflight import (
 from penstock.preflight.facts.split import stated_split
 from penstock.preflight.facts.subject import scanned_facts, smallest_split, subject_of
 from penstock.preflight.launch.flags import spelled_out
+from penstock.preflight.launch.images import image_release
 from penstock.preflight.nearest import nearest
 from penstock.preflight.speed import Speed, predicted_speed
 from penstock.report.preflight.document import preflight_document
@@ -160,6 +161,10 @@ class _Options:
     def _take(self, launch: Launch) -> None:
         """A launch line states its own split."""
         engine = engine_choice(self.engine)
+        tagged = image_release(launch.image)
+        if tagged is not None and self.version and Release(self.version) != tagged:
+            raise UsageError(f"--engine-version {self.version} and the image {launch.image} disagree; leave one out")
+        self.version = str(tagged) if tagged is not None else self.version
         version = Release(self.version) if self.version else NEWEST[engine]
         self.launch = spelled_out(launch, load_knowledge().flags[engine]["flags"], version)
         stated = stated_split(self.launch, engine)
@@ -173,16 +178,24 @@ class _Options:
 
     def questions(self, subject: Subject, on: Targets) -> Iterable[PreflightQuestion]:
         """One question per accelerator named."""
-        for part, devices in counted_targets(on):
+        for part, present in counted_targets(on):
             tp, pp = self.tp, self.pp
+            # A count a shell fills in, or one that does not parse, is taken to be all there are.
+            unread = tp is None and self.launch is not None and self.launch.flag("tensor-parallel-size") is not None
+            devices = present if unread else self._used(present, tp or 1)
             if devices is not None and tp is None and self._machines(part, devices, pp):
                 # Tensor parallelism stays where the fast link is; machines are stages of a pipeline.
                 tp, pp = part.node.devices, devices // part.node.devices
             yield self.question(subject, part, split_choice(part, devices, tp=tp, pp=pp, dp=self.dp, ep=self.ep))
 
+    def _used(self, devices: int | None, tp: int) -> int | None:
+        """Of the devices a host has, those a line of the user's own starts on: 4 of 8 is ordinary."""
+        ranks = tp * self.pp * self.dp
+        return ranks if self.launch is not None and devices is not None and ranks < devices else devices
+
     def _machines(self, part: Accelerator, devices: int, pp: int) -> bool:
         """Whether a count that was typed without a split is several whole machines without one link between them."""
-        together = max(part.node.devices, (part.link.domain_devices if part.link else None) or 0)
+        together = max(part.node.largest, (part.link.domain_devices if part.link else None) or 0)
         return pp == self.dp == 1 and devices > together and devices % part.node.devices == 0
 
     def question(self, subject: Subject, part: Accelerator, split: Parallelism) -> PreflightQuestion:

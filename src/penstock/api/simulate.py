@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
 from rich.console import RenderableType
 
 from penstock.api.answer import ApiAnswer, Row, spread_over
@@ -157,7 +158,7 @@ def _answers(
 ) -> tuple[Scenario, ...]:
     """Simulate on each accelerator."""
     watch.tell("reading the workload", 0, 0)
-    tokens = _typical_tokens(question)
+    tokens = _typical_tokens(question, placing.spec.max_context_tokens)
     compile_first(watch)
     scenarios = []
     for part, devices in targets:
@@ -169,15 +170,14 @@ def _answers(
     return tuple(scenarios)
 
 
-def _typical_tokens(question: SimulationQuestion) -> tuple[int, int]:
-    """Mean prompt and answer of a workload, over its beginning."""
-    count, inputs, outputs = 0, 0, 0
+def _typical_tokens(question: SimulationQuestion, limit: int | None) -> tuple[int, int]:
+    """Mean prompt and answer of a workload, over its beginning: of what the model allows, where that is any."""
     sample = min(question.requests, _TYPICAL_REQUESTS)
-    for block in question.workload.blocks(seed=question.seed, requests=sample, rate_per_s=question.rate_per_s):
-        count += len(block)
-        inputs += int(block.input_tokens.sum())
-        outputs += int(block.output_tokens.sum())
-    return max(1, round(inputs / count)), max(1, round(outputs / count))
+    blocks = question.workload.blocks(seed=question.seed, requests=sample, rate_per_s=question.rate_per_s)
+    lengths = np.concatenate([np.column_stack([block.input_tokens, block.output_tokens]) for block in blocks])
+    allowed = lengths[lengths.sum(axis=1) <= (np.inf if limit is None else limit)]
+    inputs, outputs = (allowed if len(allowed) else lengths).mean(axis=0)
+    return max(1, round(float(inputs))), max(1, round(float(outputs)))
 
 
 def _place(
@@ -221,6 +221,7 @@ def _place_apart(
                 ReplicaWork(settings.on(deployment)),
                 stack,
                 typical_tokens=sum(tokens),
+                measured_engine=chosen.measured_engine,
                 prefix_caching=settings.prefix_caching,
             ),
             measured_engine=chosen.measured_engine,
@@ -262,6 +263,7 @@ def _row(scenario: Scenario) -> Row:
     return row | {
         "requests": outcome.requests,
         "refused": outcome.refused,
+        "beyond_context": outcome.beyond_context,
         "met": outcome.met,
         "output_tokens_per_s": outcome.output_tokens_per_s,
         "goodput_tokens_per_s": outcome.goodput_tokens_per_s,

@@ -13,14 +13,18 @@ from penstock.planning.acceptance import (
     AcceptanceCase,
     AcceptedLength,
     AcceptedLoad,
+    PrefillReplicas,
 )
-from penstock.reading.yaml import Table, read_table
+from penstock.reading.yaml import Table, Value, read_table
 
 _HEAD: Final = (
     "# Acceptance benchmark. For each case: start `replicas` replicas on `nodes` nodes behind one router that sends a\n"
     "# request to the replica with the fewest, send requests of `lengths` with these arrivals at each load, and count\n"
     "# those within `slo`: time to first token, mean time per output token after it, end to end. A load passes where\n"
     "# at least `at_least_fraction` of all its requests, failed ones included, are within.\n"
+)
+_APART: Final = (
+    "# Where a case has `prefill`, those replicas take the prompts, send KV to the others, and those only decode.\n"
 )
 _ARRIVALS: Final = ("poisson",)
 _WRITTEN_BY: Final = "penstock plan plan.yaml --rfp DIRECTORY"
@@ -36,7 +40,8 @@ def write_acceptance(acceptance: Acceptance) -> str:
         "cases": [_case_document(case) for case in acceptance.cases],
     }
     body: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=110)
-    return _HEAD + body
+    apart = any(case.prefill is not None for case in acceptance.cases)
+    return _HEAD + (_APART if apart else "") + body
 
 
 def read_acceptance(text: str, name: str) -> Acceptance:
@@ -63,6 +68,8 @@ def _case_document(case: AcceptanceCase) -> dict[str, object]:
         "kv": case.kv,
         "engine": case.engine,
         "split": {"tp": case.tp, "pp": case.pp, "dp": case.dp, "ep": case.ep},
+        "drafted_tokens": case.drafted_tokens,
+        **({} if case.prefill is None else {"prefill": _prefill_document(case.prefill)}),
         "lengths": [
             {
                 "input_tokens": length.input_tokens,
@@ -85,6 +92,26 @@ def _case_document(case: AcceptanceCase) -> dict[str, object]:
     }
 
 
+def _prefill_document(prefill: PrefillReplicas) -> dict[str, object]:
+    split = {"tp": prefill.tp, "pp": prefill.pp, "dp": prefill.dp, "ep": prefill.ep}
+    return {"replicas": prefill.replicas, "split": split}
+
+
+def _prefill(value: Value) -> PrefillReplicas:
+    table = value.table()
+    split = table.required("split").table()
+    found = PrefillReplicas(
+        replicas=table.required("replicas").whole(low=1),
+        tp=split.required("tp").whole(low=1),
+        pp=split.required("pp").whole(low=1),
+        dp=split.required("dp").whole(low=1),
+        ep=split.required("ep").flag(),
+    )
+    split.done()
+    table.done()
+    return found
+
+
 def _case(table: Table) -> Callable[[], AcceptanceCase]:
     split = table.required("split").table()
     made = partial(
@@ -103,10 +130,12 @@ def _case(table: Table) -> Callable[[], AcceptanceCase]:
         pp=split.required("pp").whole(low=1),
         dp=split.required("dp").whole(low=1),
         ep=split.required("ep").flag(),
+        drafted_tokens=table.optional("drafted_tokens", lambda entry: entry.whole(high=64), 0),
         lengths=tuple(entry.made(_length) for entry in table.required("lengths").items()),
         slo=table.required("slo").made(read_slo),
         loads=tuple(entry.made(_load) for entry in table.required("loads").items()),
         node_watts_at_most=table.required("node_watts_at_most").number(),
+        prefill=table.optional("prefill", _prefill, None),
     )
     split.done()
     return made

@@ -13,6 +13,7 @@ import numpy as np
 from penstock.benchmark.shipped_rows import model_of, shipped_efficiencies
 from penstock.catalog import load_accelerator, load_disaggregation, load_measurements
 from penstock.catalog.measurement import Measurement
+from penstock.fleet.disaggregated import NETWORK_BYTES_PER_S
 from penstock.performance.evidence.apart import (
     PHASES,
     Apart,
@@ -40,8 +41,6 @@ _QUEUE_STEPS: Final = 4
 """Full steps of prompts that wait where a prefill worker is taken to do all it can."""
 _FEW: Final = 16
 _SPARE_SEATS: Final = 4
-_KV_BYTES_PER_S: Final = 50e9
-"""Of one device to another machine: a 400 Gb/s adapter each. Ten times less moves a median error by under a point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +106,8 @@ class PublishedRun:
         """Over the links of a rack that holds both pools, else over the network; each rank has its own."""
         ahead, link = self.sides["prefill"], load_accelerator(self.row.accelerator).link
         inside = link is not None and self.row.devices <= (link.domain_devices or 0)
-        rate = link.per_peer_bytes_per_s_one_way if link is not None and inside else _KV_BYTES_PER_S
-        return ahead.kv_bytes / ((rate or _KV_BYTES_PER_S) * ahead.ranks)
+        rate = link.per_peer_bytes_per_s_one_way if link is not None and inside else NETWORK_BYTES_PER_S
+        return ahead.kv_bytes / ((rate or NETWORK_BYTES_PER_S) * ahead.ranks)
 
 
 def published() -> tuple[Measurement, ...]:

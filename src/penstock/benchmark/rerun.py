@@ -11,6 +11,7 @@ from penstock.performance.evidence.rows import AcceleratorOf, ModelOf, cache_tok
 from penstock.performance.step.cost import StepCost, step_cost
 from penstock.performance.step.work import Array, ReplicaWork
 from penstock.simulation.options import Options
+from penstock.simulation.placement import PROMPTS_WAIT_STEPS
 from penstock.simulation.replica import Replica, ReplicaPool
 from penstock.simulation.run import simulate
 from penstock.workload import Requests
@@ -56,11 +57,12 @@ def rerun(measurement: Measurement, cost: StepCost, kv_tokens: int) -> Rerun:
     longest = longest_tokens(measurement)
     replica = Replica(
         cost=cost,
-        kv_blocks=max(kv_tokens, users * longest) // _BLOCK,
+        kv_blocks=max(kv_tokens // cost.ranks, users * longest) // _BLOCK,
         block_tokens=_BLOCK,
-        max_batched_tokens=max(harness.batched_tokens * measurement.dp, users),
+        max_batched_tokens=max(harness.batched_tokens, users),
         max_sequences=users,
         prefix_caching=False,
+        prompts_wait_steps=PROMPTS_WAIT_STEPS.get(measurement.engine, 0),
     )
     outcome = simulate(
         [ReplicaPool(name="measured", replica=replica)], [requests], options=Options(users=users)

@@ -43,7 +43,7 @@ def rerun_apart(guess: Guess) -> ApartRerun:
             cost=cost,
             kv_blocks=blocks,
             block_tokens=_BLOCK,
-            max_batched_tokens=max(batched_tokens, users),
+            max_batched_tokens=max(batched_tokens // cost.ranks, users),
             max_sequences=users,
             prefix_caching=False,
         )

@@ -21,7 +21,7 @@ from penstock.performance.evidence.drafts import (
 )
 from penstock.performance.evidence.rows import measured_deployment, setup_of
 from penstock.performance.evidence.waits import measured_loop
-from penstock.performance.prediction.drafting import multi_token_prediction
+from penstock.performance.prediction.drafting import multi_token_prediction, usual_drafted
 from penstock.performance.prediction.predict import Speculation
 from penstock.performance.prediction.stack import stack_of
 from penstock.performance.step.work import Array, ReplicaWork
@@ -36,11 +36,12 @@ def shipped_drafts() -> DraftModel:
     return from_document(load_drafts())
 
 
-def own_drafts(model: ModelSpec, measured_engine: str) -> Speculation | None:
+def own_drafts(model: ModelSpec, measured_engine: str, vendor: str, ranks: int = 1) -> Speculation | None:
     """Return what a checkpoint's own layers draft as measured runs have it; None where it has none."""
     if not any(weight.part is Part.MTP for weight in model.weights):
         return None
-    return multi_token_prediction(model, measured_engine, shipped_drafts())
+    drafted = usual_drafted(model, measured_engine, vendor, ranks)
+    return multi_token_prediction(model, measured_engine, shipped_drafts(), drafted_tokens=drafted)
 
 
 @cache

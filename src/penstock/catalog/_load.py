@@ -196,18 +196,39 @@ def _resolve(name: str, folder: str, listing: str) -> str:
     ident = aliases.get(wanted, wanted)
     if ident not in _ids(folder) and folder == "models":
         ident = aliases.get(_hub_names().get(wanted, "").lower(), wanted)
+    if folder == "accelerators" and ident not in _ids(folder):
+        ident = _joined(folder).get(_letters(wanted), wanted)
     if ident in _ids(folder):
         return ident
     if folder == "accelerators" and (reason := _not_covered(wanted)) is not None:
         raise UnknownName(f"'{name}' is not covered: {reason}; `{listing}` shows what is")
+    if folder == "accelerators" and (kin := _kin(wanted)) is not None:
+        raise UnknownName(f"'{name}' is not in the catalog; {kin}; `{listing}` shows what is")
     near = _nearest(wanted, (*_ids(folder), *aliases))
     hint = f"did you mean {near}? " if near else ""
     raise UnknownName(f"no {folder.removesuffix('s')} named '{name}'; {hint}`{listing}` shows all")
 
 
+def _letters(name: str) -> str:
+    return "".join(letter for letter in name if letter.isalnum())
+
+
+@cache
+def _joined(folder: str) -> dict[str, str]:
+    """Names as some write them: `h100-nvl`, `rtx pro 6000`."""
+    names = {ident: ident for ident in _ids(folder)} | _aliases(folder)
+    return {_letters(name): ident for name, ident in names.items()}
+
+
+def _kin(wanted: str) -> str | None:
+    """Say what a part people ask for is like, of those that are here."""
+    kin = read_toml(_DATA / "accelerators" / _ALIASES).get("kin", {}).get(_letters(wanted))
+    return None if kin is None else str(kin)
+
+
 def _not_covered(wanted: str) -> str | None:
     """Say why a part people ask for is not here."""
-    spelled = "".join(letter for letter in wanted if letter.isalnum())
+    spelled = _letters(wanted)
     for start, reason in read_toml(_DATA / "accelerators" / _ALIASES).get("not_covered", {}).items():
         if spelled.startswith(str(start)):
             return str(reason)

@@ -92,11 +92,18 @@ class Node:
     __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
     devices: int
+    most_devices: int | None = None
+    """The most that one server is built with, where that is more than the usual."""
     pcie: str | None = None
     node_watts: float | None = None
     """The whole server at its maximum."""
     provisioned_watts_per_device: float | None = None
     """What a site sets aside per device: its share of host, network and cooling included."""
+
+    @property
+    def largest(self) -> int:
+        """Devices one machine may have."""
+        return max(self.devices, self.most_devices or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,6 +48,7 @@ _LABELS = {
     "fp4_formats": "FP4 formats",
     "tdp_watts": "TDP",
     "node.devices": "devices per node",
+    "node.most_devices": "most devices in one node",
     "node.node_watts": "node power, maximum",
     "node.provisioned_watts_per_device": "provisioned power per device",
     **{f"dense_flops_per_s.{kind}": f"{kind} dense" for kind in Precision},

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 
 from penstock.checkpoint.safetensors.header import StoredTensor
-from penstock.checkpoint.safetensors.pairing import fits_shape, scale_names, usual_block
+from penstock.checkpoint.safetensors.pairing import Block, fits_shape, scale_names, usual_block
 from penstock.model import ModelSpec, Weight
 
 AGREES_WITHIN = 0.01
@@ -54,7 +54,7 @@ def cross_check(model: ModelSpec, tensors: Iterable[StoredTensor]) -> CrossCheck
         expected.setdefault(weight.module, []).append(weight)
     stored_bytes, seen, wrong, unexpected = 0, set[str](), [], dict[str, None]()
     held = tuple(tensors)
-    wrong += _wrong_scales(held)
+    wrong += _wrong_scales(held, _declared_block(model))
     for tensor in held:
         stored_bytes += tensor.stored_bytes
         module = _EXPERT.sub(".experts.*.", _SUFFIX.sub("", tensor.name))
@@ -73,8 +73,17 @@ def cross_check(model: ModelSpec, tensors: Iterable[StoredTensor]) -> CrossCheck
     )
 
 
-def _wrong_scales(tensors: Iterable[StoredTensor]) -> list[str]:
-    """Compare the shape of every scale with that of its FP8 weight, under the block most of them have."""
+def _declared_block(model: ModelSpec) -> Block | None:
+    """Return the block the config gives FP8 weights; None where it gives none."""
+    for weight in model.weights:
+        stored = weight.format
+        if stored.name == "fp8" and stored.scale_columns is not None and (stored.scale_rows or 0) > 1:
+            return stored.scale_rows or 1, stored.scale_columns
+    return None
+
+
+def _wrong_scales(tensors: Iterable[StoredTensor], declared: Block | None) -> list[str]:
+    """Compare the shape of every scale with that of its FP8 weight, under the block declared, or the usual one."""
     named = {tensor.name: tensor for tensor in tensors}
     pairs = [
         (named[scale], weight)
@@ -83,7 +92,7 @@ def _wrong_scales(tensors: Iterable[StoredTensor]) -> list[str]:
         for scale in scale_names(weight.name)
         if scale in named
     ]
-    block = usual_block((scale.shape, weight.shape) for scale, weight in pairs)
+    block = declared or usual_block((scale.shape, weight.shape) for scale, weight in pairs)
     return [
         f"{scale.name} {list(scale.shape)}: cannot cover {list(weight.shape)}"
         for scale, weight in pairs

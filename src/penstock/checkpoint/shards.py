@@ -8,7 +8,8 @@ from typing import Final
 
 from penstock.checkpoint.files import read_bounded
 from penstock.checkpoint.safetensors.header import MAX_HEADER_BYTES
-from penstock.errors import CheckpointError
+from penstock.errors import CheckpointError, ConfigError
+from penstock.model.config import parse_json
 
 _INDEX: Final = "model.safetensors.index.json"
 _SHARD: Final = re.compile(r"\w[\w.-]{0,200}\.safetensors")
@@ -31,6 +32,20 @@ def indexed_tensors(folder: Path) -> Mapping[str, str]:
     """Return which file the index says holds each tensor; empty where there is no index."""
     index = folder / _INDEX
     return {str(name): str(file) for name, file in _weight_map(index).items()} if index.is_file() else {}
+
+
+def declared_block(folder: Path) -> tuple[int, int] | None:
+    """Return the block config.json says scales are shared among; None where it says none, or is not there."""
+    file = folder / "config.json"
+    if not file.is_file():
+        return None
+    try:
+        config = parse_json(read_bounded(file), str(file))
+        section = config.optional("quantization_config")
+        block = () if section is None or not section.has("weight_block_size") else section.integers("weight_block_size")
+    except ConfigError:
+        return None
+    return (block[0], block[1]) if len(block) == 2 else None  # noqa: PLR2004 - rows and columns
 
 
 def _indexed(index: Path) -> tuple[str, ...]:

@@ -13,17 +13,22 @@ import typer
 from penstock import __version__
 from penstock.cli.commands import (
     accuracy,
+    audit,
     catalog,
+    emulate,
     fit,
     fp8,
     inspect,
     plan,
     predict,
     preflight,
+    route,
     simulate,
     tax,
+    top,
     workload,
 )
+from penstock.cli.help import HelpOfGroup, trim_help
 from penstock.errors import PenstockError, UsageError
 
 log = logging.getLogger(__name__)
@@ -34,6 +39,7 @@ EXIT_BUG = 70
 """EX_SOFTWARE of sysexits.h; Python's own 1 would read as a negative verdict."""
 
 app = typer.Typer(
+    cls=HelpOfGroup,
     name="penstock",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -66,16 +72,23 @@ app.command(name="plan", rich_help_panel="Plan")(plan.plan_command)
 app.command(name="inspect", rich_help_panel="Plan")(inspect.inspect_command)
 app.command(name="tax", rich_help_panel="Plan")(tax.tax_command)
 app.command(name="simulate", rich_help_panel="Run")(simulate.simulate_command)
+app.command(name="emulate", rich_help_panel="Run")(emulate.emulate_command)
+app.command(name="route", rich_help_panel="Run")(route.route_command)
+app.command(name="top", rich_help_panel="Run")(top.top_command)
 app.command(name="accuracy", rich_help_panel="Prove")(accuracy.accuracy_command)
+app.command(name="audit", rich_help_panel="Prove")(audit.audit_command)
 app.command(name="preflight", rich_help_panel="Prove")(preflight.preflight_command)
 app.add_typer(fp8.app, name="fp8", rich_help_panel="Prove")
 app.add_typer(catalog.app, name="catalog", rich_help_panel="Plan")
 app.add_typer(workload.app, name="workload", rich_help_panel="Plan")
+trim_help(app)
 
 
 def main() -> None:
     """Run the command line: an expected failure is one line and exit code 2 or 3, a bug keeps its traceback and 70."""
     _prepare_streams()
+    # Many small products: the threads of OpenBLAS would spin between them and make a plan three times as slow.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         app()
     except PenstockError as error:

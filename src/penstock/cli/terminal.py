@@ -1,5 +1,6 @@
-"""Where does output go? Results to stdout; a pipe gets a fixed width and no colour."""
+"""Where does output go? Results to stdout; a pipe gets a fixed width, or what COLUMNS says, and no colour."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,8 +23,9 @@ PIPE_WIDTH = 132
 
 def stdout() -> Console:
     """The console results are printed to."""
-    piped = not sys.stdout.isatty()
-    console = Console(width=PIPE_WIDTH if piped else None, highlight=False, soft_wrap=False)
+    # Rich takes COLUMNS by itself; a pipe for which nobody sets it is as wide as a table wants.
+    fixed = PIPE_WIDTH if not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdecimal() else None
+    console = Console(width=fixed, highlight=False, soft_wrap=False)
     console.push_render_hook(_Trimming())
     return console
 

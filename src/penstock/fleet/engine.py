@@ -33,6 +33,10 @@ class Engine:
     """Whether CUDA or HIP graphs are captured (off with --enforce-eager)."""
     kv_cache_bytes: int | None = None
     """What the cache is given per device, where it is told (--kv-cache-memory-bytes) and not what is left."""
+    offloaded_bytes: int = 0
+    """Weights of each device that stay in host memory (--cpu-offload-gb)."""
+    hybrid_cache: bool = True
+    """Whether layers may keep caches of different lengths (off with --disable-hybrid-kv-cache-manager)."""
 
     def __post_init__(self) -> None:
         if not 0 < self.memory_fraction <= 1:
@@ -54,6 +58,23 @@ class Engine:
     def samples_lean(self) -> bool:
         """From 0.17 vLLM's sampler holds about 15 bytes per logit instead of 38."""
         return self.name == "vllm" and self.release.reaches(0, 17)
+
+    @property
+    def schedules_ahead(self) -> bool:
+        """From 0.14 vLLM schedules a step before the tokens of the one before it are known (--async-scheduling)."""
+        return self.name == "vllm" and self.release.reaches(0, 14)
+
+    @property
+    def frees_windows(self) -> bool:
+        """Whether blocks behind a sliding window are freed: vLLM's hybrid KV cache manager, from 0.9.1."""
+        return self.hybrid_cache and (self.name != "vllm" or self.release.reaches(0, 9, 1))
+
+    def in_flight_tokens(self, pp: int) -> int:
+        """Tokens the scheduler may have under way: from 0.26 vLLM counts a step for each batch that overlaps."""
+        if not self.release.reaches(0, 26):
+            return self.max_batched_tokens
+        overlapping = 2 if pp == 1 else pp + self.release.reaches(0, 28)
+        return self.max_batched_tokens * overlapping
 
     @property
     def states_per_sequence(self) -> int:

@@ -14,6 +14,7 @@ _HEAD: Final = (
     "# Pools are identical replicas; a route sends requests of about these lengths to pools by weight.\n"
     "# Fill in `endpoints`, one host:port per replica, once they run.\n"
 )
+_GB: Final = 1e9
 _WRITTEN_BY: Final = "penstock plan plan.yaml --fleet fleet.yaml"
 
 
@@ -82,6 +83,8 @@ def _pool_document(pool: Pool) -> dict[str, object]:
         **({"drafted_tokens": pool.drafted_tokens} if pool.drafted_tokens else {}),
         "engine": {"name": pool.engine, "version": pool.engine_version, "settings": dict(pool.settings)},
         "role": pool.role,
+        **({"feeds": pool.feeds} if pool.feeds is not None else {}),
+        **({"kv_gbps": pool.kv_bytes_per_s / _GB} if pool.kv_bytes_per_s is not None else {}),
         "usd_per_hour": pool.usd_per_hour,
         "endpoints": list(pool.endpoints),
     }
@@ -108,6 +111,8 @@ def _pool(table: Table) -> Callable[[], Pool]:
         engine_version=engine.required("version").text(),
         settings={key: value.scalar() for key, value in engine.section("settings").every()},
         role=cast("Role", table.required("role").choice(ROLES)),
+        feeds=table.optional("feeds", Value.text, None),
+        kv_bytes_per_s=table.optional("kv_gbps", lambda entry: entry.number() * _GB, None),
         usd_per_hour=table.optional("usd_per_hour", Value.number, None),
         endpoints=tuple(entry.text() for entry in table.required("endpoints").items()),
     )

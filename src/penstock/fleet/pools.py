@@ -65,6 +65,10 @@ class Pool:
     settings: Mapping[str, EngineSetting] = field(default_factory=dict)
     """What the engine is started with, by the engine's own names."""
     role: Role = "both"
+    feeds: str | None = None
+    """Of a pool that prefills: the pool its KV goes to; None where any pool of the model that decodes will do."""
+    kv_bytes_per_s: float | None = None
+    """Of a pool that prefills: what one replica sends KV at; None is the links of one machine or rack."""
     usd_per_hour: float | None = None
     """Of one replica; None where nobody knows."""
     endpoints: tuple[str, ...] = ()
@@ -79,6 +83,7 @@ class Pool:
             raise UsageError(f"drafted_tokens is {self.drafted_tokens}; write 0 or more")
         if self.role not in ROLES:
             raise UsageError(f"role '{self.role}' is not one of {', '.join(ROLES)}")
+        self._check_sending()
         if self.usd_per_hour is not None and not (isfinite(self.usd_per_hour) and self.usd_per_hour >= 0):
             raise UsageError(f"usd_per_hour is {self.usd_per_hour:g}; write dollars, or leave it empty")
         if len(self.endpoints) > self.replicas:
@@ -90,6 +95,14 @@ class Pool:
             _words(setting=key, **({key: value} if isinstance(value, str) else {}))
             if isinstance(value, float) and not isfinite(value):
                 raise UsageError(f"setting {key} is {value}; write a number that ends")
+
+    def _check_sending(self) -> None:
+        if self.role != "prefill" and (self.feeds is not None or self.kv_bytes_per_s is not None):
+            raise UsageError(
+                f"feeds and kv_gbps are of pools that prefill, not of one with role {self.role}; remove them"
+            )
+        if self.kv_bytes_per_s is not None and not (isfinite(self.kv_bytes_per_s) and self.kv_bytes_per_s > 0):
+            raise UsageError(f"kv_gbps is {self.kv_bytes_per_s / 1e9:g}; write GB a second above 0, or leave it out")
 
     @property
     def devices(self) -> int:
@@ -163,15 +176,30 @@ def fault_of(nodes: Sequence[NodeGroup], pools: Sequence[Pool], routes: Sequence
         for number, name in enumerate(names):
             if name in names[:number]:
                 return kind, number, f"'{name}' is there twice; keep one"
-    return _unpaired(pools) or _shared_address(pools) or _unknown_pool(pools, routes)
+    return _unpaired(pools) or _unfed(pools) or _shared_address(pools) or _unknown_pool(pools, routes)
 
 
 def _unpaired(pools: Sequence[Pool]) -> Fault | None:
+    """Prompts go from pools that prefill to pools that decode; beside pools that do both, it is said to which."""
     for number, pool in enumerate(pools):
-        roles = {other.role for other in pools if other.model == pool.model}
-        if roles not in ({"both"}, {"prefill", "decode"}):
+        same = [other for other in pools if other.model == pool.model]
+        roles = {other.role for other in same}
+        named = {"prefill", "decode"} <= roles and all(other.feeds for other in same if other.role == "prefill")
+        if roles not in ({"both"}, {"prefill", "decode"}) and not named:
             has = " and ".join(sorted(roles))
             return "pools", number, f"{pool.model} has {has} pools; write both everywhere, or prefill and decode"
+    return None
+
+
+def _unfed(pools: Sequence[Pool]) -> Fault | None:
+    decoding = {(pool.model, pool.name) for pool in pools if pool.role == "decode"}
+    fed = {(pool.model, pool.feeds) for pool in pools if pool.feeds is not None}
+    for number, pool in enumerate(pools):
+        if pool.feeds is not None and (pool.model, pool.feeds) not in decoding:
+            return "pools", number, f"feeds '{pool.feeds}', which is no pool of {pool.model} that decodes; name one"
+        others = any(model == pool.model for model, _ in fed)
+        if pool.role == "decode" and others and (pool.model, pool.name) not in fed:
+            return "pools", number, f"nothing feeds '{pool.name}'; name it under `feeds` of a pool that prefills"
     return None
 
 
@@ -186,10 +214,13 @@ def _shared_address(pools: Sequence[Pool]) -> Fault | None:
 
 def _unknown_pool(pools: Sequence[Pool], routes: Sequence[Route]) -> Fault | None:
     names = [pool.name for pool in pools]
+    fed = {pool.feeds for pool in pools if pool.feeds is not None}
     for number, route in enumerate(routes):
         for name in route.weights:
             if name not in names:
                 return "routes", number, f"no pool is called '{name}'; the pools are {', '.join(names)}"
+            if name in fed:
+                return "routes", number, f"'{name}' only decodes; send requests to the pool that feeds it"
     return None
 
 

@@ -6,6 +6,7 @@ from math import ceil, inf
 from typing import Final
 
 from penstock.errors import UsageError
+from penstock.fleet.disaggregated import Disaggregated
 from penstock.planning.asked.plan import WorkloadPlan
 from penstock.planning.candidates.search import Candidate
 from penstock.planning.make import Answer, Bill, PlanResult
@@ -43,6 +44,17 @@ class AcceptedLoad:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PrefillReplicas:
+    """Replicas beside the others that only prefill, so that those only decode."""
+
+    replicas: int
+    tp: int
+    pp: int
+    dp: int
+    ep: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptanceCase:
     """A benchmark that nodes of one pool must pass before they are paid for."""
 
@@ -62,10 +74,14 @@ class AcceptanceCase:
     pp: int
     dp: int
     ep: bool
+    drafted_tokens: int
+    """A step drafts so many with the checkpoint's own layers; 0 is none."""
     lengths: tuple[AcceptedLength, ...]
     slo: Slo
     loads: tuple[AcceptedLoad, ...]
     node_watts_at_most: float
+    prefill: PrefillReplicas | None = None
+    """Where prompts are computed apart; `replicas` and the split are then of what decodes."""
 
     def __post_init__(self) -> None:
         if abs(sum(length.share_fraction for length in self.lengths) - 1) > 1e-6:  # noqa: PLR2004 - rounded in a file
@@ -134,7 +150,8 @@ def _rates(result: PlanResult, pool: PoolPeriod, name: str) -> dict[int, float]:
 def _margin(result: PlanResult, answer: Answer, pool: PoolPeriod, entry: Candidate) -> Margin:
     rates = _rates(result, pool, entry.id)
     case = _case(result, entry, rates)
-    estimate, low, high = (bound * case.replicas for bound in _carried(entry, rates))
+    _, units = _system(entry)
+    estimate, low, high = (bound * units for bound in _carried(entry, rates))
     turns = _turns_below(answer, entry.accelerator.id)
     return Margin(
         case=case,
@@ -147,15 +164,15 @@ def _margin(result: PlanResult, answer: Answer, pool: PoolPeriod, entry: Candida
 
 def _case(result: PlanResult, entry: Candidate, rates: Mapping[int, float]) -> AcceptanceCase:
     workload = next(plan for plan in result.plan.workloads if plan.name == entry.workload)
-    nodes, replicas = _system(entry)
-    split = entry.deployment.parallelism
+    nodes, units = _system(entry)
+    split, apart = entry.deployment.parallelism, entry.apart
     return AcceptanceCase(
         name=entry.id.replace(" ", "-"),
         workload=workload.name,
         accelerator=entry.accelerator.id,
         vendor=entry.accelerator.vendor,
         nodes=nodes,
-        replicas=replicas,
+        replicas=units if apart is None else units * apart.decode_replicas,
         model=workload.model,
         weights=entry.weights,
         kv=entry.deployment.chosen_cache_dtype.value,
@@ -164,10 +181,19 @@ def _case(result: PlanResult, entry: Candidate, rates: Mapping[int, float]) -> A
         pp=split.pp,
         dp=split.dp,
         ep=split.expert_parallel,
+        drafted_tokens=0 if entry.speculation is None else entry.speculation.drafted_tokens,
         lengths=tuple(_lengths(workload, rates)),
         slo=workload.slo,
-        loads=tuple(_loads(workload.slo, sum(rates.values()) * replicas)),
+        loads=tuple(_loads(workload.slo, sum(rates.values()) * units)),
         node_watts_at_most=result.resolved.power[entry.accelerator.id].node_watts,
+        prefill=None if apart is None else _prefill(apart, units),
+    )
+
+
+def _prefill(unit: Disaggregated, units: int) -> PrefillReplicas:
+    split = unit.prefill.parallelism
+    return PrefillReplicas(
+        replicas=units * unit.prefill_replicas, tp=split.tp, pp=split.pp, dp=split.dp, ep=split.expert_parallel
     )
 
 

@@ -1,8 +1,10 @@
 """Which fleet does a plan leave behind? The winner's last period, as whoever runs it reads it."""
 
+from dataclasses import replace
 from typing import Final
 
 from penstock.economics.finance import HOURS_PER_YEAR
+from penstock.fleet.deployment import Deployment
 from penstock.fleet.engine import NEWEST, Engine
 from penstock.fleet.pools import EngineSetting, Fleet, NodeGroup, Pool, Route
 from penstock.planning.candidates.search import Candidate
@@ -28,9 +30,10 @@ def fleet_of(result: PlanResult, answer: Answer) -> Fleet:
         hour_usd = _node_hour_usd(pool, mix, result.terms)
         for ident, count in pool.replicas.items():
             entry = by_id[ident]
-            names[pool_id(ident, pool.offer.site)] = _name(entry, pool.offer.site)
-            share = entry.devices / pool.offer.devices
-            pools.append(_pool(entry, pool, count, model=models[entry.workload], usd_per_hour=hour_usd * share))
+            made = _pools(entry, pool, count, model=models[entry.workload], node_hour_usd=hour_usd)
+            # Of a unit, the pool that prefills comes first: that is where requests are sent.
+            names[pool_id(ident, pool.offer.site)] = made[0].name
+            pools += made
     streams = serving_fleet(mix, last, result.problem, result.candidates, plan.workloads).streams
     return Fleet(
         name=_line(plan.name),
@@ -55,27 +58,48 @@ def _note(result: PlanResult, last: int) -> str:
     return note if last == 0 else f"{note}; as it stands in period {last + 1} of {result.problem.periods}, the last"
 
 
-def _pool(entry: Candidate, pool: PoolPeriod, count: int, *, model: str, usd_per_hour: float) -> Pool:
-    deployment = entry.deployment
-    split, name = deployment.parallelism, entry.measured_engine
+def _pools(entry: Candidate, pool: PoolPeriod, count: int, *, model: str, node_hour_usd: float) -> list[Pool]:
+    """One pool of replicas that do both, or the one that prefills and the one that decodes."""
+    name, unit = _name(entry, pool.offer.site), entry.apart
+    device_hour_usd = node_hour_usd / pool.offer.devices
+    if unit is None:
+        both = _pool(entry, entry.deployment, pool, name=name, replicas=count, model=model)
+        return [replace(both, usd_per_hour=_short(device_hour_usd * entry.devices))]
+    ahead = _pool(
+        entry, unit.prefill, pool, name=f"{name}-prefill", replicas=count * unit.prefill_replicas, model=model
+    )
+    after = _pool(entry, unit.decode, pool, name=f"{name}-decode", replicas=count * unit.decode_replicas, model=model)
+    return [
+        replace(
+            ahead,
+            role="prefill",
+            feeds=after.name,
+            kv_bytes_per_s=unit.sending_bytes_per_s,
+            usd_per_hour=_short(device_hour_usd * ahead.devices),
+        ),
+        replace(after, role="decode", usd_per_hour=_short(device_hour_usd * after.devices)),
+    ]
+
+
+def _pool(entry: Candidate, deployment: Deployment, pool: PoolPeriod, *, name: str, replicas: int, model: str) -> Pool:
+    split, engine = deployment.parallelism, entry.measured_engine
     return Pool(
-        name=_name(entry, pool.offer.site),
+        name=name,
         model=model,
         weights=entry.weights,
         kv=deployment.chosen_cache_dtype.value,
         accelerator=entry.accelerator.id,
         vendor=entry.accelerator.vendor,
         site=_line(pool.offer.site),
-        replicas=count,
+        replicas=replicas,
         tp=split.tp,
         pp=split.pp,
         dp=split.dp,
         ep=split.expert_parallel,
         drafted_tokens=0 if entry.speculation is None else entry.speculation.drafted_tokens,
-        engine=name,
-        engine_version=str(NEWEST.get(name, _UNSTATED)),
-        settings=_settings(deployment.engine) if name == deployment.engine.name else {},
-        usd_per_hour=_short(usd_per_hour),
+        engine=engine,
+        engine_version=str(NEWEST.get(engine, _UNSTATED)),
+        settings=_settings(deployment.engine) if engine == deployment.engine.name else {},
     )
 
 

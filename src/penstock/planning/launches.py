@@ -13,6 +13,7 @@ from penstock.planning.candidates.options import CHECKPOINT
 from penstock.planning.fleet_of import fleet_of
 from penstock.planning.make import Answer, PlanResult
 from penstock.preflight import Asked, PreflightQuestion, Subject, check
+from penstock.preflight.launch.setting import Setting
 from penstock.preflight.rules.knowledge import Knowledge
 
 _CACHE_FLAG: Final = {"fp8": "fp8", "fp8_e4m3": "fp8_e4m3", "fp8_e5m2": "fp8_e5m2"}
@@ -59,18 +60,21 @@ def _launch(
     pool: Pool, accelerator: Accelerator, model: ModelSpec, subject_of: SubjectOf, knowledge: Knowledge
 ) -> PoolLaunch:
     split = Parallelism(tp=pool.tp, pp=pool.pp, dp=pool.dp, expert_parallel=pool.ep)
-    command, note = None, f"no launch of {pool.engine} is known here; its own documentation has one"
+    other = f"`engine: [{', '.join(NEWEST)}]` plans with one that has a launch here"
+    command, note = None, f"the launch of {pool.engine} is in its own documentation; {other}"
+    apart = _apart_note(pool)
     if pool.engine in NEWEST:
         engine = cast("EngineName", pool.engine)
         subject = _subject(pool, model, subject_of)
         asked = Asked(parallelism=split, cache_dtype=_CACHE_FLAG.get(pool.kv), drafted_tokens=pool.drafted_tokens)
-        answer = check(
-            PreflightQuestion(
-                subject=subject, accelerator=accelerator, engine=engine, version=NEWEST[engine], asked=asked
-            ),
-            knowledge,
+        question = PreflightQuestion(
+            subject=subject, accelerator=accelerator, engine=engine, version=NEWEST[engine], asked=asked
         )
-        command, note = answer.plan.bare(), f"{pool.engine} {NEWEST[engine]}; preflight says: {answer.readiness.value}"
+        answer = check(question, knowledge)
+        launch = answer.plan.with_flags(*_role_flags(pool))
+        if pool.role != "both":
+            answer = check(replace(question, launch=launch.as_launch()), knowledge)
+        command, note = launch.bare(), f"{pool.engine} {NEWEST[engine]}; preflight says: {answer.readiness.value}"
         if pool.weights != CHECKPOINT:
             # How a checkpoint was quantised decides what runs, and this one has no name yet.
             note = (
@@ -82,7 +86,31 @@ def _launch(
         devices=split.devices,
         engine=pool.engine,
         command=command,
-        note=note,
+        note=f"{note}; {apart}" if apart else note,
+    )
+
+
+def _role_flags(pool: Pool) -> tuple[Setting, ...]:
+    """What tells an engine that it only prefills or only decodes."""
+    if pool.role == "both":
+        return ()
+    if pool.engine == "sglang":
+        return (Setting(name="disaggregation-mode", value=pool.role, why=f"it only does {pool.role}"),)
+    # Either side of vLLM's connector may send and receive; the router decides what a request does where.
+    value = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
+    return (Setting(name="kv-transfer-config", value=value, why="KV goes from one engine to the other"),)
+
+
+def _apart_note(pool: Pool) -> str:
+    """What the command alone does not start."""
+    if pool.role == "both":
+        return ""
+    library = {"vllm": " (NIXL; VLLM_NIXL_SIDE_CHANNEL_HOST is its address)", "sglang": " (Mooncake or NIXL)"}
+    kv = "" if pool.kv_bytes_per_s is None else f" at {pool.kv_bytes_per_s / 1e9:g} GB/s a replica"
+    does = f"prefills and sends KV to {pool.feeds}{kv}" if pool.role == "prefill" else "decodes what others prefilled"
+    return (
+        f"{does}; needs a KV transfer library on every node{library.get(pool.engine, '')} and a router of the engine "
+        "that takes each request to both pools: `penstock route` does not"
     )
 
 

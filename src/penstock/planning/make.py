@@ -1,6 +1,6 @@
 """How is a plan made? Resolve, place, optimise, bill, doubt and verify: one call, one value."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
@@ -14,6 +14,7 @@ from penstock.planning.asked.trace_lengths import TraceLengths
 from penstock.planning.candidates.capacity import CapacityOf
 from penstock.planning.candidates.options import DraftsOf
 from penstock.planning.candidates.search import Candidate, EnginesOf, find_candidates
+from penstock.planning.candidates.units import UnitsOf
 from penstock.planning.doubt.knobs import InputWorld, knobs_of
 from penstock.planning.doubt.monte_carlo import Confidence, draw_confidence, widened
 from penstock.planning.doubt.sensitivity import Flip, Judge, Swing, flips, tornado
@@ -57,12 +58,16 @@ class Sources:
     capacity_note: str
     """How capacity was judged, in one sentence for the report."""
     screen: CapacityOf | None = None
-    engines_of: EnginesOf = lambda _: ()
+    engines_of: EnginesOf = lambda *_: ()
+    """The engines an accelerator was measured with, with a model where one is said; one is chosen per split."""
+    engines_of_vendor: Callable[[str], Sequence[str]] = lambda _: ()
+    """The engines anything of a vendor was measured with."""
     served: Callable[[str], bool] = lambda _: True
     """Whether an accelerator was measured serving."""
-    """The engines an accelerator was measured with, from which one is chosen per split."""
     drafts_of: DraftsOf = lambda *_: None
     """What a checkpoint's own draft layers give with an engine."""
+    units_of: UnitsOf = lambda *_: ()
+    """Units of prefill and decode replicas that are worth simulating on a part."""
     verify_of: VerifyOf | None = None
     read_trace: ReadTrace | None = None
     draw_of: DrawOf = lambda _: None
@@ -141,6 +146,7 @@ def make_plan(plan: Plan, sources: Sources, progress: StageProgress = lambda *_:
         draw_of=sources.draw_of,
         served=sources.served,
     )
+    _refuse_unknown_engines(resolved, sources.engines_of_vendor)
     candidates, considered, left_out = _place(resolved, sources, progress)
     problem = build_problem(resolved, candidates)
     unserved = _unserved(resolved, candidates)
@@ -151,7 +157,7 @@ def make_plan(plan: Plan, sources: Sources, progress: StageProgress = lambda *_:
         problem=problem,
         candidates=candidates,
         considered=considered,
-        left_out=(*(note for _, note in traced if note is not None), *resolved.left_out, *left_out),
+        left_out=(*(note for _, notes in traced for note in notes), *resolved.left_out, *left_out),
         assumptions=assumptions(resolved),
         capacity_note=sources.capacity_note,
         claims=tuple(check_claim(claim) for claim in plan.claims),
@@ -161,10 +167,31 @@ def make_plan(plan: Plan, sources: Sources, progress: StageProgress = lambda *_:
     )
 
 
-def _with_trace(workload: WorkloadPlan, read_trace: ReadTrace | None) -> tuple[WorkloadPlan, LeftOut | None]:
+def _refuse_unknown_engines(resolved: Resolved, engines_of_vendor: Callable[[str], Sequence[str]]) -> None:
+    vendors = {accelerator.vendor for accelerator in resolved.accelerators.values()}
+    known = sorted({engine for vendor in vendors for engine in engines_of_vendor(vendor)})
+    for workload in resolved.plan.workloads:
+        for engine in workload.engines:
+            if known and engine not in known:
+                there = f"write one of {', '.join(known)}"
+                raise UsageError(f"{workload.name}: no accelerator of the plan runs engine '{engine}'; {there}")
+
+
+def _engines_of(workload: WorkloadPlan, resolved: Resolved, sources: Sources) -> EnginesOf:
+    """The engines measured on a part; where one is asked for and the part was not measured, those of its vendor."""
+
+    def engines_of(part: str, model: ModelSpec | None) -> Sequence[str]:
+        measured = sources.engines_of(part, model)
+        of_vendor = sources.engines_of_vendor(resolved.accelerators[part].vendor) if workload.engines else ()
+        return measured or of_vendor
+
+    return engines_of
+
+
+def _with_trace(workload: WorkloadPlan, read_trace: ReadTrace | None) -> tuple[WorkloadPlan, tuple[LeftOut, ...]]:
     """Take lengths and rate from the trace; what its prompts share is not planned with, and that is said."""
     if workload.trace is None:
-        return workload, None
+        return workload, ()
     if read_trace is None:
         raise UsageError(f"{workload.name}: traces cannot be read here; give `lengths:` instead of `trace:`")
     seen = read_trace(workload.trace)
@@ -173,18 +200,21 @@ def _with_trace(workload: WorkloadPlan, read_trace: ReadTrace | None) -> tuple[W
         rate = seen.requests_per_s
         source = f"{workload.trace}: mean over the busiest minute"
         mean = mean if mean.given else replace(mean.at(seen.mean_load_fraction), source=source)
-    return replace(workload, shares=seen.shares, requests_per_s=rate, mean_load=mean), _unshared(workload, seen)
+    return replace(workload, shares=seen.shares, requests_per_s=rate, mean_load=mean), tuple(_untold(workload, seen))
 
 
-def _unshared(workload: WorkloadPlan, seen: TraceLengths) -> LeftOut | None:
+def _untold(workload: WorkloadPlan, seen: TraceLengths) -> Iterator[LeftOut]:
+    """Say what of a trace is not planned with."""
+    if seen.dropped:
+        counted = ", ".join(f"{count:,} ({reason})" for reason, count in seen.dropped.items())
+        yield LeftOut(what=f"{workload.name}: rows of its trace", why=counted)
     share = seen.reusable_fraction
-    if share is None or share < _WORTH_SAYING:
-        return None
-    return LeftOut(
-        what=f"{workload.name}: its prefix cache",
-        why=f"{share:.0%} of the trace's prompt tokens were in an earlier request and are planned as computed again: "
-        "the fleet is an upper bound; `simulate --trace` counts what a cache saves",
-    )
+    if share is not None and share >= _WORTH_SAYING:
+        yield LeftOut(
+            what=f"{workload.name}: its prefix cache",
+            why=f"{share:.0%} of the trace's prompt tokens were in an earlier request and are planned as computed "
+            "again: the fleet is an upper bound; `simulate --trace` counts what a cache saves",
+        )
 
 
 def _place(
@@ -210,8 +240,9 @@ def _place(
             parts,
             sources.capacity_of,
             screen=sources.screen,
-            engines_of=sources.engines_of,
+            engines_of=_engines_of(workload, resolved, sources),
             drafts_of=sources.drafts_of,
+            units_of=sources.units_of if workload.disaggregated else lambda *_: (),
             step=step,
         )
         candidates += found.candidates
@@ -268,6 +299,7 @@ def _answer(
 
     progress("what would change the answer", 0, 4)
     proven, family = family, family.competing()
+    candidates = _competing(candidates, family)
     world = InputWorld(resolved=_of_parts(resolved, family.support))
     knobs = knobs_of(world.resolved, capacity_spreads(candidates))
     family = widened(family, world, candidates, knobs, seed=resolved.plan.seed)
@@ -277,21 +309,28 @@ def _answer(
     progress("what would change the answer", 2, 4)
     swings = tornado(judged, world, knobs)
     progress("what would change the answer", 3, 4)
+    turning = flips(judged, world, knobs)
     return Answer(
         family=family,
         winner=billed(family.winner),
         runners_up=tuple(billed(mix) for mix in family.runners_up),
         by_label={label: billed(mix) for label, mix in proven.by_label.items()},
-        verdict=judge(proven, confidence, candidates),
+        verdict=judge(proven, confidence, candidates, turning),
         confidence=confidence,
         swings=swings,
-        flips=flips(judged, world, knobs),
+        flips=turning,
         rules=rule_prices(problem, family),
         scenarios=demand_scenarios(family, world, candidates, knobs),
         owned=owned_worth(problem, family),
         verified=proof.verified,
         regret_usd=proof.regret_usd,
     )
+
+
+def _competing(candidates: tuple[Candidate, ...], family: Family) -> tuple[Candidate, ...]:
+    """Leave out units no fleet in the race runs: how far those may be off is no doubt of the others."""
+    used = {name for mix in family.fleets for pool in mix.pools for name in pool.replicas}
+    return tuple(entry for entry in candidates if entry.apart is None or entry.id in used)
 
 
 def _of_parts(resolved: Resolved, support: AbstractSet[str]) -> Resolved:
@@ -315,7 +354,7 @@ def _proven(
     fleets = len(family.fleets)
 
     def verify(mix: Mix) -> Verified:
-        return verify_fleet(mix, problem, candidates, resolved.plan.workloads, simulate)
+        return verify_fleet(mix, problem.of_its_kind(mix), candidates, resolved.plan.workloads, simulate)
 
     def step(number: int) -> None:
         progress("simulating fleets that may be cheapest", number, fleets)

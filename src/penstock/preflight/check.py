@@ -1,7 +1,7 @@
 """Will it run here, will it be right, how fast, with which flags? Everything preflight says about one deployment."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, Literal
 
@@ -14,9 +14,12 @@ from penstock.performance.memory.budget import DeviceRoom
 from penstock.preflight.facts.derive import derive_facts
 from penstock.preflight.facts.situation import Launch, Situation, Subject
 from penstock.preflight.launch.flags import FlagFinding, check_flags
-from penstock.preflight.launch.plan import Asked, LaunchPlan, plan_launch, rocm_of_image
-from penstock.preflight.launch.recipe import Recipe, find_recipe
+from penstock.preflight.launch.images import image_platform, rocm_of_image
+from penstock.preflight.launch.plan import Asked, LaunchPlan, plan_launch
+from penstock.preflight.launch.quantise import as_launched, mismatch
+from penstock.preflight.launch.recipe import Recipe, cookbook_settings, find_recipe
 from penstock.preflight.launch.room import CutContext, cut_context, deployment_of, fitted, start_context
+from penstock.preflight.launch.values import check_values
 from penstock.preflight.predicted.aiter import AiterLookup, lookup_mla
 from penstock.preflight.predicted.architecture import ArchitectureSupport, architecture_support
 from penstock.preflight.predicted.attention import Backend, GraphMode, predict_backend, predict_graphs
@@ -28,7 +31,20 @@ from penstock.preflight.rules.findings import Assessment, assess
 from penstock.preflight.rules.knowledge import Knowledge
 from penstock.preflight.rules.rule import Severity
 
-ObstacleKind = Literal["architecture", "memory", "context", "split", "nodes", "kernel", "backend", "flag"]
+ObstacleKind = Literal[
+    "architecture",
+    "memory",
+    "context",
+    "split",
+    "nodes",
+    "kernel",
+    "backend",
+    "flag",
+    "model",
+    "image",
+    "line",
+    "devices",
+]
 _KINDS: Final[Mapping[str, ObstacleKind]] = {
     "refused": "split",
     "weights": "memory",
@@ -36,6 +52,14 @@ _KINDS: Final[Mapping[str, ObstacleKind]] = {
     "context": "context",
     "model_limit": "context",
 }
+_SEVERAL_MACHINES: Final = (
+    "nnodes",
+    "distributed-executor-backend",
+    "data-parallel-address",
+    "data-parallel-backend",
+    "dist-init-addr",
+)
+"""Flags by which machines meet."""
 _LONGER: Final = ("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN")
 
 
@@ -122,6 +146,7 @@ class Preflight:
         if self.assessment.of(Severity.SILENT_WRONG):
             return Readiness.SILENT_WRONG
         unread = any(group.kernel is KernelClass.UNDETERMINED for group in self.kernels)
+        unread = unread or isinstance(self.facts["chip"], Unknown)
         if unread or self.facts["platform"] == "other" or self.architecture.since is None:
             return Readiness.UNDETERMINED
         if self.assessment.of(Severity.WARNING) or self.disowned or self.narrow is not None:
@@ -169,6 +194,7 @@ def _obstacles(answer: Preflight) -> Iterator[StartObstacle]:
         yield short
     if (alone := _started_alone(answer)) is not None:
         yield alone
+    yield from _of_the_line(answer)
     for group in answer.kernels:
         if group.kernel is KernelClass.NONE:
             yield StartObstacle(kind="kernel", text=f"no kernel for {group.format} {group.group}: {group.by}")
@@ -177,9 +203,30 @@ def _obstacles(answer: Preflight) -> Iterator[StartObstacle]:
         yield StartObstacle(kind="backend", text=f"no attention backend serves it ({reasons})")
     for flag in answer.flags:
         # A release nobody read may have flags nobody read.
-        certain = flag.problem != "unknown" or answer.newer_than_read is None
+        certain = flag.problem not in {"unknown", "unknown_value"} or answer.newer_than_read is None
         if flag.name.startswith("--") and certain:
             yield StartObstacle(kind="flag", text=flag.message)
+
+
+def _of_the_line(answer: Preflight) -> Iterator[StartObstacle]:
+    """What a line of the user's own says that cannot be: it is torn, hides devices, names another method or image."""
+    subject, launch = answer.question.subject, answer.launch
+    yield from (StartObstacle(kind="line", text=text) for text in launch.torn)
+    started = answer.question.asked.parallelism.devices
+    seen, alone = launch.visible_devices, launch.flag(*_SEVERAL_MACHINES) is None
+    if seen is not None and seen < started and alone:
+        text = f"it lets the engine see {seen} of the {started} devices it starts on"
+        yield StartObstacle(kind="devices", text=text)
+    if (unread := mismatch(subject, launch.flag("quantization"))) is not None:
+        yield StartObstacle(kind="flag", text=unread)
+    named = launch.flag("model-path") or ""
+    short = {subject.model.name.casefold(), subject.name.rpartition("/")[2].casefold()}
+    if "/" in subject.name and named.casefold() in short:
+        yield StartObstacle(kind="model", text=f"'{named}' is no repository; write {subject.name}")
+    platform = image_platform(launch.image)
+    if platform is not None and answer.facts["platform"] in {"rocm", "cuda"} and platform != answer.facts["platform"]:
+        part = answer.question.accelerator.id
+        yield StartObstacle(kind="image", text=f"{launch.image} is built for {platform.upper()}, which {part} is not")
 
 
 def _short_of_room(answer: Preflight) -> StartObstacle | None:
@@ -202,27 +249,19 @@ def _starts_all_the_same(answer: Preflight) -> bool:
 def _started_alone(answer: Preflight) -> StartObstacle | None:
     """A replica of several machines needs a way for them to meet."""
     split, node = answer.question.asked.parallelism, answer.question.accelerator.node
-    ways = (
-        "nnodes",
-        "distributed-executor-backend",
-        "data-parallel-address",
-        "data-parallel-backend",
-        "dist-init-addr",
-    )
-    if split.devices <= node.devices or answer.launch.flag(*ways) is not None:
+    if split.devices <= node.largest or answer.launch.flag(*_SEVERAL_MACHINES) is not None:
         return None
-    machines = -(-split.devices // node.devices)
-    text = f"{split.devices} devices are {machines} machines of {node.devices}, and this line starts one"
+    machines = -(-split.devices // node.largest)
+    text = f"{split.devices} devices are {machines} machines of {node.largest}, and this line starts one"
     return StartObstacle(kind="nodes", text=f"{text}; add --nnodes {machines} and --node-rank on each")
 
 
 def check(question: PreflightQuestion, knowledge: Knowledge) -> Preflight:
     """Answer a question: propose a launch, derive facts, try every rule, predict what will serve."""
+    question = _as_launched(question)
     recipe = _recipe(question, knowledge)
     followed = None if recipe is not None and recipe.status == "unsupported" else recipe
-    plan = plan_launch(
-        question.subject, question.accelerator, question.engine, question.version, question.asked, followed
-    )
+    plan = _proposed(question, knowledge, followed)
     launch = question.launch or plan.as_launch()
     facts = dict(derive_facts(_situation(question, launch, knowledge)))
     kernels = predict_kernels(question.subject.model, facts, knowledge.kernels)
@@ -254,11 +293,33 @@ def check(question: PreflightQuestion, knowledge: Knowledge) -> Preflight:
         aiter=lookup_mla(facts, knowledge.aiter),
         memory=memory,
         cut=cut,
-        flags=check_flags(launch, question.engine, question.version, knowledge.flags[question.engine]),
+        flags=(
+            *check_flags(launch, question.engine, question.version, knowledge.flags[question.engine]),
+            *check_values(launch, question.engine, question.version, knowledge, memory.context_tokens),
+        ),
         plan=plan,
         recipe=recipe,
         served=served_by(question.subject.model.name, question.accelerator.id, knowledge.served),
     )
+
+
+def _proposed(question: PreflightQuestion, knowledge: Knowledge, recipe: Recipe | None) -> LaunchPlan:
+    """Propose a launch: vLLM's with the model's recipe, SGLang's with what its cookbook passes for the family."""
+    engine, version = question.engine, question.version
+    plan = plan_launch(question.subject, question.accelerator, engine, version, question.asked, recipe)
+    if engine == "sglang":
+        choices = knowledge.choices["sglang"]
+        plan = plan.with_flags(*cookbook_settings(question.subject.name, version, knowledge.cookbook, choices))
+    return plan.published(knowledge.images["released"][engine])
+
+
+def _as_launched(question: PreflightQuestion) -> PreflightQuestion:
+    """Take the weights as the launch stores them, and propose to store them so."""
+    method = question.asked.quantization or (question.launch and question.launch.flag("quantization", "quant")) or None
+    stored = as_launched(question.subject, method)
+    if stored is question.subject:
+        return question
+    return replace(question, subject=stored, asked=replace(question.asked, quantization=method))
 
 
 def _recipe(question: PreflightQuestion, knowledge: Knowledge) -> Recipe | None:
@@ -266,7 +327,12 @@ def _recipe(question: PreflightQuestion, knowledge: Knowledge) -> Recipe | None:
     if question.engine != "vllm":
         return None
     return find_recipe(
-        question.subject.name, question.accelerator, question.version, knowledge.recipes, knowledge.flags["vllm"]
+        question.subject.name,
+        question.accelerator,
+        question.version,
+        knowledge.recipes,
+        knowledge.flags["vllm"],
+        knowledge.choices["vllm"],
     )
 
 

@@ -13,9 +13,16 @@ _ANSWERED_BY_A_SPLIT: Final = {"split", "memory", "context", "nodes"}
 
 
 def nearest(answer: Preflight, knowledge: Knowledge) -> Preflight | None:
-    """Return the answer for the nearest split that passes; None where none is needed, or none would help."""
+    """Return the answer for the nearest split that passes; None where none is needed, or none would help.
+
+    Nearest to a line of the user's own is the launch preflight proposes for the same devices.
+    """
     kinds = {obstacle.kind for obstacle in answer.obstacles}
-    if answer.passes or not kinds & _ANSWERED_BY_A_SPLIT or kinds - _ANSWERED_BY_A_SPLIT:
+    if answer.passes:
+        return None
+    if answer.launch.typed and (ours := check(replace(answer.question, launch=None), knowledge)).passes:
+        return ours
+    if not kinds & _ANSWERED_BY_A_SPLIT or kinds - _ANSWERED_BY_A_SPLIT:
         return None
     question = answer.question
     for number, split in enumerate(_candidates(answer, grow=not kinds & {"split", "nodes"})):

@@ -16,6 +16,8 @@ _PERCENT: Final = re.compile(r"(-?\d{1,9}(?:\.\d{1,9})?)\s*%")
 _NUMBER: Final = re.compile(r"(-?)\$?\s?(-?\d[\d_,]*(?:\.\d+)?(?:e[+-]?\d{1,3})?)\s?([km]?)\$?", re.IGNORECASE)
 _THOUSANDS: Final = {"": 1.0, "k": 1e3, "m": 1e6}
 _WHOLE_PERCENT: Final = 100
+_MOST_TIMES: Final = 10
+"""What may be at most this is a fraction, or a growth of so many times."""
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 _T = TypeVar("_T")
@@ -89,7 +91,8 @@ class Value:
         """Read 12, 1_000, 0.08, 8%, 25k or $25,000."""
         value = self._amount(self.text())
         if not low <= value <= high:
-            hint = f"; write {value:g}% if percent is meant" if high == 1 < value <= _WHOLE_PERCENT else ""
+            percent = max(1.0, high) < value <= _WHOLE_PERCENT and high <= _MOST_TIMES
+            hint = f"; write {value:g}% if percent is meant" if percent else ""
             self.refuse(f"{value:g} is outside {low:g} to {high:g}{hint}")
         return value
 

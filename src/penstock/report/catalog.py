@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -17,6 +18,8 @@ _MARK = {Basis.UNVERIFIED: "?", Basis.ESTIMATED: "~", Basis.DERIVED: "=", Basis.
 MARKS = "? unverified   ~ estimated   = derived   * measured   (no mark) vendor specification"
 
 
+_WIDE = 110
+"""Columns from which on every fact of a row has room beside the others."""
 _COLUMNS = (
     ("id", ""),
     ("memory", "as sold"),
@@ -181,8 +184,13 @@ def _trap(trap: Trap) -> Text:
     return Text.assemble(("  ! ", "yellow"), trap.text)
 
 
-def render_prices(name: str, prices: Sequence[Price]) -> RenderableType:
+def render_prices(name: str, prices: Sequence[Price], width: int) -> RenderableType:
     """Draw every dated price."""
+    table = _wide_prices(prices) if width >= _WIDE else _narrow_prices(prices)
+    return Group(Text(f"{name}: {len(prices)} prices, oldest first", style="bold"), table)
+
+
+def _wide_prices(prices: Sequence[Price]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in ("from", "kind", "provider", "devices", "USD", "per device", "confidence", "region / SKU"):
         number = column in {"devices", "USD", "per device"}
@@ -190,31 +198,64 @@ def render_prices(name: str, prices: Sequence[Price]) -> RenderableType:
         whole = number or column == "from"
         table.add_column(column, justify="right" if number else "left", no_wrap=whole, overflow="fold")
     for price in prices:
-        width = {"day": 10, "month": 7, "year": 4}[price.date_precision]
         hour = "/h" if price.hourly else ""
         table.add_row(
-            price.effective_from.isoformat()[:width],
-            price.kind if price.term_months is None else f"{price.kind}, {price.term_months} months",
+            _since(price),
+            _kind(price),
             price.provider,
             str(price.devices),
             f"{price.usd:,.2f}{hour}",
             f"{price.usd_per_device:,.2f}{hour}",
             price.confidence,
-            Text(" ".join(part for part in (price.region, price.sku, _correction(price)) if part), style="dim"),
+            Text(_what(price), style="dim"),
         )
-    return Group(Text(f"{name}: {len(prices)} prices, oldest first", style="bold"), table)
+    return table
+
+
+def _narrow_prices(prices: Sequence[Price]) -> RenderableType:
+    """What is said in words has a line of its own: a column would break them."""
+    kinds, width = [_kind(price) for price in prices], 12
+    wide = max(map(len, kinds), default=0)
+    lines: list[RenderableType] = [
+        Text(f"{'from':10}  {'kind':{wide}}  {'per device':>{width}}  provider", style="bold")
+    ]
+    for price, kind in zip(prices, kinds, strict=True):
+        hour = "/h" if price.hourly else ""
+        each, total = f"{price.usd_per_device:,.2f}{hour}", f"{price.devices} for {price.usd:,.2f}{hour}"
+        lines.append(Text(f"{_since(price):10}  {kind:{wide}}  {each:>{width}}  {price.provider}"))
+        words = ", ".join(part for part in (total if price.devices > 1 else "", price.confidence, _what(price)) if part)
+        lines.append(Padding(Text(words, style="dim"), (0, 0, 0, 4)))
+    return Group(*lines)
+
+
+def _since(price: Price) -> str:
+    return price.effective_from.isoformat()[: {"day": 10, "month": 7, "year": 4}[price.date_precision]]
+
+
+def _kind(price: Price) -> str:
+    return price.kind if price.term_months is None else f"{price.kind}, {price.term_months} months"
+
+
+def _what(price: Price) -> str:
+    return " ".join(part for part in (price.region, price.sku, _correction(price)) if part)
 
 
 def _correction(price: Price) -> str:
     return "" if price.corrected_by is None else f"(not used: mislabelled, see {price.corrected_by})"
 
 
-def render_models(models: Sequence[tuple[CatalogModel, int, int]]) -> RenderableType:
-    """Draw the models known by name with their total and active parameters."""
+def render_models(models: Sequence[tuple[CatalogModel, int, int]], width: int) -> RenderableType:
+    """Draw the models known by name with their total and active parameters; a repository is never broken in two."""
+    below = width < _WIDE
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in ("name", "parameters", "active", "repository"):
-        table.add_column(column, justify="right" if column in {"parameters", "active"} else "left", overflow="fold")
+    table.add_column("name, repository" if below else "name", no_wrap=True)
+    for column in ("parameters", "active"):
+        table.add_column(column, justify="right", no_wrap=True)
+    if not below:
+        table.add_column("repository", no_wrap=True)
     for model, total, active in models:
         shown = format_params(active) if active < 0.95 * total else ""
-        table.add_row(Text(model.id, style="bold"), format_params(total), shown, Text(model.repo, style="dim"))
+        name, repository = Text(model.id, style="bold"), Text(model.repo, style="dim")
+        first = Text.assemble(name, "\n  ", repository) if below else name
+        table.add_row(first, format_params(total), shown, *(() if below else (repository,)))
     return table

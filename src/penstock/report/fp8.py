@@ -14,9 +14,10 @@ from penstock.units import format_gib
 
 _SHOWN = 8
 UNDECIDABLE = (
-    "looked at: every code, every scale with its shape and value, blocks of zeros, gaps and copies between layers, the "
-    "index. Files cannot show a scale that is wrong by the same factor everywhere, a square block grid that was "
-    "transposed, or layers in the wrong order; `penstock preflight --probe` compares answers."
+    "looked at: every code, every scale with its shape and value, rows and blocks of zeros, gaps and copies between "
+    "layers, the index, the block the config declares. Files cannot show a scale that is wrong by less than 12 times "
+    "or by the same factor everywhere, a square block grid that was transposed, bytes that were shifted, or layers in "
+    "the wrong order; `penstock preflight --probe` compares answers."
 )
 
 
@@ -92,6 +93,7 @@ def _legend() -> Text:
 def scan_document(scan: Fp8Scan) -> dict[str, object]:
     """Collect what `fp8 scan --json` prints."""
     return {
+        "schema": "penstock.fp8-scan/1",
         "sound": scan.sound,
         "undecidable": UNDECIDABLE,
         "scanned_bytes": scan.scanned_bytes,

@@ -16,6 +16,7 @@ _CACHE_CHOICES = (CacheDtype.BF16, CacheDtype.FP8)
 def inspect_document(model: ModelSpec, source: str, check: CrossCheck | None) -> dict[str, object]:
     """Collect what `inspect --json` prints."""
     return {
+        "schema": "penstock.inspect/1",
         **model_document(model),
         "source": source,
         "hidden_size": model.hidden_size,
@@ -43,10 +44,12 @@ def render_model(model: ModelSpec, source: str, check: CrossCheck | None) -> Ren
     limit = f"{model.max_context_tokens:,} tokens" if model.max_context_tokens else "not stated"
     facts = Text(
         f"{len(model.layers)} layers, hidden {model.hidden_size:,}, vocabulary {model.vocab_size:,}, context {limit}\n"
-        f"quantisation: {model.quantisation}; KV cache `auto` is {model.cache_dtype}\nfrom {source}\n",
+        f"quantisation: {model.quantisation}; KV cache `auto` is {model.cache_dtype}; from",
         style="dim",
     )
-    pieces: list[RenderableType] = [title, facts, _parts(model), Text(), _caches(model)]
+    # An address is there to be pasted: it may be wider than the terminal.
+    origin = Text(f"  {source}\n", style="dim", no_wrap=True, overflow="ignore")
+    pieces: list[RenderableType] = [title, facts, origin, _parts(model), Text(), _caches(model)]
     pieces += [Text(f"note: {note}", style="yellow") for note in model.notes]
     if check is not None:
         pieces += [Text(), _check(check)]
@@ -69,7 +72,7 @@ def _parts(model: ModelSpec) -> Table:
 def _caches(model: ModelSpec) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("layers")
-    table.add_column("kind", overflow="fold")
+    table.add_column("kind", no_wrap=True)
     for dtype in _CACHE_CHOICES:
         table.add_column(f"bytes/token {dtype}", justify="right")
     table.add_column("remembers", justify="right")

@@ -221,7 +221,7 @@ def _lifetime_s(asked: RateSearch) -> float:
 
 def _saturated_rate(pools: Sequence[ReplicaPool], asked: RateSearch) -> float:
     """Everything at once, as a closed loop with more users than there are seats."""
-    seats = sum(pool.replica.max_sequences * pool.replicas for pool in pools if pool.role != "prefill")
+    seats = sum(pool.replica.max_sequences * pool.schedulers for pool in pools if pool.role != "prefill")
     requests = asked.requests or min(_MOST, max(_LEAST, _ROUNDS * seats))
     blocks = asked.workload.blocks(seed=asked.seed, requests=requests, rate_per_s=1.0)
     options = replace(asked.options, users=min(2 * seats, requests), think_s=0.0)

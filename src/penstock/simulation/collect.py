@@ -1,6 +1,8 @@
 """What is kept of finished requests? Their times go into histograms as they settle, so a run of any length fits."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,7 +10,7 @@ from numpy.typing import NDArray
 
 from penstock.simulation.loop.compiled import compiled, entry
 from penstock.simulation.loop.events import settled
-from penstock.simulation.loop.observe import bin_of
+from penstock.simulation.loop.observe import bin_of, count_queues
 from penstock.simulation.loop.world import (
     BINS,
     BINS_PER_E,
@@ -22,12 +24,21 @@ from penstock.simulation.loop.world import (
     USED,
     World,
 )
-from penstock.simulation.outcome import ClassOutcome, Latency, Outcome, PoolOutcome, Saturation, Served, Timeline
+from penstock.simulation.outcome import (
+    ClassOutcome,
+    Latency,
+    Outcome,
+    PoolOutcome,
+    ReplicaOutcome,
+    Saturation,
+    Served,
+    Timeline,
+)
 from penstock.simulation.replica import ReplicaPool
 from penstock.workload import SloClass
 
 _TTFT, _TPOT, _E2E = range(3)
-_REQUESTS, _MET, _TOKENS, _GOOD = range(4)
+_REQUESTS, _MET, _TOKENS, _GOOD, _REJECTED = range(5)
 _GROWTH_FRACTION = 0.02
 """A queue that grows by more than this share of the arrivals is not keeping up."""
 _QUEUE_PER_REPLICA = 8
@@ -44,6 +55,8 @@ class _Tables(NamedTuple):
     sums: Any
     peaks: Any
     counts: Any
+    by_replica: Any
+    """The same counts by replica."""
 
 
 @entry
@@ -53,6 +66,10 @@ def _tally(w: World, tables: _Tables, base: int, seen_s: Any) -> None:  # noqa: 
     for place in range(len(seen_s)):
         row = w.rows[(base + place) & mask]
         group = min(row.slo_class, len(tables.limits) - 1)
+        if row.replica < 0:
+            tables.counts[group, _REJECTED] += 1
+            seen_s[place, 0] = seen_s[place, 1] = math.inf
+            continue
         replica = w.replicas[row.replica]
         served_s = row.first_s - row.arrival_s - row.waited_s
         ttft_s = replica.request_s + row.waited_s + replica.first_ratio * served_s
@@ -65,11 +82,12 @@ def _tally(w: World, tables: _Tables, base: int, seen_s: Any) -> None:  # noqa: 
             tpot_s = (e2e_s - ttft_s) / (row.output_tokens - 1)
             _count(tables, group, _TPOT, tpot_s)
             met = met and tpot_s <= tables.limits[group, _TPOT]
-        tables.counts[group, _REQUESTS] += 1
-        tables.counts[group, _TOKENS] += row.output_tokens
-        if met:
-            tables.counts[group, _MET] += 1
-            tables.counts[group, _GOOD] += row.output_tokens
+        for counts in (tables.counts[group], tables.by_replica[row.replica]):
+            counts[_REQUESTS] += 1
+            counts[_TOKENS] += row.output_tokens
+            if met:
+                counts[_MET] += 1
+                counts[_GOOD] += row.output_tokens
 
 
 @compiled
@@ -82,10 +100,11 @@ def _count(tables: _Tables, group: int, what: int, seconds: float) -> None:
 class Collected:
     """The finished requests of a run so far."""
 
-    def __init__(self, classes: Sequence[SloClass], *, keep: bool) -> None:
+    def __init__(self, classes: Sequence[SloClass], *, replicas: int, keep: bool) -> None:
         self.classes = tuple(classes) or (SloClass(name="all", share_fraction=1.0),)
         self.base = 0
         self.refused = 0
+        self.beyond_context = 0
         self.first_arrival_s: float | None = None
         self.kept: list[Served] | None = [] if keep else None
         count = len(self.classes)
@@ -98,7 +117,8 @@ class Collected:
             bins=np.zeros((count, 3, BINS), np.int64),
             sums=np.zeros((count, 3)),
             peaks=np.zeros((count, 3)),
-            counts=np.zeros((count, 4), np.int64),
+            counts=np.zeros((count, 5), np.int64),
+            by_replica=np.zeros((replicas, 5), np.int64),
         )
 
     @property
@@ -119,6 +139,7 @@ class Collected:
 
     def outcome(self, world: World, pools: Sequence[ReplicaPool], *, stopped: bool) -> Outcome:
         """Sum up a run that has ended."""
+        count_queues(world)
         control = world.control[0]
         start_s = self.first_arrival_s or 0.0
         last = max(0, int(control["next_row"]) - 1)
@@ -128,14 +149,33 @@ class Collected:
         return Outcome(
             requests=self.requests,
             refused=self.refused,
+            beyond_context=self.beyond_context,
             arrival_span_s=span_s,
             makespan_s=makespan_s,
             classes=tuple(self._class(index) for index in range(len(self.classes))),
             pools=tuple(_pool(world, index, pool, makespan_s) for index, pool in enumerate(pools)),
+            replicas=tuple(self._replica(world, index, pools, makespan_s) for index in range(len(world.replicas))),
             timelines=timelines,
             saturation=None if control["closed"] else _saturation(world, start_s, span_s, last, stopped=stopped),
             served=_join(self.kept) if self.kept is not None else None,
             log=world.log[: int(control["log_size"])],
+        )
+
+    def _replica(self, world: World, index: int, pools: Sequence[ReplicaPool], makespan_s: float) -> ReplicaOutcome:
+        mine, pool = world.replicas[index], pools[int(world.replicas[index]["pool"])]
+        _, met, _, good, _ = (int(value) for value in self.tables.by_replica[index])
+        busy_s = float(mine["busy_s"])
+        return ReplicaOutcome(
+            pool=pool.name,
+            finished=int(mine["finished"]),
+            met=met,
+            output_tokens=int(mine["decode_total"]),
+            good_tokens=good,
+            preemptions=int(mine["preemptions"]),
+            busy_fraction=busy_s / makespan_s if makespan_s else 0.0,
+            mean_waiting=float(mine["waiting_s"]) / makespan_s if makespan_s else 0.0,
+            kv_mean_fraction=float(mine["used_s"]) / (busy_s * pool.replica.kv_blocks) if busy_s else 0.0,
+            kv_peak_fraction=float(mine["peak_used"]) / pool.replica.kv_blocks,
         )
 
     def _class(self, index: int) -> ClassOutcome:
@@ -148,11 +188,12 @@ class Collected:
             )
             for what in range(3)
         ]
-        requests, met, tokens, good = (int(value) for value in tables.counts[index])
+        requests, met, tokens, good, rejected = (int(value) for value in tables.counts[index])
         return ClassOutcome(
             name=item.name,
             slo=item.slo,
             requests=requests,
+            rejected=rejected,
             met=met,
             output_tokens=tokens,
             good_tokens=good,
@@ -167,17 +208,20 @@ def _serve(world: World, base: int, seen_s: NDArray[np.float64]) -> Served:
     return Served(
         number=rows["number"],
         arrival_s=rows["arrival_s"],
+        waited_s=rows["waited_s"],
         ttft_s=seen_s[:, 0],
         e2e_s=seen_s[:, 1],
+        input_tokens=rows["input_tokens"],
         output_tokens=rows["output_tokens"],
         hit_tokens=rows["hit_tokens"],
         preemptions=rows["preempted"],
         replica=rows["replica"],
+        slo_class=rows["slo_class"],
     )
 
 
 def _join(parts: Sequence[Served]) -> Served:
-    names = ("number", "arrival_s", "ttft_s", "e2e_s", "output_tokens", "hit_tokens", "preemptions", "replica")
+    names = [item.name for item in fields(Served)]
     return Served(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
 
@@ -187,7 +231,7 @@ def _pool(world: World, index: int, pool: ReplicaPool, makespan_s: float) -> Poo
     gaps = world.tokens_between[index]
     seen = np.flatnonzero(gaps)
     middles = LEAST_S * np.exp((seen + 0.5) / BINS_PER_E)
-    available_s = makespan_s * pool.replicas
+    ranks, available_s = pool.replica.ranks, makespan_s * pool.replicas
     price = pool.usd_per_hour
     return PoolOutcome(
         name=pool.name,
@@ -199,8 +243,9 @@ def _pool(world: World, index: int, pool: ReplicaPool, makespan_s: float) -> Poo
         preemptions=int(mine["preemptions"].sum()),
         hit_tokens=int(mine["hit_total"].sum()),
         looked_up_tokens=int(mine["looked_up_total"].sum()),
-        busy_fraction=busy_s / available_s if available_s else 0.0,
-        mean_running=float(mine["running_s"].sum()) / busy_s if busy_s else 0.0,
+        busy_fraction=busy_s / (available_s * ranks) if available_s else 0.0,
+        mean_running=float(mine["running_s"].sum()) * ranks / busy_s if busy_s else 0.0,
+        mean_waiting=float(mine["waiting_s"].sum()) / makespan_s if makespan_s else 0.0,
         kv_mean_fraction=float(mine["used_s"].sum()) / (busy_s * blocks) if busy_s else 0.0,
         kv_peak_fraction=float(mine["peak_used"].max()) / blocks,
         itl=Latency(counts=gaps, sum_s=float((gaps[seen] * middles).sum()), max_s=float(middles.max(initial=0.0))),
@@ -211,7 +256,7 @@ def _pool(world: World, index: int, pool: ReplicaPool, makespan_s: float) -> Poo
 def _timeline(world: World, index: int, pool: ReplicaPool) -> Timeline:
     width_s = float(world.control[0]["width_s"])
     columns = world.timeline[index, : min(TIMELINE, int(world.control[0]["now_s"] / width_s) + 1)]
-    available_s = width_s * pool.replicas
+    available_s = width_s * pool.schedulers
     return Timeline(
         width_s=width_s,
         busy_fraction=columns[:, BUSY] / available_s,
@@ -229,9 +274,9 @@ def _saturation(world: World, start_s: float, span_s: float, last: int, *, stopp
     width_s = float(control["width_s"])
     begin, end = int((start_s + span_s / 2) / width_s), int((start_s + span_s) / width_s)
     queue = world.timeline[:, begin : end + 2, QUEUED].sum(axis=0) / width_s
-    waiting = round(float(queue[-3:].max(initial=0.0)))
+    waiting = int(world.replicas["waiting"].sum()) if stopped else round(float(queue[-3:].max(initial=0.0)))
     growth = waiting / span_s if span_s else 0.0
-    if len(queue) > _LEAST_COLUMNS:
+    if len(queue) > _LEAST_COLUMNS and not stopped:
         growth = float(np.polyfit(np.arange(len(queue) - 1) * width_s, queue[:-1], 1)[0])
     rate = last / span_s if span_s else 0.0
     grows = growth > _GROWTH_FRACTION * rate or float(control["now_s"]) - start_s > 2 * span_s

@@ -1,26 +1,93 @@
-"""What else may a run be told? How requests are shared, who sends them, and what is kept."""
+"""What else may a run be told? How requests are shared, what a router sees, who sends them, and what is kept."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.routing import Picker
+from penstock.routing.compiled import Pick, is_native
+from penstock.routing.endpoint import Records
 from penstock.workload import Requests
 
 Policy = Literal["round-robin", "least-requests", "least-tokens"]
 StageProgress = Callable[[str, int, int], None]
 """Told what is being done, how much of it is, and how much there is."""
 PoolOf = Callable[[Requests], NDArray[np.int16]]
+ShowPick = Callable[[Records, Records, Records, int], None]
+"""Shown a pick: the request, the endpoints as its picker knew them, what was cached at each, and what it chose."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """How old and how complete is what a router sees?"""
+
+    report_interval_s: float = 0.25
+    """Between two reports of one endpoint; the endpoints take turns."""
+    report_delay_s: float = 0.0
+    """Until a report arrives."""
+    report_loss: float = 0.0
+    """Share of the reports that never do."""
+    cache_delay_s: float = 0.05
+    """Until a prefix that is being computed is known to be there."""
+
+
+FaultKind = Literal["dies", "slow", "silent"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Something that happens to one replica for a while."""
+
+    kind: FaultKind
+    replica: int
+    at_s: float
+    for_s: float = float("inf")
+    factor: float = 1.0
+    """How many times longer the steps of a slow one are."""
+    noticed_s: float = 1.0
+    """Until health checks tell the pickers that it is dead; connections are refused at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Routing:
+    """Requests are routed by a policy that knows what a gateway knows."""
+
+    pick: Pick | None = None
+    """A compiled policy, or a Python function of the same four arrays; None is the policy of least expected harm."""
+    parameters: Records | None = None
+    sight: Sight = field(default_factory=Sight)
+    pickers: int = 1
+    """That share the requests and nothing else."""
+    believed: Mapping[str, float] = field(default_factory=dict)
+    """By vendor: how many times longer the picker thinks steps are than they are."""
+    weights: tuple[float, ...] = ()
+    """What a miss counts, by class; 1 where nothing is said."""
+    sheddable: tuple[bool, ...] = ()
+    """Whether requests of a class may be rejected."""
+    answer_tokens: float = 256.0
+    """Expected of an answer before any was seen."""
+    faults: tuple[Fault, ...] = ()
+    sampled_every: int = 0
+    """Picks between two that are shown to `show`; 0: none is."""
+    show: ShowPick | None = None
+
+    @property
+    def is_python(self) -> bool:
+        """Whether the policy is a plain Python function, which the loop stops for."""
+        return self.pick is not None and not is_native(self.pick)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """What else a run may be told."""
 
-    route: Policy | Picker = "least-requests"
+    route: Policy = "least-requests"
+    """Of an all-knowing router, where `routing` is not given."""
+    first_of_equals: bool = False
+    """Whether that router takes the first of equal replicas, as plans have always been judged, or each in turn."""
+    routing: Routing | None = None
     pool_of: PoolOf | None = None
     """Which pool each request of a block goes to, where the route decides only inside pools."""
     users: int | None = None

@@ -49,6 +49,7 @@ class ClassOutcome:
     name: str
     slo: Slo | None
     requests: int
+    """Finished."""
     met: int
     """Requests within every limit of their SLO; all of them where nothing is promised."""
     output_tokens: int
@@ -57,11 +58,14 @@ class ClassOutcome:
     ttft: Latency
     tpot: Latency
     e2e: Latency
+    rejected: int = 0
+    """Turned away by the router, or by an endpoint too small for them."""
 
     @property
     def met_fraction(self) -> float | None:
-        """Share of the finished requests that met the SLO."""
-        return self.met / self.requests if self.requests else None
+        """Share of the requests that met the SLO, those that were turned away included."""
+        asked = self.requests + self.rejected
+        return self.met / asked if asked else None
 
     @property
     def attained(self) -> bool:
@@ -88,7 +92,10 @@ class PoolOutcome:
     busy_fraction: float
     mean_running: float
     """Requests in the batch while it is busy, over all replicas."""
+    mean_waiting: float
+    """Requests in its queues, over the whole run."""
     kv_mean_fraction: float
+    """Over time while it is busy."""
     kv_peak_fraction: float
     itl: Latency
     """Time between two tokens of a request."""
@@ -98,6 +105,22 @@ class PoolOutcome:
     def hit_fraction(self) -> float | None:
         """Share of prompt tokens found in the prefix cache."""
         return self.hit_tokens / self.looked_up_tokens if self.looked_up_tokens else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaOutcome:
+    """What one replica did: shows where a router sends too much, or nothing."""
+
+    pool: str
+    finished: int
+    met: int
+    output_tokens: int
+    good_tokens: int
+    preemptions: int
+    busy_fraction: float
+    mean_waiting: float
+    kv_mean_fraction: float
+    kv_peak_fraction: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,12 +155,18 @@ class Served:
     number: NDArray[np.int64]
     """Place among the requests that were sent, from 0; refused ones have one too."""
     arrival_s: NDArray[np.float64]
+    waited_s: NDArray[np.float64]
+    """In queues, before its first admission."""
     ttft_s: NDArray[np.float64]
+    """Infinite where it was turned away."""
     e2e_s: NDArray[np.float64]
+    input_tokens: NDArray[np.int32]
     output_tokens: NDArray[np.int32]
     hit_tokens: NDArray[np.int32]
     preemptions: NDArray[np.int32]
     replica: NDArray[np.int16]
+    """-1 where it was turned away."""
+    slo_class: NDArray[np.uint8]
 
     @property
     def tpot_s(self) -> NDArray[np.float64]:
@@ -153,12 +182,15 @@ class Outcome:
     requests: int
     """Finished."""
     refused: int
-    """Longer than the KV cache of every replica that may serve them: an engine refuses those."""
+    """Longer than the model's context or the KV cache of every replica that may serve them: an engine refuses those."""
+    beyond_context: int
+    """Of those, longer than the model allows."""
     arrival_span_s: float
     makespan_s: float
     """From the first arrival to the last token."""
     classes: tuple[ClassOutcome, ...]
     pools: tuple[PoolOutcome, ...]
+    replicas: tuple[ReplicaOutcome, ...]
     timelines: Mapping[str, Timeline]
     saturation: Saturation | None
     served: Served | None
@@ -185,6 +217,11 @@ class Outcome:
         """Output tokens a second of requests that met their SLO."""
         good = sum(item.good_tokens for item in self.classes)
         return good / self.makespan_s if self.makespan_s else 0.0
+
+    @property
+    def rejected(self) -> int:
+        """Requests that were turned away."""
+        return sum(item.rejected for item in self.classes)
 
     @property
     def preemptions(self) -> int:

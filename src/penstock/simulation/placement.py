@@ -1,18 +1,26 @@
 """What does a deployment become in the simulator? Its step times, its KV blocks and the limits of its scheduler."""
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
 from penstock.fleet.deployment import Deployment
+from penstock.fleet.disaggregated import Disaggregated
 from penstock.performance.evidence.efficiencies import Efficiencies
 from penstock.performance.memory.budget import MemoryFit, fit
+from penstock.performance.prediction.disaggregated import transfer_token_s
 from penstock.performance.prediction.predict import Speculation
 from penstock.performance.prediction.stack import Stack, stack_of
 from penstock.performance.step.cost import step_cost
 from penstock.performance.step.drafts import drafting_cost
+from penstock.performance.step.two_pools import HANDOVER_S
 from penstock.performance.step.work import ReplicaWork
-from penstock.simulation.replica import Replica
+from penstock.simulation.replica import Replica, ReplicaPool, Transfer
+
+PROMPTS_WAIT_STEPS: Final = {"trtllm": 60}
+"""Engines whose ranks prefill together: published runs of TensorRT-LLM with attention ranks have `enable_balance` and
+`timeout_iters: 60` (scripts of InferenceX, `dsr1_*_trt*.sh`). Elsewhere a prompt on one rank makes the rest wait."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +56,12 @@ def place(
     work = ReplicaWork(deployment)
     stack = stack_of(work, measured_engine, efficiencies)
     placed = place_on(
-        work, stack, typical_tokens=typical_tokens, prefix_caching=prefix_caching, speculation=speculation
+        work,
+        stack,
+        typical_tokens=typical_tokens,
+        measured_engine=measured_engine,
+        prefix_caching=prefix_caching,
+        speculation=speculation,
     )
     return replace(placed, measured_engine=measured_engine)
 
@@ -58,6 +71,7 @@ def place_on(
     stack: Stack,
     *,
     typical_tokens: int,
+    measured_engine: str,
     prefix_caching: bool = True,
     speculation: Speculation | None = None,
 ) -> Placement:
@@ -76,17 +90,50 @@ def place_on(
         cost = cost.scaled(float(np.exp(speculation.log_factor)))
     replica = None
     if memory.fits and memory.capacity is not None:
-        settings, ranks = deployment.engine, deployment.parallelism.dp
-        sequences = settings.max_sequences * ranks
+        settings, sequences = deployment.engine, deployment.engine.max_sequences
+        rank_tokens = memory.capacity.tokens // deployment.parallelism.dp
         replica = Replica(
             cost=cost,
             # A model that caches nothing per token is limited by its batch alone.
-            kv_blocks=memory.capacity.tokens // settings.block_tokens or sequences * typical_tokens,
+            kv_blocks=rank_tokens // settings.block_tokens or sequences * typical_tokens,
             block_tokens=settings.block_tokens,
-            max_batched_tokens=max(round(settings.max_batched_tokens * ranks / yielded), sequences),
+            max_batched_tokens=max(round(settings.max_batched_tokens / yielded), sequences),
             max_sequences=sequences,
             prefix_caching=prefix_caching,
+            context_tokens=deployment.model.max_context_tokens,
+            asynchronous=settings.schedules_ahead and deployment.parallelism.pp == 1,
+            prompts_wait_steps=PROMPTS_WAIT_STEPS.get(measured_engine, 0),
             request_s=stack.request_s,
             first_ratio=stack.first_ratio,
         )
     return Placement(deployment=deployment, memory=memory, stack=stack, replica=replica, speculation=speculation)
+
+
+def pools_apart(
+    deployed: Disaggregated,
+    ahead: Replica,
+    after: Replica,
+    *,
+    name: str,
+    units: int = 1,
+    usd_per_hour: float | None = None,
+) -> tuple[ReplicaPool, ReplicaPool]:
+    """Make the pool that prefills and the one that decodes; the price is that of a decode replica's hour."""
+    share = deployed.prefill.parallelism.devices / deployed.decode.parallelism.devices
+    return (
+        ReplicaPool(
+            name=f"{name} prefill",
+            replica=ahead,
+            replicas=units * deployed.prefill_replicas,
+            role="prefill",
+            transfer=Transfer(token_s=transfer_token_s(deployed), start_s=HANDOVER_S),
+            usd_per_hour=None if usd_per_hour is None else usd_per_hour * share,
+        ),
+        ReplicaPool(
+            name=f"{name} decode",
+            replica=after,
+            replicas=units * deployed.decode_replicas,
+            role="decode",
+            usd_per_hour=usd_per_hour,
+        ),
+    )

@@ -1,15 +1,17 @@
 """How does a fleet serve a workload? Feeds requests to the compiled loop and collects what comes out."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from penstock.errors import DeploymentError
-from penstock.routing import EndpointState, Picker, RouteRequest
+from penstock.routing.compiled import NoPick, pick_pointer
+from penstock.routing.harm import pick as least_harm
 from penstock.simulation.collect import Collected
 from penstock.simulation.loop import events
-from penstock.simulation.loop.layout import build, feed, make_room
-from penstock.simulation.loop.world import NONE, World
-from penstock.simulation.options import Options, Policy
+from penstock.simulation.loop.layout import beyond_context, build, feed, make_room
+from penstock.simulation.loop.segments import SegmentPlaces
+from penstock.simulation.loop.world import World
+from penstock.simulation.options import Options, Policy, Routing
 from penstock.simulation.outcome import Outcome
 from penstock.simulation.replica import ReplicaPool
 from penstock.workload import CountProgress, Requests, SloClass
@@ -36,20 +38,20 @@ def simulate(
     """Run requests through a fleet. Same input, same output, to the last bit."""
     chosen = options or Options()
     _check(pools)
-    world = build(pools, log_steps=chosen.log_steps, policy=_policy(chosen.route), stop_waiting=chosen.stop_waiting)
+    world = build(pools, chosen, classes, policy=_policy(chosen.route))
     control = world.control[0]
     control["closed"], control["users"], control["think_s"] = (
         chosen.users is not None,
         chosen.users or 0,
         chosen.think_s,
     )
-    control["ask"] = callable(chosen.route)
-    collected = Collected(classes, keep=chosen.keep_requests)
-    rows = _cut(blocks, _BLOCK)
+    pick = _pointer(chosen.routing)
+    collected = Collected(classes, replicas=len(world.replicas), keep=chosen.keep_requests)
+    rows, places = _cut(blocks, _BLOCK), SegmentPlaces()
     while True:
-        why = events.run(world, _EVENTS)
-        if why == events.WHERE_TO:
-            _ask(world, pools, chosen.route)
+        why = events.run(world, _EVENTS, pick)
+        if why in {events.WHERE_TO, events.SAMPLED, events.IMPOSSIBLE}:
+            _consult(why, world, pools, chosen.routing)
             continue
         collected.settle(world)
         if progress is not None:
@@ -59,8 +61,9 @@ def simulate(
             if block is None:
                 control["final"] = 1
                 continue
-            world = make_room(world, pools, block, collected.base)
+            world, block = make_room(world, pools, block, collected.base, places)
             control = world.control[0]
+            collected.beyond_context += beyond_context(pools, block)
             collected.refused += feed(world, pools, block, chosen, refused=collected.refused)
         elif why != events.PAUSED:
             return collected.outcome(world, pools, stopped=why == events.SATURATED)
@@ -74,12 +77,16 @@ def _check(pools: Sequence[ReplicaPool]) -> None:
         raise DeploymentError("two pools have the same name; pools are told apart by it")
 
 
-def _policy(route: Policy | Picker) -> int:
-    if callable(route):
-        return events.LEAST_REQUESTS
+def _policy(route: Policy) -> int:
     if route not in _POLICIES:
         raise DeploymentError(f"'{route}' is not a way to share requests; known: {', '.join(_POLICIES)}")
     return _POLICIES[route]
+
+
+def _pointer(routing: Routing | None) -> Any:  # noqa: ANN401 - numba's callbacks have no type
+    if routing is None or routing.is_python:
+        return NoPick()
+    return pick_pointer(routing.pick or least_harm)
 
 
 def _cut(blocks: Iterable[Requests], size: int) -> Iterator[Requests]:
@@ -88,53 +95,21 @@ def _cut(blocks: Iterable[Requests], size: int) -> Iterator[Requests]:
             yield block.rows(start, min(start + size, len(block)))
 
 
-def _ask(world: World, pools: Sequence[ReplicaPool], route: object) -> None:
-    """Let a routing function decide where the next arrival goes."""
-    if not callable(route):
-        raise TypeError("only a routing function is asked")
+def _consult(why: int, world: World, pools: Sequence[ReplicaPool], routing: Routing | None) -> None:
+    """Let a Python policy decide where the next arrival goes, or show what was decided; refuse what cannot be."""
     control = world.control[0]
-    number = int(control["next_row"])
-    row = world.rows[number & (len(world.rows) - 1)]
-    request = RouteRequest(
-        input_tokens=int(row["input_tokens"]),
-        output_tokens=int(row["output_tokens"]),
-        slo_class=int(row["slo_class"]),
-        segments=_segments(world, int(row["leaf"])),
-    )
-    endpoints = {
-        f"{pools[replica['pool']].name}/{index}": index
-        for index, replica in enumerate(world.replicas)
-        if not replica["decodes_only"]
-    }
-    states = [_state(world, pools, address, index) for address, index in endpoints.items()]
-    chosen = route(request, states).address
-    if chosen not in endpoints:
-        raise DeploymentError(f"the route chose '{chosen}', which is none of its endpoints; return one's address")
-    pool = pools[world.replicas[endpoints[chosen]]["pool"]]
-    needed = pool.kv_needed_tokens(int(row["input_tokens"]), int(row["output_tokens"]))
-    if needed > pool.replica.kv_tokens:
-        raise DeploymentError(
-            f"the route sent a request of {needed:,} tokens to '{chosen}', whose KV cache holds "
-            f"{pool.replica.kv_tokens:,}; leave out endpoints that are too small for it"
-        )
-    events.place(world, number, endpoints[chosen], float(row["arrival_s"]))
-
-
-def _state(world: World, pools: Sequence[ReplicaPool], address: str, index: int) -> EndpointState:
-    replica = world.replicas[index]
-    return EndpointState(
-        address=address,
-        pool=pools[replica["pool"]].name,
-        running=int(replica["running"]),
-        waiting=int(replica["waiting"]),
-        kv_used_fraction=float(1 - replica["free"] / replica["blocks"]),
-        outstanding_tokens=int(replica["outstanding_tokens"]),
-    )
-
-
-def _segments(world: World, leaf: int) -> tuple[int, ...]:
-    path: list[int] = []
-    while leaf != NONE:
-        path.append(leaf)
-        leaf = int(world.segments[0, leaf]["parent"])
-    return tuple(reversed(path))
+    row = world.rows[int(control["next_row"]) & (len(world.rows) - 1)]
+    seen = world.request, world.endpoints[int(row["picker"])], world.hits
+    if why == events.WHERE_TO and routing is not None and routing.pick is not None:
+        chosen = routing.pick(*seen, world.parameters)
+        if not -(2**31) < chosen < 2**31:
+            raise DeploymentError(f"the policy chose endpoint {chosen}; return an index, or -1 to reject")
+        control["chosen"] = max(int(chosen), -1)
+    elif why == events.SAMPLED and routing is not None and routing.show is not None:
+        routing.show(*seen, int(control["chosen"]))
+    elif why == events.IMPOSSIBLE:
+        wrong, count = int(control["chosen"]), len(world.replicas)
+        if wrong >= count:
+            raise DeploymentError(f"the policy chose endpoint {wrong}, and there are 0 to {count - 1}; return one")
+        pool = pools[int(world.replicas[wrong]["pool"])]
+        raise DeploymentError(f"the policy sent a prompt to '{pool.name}', which only decodes; `accepts` is 0 there")

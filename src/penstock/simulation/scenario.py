@@ -7,16 +7,14 @@ from math import exp
 
 from penstock.fleet.disaggregated import Disaggregated
 from penstock.performance.memory.budget import DoesNotFit
-from penstock.performance.prediction.disaggregated import transfer_token_s
 from penstock.performance.prediction.predict import Range
-from penstock.performance.step.two_pools import HANDOVER_S
 from penstock.simulation.capacity import SustainedRate, capacity, require_searchable
 from penstock.simulation.options import Options, Policy, StageProgress
 from penstock.simulation.outcome import Latency, Outcome
-from penstock.simulation.placement import Placement
-from penstock.simulation.replica import ReplicaPool, Transfer
+from penstock.simulation.placement import Placement, pools_apart
+from penstock.simulation.replica import ReplicaPool
 from penstock.simulation.run import simulate
-from penstock.workload import CountProgress, Workload
+from penstock.workload import CountProgress, Diurnal, Workload
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +37,14 @@ class SimulationQuestion:
     def __post_init__(self) -> None:
         if self.capacity:
             require_searchable(self.workload, self.workload.classes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoursOfDay:
+    """Which part of a day's curve a run saw."""
+
+    first: float
+    covered: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +76,14 @@ class Scenario:
         if self.prefill is None or self.prefill.memory.fits:
             return self.placement.memory.obstacle
         return self.prefill.memory.obstacle
+
+    @property
+    def hours_of_day(self) -> HoursOfDay | None:
+        """From the first arrival to the last; None where they follow no day's curve."""
+        arrivals = self.question.workload.arrivals
+        if self.outcome is None or not isinstance(arrivals, Diurnal):
+            return None
+        return HoursOfDay(first=arrivals.first_hour, covered=self.outcome.arrival_span_s / 3600)
 
     def ranged(self, latency: Callable[[Outcome], Latency], fraction: float) -> Range | None:
         """Return a quantile with its P10 and P90."""
@@ -181,21 +195,4 @@ def _pools(
         decode_replicas=question.replicas,
         kv_bytes_per_s=question.kv_bytes_per_s,
     )
-    share = prefill.deployment.parallelism.devices / placement.deployment.parallelism.devices
-    return [
-        ReplicaPool(
-            name=f"{name} prefill",
-            replica=ahead,
-            replicas=question.prefill_replicas,
-            role="prefill",
-            transfer=Transfer(token_s=transfer_token_s(deployed), start_s=HANDOVER_S),
-            usd_per_hour=None if usd_per_hour is None else usd_per_hour * share,
-        ),
-        ReplicaPool(
-            name=f"{name} decode",
-            replica=replica,
-            replicas=question.replicas,
-            role="decode",
-            usd_per_hour=usd_per_hour,
-        ),
-    ]
+    return list(pools_apart(deployed, ahead, replica, name=name, usd_per_hour=usd_per_hour))

@@ -2,7 +2,7 @@
 
 from penstock.workload.recorded.formats import parse_columns
 from penstock.workload.recorded.recording import CountProgress, Records
-from penstock.workload.recorded.trace import Trace, read_trace
+from penstock.workload.recorded.trace import Trace, kept_rows, read_trace, require_whole
 from penstock.workload.requests import Prefixes, Requests
 from penstock.workload.slo import Slo, SloClass, parse_duration, parse_slo
 from penstock.workload.summary.describe import TraceSummary, WorkloadSummary, describe, describe_trace
@@ -41,8 +41,10 @@ __all__ = [
     "describe_trace",
     "fit_empirical",
     "fit_log_normal",
+    "kept_rows",
     "parse_columns",
     "parse_duration",
     "parse_slo",
     "read_trace",
+    "require_whole",
 ]

@@ -72,6 +72,10 @@ CASES: dict[str, Case] = {
         ("preflight", "gpt-oss-120b", "--on", "mi300x,h100", "--host", "rocm=7.2.3"),
         lambda: penstock.preflight("gpt-oss-120b", "mi300x,h100", host={"rocm": "7.2.3"}),
     ),
+    "audit": (
+        ("audit", "llama-3.1-70b fp16 on 1x h100: 2800 tok/s"),
+        lambda: penstock.audit("llama-3.1-70b fp16 on 1x h100: 2800 tok/s"),
+    ),
     "catalog list": (("catalog", "list", "--all"), lambda: penstock.catalog("list", everything=True)),
     "catalog show": (("catalog", "show", "mi300x"), lambda: penstock.catalog("show", "mi300x")),
     "catalog diff": (("catalog", "diff", "mi300x", "h100"), lambda: penstock.catalog("diff", "mi300x", "h100")),

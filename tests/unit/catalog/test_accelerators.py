@@ -130,3 +130,26 @@ def test_a_source_for_a_fact_that_is_not_stated_is_refused() -> None:
     table["sources"][0] = {**table["sources"][0], "fields": [*table["sources"][0]["fields"], "memory.colour"]}
     with pytest.raises(CatalogError, match=r"memory\.colour"):
         parse_accelerator(table, "mi300x.toml")
+
+
+@pytest.mark.parametrize(("typed", "ident"), [("h100-nvl", "h100_nvl"), ("RTX Pro 6000", "rtx_pro_6000_server")])
+def test_a_name_may_be_written_with_other_signs(typed: str, ident: str) -> None:
+    assert load_accelerator(typed).id == ident
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("rtx5090", "nearest is rtx_pro_6000"),
+        ("l4", "nearest is l40s"),
+        ("t4", "nothing here is like it"),
+        ("V100", "nothing here is like it"),
+        ("DGX Spark", "memory it shares with its CPU"),
+        ("strix-halo", "memory it shares with its CPU"),
+    ],
+)
+def test_a_part_that_is_not_here_is_answered_with_what_is_like_it(typed: str, said: str) -> None:
+    with pytest.raises(UnknownName, match="is not in the catalog") as caught:
+        load_accelerator(typed)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from penstock.checkpoint import cross_check, open_checkpoint, read_header
+from penstock.checkpoint import StoredTensor, cross_check, open_checkpoint, read_header
 from penstock.errors import CheckpointError, UnknownArchitecture, UnknownName, UsageError
+from penstock.model.weight import FP8_BLOCK
 
 CONFIG = {
     "architectures": ["Qwen3ForCausalLM"],
@@ -228,3 +229,12 @@ def test_a_directory_that_only_shares_a_name_does_not_hide_the_catalog(
 def test_an_empty_directory_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"no config\.json"):
         open_checkpoint(str(tmp_path))
+
+
+@pytest.mark.parametrize(("declared", "agrees"), [(128, True), (64, False)])
+def test_scales_are_held_against_the_block_the_config_declares(declared: int, agrees: bool) -> None:  # noqa: FBT001 - a case
+    block = replace(FP8_BLOCK, scale_rows=declared, scale_columns=declared)
+    weight = StoredTensor(name="m.weight", dtype="F8_E4M3", shape=(256, 512))
+    scale = StoredTensor(name="m.weight_scale_inv", dtype="F32", shape=(2, 4))
+    found = cross_check(open_checkpoint("qwen3-8b").spec.stored_as(block), [weight, scale])
+    assert (not found.wrong_shapes) == agrees

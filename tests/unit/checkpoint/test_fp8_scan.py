@@ -10,6 +10,7 @@ import pytest
 from fp8_checkpoints import (
     Tensors,
     block_checkpoint,
+    e4m3fn_codes,
     e8m0_checkpoint,
     float32,
     quantised,
@@ -409,3 +410,91 @@ def test_a_scale_of_absurd_size_is_refused(tmp_path: Path) -> None:
         file.truncate(8 + len(header) + size)
     with pytest.raises(CheckpointError, match="a scale has fewer"):
         scan_fp8(tmp_path)
+
+
+def mx_checkpoint(label: str, columns: int = 32) -> Tensors:
+    """MXFP8: a power of two for each 32 weights of a row, under either label quantisers give it."""
+    rng = np.random.default_rng(5)
+    tensors: Tensors = {}
+    for layer in range(6):
+        values = rng.normal(0, 0.02, (256, 256 // columns, columns))
+        exponents = np.ceil(np.log2(np.abs(values).max(-1) / 448))
+        codes = e4m3fn_codes(values / 2.0 ** exponents[..., None])
+        module = f"model.layers.{layer}.mlp.down_proj"
+        tensors[f"{module}.weight"] = ("F8_E4M3", (256, 256), codes.tobytes())
+        tensors[f"{module}.weight_scale"] = (label, exponents.shape, (exponents + 127).astype(np.uint8).tobytes())
+    return tensors
+
+
+@pytest.mark.parametrize("label", ["F8_E8M0", "U8"])
+def test_powers_of_two_are_sound_under_either_label(tmp_path: Path, label: str) -> None:
+    # compressed-tensors and vLLM's MXFP8 store e8m0 scales as U8.
+    assert scanned(tmp_path, mx_checkpoint(label)).findings == ()
+
+
+def test_a_byte_that_cannot_be_doubled_is_found_under_either_label(tmp_path: Path) -> None:
+    tensors = mx_checkpoint("U8")
+    change(tensors, f"{LAYER}.mlp.down_proj.weight_scale", lambda scales: scales.__setitem__(9, 255))
+    assert "e8m0_top" in {finding.kind for finding in scanned(tmp_path, tensors).findings}
+
+
+def test_bytes_that_are_no_scales_of_32_are_integers(tmp_path: Path) -> None:
+    tensors = mx_checkpoint("U8", columns=64)
+    assert {finding.kind for finding in scanned(tmp_path, tensors).findings} == {"scale_dtype"}
+
+
+def test_a_config_that_declares_another_block_is_found(tmp_path: Path) -> None:
+    for block, expected in ((128, set()), (64, {"declared_block"})):
+        config = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [block, block]}}
+        (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        assert {finding.kind for finding in scanned(tmp_path, block_checkpoint()).findings} == expected
+
+
+def test_one_block_scale_far_above_the_others_is_suspicious(tmp_path: Path) -> None:
+    tensors = wide_checkpoint()
+    change(tensors, f"{GATE}.weight_scale_inv", lambda scales: scales.__setitem__(3, scales[3] * 1000))
+    assert [finding.kind for finding in scanned(tmp_path, tensors).findings] == ["scale_peak"]
+
+
+def test_scales_stored_as_reciprocals_are_found(tmp_path: Path) -> None:
+    tensors = block_checkpoint()
+    for name in [name for name in tensors if name.endswith("scale_inv")]:
+        change(tensors, name, lambda scales: np.divide(1.0, scales, out=scales))
+    kinds = {finding.kind for finding in scanned(tmp_path, tensors).findings}
+    assert kinds == {"scale_magnitude"}
+
+
+@pytest.mark.parametrize("layers", [4, 12])
+def test_scales_of_one_layer_sixteen_times_too_large_are_suspicious(tmp_path: Path, layers: int) -> None:
+    tensors = block_checkpoint(layers=layers)
+    change(tensors, "model.layers.1.mlp.gate_proj.weight_scale_inv", lambda scales: np.multiply(scales, 16, out=scales))
+    assert [finding.kind for finding in scanned(tmp_path, tensors).findings] == ["scale_outlier"]
+
+
+def test_a_layer_lost_in_a_small_model_is_found(tmp_path: Path) -> None:
+    tensors = block_checkpoint(layers=4)
+    for name in [name for name in tensors if name.startswith("model.layers.1.mlp")]:
+        del tensors[name]
+    assert [finding.kind for finding in scanned(tmp_path, tensors).findings] == ["layer_gap"]
+
+
+def test_a_layer_kept_in_another_dtype_is_no_gap(tmp_path: Path) -> None:
+    tensors = block_checkpoint(layers=4)
+    del tensors["model.layers.1.mlp.gate_proj.weight_scale_inv"]
+    tensors["model.layers.1.mlp.gate_proj.weight"] = ("BF16", (256, 256), bytes(2 * 256 * 256))
+    assert scanned(tmp_path, tensors).findings == ()
+
+
+def test_a_projection_copied_over_its_neighbour_is_suspicious(tmp_path: Path) -> None:
+    tensors = block_checkpoint()
+    for ending in ("weight", "weight_scale_inv"):
+        tensors[f"{LAYER}.mlp.gate_proj.{ending}"] = tensors[f"{LAYER}.self_attn.o_proj.{ending}"]
+    assert "twins" in {finding.kind for finding in scanned(tmp_path, tensors).findings}
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_zeroed_rows_are_suspicious_however_few(tmp_path: Path, rows: int) -> None:
+    tensors = wide_checkpoint()
+    columns = tensors[f"{GATE}.weight"][1][1]
+    change(tensors, f"{GATE}.weight", lambda codes: codes.__setitem__(slice(9 * columns, (9 + rows) * columns), 0))
+    assert [finding.kind for finding in scanned(tmp_path, tensors).findings] == ["zero_rows"]

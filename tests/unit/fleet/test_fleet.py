@@ -103,6 +103,46 @@ def test_a_fleet_hangs_together(change: dict[str, object], complaint: str) -> No
         replace(FLEET, **change)  # type: ignore[arg-type]  # wrong on purpose
 
 
+AHEAD = replace(PREFILL, feeds="three", kv_bytes_per_s=4e11)
+AFTER = replace(POOL, name="three", role="decode")
+
+
+def test_pools_apart_may_stand_beside_pools_that_do_both_where_it_is_said_who_feeds_whom() -> None:
+    assert len(replace(FLEET, pools=(POOL, AHEAD, AFTER)).pools) == 3
+
+
+@pytest.mark.parametrize(
+    ("pools", "complaint"),
+    [
+        ((POOL, replace(AHEAD, feeds=None), AFTER), "has both and decode and prefill pools"),
+        ((POOL, replace(AHEAD, feeds="one"), AFTER), "pools 2: feeds 'one', which is no pool of .* that decodes"),
+        ((POOL, AHEAD, AFTER, replace(AFTER, name="four")), "pools 4: nothing feeds 'four'"),
+        ((replace(AHEAD, name="two"), replace(AFTER, name="three")), "no pool is called 'one'"),
+    ],
+)
+def test_kv_goes_to_a_pool_that_decodes(pools: tuple[Pool, ...], complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        replace(FLEET, pools=pools)
+
+
+def test_requests_are_sent_to_the_pool_that_prefills() -> None:
+    sent = replace(ROUTE, weights={"three": 1.0})
+    with pytest.raises(UsageError, match="'three' only decodes; send requests to the pool that feeds it"):
+        replace(FLEET, pools=(AHEAD, AFTER), routes=(sent,))
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"role": "both"}, "are of pools that prefill, not of one with role both"),
+        ({"kv_bytes_per_s": 0.0}, "kv_gbps is 0; write GB a second above 0"),
+    ],
+)
+def test_only_a_pool_that_prefills_sends_kv(change: dict[str, object], complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        replace(AHEAD, **change)  # type: ignore[arg-type]  # wrong on purpose
+
+
 def test_one_model_may_serve_whole_requests_while_another_is_split_in_two() -> None:
     other = replace(POOL, name="prefill", model="llama-3.1-70b", role="prefill")
     decode = replace(other, name="decode", role="decode")

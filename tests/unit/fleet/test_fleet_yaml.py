@@ -51,6 +51,10 @@ def pools(draw: st.DrawFn) -> list[Pool]:
                 engine_version=draw(WORDS | st.just("0.31")),
                 settings=draw(SETTINGS),
                 role=("prefill" if number == 0 else "decode") if split else "both",
+                feeds=names[1] if split and len(names) == 2 and number == 0 else None,
+                kv_bytes_per_s=draw(st.none() | st.integers(1, 900).map(lambda gb: gb * 1e9))
+                if split and number == 0
+                else None,
                 usd_per_hour=draw(st.none() | st.floats(0, 1e6)),
                 endpoints=tuple(f"10.0.{number}.{place}:8000" for place in range(draw(st.integers(0, replicas)))),
             )
@@ -61,7 +65,9 @@ def pools(draw: st.DrawFn) -> list[Pool]:
 @st.composite
 def fleets(draw: st.DrawFn) -> Fleet:
     made = draw(pools())
-    sent = draw(st.lists(st.sampled_from([pool.name for pool in made]), min_size=1, unique=True))
+    fed = {pool.feeds for pool in made}
+    names = [pool.name for pool in made if pool.name not in fed]
+    sent = draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
     sites = draw(st.lists(WORDS, max_size=3, unique=True))
     lengths = draw(st.lists(st.tuples(COUNTS, COUNTS), max_size=3, unique=True))
     return Fleet(

@@ -1,5 +1,6 @@
 """Multi-token prediction: laws of a drafting step, what is accepted, and how wrong it is where it never looked."""
 
+from collections import Counter
 from dataclasses import replace
 from math import isclose, log
 from statistics import median
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from penstock.benchmark.shipped_drafts import held_out_drafts, shipped_drafted_rows, shipped_drafts
 from penstock.benchmark.shipped_energy import shipped_power
 from penstock.benchmark.shipped_rows import model_of, shipped_efficiencies
-from penstock.catalog import load_accelerator
+from penstock.catalog import load_accelerator, load_measurements
 from penstock.errors import DeploymentError
 from penstock.fleet import Deployment, Parallelism, engine_defaults
 from penstock.performance.evidence.drafts import (
@@ -22,12 +23,13 @@ from penstock.performance.evidence.drafts import (
     to_document,
     without_each_draft,
 )
+from penstock.performance.evidence.harness import drafted_tokens
 from penstock.performance.evidence.rows import measured_deployment
 from penstock.performance.evidence.waits import measured_loop
 from penstock.performance.kinship.cases import shape_of
 from penstock.performance.power.draw import Utilisation, kernels_of
 from penstock.performance.prediction.choose import predict_on
-from penstock.performance.prediction.drafting import multi_token_prediction
+from penstock.performance.prediction.drafting import multi_token_prediction, usual_drafted
 from penstock.performance.prediction.predict import Prediction
 from penstock.performance.step.drafts import drafting_cost, drafting_step, expected_tokens
 from penstock.performance.step.first_token import LoopLoad
@@ -134,13 +136,25 @@ def test_a_draft_takes_memory_and_is_less_sure() -> None:
 
 def test_a_model_without_draft_layers_is_refused_in_one_line() -> None:
     with pytest.raises(DeploymentError, match="has no multi-token-prediction layers"):
-        multi_token_prediction(model_of("llama-3.1-70b"), "vllm", shipped_drafts())
+        multi_token_prediction(model_of("llama-3.1-70b"), "vllm", shipped_drafts(), drafted_tokens=3)
+
+
+def test_where_nobody_says_as_many_are_drafted_as_in_measured_runs_of_such_a_setup() -> None:
+    rows = [row for row in load_measurements() if row.drafted and row.scenario == "online"]
+    usual = Counter(
+        usual_drafted(model_of(row.model), row.engine, load_accelerator(row.accelerator).vendor, row.dp)
+        == drafted_tokens(row)
+        for row in rows
+    )
+    # DeepSeek-V4 on TensorRT-LLM with long prompts and many users drafts one less than with few.
+    assert usual[False] < 0.03 * len(rows)
+    assert usual_drafted(model_of(R1), "trtllm", "nvidia", 8) == 1
 
 
 def test_a_model_nobody_measured_drafting_borrows_and_is_less_sure() -> None:
     drafts = shipped_drafts()
-    kin = multi_token_prediction(model_of("glm-4.7"), "vllm", drafts)
-    seen = multi_token_prediction(model_of(R1), "vllm", drafts)
+    kin = multi_token_prediction(model_of("glm-4.7"), "vllm", drafts, drafted_tokens=3)
+    seen = multi_token_prediction(model_of(R1), "vllm", drafts, drafted_tokens=3)
     assert kin.tier == "transferred"
     assert "of other models" in kin.grounds
     assert kin.spread[1] - kin.spread[0] > seen.spread[1] - seen.spread[0]

@@ -16,6 +16,7 @@ from penstock.performance.evidence.regression import FitTerms, Row, Software, ca
 from penstock.performance.evidence.rows import as_columns, believed, runs, setup_of
 from penstock.performance.evidence.waits import FIRST, fit_first_tokens, waited
 from penstock.performance.prediction.choose import predict_on
+from penstock.performance.prediction.predict import Prediction
 from penstock.performance.prediction.stack import stack_of
 from penstock.performance.step.work import ReplicaWork, rooflines_s
 
@@ -131,6 +132,38 @@ def test_deepseek_r1_on_mi300x_is_where_it_was_measured() -> None:
     assert found.tier == "measured"
     assert found.tpot_s.value == pytest.approx(0.0764, rel=0.08)
     assert found.tpot_s.low < 0.0764 < found.tpot_s.high
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "tp"),
+    [("qwen3-235b-a22b-fp8", "h200", 8), ("qwen3-235b-a22b-fp8", "h200", 4), ("deepseek-r1", "mi300x", 8)],
+)
+def test_the_best_engine_is_one_that_starts_and_is_predicted_as_when_it_is_asked_for(
+    name: str, part: str, tp: int
+) -> None:
+    """Attack: SGLang was the best engine of a split that `fit --engine sglang` refuses, by vLLM's rules."""
+    placed = deployment(name, part, tp=tp)
+
+    def found(engine: str) -> Prediction:
+        return predict_on(
+            placed.model,
+            placed.accelerator,
+            placed.parallelism,
+            cache_dtype=None,
+            measured_engine=engine,
+            load=(1024, 1024, 64),
+            efficiencies=SHIPPED,
+        )
+
+    best = found("best")
+    asked = {engine: found(engine) for engine in SHIPPED.engines(placed.accelerator.id)}
+    assert best.memory.fits
+    same = asked[best.measured_engine]
+    assert (best.deployment, best.memory) == (same.deployment, same.memory)
+    assert (best.tpot_s, best.ttft_s, best.output_tokens_per_s) == (same.tpot_s, same.ttft_s, same.output_tokens_per_s)
+    start = [engine for engine in asked if asked[engine].memory.fits]
+    served = [engine for engine in SHIPPED.engines(placed.accelerator.id, placed.model) if engine in start]
+    assert best.tpot_s.high == min(asked[engine].tpot_s.high for engine in served or start)
 
 
 def test_fine_tunes_of_one_shape_are_one_setup() -> None:

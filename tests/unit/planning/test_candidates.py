@@ -150,11 +150,29 @@ def test_the_engine_that_carries_most_is_chosen_whatever_other_splits_are_consid
         parts,
         by_engine({"vllm": 1.0, "sglang": 1.2}),
         screen=by_engine({"vllm": 1.4, "sglang": 1.3}),
-        engines_of=lambda _: ("sglang", "vllm"),
+        engines_of=lambda *_: ("sglang", "vllm"),
     )
     assert {entry.measured_engine for entry in found.candidates} == {"sglang"}
     assert {entry.deployment.engine.name for entry in found.candidates} == {"sglang"}
     assert [entry.deployment.parallelism.tp for entry in found.candidates] == [splits[0]]
+
+
+@pytest.mark.parametrize(
+    ("asked", "chosen"), [((), "sglang"), (("vllm",), "vllm"), (("vllm", "sglang"), "sglang"), (("atom",), None)]
+)
+def test_only_an_engine_that_is_asked_for_is_chosen_and_a_part_without_it_is_left_out_by_name(
+    asked: tuple[str, ...], chosen: str | None
+) -> None:
+    found = find_candidates(
+        replace(CHAT, engines=asked),
+        model("llama-3.1-8b"),
+        [(load_accelerator("mi300x"), PartPlan(id="mi300x", tp=(1,)))],
+        by_engine({"vllm": 1.0, "sglang": 1.2}),
+        engines_of=lambda *_: ("sglang", "vllm"),
+    )
+    assert [entry.measured_engine for entry in found.candidates] == ([] if chosen is None else [chosen])
+    why = [entry.why for entry in found.left_out]
+    assert why == (["not measured with atom; measured: sglang, vllm"] if chosen is None else [])
 
 
 def test_what_a_screen_says_is_behind_a_simulated_rate_is_not_simulated() -> None:
@@ -168,7 +186,7 @@ def test_what_a_screen_says_is_behind_a_simulated_rate_is_not_simulated() -> Non
     parts = [(load_accelerator("mi300x"), PartPlan(id="mi300x", tp=(1,)))]
     screen = by_engine({"vllm": 1.05, "sglang": 1.3})
     find_candidates(
-        CHAT, model("llama-3.1-8b"), parts, counting, screen=screen, engines_of=lambda _: ("sglang", "vllm")
+        CHAT, model("llama-3.1-8b"), parts, counting, screen=screen, engines_of=lambda *_: ("sglang", "vllm")
     )
     assert asked == ["sglang"]
 

@@ -38,6 +38,8 @@ def test_what_is_no_amount_is_refused(written: str) -> None:
 def test_percent_without_its_sign_is_hinted_at() -> None:
     with pytest.raises(UsageError, match="write 8% if percent is meant"):
         plan_of(PLAIN.replace("discount_rate: 0", "discount_rate: 8"))
+    with pytest.raises(UsageError, match="write 40% if percent is meant"):
+        plan_of(PLAIN.replace("mean_load: 50%", "mean_load: 50%\n    growth_per_year: 40"))
 
 
 @pytest.mark.parametrize(
@@ -47,6 +49,14 @@ def test_percent_without_its_sign_is_hinted_at() -> None:
         ("buy_usd: 15000", "buy_usd: 28", r"28 \$ a device,.*did you mean 28,000\?"),
         ("tpot=50ms", "tpot=60s", r"60 s per token.*did you mean 0.06\?"),
         ("rent_usd_per_hour: 3", "rent_usd_per_hour: 2600", r"2,600 \$ a device-hour.*did you mean 2.6\?"),
+        ("rent_usd_per_hour: 3", "rent_usd_per_hour: 24", r"24 \$ a device-hour.*did you mean 3\?"),
+        ("mean_load: 50%", "growth_per_year: 5", r"5 times more each year.*did you mean 0.05\?"),
+        ("salvage: 0", "salvage: 0, price_change_per_year: 2", r"2 times more each year.*did you mean 0.02\?"),
+        (
+            "nvidia: {engineers: 0}",
+            "nvidia: {software_gain_per_year: 3}",
+            r"3 times more each year.*did you mean 0.03\?",
+        ),
         ("engineer_usd_per_year: 300000", "engineer_usd_per_year: 280", r"did you mean 280,000\?"),
     ],
 )

@@ -1,13 +1,18 @@
 """A plan from file to answer, with made-up capacities: what it costs, what changes it, and what stands in the way."""
 
+from dataclasses import replace
 from math import isclose
 
 import pytest
 
 from penstock.errors import UsageError
+from penstock.fleet import Deployment
+from penstock.planning.asked.plan import Bucket
+from penstock.planning.candidates.capacity import Capacity
 from penstock.planning.make import Answer, NoFleet, PlanResult
 from penstock.planning.proof.verify import Check, ServingFleet
-from small_plans import TWO_PARTS, solved
+from penstock.workload.slo import Slo
+from small_plans import TWO_PARTS, capacities, solved
 
 
 def answer_of(result: PlanResult) -> Answer:
@@ -206,6 +211,28 @@ def test_a_fleet_that_misses_in_simulation_is_grown_until_it_holds_and_the_regre
     (stream, *_) = seen[0].streams
     assert isclose(sum(stream.shares.values()), 1, abs_tol=1e-6)
     assert set(stream.shares) <= {pool.id for pool in seen[0].pools}
+
+
+def test_where_a_mixed_filling_of_nodes_misses_a_pure_one_that_holds_is_taken() -> None:
+    """Nodes of one price hold either kind, so the program mixes them at will."""
+    text = "\n".join(line.replace("tp: [1]", "tp: [1, 2]") for line in TWO_PARTS.splitlines() if "h200" not in line)
+    mixed: list[bool] = []
+
+    def better_for_short_or_long(deployment: Deployment, bucket: Bucket, slo: Slo) -> Capacity:
+        found = capacities({"mi300x": 4.0})(deployment, bucket, slo)
+        better = (bucket.input_tokens < 8000) == (deployment.parallelism.tp == 1)
+        return replace(found, requests_per_s=found.requests_per_s.scaled(1.1 if better else 1.0))
+
+    def pure_holds(fleet: ServingFleet) -> tuple[Check, ...]:
+        (stream, *_) = fleet.streams
+        mixed.append(len({pool.option.deployment.parallelism.tp for pool in fleet.pools}) > 1)
+        attained = 0.5 if mixed[-1] else 0.99
+        return (Check(workload=stream.workload, attainment_fraction=attained, required_fraction=0.95),)
+
+    (verified,) = answer_of(solved(text, verify_of=pure_holds, capacity_of=better_for_short_or_long)).verified
+    assert mixed[0]
+    assert verified.met
+    assert 0 <= verified.added_usd < 0.1 * verified.planned.cost_usd
 
 
 def test_a_fleet_that_never_holds_is_reported_as_missing() -> None:

@@ -4,7 +4,7 @@ from math import ceil
 
 import pytest
 
-from penstock.planning.optimum.milp import Milp
+from penstock.planning.optimum.milp import Milp, Optimum
 
 DEVICES, DISCOUNT_FROM, UTILISATION = 8, 200, 0.9
 # The scorecard's 800 accelerators: requests/s of an MI325X and of an H200, a node at list and at volume price, people.
@@ -46,8 +46,18 @@ def place(milp: Milp, needed: float, prices: tuple[float, float]) -> tuple[list[
 
 @pytest.mark.parametrize("requests_per_s", [500, 1000, 1180, 1500])
 def test_two_parts_never_cost_more_than_one_of_them_alone(requests_per_s: float) -> None:
-    found = two_parts(requests_per_s).solve(gap_fraction=1e-5, time_limit_s=20)
+    found = two_parts(requests_per_s).solve(gap_fraction=1e-5, most_nodes=1_000)
     assert found is not None
     for rate, (_, volume_usd), people_usd in PARTS:
         nodes = ceil(ceil(requests_per_s / rate / UTILISATION) / DEVICES) + 1
         assert found.cost <= (nodes * volume_usd + people_usd) * (1 + 1e-5)
+
+
+def test_the_cheaper_of_two_points_keeps_the_bound_that_was_proven() -> None:
+    short, longer = (
+        Optimum(values=(), cost=cost, gap_fraction=gap, seconds=1.0) for cost, gap in ((100.0, 0.05), (101.0, 0.01))
+    )
+    found = longer.or_cheaper(short)
+    assert found.cost == 100.0
+    assert found.gap_fraction == pytest.approx(1 - 101.0 * 0.99 / 100.0, abs=1e-12)
+    assert short.or_cheaper(longer) is short

@@ -72,7 +72,7 @@ def test_where_nothing_is_uncertain_the_winner_is_certain_and_the_saving_is_the_
     assert (found.saving_usd.low, found.saving_usd.median, found.saving_usd.high) == pytest.approx((saving,) * 3)
     assert saving == pytest.approx(min(costs["amd"], costs["mix"]) - costs["nvidia"], rel=1e-4)
     assert found.blame == ()
-    assert not found.too_close
+    assert not found.too_close("nvidia")
 
 
 def test_where_nothing_is_uncertain_no_other_world_is_solved(exact: PlanResult) -> None:

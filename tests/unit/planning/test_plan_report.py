@@ -16,7 +16,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from penstock.cli.commands.plan import plan_command
-from penstock.errors import UsageError
+from penstock.errors import UnreadableFile, UsageError
 from penstock.fleet.file import read_fleet
 from penstock.planning.asked.inputs import DEFAULTS
 from penstock.planning.make import Answer, NoFleet, PlanResult
@@ -25,7 +25,7 @@ from penstock.report.drawing.plain import to_json
 from penstock.report.plan.document import plan_document
 from penstock.report.plan.page import plan_html
 from penstock.report.plan.terminal import render_plan
-from penstock.report.plan.words import amount, flip_sentence, spread, sureness, usd
+from penstock.report.plan.words import amount, flip_sentence, plain_flip, spread, sureness, turns, usd
 from small_plans import TWO_PARTS, solved
 
 SCREEN_LINES = 45
@@ -265,9 +265,23 @@ def test_a_simulated_fleet_is_reported_with_what_was_added_and_the_regret() -> N
 
 def test_flips_read_like_sentences(result: PlanResult) -> None:
     assert isinstance(result.answer, Answer)
-    sentences = [flip_sentence(flip) for flip in result.answer.flips]
+    sentences = [flip_sentence(*ends) for ends in turns(result.answer.flips)]
     assert any("extra AMD engineers" in sentence for sentence in sentences)
     assert any(re.search(r"h200_sxm costs more than \$[\d,]+ a device", sentence) for sentence in sentences)
+
+
+def test_an_input_that_changes_the_answer_both_ways_is_one_sentence(result: PlanResult) -> None:
+    """Attack: "H200 delivers more than 1.00 x" and "less than 0.99 x", both "then NVIDIA", as two lines."""
+    assert isinstance(result.answer, Answer)
+    first = next(flip for flip in result.answer.flips if flip.kind == "throughput")
+    near = replace(first, winner="mix", instead="nvidia", within_range=True)
+    ends = [replace(near, at=1.0044, side="above"), replace(near, at=0.9859, side="below")]
+    (both,) = turns(ends)
+    said = f"A mix wins only while {first.subject} delivers 0.986 to 1.004 x the estimate (now 1.00 x the estimate"
+    assert flip_sentence(*both) == f"{said}, within its range): else NVIDIA"
+    assert plain_flip(both, {}).endswith("it stays so (planned: 1.00 x the estimate), else NVIDIA is cheaper.")
+    other = replace(ends[1], instead="amd")
+    assert flip_sentence(*turns([ends[0], other])[0]).endswith("below AMD, above NVIDIA")
 
 
 def test_amounts_are_written_as_people_say_them() -> None:
@@ -325,7 +339,7 @@ def test_a_file_that_is_no_plan_is_one_line(tmp_path: Path, content: bytes | Non
     if content is not None:
         path.write_bytes(content)
     failed = CliRunner().invoke(command(), [str(path)])
-    assert isinstance(failed.exception, UsageError)
+    assert isinstance(failed.exception, (UsageError, UnreadableFile))
     assert "\n" not in str(failed.exception)
 
 

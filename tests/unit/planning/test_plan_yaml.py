@@ -1,14 +1,17 @@
 """A plan file is read strictly; a mistake is one line with its number and the fix."""
 
 from datetime import date
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.api.plan import sources_of
 from penstock.errors import UsageError
 from penstock.planning.asked.example import EXAMPLE_PLAN
 from penstock.planning.asked.plan_yaml import parse_plan
+from penstock.planning.make import make_plan
 from small_plans import TODAY, TWO_PARTS, plan_of
 
 
@@ -106,3 +109,20 @@ def test_the_start_is_today_where_the_file_names_none() -> None:
 )
 def test_a_section_left_out_is_a_section_left_empty(section: str) -> None:
     assert plan_of(f"{TWO_PARTS}{section}\n") == plan_of(TWO_PARTS)
+
+
+def test_an_engine_is_one_or_several_and_a_workload_s_own_goes_before_the_plan_s() -> None:
+    assert plan_of(TWO_PARTS).workloads[0].engines == ()
+    assert plan_of(f"engine: vLLM\n{TWO_PARTS}").workloads[0].engines == ("vllm",)
+    own = TWO_PARTS.replace("    slo:", "    engine: [sglang, vllm, sglang]\n    slo:")
+    assert plan_of(f"engine: vllm\n{own}").workloads[0].engines == ("sglang", "vllm")
+    with pytest.raises(UsageError, match="the list is empty; name an engine"):
+        plan_of(f"engine: []\n{TWO_PARTS}")
+
+
+def test_an_engine_no_accelerator_of_the_plan_runs_is_refused_with_those_that_run() -> None:
+    plan = plan_of(f"engine: vlm\n{TWO_PARTS}")
+    with pytest.raises(
+        UsageError, match=r"chat: no accelerator of the plan runs engine 'vlm'; write one of .*sglang.*vllm"
+    ):
+        make_plan(plan, sources_of(plan, Path()))

@@ -1,6 +1,7 @@
 """Ten models on twenty accelerators and a thousand nodes: it solves, and says how good the answer is."""
 
 import random
+from dataclasses import replace
 
 from penstock.planning.optimum.mix import cheapest
 from penstock.planning.optimum.problem import Demand, Offer, Problem, ReplicaKind, Tier
@@ -60,7 +61,18 @@ def large_problem(models: int, parts: int, buckets: int, requests_per_s: float) 
 
 
 def test_ten_models_on_twenty_parts_and_a_thousand_nodes_solve_within_half_a_percent() -> None:
-    found = cheapest(large_problem(10, 20, 4, 68_000), gap_fraction=5e-3, time_limit_s=120)
+    found = cheapest(large_problem(10, 20, 4, 68_000), gap_fraction=5e-3, most_nodes=20_000)
     assert found is not None
     assert 900 < sum(pool.nodes for pool in found.pools) < 1200
     assert found.gap_fraction <= 5e-3
+
+
+def test_effort_is_counted_in_nodes_so_that_a_busy_machine_answers_the_same() -> None:
+    problem = large_problem(3, 6, 2, 5_000)
+    first, again, more = (cheapest(problem, gap_fraction=0.0, most_nodes=nodes) for nodes in (2, 2, 400))
+    assert first is not None
+    assert again is not None
+    assert more is not None
+    assert first.gap_fraction > 0
+    assert replace(first, seconds=0) == replace(again, seconds=0)
+    assert more.gap_fraction < first.gap_fraction

@@ -52,7 +52,7 @@ def test_a_step_that_drafts_is_screened_as_it_is_predicted_with_the_doubt_about_
     bucket = Bucket(input_tokens=1024, output_tokens=512)
     plain = deployment("deepseek-r1", "h200", tp=8)
     placed = replace(plain, speculative=True)
-    drafts = own_drafts(placed.model, "vllm")
+    drafts = own_drafts(placed.model, "vllm", "nvidia")
     assert drafts is not None
     predicted = predict(
         placed,

@@ -84,7 +84,7 @@ def test_a_replica_carries_here_what_the_simulate_command_says_of_it(simulator: 
 
 def test_a_pool_that_drafts_is_the_one_simulate_lays_out() -> None:
     placed = replace(deployment("deepseek-r1", "h200", tp=8), speculative=True)
-    drafts = own_drafts(placed.model, "vllm")
+    drafts = own_drafts(placed.model, "vllm", "nvidia")
     drafting = Option(id="drafting", weights="fp8", deployment=placed, measured_engine="vllm", speculation=drafts)
     simulator = Simulator(QueuelessScreen(EFFICIENCIES))
     laid = place(placed, "vllm", EFFICIENCIES, typical_tokens=SHORT.context_tokens, speculation=drafts)

@@ -1,5 +1,6 @@
 """The pack for vendors: every question, a benchmark that reads back, thresholds that are the plan's own loads."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 from penstock.benchmark.acceptance_file import read_acceptance, write_acceptance
 from penstock.cli.commands.plan import plan_command
 from penstock.errors import UsageError
+from penstock.performance.prediction.predict import Speculation
 from penstock.planning.acceptance import Acceptance, Margin, margins_of
 from penstock.planning.make import Answer, PlanResult
 from penstock.report.plan.vendors import rfp_pack, vendor_sheets
@@ -93,8 +95,16 @@ def test_enough_requests_to_tell_the_attained_share_to_a_point(result: PlanResul
             assert 2 * (share * (1 - share) / load.requests) ** 0.5 <= 0.01
 
 
+def test_a_benchmark_says_how_many_tokens_a_step_drafts(result: PlanResult, answer: Answer) -> None:
+    """Attack: a plan that counts on drafts asked vendors for a benchmark without them."""
+    drafts = Speculation(drafted_tokens=3, accepted_tokens=2.4)
+    drafting = replace(result, candidates=tuple(replace(entry, speculation=drafts) for entry in result.candidates))
+    for found, tokens in ((result, 0), (drafting, 3)):
+        assert {margin.case.drafted_tokens for margin in margins_of(found, answer)} == {tokens}
+
+
 def test_a_benchmark_reads_back_as_it_was_written(result: PlanResult, answer: Answer) -> None:
-    cases = tuple(margin.case for margin in margins_of(result, answer))
+    cases = tuple(replace(margin.case, drafted_tokens=2) for margin in margins_of(result, answer))
     text = write_acceptance(Acceptance(plan="two parts", cases=cases))
     assert write_acceptance(read_acceptance(text, "acceptance.yaml")) == text
 

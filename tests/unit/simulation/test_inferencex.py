@@ -50,11 +50,16 @@ def test_the_first_token_comes_when_it_was_measured(again: Again) -> None:
 
 
 def test_time_per_token_is_that_of_the_closed_form(again: Again) -> None:
-    """Prompts that come together share a step outside captured graphs; the closed form gives each its own."""
+    """Prompts that come together share a step outside captured graphs; the closed form gives each its own.
+
+    Of ranks it assumes that they are even, where the slowest is waited for.
+    """
     ratios = np.array([run.tpot_s for run in again.runs]) / again.tpot_s
+    ranks = np.array([item.run.row.dp > 1 for item in again.waits])
     assert np.median(np.abs(ratios - 1)) < 0.04
     assert ratios.min() > 0.75
-    assert ratios.max() < 1.1
+    assert ratios[~ranks].max() < 1.1
+    assert ratios[ranks].max() < 1.15
 
 
 def test_without_what_lies_beyond_the_steps_the_first_token_comes_too_early(again: Again) -> None:

@@ -1,14 +1,12 @@
 """What a run reports is what happened: nothing lost, nothing averaged away, the same every time."""
 
 import hashlib
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 from penstock.errors import DeploymentError
-from penstock.routing import Decision, EndpointState, RouteRequest
-from penstock.simulation.options import Options
+from penstock.simulation.options import Options, Routing
 from penstock.simulation.outcome import Outcome
 from penstock.simulation.replica import Replica, ReplicaPool, Transfer
 from penstock.simulation.run import simulate
@@ -139,17 +137,6 @@ def test_round_robin_takes_turns() -> None:
     assert outcome.served.replica.tolist() == [number % 3 for number in range(300)]
 
 
-def test_a_routing_function_decides_as_the_built_in_one_does() -> None:
-    def least_requests(_request: RouteRequest, endpoints: Sequence[EndpointState]) -> Decision:
-        best = min(endpoints, key=lambda endpoint: endpoint.running + endpoint.waiting)
-        return Decision(address=best.address)
-
-    sent = conversation_lengths(2_000, 16.0)
-    built_in = simulate([pool(replicas=2)], [sent], options=KEEP)
-    passed_in = simulate([pool(replicas=2)], [sent], options=Options(route=least_requests, keep_requests=True))
-    assert digest(built_in) == digest(passed_in)
-
-
 def test_requests_go_to_the_pool_they_are_assigned() -> None:
     sent = conversation_lengths(2_000, 8.0)
 
@@ -229,31 +216,6 @@ def test_the_log_holds_every_step() -> None:
     assert int(outcome.log["prefill_tokens"].sum()) == outcome.pools[0].prefill_tokens
 
 
-def always(address: str) -> Options:
-    return Options(route=lambda _request, _endpoints: Decision(address=address))
-
-
-@pytest.mark.parametrize("address", ["one/7", "one/-1", "other/0", "one/1/0", "one/", "0", ""])
-def test_a_route_to_no_endpoint_is_refused(address: str) -> None:
-    with pytest.raises(DeploymentError, match="none of its endpoints") as caught:
-        simulate([pool(replicas=2)], [requests([0.0], [(10, 2)])], options=always(address))
-    assert len(str(caught.value).splitlines()) == 1
-
-
-def test_a_route_to_an_endpoint_too_small_for_the_request_is_refused() -> None:
-    fleet = [pool(kv_blocks=4, name="small"), pool(name="large")]
-    # 64 + 1 - 1 tokens fill the four blocks of 16; one more does not fit.
-    assert simulate(fleet, [requests([0.0], [(64, 1)])], options=always("small/0")).requests == 1
-    with pytest.raises(DeploymentError, match="holds 64; leave out endpoints that are too small") as caught:
-        simulate(fleet, [requests([0.0], [(64, 2)])], options=always("small/0"))
-    assert len(str(caught.value).splitlines()) == 1
-
-
-def test_a_route_to_a_decode_pool_is_refused() -> None:
-    with pytest.raises(DeploymentError, match="none of its endpoints"):
-        simulate(split(4, 8000), [requests([0.0], [(10, 2)])], options=always("decode/1"))
-
-
 def split(prefill_blocks: int, decode_blocks: int) -> list[ReplicaPool]:
     return [
         ReplicaPool(
@@ -266,9 +228,9 @@ def split(prefill_blocks: int, decode_blocks: int) -> list[ReplicaPool]:
     ]
 
 
-@pytest.mark.parametrize("options", [Options(), always("prefill/0")])
-def test_a_prefill_cache_need_not_hold_the_answer(options: Options) -> None:
-    outcome = simulate(split(4, 8000), [requests([0.0], [(64, 500)])], options=options)
+@pytest.mark.parametrize("routing", [None, Routing()])
+def test_a_prefill_cache_need_not_hold_the_answer(routing: Routing | None) -> None:
+    outcome = simulate(split(4, 8000), [requests([0.0], [(64, 500)])], options=Options(routing=routing))
     assert (outcome.requests, outcome.refused) == (1, 0)
     prefilled, decoded = outcome.pools
     assert (prefilled.finished, prefilled.prefill_tokens) == (1, 64)
@@ -293,3 +255,31 @@ def test_a_pool_that_cannot_begin_a_request_is_refused(number: int, message: str
 
     with pytest.raises(DeploymentError, match=message):
         simulate(split(100, 100), [requests([0.0], [(10, 2)])], options=Options(pool_of=elsewhere))
+
+
+def test_a_request_longer_than_the_context_is_refused_and_counted_whatever_the_mean_is() -> None:
+    limited = ReplicaPool(name="one", replica=Replica(cost=COST, kv_blocks=8000, context_tokens=1000))
+    sent = requests([0.0, 0.0, 1.0, 2.0], [(500, 500), (500, 501), (1, 1), (1001, 1)])
+    outcome = simulate([limited], [sent])
+    assert (outcome.requests, outcome.refused, outcome.beyond_context) == (2, 2, 2)
+    assert not outcome.met
+
+
+def test_a_request_goes_to_the_pool_whose_context_it_fits() -> None:
+    short, long = (
+        ReplicaPool(name=f"{limit}", replica=Replica(cost=COST, kv_blocks=8000, context_tokens=limit))
+        for limit in (1000, 2000)
+    )
+    outcome = simulate([short, long], [requests([0.0, 0.0, 0.0], [(900, 200), (900, 200), (1900, 101)])])
+    assert [item.finished for item in outcome.pools] == [0, 2]
+    assert (outcome.refused, outcome.beyond_context) == (1, 1)
+
+
+def test_a_run_that_is_stopped_says_how_many_waited() -> None:
+    sent = requests([0.001 * row for row in range(5000)], [(1000, 1000)] * 5000)
+    outcome = simulate([pool()], [sent], options=Options(stop_waiting=1000))
+    assert outcome.saturation is not None
+    assert outcome.saturation.stopped
+    assert outcome.saturation.waiting == 1001
+    # All that came and are not served: the queue grew at nearly the rate of the arrivals.
+    assert outcome.saturation.growth_per_s == pytest.approx(1001 / outcome.arrival_span_s)

@@ -9,7 +9,7 @@ import pytest
 from numba.core.caching import NullCache
 
 from penstock.simulation.loop import shipped
-from penstock.simulation.loop.compiled import entry, entry_name, on_disk, sources
+from penstock.simulation.loop.compiled import entry, kept, on_disk, sources
 
 
 def tripled(number: int) -> int:
@@ -34,7 +34,8 @@ def fresh() -> Any:  # noqa: ANN401 - numba's dispatcher has no type
 def compiled_here(stamp: str) -> bytes:
     dispatcher = fresh()
     assert dispatcher(2) == 6
-    return shipped.code_file({entry_name(tripled): dispatcher}, stamp)
+    dispatcher._cache.sources = stamp  # noqa: SLF001 - there is no public way
+    return shipped.code_file([dispatcher])
 
 
 def compiles(dispatcher: Any) -> bool:  # noqa: ANN401 - same
@@ -51,6 +52,16 @@ def test_code_of_these_sources_is_loaded_and_not_compiled(folder: Path) -> None:
     assert not compiles(found)
 
 
+def test_one_file_holds_code_of_several_sources(folder: Path) -> None:
+    loop, policy = fresh(), kept(tripled, "a policy's sources")
+    assert loop(2) == policy(2) == 6
+    (folder / shipped.file_name()).write_bytes(shipped.code_file([loop, policy]))
+    shipped.shipped_code.cache_clear()
+    assert on_disk(fresh())
+    assert shipped.shipped_code("a policy's sources").keys() == shipped.shipped_code(sources()).keys()
+    assert not shipped.shipped_code("others")
+
+
 @pytest.mark.parametrize("damage", ["absent", "other sources", "cut short", "no pickle", "another function's"])
 def test_code_that_does_not_fit_is_compiled_instead(folder: Path, damage: str) -> None:
     whole = compiled_here("other sources" if damage == "other sources" else sources())
@@ -58,7 +69,7 @@ def test_code_that_does_not_fit_is_compiled_instead(folder: Path, damage: str) -
         "other sources": whole,
         "cut short": whole[: len(whole) // 2],
         "no pickle": b"not a pickle",
-        "another function's": pickle.dumps((sources(), {})),
+        "another function's": pickle.dumps({sources(): {}}),
     }
     if damage in contents:
         (folder / shipped.file_name()).write_bytes(contents[damage])

@@ -40,7 +40,7 @@ def test_counts_of_poisson_arrivals_vary_as_much_as_their_mean() -> None:
 
 def test_a_day_has_its_mean_rate_and_its_peak() -> None:
     rate = DRAWN / (3 * DAY_S)  # Three whole days.
-    times = arrivals(Diurnal(weights=day_curve(4.0, peak_hour=15.0)), rate)
+    times = arrivals(Diurnal(weights=day_curve(4.0, peak_hour=15.0), start_hour=0.0), rate)
     by_hour = np.bincount((times[times < 3 * DAY_S] % DAY_S // 3600).astype(int), minlength=24)
     assert len(times) / times[-1] == pytest.approx(rate, rel=0.01)
     assert by_hour.argmax() in {14, 15}
@@ -49,9 +49,19 @@ def test_a_day_has_its_mean_rate_and_its_peak() -> None:
     assert by_hour.max() / by_hour.min() == pytest.approx(4.0, rel=0.08)
 
 
+def test_a_day_begins_at_its_peak_unless_told_otherwise() -> None:
+    day = Diurnal(weights=day_curve(4.0))
+    # A sine between 1 and 4 has the mean 2.5.
+    assert day.peak_over_mean == pytest.approx(4.0 / 2.5, rel=1e-3)
+    assert 13.5 <= day.first_hour <= 14.0
+    times = arrivals(day, 10.0)
+    first_hour = times[times < 3600]
+    assert len(first_hour) / 3600 == pytest.approx(10.0 * day.peak_over_mean, rel=0.02)
+
+
 def test_hourly_weights_are_met_and_the_start_moves_them() -> None:
     weights = tuple(float(hour + 1) for hour in range(24))
-    at_midnight = arrivals(Diurnal(weights=weights), 1.0)
+    at_midnight = arrivals(Diurnal(weights=weights, start_hour=0.0), 1.0)
     at_noon = arrivals(Diurnal(weights=weights, start_hour=12.0), 1.0)
     first_hour = 3600 * np.array([weights[0], weights[12]]) / (sum(weights) / 24)
     counted = np.array([(at_midnight < 3600).sum(), (at_noon < 3600).sum()])

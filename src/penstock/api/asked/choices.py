@@ -80,6 +80,8 @@ def _is_known(name: str) -> bool:
 def at_least(least: float, **given: float | None) -> None:
     """Refuse what is less than can be meant, by the name it was given under."""
     for name, value in given.items():
+        if value is not None and not isinstance(value, int | float):
+            raise UsageError(f"{name} must be a number, not {value!r}")
         if value is not None and not value >= least:
             raise UsageError(f"{name} must be at least {least:g}, not {value:g}")
 

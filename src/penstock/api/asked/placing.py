@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from penstock.api.asked.choices import AskedModel, cache_choice, model_choice, ranks_choice, split_choice
 from penstock.benchmark.disaggregated import shipped_apart
@@ -13,7 +13,7 @@ from penstock.errors import UsageError
 from penstock.model import CacheDtype, ModelSpec
 from penstock.performance.prediction.choose import predict_on
 from penstock.performance.prediction.disaggregated import ApartSplit, DisaggregatedPrediction, predict_apart_on
-from penstock.performance.prediction.drafting import USUAL_DRAFTED, multi_token_prediction
+from penstock.performance.prediction.drafting import multi_token_prediction, usual_drafted
 from penstock.performance.prediction.predict import Prediction, Speculation
 from penstock.performance.step.two_pools import PoolsDemand
 
@@ -62,7 +62,7 @@ class Placing:
             measured_engine=self.measured_engine,
             load=load,
             efficiencies=None if light else shipped_efficiencies(),
-            speculate=self._speculate,
+            speculate=self._speculate(part),
         )
 
     def split_apart(
@@ -93,11 +93,10 @@ class Placing:
             apart=shipped_apart(),
         )
 
-    @cached_property
-    def _speculate(self) -> Callable[[str], Speculation] | None:
+    def _speculate(self, part: Accelerator) -> Callable[[str], Speculation] | None:
         """How tokens are drafted; what an engine makes of it depends on its name."""
         if self.mtp:
-            return self._own_drafts
+            return partial(self._own_drafts, part)
         if not self.drafted:
             return None
         if self.accepted is None:
@@ -105,7 +104,7 @@ class Placing:
         given = Speculation(drafted_tokens=self.drafted, accepted_tokens=self.accepted)
         return lambda _: given
 
-    def _own_drafts(self, engine: str) -> Speculation:
-        drafted = self.drafted or USUAL_DRAFTED
+    def _own_drafts(self, part: Accelerator, engine: str) -> Speculation:
+        drafted = self.drafted or usual_drafted(self.spec, engine, part.vendor, self.dp)
         found = multi_token_prediction(self.spec, engine, shipped_drafts(), drafted_tokens=drafted)
         return found if self.accepted is None else replace(found, accepted_tokens=self.accepted, grounds="as given")

@@ -22,10 +22,12 @@ from penstock.workload import (
     Trace,
     Workload,
     day_curve,
+    kept_rows,
     parse_columns,
     parse_duration,
     parse_slo,
     read_trace,
+    require_whole,
 )
 
 AskedTrace: TypeAlias = str | PathLike[str] | Trace
@@ -67,6 +69,8 @@ def arrivals_choice(text: str | None, *, recorded: bool, users: int | None, thin
     if users is not None:
         return ClosedLoop(users=users, think_s=parse_duration(think))
     name, _, number = (text or ("recorded" if recorded else "poisson")).strip().lower().partition(":")
+    if number and name in {"recorded", "poisson"}:
+        raise UsageError(f"'{text}': {name} has no number; a rate is --rate {number}, bursts are gamma:{number}")
     if name == "recorded" and recorded:
         return AsRecorded()
     if name == "poisson":
@@ -83,9 +87,17 @@ def arrivals_choice(text: str | None, *, recorded: bool, users: int | None, thin
 
 
 def trace_choice(trace: AskedTrace, columns: str | Mapping[str, str] | None, watch: Watcher) -> Trace:
-    """Read a trace, and say which column was read as what where that was not plain."""
+    """Read a trace to work with, say how many of its rows can be used, and refuse it where many cannot."""
     if isinstance(trace, Trace):
         return trace
+    read = trace_to_look_at(trace, columns, watch)
+    require_whole(read)
+    watch.note(f"{Path(trace).name} rows: {kept_rows(read.requests, read.dropped)}")
+    return read
+
+
+def trace_to_look_at(trace: str | PathLike[str], columns: str | Mapping[str, str] | None, watch: Watcher) -> Trace:
+    """Read a trace whatever it holds, and say which column was read as what where that was not plain."""
     path = Path(trace)
     named = parse_columns(columns) if isinstance(columns, str) else columns or None
     read = read_trace(

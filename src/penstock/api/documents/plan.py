@@ -19,6 +19,15 @@ from penstock.planning.optimum.costing import FleetCost
 from penstock.planning.proof.verify import Check
 
 
+class ApartDocument(TypedDict):
+    """A unit whose prompts and answers are computed apart; the candidate's `parallelism` is of those that decode."""
+
+    prefill_parallelism: Parallelism
+    prefill_replicas: int
+    decode_replicas: int
+    kv_bytes_per_s: float | None
+
+
 class CandidateDocument(TypedDict):
     """A deployment that could serve a workload."""
 
@@ -26,7 +35,9 @@ class CandidateDocument(TypedDict):
     workload: str
     accelerator: str
     weights: str
+    engine: str
     parallelism: Parallelism
+    apart: ApartDocument | None
     devices: int
     capacities: list[Capacity]
 

@@ -102,7 +102,7 @@ class LaunchDocument(TypedDict):
 
 
 class InsteadDocument(TypedDict):
-    """The nearest split that does run."""
+    """What does run: the launch proposed instead of a line of the user's own, or the nearest split."""
 
     parallelism: Parallelism
     devices: int
@@ -140,6 +140,7 @@ class PreflightDeployment(TypedDict):
     recipe: dict[str, JsonValue] | None
     measured: list[ServedBy]
     flags: list[FlagDocument]
+    typed: list[str] | None
     launch: LaunchDocument
     facts: dict[str, JsonValue]
     speed: SpeedDocument | None

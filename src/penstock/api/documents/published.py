@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
+from penstock.api.documents.audit import AuditDocument
 from penstock.api.documents.catalog import (
     CatalogDiffDocument,
     CatalogListDocument,
@@ -17,8 +18,10 @@ from penstock.api.documents.plan import PlanDocument
 from penstock.api.documents.predict import PredictApartDocument, PredictDocument
 from penstock.api.documents.preflight import PreflightDocument
 from penstock.api.documents.simulate import SimulateDocument
+from penstock.api.documents.simulate_fleet import SimulateFleetDocument
 
 DOCUMENTS: Final[Mapping[str, Any]] = {
+    "penstock.audit/1": AuditDocument,
     "penstock.catalog.diff/1": CatalogDiffDocument,
     "penstock.catalog.list/1": CatalogListDocument,
     "penstock.catalog.models/1": CatalogModelsDocument,
@@ -29,6 +32,7 @@ DOCUMENTS: Final[Mapping[str, Any]] = {
     "penstock.predict-apart/1": PredictApartDocument,
     "penstock.predict/1": PredictDocument,
     "penstock.preflight/2": PreflightDocument,
+    "penstock.simulate-fleet/1": SimulateFleetDocument,
     "penstock.simulate/1": SimulateDocument,
 }
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"

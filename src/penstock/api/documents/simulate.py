@@ -11,6 +11,7 @@ from penstock.performance.prediction.predict import Range, Speculation
 from penstock.performance.prediction.stack import Tier
 from penstock.simulation.outcome import Saturation
 from penstock.simulation.replica import Replica
+from penstock.simulation.scenario import HoursOfDay
 from penstock.workload import Slo
 
 
@@ -23,6 +24,10 @@ class WorkloadDocument(TypedDict):
     rate_per_s: float | None
     users: int | None
     seed: int
+    hours_of_day: HoursOfDay | None
+    """None where requests do not follow a day's curve."""
+    rows_left_out: dict[str, int] | None
+    """Of a trace, by reason; None where the workload is no trace."""
 
 
 class LatencyDocument(TypedDict):
@@ -58,6 +63,7 @@ class ClassDocument(TypedDict):
     name: str
     slo: Slo | None
     requests: int
+    rejected: int
     met_fraction: float | None
     attained: bool | None
     ttft_s: LatencyDocument
@@ -79,6 +85,7 @@ class PoolDocument(TypedDict):
     looked_up_tokens: int
     busy_fraction: float
     mean_running: float
+    mean_waiting: float
     kv_mean_fraction: float
     kv_peak_fraction: float
     usd: float | None
@@ -126,6 +133,7 @@ class SimulateDeployment(TypedDict):
     obstacle: NotRequired[DoesNotFit | None]
     requests: NotRequired[int]
     refused: NotRequired[int]
+    beyond_context: NotRequired[int]
     arrival_span_s: NotRequired[float]
     makespan_s: NotRequired[float]
     output_tokens_per_s: NotRequired[float]

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.checkpoint.fp8.numerics import DIALECT_OF, decode_table
+from penstock.checkpoint.fp8.numerics import DIALECT_OF, Dialect, decode_table
 from penstock.checkpoint.safetensors.header import StoredTensor
 from penstock.checkpoint.safetensors.stream import Codes
 
@@ -48,7 +48,9 @@ def is_scale(name: str) -> bool:
 
 
 def decode_scale(tensor: StoredTensor, raw: Codes) -> Values | None:
-    """Return a scale's values; None for a dtype no scale has."""
+    """Return a scale's values; None for a dtype no scale has. Plain bytes are read as powers of two."""
+    if tensor.dtype == "U8":
+        return decode_table(Dialect.E8M0)[raw]
     if tensor.dtype in DIALECT_OF:
         return decode_table(DIALECT_OF[tensor.dtype])[raw]
     if tensor.dtype == "BF16":

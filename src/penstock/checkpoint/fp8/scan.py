@@ -13,8 +13,10 @@ from penstock.checkpoint.fp8.soundness import (
     ScanFinding,
     cache_findings,
     code_findings,
+    declared_findings,
     group_of,
     input_findings,
+    magnitude_findings,
     pair_scales,
     scale_findings,
     summarise,
@@ -23,8 +25,9 @@ from penstock.checkpoint.fp8.soundness import (
 )
 from penstock.checkpoint.fp8.tally import Tally, tally
 from penstock.checkpoint.safetensors.header import StoredTensor
+from penstock.checkpoint.safetensors.pairing import Block
 from penstock.checkpoint.safetensors.stream import Codes, Shard, ShardReader, open_shard
-from penstock.checkpoint.shards import indexed_tensors, shards_of
+from penstock.checkpoint.shards import declared_block, indexed_tensors, shards_of
 from penstock.errors import CheckpointError
 
 _SCALE_LIMIT: Final = 1 << 26
@@ -86,7 +89,7 @@ def scan_fp8(folder: Path, progress: Callable[[int], None] | None = None) -> Fp8
     if not files:
         raise CheckpointError(f"{folder} has no safetensors files")
     shards = [open_shard(path) for path in files]
-    scan = _Scan(progress or (lambda _: None))
+    scan = _Scan(progress or (lambda _: None), declared=declared_block(folder))
     for shard in shards:
         scan.read(shard)
     if folder.is_dir():
@@ -111,6 +114,8 @@ class _Scan:
     """What is remembered between tensors: tallies and scale summaries, never weights."""
 
     progress: Callable[[int], None]
+    declared: Block | None = None
+    """What config.json says scales are shared among."""
     codes: dict[str, tuple[StoredTensor, Tally]] = field(default_factory=dict)
     scales: dict[str, ScaleSummary] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
@@ -166,7 +171,9 @@ class _Scan:
         paired = pair_scales(weights, self.scales)
         self.findings += code_findings(self.codes)
         self.findings += zero_block_findings(self.codes, self.scales, paired)
-        self.findings += twin_findings(self.codes)
+        self.findings += magnitude_findings(self.codes, self.scales, paired)
+        self.findings += declared_findings(weights, self.scales, paired, self.declared)
+        self.findings += twin_findings(self.codes, self.names)
         self.findings += scale_findings(weights, self.scales, paired)
         self.findings += input_findings(weights, self.scales)
         self.findings += cache_findings(self.scales, self.names)

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
 from typing import Final, Literal
@@ -12,13 +12,14 @@ import numpy as np
 from penstock.checkpoint.fp8.numerics import DIALECT_OF, Dialect
 from penstock.checkpoint.fp8.scales import (
     ScaleValues,
+    Values,
     is_cache_scale,
     is_input_scale,
     problems,
 )
 from penstock.checkpoint.fp8.tally import Tally
 from penstock.checkpoint.safetensors.header import StoredTensor
-from penstock.checkpoint.safetensors.pairing import fits_shape, scale_names, usual_block
+from penstock.checkpoint.safetensors.pairing import Block, covering_blocks, fits_shape, scale_names, usual_block
 from penstock.checkpoint.safetensors.stream import Codes
 
 Level = Literal["damage", "suspicious"]
@@ -33,7 +34,10 @@ _KINDS: Final[Mapping[str, tuple[Level, str]]] = {
     "scale_negative": ("damage", "a negative scale"),
     "scale_shape": ("damage", "a scale whose shape cannot cover its weight"),
     "scale_dtype": ("damage", "a scale stored as integers"),
-    "scale_outlier": ("suspicious", "a scale 16 times larger or smaller than the same scale of other layers"),
+    "scale_outlier": ("suspicious", "a scale 12 times larger or smaller than the same scale of other layers"),
+    "scale_peak": ("suspicious", "one scale of a tensor 100 times the others, and 10 times the next"),
+    "scale_magnitude": ("damage", "weights in the tens of thousands: a scale that is its own reciprocal?"),
+    "declared_block": ("damage", "scales that do not cover the blocks the config declares"),
     "e8m0_top": ("damage", "a power-of-two scale at the top of its range, which cannot be doubled for an FNUZ chip"),
     "input_scale_missing": ("suspicious", "a weight without the static input scale its siblings have"),
     "kv_pair": ("damage", "a k_scale without its v_scale, or the reverse"),
@@ -50,15 +54,21 @@ _KINDS: Final[Mapping[str, tuple[Level, str]]] = {
     "mixed_dialects": ("suspicious", "tensors of one group in different dialects"),
     "stored_twice": ("suspicious", "a tensor stored in two files"),
     "zero_block": ("damage", "blocks of zeros under scales that are not: weights that were lost after quantising"),
-    "zero_rows": ("suspicious", "blocks of 128 x 128 zeros inside a tensor"),
-    "twins": ("suspicious", "two tensors of one group with the same bytes: a layer copied over another?"),
+    "zero_rows": ("suspicious", "rows or blocks of zeros inside a tensor, under a scale that does not say so"),
+    "twins": ("suspicious", "two tensors with the same bytes: one copied over another?"),
     "scale_constant": ("suspicious", "block scales that are all exactly equal: written, not calibrated"),
     "layer_gap": ("damage", "a layer without a tensor that the layers around it have"),
     "shape_differs": ("suspicious", "a tensor whose shape is not that of the same tensor in other layers"),
     "not_stored": ("damage", "a tensor the index names and no file holds"),
     "unclaimed_bytes": ("suspicious", "bytes in a file that belong to no tensor"),
 }
-_OUTLIER: Final = 16.0
+_OUTLIER: Final = 12.0
+_PEAK: Final = 100.0
+_NEXT: Final = 10.0
+_ABSURD: Final = 1e4
+"""No trained weight is larger; the largest code alone is 448."""
+_MX_BLOCK: Final = (1, 32)
+"""What MXFP8 shares a power of two among: its scales are bytes, labelled F8_E8M0 or U8."""
 _SATURATED: Final = 0.01
 _DEAD: Final = 1e-3
 _BLOCK_CODES: Final = 128 * 128
@@ -66,6 +76,7 @@ _ENOUGH_CODES: Final = 4096
 ENOUGH_TINY: Final = 24
 """Where a quantiser rounded this many values to the smallest negative code, about half as many became 0x80."""
 _SMALLEST_GROUP: Final = 4
+_FEWEST_LAYERS: Final = 3
 _NUMBER: Final = re.compile(r"(?<=\.)\d+(?=\.)")
 _CACHING: Final = re.compile(r"\.(k_proj|qkv_proj|qkv|kv_b_proj|wkv_b|c_attn)\.")
 
@@ -108,12 +119,19 @@ class ScaleSummary:
     """Values a thousand times below the median: what quantisers write for blocks of zeros."""
     constant: bool
     """Several values, all the same."""
+    peak: float = 1.0
+    """The largest value over the median, where no other comes near it."""
+
+    @property
+    def powers(self) -> bool:
+        """Whether its bytes are powers of two, by their label or for want of one."""
+        return self.tensor.dtype in {"F8_E8M0", "U8"}
 
 
 def summarise(scale: ScaleValues, raw: Codes) -> ScaleSummary:
     """Keep what the checks need of a scale, so that its values can go."""
     sound = scale.values[np.isfinite(scale.values) & (scale.values > 0)]
-    top = scale.tensor.dtype == "F8_E8M0" and raw.size > 0 and int(raw.max()) >= 0xFE  # noqa: PLR2004 - 254 and 255
+    top = scale.tensor.dtype in {"F8_E8M0", "U8"} and raw.size > 0 and int(raw.max()) >= 0xFE  # noqa: PLR2004 - 254 and 255
     kinds = problems(scale.values)
     return ScaleSummary(
         tensor=scale.tensor,
@@ -123,7 +141,16 @@ def summarise(scale: ScaleValues, raw: Codes) -> ScaleSummary:
         ones=bool(scale.values.size and (scale.values == 1.0).all()),
         dead=int(np.count_nonzero(scale.values < np.median(sound) * _DEAD)) if sound.size else 0,
         constant=scale.values.size > 1 and float(scale.values.max()) == float(scale.values.min()),
+        peak=_peak(sound),
     )
+
+
+def _peak(values: Values) -> float:
+    """How far the largest of several scales stands above the others; 1 where it does not stand alone."""
+    if values.size < _SMALLEST_GROUP:
+        return 1.0
+    following, largest = np.partition(values, -2)[-2:]
+    return float(largest / np.median(values)) if largest > _NEXT * following else 1.0
 
 
 def pair_scales(weights: Mapping[str, StoredTensor], scales: Mapping[str, ScaleSummary]) -> dict[str, str]:
@@ -160,15 +187,48 @@ def code_findings(codes: Mapping[str, tuple[StoredTensor, Tally]]) -> Iterable[S
             yield ScanFinding(kind="unused_range", tensor=name, detail=detail)
 
 
+def magnitude_findings(
+    codes: Mapping[str, tuple[StoredTensor, Tally]], scales: Mapping[str, ScaleSummary], paired: Mapping[str, str]
+) -> Iterable[ScanFinding]:
+    """Multiply the largest code with the typical scale: weights are small numbers."""
+    for name, (tensor, seen) in codes.items():
+        scale = scales.get(paired.get(name, ""))
+        if scale is None or scale.typical is None:
+            continue
+        largest = seen.largest_value(DIALECT_OF[tensor.dtype]) * scale.typical
+        if largest > _ABSURD:
+            yield ScanFinding(kind="scale_magnitude", tensor=name, detail=f"weights up to about {largest:.2g}")
+
+
+def declared_findings(
+    weights: Mapping[str, StoredTensor],
+    scales: Mapping[str, ScaleSummary],
+    paired: Mapping[str, str],
+    declared: Block | None,
+) -> Iterable[ScanFinding]:
+    """Hold the grids that are stored against the block the config declares, which engines go by."""
+    for name, held in paired.items() if declared is not None else ():
+        blocks = covering_blocks(scales[held].tensor.shape, weights[name].shape)
+        if blocks and declared not in blocks:
+            detail = (
+                f"{list(scales[held].tensor.shape)} for {list(weights[name].shape)}, declared {list(declared or ())}"
+            )
+            yield ScanFinding(kind="declared_block", tensor=held, detail=detail)
+
+
 def zero_block_findings(
     codes: Mapping[str, tuple[StoredTensor, Tally]], scales: Mapping[str, ScaleSummary], paired: Mapping[str, str]
 ) -> Iterable[ScanFinding]:
     """Blocks of zeros are sound where their scales say so too: a quantiser writes next to nothing there."""
     for name, (tensor, seen) in codes.items():
-        whole = seen.largest_code == 0
-        if whole or not seen.zero_blocks:
-            continue
         scale = scales.get(paired.get(name, ""))
+        if seen.largest_code == 0:
+            continue
+        if not seen.zero_blocks:
+            if seen.zero_rows > (0 if scale is None else scale.dead):
+                detail = f"{seen.zero_rows:,} rows of {tensor.elements // (tensor.shape[-1] or 1):,}"
+                yield ScanFinding(kind="zero_rows", tensor=name, detail=detail)
+            continue
         detail = f"{seen.zero_blocks:,} blocks of {tensor.elements // _BLOCK_CODES or 1:,}"
         if scale is not None and scale.tensor.elements > 1:
             if seen.zero_blocks > scale.dead:
@@ -177,16 +237,18 @@ def zero_block_findings(
             yield ScanFinding(kind="zero_rows", tensor=name, detail=detail)
 
 
-def twin_findings(codes: Mapping[str, tuple[StoredTensor, Tally]]) -> Iterable[ScanFinding]:
-    """Hold each tensor against the same one of other layers: gaps, odd shapes, copies."""
+def twin_findings(
+    codes: Mapping[str, tuple[StoredTensor, Tally]], names: Collection[str] = ()
+) -> Iterable[ScanFinding]:
+    """Hold each tensor against the same one of other layers, and against all others: gaps, odd shapes, copies."""
     groups: dict[str, dict[str, tuple[StoredTensor, Tally]]] = {}
     for name, held in codes.items():
         groups.setdefault(group_of(name), {})[name] = held
+    prints: dict[tuple[int, int], str] = {}
     for group, members in groups.items():
-        yield from _gaps(group, members)
+        yield from _gaps(group, members, names)
         shapes = Counter(tensor.shape for tensor, _ in members.values())
         usual, count = shapes.most_common(1)[0]
-        prints: dict[tuple[int, int], str] = {}
         for name, (tensor, seen) in members.items():
             if tensor.shape != usual and count >= _SMALLEST_GROUP:
                 detail = f"{list(tensor.shape)}, others {list(usual)}"
@@ -197,12 +259,21 @@ def twin_findings(codes: Mapping[str, tuple[StoredTensor, Tally]]) -> Iterable[S
             prints.setdefault(key, name)
 
 
-def _gaps(group: str, members: Iterable[str]) -> Iterable[ScanFinding]:
-    """A layer is missing where nearly all between the first and the last are there; kinds that alternate have more."""
-    layers = {int(found[0]) for name in members if (found := _NUMBER.search(name))}
-    if len(layers) < _SMALLEST_GROUP:
+def _gaps(group: str, members: Iterable[str], names: Collection[str]) -> Iterable[ScanFinding]:
+    """A layer is missing where nearly all between the first and the last are there; kinds that alternate have more.
+
+    A layer that keeps this tensor in another dtype misses nothing.
+    """
+    found = {name: int(match[0]) for name in members if (match := _NUMBER.search(name))}
+    layers = set(found.values())
+    if len(layers) < _FEWEST_LAYERS:
         return
-    absent = sorted(set(range(min(layers), max(layers))) - layers)
+    one = next(iter(found))
+    absent = [
+        layer
+        for layer in sorted(set(range(min(layers), max(layers))) - layers)
+        if _NUMBER.sub(str(layer), one, count=1) not in names
+    ]
     if absent and len(absent) <= max(1, len(layers) // 10):
         detail = f"layer {', '.join(str(layer) for layer in absent[:4])}"
         yield ScanFinding(kind="layer_gap", tensor=group, detail=detail)
@@ -218,22 +289,35 @@ def scale_findings(
         if held is None:
             yield ScanFinding(kind="missing_scale", tensor=name)
         elif not fits_shape(scales[held].tensor.shape, tensor.shape, block):
-            shapes = f"{list(scales[held].tensor.shape)} for {list(tensor.shape)}"
-            yield ScanFinding(kind="scale_shape", tensor=held, detail=shapes)
-    of_weights = set(paired.values())
+            detail = f"{list(scales[held].tensor.shape)} for {list(tensor.shape)}"
+            yield ScanFinding(kind="scale_shape", tensor=held, detail=detail)
+    shapes = {held: weights[name].shape for name, held in paired.items()}
     for name, scale in scales.items():
-        integer = scale.kinds == ("scale_dtype",)
-        if integer and name not in of_weights:
-            continue
-        for kind in scale.kinds:
-            yield ScanFinding(kind=kind, tensor=name)
-        if scale.top:
-            yield ScanFinding(kind="e8m0_top", tensor=name)
-        # Powers of two repeat by nature.
-        if scale.constant and name in of_weights and scale.tensor.dtype != "F8_E8M0":
-            yield ScanFinding(kind="scale_constant", tensor=name)
-    yield from _orphans(weights, scales, of_weights)
-    yield from _outliers(scales)
+        yield from _of_scale(name, scale, shapes.get(name))
+    yield from _orphans(weights, scales, set(shapes))
+    yield from _outliers(
+        {name: scale for name, scale in scales.items() if scale.tensor.dtype != "U8" or name in shapes}
+    )
+
+
+def _of_scale(name: str, scale: ScaleSummary, weight: tuple[int, ...] | None) -> Iterable[ScanFinding]:
+    """Check the values of one scale; `weight` is the shape of the FP8 weight it belongs to, if it does."""
+    unlabelled = scale.kinds == ("scale_dtype",) or scale.tensor.dtype == "U8"
+    if unlabelled and weight is None:
+        # Packed formats name integer tensors `scales` too.
+        return
+    if scale.tensor.dtype == "U8" and _MX_BLOCK not in (covering_blocks(scale.tensor.shape, weight or ()) or ()):
+        yield ScanFinding(kind="scale_dtype", tensor=name)
+        return
+    for kind in scale.kinds:
+        yield ScanFinding(kind=kind, tensor=name)
+    if scale.top:
+        yield ScanFinding(kind="e8m0_top", tensor=name)
+    # Powers of two repeat by nature.
+    if scale.constant and weight is not None and not scale.powers:
+        yield ScanFinding(kind="scale_constant", tensor=name)
+    if scale.peak > _PEAK:
+        yield ScanFinding(kind="scale_peak", tensor=name, detail=f"{scale.peak:,.0f} times the median")
 
 
 def _orphans(

@@ -44,6 +44,8 @@ class Tally:
     """Magnitude bits of the largest code."""
     zero_blocks: int = 0
     """Blocks of 128 x 128 codes that are all zero."""
+    zero_rows: int = 0
+    """Rows that are all zero, of two blocks and more."""
     fingerprint: int = 0
     """Of the first sample: equal in tensors that are copies of each other."""
 
@@ -70,6 +72,7 @@ class Tally:
         self.chunks += other.chunks
         self.largest_code = max(self.largest_code, other.largest_code)
         self.zero_blocks += other.zero_blocks
+        self.zero_rows += other.zero_rows
 
 
 class _ZeroBlocks:
@@ -80,6 +83,8 @@ class _ZeroBlocks:
         self.seen = 0
         self.rows: dict[int, int] = {}
         """Zero rows counted, by block."""
+        self.whole: dict[int, int] = {}
+        """Blocks that begin with zeros, by row."""
 
     def look(self, chunk: Codes) -> None:
         # A tensor whose rows are not whole blocks, or a chunk that ends inside one, is not laid out in blocks.
@@ -92,6 +97,7 @@ class _ZeroBlocks:
                 row, column = divmod(int(place), self.across)
                 block = row // _BLOCK * self.across + column
                 self.rows[block] = self.rows.get(block, 0) + 1
+                self.whole[row] = self.whole.get(row, 0) + 1
         self.seen += starts.size
 
     @property
@@ -99,6 +105,11 @@ class _ZeroBlocks:
         """Blocks all of whose rows begin with eight zeros: rare once, no chance 128 times."""
         last = self.seen // self.across if self.across else 0
         return sum(zeros >= min(_BLOCK, last - block // self.across * _BLOCK) for block, zeros in self.rows.items())
+
+    @property
+    def zero_rows(self) -> int:
+        """Rows all of whose blocks begin with eight zeros; one block alone would be too little to go by."""
+        return sum(count == self.across for count in self.whole.values()) if self.across > 1 else 0
 
 
 def tally(chunks: Iterable[Codes], dialect: Dialect, columns: int = 0) -> Tally:
@@ -119,7 +130,7 @@ def tally(chunks: Iterable[Codes], dialect: Dialect, columns: int = 0) -> Tally:
         found.codes += chunk.size
         found.chunks += 1
         _screen(chunk, dialect, found)
-    found.zero_blocks = blocks.count
+    found.zero_blocks, found.zero_rows = blocks.count, blocks.zero_rows
     return found
 
 

@@ -36,7 +36,7 @@ def accuracy_command(
             each.name: {"all": each.summary(), "accelerators": dict(each.by("part")), "winners": each.winners}
             for each in published
         }
-        typer.echo(to_json(document))
+        typer.echo(to_json({"schema": "penstock.accuracy/1", "held_out": document}))
         return
     from penstock.cli.terminal import stdout
 

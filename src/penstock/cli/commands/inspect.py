@@ -50,7 +50,7 @@ def inspect_command(
         from penstock.cli.terminal import stdout
         from penstock.report.inspect import render_model
 
-        stdout().print(render_model(checkpoint.spec, checkpoint.source, check))
+        stdout().print(render_model(checkpoint.spec, checkpoint.source, check), crop=False)
     if headers and check is None:
         typer.echo("no safetensors files beside the config: nothing to check", err=True)
     if check is not None and not check.agrees:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 EXAMPLES = """
 Examples:
 
-- `penstock plan --init > plan.yaml` (a commented plan to start from)
+- `penstock plan --init > plan.yaml  # a commented plan to start from`
 - `penstock plan plan.yaml`
 - `penstock plan plan.yaml --html report.html --fleet fleet.yaml`
 - `penstock plan plan.yaml --rfp request/`
@@ -79,11 +79,7 @@ def plan_command(
 def _files(
     answer: "PlanAnswer", found: "Answer", *, html: Path | None, fleet: Path | None, rfp: Path | None
 ) -> "Iterator[tuple[Path, str]]":
-    """Yield what was asked to be written."""
-    if html is not None:
-        from penstock.report.plan.page import plan_html
-
-        yield html, plan_html(answer.result, answer.launches())
+    """Yield what was asked to be written; last what needs an extra that may be missing."""
     if fleet is not None:
         from penstock.fleet.file import write_fleet
         from penstock.planning.fleet_of import fleet_of
@@ -95,6 +91,10 @@ def _files(
 
         make_directory(rfp)
         yield from ((rfp / name, text) for name, text in rfp_pack(answer.result, found).items())
+    if html is not None:
+        from penstock.report.plan.page import plan_html
+
+        yield html, plan_html(answer.result, answer.launches())
 
 
 plan_command.__doc__ = f"{plan_command.__doc__}\n{EXAMPLES}"

@@ -23,9 +23,9 @@ Examples:
 
 - `penstock predict deepseek-r1 --on mi355x:8,b200:8 --in 8192 --out 1024 --concurrency 64`
 - `penstock predict llama-3.1-70b --on mi300x:1,h100:2 --in 4096 --out 512 --concurrency 64 --engine vllm --json`
-- `penstock predict deepseek-r1 --on mi355x:8 --mtp` (its own draft layers, with the acceptance measured)
+- `penstock predict deepseek-r1 --on mi355x:8 --mtp  # its own draft layers, with the acceptance measured`
 - `penstock predict deepseek-r1 --on gb200:8 --ep --replicas 4 --prefill 1 --prefill-split dp8,ep --concurrency 128`
-- `penstock predict ./my-model --on mi300x --light` (the speed of light: a bound, not an estimate)
+- `penstock predict ./my-model --on mi300x --light  # the speed of light: a bound, not an estimate`
 """
 
 
@@ -36,8 +36,12 @@ def predict_command(
     on: Annotated[
         str, typer.Option("--on", help="Accelerators, comma separated; `h100:2` is two of them.", show_default=False)
     ],
-    input_tokens: Annotated[int, typer.Option("--in", min=1, help="Prompt tokens per request.")] = 1024,
-    output_tokens: Annotated[int, typer.Option("--out", min=1, help="Answer tokens per request.")] = 1024,
+    input_tokens: Annotated[
+        str, typer.Option("--in", metavar="N", help="Prompt tokens per request: 1024, 8k.")
+    ] = "1024",
+    output_tokens: Annotated[
+        str, typer.Option("--out", metavar="N", help="Answer tokens per request: 1024, 8k.")
+    ] = "1024",
     concurrency: Annotated[
         int, typer.Option("--concurrency", min=1, help="Requests in flight, in a closed loop.")
     ] = 64,
@@ -48,7 +52,12 @@ def predict_command(
     ep: Ep = False,
     mtp: Mtp = False,
     drafted: Annotated[
-        int, typer.Option("--drafted", min=0, help="Speculative tokens proposed per step (0: none; 3 with --mtp).")
+        int,
+        typer.Option(
+            "--drafted",
+            min=0,
+            help="Speculative tokens proposed per step (0: none; with --mtp: as measured runs of such a setup).",
+        ),
     ] = 0,
     accepted: Annotated[
         float | None, typer.Option("--accepted", min=1, help="Tokens a step yields per request with --drafted.")

@@ -42,7 +42,8 @@ def _print(outcome: "Parity", reference: str, asked: str, *, as_json: bool) -> N
     if as_json:
         from penstock.report.drawing.plain import plain_fields, to_json
 
-        typer.echo(to_json({"reference_model": reference, "model": asked, **plain_fields(outcome)}))
+        asking = {"schema": "penstock.fp8-probe/1", "reference_model": reference, "model": asked}
+        typer.echo(to_json({**asking, **plain_fields(outcome)}))
         return
     from rich.text import Text
 

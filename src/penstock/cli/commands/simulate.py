@@ -1,7 +1,7 @@
 """How does it behave under load?"""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,6 +19,7 @@ from penstock.cli.flags.options import (
     PrefillSplit,
 )
 from penstock.cli.terminal import Watch, show
+from penstock.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,20 +33,55 @@ Examples:
 - `penstock simulate llama-3.1-70b --on mi300x:1 --trace azure_conv.csv --rate 4 --slo ttft=1s,tpot=50ms --capacity`
 - `penstock simulate deepseek-r1 --on mi355x:8 --users 64 --in 8192 --out 1024 --json`
 - `penstock simulate deepseek-r1 --on gb200:8 --ep --replicas 2 --prefill 1 --prefill-split dp8,ep --users 128`
+- `penstock simulate --fleet fleet.yaml --trace azure_conv.csv --rate 20 --policy penstock,round-robin,llm-d,dynamo`
 - `penstock simulate llama-3.1-8b --on h100:1 --trace mooncake.jsonl --chart run.html --perfetto run.json`
 """
 
 
 def simulate_command(
     model: Annotated[
-        str, typer.Argument(help="A config.json, a checkpoint directory, a name from `catalog models`, or hf:org/name.")
-    ],
+        str | None,
+        typer.Argument(
+            help="A config.json, a checkpoint directory, a name from `catalog models`, or hf:org/name; "
+            "with --fleet the file says it.",
+            show_default=False,
+        ),
+    ] = None,
     on: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--on", help="Accelerators to compare, comma separated; `h100:2` is two per replica.", show_default=False
         ),
-    ],
+    ] = None,
+    fleet: Annotated[
+        Path | None,
+        typer.Option("--fleet", help="A fleet of several pools, as `plan --fleet` writes it, instead of --on."),
+    ] = None,
+    fleet_schema: Annotated[
+        bool, typer.Option("--fleet-schema", help="Print a JSON schema of fleet files for editors.")
+    ] = False,
+    policy: Annotated[
+        str,
+        typer.Option(
+            "--policy",
+            help="Who routes to a fleet, compared on the same requests: penstock, round-robin, weighted-round-robin, "
+            "least-request, in-flight-per-capacity, llm-d, llm-d-scorers, dynamo, sglang-cache-aware, static-weight.",
+        ),
+    ] = "penstock",
+    event: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--event",
+            help="What happens to a fleet: 'death of h100/0 at 60s for 30s', 'slow h100/0 x3 at 60s', "
+            "'silence of h100/0 at 60s', 'loss 5%', 'crowd x3 at 60s for 20s'. May be given several times.",
+        ),
+    ] = None,
+    reports: Annotated[
+        str, typer.Option("--reports", help="How often a router of a fleet hears from an endpoint.")
+    ] = "250ms",
+    pickers: Annotated[
+        int, typer.Option("--pickers", metavar="N", min=1, max=64, help="Routers of a fleet that share nothing.")
+    ] = 1,
     replicas: Annotated[
         int, typer.Option("--replicas", metavar="N", min=1, max=1024, help="Replicas behind one router.")
     ] = 1,
@@ -55,17 +91,29 @@ def simulate_command(
     ] = None,
     columns: Columns = None,
     input_tokens: Annotated[
-        int, typer.Option("--in", metavar="N", min=1, help="Prompt tokens per request, without a trace.")
-    ] = 1024,
+        str | None,
+        typer.Option(
+            "--in",
+            metavar="N",
+            help="Prompt tokens per request, without a trace: 1024, 8k. Default: 1024, or the fleet's.",
+            show_default=False,
+        ),
+    ] = None,
     output_tokens: Annotated[
-        int, typer.Option("--out", metavar="N", min=1, help="Answer tokens per request, without a trace.")
-    ] = 256,
+        str | None,
+        typer.Option(
+            "--out",
+            metavar="N",
+            help="Answer tokens per request, without a trace: 256, 1k. Default: 256, or the fleet's.",
+            show_default=False,
+        ),
+    ] = None,
     arrivals: Annotated[
         str | None,
         typer.Option(
             "--arrivals",
-            help="recorded, poisson, gamma:2 (coefficient of variation) or diurnal:4 (peak over trough). "
-            "Default: recorded with a trace, else poisson.",
+            help="recorded, poisson, gamma:2 (coefficient of variation) or diurnal:4 (peak over trough, from "
+            "the peak on; --rate is the mean of the day). Default: recorded with a trace, else poisson.",
         ),
     ] = None,
     rate: Annotated[
@@ -128,6 +176,36 @@ def simulate_command(
     measurements, goodput, what the KV cache did, cost, and whether the queue keeps up. Exits 1 when the SLO is missed,
     the queue does not keep up, or it does not fit.
     """
+    if fleet_schema:
+        from penstock.fleet.schema import fleet_schema as schema_of_fleets
+        from penstock.report.drawing.plain import to_json
+
+        typer.echo(to_json(schema_of_fleets()))
+        return
+    if fleet is not None:
+        _fleet(
+            fleet,
+            chart,
+            as_json=as_json,
+            misplaced=model is not None or on is not None or users is not None or find_capacity,
+            trace=trace,
+            columns=columns,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+            arrivals=arrivals,
+            rate=rate,
+            requests=requests,
+            system_prompts=system_prompts,
+            slo=slo,
+            policy=policy,
+            events=event or (),
+            reports=reports,
+            pickers=pickers,
+            seed=seed,
+        )
+        return
+    if model is None or on is None:
+        raise UsageError("say what is simulated: a model and --on h100:2, or --fleet fleet.yaml")
     from penstock.api.simulate import simulate
 
     with Watch() as watch:
@@ -137,8 +215,8 @@ def simulate_command(
             replicas=replicas,
             trace=trace,
             columns=columns,
-            input_tokens=input_tokens,
-            output_tokens=output_tokens,
+            input_tokens=input_tokens or 1024,
+            output_tokens=output_tokens or 256,
             arrivals=arrivals,
             rate=rate,
             users=users,
@@ -169,6 +247,26 @@ def simulate_command(
 
 
 simulate_command.__doc__ = f"{simulate_command.__doc__}\n{EXAMPLES}"
+
+
+def _fleet(path: Path, chart: Path | None, *, as_json: bool, misplaced: bool, **asked: Any) -> None:  # noqa: ANN401 - as the API has them
+    """Compare policies on a fleet."""
+    from penstock.api.simulate_fleet import simulate_fleet
+    from penstock.cli.terminal import write_file
+
+    if misplaced:
+        raise UsageError(
+            "a fleet file has its own model and parts, and open arrivals; leave out the model, --on, "
+            "--users and --capacity"
+        )
+    with Watch() as watch:
+        answer = simulate_fleet(path, **asked, watch=watch)
+    if chart is not None:
+        from penstock.report.routing.chart import policies_chart
+
+        drawing = policies_chart(answer.fleet, answer.pools, answer.workload, answer.runs, chart.suffix)
+        write_file(chart, drawing)
+    show(answer, as_json=as_json)
 
 
 def _write(scenarios: "Sequence[Scenario]", chart: Path | None, perfetto: Path | None) -> None:

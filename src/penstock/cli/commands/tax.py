@@ -32,7 +32,7 @@ def tax_command(
     if as_json:
         from penstock.report.drawing.plain import to_json
 
-        typer.echo(to_json(points))
+        typer.echo(to_json({"schema": "penstock.tax/1", "points": points}))
         return
     from penstock.cli.terminal import stdout
     from penstock.report.tax import render_tax

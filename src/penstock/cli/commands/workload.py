@@ -71,12 +71,12 @@ app.command("describe")(describe_command)
 
 def _described(path: Path, columns: str | None) -> "TraceSummary":
     """Read and summarise, with a sign of life."""
-    from penstock.api.asked.workload import trace_choice
+    from penstock.api.asked.workload import trace_to_look_at
     from penstock.cli.terminal import Watch
     from penstock.workload import describe_trace
 
     with Watch() as watch:
-        trace = trace_choice(path, columns, watch)
+        trace = trace_to_look_at(path, columns, watch)
         return describe_trace(
             trace, progress=lambda done: watch.tell(f"describing {path.name}", done, 2 * trace.requests)
         )

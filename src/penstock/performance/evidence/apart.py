@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from penstock.fleet.deployment import Deployment
+from penstock.model import ModelSpec
 from penstock.performance.kinship.cases import shape_of, weights_label
 from penstock.performance.step.work import Array
 
@@ -67,10 +68,13 @@ class Apart:
         """Whether an engine of the very setup decoded, or prefilled, in a measured deployment."""
         return any(labels[-1] in known for known in self.effects.values())
 
-    def engines(self, accelerator: str) -> tuple[str, ...]:
-        """Engines that were measured disaggregated on an accelerator."""
-        labels = (label.split() for label in self.effects["decode"])
-        return tuple(sorted({words[1] for words in labels if words[0] == accelerator}))
+    def engines(self, accelerator: str, model: ModelSpec | None = None) -> tuple[str, ...]:
+        """Engines that were measured disaggregated on an accelerator; with a model, serving it in its format."""
+        served = "" if model is None else f"{shape_of(model)} {weights_label(model)}"
+        here = f"{accelerator} "
+        labels = (label.removeprefix(here) for label in self.effects["decode"] if label.startswith(here))
+        named = (label.partition(" ") for label in labels)
+        return tuple(sorted({engine for engine, _, rest in named if rest.startswith(served)}))
 
     def document(self) -> dict[str, Any]:
         """As shipped."""

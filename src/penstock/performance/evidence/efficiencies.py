@@ -9,10 +9,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from penstock.model import ModelSpec
 from penstock.performance.evidence.accuracy import EVERYWHERE, Logs
 from penstock.performance.evidence.regression import Calibration, Factors, FittedKin, Software
 from penstock.performance.evidence.waits import FIRST
-from penstock.performance.kinship.cases import WORDS, coded, joined_label, words_of
+from penstock.performance.kinship.cases import WORDS, coded, joined_label, shape_of, words_of
 from penstock.performance.kinship.covariance import Spreads
 from penstock.performance.kinship.posterior import Evidence, Measured
 from penstock.performance.step.work import ReplicaWork
@@ -55,12 +56,22 @@ class Efficiencies:
         low, high = found.get(part, found[EVERYWHERE])
         return low * doubt, high * doubt
 
-    def engines(self, accelerator: str) -> tuple[str, ...]:
-        """The engines an accelerator was measured serving with, more than once or twice."""
+    def engines(self, accelerator: str, model: ModelSpec | None = None) -> tuple[str, ...]:
+        """The engines an accelerator was measured serving with, more than once or twice; with a model, serving that.
+
+        Of several guesses the most hopeful is the most wrong, so an engine nobody tried with a model on a part does not
+        compete with those somebody did. Where nobody did, all that the part was measured with do.
+        """
         texts = self.evidence.measured.texts
-        pairs = Counter(zip(texts["part"], texts["engine"], strict=True))
-        often = (engine for (part, engine), rows in pairs.items() if part == accelerator and rows >= _CURVE)
-        return tuple(sorted(engine for engine in often if " " not in engine))
+        rows = Counter(zip(texts["part"], texts["engine"], texts["family"], strict=True))
+        tried: dict[str, int] = Counter()
+        own: dict[str, int] = Counter()
+        for (part, engine, family), count in rows.items():
+            if part == accelerator and " " not in engine:
+                tried[engine] += count
+                own[engine] += count if model is not None and family == shape_of(model) else 0
+        found = [engine for engine, count in own.items() if count >= _CURVE]
+        return tuple(sorted(found or (engine for engine, count in tried.items() if count >= _CURVE)))
 
     def engines_of(self, vendor: str) -> tuple[str, ...]:
         """The engines that parts of a vendor were measured serving with."""

@@ -1,12 +1,15 @@
 """Does it fit, and what is left for the KV cache? The whole budget of the fullest device, as values."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Final, Literal
 
 from penstock.fleet.deployment import Deployment
 from penstock.model import ModelSpec, Part, RecurrentState
+from penstock.model.attention import CompressedAttention, SequenceMixer
+from penstock.performance.memory.compressed_pages import CompressedPages
 from penstock.performance.memory.reserve import (
     Reserve,
     absorbed_bytes,
@@ -16,6 +19,7 @@ from penstock.performance.memory.reserve import (
     sglang_fraction,
 )
 from penstock.performance.memory.sharding import refusal, stage_of_layers, weight_bytes_by_part
+from penstock.performance.memory.sliding_pages import SlidingPages, slides
 
 _USUAL_CONTEXT: Final = 8192
 
@@ -53,12 +57,14 @@ class CacheCapacity:
     context_tokens: int
     request_bytes: int
     """Bytes one request of that length takes on a device."""
+    start_bytes: int
+    """Bytes that must be free for one such request before the engine starts: those, and what a step may add."""
     concurrent_requests: int | None
     """Requests of that length that run together: what the cache holds, up to vLLM's limit for a step."""
     cached_requests: int | None
     """Requests of that length the cache alone would hold; None where a request caches nothing."""
     tokens: int
-    """Tokens of requests of that length the cache holds together, as engines log it; 0 where one caches nothing."""
+    """Tokens of requests of that length the cache holds together; 0 where one caches nothing."""
     low_tokens: int
     """P10: if activations, runtime and graphs take as much as the larger published logs show."""
     high_tokens: int
@@ -164,14 +170,17 @@ class _Stage:
         self.deployment = deployment
         owner = stage_of_layers(len(deployment.model.layers), deployment.parallelism.pp)
         self.layers = tuple(index for index, at in enumerate(owner) if at == stage)
+        self._mixers = _mixers(deployment, self.layers)
         self.weights = weight_bytes_by_part(deployment, stage)
         absorbed = absorbed_bytes(deployment, self.layers)
         if absorbed:
             self.weights[Part.ATTENTION] = self.weights.get(Part.ATTENTION, 0) + absorbed
+        self.weights = _on_device(self.weights, deployment.engine.offloaded_bytes)
         self.activation = activation_reserve(deployment, last_stage=stage == deployment.parallelism.pp - 1)
         self.runtime = runtime_reserve(deployment, sum(self.weights.values()))
         self.graphs = graph_reserve(deployment)
         self.kv_bytes = self.left("median")
+        self._pages = _pages(deployment, self.layers)
 
     def left(self, case: Literal["low", "median", "high"]) -> int:
         """Bytes left for the cache; negative when the weights alone are too much."""
@@ -206,27 +215,68 @@ class _Stage:
 
     def request_bytes(self, tokens: int) -> int:
         """Bytes one request of this length takes on a device of the stage."""
-        deployment = self.deployment
-        block, tp, dtype = deployment.engine.block_tokens, deployment.parallelism.tp, deployment.chosen_cache_dtype
-        total = 0.0
-        for index in self.layers:
-            mixer = deployment.model.layers[index].mixer
-            if mixer is None:
-                continue
-            held = ceil(mixer.remembered_tokens(tokens) / block) * block
-            fixed = mixer.bytes_per_sequence(dtype, tp)
-            if isinstance(mixer, RecurrentState):
-                fixed *= deployment.engine.states_per_sequence
-            total += held * mixer.bytes_per_token(dtype, tp) + fixed
-        return ceil(total)
+        if isinstance(self._pages, CompressedPages):
+            return self._pages.bytes(tokens, in_flight=1)
+        return _kept_bytes(self.deployment, self._mixers, tokens)
+
+    def start_bytes(self, tokens: int) -> int:
+        """Bytes the engine wants for one request of this length before it starts."""
+        if self._pages is not None:
+            in_flight = self.deployment.engine.in_flight_tokens(self.deployment.parallelism.pp)
+            return self._pages.bytes(tokens, in_flight)
+        return self.request_bytes(tokens)
 
     def requests(self, tokens: int, case: Literal["low", "median", "high"] = "median") -> float:
         """How many requests of this length fit; infinite where a stage caches nothing."""
         available = self.kv_bytes if case == "median" else self.left(case)
-        needed = self.request_bytes(tokens)
+        first, needed = self.start_bytes(tokens), self.request_bytes(tokens)
         if available <= 0:
             return 0.0
-        return available / needed if needed else float("inf")
+        if not needed:
+            return float("inf")
+        # What a step adds is there once, however many requests run.
+        return available / first if available < first else 1 + (available - first) / needed
+
+
+def held_bytes(deployment: Deployment, layers: Sequence[int], tokens: int) -> int:
+    """Bytes of keys, values and states that layers keep of one request, in whole blocks."""
+    return _kept_bytes(deployment, _mixers(deployment, layers), tokens)
+
+
+def _pages(deployment: Deployment, layers: Sequence[int]) -> CompressedPages | SlidingPages | None:
+    """Lay out vLLM's block tables where layers keep different tokens; None where one table serves all."""
+    if deployment.engine.name != "vllm":
+        return None
+    if any(isinstance(deployment.model.layers[index].mixer, CompressedAttention) for index in layers):
+        return CompressedPages(deployment, layers)
+    sliding = deployment.engine.frees_windows and slides(deployment, layers)
+    return SlidingPages(deployment, layers) if sliding else None
+
+
+def _mixers(deployment: Deployment, layers: Sequence[int]) -> Counter[SequenceMixer]:
+    """How many layers remember in the same way: most models have one or two ways."""
+    mixers = (deployment.model.layers[index].mixer for index in layers)
+    return Counter(mixer for mixer in mixers if mixer is not None)
+
+
+def _kept_bytes(deployment: Deployment, mixers: Mapping[SequenceMixer, int], tokens: int) -> int:
+    block, tp, dtype = deployment.engine.block_tokens, deployment.parallelism.tp, deployment.chosen_cache_dtype
+    total = 0.0
+    for mixer, layers in mixers.items():
+        kept = mixer.remembered_tokens(tokens) if deployment.engine.frees_windows else tokens
+        held = ceil(kept / block) * block
+        fixed = mixer.bytes_per_sequence(dtype, tp)
+        if isinstance(mixer, RecurrentState):
+            fixed *= deployment.engine.states_per_sequence
+        total += layers * (held * mixer.bytes_per_token(dtype, tp) + fixed)
+    return ceil(total)
+
+
+def _on_device(weights: Mapping[Part, int], offloaded_bytes: int) -> dict[Part, int]:
+    """Leave out what stays in host memory, of every part alike: engines offload layer by layer."""
+    total = sum(weights.values())
+    kept = max(0, total - offloaded_bytes) / total if total else 1.0
+    return {part: int(held * kept) for part, held in weights.items()} if offloaded_bytes else dict(weights)
 
 
 def _capacity(stages: list[_Stage], deployment: Deployment, context_tokens: int, longest: int) -> CacheCapacity:
@@ -242,6 +292,7 @@ def _capacity(stages: list[_Stage], deployment: Deployment, context_tokens: int,
     return CacheCapacity(
         context_tokens=context_tokens,
         request_bytes=max(stage.request_bytes(context_tokens) for stage in stages),
+        start_bytes=max(stage.start_bytes(context_tokens) for stage in stages),
         concurrent_requests=min((count for count in (cached, most) if count is not None), default=None),
         cached_requests=cached,
         tokens=0 if unlimited else int(fitting * context_tokens) * replicas,
@@ -301,7 +352,7 @@ def _context_obstacle(
         return DoesNotFit(
             obstacle="context",
             reason=f"one request of {asked:,} tokens does not fit; the longest that does has {longest:,}",
-            shortfall_bytes=max(0, capacity.request_bytes - budget.kv_bytes),
+            shortfall_bytes=max(0, capacity.start_bytes - budget.kv_bytes),
             longest_context_tokens=longest or None,
         )
     if limit is not None and asked > limit:

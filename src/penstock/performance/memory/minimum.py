@@ -8,9 +8,11 @@ from penstock.catalog.accelerator import Precision
 from penstock.fleet.deployment import Deployment, Parallelism
 from penstock.fleet.engine import engine_defaults
 from penstock.model import CacheDtype
+from penstock.model.attention import CompressedAttention
 from penstock.model.weight import FP8_CHANNEL
 from penstock.performance.memory.budget import MemoryFit, fit
 from penstock.performance.memory.sharding import refusal
+from penstock.units import format_gib
 
 MAX_NODES = 16
 
@@ -135,21 +137,45 @@ def report_fit(deployment: Deployment, context_tokens: int) -> FitReport:
     result = fit(deployment, context_tokens)
     fewest = minimum_devices(deployment, context_tokens)
     calibrated = deployment.engine.name == "vllm" and deployment.accelerator.vendor in {"amd", "nvidia"}
+    calibrated = calibrated and not _compressed(deployment)
     return FitReport(
         fit=result,
         fewest_devices=_devices(fewest) if fewest else None,
         fewest_split=str(fewest.deployment.parallelism) if fewest else None,
         remedies=remedies(result, fewest),
         tier="calibrated" if calibrated else "transferred",
-        notes=tuple(_notes(deployment)),
+        notes=(*_notes(deployment), *_compression_notes(result)),
     )
+
+
+def _compressed(deployment: Deployment) -> bool:
+    return any(isinstance(layer.mixer, CompressedAttention) for layer in deployment.model.layers)
+
+
+def _compression_notes(result: MemoryFit) -> Iterator[str]:
+    """Say how little is known of DeepSeek-V4, and how vLLM's own count of tokens differs."""
+    if result.budget is None or result.capacity is None or not _compressed(result.deployment):
+        return
+    if result.deployment.engine.name != "vllm":
+        yield "how SGLang divides memory between DeepSeek-V4's caches was not read: its tokens are undetermined"
+        return
+    yield "what DeepSeek-V4 takes beside its weights is known from four published logs, on Hopper and B200"
+    capacity, ranks = result.capacity, result.deployment.parallelism.dp
+    if capacity.cached_requests and capacity.start_bytes > capacity.request_bytes:
+        logged = int(result.budget.kv_bytes / capacity.start_bytes * capacity.context_tokens)
+        yield (
+            f"vLLM wants {format_gib(capacity.start_bytes)} GiB free for a request to start and logs {logged:,} tokens"
+            + (" a rank" if ranks > 1 else "")
+            + ", as if every request took that; one that decodes takes "
+            + f"{format_gib(capacity.request_bytes)}"
+        )
 
 
 def _notes(deployment: Deployment) -> Iterator[str]:
     part, tp = deployment.accelerator, deployment.parallelism.tp
     emulated = part.emulated(deployment.model.formats)
     yield from (f"stored in {name}, which {part.id} does not compute natively" for name in emulated)
-    together = max(part.node.devices, (part.link.domain_devices if part.link else None) or 0)
+    together = max(part.node.largest, (part.link.domain_devices if part.link else None) or 0)
     if tp > together:
         yield f"tp {tp} spans nodes: the scale-up link joins {together} {part.id}"
     if not part.recommendable:

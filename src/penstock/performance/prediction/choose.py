@@ -26,36 +26,41 @@ def predict_on(
 ) -> Prediction:
     """Predict with one engine's efficiencies, or with each measured one and keep the one that is surely fastest.
 
-    That is the least P90: a guess has to be much faster than a measurement to be preferred.
+    Those are the ones that served this model on this part, where any did; surely fastest is the least P90, so that a
+    guess has to be much faster than a measurement to be preferred. Each has its own settings and rules, so one that
+    would not start in this split is chosen only where none would.
     """
     input_tokens, output_tokens, concurrency = load
-    settings = engine_defaults("sglang" if measured_engine == "sglang" else "vllm", accelerator, tp=parallelism.tp)
-    drafts = None if speculate is None else speculate(measured_engine)
-    placed = Deployment(
-        model=model,
-        accelerator=accelerator,
-        engine=settings,
-        parallelism=parallelism,
-        cache_dtype=cache_dtype,
-        speculative=drafts is not None and drafts.own_layers,
-    )
     measured = efficiencies.engines(accelerator.id) if efficiencies else ()
     if measured_engine not in {BEST, *measured} and efficiencies is not None and measured:
         raise DeploymentError(
             f"{accelerator.id} was not measured with '{measured_engine}'; measured: {', '.join(measured)}"
         )
     of_vendor = efficiencies.engines_of(accelerator.vendor) if efficiencies else ()
-    tried = (measured or of_vendor or ("vllm",)) if measured_engine == BEST else (measured_engine,)
-    answers = [
-        predict(
+    of_model = efficiencies.engines(accelerator.id, model) if efficiencies else ()
+    tried = (of_model or of_vendor or ("vllm",)) if measured_engine == BEST else (measured_engine,)
+
+    def predicted(name: str) -> Prediction:
+        drafts = None if speculate is None else speculate(name)
+        placed = Deployment(
+            model=model,
+            accelerator=accelerator,
+            engine=engine_defaults("sglang" if name == "sglang" else "vllm", accelerator, tp=parallelism.tp),
+            parallelism=parallelism,
+            cache_dtype=cache_dtype,
+            speculative=drafts is not None and drafts.own_layers,
+        )
+        return predict(
             placed,
             name,
             input_tokens=input_tokens,
             output_tokens=output_tokens,
             concurrency=concurrency,
             efficiencies=efficiencies,
-            speculation=None if speculate is None else speculate(name),
+            speculation=drafts,
         )
-        for name in tried
-    ]
-    return min(answers, key=lambda answer: answer.tpot_s.high)
+
+    answers = [predicted(name) for name in tried]
+    if measured_engine == BEST and not any(answer.memory.fits for answer in answers):
+        answers += [predicted(name) for name in measured if name not in tried]
+    return min(answers, key=lambda answer: (not answer.memory.fits, answer.tpot_s.high))

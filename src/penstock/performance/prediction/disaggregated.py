@@ -13,7 +13,8 @@ from penstock.fleet.engine import engine_defaults
 from penstock.model import CacheDtype, ModelSpec
 from penstock.performance.evidence.apart import Apart, Phase, labels_of
 from penstock.performance.evidence.efficiencies import Efficiencies
-from penstock.performance.memory.budget import MemoryFit, fit
+from penstock.performance.memory.budget import MemoryFit, fit, held_bytes
+from penstock.performance.memory.sharding import refusal, stage_of_layers
 from penstock.performance.prediction.choose import BEST
 from penstock.performance.prediction.predict import Range
 from penstock.performance.prediction.stack import Stack, Tier, stack_of
@@ -106,8 +107,13 @@ def apart_engines(part: Accelerator, measured_engine: str, efficiencies: Efficie
 def apart_stack(
     deployment: Deployment, measured_engine: str, phase: Phase, efficiencies: Efficiencies, apart: Apart
 ) -> Stack:
-    """Look up the stack of an engine that only prefills or only decodes: its steps take longer, or shorter."""
+    """Look up the stack of an engine that only prefills or only decodes."""
     stack = stack_of(ReplicaWork(deployment), measured_engine, efficiencies)
+    return stack_in_phase(stack, deployment, measured_engine, phase, apart)
+
+
+def stack_in_phase(stack: Stack, deployment: Deployment, measured_engine: str, phase: Phase, apart: Apart) -> Stack:
+    """Make of an engine that does both one that only prefills or decodes: its steps take longer, or shorter."""
     labels = labels_of(deployment, measured_engine, seen=stack.novelty == "shape")
     measured = apart.measured(labels)
     spread = apart.seen if measured else apart.unseen
@@ -134,7 +140,7 @@ def predict_disaggregated(
         prefill_workers=deployed.prefill_replicas,
         decode_workers=deployed.decode_replicas,
         batched_tokens=deployed.prefill.batched_tokens,
-        seats=_seats(deployed.decode, memory[1]),
+        seats=seats_of(deployed.decode, memory[1]),
         transfer_token_s=transfer_token_s(deployed),
     )
     (answer,) = steady([(pools, demand)])
@@ -149,9 +155,9 @@ def predict_disaggregated(
         decode=after,
         memory=memory,
         steady=answer,
-        tpot_s=_ranged(answer.tpot_s, spread.tpot),
-        ttft_s=_ranged(first_s, spread.ttft),
-        output_tokens_per_s=_ranged(answer.requests_per_s * demand.output_tokens, spread.rate),
+        tpot_s=ranged(answer.tpot_s, spread.tpot),
+        ttft_s=ranged(first_s, spread.ttft),
+        output_tokens_per_s=ranged(answer.requests_per_s * demand.output_tokens, spread.rate),
     )
 
 
@@ -173,8 +179,9 @@ def predict_apart_on(
     ]
     surest = {"shape": 3, "configuration": 2, "model": 1, "accelerator": 0}
 
-    def worth(answer: DisaggregatedPrediction) -> tuple[bool, int, float]:
-        return answer.tier == "calibrated", surest[answer.decode.novelty], answer.output_tokens_per_s.value
+    def worth(answer: DisaggregatedPrediction) -> tuple[bool, bool, int, float]:
+        sure = surest[answer.decode.novelty]
+        return answer.fits, answer.tier == "calibrated", sure, answer.output_tokens_per_s.value
 
     return max(answers, key=worth)
 
@@ -185,9 +192,12 @@ def seen_s(answer: Steady, request_s: float, first_ratio: float) -> float:
 
 
 def kv_bytes_per_token(deployment: Deployment) -> float:
-    """Bytes of one token's KV on one device of its rank."""
-    capacity = fit(deployment, _TYPICAL_TOKENS).capacity
-    return 0.0 if capacity is None else capacity.request_bytes / capacity.context_tokens
+    """Bytes of one token's KV on one device of its rank: what is sent, whatever the engine sets aside for it."""
+    if refusal(deployment) is not None:
+        return 0.0
+    owner = stage_of_layers(len(deployment.model.layers), deployment.parallelism.pp)
+    stages = [[index for index, at in enumerate(owner) if at == stage] for stage in sorted(set(owner))]
+    return max(held_bytes(deployment, layers, _TYPICAL_TOKENS) for layers in stages) / _TYPICAL_TOKENS
 
 
 def transfer_token_s(deployed: Disaggregated) -> float:
@@ -196,14 +206,15 @@ def transfer_token_s(deployed: Disaggregated) -> float:
     return kv_bytes_per_token(deployed.prefill) * split.tp * split.pp / deployed.sending_bytes_per_s
 
 
-def _seats(deployment: Deployment, memory: MemoryFit) -> int:
+def seats_of(deployment: Deployment, memory: MemoryFit) -> int:
     """Requests a decode replica runs together: those of a step, as far as the cache holds them."""
     limit = deployment.engine.max_sequences * deployment.parallelism.dp
     held = memory.capacity.concurrent_requests if memory.capacity is not None else None
     return max(1, min(limit, int(held))) if held else limit
 
 
-def _ranged(value: float, logs: tuple[float, float]) -> Range:
+def ranged(value: float, logs: tuple[float, float]) -> Range:
+    """Give a value the P10 and P90 of measured over predicted."""
     low, high = logs
     if value == inf:
         return Range(value=value, low=value, high=value)

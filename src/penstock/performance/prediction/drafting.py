@@ -9,12 +9,25 @@ from penstock.performance.kinship.cases import shape_of
 from penstock.performance.prediction.predict import Speculation
 from penstock.performance.step.drafts import expected_tokens
 
-USUAL_DRAFTED: Final = 3
-"""Tokens a step drafts where nobody says: most of the measured runs."""
+_USUAL: Final = 3
+
+
+def usual_drafted(model: ModelSpec, measured_engine: str, vendor: str, ranks: int) -> int:
+    """Tokens a step drafts where nobody says: as many as in the measured runs of such a setup.
+
+    Runs with more were not measured, and what a batch on many ranks gains from them nobody knows.
+    """
+    if model.architecture.startswith("DeepseekV4"):
+        return 2 if measured_engine == "vllm" else _USUAL
+    if model.architecture.startswith("Deepseek"):
+        if measured_engine == "trtllm" and ranks > 1:
+            return 1
+        return 2 if measured_engine == "sglang" and vendor == "nvidia" else _USUAL
+    return _USUAL
 
 
 def multi_token_prediction(
-    model: ModelSpec, measured_engine: str, drafts: DraftModel, *, drafted_tokens: int = USUAL_DRAFTED
+    model: ModelSpec, measured_engine: str, drafts: DraftModel, *, drafted_tokens: int
 ) -> Speculation:
     """Speculate with the layers a checkpoint brings; what is accepted is that of its model, or of all models seen."""
     if not any(weight.part is Part.MTP for weight in model.weights):

@@ -1,6 +1,6 @@
 """How long is one engine step, whatever is in it? A deployment's step time as a handful of coefficients."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,6 +18,9 @@ class StepCost:
     `context_s * sum of min(context, w)` over the decoding requests
     and `pair_s` for every pair of prompt token and token it sees. Linear in everything a decode step adds, so any
     number of equal steps has a closed form.
+
+    Where attention runs in `ranks` of its own, these are for a load spread evenly over them. A rank's own part of
+    a step, all but what the experts do, is `of_rank`; ranks that share experts wait for the slowest of them.
     """
 
     step_s: float
@@ -32,6 +35,11 @@ class StepCost:
     """Tokens a query reads at most, one entry per kind of attention in the model."""
     context_s: tuple[float, ...] = (0.0,)
     pair_s: tuple[float, ...] = (0.0,)
+    ranks: int = 1
+    experts_decode_s: float = 0.0
+    """Of `decode_s`, what a token of any rank takes on all of them: multiplying with experts, and getting there."""
+    experts_prefill_token_s: float = 0.0
+    """The same of `prefill_token_s`."""
 
     def __post_init__(self) -> None:
         if not len(self.limits) == len(self.context_s) == len(self.pair_s):
@@ -40,8 +48,40 @@ class StepCost:
         amounts += [*self.context_s, *self.pair_s]
         if not all(np.isfinite(amount) and amount >= 0 for amount in amounts) or not 0 <= self.expert_miss <= 1:
             raise DeploymentError("a step's coefficients must be finite and not negative")
-        if min(self.limits) < 1:
-            raise ValueError("a limit is at least one token")
+        if min(self.limits) < 1 or self.ranks < 1:
+            raise ValueError("a limit is at least one token, and a step runs on at least one rank")
+
+    @property
+    def of_rank(self) -> "StepCost":
+        """What one rank's own tokens add to a step: nothing is left of what all ranks take together."""
+        return replace(
+            self,
+            step_s=0.0,
+            prompt_step_s=0.0,
+            expert_s=0.0,
+            decode_s=self.ranks * (self.decode_s - self.experts_decode_s),
+            prefill_token_s=self.ranks * (self.prefill_token_s - self.experts_prefill_token_s),
+            context_s=tuple(self.ranks * value for value in self.context_s),
+            pair_s=tuple(self.ranks * value for value in self.pair_s),
+            ranks=1,
+            experts_decode_s=0.0,
+            experts_prefill_token_s=0.0,
+        )
+
+    @property
+    def seen_by_rank(self) -> "StepCost":
+        """The same steps told from one rank, whose tokens are one of `ranks` equal shares of the engine's."""
+        return replace(
+            self,
+            decode_s=self.ranks * self.decode_s,
+            prefill_token_s=self.ranks * self.prefill_token_s,
+            expert_miss=self.expert_miss**self.ranks,
+            context_s=tuple(self.ranks * value for value in self.context_s),
+            pair_s=tuple(self.ranks * value for value in self.pair_s),
+            ranks=1,
+            experts_decode_s=0.0,
+            experts_prefill_token_s=0.0,
+        )
 
     def seconds(self, contexts: tuple[int, ...] = (), chunks: tuple[tuple[int, int], ...] = ()) -> float:
         """Return the time of one step with these decodes (tokens behind each) and prompt chunks (from, to)."""
@@ -57,16 +97,17 @@ class StepCost:
 
     def scaled(self, by: float) -> "StepCost":
         """Return the cost of a replica that is slower in everything by this factor."""
-        return StepCost(
+        return replace(
+            self,
             step_s=self.step_s * by,
             decode_s=self.decode_s * by,
             prefill_token_s=self.prefill_token_s * by,
             prompt_step_s=self.prompt_step_s * by,
             expert_s=self.expert_s * by,
-            expert_miss=self.expert_miss,
-            limits=self.limits,
             context_s=tuple(value * by for value in self.context_s),
             pair_s=tuple(value * by for value in self.pair_s),
+            experts_decode_s=self.experts_decode_s * by,
+            experts_prefill_token_s=self.experts_prefill_token_s * by,
         )
 
 
@@ -75,7 +116,8 @@ def step_cost(work: ReplicaWork, slowdowns: Array) -> StepCost:
     slow = dict(zip(PARTS, (float(value) for value in slowdowns), strict=True))
     deployment, ranks = work.deployment, work.deployment.parallelism.dp
     dtype, tp = deployment.chosen_cache_dtype, deployment.parallelism.tp
-    message_s = slow["collectives"] * work.collective_token_s / ranks + slow["exchange"] * work.exchange_token_s
+    exchange_s = slow["exchange"] * work.exchange_token_s
+    message_s = slow["collectives"] * work.collective_token_s / ranks + exchange_s
     experts = deployment.model.experts
     state_bytes = sum(count * mixer.state_bytes(dtype, tp) for mixer, count in work.mixers.items())
     reads, pair_s = _by_limit(work, slow)
@@ -95,6 +137,9 @@ def step_cost(work: ReplicaWork, slowdowns: Array) -> StepCost:
         limits=limits,
         context_s=tuple(reads.get(limit, 0.0) / ranks for limit in limits),
         pair_s=tuple(pair_s.get(limit, 0.0) / ranks for limit in limits),
+        ranks=ranks,
+        experts_decode_s=slow["compute"] * work.routed_token_s + exchange_s,
+        experts_prefill_token_s=slow["prefill"] * work.routed_token_s + exchange_s,
     )
 
 

@@ -11,12 +11,15 @@ _WIDE_BITS: Final = 16
 
 
 def compute_precision(format_name: str, accelerator: Accelerator) -> Precision:
-    """Return the datapath a weight format is multiplied in; a format without one is widened to the next it has."""
+    """Return the datapath a weight format is multiplied in; a format without one is widened to the next it has.
+
+    FP4 of other vendors than NVIDIA multiplies MX blocks only, and NVFP4 is widened there.
+    """
     wanted: dict[str, tuple[Precision, ...]] = {
         "fp8": (Precision.FP8, Precision.BF16),
         "mxfp8": (Precision.FP8, Precision.BF16),
         "int8": (Precision.INT8, Precision.BF16),
-        "nvfp4": (Precision.FP4, Precision.BF16),
+        "nvfp4": (Precision.FP4, Precision.BF16) if accelerator.vendor == "nvidia" else (Precision.BF16,),
         "mxfp4": (Precision.FP4, Precision.BF16),
         "fp16": (Precision.FP16, Precision.BF16),
         "fp32": (Precision.TF32, Precision.FP32),

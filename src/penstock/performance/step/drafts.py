@@ -43,6 +43,7 @@ def drafting_cost(work: ReplicaWork, slowdowns: Array, drafted_tokens: int, acce
         expert_s=verified.expert_s * (1 + per_layer) / accepted_tokens,
         expert_miss=verified.expert_miss ** (1 + drafted_tokens),
         context_s=tuple((whole + per_layer * layer) / accepted_tokens for whole, layer in reads),
+        experts_decode_s=(verified.experts_decode_s + per_layer * plain.experts_decode_s) / accepted_tokens,
     )
 
 

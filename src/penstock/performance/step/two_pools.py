@@ -169,12 +169,13 @@ def steady(cases: Sequence[tuple[TwoPools, PoolsDemand]]) -> list[Steady]:
     limit = np.minimum(columns.prefill_limit * _ALMOST, columns.decode_limit)
     users = _array(demand.users or np.inf for _, demand in cases)
     asked = _array(demand.requests_per_s or np.inf for _, demand in cases)
-    rate = np.where(np.isinf(asked), _closed(columns, limit, np.where(np.isinf(users), 1.0, users)), asked)
+    closed = np.isinf(asked)
+    rate = np.where(closed, _closed(columns, limit, np.where(closed, users, 1.0)), asked) if closed.any() else asked
     served = np.minimum(rate, limit)
     decoding = columns.decoding(served)
     step_s = columns.decode_step_s(decoding)
     ttft_s, served_s = columns.first_token_s(served, step_s)
-    ttft_s = np.where(np.isinf(asked) | (asked <= limit), ttft_s, np.inf)
+    ttft_s = np.where(closed | (asked <= limit), ttft_s, np.inf)
     # Whoever is not decoding waits for a first token: the queue is as long as the users make it.
     ttft_s = np.where(np.isinf(users), ttft_s, users / served - (columns.outputs - 1) * step_s)
     full = columns.prefill_limit <= columns.decode_limit

@@ -17,7 +17,9 @@ workloads:
     model: llama-3.1-70b        # a name from `penstock catalog models`, a config.json or a checkpoint directory
     weights: [checkpoint, fp8]  # formats to consider (default: the checkpoint's own)
     # kv: auto                  # auto, bf16, fp16 or fp8 (default: auto)
+    # engine: vllm              # or [vllm, sglang]; here or for the whole plan (default: the fastest measured there)
     # mtp: true                 # whether a checkpoint's own multi-token-prediction layers may draft (default: true)
+    # disaggregated: false      # whether prompts and answers may have replicas of their own (default: false)
     slo: ttft=2s,tpot=60ms,attain=95%
     users: 512                  # requests in flight at the peak; or  requests_per_s: {value: 20, low: 10, high: 40}
     # think: 10s                # pause of a user between two requests (default: none)

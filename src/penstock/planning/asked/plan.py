@@ -70,6 +70,10 @@ class WorkloadPlan:
     """A trace whose lengths, and rate where none is given, are used instead of `shares`."""
     columns: Mapping[str, str]
     """Which column of the trace is which; empty recognises or guesses them."""
+    engines: tuple[str, ...] = ()
+    """Engines to choose from, and no others; empty is every one that was measured on a part."""
+    disaggregated: bool = False
+    """Whether prompts and answers may be computed by replicas of their own."""
 
     @property
     def peak_requests_per_s(self) -> float:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import date
 from typing import Final, cast
 
+from penstock.audit.asked.kinds import read_saving
 from penstock.audit.saving_claim import SavingClaim
 from penstock.errors import UsageError
 from penstock.planning.asked.inputs import Input
@@ -34,7 +35,8 @@ _SUM_TOLERANCE: Final = 0.005
 def parse_plan(text: str, where: str, *, today: date) -> Plan:
     """Read a plan; `today` is the start where the file names none."""
     table = read_table(text, where, kind="plan", written_by="penstock plan --init")
-    workloads = tuple(_workload(entry.table()) for entry in table.required("workloads").items())
+    engines: tuple[str, ...] = table.optional("engine", _engines, ())
+    workloads = tuple(_workload(entry.table(), engines) for entry in table.required("workloads").items())
     if not workloads:
         table.value.refuse("has no workload; add one under `workloads:`")
     owned: tuple[OwnedPlan, ...] = table.optional("owned", read_owned, ())
@@ -73,7 +75,7 @@ def _with_owned(parts: tuple[PartPlan, ...], owned: tuple[OwnedPlan, ...]) -> tu
     return (*parts, *(PartPlan(id=name, owned_only=True) for name in missing)) if parts else ()
 
 
-def _workload(table: Table) -> WorkloadPlan:
+def _workload(table: Table, engines: tuple[str, ...]) -> WorkloadPlan:
     name = table.required("name").text()
     trace = table.optional("trace", Value.text, None)
     rate = table.optional("requests_per_s", lambda entry: ranged(entry, "requests/s", low=1e-6, high=1e9), None)
@@ -91,14 +93,16 @@ def _workload(table: Table) -> WorkloadPlan:
         name=name,
         model=table.required("model").text(),
         weights=table.optional("weights", words, ("checkpoint",)),
+        engines=table.optional("engine", _engines, engines),
         kv=table.optional("kv", lambda entry: entry.choice(("auto", "bf16", "fp16", "fp8")), "auto"),
         mtp=table.optional("mtp", Value.flag, True),  # noqa: FBT003 - what a missing key means
+        disaggregated=table.optional("disaggregated", Value.flag, False),  # noqa: FBT003 - the same
         slo=limits,
         requests_per_s=None if rate is None else rate.value,
         users=None if users is None else users.value,
         demand=_demand(rate or users),
         think_s=table.optional("think", lambda entry: entry.parsed(parse_duration), 0.0),
-        growth_per_year=defaulted(table, "growth_per_year", "workload.growth_per_year", low=-0.99, high=100),
+        growth_per_year=defaulted(table, "growth_per_year", "workload.growth_per_year", low=-0.99, high=10),
         mean_load=defaulted(table, "mean_load", "workload.mean_load", low=0.001, high=1),
         shares=() if lengths is None else _shares(lengths),
         trace=trace,
@@ -106,6 +110,14 @@ def _workload(table: Table) -> WorkloadPlan:
     )
     table.done()
     return found
+
+
+def _engines(value: Value) -> tuple[str, ...]:
+    """Read one engine or several; who was measured with which is known elsewhere."""
+    found = words(value) if value.is_list else (value.text().lower(),)
+    if not found:
+        value.refuse("the list is empty; name an engine, such as vllm, or leave `engine:` out")
+    return tuple(dict.fromkeys(found))
 
 
 def _columns(table: Table, trace: str | None) -> dict[str, str]:
@@ -241,29 +253,4 @@ def _constraints(table: Table) -> Constraints:
 
 
 def _claims(value: Value) -> tuple[SavingClaim, ...]:
-    return tuple(_claim(entry.table()) for entry in value.items())
-
-
-def _claim(table: Table) -> SavingClaim:
-    found = SavingClaim(
-        title=table.required("title").text(),
-        cheaper=table.required("cheaper").text(),
-        dearer=table.required("dearer").text(),
-        devices=table.required("devices").whole(low=1),
-        cheaper_usd=table.required("cheaper_usd").number(low=1),
-        dearer_usd=table.required("dearer_usd").number(low=1),
-        discount_fraction=table.required("discount").number(high=0.99),
-        cheaper_watts=table.required("cheaper_watts").number(low=1),
-        dearer_watts=table.required("dearer_watts").number(low=1),
-        hardware_fraction=table.required("hardware_share").number(low=0.01, high=0.99),
-        years=table.required("years").number(low=0.1, high=30),
-        engineers=table.required("engineers").number(),
-        engineer_usd_per_year=table.required("engineer_usd_per_year").number(),
-        claimed_fraction=table.required("claimed").number(high=1),
-        claimed_with_engineers_fraction=table.required("claimed_with_engineers").number(high=1),
-        cheaper_throughput_fraction=table.optional(
-            "throughput_ratio", lambda entry: entry.number(low=0.01, high=100), None
-        ),
-    )
-    table.done()
-    return found
+    return tuple(read_saving(entry.table()) for entry in value.items())

@@ -24,6 +24,7 @@ def plan_schema() -> Schema:
                 "horizon_years": _said(_AMOUNT, "0.25 to 15; default 3"),
                 "step_months": _said(_WHOLE, "how often the fleet may change; default once, yearly with growth"),
                 "orders_from": _said(_DATE, "nothing can be ordered before; see `lead_weeks`"),
+                "engine": _engine(),
                 "workloads": _list(_workload()),
                 "accelerators": {"oneOf": [{"const": "all verified"}, _list({"oneOf": [_TEXT, _part()]})]},
                 "owned": _said(_list({"oneOf": [_TEXT, _owned()]}), "nodes that stand there already: 64xh100"),
@@ -68,6 +69,14 @@ def _input(words: str = "a number, or {value, low, high, source}") -> Schema:
     return {"oneOf": [_AMOUNT, ranged], "description": words}
 
 
+def _engine() -> Schema:
+    """One of a workload goes before that of the plan."""
+    return {
+        "oneOf": [_TEXT, _list(_TEXT)],
+        "description": "vllm, or several to choose from; default: every engine measured on the accelerator",
+    }
+
+
 def _workload() -> Schema:
     lengths = _table({"input": _WHOLE, "output": _WHOLE, "share": _AMOUNT}, required=("input", "output"))
     return _table(
@@ -75,8 +84,13 @@ def _workload() -> Schema:
             "name": _TEXT,
             "model": _said(_TEXT, "a name from `penstock catalog models`, a config.json or a checkpoint directory"),
             "weights": _list(_TEXT),
+            "engine": _engine(),
             "kv": {"enum": ["auto", "bf16", "fp16", "fp8"]},
             "mtp": {"type": "boolean", "description": "whether the checkpoint's own layers may draft; default true"},
+            "disaggregated": {
+                "type": "boolean",
+                "description": "whether prompts and answers may have replicas of their own; default false",
+            },
             "slo": _said(_TEXT, "ttft=2s,tpot=60ms,attain=95%"),
             "requests_per_s": _input("at the peak; or `users`"),
             "users": _input("requests in flight at the peak; or `requests_per_s`"),

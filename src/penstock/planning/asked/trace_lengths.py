@@ -1,7 +1,7 @@
 """What does a trace ask for? A few length buckets of equal work and the rate of its busiest minute, in one pass."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -28,6 +28,8 @@ class TraceLengths:
     shares: tuple[Share, ...]
     reusable_fraction: float | None
     """Prompt tokens that an earlier request already had; None where the trace does not tell."""
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    """Rows it could not use, by reason."""
 
 
 def trace_lengths(blocks: Iterable[Requests]) -> TraceLengths:

@@ -17,12 +17,15 @@ class Likely:
     unit: str
     slip: float
     """What a likely slip of the pen is put right by: thousands left out, milliseconds as seconds, cents as dollars."""
+    other_slip: float = 1.0
+    """And what another one is."""
 
 
 _KWH: Final = Likely(low=0.003, high=1.5, slip=0.01, unit="$ per kWh")
 _DEVICE: Final = Likely(low=200, high=400_000, slip=1_000, unit="$ a device")
 _NODE: Final = Likely(low=2_000, high=10e6, slip=1_000, unit="$ a node")
-_HOUR: Final = Likely(low=0.02, high=150, slip=0.001, unit="$ a device-hour")
+_HOUR: Final = Likely(low=0.05, high=20, slip=0.001, other_slip=1 / 8, unit="$ a device-hour")
+"""Above are list prices of one rack by the hour, and the price of a whole node that was written for a device."""
 _HOSTING: Final = Likely(low=5, high=3_000, slip=0.01, unit="$ per kW and month")
 _HOST: Final = Likely(low=500, high=1e6, slip=1_000, unit="$ a host")
 _NETWORK: Final = Likely(low=10, high=60_000, slip=1_000, unit="$ a device")
@@ -32,6 +35,8 @@ _NODE_KW: Final = Likely(low=0.2, high=250, slip=1_000, unit="kW a node")
 _CAP_KW: Final = Likely(low=1, high=5e6, slip=1_000, unit="kW")
 _TPOT: Final = Likely(low=0.0005, high=3, slip=0.001, unit="s per token")
 _TTFT: Final = Likely(low=0.001, high=600, slip=0.001, unit="s to the first token")
+_GROWTH: Final = Likely(low=-0.9, high=3, slip=0.01, unit="times more each year")
+_CHANGE: Final = Likely(low=-0.9, high=1, slip=0.01, unit="times more each year")
 _E2E: Final = Likely(low=0.005, high=86_400, slip=0.001, unit="s for a whole answer")
 
 
@@ -43,6 +48,7 @@ def unlikely(plan: Plan) -> tuple[str, ...]:
 def _questions(plan: Plan) -> Iterator[str]:
     for workload in plan.workloads:
         yield from _slo(workload)
+        yield _ask(f"{workload.name}: growth_per_year", workload.growth_per_year.value, _GROWTH)
     for part in plan.parts:
         yield from _part(part)
     for site in plan.sites:
@@ -52,8 +58,10 @@ def _questions(plan: Plan) -> Iterator[str]:
         yield _ask(f"owned {entry.id}: book_usd", entry.book_usd, _NODE)
     for vendor, stack in plan.stacks.items():
         yield _ask(f"stacks {vendor}: support", stack.support_usd_per_device_year.value, _YEARLY)
+        yield _ask(f"stacks {vendor}: software_gain_per_year", stack.software_gain_per_year.value, _CHANGE)
         yield _ask(f"stacks {vendor}: licence", stack.licence_usd_per_device_year.value, _YEARLY)
     yield _ask("engineer_usd_per_year", plan.money.engineer_usd_per_year.value, _ENGINEER)
+    yield _ask("finance: price_change_per_year", plan.money.price_change_per_year.value, _CHANGE)
     yield _ask("node: host_usd", plan.node.host_usd.value, _HOST)
     yield _ask("node: network_usd_per_device", plan.node.network_usd_per_device.value, _NETWORK)
 
@@ -89,7 +97,7 @@ def _ask(name: str, value: float | None, likely: Likely) -> str:
     """Return a question, or nothing where the amount can be meant."""
     if not value or likely.low <= value <= likely.high:
         return ""
-    meant = value * likely.slip
-    hint = f"; did you mean {meant:,.6g}?" if likely.low <= meant <= likely.high else ""
+    meant = [value * slip for slip in (likely.slip, likely.other_slip)]
+    hint = next((f"; did you mean {amount:,.6g}?" for amount in meant if likely.low <= amount <= likely.high), "")
     bounds = f"{likely.low:g} to {likely.high:,.10g}"
-    return f"{name} is {value:,.6g} {likely.unit}, where {bounds} is known{hint}"
+    return f"{name} is {value:,.6g} {likely.unit}, where {bounds} is usual{hint}"

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from penstock.fleet.deployment import Deployment, Parallelism
+from penstock.fleet.deployment import Deployment
+from penstock.fleet.disaggregated import Disaggregated
 from penstock.performance.prediction.predict import Range, Speculation
 from penstock.planning.asked.plan import Bucket, WorkloadPlan
 from penstock.workload.slo import Slo
@@ -35,14 +36,21 @@ class Option:
     id: str
     weights: str
     deployment: Deployment
+    """Of one replica; where prompts are computed apart, of one that decodes."""
     measured_engine: str
     """The engine whose measurements speak for it."""
     speculation: Speculation | None = None
     """How it drafts with the checkpoint's own layers; None where it does not."""
+    apart: Disaggregated | None = None
+    """The replicas that prefill and those that decode, which are one unit; None where each does both."""
 
 
-def way_of(split: Parallelism, speculation: Speculation | None) -> str:
-    """Say how a replica is run: its split, and how many tokens a step drafts."""
+def way_of(deployment: Deployment, speculation: Speculation | None, apart: Disaggregated | None = None) -> str:
+    """Say how a replica is run: its split, and how many tokens a step drafts; or both kinds of a unit."""
+    if apart is not None:
+        ahead, after = apart.prefill.parallelism, apart.decode.parallelism
+        return f"{apart.prefill_replicas} prefill {ahead} to {apart.decode_replicas} decode {after}"
+    split = deployment.parallelism
     return f"{split}" if speculation is None else f"{split} mtp{speculation.drafted_tokens}"
 
 

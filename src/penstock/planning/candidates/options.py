@@ -21,8 +21,9 @@ from penstock.planning.candidates.splits import linked_devices, splits_of, stage
 CHECKPOINT: Final = "checkpoint"
 UNMEASURED: Final = "vllm"
 """The engine of a part nobody measured: its kin speak for it."""
-DraftsOf = Callable[[ModelSpec, str], Speculation | None]
-"""What a checkpoint's own draft layers give with an engine; None where it has none."""
+DraftsOf = Callable[[ModelSpec, str, str, int], Speculation | None]
+"""What a checkpoint's own draft layers give with an engine on a vendor's part, in so many ranks; None where it has
+none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,9 @@ class WorkloadOnPart:
 
     def speculation(self, spec: ModelSpec, split: Parallelism, engine: str) -> Speculation | None:
         """Draft with the checkpoint's own layers; no engine does so across the stages of a pipeline."""
-        return self.drafts_of(spec, engine) if self.workload.mtp and split.pp == 1 else None
+        if not self.workload.mtp or split.pp > 1:
+            return None
+        return self.drafts_of(spec, engine, self.accelerator.vendor, split.dp)
 
     def deployment(self, spec: ModelSpec, split: Parallelism, settings: EngineName, drafts: bool) -> Deployment:  # noqa: FBT001 - the fourth of four choices
         """Describe one replica with its engine's defaults."""
@@ -59,12 +62,10 @@ def options_of(model: ModelSpec, placing: WorkloadOnPart, engines: Sequence[str]
     """List what holds the shortest requests, and the reason of the last thing that does not."""
     found: list[Option] = []
     reason = None
-    for weights, spec in _stored(placing.workload, model):
-        # Engines widen what a checkpoint comes in; nobody converts weights to a format the part cannot multiply.
-        emulated = () if spec is model else placing.accelerator.emulated(spec.formats)
-        if emulated:
-            # What a part emulates has no predicted speed, so it is not offered.
-            reason = f"{placing.accelerator.id} has no datapath for {emulated[0]} weights"
+    for weights, spec in stored(placing.workload, model):
+        emulated = emulated_format(placing, model, spec)
+        if emulated is not None:
+            reason = f"{placing.accelerator.id} has no datapath for {emulated} weights"
             continue
         held, obstacle = _split(weights, spec, placing, engines or (UNMEASURED,))
         found += held
@@ -72,7 +73,16 @@ def options_of(model: ModelSpec, placing: WorkloadOnPart, engines: Sequence[str]
     return found, reason
 
 
-def _stored(workload: WorkloadPlan, model: ModelSpec) -> Iterator[tuple[str, ModelSpec]]:
+def emulated_format(placing: WorkloadOnPart, model: ModelSpec, spec: ModelSpec) -> str | None:
+    """Name a format nobody converts weights to for this part: what it emulates has no predicted speed.
+
+    Engines widen what a checkpoint comes in.
+    """
+    return None if spec is model else next(iter(placing.accelerator.emulated(spec.formats)), None)
+
+
+def stored(workload: WorkloadPlan, model: ModelSpec) -> Iterator[tuple[str, ModelSpec]]:
+    """The model in every weight format asked for."""
     seen = set()
     for name in workload.weights:
         if name == CHECKPOINT:
@@ -111,14 +121,15 @@ def _fitting(
             speculation = placing.speculation(spec, split, engine) if drafts else None
             if drafts and speculation is None:
                 continue
-            key = _settings(engine), drafts
+            key = settings_of(engine), drafts
             if key not in fits:
                 fits[key] = fit(placing.deployment(spec, split, *key), placing.shortest_tokens)
             result = fits[key]
             if result.fits:
+                way = way_of(result.deployment, speculation)
                 found.append(
                     Option(
-                        id=f"{placing.workload.name} {placing.accelerator.id} {way_of(split, speculation)} {weights}",
+                        id=f"{placing.workload.name} {placing.accelerator.id} {way} {weights}",
                         weights=weights,
                         deployment=result.deployment,
                         measured_engine=engine,
@@ -130,6 +141,6 @@ def _fitting(
     return found, reason
 
 
-def _settings(engine: str) -> EngineName:
+def settings_of(engine: str) -> EngineName:
     """Whose settings and memory accounting an engine is taken to have: those of the two that were read."""
     return "sglang" if engine == "sglang" else "vllm"

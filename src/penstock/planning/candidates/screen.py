@@ -76,7 +76,7 @@ class QueuelessScreen:
 
     def alone(self, option: Option, bucket: Bucket, slo: Slo) -> Capacity:
         """Judge one length."""
-        memory = self._memory(option, bucket.context_tokens)
+        memory = self.memory(option.deployment, bucket.context_tokens)
         if not memory.fits:
             return cannot(memory.obstacle.reason if memory.obstacle else "does not fit")
         compiled = self.compiled(option)
@@ -102,10 +102,11 @@ class QueuelessScreen:
             measured_engine=option.measured_engine,
         )
 
-    def _memory(self, option: Option, context_tokens: int) -> MemoryFit:
-        key = (*_layout(option.deployment), context_tokens)
+    def memory(self, deployment: Deployment, context_tokens: int) -> MemoryFit:
+        """Whether a replica holds the model and a request of this length."""
+        key = (*_layout(deployment), context_tokens)
         if key not in self._fits:
-            self._fits[key] = self._room(option.deployment).at(context_tokens)
+            self._fits[key] = self._room(deployment).at(context_tokens)
         return self._fits[key]
 
     def _room(self, deployment: Deployment) -> DeviceRoom:
@@ -116,13 +117,17 @@ class QueuelessScreen:
 
     def compiled(self, option: Option) -> Compiled:
         """Its work and the stack that serves it."""
-        deployment, placed = option.deployment, _layout(option.deployment)
+        return self.compiled_on(option.deployment, option.measured_engine, option.speculation)
+
+    def compiled_on(self, deployment: Deployment, engine: str, speculation: Speculation | None = None) -> Compiled:
+        """The same of a deployment on an engine."""
+        placed = _layout(deployment)
         if placed not in self._works:
             self._works[placed] = ReplicaWork(deployment)
-        key = (*placed, option.measured_engine)
+        key = (*placed, engine)
         if key not in self._compiled:
             work = self._works[placed]
-            self._compiled[key] = Compiled(work=work, stack=self._stack(key, work), speculation=option.speculation)
+            self._compiled[key] = Compiled(work=work, stack=self._stack(key, work), speculation=speculation)
         return self._compiled[key]
 
     def _stack(self, key: tuple[object, ...], work: ReplicaWork) -> Stack:

@@ -6,18 +6,20 @@ from typing import Final
 
 from penstock.catalog.accelerator import Accelerator
 from penstock.fleet.deployment import Deployment
+from penstock.fleet.disaggregated import Disaggregated
 from penstock.model import ModelSpec
 from penstock.performance.prediction.predict import Speculation
 from penstock.planning.asked.plan import PartPlan, WorkloadPlan
 from penstock.planning.asked.resolve import LeftOut
 from penstock.planning.candidates.capacity import Capacity, CapacityOf, Option, mixed_rate, way_of
 from penstock.planning.candidates.options import DraftsOf, WorkloadOnPart, options_of
+from penstock.planning.candidates.units import UnitsOf
 
 _SCREEN_MARGIN: Final = 1.1
 """By how much a pool may carry more than the screen's closed loop: what is behind even so is not simulated."""
 Step = Callable[[str], None]
 """Called with what is looked at next."""
-EnginesOf = Callable[[str], Sequence[str]]
+EnginesOf = Callable[[str, ModelSpec | None], Sequence[str]]
 """The engines an accelerator was measured with."""
 
 
@@ -33,11 +35,13 @@ class Candidate:
     """One per length bucket, in the workload's order."""
     speculation: Speculation | None = None
     """How it drafts with the checkpoint's own layers; None where it does not."""
+    apart: Disaggregated | None = None
+    """The replicas of both kinds where prompts are computed apart; they count as one."""
 
     @property
     def way(self) -> str:
-        """How it is run: its split, and how many tokens a step drafts."""
-        return way_of(self.deployment.parallelism, self.speculation)
+        """How it is run: its split, and how many tokens a step drafts; or both kinds of a unit."""
+        return way_of(self.deployment, self.speculation, self.apart)
 
     @property
     def accelerator(self) -> Accelerator:
@@ -47,7 +51,8 @@ class Candidate:
     @property
     def devices(self) -> int:
         """Devices it takes from its nodes: a split that does not divide a node takes whole ones."""
-        wanted, node = self.deployment.parallelism.devices, self.accelerator.node.devices
+        wanted = self.deployment.parallelism.devices if self.apart is None else self.apart.devices
+        node = self.accelerator.node.devices
         return wanted if wanted <= node and node % wanted == 0 else -(-wanted // node) * node
 
     @property
@@ -65,6 +70,7 @@ class Candidate:
             deployment=self.deployment,
             measured_engine=self.measured_engine,
             speculation=self.speculation,
+            apart=self.apart,
         )
 
     @property
@@ -89,31 +95,66 @@ def find_candidates(
     capacity_of: CapacityOf,
     *,
     screen: CapacityOf | None = None,
-    engines_of: EnginesOf = lambda _: (),
+    engines_of: EnginesOf = lambda *_: (),
     drafts_of: DraftsOf = lambda *_: None,
+    units_of: UnitsOf = lambda *_: (),
     step: Step = lambda _: None,
 ) -> Choice:
-    """Place a workload on every part in every way, with every engine that was measured there."""
+    """Place a workload on every part in every way, with every engine that served its model there, or else any.
+
+    Units of prefill and decode replicas come on top: what does both stays, so that they never make a fleet dearer.
+    """
     kept: list[Candidate] = []
     left_out: list[LeftOut] = []
     considered = 0
     for accelerator, part in parts:
         step(accelerator.id)
         placing = WorkloadOnPart(workload=workload, accelerator=accelerator, part=part, drafts_of=drafts_of)
-        feasible, reason = options_of(model, placing, engines_of(accelerator.id))
-        considered += len({option.id for option in feasible})
-        judged = [_judged(workload, option, screen or capacity_of) for option in feasible]
-        useful = [entry for entry in judged if any(entry.rates)]
-        if screen is not None:
-            bounds = zip(feasible, judged, strict=True)
-            useful = _simulated(workload, [pair for pair in bounds if any(pair[1].rates)], capacity_of)
-        useful = undominated(_best_engines(workload, useful))
-        if not useful:
-            why = reason or (judged[0].capacities[0].grounds if judged else "nothing to place")
-            left_out.append(LeftOut(what=f"{workload.name} on {accelerator.id}", why=why))
-            continue
+        measured = engines_of(accelerator.id, None if workload.engines else model)
+        engines = asked_engines(workload.engines, measured=measured)
+        feasible: list[Option] = []
+        reason: str | None = _unmeasured(workload, measured)
+        if engines is not None:
+            feasible, reason = options_of(model, placing, engines)
+        useful, ways, why = _whole(workload, feasible, reason, capacity_of, screen)
+        units = units_of(model, placing)
+        considered += ways + len(units)
+        useful += _units(workload, units, useful, capacity_of, screen or capacity_of)
         kept += useful
+        if not useful:
+            left_out.append(LeftOut(what=f"{workload.name} on {accelerator.id}", why=why))
     return Choice(candidates=tuple(kept), considered=considered, left_out=tuple(left_out))
+
+
+def _whole(
+    workload: WorkloadPlan,
+    feasible: Sequence[Option],
+    reason: str | None,
+    capacity_of: CapacityOf,
+    screen: CapacityOf | None,
+) -> tuple[list[Candidate], int, str]:
+    """Judge replicas that prefill and decode: those worth keeping, how many ways there are, and why if none is kept."""
+    judged = [_judged(workload, option, screen or capacity_of) for option in feasible]
+    useful = [entry for entry in judged if any(entry.rates)]
+    if screen is not None:
+        bounds = zip(feasible, judged, strict=True)
+        useful = _simulated(workload, [pair for pair in bounds if any(pair[1].rates)], capacity_of)
+    why = reason or (judged[0].capacities[0].grounds if judged else "nothing to place")
+    return undominated(_best_engines(workload, useful)), len({option.id for option in feasible}), why
+
+
+def asked_engines(asked: Sequence[str], *, measured: Sequence[str]) -> Sequence[str] | None:
+    """Choose the engines to consider on a part: of those measured there, the ones asked for; None where none is left.
+
+    For a part nobody measured its kin speak, whatever was asked.
+    """
+    if not asked or not measured:
+        return asked or measured
+    return [engine for engine in measured if engine in asked] or None
+
+
+def _unmeasured(workload: WorkloadPlan, measured: Sequence[str]) -> str:
+    return f"not measured with {' or '.join(workload.engines)}; measured: {', '.join(measured)}"
 
 
 def _simulated(
@@ -132,6 +173,22 @@ def _simulated(
         careful = _judged(workload, option, capacity_of)
         found += [careful] if any(careful.rates) else []
     return found
+
+
+def _units(
+    workload: WorkloadPlan,
+    units: Sequence[Option],
+    others: Sequence[Candidate],
+    capacity_of: CapacityOf,
+    screen: CapacityOf,
+) -> list[Candidate]:
+    """Judge units that may be worth it beside replicas that do both, and keep those that are."""
+    bounds = [(option, _judged(workload, option, screen)) for option in units]
+    hopeful = [(o, b) for o, b in bounds if not any(_beats(other, b, margin=_SCREEN_MARGIN) for other in others)]
+    found = _simulated(workload, [(o, b) for o, b in hopeful if any(b.rates)], capacity_of)
+    return [
+        one for one in undominated(_best_engines(workload, found)) if not any(_beats(other, one) for other in others)
+    ]
 
 
 def _best_engines(workload: WorkloadPlan, candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -174,4 +231,5 @@ def _judged(workload: WorkloadPlan, option: Option, capacity_of: CapacityOf) -> 
         deployment=option.deployment,
         capacities=capacity_of(option, workload),
         speculation=option.speculation,
+        apart=option.apart,
     )

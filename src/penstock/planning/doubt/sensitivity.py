@@ -52,6 +52,11 @@ class Flip:
     within_range: bool
     """Whether the input's own range reaches it: then it is a matter of what is true, not of what might come."""
 
+    @property
+    def distance_fraction(self) -> float:
+        """How far it is from what the plan has, of that."""
+        return abs(self.at - self.current) / max(abs(self.current), 1e-9)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Judge:
@@ -121,7 +126,7 @@ def flips(judge: Judge, world: InputWorld, knobs: Sequence[Knob]) -> tuple[Flip,
             flip = _flip(judge, world, knob, "below" if side == "below" else "above", bound)
             if flip is not None:
                 found.append(flip)
-    return tuple(sorted(found, key=lambda flip: (not flip.within_range, _distance(flip), flip.name)))
+    return tuple(sorted(found, key=lambda flip: (not flip.within_range, flip.distance_fraction, flip.name)))
 
 
 def _flip(judge: Judge, world: InputWorld, knob: Knob, side: Literal["above", "below"], bound: float) -> Flip | None:
@@ -147,7 +152,3 @@ def _flip(judge: Judge, world: InputWorld, knob: Knob, side: Literal["above", "b
         instead=cheapest_label(judge.costs(knob.turned(world, lost), knob.kind)),
         within_range=knob.input.low <= lost <= knob.input.high,
     )
-
-
-def _distance(flip: Flip) -> float:
-    return abs(flip.at - flip.current) / max(abs(flip.current), 1e-9)

@@ -1,14 +1,19 @@
 """What is the answer in one sentence? Who wins, by how much, how surely, and what to measure if it is close."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from penstock.planning.candidates.search import Candidate
-from penstock.planning.doubt.monte_carlo import Blame, Confidence
+from penstock.planning.doubt.monte_carlo import Blame, Confidence, Span
+from penstock.planning.doubt.sensitivity import Flip
 from penstock.planning.optimum.family import Family
 
 Outcome = Literal["wins", "too close to call", "only choice"]
+_HAIR: Final = 0.01
+"""A difference that no input is known to."""
+_RARE: Final = 0.005
+"""A share of the worlds that rounds to none of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,25 +23,48 @@ class PlanVerdict:
     outcome: Outcome
     winner: str
     others_usd: Mapping[str, float]
-    """What the best fleet of every other label costs more, the nearest first."""
+    """What the best fleet of every other label costs more with every input as estimated, the nearest first; a label
+    that has no such fleet is not here, though it may have one in other worlds."""
     probability: float
     """That the winning label is cheapest."""
+    likeliest: str
+    """The label that is cheapest in most of the worlds drawn: not the winner where the estimates favour that one."""
+    likeliest_probability: float
+    cost_usd: Span
+    """P10, median and P90 of what the best fleet of the winning label costs, beside its cost as estimated."""
+    near: tuple[str, ...]
+    """What a hundredth makes another answer of: inputs that move so little, kinds of fleet that cost so little more."""
     measure: tuple[str, ...]
     """What would settle it, the most telling first."""
 
 
-def judge(family: Family, confidence: Confidence, candidates: tuple[Candidate, ...]) -> PlanVerdict:
+def judge(
+    family: Family, confidence: Confidence, candidates: tuple[Candidate, ...], flips: Sequence[Flip] = ()
+) -> PlanVerdict:
     """Compare the winner with the best fleet of any other label."""
     winner = family.label(family.winner)
     more = {label: mix.cost_usd - family.winner.cost_usd for label, mix in family.by_label.items() if label != winner}
-    outcome: Outcome = "too close to call" if confidence.too_close else "wins"
+    rivals = bool(more) or confidence.lost(winner) >= _RARE
+    outcome: Outcome = "too close to call" if confidence.too_close(winner) else "wins"
     return PlanVerdict(
-        outcome=outcome if more else "only choice",
+        outcome=outcome if rivals else "only choice",
         winner=winner,
         others_usd=more,
         probability=confidence.probability.get(winner, 0.0),
-        measure=tuple(_measure(entry, family, candidates) for entry in confidence.blame) if more else (),
+        likeliest=confidence.likeliest,
+        likeliest_probability=confidence.probability[confidence.likeliest],
+        cost_usd=confidence.cost_usd[winner],
+        near=(
+            *dict.fromkeys(flip.name for flip in flips if _is_near(flip)),
+            *(label for label, usd in more.items() if usd <= _HAIR * family.winner.cost_usd),
+        ),
+        measure=tuple(_measure(entry, family, candidates) for entry in confidence.blame) if rivals else (),
     )
+
+
+def _is_near(flip: Flip) -> bool:
+    """Whether less than anybody knows turns it; what comes a day late comes with the plan's next step, so not dates."""
+    return flip.kind != "delivery" and flip.distance_fraction <= _HAIR
 
 
 def _measure(blame: Blame, family: Family, candidates: tuple[Candidate, ...]) -> str:

@@ -12,7 +12,7 @@ from penstock.planning.optimum.mix import LOOSE, cheapest
 from penstock.planning.optimum.problem import Mix, Offer, Problem
 
 _GAP: Final = 1e-3
-_LIMIT_S: Final = 10.0
+_MOST_NODES: Final = 4_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ def owned_worth(problem: Problem, family: Family) -> Owned | None:
     if not any(offer.kept for offer in problem.offers):
         return None
     bare = replace(problem, offers=tuple(replace(offer, kept=None) for offer in problem.offers))
-    mix = cheapest(family.informed(bare), gap_fraction=_GAP, time_limit_s=_LIMIT_S)
+    mix = cheapest(family.informed(bare), gap_fraction=_GAP, most_nodes=_MOST_NODES)
     without = None if mix is None else mix.cost_usd
     sales = sum(offer.kept.nodes * offer.kept.sale_usd for offer in problem.offers if offer.kept)
     return Owned(
@@ -113,7 +113,7 @@ def rule_prices(problem: Problem, family: Family) -> tuple[RulePrice, ...]:
     found = []
     winner_usd = family.winner.cost_usd
     for name, looser in without_each_rule(problem).items():
-        mix = cheapest(family.informed(looser), gap_fraction=_GAP, time_limit_s=_LIMIT_S)
+        mix = cheapest(family.informed(looser), gap_fraction=_GAP, most_nodes=_MOST_NODES)
         if mix is None or mix.gap_fraction > LOOSE:
             continue
         without = min(winner_usd, mix.cost_usd)
@@ -140,7 +140,7 @@ def demand_scenarios(
         for knob in moving:
             turned = knob.turned(turned, end(knob))
         problem = family.informed(build_problem(turned.resolved, candidates))
-        mix = cheapest(problem, gap_fraction=_GAP, time_limit_s=_LIMIT_S)
+        mix = cheapest(problem, gap_fraction=_GAP, most_nodes=_MOST_NODES)
         if mix is not None and mix.gap_fraction <= LOOSE:
             found[name] = _scenario(name, family, mix)
     return tuple(found[name] for name in ("low", "base", "high") if name in found)

@@ -151,6 +151,7 @@ def _replica(candidate: Candidate, scale: float) -> ReplicaKind:
         workload=candidate.workload,
         devices=candidate.devices,
         requests_per_s={number: rate * scale for number, rate in enumerate(candidate.rates) if rate > 0},
+        apart=candidate.apart is not None,
     )
 
 

@@ -15,7 +15,7 @@ from penstock.planning.optimum.resize import Array, Worlds, resized_usd
 COMPETING = ("amd", "nvidia")
 """The vendors whose mix is asked for even where it does not win."""
 _HOPELESS: Final = 2.0
-_FIRST, _NEXT = "cheapest fleet", "runners-up"
+_FIRST, _WHOLE, _NEXT = "cheapest fleet", "without pools apart", "runners-up"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +101,11 @@ def find_family(problem: Problem, *, runner_up_count: int, step: Step = lambda _
     within its gap, or is wrong, on one question is corrected by the others.
     """
     solved = []
+    if problem.whole is not problem:
+        # First, so that where both cost the same no prompt is computed apart.
+        step(_WHOLE)
+        found = cheapest(problem.whole)
+        solved += [found] if found is not None else []
     step(_FIRST)
     found = cheapest(problem)
     solved += [found] if found is not None else []
@@ -119,11 +124,11 @@ def find_family(problem: Problem, *, runner_up_count: int, step: Step = lambda _
 
 
 def questions(problem: Problem) -> Iterator[tuple[str, Restriction]]:
-    """Each vendor alone, a mix of the two that compete, each part alone."""
+    """Each vendor alone, a mix of the two that compete unless every fleet must be one, each part alone."""
     vendors = tuple(dict.fromkeys(offer.vendor for offer in problem.offers))
     for vendor in vendors:
         yield f"{vendor} alone", Restriction(only_vendors=frozenset({vendor}))
-    if set(COMPETING) <= set(vendors):
+    if set(COMPETING) <= set(vendors) and not (set(COMPETING) == set(vendors) and problem.min_vendors > 1):
         yield "a mix", Restriction(require_vendors=frozenset(COMPETING))
     for accelerator in dict.fromkeys(offer.accelerator for offer in problem.offers):
         yield f"{accelerator} alone", Restriction(only_accelerators=frozenset({accelerator}))
@@ -131,7 +136,8 @@ def questions(problem: Problem) -> Iterator[tuple[str, Restriction]]:
 
 def steps_of(problem: Problem) -> tuple[str, ...]:
     """What `find_family` will say, for a progress bar."""
-    return (_FIRST, *(name for name, _ in questions(problem)), _NEXT)
+    whole = () if problem.whole is problem else (_WHOLE,)
+    return (*whole, _FIRST, *(name for name, _ in questions(problem)), _NEXT)
 
 
 def cheapest_label(costs: Mapping[str, float]) -> str:

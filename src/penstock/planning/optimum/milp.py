@@ -1,7 +1,7 @@
 """How is a linear program with whole numbers solved? A thin, typed way to hand one to HiGHS."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Final
 
@@ -11,6 +11,9 @@ import numpy as np
 _FEASIBILITY: Final = 1e-6
 """HiGHS' own. Below about 1e-8 presolve of 1.15 cuts optima off and still reports a gap of zero; a millionth of a
 replica is nothing."""
+_LAST_RESORT_S: Final = 600.0
+"""Effort is counted in nodes of the search, so that an answer does not hang on how busy a machine is; only what takes
+longer than this is cut by the clock, and its gap says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +24,13 @@ class Optimum:
     cost: float
     gap_fraction: float
     seconds: float
+
+    def or_cheaper(self, other: "Optimum") -> "Optimum":
+        """The cheaper of two points of one program; what is proven of this one's bound holds for both."""
+        if self.cost <= other.cost:
+            return self
+        bound = self.cost * (1 - self.gap_fraction)
+        return replace(other, gap_fraction=max(0.0, 1 - bound / other.cost))
 
 
 @dataclass(slots=True)
@@ -56,14 +66,15 @@ class Milp:
         self.row_lower.append(at_least)
         self.row_upper.append(at_most)
 
-    def solve(self, *, gap_fraction: float, time_limit_s: float) -> Optimum | None:
-        """Minimise; None where nothing satisfies every row (or nothing was found in time)."""
+    def solve(self, *, gap_fraction: float, most_nodes: int) -> Optimum | None:
+        """Minimise; None where nothing satisfies every row (or nothing was found within the nodes of the search)."""
         solver = highspy.Highs()  # type: ignore[no-untyped-call]
         for option, value in (
             ("output_flag", False),
             ("mip_rel_gap", gap_fraction),
             ("mip_abs_gap", 0.0),
-            ("time_limit", time_limit_s),
+            ("mip_max_nodes", most_nodes),
+            ("time_limit", _LAST_RESORT_S),
             ("mip_feasibility_tolerance", _FEASIBILITY),
             ("primal_feasibility_tolerance", _FEASIBILITY),
             ("threads", 1),

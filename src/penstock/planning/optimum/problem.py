@@ -1,7 +1,7 @@
 """What exactly is optimised? Nodes that may be had, replicas they may hold, demand to serve, and the rules."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Final
 
@@ -97,6 +97,8 @@ class ReplicaKind:
     """What it takes from its nodes: a divisor of a node's devices or whole nodes, so that devices add up exactly."""
     requests_per_s: Mapping[int, float]
     """By length bucket, within the SLO; a bucket it cannot serve is not here."""
+    apart: bool = False
+    """Whether it is a unit of replicas that only prefill and replicas that only decode."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +131,17 @@ class Problem:
         """Requests per second of one length that a replica carries in a period."""
         gain = self.gains.get(replica.accelerator)
         return replica.requests_per_s[bucket] * (gain[period] if gain else 1.0)
+
+    @property
+    def whole(self) -> "Problem":
+        """The same with replicas that prefill and decode alone; itself where there are no others."""
+        kinds = tuple(replica for replica in self.replicas if not replica.apart)
+        return self if len(kinds) == len(self.replicas) else replace(self, replicas=kinds)
+
+    def of_its_kind(self, mix: "Mix") -> "Problem":
+        """What a fleet is planned again with: without units where it has none."""
+        units = {replica.id for replica in self.replicas if replica.apart}
+        return self if any(name in units for pool in mix.pools for name in pool.replicas) else self.whole
 
     def replicas_on(self, accelerator: str) -> tuple[ReplicaKind, ...]:
         """The kinds that run there."""

@@ -1,15 +1,19 @@
 """What does the simulator say about a pool? The rate its replicas sustain, and what a rate does to their requests."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 
+from penstock.performance.evidence.apart import PHASES, Phase
 from penstock.planning.candidates.capacity import Option
 from penstock.planning.candidates.screen import QueuelessScreen
+from penstock.planning.candidates.unit_screen import UnitScreen
 from penstock.planning.proof.simulated import PoolLoad
 from penstock.simulation.capacity import RateSearch, highest_rate, requests_for, trial
-from penstock.simulation.placement import Placement, place_on
+from penstock.simulation.options import Options
+from penstock.simulation.placement import Placement, place_on, pools_apart
 from penstock.simulation.replica import ReplicaPool
 from penstock.workload import Empirical, Poisson, SloClass, Workload
 
@@ -28,8 +32,11 @@ class Simulator:
 
     loop: QueuelessScreen
     seed: int = 0
+    units: UnitScreen | None = None
+    """Knows of engines that only prefill or only decode; None where no such units are planned with."""
     _placed: dict[tuple[object, ...], Placement] = field(default_factory=dict)
     _sustained: dict[tuple[object, ...], float] = field(default_factory=dict)
+    _attained: dict[tuple[object, ...], float] = field(default_factory=dict)
 
     def sustained(self, load: PoolLoad) -> float:
         """The highest rate the pool's replicas sustain together; the search begins at the rate of the load."""
@@ -37,41 +44,67 @@ class Simulator:
 
     def sketched(self, load: PoolLoad) -> float:
         """The same from fewer requests: up to 5% too high, and all candidates err alike, as they see the same ones."""
-        pool, asked = self._pool(load), self._asked(load)
-        if pool is None:
+        pools, asked = self.pools(load), self._asked(load)
+        if not pools:
             return 0.0
-        requests = max(_SKETCH_REQUESTS, requests_for([pool], asked, load.requests_per_s) // _SKETCH_SHARE)
+        requests = max(_SKETCH_REQUESTS, requests_for(pools, asked, load.requests_per_s) // _SKETCH_SHARE)
         return self._highest(load, replace(asked, requests=requests, tolerance=_SKETCH_TOLERANCE))
 
     def _highest(self, load: PoolLoad, asked: RateSearch) -> float:
-        pool = self._pool(load)
-        if pool is None:
+        pools = self.pools(load)
+        if not pools:
             return 0.0
-        key = (id(pool.replica), load.replicas, load.mix, load.slo, asked.tolerance)
+        key = (_identity(pools), load.mix, load.slo, asked.tolerance)
         if key not in self._sustained:
-            best, _ = highest_rate([pool], asked, begin_per_s=load.requests_per_s)
+            best, _ = highest_rate(pools, asked, begin_per_s=load.requests_per_s)
             self._sustained[key] = 0.0 if best is None else best.rate_per_s
         return self._sustained[key]
 
     def attained(self, load: PoolLoad) -> float:
         """Share of the requests that keep their SLO at the rate of the load; 0 where the queue only grows."""
-        pool = self._pool(load)
-        if pool is None:
+        pools = self.pools(load)
+        if not pools:
             return 0.0
+        # A fleet planned again has most of its pools as they were, up to the rounding of its shares.
+        key = (_identity(pools), load.mix, load.slo, f"{load.requests_per_s:.9g}")
+        if key not in self._attained:
+            self._attained[key] = self._tried(load, pools)
+        return self._attained[key]
+
+    def _tried(self, load: PoolLoad, pools: Sequence[ReplicaPool]) -> float:
         asked = self._asked(load)
-        requests = requests_for([pool], asked, load.requests_per_s)
-        found = trial([pool], asked, load.requests_per_s, requests=requests)
+        requests = requests_for(pools, asked, load.requests_per_s)
+        found = trial(pools, asked, load.requests_per_s, requests=requests)
         return 0.0 if found.outcome.saturation is not None or found.outcome.refused else found.attained_fraction
 
     def _asked(self, load: PoolLoad) -> RateSearch:
         classes = (SloClass(name="all", share_fraction=1.0, slo=load.slo),)
-        return RateSearch(workload=_workload(load, classes), classes=classes, seed=self.seed)
+        options = Options(first_of_equals=True)
+        return RateSearch(workload=_workload(load, classes), classes=classes, seed=self.seed, options=options)
 
-    def _pool(self, load: PoolLoad) -> ReplicaPool | None:
-        placed = self.placed(load.option, round(load.mean_tokens))
-        if placed.replica is None:
-            return None
-        return ReplicaPool(name="pool", replica=placed.replica, replicas=load.replicas)
+    def pools(self, load: PoolLoad) -> tuple[ReplicaPool, ...]:
+        """What is simulated: one pool, or the two of as many units; none where a replica does not fit."""
+        tokens, unit = round(load.mean_tokens), load.option.apart
+        if unit is not None:
+            ahead, after = (self.placed_apart(load.option, phase, tokens).replica for phase in PHASES)
+            if ahead is None or after is None:
+                return ()
+            return pools_apart(unit, ahead, after, name="pool", units=load.replicas)
+        replica = self.placed(load.option, tokens).replica
+        return () if replica is None else (ReplicaPool(name="pool", replica=replica, replicas=load.replicas),)
+
+    def placed_apart(self, option: Option, phase: Phase, typical_tokens: int) -> Placement:
+        """Lay a replica of a unit out once."""
+        if self.units is None or option.apart is None:
+            raise ValueError("a unit is simulated by what knows of engines that only prefill or decode")
+        deployment = option.apart.prefill if phase == "prefill" else option.apart.decode
+        engine = self.units.engine(deployment, option.measured_engine, phase)
+        key = (id(engine), typical_tokens)
+        if key not in self._placed:
+            self._placed[key] = place_on(
+                engine.work, engine.stack, typical_tokens=typical_tokens, measured_engine=option.measured_engine
+            )
+        return self._placed[key]
 
     def placed(self, option: Option, typical_tokens: int) -> Placement:
         """Lay a replica out once."""
@@ -79,19 +112,30 @@ class Simulator:
         key = (id(compiled), typical_tokens)
         if key not in self._placed:
             self._placed[key] = place_on(
-                compiled.work, compiled.stack, typical_tokens=typical_tokens, speculation=compiled.speculation
+                compiled.work,
+                compiled.stack,
+                typical_tokens=typical_tokens,
+                measured_engine=option.measured_engine,
+                speculation=compiled.speculation,
             )
         return self._placed[key]
 
 
+def _identity(pools: Sequence[ReplicaPool]) -> tuple[tuple[int, int], ...]:
+    return tuple((id(pool.replica), pool.replicas) for pool in pools)
+
+
 def _workload(load: PoolLoad, classes: tuple[SloClass, ...]) -> Workload:
     """Poisson arrivals of a mix of lengths under one promise."""
+    limit = load.option.deployment.model.max_context_tokens or np.inf
     inputs, outputs = [], []
     for bucket, fraction in load.mix:
         count = max(_LEAST_PAIRS, round(_PAIRS * fraction))
         inputs.append(np.full(count, bucket.input_tokens))
         longest = max(1, bucket.output_tokens) * (1 + _SPREAD * np.linspace(-1, 1, count))
-        outputs.append(np.maximum(1, np.round(longest)))
+        # What varies about a length the model allows does not make it longer than it allows.
+        most = max(bucket.output_tokens, limit - bucket.input_tokens)
+        outputs.append(np.clip(np.round(longest), 1, most))
     lengths = Empirical(
         input_tokens=np.concatenate(inputs).astype(np.int32), output_tokens=np.concatenate(outputs).astype(np.int32)
     )

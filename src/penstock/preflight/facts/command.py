@@ -2,18 +2,18 @@
 
 import json
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from string import Template
 from typing import Final
 
 from penstock.errors import UsageError
 from penstock.fleet.engine import EngineName
+from penstock.preflight.facts.shell import filled_in, shell_words
 from penstock.preflight.facts.situation import Launch
 
 _VARIABLE: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,127})=(.*)", re.DOTALL)
 _IMAGE: Final = re.compile(r"[\w.-]+(/[\w.-]+)+:[\w.-]+")
-_REMARK: Final = re.compile(r"(^|\s)#\s.*$", re.MULTILINE)
+_DEVICES: Final = re.compile(r"[\w:.-]+(,[\w:.-]+)*")
+_SHOWN_BY: Final = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 _SHORT: Final = {
     "-tp": "tensor-parallel-size",
     "-pp": "pipeline-parallel-size",
@@ -40,6 +40,7 @@ _SAME: Final = {
 _CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl"})
 _SWITCHES: Final = frozenset({"--rm", "--privileged", "--init", "--detach", "--interactive", "--tty", "--read-only"})
 """Options of `docker run` that take no value; clusters of letters without one are -it, -d, -itd."""
+_OTHER_VERBS: Final = frozenset({"bench", "chat", "complete", "collect-env", "run-batch"})
 _MAX_COMMAND: Final = 20_000
 
 
@@ -47,23 +48,56 @@ def parse_command(text: str) -> tuple[EngineName | None, Launch]:
     """Read a launch line; what it starts decides the engine, and None means that it does not say."""
     if len(text) > _MAX_COMMAND:
         raise UsageError(f"--command: a launch line of {len(text):,} characters is beyond reason")
-    tokens = _words(text)
-    environment = dict(_variables(tokens))
-    tokens = [Template(token).safe_substitute(environment) if "$" in token else token for token in tokens]
+    read = shell_words(text)
+    environment = dict(_variables(read.words))
+    _refuse_other_programs(read.words)
+    tokens = [filled_in(word, environment) for word in read.words]
     image, arguments = _after_image(tokens)
     inner = dict(_variables(arguments))
-    flags = dict(_flags(arguments))
+    given = dict(_flags(arguments))
     if (model := _positional_model(arguments)) is not None:
-        flags.setdefault("model-path", model)
+        given.setdefault("model-path", model)
+    flags = {name: "true" if value is None else value for name, value in given.items()}
     flags.update(_speculation(flags))
-    return _engine(tokens, image), Launch(flags=flags, environment=environment | inner, image=image)
+    return _engine(tokens, image), Launch(
+        flags=flags,
+        environment=environment | inner,
+        image=image,
+        typed=tuple(tokens),
+        bare=frozenset(name for name, value in given.items() if value is None),
+        torn=read.torn,
+        visible_devices=_visible(tokens, environment | inner),
+    )
 
 
-def _words(text: str) -> list[str]:
-    try:
-        return shlex.split(_REMARK.sub("", text.replace("\\\n", " ")))
-    except ValueError as error:
-        raise UsageError(f"--command: {error}; quote it as a shell would") from None
+def _visible(tokens: Sequence[str], environment: Mapping[str, str]) -> int | None:
+    """Devices the line lets the engine see: those a variable lists, or docker's `--gpus`; None where all of them."""
+    counts = [
+        listed.count(",") + 1
+        for name in _SHOWN_BY
+        if (listed := environment.get(name)) and listed != "-1" and _DEVICES.fullmatch(listed)
+    ]
+    for number, token in enumerate(tokens):
+        name, equals, inline = token.partition("=")
+        given = inline if equals else next(iter(tokens[number + 1 : number + 2]), "")
+        if name == "--gpus" and (asked := given.strip("'\"")) != "all":
+            listed = asked.removeprefix("device=")
+            counts += [listed.count(",") + 1] if asked != listed else [int(asked)] if asked.isdecimal() else []
+    return min(counts, default=None)
+
+
+def _refuse_other_programs(tokens: Sequence[str]) -> None:
+    """A line that measures or asks a server starts none."""
+    programs = [token.rpartition("/")[2] for token in tokens]
+    if (
+        "vllm" in programs
+        and programs[programs.index("vllm") + 1 :][:1]
+        and ((verb := programs[programs.index("vllm") + 1]) in _OTHER_VERBS)
+    ):
+        raise UsageError(f"--command: 'vllm {verb}' starts no server; give the `vllm serve` line it asks")
+    other = next((token for token in tokens if token.startswith(("sglang.bench", "sglang.test"))), None)
+    if other is not None:
+        raise UsageError(f"--command: '{other}' starts no server; give the `sglang.launch_server` line it asks")
 
 
 def _engine(tokens: Sequence[str], image: str | None) -> EngineName | None:
@@ -94,7 +128,7 @@ def _after_image(tokens: list[str]) -> tuple[str | None, list[str]]:
         return None, tokens
     arguments = tokens[at + 1 :]
     if len(arguments) > 2 and arguments[0].rpartition("/")[2] in {"bash", "sh"} and arguments[1] in {"-c", "-lc"}:  # noqa: PLR2004 - shell, option, line
-        arguments = _words(arguments[2])
+        arguments = list(shell_words(arguments[2]).words)
     return tokens[at], arguments
 
 
@@ -111,7 +145,8 @@ def _image_at(tokens: Sequence[str]) -> int | None:
     return at if at < len(tokens) else None
 
 
-def _flags(tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _flags(tokens: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+    """Flags with the word after them; None where there is none."""
     for number, token in enumerate(tokens):
         name, equals, value = token.partition("=")
         if name in _SHORT:
@@ -121,7 +156,12 @@ def _flags(tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
         else:
             continue
         following = tokens[number + 1] if number + 1 < len(tokens) else "--"
-        yield key, value if equals else ("true" if following.startswith("-") else following)
+        yield key, value if equals else (None if _is_option(following) else following)
+
+
+def _is_option(word: str) -> bool:
+    """Whether a word begins another option: a negative number is a value."""
+    return word.startswith("-") and re.fullmatch(r"-\d+(\.\d+)?", word) is None
 
 
 def long_name(flag: str) -> str:
@@ -153,7 +193,8 @@ def _speculation(flags: Mapping[str, str]) -> dict[str, str]:
     else:
         config = _json(raw)
     if not isinstance(config, dict):
-        raise UsageError("--command: --speculative-config must be a JSON object")
+        # Its kind of value is checked with that of every other flag.
+        return {}
     return {
         "speculative-num-draft-tokens": str(config.get("num_speculative_tokens", 0)),
         "speculative-method": str(config.get("method", "draft_model")),
@@ -164,4 +205,4 @@ def _json(raw: str) -> object:
     try:
         return json.loads(raw)
     except (ValueError, RecursionError):
-        raise UsageError("--command: --speculative-config is not valid JSON") from None
+        return None

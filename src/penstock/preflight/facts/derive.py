@@ -87,6 +87,7 @@ def _model(situation: Situation) -> Mapping[str, Value | Unknown]:
             None if width is None else (width if split.expert_parallel else ceil(width / split.tp)),
             "the model has no routed experts",
         ),
+        "model.rope": _unknown("model.rope") if situation.subject.rope is None else situation.subject.rope,
         "model.context": _known(model.max_context_tokens, "the config states no limit"),
         "weights.formats": frozenset(model.formats),
     }

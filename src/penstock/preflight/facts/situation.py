@@ -36,6 +36,8 @@ class Subject:
     scheme: Scheme
     name: str
     """What a launch command calls it: a path or a repository."""
+    rope: str | None = None
+    """How its config scales rotary positions; None where the config at hand does not say."""
     stored: StoredFacts | None = None
     scanned: ScannedFacts | None = None
 
@@ -48,6 +50,14 @@ class Launch:
     """A flag that takes no value has the value `true`."""
     environment: Mapping[str, str] = field(default_factory=dict)
     image: str | None = None
+    typed: tuple[str, ...] = ()
+    """The words of a line of the user's own; none of a launch preflight proposes."""
+    bare: frozenset[str] = frozenset()
+    """Flags such a line gives no value."""
+    torn: tuple[str, ...] = ()
+    """What of it a shell would not read as it was meant."""
+    visible_devices: int | None = None
+    """How many devices it lets the engine see; None where it hides none."""
 
     def flag(self, *names: str) -> str | None:
         """Return the value of the first of these flags that is set."""

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from penstock.catalog.accelerator import Accelerator
 from penstock.checkpoint import Checkpoint, StoredTensor
 from penstock.checkpoint.fp8.scan import Fp8Scan
+from penstock.errors import ConfigError
 from penstock.fleet import Deployment, Parallelism, engine_defaults
 from penstock.fleet.engine import EngineName
 from penstock.performance import minimum_devices
@@ -19,8 +20,22 @@ def subject_of(checkpoint: Checkpoint, name: str) -> Subject:
         model=checkpoint.spec,
         scheme=read_scheme(checkpoint.spec, checkpoint.config, checkpoint.sidecar),
         name=_callable_name(checkpoint, name),
+        rope=_rope(checkpoint),
         stored=None if checkpoint.tensors is None else stored_facts(checkpoint.tensors),
     )
+
+
+def _rope(checkpoint: Checkpoint) -> str | None:
+    """Read `rope_scaling`, whose type has two names; the catalog's copies of configs leave it out."""
+    config = checkpoint.config
+    if config is None:
+        return None
+    try:
+        scaling = config.optional("rope_scaling")
+        stated = None if scaling is None else scaling.text("rope_type", "type", default="default")
+    except ConfigError:
+        return None
+    return stated or ("default" if checkpoint.repository is None else None)
 
 
 def _callable_name(checkpoint: Checkpoint, name: str) -> str:

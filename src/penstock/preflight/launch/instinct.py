@@ -59,9 +59,11 @@ def _gaps(subject: Subject, chip: str, version: Release, split: Parallelism) -> 
         if chip == "gfx950" and Release("0.23.0") <= version < Release("0.24.0"):
             why = "AITER's experts spoil gpt-oss on this chip in this release"
             found.append(Setting(name="VLLM_ROCM_USE_AITER_MOE", value="0", why=why))
-        if version < Release("0.13.0"):
-            why = "attention sinks: ROCM_ATTN cannot, the unified backend can"
+        why = "attention sinks: ROCM_ATTN cannot, the unified backend can"
+        if Release("0.11.1") <= version < Release("0.13.0"):
             found.append(Setting(name="VLLM_ATTENTION_BACKEND", value="ROCM_AITER_UNIFIED_ATTN", why=why))
+        elif version < Release("0.11.1"):
+            found.append(Setting(name="VLLM_USE_AITER_UNIFIED_ATTENTION", value="1", why=why))
     return found
 
 

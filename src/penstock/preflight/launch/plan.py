@@ -1,9 +1,10 @@
 """With which flags? The launch this checkpoint should get on this device, each flag with its reason."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from shlex import quote
-from typing import Any, Final
+from typing import Final
 
 from penstock.catalog.accelerator import Accelerator
 from penstock.fleet import Parallelism
@@ -11,12 +12,14 @@ from penstock.fleet.engine import EngineName
 from penstock.fleet.release import Release
 from penstock.preflight.facts.derive import attention_kinds, chip_of
 from penstock.preflight.facts.situation import Launch, Subject
+from penstock.preflight.launch.images import official_image
 from penstock.preflight.launch.instinct import rocm_settings
 from penstock.preflight.launch.recipe import Recipe
 from penstock.preflight.launch.setting import Setting, first_of_each
 
 _PORT: Final = {"vllm": 8000, "sglang": 30000}
 _LINE_BREAK: Final = " \\\n  "
+_FILLED_IN: Final = re.compile(r"[\w$%+=:,./{}-]*\$[\w$%+=:,./{}-]*")
 HEAD_NODE: Final = "HEAD_NODE"
 """What stands for the address of the first node in a command for several."""
 
@@ -35,6 +38,8 @@ class LaunchPlan:
     """None where no official image serves this device."""
     nodes: int = 1
     """Machines it is started on; each runs the same line with its own rank."""
+    unreleased: bool = False
+    """Whether no release of that number was found, and so no image either."""
 
     def as_launch(self) -> Launch:
         """Return what rules and flag checks look at."""
@@ -47,6 +52,20 @@ class LaunchPlan:
     def with_flags(self, *added: Setting) -> "LaunchPlan":
         """Return the plan with flags it does not have yet."""
         return replace(self, flags=first_of_each((*self.flags, *added)))
+
+    def has(self, *names: str) -> bool:
+        """Whether one of these flags is set."""
+        return any(flag.name in names for flag in self.flags)
+
+    def published(self, releases: Sequence[str]) -> "LaunchPlan":
+        """Return the plan with the image's tag as it was published; without one where no such release was found."""
+        if self.image is None:
+            return self
+        tag = next((text for text in releases if Release(text) == self.version), None)
+        if tag is None and self.version > max(Release(text) for text in releases):
+            tag = str(self.version) + ".0" * (2 - str(self.version).count("."))
+        image = None if tag is None else self.image.replace(f":v{self.version}", f":v{tag}")
+        return replace(self, image=image, unreleased=tag is None)
 
     def bare(self) -> str:
         """Return the command for an installed engine, an argument a line."""
@@ -85,6 +104,18 @@ class LaunchPlan:
         return [f"--{flag.name}" + ("" if flag.value is None else f" {quote(flag.value)}") for flag in self.flags]
 
 
+def typed_lines(words: Sequence[str]) -> str:
+    """Write a line of the user's own an option a line; what a shell fills in stays as it is."""
+    lines: list[str] = []
+    for word in words:
+        shown = word if _FILLED_IN.fullmatch(word) else quote(word)
+        if lines and not word.startswith("-"):
+            lines[-1] += f" {shown}"
+        else:
+            lines.append(shown)
+    return _LINE_BREAK.join(lines)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """What the user decided."""
@@ -94,6 +125,8 @@ class Asked:
     context_tokens: int | None = None
     drafted_tokens: int = 0
     """What a step drafts with the checkpoint's own multi-token-prediction layers."""
+    quantization: str | None = None
+    """How the engine is told to store the weights, where that is not as the checkpoint has them."""
 
 
 def plan_launch(
@@ -109,7 +142,9 @@ def plan_launch(
     build = _vllm if engine == "vllm" else _sglang
     flags, variables = build(subject, chip, version, asked)
     flags += _drafting(engine, asked.drafted_tokens)
-    nodes = -(-asked.parallelism.devices // accelerator.node.devices)
+    if asked.quantization is not None:
+        flags.append(Setting(name="quantization", value=asked.quantization, why="the weights' format asked for"))
+    nodes = -(-asked.parallelism.devices // accelerator.node.largest)
     if recipe is not None:
         flags += list(recipe.flags)
         variables += list(recipe.variables)
@@ -123,32 +158,6 @@ def plan_launch(
         image=official_image(engine, version, accelerator.vendor, chip),
         nodes=nodes,
     )
-
-
-def official_image(engine: EngineName, version: Release, vendor: str, chip: str) -> str | None:
-    """Name the image that serves this device; SGLang's ROCm images are per chip."""
-    if engine == "vllm":
-        names = {"nvidia": "vllm/vllm-openai", "amd": "vllm/vllm-openai-rocm"}
-        # Before 0.14 vLLM published no image for ROCm.
-        missing = vendor == "amd" and version < Release("0.14.0")
-        return f"{names[vendor]}:v{version}" if vendor in names and not missing else None
-    if vendor == "nvidia":
-        return f"lmsysorg/sglang:v{version}"
-    suffix = {"gfx942": "mi30x", "gfx950": "mi35x"}.get(chip)
-    runtime = "rocm720" if version >= Release("0.5.10") else "rocm700"
-    return f"lmsysorg/sglang:v{version}-{runtime}-{suffix}" if suffix else None
-
-
-def rocm_of_image(image: str | None, version: Release, table: Mapping[str, Any]) -> str | None:
-    """Return the ROCm release inside an official image; a later image than was read has at least the last one's."""
-    if image is None:
-        return None
-    if image.startswith("vllm/vllm-openai-rocm:"):
-        found = [(Release(since), rocm) for since, rocm in table["vllm"].items() if since != "last_read"]
-        held = [rocm for since, rocm in sorted(found, key=lambda pair: pair[0]) if since <= version]
-        return held[-1] if held else None
-    word = next((word for word in image.split("-") if word.startswith("rocm") and word[4:].isdecimal()), None)
-    return None if word is None else ".".join(word[4:])
 
 
 def _split_flags(asked: Asked, names: Sequence[str]) -> list[Setting]:
@@ -178,7 +187,7 @@ def _several_nodes(engine: EngineName, version: Release, nodes: int, split: Para
         return [count, rank, where]
     where = Setting(name="master-addr", value=HEAD_NODE, why="the address of the first machine")
     if split.dp == 1:
-        return [count, rank, where]
+        return [count, replace(rank, why=f"{rank.why}, with --headless there"), where]
     here = max(1, split.dp // nodes)
     others = f"{here} on the second" if nodes == 2 else f"{here}, {2 * here} and so on on the others"  # noqa: PLR2004 - this one and one more
     return [
@@ -241,7 +250,9 @@ def _sglang(subject: Subject, chip: str, version: Release, asked: Asked) -> tupl
     if chip in {"gfx942", "gfx950"}:
         variables.append(Setting(name="SGLANG_USE_AITER", value="1", why="AMD's kernels; the images set it too"))
         heads = subject.model.query_heads // split.tp
-        if "mla" in attention_kinds(subject.model) and heads in {16, 128}:
+        kinds = attention_kinds(subject.model)
+        # Sparse attention is a backend of its own, which SGLang takes unless another is named.
+        if "mla" in kinds and "sparse" not in kinds and heads in {16, 128}:
             why = f"{heads} heads per device: AITER's MLA has kernels for 16 and 128"
             flags.append(Setting(name="attention-backend", value="aiter", why=why))
     return flags, variables

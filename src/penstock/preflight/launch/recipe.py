@@ -1,15 +1,19 @@
 """Did somebody run this model here? What vLLM's published recipes say, and what they set for this chip."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from penstock.catalog.accelerator import Accelerator
 from penstock.fleet.release import Release
-from penstock.preflight.launch.flags import exists
+from penstock.preflight.launch.flags import exists, first_read
 from penstock.preflight.launch.setting import Setting
+from penstock.preflight.launch.values import takes
 
 SOURCE: Final = "https://github.com/vllm-project/recipes/tree/8959cf64189c"
+_BUILT_IN: Final = {"nano_v3": "nemotron_v3"}
+"""Parsers recipes bring as a file, by the name later releases have them under."""
+_FILES: Final = ("reasoning-parser-plugin", "tool-parser-plugin")
 _SPREAD: Final = "enable-expert-parallel"
 _REASONS: Final = {
     "": "the model's recipe",
@@ -46,8 +50,12 @@ def find_recipe(
     version: Release,
     table: Mapping[str, Any],
     known: Mapping[str, Mapping[str, Any]],
+    choices: Mapping[str, Mapping[str, Any]],
 ) -> Recipe | None:
-    """Look a repository up; None where nobody published a recipe for it. `known` says which flags a release has."""
+    """Look a repository up; None where nobody published a recipe for it.
+
+    `known` says which flags a release has, `choices` which values of them.
+    """
     entry = table.get(name)
     if entry is None:
         return None
@@ -60,9 +68,9 @@ def find_recipe(
         since=since,
         too_old=since is not None and _older(version, since),
         flags=tuple(
-            flag
-            for flag in _flags(entry, accelerator)
-            if flag.name != _SPREAD and exists(flag.name, known["flags"], version)
+            _kept(
+                [flag for flag in _flags(entry, accelerator) if flag.name != _SPREAD], version, known["flags"], choices
+            )
         ),
         variables=tuple(
             variable
@@ -71,6 +79,42 @@ def find_recipe(
         ),
         spreads_experts=any(flag.name == _SPREAD for flag in _flags(entry, accelerator)),
     )
+
+
+def _kept(
+    flags: Sequence[Setting], version: Release, known: Mapping[str, Any], choices: Mapping[str, Mapping[str, Any]]
+) -> Iterator[Setting]:
+    """Keep what the release has: flags, and values of them; a parser that is a file of its own becomes the built-in."""
+    if version < first_read(known):
+        # Which flags older releases had was not read; this one they always had.
+        yield from (flag for flag in flags if flag.name == "trust-remote-code")
+        return
+    built_in = [replace(flag, value=_BUILT_IN.get(flag.value or "", flag.value)) for flag in flags]
+    kept = [
+        flag
+        for flag in built_in
+        if flag.name not in _FILES
+        and exists(flag.name, known, version)
+        and (flag.value is None or takes(flag.name, flag.value, version, choices))
+    ]
+    parses = any(flag.name == "tool-call-parser" for flag in kept)
+    yield from (flag for flag in kept if parses or flag.name != "enable-auto-tool-choice")
+
+
+def cookbook_settings(
+    name: str, version: Release, table: Mapping[str, Any], choices: Mapping[str, Any]
+) -> list[Setting]:
+    """Return what SGLang's cookbook passes for a family of models, as far as the release has it."""
+    own = name.rpartition("/")[2]
+    family = max((begin for begin in table if own.startswith(begin)), key=len, default=None)
+    entry = {} if family is None else table[family]
+    found = []
+    if entry.get("trust_remote_code"):
+        found.append(Setting(name="trust-remote-code", value=None, why="the model brings code of its own (cookbook)"))
+    for key, flag in (("tools", "tool-call-parser"), ("reasoning", "reasoning-parser")):
+        if key in entry and takes(flag, entry[key], version, choices):
+            found.append(Setting(name=flag, value=entry[key], why=_REASONS[key]))
+    return found
 
 
 def _older(version: Release, since: str) -> bool:

@@ -1,5 +1,6 @@
 """Is there room to start? What a start must hold, and the share of memory and the context that make it fit."""
 
+import re
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -14,12 +15,15 @@ from penstock.performance.memory.budget import DeviceRoom, usual_context_tokens
 from penstock.preflight.facts.situation import Launch
 from penstock.preflight.launch.plan import LaunchPlan
 from penstock.preflight.launch.setting import Setting
-from penstock.units import format_gib, parse_tokens
+from penstock.units import GIB, format_gib, parse_tokens
 
 _MOST_HUNDREDTHS: Final = 95
 """The largest share of memory people run with; above it graphs and libraries have nowhere to go."""
 _FEWEST_TOKENS: Final = 1024
 _BYTE_SUFFIXES: Final = {"K": 2**10, "M": 2**20, "G": 2**30, "k": 10**3, "m": 10**6, "g": 10**9}
+_STEP: Final = "max-num-batched-tokens"
+_SMALL_STEP: Final = 2048
+"""Tokens of a step vLLM takes by itself on small devices, and its recipes where memory is short."""
 _FRACTION: Final = {"vllm": "gpu-memory-utilization", "sglang": "mem-fraction-static"}
 
 
@@ -50,6 +54,8 @@ def deployment_of(
             max_sequences=_count(launch.flag("max-num-seqs")) or settings.max_sequences,
             graphs=launch.flag("enforce-eager", "disable-cuda-graph") is None,
             kv_cache_bytes=_bytes(launch.flag("kv-cache-memory-bytes")),
+            offloaded_bytes=_gib(launch.flag("cpu-offload-gb")),
+            hybrid_cache=launch.flag("disable-hybrid-kv-cache-manager") is None,
         ),
         parallelism=split,
         cache_dtype=_cache_dtype(launch.flag("kv-cache-dtype")),
@@ -87,6 +93,11 @@ def fitted(
     if asked is not None or plan.engine != "vllm":
         return plan, None, room.at(wanted)
     cut = cut_context(room)
+    if cut is not None and not plan.has(_STEP) and (smaller := _smaller_step(room, cut)) is not None:
+        taken = format_gib(step_bytes(room))
+        why = f"steps of {room.deployment.engine.max_batched_tokens:,} set {taken} GiB aside for layers with a window"
+        plan = plan.with_flags(Setting(name=_STEP, value=str(smaller.deployment.engine.max_batched_tokens), why=why))
+        room, cut = smaller, cut_context(smaller)
     if cut is None:
         return plan, None, room.at(start_context(Launch(), None, deployment))
     why = (
@@ -94,6 +105,23 @@ def fitted(
         f"{format_gib(cut.left_bytes)} are left: without it vLLM does not start"
     )
     return plan.with_flags(Setting(name="max-model-len", value=str(cut.tokens), why=why)), cut, room.at(cut.tokens)
+
+
+def _smaller_step(room: DeviceRoom, cut: CutContext) -> DeviceRoom | None:
+    """Steps of 2,048 tokens, where that leaves room for a context half as long again."""
+    engine = room.deployment.engine
+    if engine.max_batched_tokens <= _SMALL_STEP:
+        return None
+    smaller = DeviceRoom(replace(room.deployment, engine=replace(engine, max_batched_tokens=_SMALL_STEP)))
+    longer = cut_context(smaller)
+    return smaller if longer is None or longer.tokens >= cut.tokens * 3 // 2 else None
+
+
+def step_bytes(room: DeviceRoom) -> int:
+    """Bytes a start sets aside for the tokens of a step, beside those of a request that long."""
+    limit = room.deployment.model.max_context_tokens or usual_context_tokens(room.deployment.model)
+    capacity = room.at(limit).capacity
+    return 0 if capacity is None else capacity.start_bytes - capacity.request_bytes
 
 
 def cut_context(room: DeviceRoom) -> CutContext | None:
@@ -115,17 +143,20 @@ def cut_context(room: DeviceRoom) -> CutContext | None:
     return CutContext(
         model_tokens=limit,
         tokens=tokens,
-        needed_bytes=full.capacity.request_bytes,
+        needed_bytes=full.capacity.start_bytes,
         left_bytes=full.budget.kv_bytes,
     )
 
 
 def keeps_whole_context(deployment: Deployment) -> tuple[str, ...]:
-    """Say what would hold the model's whole context: a narrower cache, more devices."""
+    """Say what would hold the model's whole context: a larger share of memory, a narrower cache, more devices."""
     limit = deployment.model.max_context_tokens
     if limit is None:
         return ()
     found = []
+    share = _share_that_fits(fit(deployment, limit))
+    if share is not None and deployment.engine.name == "vllm":
+        found.append(f"--gpu-memory-utilization {_MOST_HUNDREDTHS / 100:.2f} (tight)")
     narrow = replace(deployment, cache_dtype=CacheDtype.FP8)
     if deployment.chosen_cache_dtype is not CacheDtype.FP8 and fit(narrow, limit).fits:
         found.append("--kv-cache-dtype fp8")
@@ -155,6 +186,11 @@ def _fraction(text: str | None) -> float | None:
     except ValueError:
         return None
     return value if 0 < value <= 1 else None
+
+
+def _gib(text: str | None) -> int:
+    """Read what engines call GB and count in GiB."""
+    return int(float(text) * GIB) if text is not None and re.fullmatch(r"\d{1,5}(\.\d{1,6})?", text) else 0
 
 
 def _count(text: str | None) -> int | None:

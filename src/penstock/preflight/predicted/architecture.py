@@ -23,7 +23,9 @@ def architecture_support(
 ) -> ArchitectureSupport:
     """Look the architecture up."""
     written = table[engine].get(architecture)
-    since = None if written is None else Release(str(written))
+    begins = min(Release(str(release)) for release in table[engine].values())
+    # What was in the first registry that was read is that old or older: before it nothing is known.
+    since = None if written is None or version < begins else Release(str(written))
     return ArchitectureSupport(
         architecture=architecture, since=since, too_new=since is not None and not version.reaches(*since.numbers[:3])
     )

@@ -74,8 +74,11 @@ def load_knowledge() -> Knowledge:
         attention=load_table("attention"),
         aiter=load_table("aiter"),
         flags=load_table("flags"),
+        choices=load_table("choices"),
+        kinds=load_table("kinds"),
         images=load_table("images"),
         recipes=load_table("recipes"),
+        cookbook=load_table("cookbook"),
         architectures=load_table("architectures"),
         served=load_table("served"),
     )

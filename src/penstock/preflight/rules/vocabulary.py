@@ -18,6 +18,7 @@ class Fact:
 
 
 _HEADERS: Final = "give the checkpoint's directory, so that its safetensors headers can be read"
+_CONFIG: Final = "give its config.json: the catalog's copy does not say"
 _HOST: Final = "state it with --host"
 _LAUNCH: Final = "state it in --command"
 
@@ -39,6 +40,7 @@ VOCABULARY: Final[Mapping[str, Fact]] = {
     "model.heads_per_rank": Fact(Kind.NUMBER, "query heads on one device"),
     "model.expert_width_per_rank": Fact(Kind.NUMBER, "intermediate channels of one expert on one device"),
     "model.context": Fact(Kind.NUMBER, "tokens of context the model allows"),
+    "model.rope": Fact(Kind.TEXT, "how its config scales rotary positions: default, llama3, yarn, ...", _CONFIG),
     "quant.method": Fact(Kind.TEXT, "the quant_method its config names, or none"),
     "quant.algo": Fact(Kind.TEXT, "what most quantised weights are: FP8, NVFP4, MXFP4, MXFP8, INT4, INT8, or NONE"),
     "quant.scheme": Fact(Kind.TEXT, "how far a weight scale reaches: tensor, channel, block, group, none"),

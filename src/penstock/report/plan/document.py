@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from penstock.fleet.disaggregated import Disaggregated
 from penstock.planning.candidates.search import Candidate
 from penstock.planning.make import Answer, Bill, NoFleet, PlanResult
 from penstock.planning.optimum.problem import Mix
@@ -48,9 +49,20 @@ def _candidate(entry: Candidate) -> dict[str, object]:
         "workload": entry.workload,
         "accelerator": entry.accelerator.id,
         "weights": entry.weights,
+        "engine": entry.measured_engine,
         "parallelism": plain(entry.deployment.parallelism),
+        "apart": None if entry.apart is None else _apart(entry.apart),
         "devices": entry.devices,
         "capacities": plain(entry.capacities),
+    }
+
+
+def _apart(unit: Disaggregated) -> dict[str, object]:
+    return {
+        "prefill_parallelism": plain(unit.prefill.parallelism),
+        "prefill_replicas": unit.prefill_replicas,
+        "decode_replicas": unit.decode_replicas,
+        "kv_bytes_per_s": unit.kv_bytes_per_s,
     }
 
 

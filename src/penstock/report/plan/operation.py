@@ -9,6 +9,7 @@ from penstock.planning.optimum.cash import day_of
 from penstock.planning.optimum.problem import Mix
 from penstock.report.plan.charts import compared, figure, fleet_bars, tornado_bars, waterfall_bars
 from penstock.report.plan.tables import (
+    apart_sentences,
     bill_table,
     capacity_table,
     cash_table,
@@ -17,7 +18,17 @@ from penstock.report.plan.tables import (
     token_table,
     verification_section,
 )
-from penstock.report.plan.words import fleet_name, flip_sentence, headline, part_name, question, swing_name, usd
+from penstock.report.plan.words import (
+    fleet_name,
+    flip_sentence,
+    headline,
+    part_name,
+    question,
+    swing_name,
+    turns,
+    usd,
+    within_reach,
+)
 
 _WATCHED = 10
 
@@ -28,6 +39,8 @@ def operation(result: PlanResult, answer: Answer, launches: Sequence[PoolLaunch]
     yield _section("The fleet over time", "What is there when, what runs on it and which requests it takes.")
     yield from _over_time(answer.winner.mix, result)
     yield fleet_table(answer.winner.mix, result)
+    apart = apart_sentences(answer.winner.mix, result.candidates)
+    yield from (f'<p class="small">Prompts apart: {escape(sentence)}.</p>' for sentence in apart)
     yield from verification_section(answer)
     yield _section("What a replica carries", "Deployments of these fleets, requests per second within the SLO.")
     yield capacity_table(result, answer)
@@ -94,15 +107,15 @@ def _pair(answer: Answer) -> list[tuple[str, Bill]]:
 
 
 def _sensitivity(answer: Answer) -> Iterator[str]:
-    if not answer.verdict.others_usd:
+    if answer.verdict.outcome == "only choice":
         return
     confidence = answer.confidence
     yield _section(
         "What would change the answer", f"Each value alone; {confidence.draws:,} draws, seed {confidence.seed}."
     )
     items = [
-        f'<li class="{"near" if flip.within_range else ""}">{escape(flip_sentence(flip))}</li>'
-        for flip in answer.flips[:_WATCHED]
+        f'<li class="{"near" if within_reach(ends) else ""}">{escape(flip_sentence(*ends))}</li>'
+        for ends in turns(answer.flips)[:_WATCHED]
     ]
     yield (
         f'<ul class="watch">{"".join(items)}</ul>' if items else "<p>No single input, from a tenth to ten times it.</p>"

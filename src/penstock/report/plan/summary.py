@@ -16,6 +16,7 @@ from penstock.report.plan.vendors import VendorSheet, vendor_sheets
 from penstock.report.plan.words import (
     Sureness,
     label_name,
+    likelier,
     not_compared_sentence,
     owned_sentences,
     part_name,
@@ -24,7 +25,9 @@ from penstock.report.plan.words import (
     plain_label,
     rate,
     sureness,
+    turns,
     usd,
+    within_reach,
 )
 
 _TAGS: Final[Mapping[Sureness, str]] = {
@@ -152,20 +155,45 @@ def paid_usd(bill: Bill) -> float:
 
 
 def _how_sure(result: PlanResult, answer: Answer) -> str:
-    verdict, level = answer.verdict, sureness(answer)
+    level = sureness(answer)
     if level == "unmet":
         return "In simulation this fleet misses what it promises: do not order it; change the plan and ask again."
     if level == "alone":
-        return _only_kind(result, answer)
-    label, more = next(iter(verdict.others_usd.items()))
-    gap = f"The {_best_of(label, result, answer)} costs {usd(more)} more in today's money."
-    winner = capital_first(plain_label(verdict.winner, part_names(result)))
-    stays = f"{winner} stays the cheapest in {verdict.probability:.0%} of cases"
-    chance = f"With every uncertain input varied together, {stays}."
+        return f"{_only_kind(result, answer)} {_in_draws(answer)}".rstrip()
     unproven = "" if answer.verified else " It was not simulated: what it carries is an estimate."
-    if level == "open":
-        return f"{gap} {chance} That is too close to call: treat both as open."
-    return f"{gap} {chance}{unproven}"
+    near = "A change of one percent or less makes another fleet the cheapest." if answer.verdict.near else ""
+    said = " ".join(filter(None, (_gap(result, answer), near, _chances(result, answer), _in_draws(answer))))
+    if likelier(answer) is not None:
+        return f"{said} The likelier choice is among the options below: treat both as open."
+    return f"{said} That is too close to call: treat both as open." if level == "open" else f"{said}{unproven}"
+
+
+def _gap(result: PlanResult, answer: Answer) -> str:
+    """Say what the next kind of fleet costs more with every input as estimated."""
+    for label, more in answer.verdict.others_usd.items():
+        return f"The {_best_of(label, result, answer)} costs {usd(more)} more in today's money."
+    return "As estimated nothing else can do the work."
+
+
+def _chances(result: PlanResult, answer: Answer) -> str:
+    """Say how often it is cheapest, after what is so more often."""
+    verdict, names = answer.verdict, part_names(result)
+    varied, winner = "With every uncertain input varied together", plain_label(verdict.winner, names)
+    other = likelier(answer)
+    if other is None:
+        return f"{varied}, {capital_first(winner)} stays the cheapest in {verdict.probability:.0%} of cases."
+    likely = f"{plain_label(other, names)} is the cheapest in {verdict.likeliest_probability:.0%} of cases"
+    return f"{varied}, {likely} and {winner} in {verdict.probability:.0%}."
+
+
+def _in_draws(answer: Answer) -> str:
+    """Say what it costs where the estimates do not hold."""
+    span = answer.verdict.cost_usd
+    if usd(span.low) == usd(span.high):
+        return ""
+    low = " so the figure as estimated is an optimistic one;" if answer.winner.cost.total_usd < span.low else ""
+    middle = f"{usd(span.median)} in the middle one"
+    return f"In eight of ten cases it costs {usd(span.low)} to {usd(span.high)} in today's money,{low} {middle}."
 
 
 def _only_kind(result: PlanResult, answer: Answer) -> str:
@@ -183,7 +211,8 @@ def _best_of(label: str, result: PlanResult, answer: Answer) -> str:
     parts = plain_fleet(answer.by_label[label].mix, result.resolved)
     if not answer.family.by_vendor:
         return f"best of {parts}"
-    return f"best mix ({parts})" if label == "mix" else f"best of {label_name(label)} ({parts})"
+    each = f"at least {result.problem.min_vendor_share:.0%} of the load with each vendor"
+    return f"best mix ({parts}, {each})" if label == "mix" else f"best of {label_name(label)} ({parts})"
 
 
 def _tiles(answer: Answer) -> str:
@@ -204,6 +233,15 @@ def _tiles(answer: Answer) -> str:
         (f"{devices:,}", "accelerators at the end"),
         (f"{kilowatts:,.0f} kW", "of machines at their maximum"),
     ]
+    span = answer.verdict.cost_usd
+    if usd(span.low) != usd(span.high):
+        entries.insert(
+            4,
+            (
+                f"{usd(span.low)} to {usd(span.high)}",
+                f"of that in eight of ten cases, {usd(span.median)} in the middle",
+            ),
+        )
     if signed:
         entries[1:1] = [(usd(signed), "bound by rental contracts")]
     return tiles(entries)
@@ -231,7 +269,7 @@ def _options(result: PlanResult, answer: Answer) -> Iterator[str]:
     for name, bill in rows:
         more = bill.cost.total_usd - best
         label = answer.family.label(bill.mix)
-        rivals = bool(answer.verdict.others_usd)
+        rivals = answer.verdict.outcome != "only choice"
         best_of_kind = rivals and (bill is answer.by_label.get(label) or bill is answer.winner)
         chance = f"{answer.confidence.probability.get(label, 0.0):.0%}" if best_of_kind else "-"
         lines.append(
@@ -271,7 +309,7 @@ def plain_fleet(mix: Mix, resolved: Resolved) -> str:
 
 def _doubt(result: PlanResult, answer: Answer) -> Iterator[str]:
     names = part_names(result)
-    if answer.verdict.others_usd:
+    if answer.verdict.outcome != "only choice":
         yield "<h2>How sure it is, and what would change it</h2>"
         yield figure(
             "What the best fleet of each kind may cost.",
@@ -284,11 +322,13 @@ def _doubt(result: PlanResult, answer: Answer) -> Iterator[str]:
 
 
 def _watched(answer: Answer, names: Mapping[str, str]) -> str:
+    if not answer.verdict.others_usd:
+        return "<p>As estimated nothing else is enough, so no single value turns the choice.</p>"
     if not answer.flips:
         return "<p>No single input changes the choice, from a tenth to ten times its value.</p>"
     items = [
-        f'<li class="{"near" if flip.within_range else ""}">{escape(plain_flip(flip, names))}</li>'
-        for flip in answer.flips[:_FLIPS_SHOWN]
+        f'<li class="{"near" if within_reach(ends) else ""}">{escape(plain_flip(ends, names))}</li>'
+        for ends in turns(answer.flips)[:_FLIPS_SHOWN]
     ]
     marked = '<p class="small">Marked: a value that is within the range the plan holds possible.</p>'
     return f'<ul class="watch">{"".join(items)}</ul>{marked}'

@@ -7,6 +7,7 @@ from typing import Final
 from penstock.audit.saving_claim import ClaimCheck
 from penstock.planning.asked.resolve import Assumption, Confirmer, LeftOut
 from penstock.planning.candidates.capacity import Capacity
+from penstock.planning.candidates.search import Candidate
 from penstock.planning.make import Answer, Bill, PlanResult
 from penstock.planning.optimum.cash import Cash, day_of
 from penstock.planning.optimum.costing import FleetCost
@@ -125,6 +126,23 @@ def token_table(rows: Sequence[tuple[str, Bill]]) -> str:
             )
     heads: list[Cell] = ["fleet", "workload", ("cost", "n"), ("a million in", "n"), ("out", "n"), ("blended", "n")]
     return "<h3>Per million tokens</h3>" + table([*heads, ("idle", "n")], lines)
+
+
+def apart_sentences(mix: Mix, candidates: Sequence[Candidate]) -> Iterator[str]:
+    """Say of each kind of unit what it is made of, where KV goes and how well it is known."""
+    used = {name for pool in mix.pools for name in pool.replicas}
+    for entry in candidates:
+        unit = entry.apart
+        if unit is None or entry.id not in used:
+            continue
+        ahead, after = unit.prefill.parallelism, unit.decode.parallelism
+        tier = next(capacity.tier for capacity in entry.capacities if capacity.meets_slo)
+        known = "both measured so" if tier == "calibrated" else "never measured so together"
+        yield (
+            f"prompts on {unit.prefill_replicas} x {ahead}, answers on {unit.decode_replicas} x {after}: "
+            f"{unit.devices} devices a unit, {known}; KV over the network at {unit.sending_bytes_per_s / 1e9:g} GB/s "
+            "from each prefill replica"
+        )
 
 
 def capacity_table(result: PlanResult, answer: Answer) -> str:

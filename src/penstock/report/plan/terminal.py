@@ -11,12 +11,16 @@ from penstock.economics.line import Item
 from penstock.planning.make import Answer, Bill, NoFleet, PlanResult
 from penstock.planning.optimum.problem import Mix, PoolPeriod
 from penstock.report.drawing.bars import Use, legend, stacked_bar
+from penstock.report.plan.tables import apart_sentences
 from penstock.report.plan.words import (
     fleet_name,
     flip_sentence,
     had,
     headline,
+    label_name,
+    likelier,
     money_sentences,
+    near_sentence,
     not_compared_sentence,
     owned_sentences,
     per_mtok,
@@ -27,7 +31,9 @@ from penstock.report.plan.words import (
     spread,
     sureness,
     swing_name,
+    turns,
     usd,
+    within_reach,
 )
 
 USES = {
@@ -69,10 +75,14 @@ def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[Renderab
     yield Text(headline(answer), style=_STYLES[sureness(answer)])
     if answer.verdict.outcome == "too close to call":
         yield from (Text(f"  to settle it: {what}") for what in answer.verdict.measure[:2])
+    if near := near_sentence(answer):
+        yield Text(f"  {near}", style="yellow")
     if unpriced := not_compared_sentence(result):
         yield Text(f"  {unpriced}", style="yellow")
     yield Text()
     yield _fleet(answer.winner.mix, result)
+    yield from (Text(f"apart  {sentence}") for sentence in apart_sentences(answer.winner.mix, result.candidates))
+    yield from _likelier(result, answer)
     yield from (Text(f"{head:<6} {sentence}") for head, sentence in money_sentences(answer.winner.cash))
     if answer.owned is not None:
         yield from (Text(f"owned  {sentence}") for sentence in owned_sentences(answer.owned))
@@ -83,6 +93,16 @@ def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[Renderab
     yield _changes(answer)
     yield from _rules(answer)
     yield from _verification(answer)
+
+
+def _likelier(result: PlanResult, answer: Answer) -> Iterator[RenderableType]:
+    """Show the fleet that is cheapest more often, where there is one as estimated."""
+    label = likelier(answer)
+    bill = None if label is None else answer.by_label.get(label)
+    if label is not None and bill is not None:
+        yield Text(f"likelier to be the cheapest, {label_name(label)} at {usd(bill.cost.total_usd)}:", style="yellow")
+        yield _fleet(bill.mix, result)
+        yield Text(f"of the fleet that is cheapest as estimated, {label_name(answer.verdict.winner)}:", style="yellow")
 
 
 def _fleet(mix: Mix, result: PlanResult) -> Table:
@@ -167,11 +187,13 @@ def _bar(bill: Bill, most: float, room: int) -> Text:
 
 
 def _changes(answer: Answer) -> RenderableType:
-    found = answer.flips[:_FLIPS_SHOWN]
+    found = turns(answer.flips)[:_FLIPS_SHOWN]
     lines = [Text("would change the answer", style="bold")]
-    lines += [Text(f"  {flip_sentence(flip)}", style="yellow" if flip.within_range else "") for flip in found]
+    lines += [Text(f"  {flip_sentence(*ends)}", style="yellow" if within_reach(ends) else "") for ends in found]
     if not found:
-        lines.append(Text("  no single input, from a tenth to ten times its value"))
+        alone = answer.verdict.outcome != "only choice" and not answer.verdict.others_usd
+        nothing = "as estimated nothing else is enough, so no single value turns it"
+        lines.append(Text(f"  {nothing if alone else 'no single input, from a tenth to ten times its value'}"))
     if answer.verdict.others_usd:
         lines.append(Text(f"  {_widest(answer)}", style="dim"))
     return Group(*lines)
@@ -206,6 +228,11 @@ def _verification(answer: Answer) -> Iterator[Text]:
     yield Text(f"simulated: the fleet {word} ({kept}){more}{regret}", style="" if first.met else "bold red")
 
 
+def _asked_for_a_mix(result: PlanResult, answer: Answer) -> bool:
+    """Whether a mix is here because it was asked for; one that is simply cheapest may have a little of a vendor."""
+    return "mix" in answer.by_label and (answer.verdict.winner != "mix" or result.problem.min_vendors > 1)
+
+
 def _claim(check: ClaimCheck) -> RenderableType:
     lines = [Text(f"claim checked: {check.claim.title}", style="bold")]
     lines += [Text(f"  {sentence}") for sentence in check.verdicts]
@@ -219,6 +246,8 @@ def _grounds(result: PlanResult) -> Text:
         shown = "; ".join(f"{entry.what}: {entry.why}" for entry in result.left_out[:_LEFT_OUT_SHOWN])
         more = len(result.left_out) - _LEFT_OUT_SHOWN
         text.append(f"left out: {shown}" + (f"; and {more} more (--json)" if more > 0 else "") + "\n")
+    if isinstance(result.answer, Answer) and _asked_for_a_mix(result, result.answer):
+        text.append(f"a mix is of vendors that carry at least {result.problem.min_vendor_share:.0%} each.\n")
     ours = sum(not entry.input.given for entry in result.assumptions)
     text.append(
         f"{ours} of {len(result.assumptions)} inputs are defaults; --html and --json list each with its source."

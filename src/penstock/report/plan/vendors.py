@@ -221,13 +221,19 @@ def _request(
     for case in cases:
         for load in case.loads:
             yield (
-                f"| {case.name}, {load.name} load | {case.nodes} with {case.replicas} replicas | "
+                f"| {case.name}, {load.name} load | {case.nodes} with {_replicas(case)} | "
                 f"{load.requests_per_s:g}/s | {load.requests:,} | {load.at_least_fraction:.1%} |"
             )
     yield (
         "\nAnother engine, release, split or weight format may be proposed where answers stay equal to those of the "
         "checkpoint named; say which, and run the same loads."
     )
+
+
+def _replicas(case: AcceptanceCase) -> str:
+    if case.prefill is None:
+        return f"{case.replicas} replicas"
+    return f"{case.prefill.replicas} replicas that prefill and {case.replicas} that decode"
 
 
 def _span(sheet: VendorSheet) -> str:

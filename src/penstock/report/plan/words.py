@@ -6,6 +6,7 @@ from typing import Final, Literal
 from penstock.catalog.accelerator import Accelerator
 from penstock.planning.asked.plan import WorkloadPlan
 from penstock.planning.candidates.search import Candidate
+from penstock.planning.doubt.monte_carlo import Span
 from penstock.planning.doubt.sensitivity import Flip, Swing
 from penstock.planning.doubt.what_if import DemandScenario, Owned
 from penstock.planning.make import Answer, PlanResult
@@ -35,8 +36,11 @@ _FRACTIONS: Final = {
     "of capacity": "of capacity",
 }
 _ESTIMATE: Final = "x estimate"
+_CLOSE: Final = 0.02
+"""A factor so close to 1 is not it, and needs a digit more to say so."""
 _MILLION, _THOUSAND = 1e6, 1e3
 _EXACT_BELOW = 10_000.0
+_HALF: Final = 0.5
 _ALL = 0.995
 """A share that rounds to the whole."""
 
@@ -73,7 +77,9 @@ def _number(value: float, unit: str) -> str:
         return _dollars(value)
     if unit in _FRACTIONS:
         return f"{value:.1%}"
-    return f"{value:.2f}" if unit == _ESTIMATE else f"{value:,.3g}"
+    if unit == _ESTIMATE:
+        return f"{value:.3f}" if 0 < abs(value - 1) < _CLOSE else f"{value:.2f}"
+    return f"{value:,.3g}"
 
 
 def _after(unit: str) -> str:
@@ -133,22 +139,57 @@ def question(result: PlanResult) -> str:
     plan = result.plan
     workloads = "; ".join(
         f"{workload.model} at {rate(workload.peak_requests_per_s)} requests/s, {workload.slo}"
+        + (f", {' or '.join(workload.engines)} only" if workload.engines else "")
         for workload in plan.workloads
     )
     return f"{plan.horizon_years:g} years from {plan.start}: {workloads}"
 
 
 def headline(answer: Answer) -> str:
-    """Say who wins, by how much and how surely."""
+    """Say who wins, by how much and how surely; first what the draws say, where that is another than the estimate."""
     verdict = answer.verdict
-    winner, cost = label_name(verdict.winner), f"{usd(answer.winner.cost.total_usd)} all in"
-    if not verdict.others_usd:
+    winner = label_name(verdict.winner)
+    cost = f"{usd(answer.winner.cost.total_usd)} all in{drawn_cost(verdict.cost_usd)}"
+    if verdict.outcome == "only choice":
         return f"{capital(winner)} is the only choice: {cost}."
-    others = ", ".join(f"{label_name(label)} {usd(more)} more" for label, more in list(verdict.others_usd.items())[:3])
-    sure = f"cheapest in {verdict.probability:.0%} of {answer.confidence.draws:,} draws"
+    more = [f"{label_name(label)} {usd(more)} more" for label, more in list(verdict.others_usd.items())[:3]]
+    others = ", ".join(more) or "nothing else is enough"
+    if likelier(answer) is not None:
+        word = "Probably" if verdict.likeliest_probability > _HALF else "Likelier"
+        first = f"{word} {label_name(verdict.likeliest)}: {_cheapest_in(answer)}"
+        return f"{first}; with every input as estimated {winner} costs least, {cost}, {others}."
     if verdict.outcome == "too close to call":
-        return f"Too close to call: {winner} at {cost}, {others}; {winner} is {sure}."
-    return f"{capital(winner)} wins: {cost}; {others}; {sure}."
+        return f"Too close to call: {winner} at {cost}, {others}; {winner} is {_cheapest_in(answer)}."
+    return f"{capital(winner)} wins: {cost}; {others}; {_cheapest_in(answer)}."
+
+
+def likelier(answer: Answer) -> str | None:
+    """Name the kind of fleet that is cheapest more often than the one that is so as estimated, if there is one."""
+    verdict = answer.verdict
+    return verdict.likeliest if verdict.likeliest != verdict.winner else None
+
+
+def drawn_cost(span: Span) -> str:
+    """Set beside a cost what it is in the worlds drawn; nothing where they all agree."""
+    low, median, high = usd(span.low), usd(span.median), usd(span.high)
+    return "" if low == high else f" (P10-P90 {low} to {high}, median {median})"
+
+
+def _cheapest_in(answer: Answer) -> str:
+    """Say how often the likeliest is cheapest, and what is in the other draws."""
+    verdict, confidence = answer.verdict, answer.confidence
+    first = f"cheapest in {verdict.likeliest_probability:.0%} of {confidence.draws:,} draws"
+    if verdict.outcome != "too close to call":
+        return first
+    rest = sorted(confidence.probability.items(), key=lambda entry: -entry[1])
+    said = [
+        f"{label_name(label)} in {share:.0%}"
+        for label, share in rest
+        if label == verdict.winner != verdict.likeliest or (label != verdict.likeliest and share >= 1 - _ALL)
+    ]
+    nothing = 1 - sum(confidence.probability.values())
+    said += [f"none compared is enough in {nothing:.0%}"] if nothing >= 1 - _ALL else []
+    return ", ".join([first, *said[:3]])
 
 
 Sureness = Literal["sure", "likely", "alone", "open", "unmet"]
@@ -168,11 +209,47 @@ def sureness(answer: Answer) -> Sureness:
     return "sure" if answer.verified and verdict.probability >= _SURE else "likely"
 
 
-def flip_sentence(flip: Flip) -> str:
-    """Say at which value the answer changes."""
-    inside = ", within its range" if flip.within_range else ""
-    winner, instead = capital(label_name(flip.winner)), label_name(flip.instead)
-    return f"{winner} stops winning {_flip_condition(flip)} (now {_plain(flip.current, flip)}{inside}): then {instead}"
+def turns(flips: Sequence[Flip]) -> list[tuple[Flip, ...]]:
+    """Put the two ends of one input together, in the order of the nearer one: below first."""
+    found: dict[str, list[Flip]] = {}
+    for flip in flips:
+        found.setdefault(flip.name, []).append(flip)
+    return [tuple(sorted(ends, key=lambda flip: flip.at)) for ends in found.values()]
+
+
+def within_reach(ends: Sequence[Flip]) -> bool:
+    """Whether the range of the input reaches a value that changes the answer."""
+    return any(flip.within_range for flip in ends)
+
+
+def flip_sentence(*ends: Flip) -> str:
+    """Say at which value of an input the answer changes, or between which two it does not."""
+    flip, last = ends[0], ends[-1]
+    inside = ", within its range" if within_reach(ends) else ""
+    winner, now = capital(label_name(flip.winner)), f"(now {_plain(flip.current, flip)}{inside})"
+    if flip is last:
+        return f"{winner} stops winning {_flip_condition(flip)} {now}: then {label_name(flip.instead)}"
+    return (
+        f"{winner} wins only {_between(flip, last)} {now}: {_instead(*map(label_name, (flip.instead, last.instead)))}"
+    )
+
+
+def _instead(below: str, above: str) -> str:
+    return f"else {below}" if below == above else f"below {below}, above {above}"
+
+
+def _between(low: Flip, high: Flip, subject: str | None = None) -> str:
+    subject, both = subject or low.subject, spread(low.at, high.at, low.unit)
+    if low.kind == "engineers":
+        return f"with {_plain(low.at, low)} to {_plain(high.at, high)} extra {label_name(low.subject)} engineers"
+    verb = {"price": "costs", "rent": "rents at", "throughput": "delivers", "delivery": "comes"}.get(low.kind)
+    return f"while the {subject} is {both}" if verb is None else f"while {subject} {verb} {both}"
+
+
+def near_sentence(answer: Answer) -> str:
+    """Say that the choice hangs on less than anybody knows; empty where it does not."""
+    near = ", ".join(label_name(name) for name in answer.verdict.near)
+    return f"on a knife's edge: a change of 1% or less makes another answer ({near})" if near else ""
 
 
 def plain_label(label: str, names: Mapping[str, str]) -> str:
@@ -180,10 +257,14 @@ def plain_label(label: str, names: Mapping[str, str]) -> str:
     return " + ".join(names.get(part, label_name(part)) for part in label.split(" + "))
 
 
-def plain_flip(flip: Flip, names: Mapping[str, str]) -> str:
+def plain_flip(ends: Sequence[Flip], names: Mapping[str, str]) -> str:
     """Say the same to that reader."""
-    subject, instead = names.get(flip.subject, flip.subject), plain_label(flip.instead, names)
-    now = _plain(flip.current, flip)
+    flip, last = ends[0], ends[-1]
+    subject, now = names.get(flip.subject, flip.subject), _plain(flip.current, flip)
+    if flip is not last:
+        condition = _between(flip, last, subject)
+        instead = _instead(*(plain_label(end.instead, names) for end in ends))
+        return f"{condition[:1].upper()}{condition[1:]} it stays so (planned: {now}), {instead} is cheaper."
     if flip.kind == "engineers":
         few = "fewer" if flip.side == "below" else "more"
         condition = f"with {few} than {_plain(flip.at, flip)} extra {label_name(flip.subject)} engineers"
@@ -192,6 +273,7 @@ def plain_flip(flip: Flip, names: Mapping[str, str]) -> str:
         condition, now = f"if {subject} serves {less} than {flip.at:.0%} of what is estimated", "100%"
     else:
         condition = _flip_condition(flip, subject)
+    instead = plain_label(flip.instead, names)
     return f"{condition[:1].upper()}{condition[1:]}, {instead} is cheaper (planned: {now})."
 
 
@@ -286,7 +368,8 @@ def runs(pool: PoolPeriod, candidates: Sequence[Candidate]) -> str:
     for name, count in pool.replicas.items():
         entry = by_id[name]
         model = f"{entry.workload} " if several else ""
-        parts.append(f"{count} x {model}{entry.way} {entry.weights}")
+        times = "x" if entry.apart is None else ("unit of" if count == 1 else "units of")
+        parts.append(f"{count} {times} {model}{entry.way} {entry.weights} {entry.measured_engine}")
     return ", ".join(parts) or "nothing"
 
 

@@ -84,6 +84,7 @@ def _answer(answer: Preflight) -> dict[str, object]:
         "recipe": None if answer.recipe is None else {**plain_fields(answer.recipe), "source": SOURCE},
         "measured": plain(answer.served),
         "flags": [{"name": flag.name, "problem": flag.problem, "message": flag.message} for flag in answer.flags],
+        "typed": list(answer.launch.typed) or None,
         "launch": _launch(answer.plan),
         "facts": {name: _value(value) for name, value in sorted(answer.facts.items())},
     }

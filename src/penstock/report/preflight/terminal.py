@@ -12,7 +12,8 @@ from rich.text import Text
 from penstock.catalog import find_model, model_ids
 from penstock.preflight.check import Preflight, Readiness
 from penstock.preflight.facts.situation import Subject
-from penstock.preflight.launch.plan import HEAD_NODE
+from penstock.preflight.launch.flags import FlagFinding
+from penstock.preflight.launch.plan import HEAD_NODE, LaunchPlan, typed_lines
 from penstock.preflight.launch.recipe import Recipe
 from penstock.preflight.launch.room import keeps_whole_context
 from penstock.preflight.predicted.kernels import KernelClass
@@ -71,17 +72,19 @@ def render_preflight(answer: Preflight, speed: Speed | None = None, instead: Pre
             pieces += [Padding(Text(f"• {stop.kind}: {stop.text}"), (0, 0, 0, 2)) for stop in stops]
             pieces += [_finding(finding) for finding in found]
     pieces += [Text("\nwhat will serve", style="bold"), _predictions(answer, speed)]
-    open_questions = [entry for entry in answer.assessment.undetermined if _worth_asking(entry)]
-    if open_questions:
+    if open_questions := _open_questions(answer):
         pieces += [Text("\nnot decided", style="bold"), _undetermined(open_questions)]
     pieces += [Text("\nlaunch", style="bold"), _launch(answer, instead)]
     return Group(*pieces)
 
 
-def _worth_asking(entry: Undetermined) -> bool:
+def _open_questions(answer: Preflight) -> list[Undetermined]:
     """Leave out what would only be noted, and bytes nobody scanned: that a file may be damaged goes without saying."""
-    scanned = all(name.startswith("bytes.") for name in entry.missing)
-    return entry.rule.severity in _WORTH_ASKING and not scanned
+    return [
+        entry
+        for entry in answer.assessment.undetermined
+        if entry.rule.severity in _WORTH_ASKING and not all(name.startswith("bytes.") for name in entry.missing)
+    ]
 
 
 def _headline(answer: Preflight) -> Text:
@@ -108,7 +111,10 @@ def _called(subject: Subject) -> str:
 
 
 def _shortened(answer: Preflight) -> str:
-    cut = answer.cut
+    cut, capacity, limit = answer.cut, answer.memory.capacity, answer.question.subject.model.max_context_tokens
+    longest = None if capacity is None else capacity.longest_context_tokens
+    if answer.question.engine == "sglang" and longest is not None and limit is not None and longest < limit:
+        return f" with room for {longest:,} of its {limit:,} tokens of context"
     if cut is None or answer.question.launch is not None:
         return ""
     return f" with {cut.tokens:,} of its {cut.model_tokens:,} tokens of context"
@@ -120,13 +126,22 @@ def _counts(answer: Preflight) -> str:
     found[Severity.BLOCKER] += len(answer.obstacles)
     found[Severity.WARNING] += answer.narrow is not None
     words = [f"{count} {_COUNTED[severity]}" for severity, count in found.items() if count]
-    open_questions = len(answer.assessment.undetermined)
+    ignored, open_questions = len(_ignored(answer)), len(_open_questions(answer))
+    words += [f"{ignored} ignored"] if ignored else []
     return ", ".join(words or ["nothing found"]) + (f"; {open_questions} not decided" if open_questions else "")
+
+
+def _ignored(answer: Preflight) -> list[FlagFinding]:
+    """Flags and variables that are wrong and yet stop nothing."""
+    stopping = {obstacle.text for obstacle in answer.obstacles}
+    return [flag for flag in answer.flags if flag.message not in stopping]
 
 
 def _finding(finding: Finding) -> RenderableType:
     rule = finding.rule
     grid = Table.grid(padding=(0, 1))
+    grid.add_column()
+    grid.add_column(overflow="fold")
     if rule.severity is Severity.INFO:
         grid.add_row("•", Text(f"{rule.message} ({rule.id})"))
         return Padding(grid, (0, 0, 0, 2))
@@ -152,7 +167,7 @@ def shown_value(value: Value) -> str:
 def _predictions(answer: Preflight, speed: Speed | None) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True, style="dim")
-    grid.add_column()
+    grid.add_column(overflow="fold")
     for step in answer.dialect:
         grid.add_row(f"FP8, {step.group}", f"{step.treatment}: {step.note}")
     for group in answer.kernels:
@@ -180,7 +195,7 @@ def _predictions(answer: Preflight, speed: Speed | None) -> RenderableType:
     if speed is not None:
         grid.add_row("speed", _speed(speed))
     if answer.recipe is not None:
-        grid.add_row("recipe", _recipe(answer.recipe))
+        grid.add_row("recipe", _recipe(answer.recipe, followed=not answer.launch.typed))
     for served in answer.served:
         formats, counts = "/".join(served.weights), "/".join(str(count) for count in served.devices)
         row = f"{_ENGINES[served.engine]}, {formats} on {counts} devices: {served.image} (InferenceX, {served.until})"
@@ -212,13 +227,13 @@ def _memory(answer: Preflight) -> str:
     return text
 
 
-def _recipe(recipe: Recipe) -> str:
+def _recipe(recipe: Recipe, *, followed: bool) -> str:
     since = f", from vLLM {recipe.since}" if recipe.since else ""
     old = " (this release is older)" if recipe.too_old else ""
     spread = "; it spreads whole experts (--ep)" if recipe.spreads_experts else ""
     if recipe.status == "unsupported":
         return f"vLLM's recipe calls this chip unsupported{since}; its settings are left out"
-    settings = "; its settings are in the launch" if recipe.flags or recipe.variables else ""
+    settings = "; its settings are in the launch" if followed and (recipe.flags or recipe.variables) else ""
     return f"vLLM's recipe: {recipe.status} on this chip{since}{old}{settings}{spread}"
 
 
@@ -245,21 +260,47 @@ def _undetermined(entries: Sequence[Undetermined]) -> RenderableType:
 
 
 def _launch(answer: Preflight, instead: Preflight | None) -> RenderableType:
-    shown = answer if instead is None else instead
-    plan = shown.plan
     pieces: list[RenderableType] = []
+    if answer.launch.typed:
+        verdict = "" if answer.passes else "; it is not expected to serve"
+        pieces.append(Text(f"  your line, as it was read{verdict}", style="dim"))
+        pieces.append(_pasted(typed_lines(answer.launch.typed)))
+        if (config := answer.launch.flag("config")) is not None:
+            pieces.append(Text(f"  ! --config {config} is not read: what it sets is not checked", style="yellow"))
+    pieces += [Text(f"  ! {flag.message}", style="yellow") for flag in _ignored(answer)]
     if instead is not None:
-        split = instead.question.asked.parallelism
-        spread = f"{split.devices} x {instead.question.accelerator.id} ({split})"
-        cut = "" if instead.cut is None else f", {instead.cut.tokens:,} tokens of context"
-        pieces.append(Text(f"  the nearest split that runs: {spread}{cut}", style="bold"))
-    elif not answer.passes:
-        pieces.append(Text("  this is what was checked; it is not expected to serve", style="dim"))
+        pieces += [Text(f"  {_called_instead(answer, instead)}", style="bold"), _plan(instead.plan)]
+    elif not answer.launch.typed:
+        if not answer.passes:
+            pieces.append(Text("  this is what was checked; it is not expected to serve", style="dim"))
+        pieces.append(_plan(answer.plan))
+    return Group(*pieces)
+
+
+def _called_instead(answer: Preflight, instead: Preflight) -> str:
+    split = instead.question.asked.parallelism
+    if split == answer.question.asked.parallelism and answer.launch.typed:
+        return "what preflight would start"
+    cut = "" if instead.cut is None else f", {instead.cut.tokens:,} tokens of context"
+    return f"the nearest split that runs: {split.devices} x {instead.question.accelerator.id} ({split}){cut}"
+
+
+def _plan(plan: LaunchPlan) -> RenderableType:
+    pieces: list[RenderableType] = []
     if plan.nodes > 1:
-        pieces.append(Text(f"  on each of {plan.nodes} machines; {HEAD_NODE} is the first one's address", style="dim"))
+        others = (
+            "; the others add --headless"
+            if plan.engine == "vllm" and plan.has("node-rank", "data-parallel-address")
+            else ""
+        )
+        where = f"  on each of {plan.nodes} machines; {HEAD_NODE} is the first one's address{others}"
+        pieces.append(Text(where, style="dim"))
     docker = plan.docker()
     pieces.append(_pasted(plan.bare()))
-    pieces.append(_pasted(docker) if docker else Text("  no official image for this device", style="dim"))
+    missing = f"no release {plan.version} of {plan.engine} was found, and so no image" if plan.unreleased else None
+    pieces.append(
+        _pasted(docker) if docker else Text(f"  {missing or 'no official image for this device'}", style="dim")
+    )
     reasons = [(variable.name, variable.why) for variable in plan.variables]
     reasons += [(f"--{flag.name}", flag.why) for flag in plan.flags]
     grid = Table.grid(padding=(0, 2))
@@ -267,7 +308,6 @@ def _launch(answer: Preflight, instead: Preflight | None) -> RenderableType:
         grid.add_row(Text(name, style="dim"), Text(why, style="dim"))
     if reasons:
         pieces.append(Padding(grid, (0, 0, 0, 2)))
-    pieces += [Text(f"  ! {flag.message}", style="yellow") for flag in answer.flags]
     return Group(*pieces)
 
 
@@ -282,7 +322,7 @@ def render_matrix(answers: Sequence[Preflight]) -> RenderableType:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("accelerator", no_wrap=True)
     for engine, version in engines:
-        table.add_column(f"{engine} {version}")
+        table.add_column(f"{engine} {version}", overflow="fold")
     rows: dict[str, list[Text]] = {}
     for answer in answers:
         devices = answer.question.asked.parallelism.devices

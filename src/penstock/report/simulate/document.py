@@ -8,6 +8,7 @@ from penstock.report.model import model_document
 from penstock.report.simulate.terminal import e2e_of, tpot_of, ttft_of
 from penstock.simulation.outcome import ClassOutcome, Latency, PoolOutcome, Timeline
 from penstock.simulation.scenario import Scenario
+from penstock.workload import Trace
 
 SCHEMA: Final = "penstock.simulate/1"
 """Changes with any field that is renamed, removed or means something else; new fields leave it alone."""
@@ -28,6 +29,8 @@ def simulation_document(scenarios: Sequence[Scenario]) -> dict[str, object]:
             "rate_per_s": question.rate_per_s or workload.rate_per_s,
             "users": workload.users,
             "seed": question.seed,
+            "hours_of_day": plain(scenarios[0].hours_of_day),
+            "rows_left_out": dict(workload.lengths.dropped) if isinstance(workload.lengths, Trace) else None,
         },
         "deployments": [_scenario(scenario) for scenario in scenarios],
     }
@@ -58,6 +61,7 @@ def _scenario(scenario: Scenario) -> dict[str, object]:
     return document | {
         "requests": outcome.requests,
         "refused": outcome.refused,
+        "beyond_context": outcome.beyond_context,
         "arrival_span_s": outcome.arrival_span_s,
         "makespan_s": outcome.makespan_s,
         "output_tokens_per_s": outcome.output_tokens_per_s,
@@ -66,14 +70,14 @@ def _scenario(scenario: Scenario) -> dict[str, object]:
         "usd_per_output_mtok": outcome.usd_per_output_mtok,
         "met": outcome.met,
         "saturation": plain(outcome.saturation),
-        "latency": {name: _latency(of(outcome)) for name, of in ranges.items()},
+        "latency": {name: latency_values(of(outcome)) for name, of in ranges.items()},
         "p50_ranges": {
             "ttft_s": plain(scenario.first_token(ttft_of, 0.5)),
             "tpot_s": plain(scenario.ranged(tpot_of, 0.5)),
             "e2e_s": plain(scenario.ranged(e2e_of, 0.5)),
         },
-        "classes": [_class(item) for item in outcome.classes],
-        "pools": [_pool(pool) for pool in outcome.pools],
+        "classes": [class_values(item) for item in outcome.classes],
+        "pools": [pool_values(pool) for pool in outcome.pools],
         "timelines": {name: _timeline(line) for name, line in outcome.timelines.items()},
         "capacity": None
         if found is None
@@ -86,27 +90,31 @@ def _scenario(scenario: Scenario) -> dict[str, object]:
     }
 
 
-def _latency(latency: Latency) -> dict[str, float | None]:
+def latency_values(latency: Latency) -> dict[str, float | None]:
+    """Quantiles of a latency."""
     document = {f"p{fraction * 100:g}": latency.quantile_s(fraction) for fraction in _QUANTILES}
     return document | {"mean": latency.mean_s, "max": latency.max_s if latency.count else None}
 
 
-def _class(item: ClassOutcome) -> dict[str, object]:
+def class_values(item: ClassOutcome) -> dict[str, object]:
+    """Say how one class fared."""
     return {
         "name": item.name,
         "slo": plain(item.slo),
         "requests": item.requests,
+        "rejected": item.rejected,
         "met_fraction": item.met_fraction,
         "attained": item.attained,
-        "ttft_s": _latency(item.ttft),
-        "tpot_s": _latency(item.tpot),
-        "e2e_s": _latency(item.e2e),
+        "ttft_s": latency_values(item.ttft),
+        "tpot_s": latency_values(item.tpot),
+        "e2e_s": latency_values(item.e2e),
     }
 
 
-def _pool(pool: PoolOutcome) -> dict[str, object]:
+def pool_values(pool: PoolOutcome) -> dict[str, object]:
+    """Say what one pool did."""
     document = {name: value for name, value in vars(pool).items() if name != "itl"}
-    return {**document, "hit_fraction": pool.hit_fraction, "itl_s": _latency(pool.itl)}
+    return {**document, "hit_fraction": pool.hit_fraction, "itl_s": latency_values(pool.itl)}
 
 
 def _timeline(line: Timeline) -> dict[str, object]:

@@ -12,6 +12,7 @@ from penstock.report.drawing.sparkline import sparkline
 from penstock.simulation.outcome import Latency, Outcome, PoolOutcome
 from penstock.simulation.scenario import Scenario
 from penstock.units import format_s
+from penstock.workload import Diurnal, Fixed, Trace, kept_rows
 
 _BESIDE_A_LINE = len(" queue " + " most 10,000,000")
 _SHADES = {"queue": "yellow", "KV": "green", "tok/s": "cyan"}
@@ -44,12 +45,25 @@ def _heading(scenario: Scenario) -> Text:
     how = f", {workload.users} users in a closed loop" if workload.users else ""
     if rate and not workload.users:
         how = f", {rate:,.3g} requests/s"
+    covered = scenario.hours_of_day
+    if covered is not None and isinstance(workload.arrivals, Diurnal):
+        mean = question.rate_per_s or workload.rate_per_s or 0.0
+        how += (
+            f" between {_clock(covered.first)} and {_clock(covered.first + covered.covered)} of a day with a mean of "
+        )
+        how += f"{mean:,.3g}/s and a peak of {mean * workload.arrivals.peak_over_mean:,.3g}"
     text = Text.assemble((scenario.placement.deployment.model.name, "bold"))
     text.append(f"  {workload.name}, {question.requests:,} requests{how}", style="dim")
     promised = {str(item.slo) for item in workload.classes if item.slo is not None}
     if promised:
         text.append(f"\nSLO {', '.join(sorted(promised))}", style="dim")
     return text
+
+
+def _clock(hour: float) -> str:
+    days, minutes = divmod(round(hour * 60), 24 * 60)
+    later = f" {days} day{'s' if days > 1 else ''} later" if days else ""
+    return f"{minutes // 60:02d}:{minutes % 60:02d}{later}"
 
 
 def name_of(scenario: Scenario) -> str:
@@ -231,8 +245,11 @@ def _verdict(scenario: Scenario) -> Text:
         text.append("meets the SLO. ", style="green")
     else:
         text.append("misses the SLO. ", style="red")
-    if outcome.refused:
-        text.append(f"{outcome.refused:,} requests are longer than its KV cache and were refused. ", style="red")
+    refused = {"the model's context": outcome.beyond_context, "its KV cache": outcome.refused - outcome.beyond_context}
+    for limit, count in refused.items():
+        if count:
+            are = "requests are" if count > 1 else "request is"
+            text.append(f"{count:,} {are} longer than {limit} and refused. ", style="red")
     return text.append(_capacity(scenario))
 
 
@@ -242,8 +259,13 @@ def _capacity(scenario: Scenario) -> str:
         return ""
     if not found.rate_per_s:
         return f"No rate meets the SLO; without one it serves {found.saturated_rate_per_s:,.3g} requests/s."
+    arrivals = scenario.question.workload.arrivals
+    of_day = ""
+    if isinstance(arrivals, Diurnal):
+        hours = found.outcome.arrival_span_s / 3600
+        of_day = f" as the mean of a day, judged from {_clock(arrivals.first_hour)} on for {hours:.2g} h"
     return (
-        f"Capacity {spread.value:,.3g} requests/s (P10-P90 {spread.low:,.3g}-{spread.high:,.3g}); "
+        f"Capacity {spread.value:,.3g} requests/s{of_day} (P10-P90 {spread.low:,.3g}-{spread.high:,.3g}); "
         f"without an SLO it serves {found.saturated_rate_per_s:,.3g}."
     )
 
@@ -258,6 +280,7 @@ def _grounds(scenarios: Sequence[Scenario]) -> Text:
         software = f", {stack.software}" if stack.software else ""
         text.append(
             f"{name_of(scenario)}: {stack.tier} ({' / '.join(stack.path) or 'all accelerators'}{software}), "
+            f"{f'{replica.ranks} ranks, each ' if replica.ranks > 1 else ''}"
             f"{replica.kv_blocks:,} KV blocks of {replica.block_tokens}, at most {replica.max_sequences:,} requests "
             f"and {replica.max_batched_tokens:,} tokens a step.\n"
         )
@@ -267,7 +290,19 @@ def _grounds(scenarios: Sequence[Scenario]) -> Text:
                 f"{name_of(scenario)}: {drafts.drafted_tokens} drafted, {drafts.grounds}; a step is simulated as "
                 f"{drafts.accepted_tokens:.2f} shares of a token each.\n"
             )
+    question = scenarios[0].question
+    if isinstance(question.workload.lengths, Fixed) and question.replicas > 1:
+        text.append(
+            "All answers have one length: those that begin together end together, and whoever counts requests sends "
+            "the next burst to one replica. Real answers differ; a trace has none of it.\n"
+        )
     text.append("P10-P90: the same run on a stack as much faster or slower as held-out measurements were.\n")
-    text.append(f"Workload: {scenarios[0].question.workload.source}. Seed {scenarios[0].question.seed}. ")
+    text.append(f"Workload: {scenarios[0].question.workload.source}. ")
+    lengths = scenarios[0].question.workload.lengths
+    if isinstance(lengths, Trace):
+        text.append(
+            f"Rows: {kept_rows(lengths.requests, lengths.dropped)}. ", style="yellow" if lengths.dropped else ""
+        )
+    text.append(f"Seed {scenarios[0].question.seed}. ")
     text.append("$: median on-demand price of the catalog, for as long as the run took.")
     return text

@@ -1,7 +1,6 @@
 """How is a trace shown? What is in it, as tables and two small pictures, and how to use it."""
 
 import shlex
-from collections.abc import Mapping
 from typing import Final
 
 from rich.console import Group, RenderableType
@@ -11,7 +10,7 @@ from rich.text import Text
 from penstock.report.drawing.plain import plain_fields
 from penstock.report.drawing.sparkline import sparkline
 from penstock.units import format_digits, format_s
-from penstock.workload import LogNormalFit, TraceSummary, WorkloadSummary
+from penstock.workload import LogNormalFit, TraceSummary, WorkloadSummary, kept_rows
 from penstock.workload.summary.describe import SharingSummary, TokenSummary
 
 _LABEL: Final = 12
@@ -58,6 +57,7 @@ def trace_document(summary: TraceSummary) -> dict[str, object]:
     fit, requests = summary.log_normal, summary.requests
     judged = {"critical_distance": fit.critical_distance, "close": fit.close}
     return {
+        "schema": "penstock.workload/1",
         **plain_fields(summary),
         "log_normal": plain_fields(fit) | judged,
         "suggested_arrivals": None if requests.gap_cv is None else suggested_arrivals(requests.gap_cv),
@@ -79,18 +79,11 @@ def _heading(summary: TraceSummary) -> Text:
 
 
 def _rows(summary: TraceSummary) -> Text:
-    kept, dropped = summary.requests.requests, sum(summary.dropped.values())
-    text = Text(f"{kept:,} of {kept + dropped:,} can be used")
-    if dropped:
-        text.append(f"; left out: {_counted(summary.dropped)}", style="yellow")
+    text = Text(kept_rows(summary.requests.requests, summary.dropped), style="yellow" if summary.dropped else "")
     if summary.contradictions:
         ids = f"{summary.contradictions:,} hash id" + ("s" if summary.contradictions > 1 else "")
         text.append(f"; {ids} in more than one place: what is shared ends before", style="yellow")
     return text
-
-
-def _counted(reasons: Mapping[str, int]) -> str:
-    return ", ".join(f"{count:,} ({reason})" for reason, count in reasons.items())
 
 
 def _arrivals(requests: WorkloadSummary) -> Text:

@@ -2,13 +2,17 @@
 
 Every decoding request gains one token in every step, so between two changes of the batch a number of steps is planned
 as one: the batch changes when a request finishes, when a prompt is in it, when blocks run out, or when somebody comes.
+
+Where a step is scheduled before the tokens of the one before it are known, it does not see who came during that one,
+nor the seats and blocks of who ends with it: they are let go only after the next step is filled.
 """
 
 import math
 
 from penstock.simulation.loop.compiled import compiled, rare
+from penstock.simulation.loop.knowledge import note_finished, note_first_token
 from penstock.simulation.loop.kv_blocks import compute, hold, lookup, release, take
-from penstock.simulation.loop.observe import count_gap, observe
+from penstock.simulation.loop.observe import count_gap, grown_blocks, observe
 from penstock.simulation.loop.queues import join_running, leave_running, leave_waiting, send, wait_first, wait_last
 from penstock.simulation.loop.step_events import (
     enter_decode,
@@ -18,8 +22,20 @@ from penstock.simulation.loop.step_events import (
     leave_sums,
     leave_windows,
 )
-from penstock.simulation.loop.step_time import chunk_s, cut_short, plan_times, take_steps
+from penstock.simulation.loop.step_time import (
+    chunk_s,
+    cut_short,
+    cut_together,
+    plan_own,
+    plan_times,
+    plan_together,
+    steps_s,
+    take_steps,
+)
 from penstock.simulation.loop.world import DECODE, DONE, NONE, PREFILL, World
+
+CLOCK_S = 1e-9
+"""Two moments that are closer are the same: boundaries of steps are sums."""
 
 
 @compiled
@@ -27,16 +43,95 @@ def enqueue(w: World, r: int, number: int, now_s: float) -> None:
     """Put a request into a replica's queue and wake the replica, or cut its steps short to look at the newcomer."""
     replica = w.replicas[r]
     w.rows[number & (len(w.rows) - 1)].queued_s = now_s
-    wait_last(w, r, number)
+    wait_last(w, r, number, now_s)
     if replica.end_s == math.inf:
         replica.start_s, replica.end_s, replica.steps = now_s, now_s, 0
+        w.ends[r] = now_s
     elif replica.waiting == 1 and replica.steps > 1:
-        cut_short(w, r, now_s)
+        if replica.together:
+            cut_together(w, replica.head, now_s)
+        else:
+            cut_short(w, r, now_s)
 
 
 @compiled
 def begin(w: World, r: int, now_s: float) -> None:
     """Schedule the next step, or as many equal ones as nothing can change; a replica without work becomes idle."""
+    replica = w.replicas[r]
+    preemptions = replica.preemptions
+    pair_s = _schedule(w, r, now_s, False)  # noqa: FBT003 - compiled code takes no keywords
+    late = replica.ahead and _let_go(w, r)
+    if replica.running == 0:
+        replica.steps = 0
+        # With nothing running and someone waiting, the blocks of a preempted request free the next admission.
+        replica.end_s = now_s if replica.waiting > 0 else math.inf
+        w.ends[r] = replica.end_s
+        return
+    plan_times(w, r, pair_s)
+    steps = 1
+    if replica.prefill_tokens == 0 and replica.preemptions == preemptions and not late:
+        steps = _equal_steps(w, r)
+    take_steps(w, r, steps)
+
+
+@rare
+def begin_together(w: World, head: int, now_s: float) -> None:
+    """Schedule the next steps of an engine whose ranks wait for each other; one without work goes along."""
+    first = w.replicas[head]
+    ranks = first.ranks
+    running, waiting, alike = 0, 0, True
+    later = first.prompts_wait > 0 and _prompts_wait(w, head)
+    for r in range(head, head + ranks):
+        replica = w.replicas[r]
+        preemptions = replica.preemptions
+        plan_own(w, r, _schedule(w, r, now_s, later))
+        late = replica.ahead and _let_go(w, r)
+        running += replica.running
+        waiting += replica.waiting
+        alike = alike and replica.prefill_tokens == 0 and replica.preemptions == preemptions and not late
+    steps = plan_together(w, head)
+    if later:
+        steps = min(steps, first.prompts_wait - first.waited)
+    if not alike:
+        steps = 1
+    for r in range(head, head + ranks):
+        if alike and w.replicas[r].decoding > 0:
+            steps = min(steps, _equal_steps(w, r))
+    first.waited = first.waited + steps if later else 0
+    for r in range(head, head + ranks):
+        if running > 0:
+            take_steps(w, r, steps)
+        else:
+            w.replicas[r].steps = 0
+            w.ends[r] = w.replicas[r].end_s = now_s if waiting > 0 else math.inf
+
+
+@rare
+def _prompts_wait(w: World, head: int) -> bool:
+    """Whether prompts wait for each other: some rank has none, every rank has work meanwhile, not for too long."""
+    first = w.replicas[head]
+    some, every, busy = False, True, True
+    for r in range(head, head + first.ranks):
+        replica = w.replicas[r]
+        some = some or replica.waiting > 0
+        every = every and replica.waiting > 0
+        busy = busy and replica.decoding > 0
+    return some and not every and busy and first.waited < first.prompts_wait
+
+
+@rare
+def end_together(w: World, head: int) -> None:
+    """Account for the steps that the ranks of an engine have just ended."""
+    for r in range(head, head + w.replicas[head].ranks):
+        end(w, r)
+
+
+@compiled
+def _schedule(w: World, r: int, now_s: float, later: bool) -> float:  # noqa: FBT001 - compiled code takes no keywords
+    """Fill the next step: decodes, the prompt that was begun, then newcomers unless they are to come later.
+
+    Returns the seconds of the prompts' attention.
+    """
     replica = w.replicas[r]
     replica.start_s = now_s
     replica.prefill_tokens = replica.prompts = 0
@@ -44,18 +139,35 @@ def begin(w: World, r: int, now_s: float) -> None:
     preemptions = replica.preemptions
     _grow_decodes(w, r, now_s)
     pair_s = _continue_prefill(w, r, now_s)
-    if replica.preemptions == preemptions:
+    if replica.preemptions == preemptions and not later:
         pair_s += _admit(w, r)
-    if replica.running == 0:
-        replica.steps = 0
-        # With nothing running and someone waiting, the blocks of a preempted request free the next admission.
-        replica.end_s = now_s if replica.waiting > 0 else math.inf
-        return
-    plan_times(w, r, pair_s)
-    steps = 1
-    if replica.prefill_tokens == 0 and replica.preemptions == preemptions:
-        steps = _equal_steps(w, r)
-    take_steps(w, r, steps)
+    return pair_s
+
+
+@rare
+def _let_go(w: World, r: int) -> bool:
+    """Free the seats and blocks of who ended with the last step; True when somebody waits whom the next may admit."""
+    replica = w.replicas[r]
+    number = replica.gone_first
+    freed = number != NONE
+    while number != NONE:
+        row = w.rows[number & (len(w.rows) - 1)]
+        following = row.lru_after
+        if row.lag != NONE:
+            _leave(w, r, number, row.lag, row.lag)
+        number = following
+    replica.gone_first = replica.gone_last = NONE
+    if replica.waiting == 0:
+        return False
+    newcomer = w.rows[replica.waiting_first & (len(w.rows) - 1)]
+    return bool(freed or newcomer.queued_s > replica.seen_s + CLOCK_S)
+
+
+@compiled
+def _leave(w: World, r: int, number: int, tokens: int, known: int) -> None:
+    """Free a request's seat and blocks."""
+    leave_running(w, r, number)
+    release(w, r, number, tokens, known, False)  # noqa: FBT003 - compiled code takes no keywords
 
 
 @compiled
@@ -99,12 +211,14 @@ def _admit(w: World, r: int) -> float:
     replica = w.replicas[r]
     mask, size = len(w.rows) - 1, replica.block_tokens
     seconds = 0.0
+    # An engine without work schedules at once.
+    seen_s = replica.seen_s + CLOCK_S if replica.ahead and replica.running > 0 else math.inf
     while replica.waiting > 0 and replica.running < replica.max_requests:
         room = replica.max_tokens - replica.decoding - replica.prefill_tokens
-        if room <= 0:
-            break
         number = replica.waiting_first
         row = w.rows[number & mask]
+        if room <= 0 or row.queued_s > seen_s:
+            break
         total = row.input_tokens + row.generated
         hit, hit_free, known = 0, 0, 0
         if row.received:
@@ -158,19 +272,27 @@ def _schedule_chunk(w: World, r: int, number: int, tokens: int) -> float:
 def _preempt(w: World, r: int, number: int, now_s: float) -> None:
     """Take a running request's blocks and put it in front of the queue; it computes again what it loses."""
     row, replica = w.rows[number & (len(w.rows) - 1)], w.replicas[r]
-    tokens = row.computed
+    if row.state == DONE:  # its last token is on the way: it does not come back
+        _leave(w, r, number, row.lag, row.lag - 1)
+        row.lag = NONE
+        row.preempted += 1
+        replica.preemptions += 1
+        return
+    tokens = known = row.computed
     if row.state == DECODE:
         tokens = row.lag + replica.step
+        # Where the newest token is on its way only, the block it fills is not known yet.
+        known = tokens - 1 if replica.ahead and tokens > row.computed else tokens
         row.generated = tokens + 1 - row.input_tokens
         row.last_s = now_s
         forget_decode(w, r, number, tokens)
     leave_running(w, r, number)
-    release(w, r, number, tokens, True)  # noqa: FBT003 - compiled code takes no keywords
+    release(w, r, number, tokens, known, True)  # noqa: FBT003 - compiled code takes no keywords
     row.computed = 0
     row.received = 0
     row.preempted += 1
     replica.preemptions += 1
-    wait_first(w, r, number)
+    wait_first(w, r, number, now_s)
 
 
 @compiled
@@ -200,13 +322,10 @@ def end(w: World, r: int) -> None:
     steps = replica.steps
     if steps == 0:
         return
-    now_s, size = replica.end_s, replica.block_tokens
+    now_s = replica.end_s
+    replica.seen_s = replica.start_s + steps_s(w, r, steps - 1)
     observe(w, r, now_s)
-    whole, rest = (steps - 1) // size, (steps - 1) % size
-    grown = whole * replica.decoding
-    for ahead in range(rest):
-        grown += w.phases[r, -(replica.step + 1 + ahead) % size]
-    take(w, r, grown)
+    take(w, r, grown_blocks(w, r, steps - 1))
     grow_sums(w, r, steps)
     _last_tokens(w, r, now_s)
     _first_tokens(w, r, now_s)
@@ -241,6 +360,7 @@ def _first_tokens(w: World, r: int, now_s: float) -> None:
         if row.computed == row.input_tokens + row.generated:
             if row.generated == 0:
                 row.first_s = now_s
+                note_first_token(w, r, number)
             else:
                 count_gap(w, r, now_s - row.last_s, 1)
             row.generated += 1
@@ -266,17 +386,26 @@ def _decode_or_finish(w: World, r: int, number: int, now_s: float) -> None:
 def _finish(w: World, r: int, number: int, tokens: int, now_s: float) -> None:
     """Free a request's blocks and seat; in a closed loop its user sends the next one."""
     replica, control = w.replicas[r], w.control[0]
-    row = w.rows[number & (len(w.rows) - 1)]
-    leave_running(w, r, number)
-    release(w, r, number, tokens, False)  # noqa: FBT003 - compiled code takes no keywords
+    mask = len(w.rows) - 1
+    row = w.rows[number & mask]
+    if replica.ahead and not replica.prefills_only:
+        row.lag, row.lru_after = tokens, NONE
+        if replica.gone_first == NONE:
+            replica.gone_first = number
+        else:
+            w.rows[replica.gone_last & mask].lru_after = number
+        replica.gone_last = number
+    else:
+        _leave(w, r, number, tokens, tokens)
     row.last_s = now_s
     replica.finished += 1
     if replica.prefills_only:
         send(w, r, number, now_s)
         return
     row.state = DONE
-    replica.outstanding_tokens -= row.input_tokens + row.output_tokens
+    note_finished(w, r, number)
+    replica.outstanding_tokens -= row.input_tokens
     control.in_flight -= 1
     if control.closed and control.known_rows < control.loaded_rows:
-        w.rows[control.known_rows & (len(w.rows) - 1)].arrival_s = now_s + control.think_s
+        w.rows[control.known_rows & mask].arrival_s = now_s + control.think_s
         control.known_rows += 1

@@ -1,7 +1,7 @@
 """How does Python source run at native speed? Decorators around numba, with the compiled code kept on disk."""
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -11,6 +11,9 @@ import numba
 
 from penstock.simulation.loop.shipped import ShippedFirst
 
+_ROUTING_PARTS = ("compiled", "endpoint", "ledger", "lengths", "times")
+_INTERPRETED = {"layout.py", "seen.py", "segments.py", "shipped.py"}
+"""Of the loop, what lays out its arrays and is not compiled."""
 Function = TypeVar("Function", bound=Callable[..., object])
 
 
@@ -25,18 +28,23 @@ def rare(function: Function) -> Function:
 
 
 def entry(function: Function) -> Function:
-    """Compile what Python calls, unless the package brings the machine code.
+    """Compile what Python calls of the loop, unless the package brings the machine code."""
+    return kept(function, sources())
+
+
+def kept(function: Function, stamp: str) -> Function:
+    """Compile what Python calls, unless the package brings its machine code; `stamp` stands for all its sources.
 
     What is compiled is kept beside the source or in the user's cache folder; where neither can be written, as in a
     container with a read-only file system, every process compiles anew.
     """
     try:
         dispatcher = _compile(function, keep=True, inline=False)
-        # numba looks at the age of this function's own file only; a change in any part of the loop must count.
-        dispatcher._cache._cache_file._source_stamp = sources()  # noqa: SLF001 - there is no public way
+        # numba looks at the age of this function's own file only; a change in any part it calls must count.
+        dispatcher._cache._cache_file._source_stamp = stamp  # noqa: SLF001 - there is no public way
     except RuntimeError:  # numba: "no locator available for file"
         dispatcher = _compile(function, keep=False, inline=False)
-    dispatcher._cache = ShippedFirst(dispatcher._cache, entry_name(function), sources())  # noqa: SLF001 - same
+    dispatcher._cache = ShippedFirst(dispatcher._cache, entry_name(function), stamp)  # noqa: SLF001 - same
     return cast("Function", dispatcher)
 
 
@@ -73,9 +81,17 @@ def _compile(function: Function, *, keep: bool, inline: bool) -> Any:  # noqa: A
 @cache
 def sources() -> str:
     """Stand for every line that is compiled."""
+    # Of routing, what the loop is compiled with; a policy comes as a pointer, whatever it does.
+    parts = [files("penstock.routing").joinpath(f"{name}.py") for name in _ROUTING_PARTS]
+    parts.append(files("penstock.simulation").joinpath("collect.py"))
+    return stamp_of(parts + sorted(_python_files(files("penstock.simulation.loop")), key=str))
+
+
+def stamp_of(parts: Iterable[Traversable]) -> str:
+    """Stand for every line of some files."""
     digest = hashlib.sha256()
-    for source in sorted(_python_files(files("penstock.simulation")), key=str):
-        digest.update(source.read_bytes())
+    for part in parts:
+        digest.update(part.read_bytes())
     return digest.hexdigest()
 
 
@@ -83,5 +99,5 @@ def _python_files(folder: Traversable) -> Iterator[Traversable]:
     for item in folder.iterdir():
         if item.is_dir():
             yield from _python_files(item)
-        elif item.name.endswith(".py"):
+        elif item.name.endswith(".py") and item.name not in _INTERPRETED:
             yield item

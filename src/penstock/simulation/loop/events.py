@@ -2,19 +2,23 @@
 
 import math
 
-from penstock.simulation.loop.batching import begin, end, enqueue
+from penstock.routing.compiled import Pick
+from penstock.simulation.loop.batching import begin, begin_together, end, end_together, enqueue
 from penstock.simulation.loop.compiled import compiled, entry, rare
+from penstock.simulation.loop.faults import befall
+from penstock.simulation.loop.knowledge import note_sent, pass_reports, say_request
 from penstock.simulation.loop.queues import leave_transfers
-from penstock.simulation.loop.world import DONE, NONE, World
+from penstock.simulation.loop.world import DONE, NONE, UNASKED, World
 
-FINISHED, MORE_ROWS, WHERE_TO, SATURATED, PAUSED = range(5)
-"""Why the loop came back: all done; it needs rows; it asks for a route; a queue is too long; to show a sign of life."""
+FINISHED, MORE_ROWS, WHERE_TO, SATURATED, PAUSED, SAMPLED, IMPOSSIBLE = range(7)
+"""Why the loop came back: all done; it needs rows; it asks for a route; a queue is too long; to show a sign of life; to
+show a pick; somebody chose an endpoint that cannot serve the request."""
 
 ROUND_ROBIN, LEAST_REQUESTS, LEAST_TOKENS = range(3)
 
 
 @entry
-def run(w: World, budget: int) -> int:
+def run(w: World, budget: int, pick: Pick) -> int:
     """Advance until something is needed from outside, or after `budget` events."""
     control = w.control[0]
     for _ in range(budget):
@@ -24,7 +28,7 @@ def run(w: World, budget: int) -> int:
             return MORE_ROWS
         ends = _next_end(w)
         ready = _next_transfer(w) if control.transferring > 0 else NONE
-        end_s = w.replicas[ends].end_s
+        end_s = w.ends[ends]
         ready_s = w.rows[w.replicas[ready].transfer_first & (len(w.rows) - 1)].queued_s if ready != NONE else math.inf
         arrival_s = math.inf
         if control.next_row < control.known_rows:
@@ -32,12 +36,13 @@ def run(w: World, budget: int) -> int:
         soonest_s = min(arrival_s, ready_s, end_s)
         if soonest_s == math.inf:
             return FINISHED
+        if control.routed and _see_world(w, soonest_s):
+            continue
         control.now_s = soonest_s
         if arrival_s == soonest_s:
-            if control.ask:
-                return WHERE_TO
-            if not _arrive(w, arrival_s):
-                return SATURATED
+            why = _arrive(w, arrival_s, pick)
+            if why != FINISHED:
+                return why
         elif ready_s == soonest_s:
             _receive(w, ready, ready_s)
         else:
@@ -45,32 +50,112 @@ def run(w: World, budget: int) -> int:
     return PAUSED
 
 
+@rare
+def _see_world(w: World, until_s: float) -> bool:
+    """Let pickers have their reports; True when something happened to a replica first, which changes what is next."""
+    control = w.control[0]
+    fault_s = w.faults[control.next_fault]["at_s"] if control.next_fault < len(w.faults) else math.inf
+    pass_reports(w, min(until_s, fault_s))
+    if fault_s > until_s:
+        return False
+    control.now_s = fault_s
+    befall(w, control.next_fault)
+    control.next_fault += 1
+    return True
+
+
 @compiled
-def _arrive(w: World, now_s: float) -> bool:
-    """Route the next arrival; False when the queue it joins is longer than allowed."""
-    number = w.control[0].next_row
+def _arrive(w: World, now_s: float, pick: Pick) -> int:
+    """Route the next arrival; FINISHED when that is done, else why it cannot be done here."""
+    control = w.control[0]
+    number = control.next_row
     row = w.rows[number & (len(w.rows) - 1)]
-    _hand(w, number, choose(w, number, row.pool, False), now_s)  # noqa: FBT003 - compiled code takes no keywords
-    return bool(w.replicas[row.replica].waiting <= w.control[0].stop_waiting)
+    if not control.routed:
+        r = choose(w, number, row.pool, False)  # noqa: FBT003 - compiled code takes no keywords
+    else:
+        if control.chosen == UNASKED:
+            row.picker = number % w.endpoints.shape[0]
+            say_request(w, number, now_s)
+            if control.ask:
+                return WHERE_TO
+            control.chosen = pick(w.request, w.endpoints[row.picker], w.hits, w.parameters)
+            if control.sampled_every > 0 and number % control.sampled_every == 0:
+                return SAMPLED
+        r = control.chosen
+        if r >= len(w.replicas) or (r >= 0 and w.replicas[r].decodes_only):
+            return IMPOSSIBLE
+        control.chosen = UNASKED
+        if r >= 0 and w.replicas[r].down:
+            r = _elsewhere(w, number, r)
+        if r < 0 or not can_serve(w, number, r):
+            _reject(w, number, now_s)
+            return FINISHED
+        note_sent(w, number, r)
+    _hand(w, number, r, now_s)
+    return FINISHED if w.replicas[r].waiting <= control.stop_waiting else SATURATED
+
+
+@rare
+def _elsewhere(w: World, number: int, refused: int) -> int:
+    """Find a replica for a request whose connection was refused: the next that is up and holds it."""
+    for ahead in range(1, len(w.replicas)):
+        r = (refused + ahead) % len(w.replicas)
+        if not w.replicas[r].down and can_serve(w, number, r):
+            return r
+    return NONE
+
+
+@rare
+def _reject(w: World, number: int, now_s: float) -> None:
+    """Let a request go unserved, by its picker or by an engine too small for it; a user sends the next one."""
+    control = w.control[0]
+    row = w.rows[number & (len(w.rows) - 1)]
+    control.next_row += 1
+    control.now_s = now_s
+    control.rejected += 1
+    row.state, row.replica = DONE, NONE
+    if control.closed and control.known_rows < control.loaded_rows:
+        w.rows[control.known_rows & (len(w.rows) - 1)].arrival_s = now_s + control.think_s
+        control.known_rows += 1
+
+
+@compiled
+def can_serve(w: World, number: int, r: int) -> bool:
+    """Whether a replica takes new requests and could ever hold this one."""
+    row, replica = w.rows[number & (len(w.rows) - 1)], w.replicas[r]
+    # As `kv_needed_tokens` says: where prompts are only prefilled, the answer is cached elsewhere.
+    needed = row.input_tokens if replica.prefills_only else row.input_tokens + row.output_tokens - 1
+    longest = row.input_tokens + row.output_tokens
+    return not replica.decodes_only and needed <= replica.blocks * replica.block_tokens and longest <= replica.context
 
 
 @compiled
 def _proceed(w: World, r: int, now_s: float) -> None:
     """End a replica's steps and begin the next ones."""
+    if w.replicas[r].together:
+        _proceed_together(w, w.replicas[r].head, now_s)
+        return
     control = w.control[0]
     known = control.known_rows
     end(w, r)
-    # Whoever asks again at this very moment is in the queue before the next step is scheduled.
-    if control.known_rows > known and control.think_s == 0:
+    # Whoever asks again at this very moment is in the queue before the next step is scheduled, unless that was before.
+    if control.known_rows > known and control.think_s == 0 and not w.replicas[r].ahead:
         w.replicas[r].steps = 0
     else:
         begin(w, r, now_s)
 
 
-@entry
-def place(w: World, number: int, r: int, now_s: float) -> None:
-    """Hand the next arrival to a replica somebody else has chosen."""
-    _hand(w, number, r, now_s)
+@rare
+def _proceed_together(w: World, head: int, now_s: float) -> None:
+    """The same for ranks that step together."""
+    control = w.control[0]
+    known = control.known_rows
+    end_together(w, head)
+    if control.known_rows > known and control.think_s == 0 and not w.replicas[head].ahead:
+        for r in range(head, head + w.replicas[head].ranks):
+            w.replicas[r].steps = 0
+    else:
+        begin_together(w, head, now_s)
 
 
 @compiled
@@ -80,15 +165,15 @@ def _hand(w: World, number: int, r: int, now_s: float) -> None:
     control.next_row += 1
     control.in_flight += 1
     control.now_s = now_s
-    w.replicas[r].outstanding_tokens += row.input_tokens + row.output_tokens
+    w.replicas[r].outstanding_tokens += row.input_tokens
     enqueue(w, r, number, now_s)
 
 
 @compiled
 def _next_end(w: World) -> int:
     best = 0
-    for r in range(1, len(w.replicas)):
-        if w.replicas[r].end_s < w.replicas[best].end_s:
+    for r in range(1, len(w.ends)):
+        if w.ends[r] < w.ends[best]:
             best = r
     return best
 
@@ -110,13 +195,13 @@ def _receive(w: World, sender: int, now_s: float) -> None:
     row = w.rows[number & (len(w.rows) - 1)]
     w.control[0].now_s = now_s
     r = choose(w, number, NONE, True)  # noqa: FBT003 - compiled code takes no keywords
-    w.replicas[r].outstanding_tokens += row.input_tokens + row.output_tokens
+    w.replicas[r].outstanding_tokens += row.input_tokens
     enqueue(w, r, number, now_s)
 
 
 @compiled
 def choose(w: World, number: int, pool: int, decode: bool) -> int:  # noqa: FBT001 - compiled code takes no keywords
-    """Pick a replica: in turn, or the one with the least requests or tokens outstanding; ties go to the first.
+    """Pick a replica: in turn, or the one with the least requests or tokens outstanding; ties are taken in turn.
 
     There is always one: a request that none of the replicas it may go to could hold is refused before it gets here.
     """
@@ -128,21 +213,57 @@ def choose(w: World, number: int, pool: int, decode: bool) -> int:  # noqa: FBT0
         return 0
     best, best_load = NONE, math.inf
     for ahead in range(count):
-        r = (control.turn + ahead) % count if control.policy == ROUND_ROBIN else ahead
+        r = ahead if control.first_of_equals else (control.turn + ahead) % count
         replica = w.replicas[r]
         wrong_pool = pool != NONE and pool != replica.pool  # noqa: PLR1714 - compiled code has no mixed tuples
         # As `kv_needed_tokens` says: where prompts are only prefilled, the answer is cached elsewhere.
         needed = row.input_tokens if replica.prefills_only else most_tokens
         if wrong_pool or replica.decodes_only != decode or needed > replica.blocks * replica.block_tokens:
             continue
+        # An engine is chosen by all that its ranks have, and then chooses among them itself.
+        if most_tokens >= replica.context or replica.head != r:
+            continue
         load = 0.0
         if control.policy == LEAST_REQUESTS:
             load = float(replica.running + replica.waiting)
         elif control.policy == LEAST_TOKENS:
             load = float(replica.outstanding_tokens)
+        if replica.ranks > 1 and control.policy != ROUND_ROBIN:
+            load = _load(w, r)
         if load < best_load:
             best, best_load = r, load
     control.turn = best + 1
+    return best if w.replicas[best].ranks == 1 else _rank(w, best)
+
+
+@rare
+def _load(w: World, head: int) -> float:
+    """What the ranks of an engine have together."""
+    requests, tokens = 0, 0
+    for r in range(head, head + w.replicas[head].ranks):
+        requests += w.replicas[r].running + w.replicas[r].waiting
+        tokens += w.replicas[r].outstanding_tokens
+    return float(requests if w.control[0].policy == LEAST_REQUESTS else tokens)
+
+
+@rare
+def _rank(w: World, head: int) -> int:
+    """Pick a rank as vLLM's own balancer does: the fewest requests, those that wait for a full cache counted more.
+
+    As `DPLBAsyncMPClient` of 0.32 has it: queues weigh up to four times as much where the cache is full, and the look
+    starts one rank further each time. Its counts are up to 0.1 s old where several front ends share them; here they are
+    exact, as with one.
+    """
+    first = w.replicas[head]
+    best, best_load = head, math.inf
+    for ahead in range(first.ranks):
+        r = head + (first.rank_turn + ahead) % first.ranks
+        replica = w.replicas[r]
+        pressed = max(0.0, 0.5 - replica.free / replica.blocks)
+        load = replica.running + replica.waiting * (1 + 6 * pressed)
+        if load < best_load:
+            best, best_load = r, load
+    first.rank_turn = (first.rank_turn + 1) % first.ranks
     return best
 
 

@@ -106,13 +106,16 @@ def append(w: World, r: int, entry: int) -> None:
 
 
 @compiled
-def release(w: World, r: int, number: int, tokens: int, keep: bool) -> None:  # noqa: FBT001 - compiled code takes no keywords
-    """Free a request's blocks: its own tail first, then its segments from the leaf up. `keep`: it will come back."""
+def release(w: World, r: int, number: int, tokens: int, known: int, keep: bool) -> None:  # noqa: FBT001 - no keywords
+    """Free a request's blocks: its own tail first, then its segments from the leaf up. `keep`: it will come back.
+
+    `known` are those of its tokens whose content is, so that a full block of them can be found.
+    """
     replica = w.replicas[r]
     row = w.rows[number & (len(w.rows) - 1)]
-    compute(w, r, number, tokens)
+    compute(w, r, number, known)
     size = replica.block_tokens
-    full, held = tokens // size, -(-tokens // size)
+    full, held = known // size, -(-tokens // size)
     private = held - row.shared
     replica.free += private
     if replica.caching:
@@ -333,6 +336,7 @@ def compute(w: World, r: int, number: int, tokens: int) -> None:
         row.building = held.users == 0
         if row.building:
             held.builder = number + 1
+            held.since_s = w.replicas[r].start_s
         else:
             _double(w, r, number, node, 0)
         held.users += 1

@@ -1,12 +1,18 @@
 """How is a run laid out in memory? Allocates the arrays, loads requests into them, and makes room as they come."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.errors import DeploymentError
+from penstock.performance.step.cost import StepCost
+from penstock.routing.endpoint import FLIGHT, REPORT, new_request
+from penstock.routing.lengths import new_lengths
+from penstock.simulation.loop.seen import endpoints_of, faults_of, parameters_for, promises_of, reports_on_their_way
+from penstock.simulation.loop.segments import SegmentPlaces
 from penstock.simulation.loop.step_events import FAR
 from penstock.simulation.loop.world import (
     BINS,
@@ -19,34 +25,39 @@ from penstock.simulation.loop.world import (
     ROW,
     SEGMENT,
     TIMELINE,
+    UNASKED,
     World,
     power_of_two,
 )
-from penstock.simulation.options import Options
+from penstock.simulation.options import Options, Routing
 from penstock.simulation.replica import ReplicaPool
-from penstock.workload import Prefixes, Requests
+from penstock.workload import Prefixes, Requests, SloClass
 
 _FIRST_ROWS = 1 << 15
 _FIRST_STEPS = 1 << 12
 _FIRST_WIDTH_S = 1 / 16
 
 
-def build(pools: Sequence[ReplicaPool], *, log_steps: int, policy: int, stop_waiting: int) -> World:
+def build(pools: Sequence[ReplicaPool], options: Options, classes: Sequence[SloClass], *, policy: int) -> World:
     """Lay out an empty fleet."""
     kinds = max(len(pool.replica.cost.limits) for pool in pools)
-    count = sum(pool.replicas for pool in pools)
+    count = sum(pool.schedulers for pool in pools)
     control = np.zeros(1, CONTROL)
-    control["policy"], control["stop_waiting"], control["width_s"] = policy, stop_waiting, _FIRST_WIDTH_S
+    control["policy"], control["stop_waiting"], control["width_s"] = policy, options.stop_waiting, _FIRST_WIDTH_S
+    routing, known = options.routing or Routing(), 1 if options.routing is None else count
+    _route(control, routing, count, asked=options.routing is not None)
+    control["first_of_equals"] = options.first_of_equals and options.route != "round-robin"
     limits = np.full((len(pools), kinds), 2**62, np.int64)
     context_s, pair_s = np.zeros((len(pools), kinds)), np.zeros((len(pools), kinds))
     for index, pool in enumerate(pools):
-        cost = pool.replica.cost
+        cost = _rank_cost(pool)
         used = slice(0, len(cost.limits))
         limits[index, used], context_s[index, used], pair_s[index, used] = cost.limits, cost.context_s, cost.pair_s
     return World(
         control=control,
         rows=np.zeros(_FIRST_ROWS, ROW),
         replicas=_replicas(pools),
+        ends=np.full(count, np.inf),
         costs=_costs(pools),
         limits=limits,
         context_s=context_s,
@@ -62,25 +73,48 @@ def build(pools: Sequence[ReplicaPool], *, log_steps: int, policy: int, stop_wai
         leaving=np.zeros(max(pool.replica.max_sequences for pool in pools), np.int64),
         tokens_between=np.zeros((len(pools), BINS), np.int64),
         timeline=np.zeros((len(pools), TIMELINE, 6)),
-        log=np.zeros(log_steps, EVENT),
+        log=np.zeros(options.log_steps, EVENT),
+        endpoints=np.tile(endpoints_of(pools, routing)[:known], (routing.pickers, 1)),
+        flights=np.zeros(_FIRST_ROWS if options.routing is not None else 1, FLIGHT),
+        reports=np.zeros((routing.pickers, power_of_two(reports_on_their_way(routing, count))), REPORT),
+        request=new_request(),
+        hits=np.zeros(count, np.int64),
+        parameters=parameters_for(routing, classes),
+        lengths=new_lengths(max(1, len(classes)), answer_tokens=routing.answer_tokens),
+        promises=promises_of(classes, routing),
+        faults=faults_of(routing, pools),
     )
 
 
+def _route(control: NDArray[Any], routing: Routing, count: int, *, asked: bool) -> None:
+    """Say what a picker sees, and when."""
+    control["chosen"], control["routed"] = UNASKED, asked
+    control["ask"] = asked and routing.is_python
+    control["sampled_every"] = routing.sampled_every
+    control["report_s"] = routing.sight.report_interval_s / count
+    control["report_delay_s"], control["report_loss"] = routing.sight.report_delay_s, routing.sight.report_loss
+    control["cache_delay_s"] = routing.sight.cache_delay_s
+
+
 def _replicas(pools: Sequence[ReplicaPool]) -> NDArray[Any]:
-    replicas = np.zeros(sum(pool.replicas for pool in pools), REPLICA)
+    replicas = np.zeros(sum(pool.schedulers for pool in pools), REPLICA)
     for name in REPLICA.names or ():
         if name.endswith(("_first", "_last")):
             replicas[name] = NONE
-    replicas["end_s"], replicas["next_event"] = np.inf, FAR
+    replicas["end_s"], replicas["next_event"], replicas["slowness"] = np.inf, FAR, 1.0
     first = 0
     for index, pool in enumerate(pools):
-        mine = replicas[first : first + pool.replicas]
-        first += pool.replicas
+        mine = replicas[first : first + pool.schedulers]
         replica = pool.replica
+        mine["head"] = first + np.arange(pool.schedulers) // replica.ranks * replica.ranks
+        mine["ranks"], mine["together"] = replica.ranks, replica.steps_together
+        mine["ahead"], mine["prompts_wait"] = replica.asynchronous, replica.prompts_wait_steps
+        first += pool.schedulers
         mine["pool"] = mine["cost"] = index
         mine["blocks"] = mine["free"] = mine["blank"] = replica.kv_blocks
         mine["request_s"], mine["first_ratio"] = replica.request_s, replica.first_ratio
         mine["block_tokens"], mine["caching"] = replica.block_tokens, replica.prefix_caching
+        mine["context"] = FAR if replica.context_tokens is None else replica.context_tokens
         mine["max_tokens"], mine["max_requests"] = replica.max_batched_tokens, replica.max_sequences
         mine["prefills_only"], mine["decodes_only"] = pool.role == "prefill", pool.role == "decode"
     return replicas
@@ -89,8 +123,12 @@ def _replicas(pools: Sequence[ReplicaPool]) -> NDArray[Any]:
 def _costs(pools: Sequence[ReplicaPool]) -> NDArray[Any]:
     costs = np.zeros(len(pools), COST)
     for entry, pool in zip(costs, pools, strict=True):
-        cost = pool.replica.cost
-        entry["step_s"], entry["decode_s"], entry["prefill_token_s"] = cost.step_s, cost.decode_s, cost.prefill_token_s
+        cost, own = pool.replica.cost, _rank_cost(pool)
+        entry["step_s"], entry["decode_s"], entry["prefill_token_s"] = cost.step_s, own.decode_s, own.prefill_token_s
+        entry["experts_decode_s"], entry["experts_prefill_token_s"] = (
+            cost.experts_decode_s,
+            cost.experts_prefill_token_s,
+        )
         entry["prompt_step_s"] = cost.prompt_step_s
         entry["expert_s"], entry["expert_miss"] = cost.expert_s, cost.expert_miss
         if pool.transfer is not None:
@@ -98,8 +136,19 @@ def _costs(pools: Sequence[ReplicaPool]) -> NDArray[Any]:
     return costs
 
 
-def make_room(world: World, pools: Sequence[ReplicaPool], block: Requests, base: int) -> World:
-    """Enlarge what a block would not fit into: unfinished rows, the calendar, the segments."""
+def _rank_cost(pool: ReplicaPool) -> StepCost:
+    """What the tokens of one scheduler cost: where it is one of several, without what its engine does together."""
+    cost = pool.replica.cost
+    return cost if cost.ranks == 1 else cost.of_rank
+
+
+def make_room(
+    world: World, pools: Sequence[ReplicaPool], block: Requests, base: int, places: SegmentPlaces
+) -> tuple[World, Requests]:
+    """Enlarge what a block would not fit into: unfinished rows, the calendar, the segments.
+
+    Return the block with the places of its segments for their names.
+    """
     loaded = int(world.control[0]["loaded_rows"])
     if loaded + len(block) - base > len(world.rows):
         world = _more_rows(world, power_of_two(loaded + len(block) - base), base, loaded)
@@ -107,8 +156,9 @@ def make_room(world: World, pools: Sequence[ReplicaPool], block: Requests, base:
     if longest >= world.calendar.shape[1]:
         world = _longer_calendar(world, power_of_two(longest + 1))
     if block.prefixes is not None:
-        world = _know_segments(world, pools, block.prefixes)
-    return world
+        world, prefixes = places.enter(world, block.prefixes, base)
+        world, block = _know_segments(world, pools, prefixes), replace(block, prefixes=prefixes)
+    return world, block
 
 
 def _more_rows(world: World, size: int, base: int, loaded: int) -> World:
@@ -116,7 +166,11 @@ def _more_rows(world: World, size: int, base: int, loaded: int) -> World:
     rows, chain = np.zeros(size, ROW), np.full((size, world.chain.shape[1]), NONE, np.int64)
     old = numbers & (len(world.rows) - 1)
     rows[numbers & (size - 1)], chain[numbers & (size - 1)] = world.rows[old], world.chain[old]
-    return world._replace(rows=rows, chain=chain)
+    if not world.control[0]["routed"]:
+        return world._replace(rows=rows, chain=chain)
+    flights = np.zeros(size, FLIGHT)
+    flights[numbers & (size - 1)] = world.flights[old]
+    return world._replace(rows=rows, chain=chain, flights=flights)
 
 
 def _longer_calendar(world: World, size: int) -> World:
@@ -130,13 +184,7 @@ def _longer_calendar(world: World, size: int) -> World:
 
 
 def _know_segments(world: World, pools: Sequence[ReplicaPool], prefixes: Prefixes) -> World:
-    """Learn where each segment of the block begins and ends; the arrays double when they grow."""
-    count, known = len(prefixes.segment_tokens), world.segments.shape[1]
-    if count > known:
-        size = max(count, 2 * known)
-        segments, cached = np.zeros((len(pools), size), SEGMENT), np.zeros((len(world.replicas), size), CACHED)
-        segments[:, :known], cached[:, :known] = world.segments, world.cached
-        world = world._replace(segments=segments, cached=cached)
+    """Learn where each segment of the block begins and ends."""
     lengths = np.diff(prefixes.path_start)
     first = np.repeat(prefixes.path_start[:-1], lengths)
     depth = np.arange(len(prefixes.path)) - first
@@ -194,12 +242,18 @@ def _fits(pools: Sequence[ReplicaPool], block: Requests, assigned: NDArray[np.in
     inputs, outputs = block.input_tokens.astype(np.int64), block.output_tokens.astype(np.int64)
     prefilled, decoded = np.zeros(len(block), np.bool_), np.zeros(len(block), np.bool_)
     for index, pool in enumerate(pools):
-        held = pool.kv_needed_tokens(inputs, outputs) <= pool.replica.kv_tokens
+        held = pool.holds(inputs, outputs)
         if pool.role != "decode":
             prefilled |= held & ((assigned == NONE) | (assigned == index))
         if pool.role != "prefill":
             decoded |= held
     return prefilled & decoded
+
+
+def beyond_context(pools: Sequence[ReplicaPool], block: Requests) -> int:
+    """How many requests are longer than the model allows, wherever they go."""
+    inputs, outputs = block.input_tokens.astype(np.int64), block.output_tokens.astype(np.int64)
+    return int(np.logical_and.reduce([pool.exceeds_context(inputs, outputs) for pool in pools]).sum())
 
 
 def feed(world: World, pools: Sequence[ReplicaPool], block: Requests, options: Options, *, refused: int) -> int:

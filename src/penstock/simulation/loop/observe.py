@@ -1,8 +1,12 @@
-"""What is reported of the steps that ended? Sums by replica, the time between tokens, a timeline, and a log."""
+"""What is reported of a run? Integrals by replica, the time between tokens, a timeline, and a log of steps.
+
+Inside a leap of equal steps blocks fill and requests arrive; both are integrated as they happen, step by step in closed
+form, so that a mean over time is one.
+"""
 
 import math
 
-from penstock.simulation.loop.compiled import compiled, rare
+from penstock.simulation.loop.compiled import compiled, entry, rare
 from penstock.simulation.loop.world import (
     BINS,
     BINS_PER_E,
@@ -38,21 +42,97 @@ def observe(w: World, r: int, now_s: float) -> None:
     used = replica.blocks - replica.free
     replica.busy_s += seconds
     replica.running_s += replica.running * seconds
-    replica.waiting_s += replica.waiting * seconds
-    replica.used_s += used * seconds
+    grown_s = _grown_block_seconds(w, r)
+    replica.used_s += used * seconds + grown_s
     replica.engine_steps += replica.steps
     replica.prefill_total += replica.prefill_tokens
     tokens = replica.steps * replica.decoding
     replica.decode_total += tokens
     if tokens > 0:
         _count_steps(w, r)
-    _draw(w, r, now_s, tokens)
+    _draw(w, r, now_s, tokens, used + grown_s / seconds if seconds > 0 else float(used))
     if control.log_size < len(w.log):
         event = w.log[control.log_size]
         control.log_size += 1
         event.start_s, event.seconds, event.replica, event.steps = replica.start_s, seconds, r, replica.steps
         event.decodes, event.prefill_tokens = replica.decoding, replica.prefill_tokens
         event.used_blocks, event.waiting = used, replica.waiting
+
+
+@compiled
+def grown_blocks(w: World, r: int, ahead: int) -> int:
+    """Blocks the decoding requests have taken after so many further steps of a leap."""
+    replica = w.replicas[r]
+    size = replica.block_tokens
+    grown: int = (ahead // size) * replica.decoding
+    for step in range(ahead % size):
+        grown += w.phases[r, -(replica.step + 1 + step) % size]
+    return grown
+
+
+@compiled
+def _grown_block_seconds(w: World, r: int) -> float:
+    """Integral over a leap of the blocks taken in it.
+
+    Step `m + q * size` of a leap has the blocks of step m and `decoding` more for each of q rounds, and takes
+    `first + growth * (m + q * size)` seconds: sums of 1, q and q squared say the rest.
+    """
+    replica = w.replicas[r]
+    steps, size, each = replica.steps, replica.block_tokens, float(replica.decoding)
+    if steps <= 1 or replica.decoding == 0:
+        return 0.0
+    total, taken = 0.0, 0.0
+    for m in range(min(size, steps)):
+        if m > 0:
+            taken += w.phases[r, -(replica.step + m) % size]
+        rounds = float((steps - m + size - 1) // size)
+        ones, firsts = rounds, rounds * (rounds - 1) / 2
+        squares = (rounds - 1) * rounds * (2 * rounds - 1) / 6
+        step_s = replica.first_step_s + replica.growth_s * m
+        total += step_s * (each * firsts + taken * ones)
+        total += replica.growth_s * size * (each * squares + taken * firsts)
+    return total
+
+
+@compiled
+def used_at(w: World, r: int, now_s: float) -> int:
+    """Blocks in use at a moment inside a leap, which is not over yet."""
+    replica = w.replicas[r]
+    used: int = replica.blocks - replica.free
+    if replica.steps > 1 and now_s > replica.start_s:
+        passed, first, growth = now_s - replica.start_s, replica.first_step_s, replica.growth_s
+        done = passed / first
+        if growth > 0:
+            half = first - growth / 2
+            done = (math.sqrt(half * half + 2 * growth * passed) - half) / growth
+        used += grown_blocks(w, r, min(int(done), replica.steps - 1))
+    return used
+
+
+@compiled
+def count_queue(w: World, r: int, now_s: float) -> None:
+    """Integrate a queue up to now, before somebody joins or leaves it."""
+    replica, control = w.replicas[r], w.control[0]
+    from_s = replica.counted_s
+    replica.counted_s = max(now_s, from_s)
+    if replica.waiting == 0 or now_s <= from_s:
+        return
+    replica.waiting_s += replica.waiting * (now_s - from_s)
+    while now_s >= control.width_s * TIMELINE:
+        _widen(w)
+    column = int(from_s / control.width_s)
+    while from_s < now_s:
+        until_s = min(now_s, (column + 1) * control.width_s)
+        w.timeline[replica.pool, column, QUEUED] += replica.waiting * max(0.0, until_s - from_s)
+        from_s = max(until_s, (column + 1) * control.width_s)
+        column += 1
+
+
+@entry
+def count_queues(w: World) -> None:
+    """Integrate every queue up to now."""
+    for r in range(len(w.replicas)):
+        count_queue(w, r, w.control[0].now_s)
 
 
 @compiled
@@ -75,12 +155,13 @@ def _count_steps(w: World, r: int) -> None:
 
 
 @compiled
-def _draw(w: World, r: int, now_s: float, tokens: int) -> None:
-    """Spread the steps that just ended over the columns of the timeline they cover."""
+def _draw(w: World, r: int, now_s: float, tokens: int, mean_used: float) -> None:
+    """Spread the steps that just ended over the columns of the timeline they cover; used blocks as a line."""
     replica, control = w.replicas[r], w.control[0]
     while now_s >= control.width_s * TIMELINE:
         _widen(w)
-    seconds, used = now_s - replica.start_s, replica.blocks - replica.free
+    seconds = now_s - replica.start_s
+    rise = 2 * (mean_used - (replica.blocks - replica.free))
     from_s = replica.start_s
     column = int(from_s / control.width_s)
     while from_s < now_s:
@@ -89,8 +170,8 @@ def _draw(w: World, r: int, now_s: float, tokens: int) -> None:
         cell = w.timeline[replica.pool, column]
         cell[BUSY] += here_s
         cell[RUNNING] += replica.running * here_s
-        cell[QUEUED] += replica.waiting * here_s
-        cell[USED] += used * here_s
+        middle = ((from_s + until_s) / 2 - replica.start_s) / seconds
+        cell[USED] += (mean_used + rise * (middle - 0.5)) * here_s
         cell[PROMPT] += replica.prefill_tokens * here_s / seconds
         cell[OUTPUT] += tokens * here_s / seconds
         from_s = max(until_s, (column + 1) * control.width_s)

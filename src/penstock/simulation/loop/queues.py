@@ -1,12 +1,14 @@
 """Who waits at a replica, who runs, whose KV is on its way, and in which order? Lists threaded through the rows."""
 
 from penstock.simulation.loop.compiled import compiled, rare
+from penstock.simulation.loop.observe import count_queue
 from penstock.simulation.loop.world import NONE, PREFILL, WAITING, World
 
 
 @compiled
-def wait_last(w: World, r: int, number: int) -> None:
+def wait_last(w: World, r: int, number: int, now_s: float) -> None:
     """Queue a newcomer."""
+    count_queue(w, r, now_s)
     mask = len(w.rows) - 1
     row, replica = w.rows[number & mask], w.replicas[r]
     row.state, row.replica, row.after = WAITING, r, NONE
@@ -19,8 +21,9 @@ def wait_last(w: World, r: int, number: int) -> None:
 
 
 @compiled
-def wait_first(w: World, r: int, number: int) -> None:
+def wait_first(w: World, r: int, number: int, now_s: float) -> None:
     """Queue a preempted request: it is the next to be admitted."""
+    count_queue(w, r, now_s)
     row, replica = w.rows[number & (len(w.rows) - 1)], w.replicas[r]
     row.state, row.after = WAITING, replica.waiting_first
     replica.waiting_first = number
@@ -31,7 +34,8 @@ def wait_first(w: World, r: int, number: int) -> None:
 
 @compiled
 def leave_waiting(w: World, r: int) -> None:
-    """Take the first request out of the queue."""
+    """Take the first request out of the queue, at the start of a step."""
+    count_queue(w, r, w.replicas[r].start_s)
     replica = w.replicas[r]
     row = w.rows[replica.waiting_first & (len(w.rows) - 1)]
     replica.waiting_first = row.after
@@ -78,7 +82,7 @@ def send(w: World, r: int, number: int, now_s: float) -> None:
     """Put a prefilled prompt's KV on the wire; one link per replica carries them one after another."""
     mask = len(w.rows) - 1
     replica, row, cost = w.replicas[r], w.rows[number & mask], w.costs[w.replicas[r].cost]
-    replica.outstanding_tokens -= row.input_tokens + row.output_tokens
+    replica.outstanding_tokens -= row.input_tokens
     start_s = max(now_s, replica.link_free_s)
     replica.link_free_s = start_s + row.input_tokens * cost.transfer_token_s
     # Handing over takes its time without keeping the link from others.

@@ -3,6 +3,7 @@
 import pickle
 import platform
 import sys
+from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -30,19 +31,21 @@ def file_name() -> str:
 def shipped_code(sources: str) -> Code:
     """Read what was compiled from these very sources; empty where nothing was."""
     try:
-        stamp, code = pickle.loads(folder().joinpath(file_name()).read_bytes())  # noqa: S301 - a file of this package
+        by_sources = pickle.loads(folder().joinpath(file_name()).read_bytes())  # noqa: S301 - a file of this package
+        found: Code = by_sources.get(sources, {})
     except Exception:  # noqa: BLE001 - whatever is wrong with it, compiling is right
         return {}
-    return code if stamp == sources else {}
+    return found
 
 
-def code_file(entries: dict[str, Any], sources: str) -> bytes:
-    """Write what `shipped_code` reads: the machine code of entries compiled in this process."""
-    code = {
-        name: {types: result._reduce() for types, result in dispatcher.overloads.items()}  # noqa: SLF001 - there is no public way
-        for name, dispatcher in entries.items()
-    }
-    return pickle.dumps((sources, code))
+def code_file(entries: Iterable[Any]) -> bytes:
+    """Write what `shipped_code` reads: the machine code of entries compiled in this process, by their sources."""
+    code: dict[str, Code] = {}
+    for dispatcher in entries:
+        made = {types: result._reduce() for types, result in dispatcher.overloads.items()}  # noqa: SLF001 - there is no public way
+        kept: ShippedFirst = dispatcher._cache  # noqa: SLF001 - same
+        code.setdefault(kept.sources, {})[kept.name] = made
+    return pickle.dumps(code)
 
 
 class ShippedFirst:

@@ -2,7 +2,8 @@
 
 import math
 
-from penstock.simulation.loop.compiled import compiled
+from penstock.simulation.loop.compiled import compiled, rare
+from penstock.simulation.loop.step_events import FAR
 from penstock.simulation.loop.world import World
 
 
@@ -21,7 +22,59 @@ def plan_times(w: World, r: int, pair_s: float) -> None:
         per_token = w.context_s[replica.cost, kind]
         first += per_token * w.contexts[r, kind]
         growth += per_token * w.growing[r, kind]
-    replica.first_step_s, replica.growth_s = first, growth
+    replica.first_step_s, replica.growth_s = first * replica.slowness, growth * replica.slowness
+
+
+@rare
+def plan_own(w: World, r: int, pair_s: float) -> None:
+    """Set what a rank's own tokens add to the step of its engine, and by how much more in each step after it."""
+    replica = w.replicas[r]
+    cost = w.costs[replica.cost]
+    own = replica.decoding * cost.decode_s + replica.prefill_tokens * cost.prefill_token_s + pair_s
+    growth = 0.0
+    for kind in range(w.limits.shape[1]):
+        per_token = w.context_s[replica.cost, kind]
+        own += per_token * w.contexts[r, kind]
+        growth += per_token * w.growing[r, kind]
+    replica.own_s, replica.own_growth_s = own, growth
+
+
+@rare
+def plan_together(w: World, head: int) -> int:
+    """Set the time of a step that ranks take together: experts see every token, and the slowest rank is waited for.
+
+    Returns for how many steps the same one is slowest.
+    """
+    replica = w.replicas[head]
+    cost = w.costs[replica.cost]
+    decoding, prefill_tokens, prompts, slowest = 0, 0, 0, head
+    for r in range(head, head + replica.ranks):
+        rank = w.replicas[r]
+        decoding += rank.decoding
+        prefill_tokens += rank.prefill_tokens
+        prompts += rank.prompts
+        if rank.own_s > w.replicas[slowest].own_s:
+            slowest = r
+    first = cost.step_s + decoding * cost.experts_decode_s + prefill_tokens * cost.experts_prefill_token_s
+    if prompts > 0:
+        first += cost.prompt_step_s
+    first += cost.expert_s * (1 - cost.expert_miss ** (decoding + prefill_tokens))
+    own_s, growth = w.replicas[slowest].own_s, w.replicas[slowest].own_growth_s
+    steps = FAR
+    for r in range(head, head + replica.ranks):
+        rank = w.replicas[r]
+        rank.first_step_s, rank.growth_s = first + own_s, growth
+        if rank.own_growth_s > growth:
+            behind = (own_s - rank.own_s) / (rank.own_growth_s - growth)
+            steps = min(steps, 1 + math.floor(min(behind, float(FAR))))
+    return steps
+
+
+@rare
+def cut_together(w: World, head: int, now_s: float) -> None:
+    """End the planned steps of an engine's ranks at the first boundary from now on."""
+    for r in range(head, head + w.replicas[head].ranks):
+        cut_short(w, r, now_s)
 
 
 @compiled
@@ -49,7 +102,15 @@ def take_steps(w: World, r: int, steps: int) -> None:
     """Let so many steps in a row begin where the replica's clock stands."""
     replica = w.replicas[r]
     replica.steps = steps
-    replica.end_s = replica.start_s + steps * replica.first_step_s + replica.growth_s * (steps * (steps - 1) / 2)
+    w.ends[r] = replica.end_s = replica.start_s + steps_s(w, r, steps)
+
+
+@compiled
+def steps_s(w: World, r: int, steps: int) -> float:
+    """How long so many steps in a row take."""
+    replica = w.replicas[r]
+    seconds: float = steps * replica.first_step_s + replica.growth_s * (steps * (steps - 1) / 2)
+    return seconds
 
 
 @compiled
@@ -62,8 +123,10 @@ def cut_short(w: World, r: int, now_s: float) -> None:
         steps = (math.sqrt(half * half + 2 * growth * passed) - half) / growth
     else:
         steps = passed / first
-    count = max(1, math.floor(steps))
-    while count < replica.steps and count * first + growth * (count * (count - 1) / 2) < passed:
+    count = max(0 if replica.ahead else 1, math.floor(steps))
+    while count < replica.steps and steps_s(w, r, count) < passed:
         count += 1
+    if replica.ahead:
+        count += 1  # the step that begins at that boundary is scheduled already
     if count < replica.steps:
         take_steps(w, r, count)

@@ -7,6 +7,8 @@ import numpy.typing as npt
 
 NONE: Final = -1
 """No row, no segment, no event."""
+UNASKED: Final = -2
+"""Nobody has been asked for a route yet."""
 
 WAITING: Final = 0
 PREFILL: Final = 1
@@ -39,6 +41,7 @@ ROW: Final = np.dtype(
         ("entered", "i8"),  # segments it refers to, from the root
         ("hit_tokens", "i8"),  # at its first admission
         ("preempted", "i8"),  # times
+        ("picker", "i8"),
         ("replica", "i8"),
         ("pool", "i8"),  # NONE: any
         ("slo_class", "u1"),
@@ -57,11 +60,16 @@ REPLICA: Final = np.dtype(
         ("growth_s", "f8"),  # how much longer each decode step is than the one before
         ("busy_s", "f8"),
         ("running_s", "f8"),  # integral of running requests
-        ("waiting_s", "f8"),
+        ("waiting_s", "f8"),  # integral of waiting ones
+        ("counted_s", "f8"),  # until when that is counted
         ("used_s", "f8"),  # integral of used blocks
+        ("seen_s", "f8"),  # start of the step that ended last: who came later is not yet seen
+        ("own_s", "f8"),  # of the step in progress, where ranks step together: what this one takes alone
+        ("own_growth_s", "f8"),
         ("link_free_s", "f8"),  # when its outgoing KV link is idle
         ("request_s", "f8"),  # outside the engine, of every request
         ("first_ratio", "f8"),  # first tokens as clients see them, over the steps they waited for
+        ("slowness", "f8"),  # how many times its steps are longer than its cost says
         ("step", "i8"),  # engine steps ended
         ("steps", "i8"),  # in progress
         ("next_event", "i8"),  # step at which a decoding request finishes or leaves a window
@@ -75,6 +83,8 @@ REPLICA: Final = np.dtype(
         ("prefill_first", "i8"),  # first row of the running list that still prefills
         ("waiting_first", "i8"),
         ("waiting_last", "i8"),
+        ("gone_first", "i8"),  # who ended in the last step and still has a seat and blocks, linked by lru_after
+        ("gone_last", "i8"),
         ("transfer_first", "i8"),
         ("transfer_last", "i8"),
         ("running", "i8"),
@@ -94,12 +104,22 @@ REPLICA: Final = np.dtype(
         ("block_tokens", "i8"),
         ("max_tokens", "i8"),
         ("max_requests", "i8"),
-        ("outstanding_tokens", "i8"),
+        ("context", "i8"),  # tokens of a prompt and its answer at most
+        ("outstanding_tokens", "i8"),  # of prompts: nobody knows how long an answer will be
         ("pool", "i8"),
         ("cost", "i8"),
+        ("head", "i8"),  # first rank of the engine it belongs to
+        ("ranks", "i8"),  # of that engine
+        ("rank_turn", "i8"),  # of the head: which rank is looked at first
+        ("prompts_wait", "i8"),  # steps for which prompts wait for each other
+        ("waited", "i8"),  # of the head: steps for which they have
         ("caching", "u1"),
         ("prefills_only", "u1"),
         ("decodes_only", "u1"),
+        ("down", "u1"),
+        ("silent", "u1"),  # its reports do not arrive
+        ("ahead", "u1"),  # schedules a step before the tokens of the one before it are known
+        ("together", "u1"),  # the ranks of its engine end every step together
     ],
     align=True,
 )
@@ -112,6 +132,8 @@ COST: Final = np.dtype(
         ("prompt_step_s", "f8"),
         ("expert_s", "f8"),
         ("expert_miss", "f8"),
+        ("experts_decode_s", "f8"),
+        ("experts_prefill_token_s", "f8"),
         ("transfer_token_s", "f8"),
         ("transfer_start_s", "f8"),
     ],
@@ -130,6 +152,7 @@ CACHED: Final = np.dtype(
         ("blocks", "i8"),  # cached
         ("users", "i8"),  # requests that hold it
         ("doubles", "i8"),  # of those, the ones that hold its beginning and compute the rest themselves
+        ("since_s", "f8"),  # when it was begun to be computed
     ],
     align=True,
 )
@@ -143,6 +166,8 @@ CONTROL: Final = np.dtype(
         ("final", "u1"),  # no more rows will be loaded
         ("closed", "u1"),  # users send their next request when one finishes
         ("ask", "u1"),  # stop at every arrival for a route
+        ("routed", "u1"),  # by a picker that knows only what it sees
+        ("first_of_equals", "u1"),  # the all-knowing router takes the first of equal replicas, and not each in turn
         ("policy", "u1"),
         ("users", "i8"),  # of a closed loop
         ("think_s", "f8"),
@@ -153,6 +178,17 @@ CONTROL: Final = np.dtype(
         ("log_size", "i8"),
         ("width_s", "f8"),  # of a timeline column
         ("stop_waiting", "i8"),
+        ("chosen", "i8"),  # by whoever was asked; UNASKED before
+        ("rejected", "i8"),
+        ("sampled_every", "i8"),  # picks between two that are shown outside; 0: none is
+        ("report_s", "f8"),  # between two reports, whoever they are of
+        ("report_delay_s", "f8"),
+        ("report_loss", "f8"),
+        ("reports_asked", "i8"),
+        ("reports_seen", "i8"),
+        ("cache_delay_s", "f8"),  # until the picker knows of a prefix that was computed
+        ("next_fault", "i8"),
+        ("hits_said", "u1"),  # whether `hits` is that of a prompt that shares something
     ],
     align=True,
 )
@@ -170,6 +206,15 @@ EVENT: Final = np.dtype(
     ],
     align=True,
 )
+
+PROMISE: Final = np.dtype(
+    [("ttft_s", "f8"), ("tpot_s", "f8"), ("weight", "f8"), ("sheddable", "i8"), ("limit_tokens", "i8")], align=True
+)
+"""What requests of a class are promised, as the picker is told."""
+
+DIES, RETURNS, CHANGES_SPEED, STOPS_REPORTING, REPORTS_AGAIN, IS_NOTICED = range(6)
+FAULT: Final = np.dtype([("at_s", "f8"), ("replica", "i8"), ("kind", "i8"), ("factor", "f8")], align=True)
+"""Something that happens to a replica; `factor` is how many times longer its steps are from then on."""
 
 TIMELINE: Final = 512
 """Columns of the timeline; when the run outgrows them, two become one."""
@@ -189,6 +234,8 @@ class World(NamedTuple):
     control: Any
     rows: Any
     replicas: Any
+    ends: Any
+    """`end_s` of the replicas, side by side: the next of them is looked for at every event."""
     costs: Any
     limits: Any
     """Tokens each kind of attention reads at most, by cost and kind."""
@@ -215,6 +262,18 @@ class World(NamedTuple):
     """Histogram of the time between tokens, by pool."""
     timeline: Any
     log: Any
+    endpoints: Any
+    """What each picker knows, by picker and replica."""
+    flights: Any
+    """What the picker remembers of each row."""
+    reports: Any
+    """On their way, by picker and number modulo its size."""
+    request: Any
+    hits: Any
+    parameters: Any
+    lengths: Any
+    promises: Any
+    faults: Any
 
 
 Rows = npt.NDArray[np.void]

@@ -33,7 +33,7 @@ class Database:
         self.file = file
         self._error = duckdb.Error
         if connection is None:
-            spill = tempfile.mkdtemp(prefix="penstock-")  # Only this user can read what does not fit memory.
+            spill = _spill_folder()
             connection = _connect(file, spill)
             weakref.finalize(self, _discard, connection, spill)
         self._connection = connection
@@ -50,9 +50,9 @@ class Database:
         """Return the first row."""
         return tuple(self._execute(query).fetchone() or ())
 
-    def rows(self, query: str) -> list[tuple[Any, ...]]:
+    def rows(self, query: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Return every row."""
-        return self._execute(query).fetchall()
+        return self._execute(query, parameters).fetchall()
 
     def columns(self, query: str, parameters: Sequence[object] = ()) -> dict[str, NDArray[Any]]:
         """Return every column, as an array."""
@@ -97,6 +97,14 @@ class Database:
             raise TraceError(f"{self.file.name}: {_first_line(error)}") from error
 
 
+def _spill_folder() -> str:
+    """Make a folder that only this user can read, for what does not fit memory; none where nothing can be written."""
+    try:
+        return tempfile.mkdtemp(prefix="penstock-")
+    except OSError:
+        return ""
+
+
 def _first_line(error: Exception) -> str:
     """Return what went wrong, without the query that DuckDB appends."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -105,7 +113,8 @@ def _first_line(error: Exception) -> str:
 
 def _discard(connection: "duckdb.DuckDBPyConnection", spill: str) -> None:
     connection.close()
-    shutil.rmtree(spill, ignore_errors=True)
+    if spill:
+        shutil.rmtree(spill, ignore_errors=True)
 
 
 def _connect(file: TableFile, spill: str) -> "duckdb.DuckDBPyConnection":

@@ -9,6 +9,7 @@ from penstock.errors import TraceError
 from penstock.workload.prefixes.tree import SegmentTree, grow_tree, join_chains, rooted
 from penstock.workload.recorded._database import ByteProgress, Database
 from penstock.workload.recorded._file import TableFile
+from penstock.workload.recorded._lines import Lines, count_lines
 from penstock.workload.recorded.formats import REQUIRED, TimeUnit, TraceFormat, recognise
 from penstock.workload.requests import MAX_CLASSES, MAX_TOKENS, Int32s, Int64s
 
@@ -37,14 +38,21 @@ _OPTIONAL = {
 }
 _LINKS = ("session", "prefix", "prefix_tokens")
 
+NO_TIME = "arrival is not a time"
+FAILED = "no output tokens"
+"""A request that got no answer: it happened, and it is not a fault of the file."""
+SWALLOWED = "inside a quote that is not closed"
+
 _NOT_WHOLE = "{0} IS NULL OR NOT isfinite({0}) OR {0} <> floor({0})"
 _JUDGEMENTS = (
-    ("arrival is not a time", "arrival_ns IS NULL"),
+    (NO_TIME, "arrival_ns IS NULL"),
     ("arrival is before zero", "arrival_ns < 0"),
     ("input tokens are not a whole number", _NOT_WHOLE.format("input")),
+    ("input tokens below zero", "input < 0"),
     ("no input tokens", "input < 1"),
     ("output tokens are not a whole number", _NOT_WHOLE.format("output")),
-    ("no output tokens", "output < 1"),
+    ("output tokens below zero", "output < 0"),
+    (FAILED, "output < 1"),
     ("more tokens than any context holds", f"greatest(input, output) > {MAX_TOKENS}"),
 )
 _JUDGEMENTS_OF_OPTIONAL = {
@@ -57,6 +65,8 @@ _JUDGEMENTS_OF_OPTIONAL = {
         f"prefix IS NOT NULL AND ({_NOT_WHOLE.format('prefix_tokens')} OR prefix_tokens < 1 OR prefix_tokens > input)",
     ),
 }
+
+_HINT_ROWS = 1000
 
 _JUDGE = """
 CREATE TABLE arrivals AS
@@ -138,6 +148,8 @@ class Ingested:
     tree: SegmentTree | None
     segment_of_id: "SegmentMap | None"
     contradictions: int
+    time_hint: str
+    """What to try where arrivals were not times; else empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -168,9 +180,10 @@ def ingest(database: Database, progress: ByteProgress | None, named: Mapping[str
     kept, first, last = database.row(
         "SELECT count(*), min(arrival_ns), max(arrival_ns) FROM arrivals WHERE dropped = 0"
     )
+    hint = _time_hint(database, known, columns) if NO_TIME in dropped else ""
     if not kept:
         counted = "; ".join(f"{count:,} x {reason}" for reason, count in dropped.items()) or "it has no rows"
-        raise TraceError(f"{file.name}: no request to be used: {counted}")
+        raise TraceError(f"{file.name}: no request to be used: {counted}{hint}")
     tree, segment_of_id, contradictions = None, None, 0
     if "hash_ids" in optional and _any(database, "hash_ids"):
         tree, segment_of_id, contradictions = _hash_tree(database, known.hash_block_tokens)
@@ -186,6 +199,7 @@ def ingest(database: Database, progress: ByteProgress | None, named: Mapping[str
         tree=tree,
         segment_of_id=segment_of_id,
         contradictions=contradictions,
+        time_hint=hint,
     )
 
 
@@ -205,6 +219,8 @@ def _judge(
     progress: ByteProgress | None,
 ) -> dict[str, int]:
     """Read, judge and sort every row; returns how many are left out for which reason."""
+    file = database.file
+    lines = count_lines(file) if file.container == "csv" else Lines(mixed_ends=False, written=None)
     judgements = [
         *_JUDGEMENTS,
         *(_JUDGEMENTS_OF_OPTIONAL[name] for name in optional if name in _JUDGEMENTS_OF_OPTIONAL),
@@ -212,24 +228,46 @@ def _judge(
     query = _JUDGE.format(
         arrival_ns=_ANY_NS if known.arrival_unit == "any" else _ARRIVAL_NS[known.arrival_unit],
         typed="".join(f", {_OPTIONAL[name]} AS {name}" for name in optional),
-        kept="".join(f", {name}" for name in optional),
+        kept="".join(f", {name}" for name in optional) + ("" if lines.written is None else ", breaks"),
         cases=" ".join(f"WHEN {when} THEN {code}" for code, (_, when) in enumerate(judgements, start=1)),
-        scan=_scan(database.file, columns, {name: known.columns.get(name) for name in (*REQUIRED, *optional)}),
+        scan=_scan(file, lines, columns, {name: known.columns.get(name) for name in (*REQUIRED, *optional)}),
     )
     if progress is None:
-        database.run(query, [database.file.literal_path])
+        database.run(query, [file.literal_path])
     else:
-        database.watch(query, [database.file.literal_path], progress)
+        database.watch(query, [file.literal_path], progress)
     rows = database.rows("SELECT dropped, count(*) FROM arrivals WHERE dropped > 0 GROUP BY dropped ORDER BY 2 DESC, 1")
     counts = {judgements[code - 1][0]: int(count) for code, count in rows}
-    if database.file.container == "csv":
-        (malformed,) = database.row("SELECT count(DISTINCT line) FROM reject_errors")
-        if malformed:
-            counts["malformed line"] = malformed
-    return counts
+    return counts | (_lost_lines(database, lines) if file.container == "csv" else {})
 
 
-def _scan(file: TableFile, columns: Sequence[str], wanted: Mapping[str, str | None]) -> str:
+def _lost_lines(database: Database, lines: Lines) -> dict[str, int]:
+    """Count the lines that became no row: malformed ones, and those that an open quote made part of another's field."""
+    (malformed,) = database.row("SELECT count(DISTINCT line) FROM reject_errors")
+    counts = {"malformed line": int(malformed)}
+    if lines.written is not None:
+        # A field of a row that is kept may well have lines of its own.
+        (rows, breaks) = database.row("SELECT count(*), coalesce(sum(breaks) FILTER (dropped = 0), 0) FROM arrivals")
+        counts[SWALLOWED] = lines.written - 1 - rows - int(breaks) - malformed
+        database.run("ALTER TABLE arrivals DROP breaks")
+    return {reason: count for reason, count in counts.items() if count > 0}
+
+
+def _time_hint(database: Database, known: TraceFormat, columns: Sequence[str]) -> str:
+    """Say how arrivals that the layout cannot read would be read: dates, or a count of something finer than seconds."""
+    if known.arrival_unit == "any":
+        return ""
+    column = known.columns["arrival"]
+    scan = _scan(database.file, Lines(mixed_ends=True, written=None), columns, {"arrival": column})
+    counted = "count({}) FROM (SELECT raw_arrival FROM ({}) LIMIT {})"
+    tried = database.rows(
+        f"SELECT {counted.format(_ANY_NS, scan, _HINT_ROWS)}",
+        [database.file.literal_path],
+    )
+    return f"; dates and milliseconds are read with --columns arrival={column},unit=any" if tried[0][0] else ""
+
+
+def _scan(file: TableFile, lines: Lines, columns: Sequence[str], wanted: Mapping[str, str | None]) -> str:
     """Write the relation that reads the wanted columns as `raw_...`; an absent one is null.
 
     The path is a parameter to bind, and no text of the file becomes part of the query: columns of a CSV file go by
@@ -241,7 +279,8 @@ def _scan(file: TableFile, columns: Sequence[str], wanted: Mapping[str, str | No
         types = ", ".join(f"'c{index}': 'VARCHAR'" for index in range(len(columns)))
         source = (
             f"read_csv(?, columns = {{{types}}}, auto_detect = false, skip = {file.blank_lines}, header = true, "
-            f"delim = ',', quote = '\"', escape = '\"', compression = '{compression}', store_rejects = true)"
+            f"delim = ',', quote = '\"', escape = '\"', compression = '{compression}', store_rejects = true"
+            f"{', strict_mode = false' if lines.mixed_ends else ''})"
         )
         names = {column: f"c{columns.index(column)}" for column in present}
     elif file.container == "jsonl":
@@ -255,6 +294,9 @@ def _scan(file: TableFile, columns: Sequence[str], wanted: Mapping[str, str | No
     else:
         source, names = "read_parquet(?)", {column: f'"{column}"' for column in present}
     picked = ", ".join(f"{names.get(column or '', 'NULL')} AS raw_{name}" for name, column in wanted.items())
+    if lines.written is not None:
+        breaks = (f"coalesce(len(regexp_extract_all(c{index}, '[\\r\\n]\\s*')), 0)" for index in range(len(columns)))
+        picked += f", {' + '.join(breaks)} AS breaks"
     return f"SELECT {picked} FROM {source}"  # noqa: S608 - see above
 
 

@@ -128,20 +128,28 @@ _MOST_CHARACTERS: Final = 500
 
 def recognise(columns: Collection[str], file_name: str, named: Mapping[str, str] | None = None) -> TraceFormat:
     """Return the one format whose columns are all there; else what they are named as, or seem to mean."""
-    if named:
-        return _as_named(columns, file_name, named)
-    for known in FORMATS:
-        if set(known.required) <= set(columns):
-            return known
-    meant = _guessed(columns)
-    if set(REQUIRED) <= meant.keys():
-        return _mapped(meant, "any")
+    found = _found(columns, file_name, named)
+    if found is not None:
+        twice = [column for column in found.columns.values() if list(columns).count(column) > 1]
+        if twice:
+            raise TraceError(f"{file_name}: two columns are named '{twice[0][:40]}'; rename the one that is not meant")
+        return found
     layouts = "; ".join(f"{known.name}: {', '.join(known.required)}" for known in FORMATS)
     shown = ", ".join(repr(column[:40]) for column in list(columns)[:6]) or "none"
     raise TraceError(
         f"{file_name}: the columns are {shown}; expected one of {layouts}; "
         "or say which is which: arrival=COLUMN,input=COLUMN,output=COLUMN"
     )
+
+
+def _found(columns: Collection[str], file_name: str, named: Mapping[str, str] | None) -> TraceFormat | None:
+    if named:
+        return _as_named(columns, file_name, named)
+    for known in FORMATS:
+        if set(known.required) <= set(columns):
+            return known
+    meant = _guessed(columns)
+    return _mapped(meant, "any") if set(REQUIRED) <= meant.keys() else None
 
 
 def parse_columns(text: str) -> dict[str, str]:

@@ -13,24 +13,30 @@ hashes, BurstGPT, or the plain schema; columns that other tools write are guesse
 
 A turn continues the turn before it in its session (same prefix) when its prompt is at least as long as that prompt and
 its answer together; else the history was cut and only the prefix is shared. Rows may be in any order. A row that
-cannot be used is counted under its reason and left out. Blocks of a Mooncake prompt are shared when their hash id is
-seen at least twice; an id that follows different ids, or has different lengths, ends the path before it and is counted.
-The trace does not hash answers, so what a reply adds to the cache is not known from it.
+cannot be used is counted under its reason and left out, and so are lines that a quote nobody closes made part of
+another row; whoever works with the trace refuses it where that is more than one in a hundred (`require_whole`).
+Blocks of a Mooncake prompt are shared when their hash id is seen at least twice; an id that follows different ids, or
+has different lengths, ends the path before it and is counted. The trace does not hash answers, so what a reply adds to
+the cache is not known from it.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
+from penstock.errors import TraceError
 from penstock.workload.randomness import NATIVE_BLOCK
 from penstock.workload.recorded._database import ByteProgress, Database
 from penstock.workload.recorded._file import look_at
-from penstock.workload.recorded._ingest import Ingested, ingest
+from penstock.workload.recorded._ingest import FAILED, Ingested, ingest
 from penstock.workload.requests import Int32s, Prefixes, Requests
 from penstock.workload.slo import SloClass
 
+MOST_UNREADABLE_FRACTION: Final = 0.01
+"""Of a trace's rows: beyond it the rest need not be what was asked for."""
 _NS = 1e9
 
 
@@ -68,6 +74,11 @@ class Trace:
     def dropped(self) -> Mapping[str, int]:
         """Rows left out, by reason."""
         return self._rows.dropped
+
+    @property
+    def time_hint(self) -> str:
+        """What to try where arrivals could not be read as times; else empty."""
+        return self._rows.time_hint
 
     @property
     def contradictions(self) -> int:
@@ -112,6 +123,23 @@ class Trace:
         columns = database.columns("SELECT last, own FROM paths WHERE rowid >= ? AND rowid < ?", [start, stop])
         last, own = (segment_of_id.of(columns[name].astype(np.int64)) for name in ("last", "own"))
         return tree.prefixes(last, own)
+
+
+def kept_rows(kept: int, dropped: Mapping[str, int]) -> str:
+    """Say how many rows of a trace can be used, and why others cannot."""
+    counted = ", ".join(f"{count:,} ({reason})" for reason, count in dropped.items())
+    return f"{kept:,} of {kept + sum(dropped.values()):,} can be used" + (f"; left out: {counted}" if counted else "")
+
+
+def require_whole(trace: Trace) -> None:
+    """Refuse a trace of which more than a few rows could not be read; requests that failed are no fault of it."""
+    unreadable = sum(count for reason, count in trace.dropped.items() if reason != FAILED)
+    if unreadable > MOST_UNREADABLE_FRACTION * (trace.requests + sum(trace.dropped.values())):
+        said = kept_rows(trace.requests, trace.dropped)
+        raise TraceError(
+            f"{trace.name} rows: {said}{trace.time_hint}; more than {MOST_UNREADABLE_FRACTION:.0%} lost is no trace of "
+            "what was asked: mend or remove those rows"
+        )
 
 
 def read_trace(path: Path, *, progress: ByteProgress | None = None, columns: Mapping[str, str] | None = None) -> Trace:

@@ -57,8 +57,8 @@ class Diurnal:
 
     weights: tuple[float, ...]
     cv: float = 1.0
-    start_hour: float = 0.0
-    """Time of day at which the workload starts."""
+    start_hour: float | None = None
+    """Time of day at which the workload starts; None is where it is busiest, so that a run of minutes tests that."""
     rate_per_s: float | None = None
 
     def __post_init__(self) -> None:
@@ -66,15 +66,27 @@ class Diurnal:
         _require_cv(self.cv)
         if not self.weights or not all(0 < weight < np.inf for weight in self.weights):
             raise UsageError("a day's curve needs at least one slice, and every weight above 0")
-        if not 0 <= self.start_hour < 24:  # noqa: PLR2004 - hours of a day
-            raise UsageError(f"a day has no hour {self.start_hour:g}; write 0 to 23.99")
+        if not 0 <= self.first_hour < 24:  # noqa: PLR2004 - hours of a day
+            raise UsageError(f"a day has no hour {self.first_hour:g}; write 0 to 23.99")
+
+    @property
+    def first_hour(self) -> float:
+        """Time of day at which the workload starts."""
+        if self.start_hour is not None:
+            return self.start_hour
+        return 24 * self.weights.index(max(self.weights)) / len(self.weights)
+
+    @property
+    def peak_over_mean(self) -> float:
+        """Rate of the busiest slice over that of the day."""
+        return max(self.weights) * len(self.weights) / sum(self.weights)
 
     def times(self, seed: int, rate_per_s: float) -> Iterator[Float64s]:
         """Yield arrival times in seconds, a native block at a time, without end."""
         edges_s = np.linspace(0.0, DAY_S, len(self.weights) + 1)
         # Seconds the mean rate would need for what has arrived by each edge: 0 to a day again.
         mean_s = np.concatenate([[0.0], np.cumsum(self.weights)]) * (DAY_S / sum(self.weights))
-        start_s = self.start_hour * _HOUR_S
+        start_s = self.first_hour * _HOUR_S
         start_mean_s = float(np.interp(start_s, edges_s, mean_s))
         for mean_gaps in _renewals(seed, self.cv):
             day, within_s = np.divmod(mean_gaps / rate_per_s + start_mean_s, DAY_S)

@@ -1,0 +1,126 @@
+"""How does a pool of a fleet file become what is simulated, emulated and routed to?"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from penstock.api.asked.choices import cache_choice, model_choice
+from penstock.benchmark.disaggregated import shipped_apart
+from penstock.benchmark.shipped_drafts import shipped_drafts
+from penstock.benchmark.shipped_rows import shipped_efficiencies
+from penstock.catalog import load_accelerator
+from penstock.errors import UsageError
+from penstock.fleet.deployment import Deployment, Parallelism
+from penstock.fleet.engine import Engine, EngineName, engine_defaults
+from penstock.fleet.file import read_fleet
+from penstock.fleet.pools import EngineSetting, Fleet, Pool
+from penstock.performance.prediction.disaggregated import stack_in_phase
+from penstock.performance.prediction.drafting import multi_token_prediction
+from penstock.performance.prediction.predict import Speculation
+from penstock.performance.prediction.stack import stack_of
+from penstock.performance.step.work import ReplicaWork
+from penstock.reading.text import read_text
+from penstock.simulation.placement import place_on
+from penstock.simulation.replica import Replica
+
+AskedFleet = str | os.PathLike[str] | Fleet
+_UNSTATED: Final = "unstated"
+_FIELDS: Final[Mapping[str, str]] = {
+    "max_num_batched_tokens": "max_batched_tokens",
+    "chunked_prefill_size": "max_batched_tokens",
+    "max_num_seqs": "max_sequences",
+    "max_running_requests": "max_sequences",
+    "gpu_memory_utilization": "memory_fraction",
+    "mem_fraction_static": "memory_fraction",
+    "block_size": "block_tokens",
+    "page_size": "block_tokens",
+    "kv_cache_memory_bytes": "kv_cache_bytes",
+}
+"""What the engines call what decides how memory and steps are divided."""
+
+
+def fleet_choice(asked: AskedFleet) -> Fleet:
+    """Read a fleet file; a fleet passes."""
+    if isinstance(asked, Fleet):
+        return asked
+    path = Path(asked)
+    return read_fleet(read_text(path, "`penstock plan plan.yaml --fleet fleet.yaml` writes one"), path.name)
+
+
+def typical_tokens(fleet: Fleet, pool: Pool) -> tuple[int, int]:
+    """Mean prompt and answer of what a pool is sent, by the fleet's routes; of all of them where it has none."""
+    names = [pool.name, *(other.name for other in fleet.pools if other.feeds == pool.name)]
+    mine = [route.peak_requests_per_s * sum(route.weights.get(name, 0.0) for name in names) for route in fleet.routes]
+    return _mean_tokens(fleet, mine) if any(mine) else fleet_tokens(fleet)
+
+
+def fleet_tokens(fleet: Fleet) -> tuple[int, int]:
+    """Mean prompt and answer of all that a fleet is sent at its peak."""
+    return _mean_tokens(fleet, [route.peak_requests_per_s for route in fleet.routes])
+
+
+def _mean_tokens(fleet: Fleet, rates: Sequence[float]) -> tuple[int, int]:
+    total = sum(rates)
+    if not total:
+        return 1024, 256
+    inputs = sum(rate * route.input_tokens for rate, route in zip(rates, fleet.routes, strict=True)) / total
+    outputs = sum(rate * route.output_tokens for rate, route in zip(rates, fleet.routes, strict=True)) / total
+    return max(1, round(inputs)), max(1, round(outputs))
+
+
+def placed_pool(fleet: Fleet, pool: Pool) -> Replica:
+    """Lay out one replica of a pool on the stack that was measured; one that does not fit is refused."""
+    drafts = _drafts(pool)
+    work = ReplicaWork(deployed_pool(pool))
+    stack = stack_of(work, pool.engine, shipped_efficiencies())
+    if pool.role != "both":
+        stack = stack_in_phase(stack, work.deployment, pool.engine, pool.role, shipped_apart())
+    placement = place_on(
+        work,
+        stack,
+        typical_tokens=sum(typical_tokens(fleet, pool)),
+        measured_engine=pool.engine,
+        prefix_caching=pool.settings.get("enable_prefix_caching") is not False,
+        speculation=drafts,
+    )
+    if placement.replica is None:
+        raise UsageError(f"pool '{pool.name}' does not fit: run `penstock fit {pool.model} --on {pool.accelerator}`")
+    return placement.replica
+
+
+def deployed_pool(pool: Pool) -> Deployment:
+    """Describe one replica of a pool."""
+    drafts = _drafts(pool)
+    return Deployment(
+        model=model_choice(pool.model, pool.weights),
+        accelerator=load_accelerator(pool.accelerator),
+        engine=_engine(pool),
+        parallelism=Parallelism(tp=pool.tp, pp=pool.pp, dp=pool.dp, expert_parallel=pool.ep),
+        cache_dtype=cache_choice(pool.kv),
+        speculative=drafts is not None and drafts.own_layers,
+    )
+
+
+def _drafts(pool: Pool) -> Speculation | None:
+    if not pool.drafted_tokens:
+        return None
+    spec = model_choice(pool.model, pool.weights)
+    return multi_token_prediction(spec, pool.engine, shipped_drafts(), drafted_tokens=pool.drafted_tokens)
+
+
+def _engine(pool: Pool) -> Engine:
+    name: EngineName = "sglang" if pool.engine == "sglang" else "vllm"
+    known = pool.engine == name and pool.engine_version != _UNSTATED
+    usual = engine_defaults(
+        name,
+        load_accelerator(pool.accelerator),
+        version=pool.engine_version if known else None,
+        tp=pool.tp,
+        pp=pool.pp,
+    )
+    told: dict[str, EngineSetting] = {
+        field: pool.settings[setting] for setting, field in _FIELDS.items() if setting in pool.settings
+    }
+    return replace(usual, **told)  # type: ignore[arg-type]  # checked by `Engine` itself

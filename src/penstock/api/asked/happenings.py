@@ -1,0 +1,80 @@
+"""How is it typed what happens to a fleet? `death of h100/0 at 60s for 30s`, `slow mi300x/1 x3`, `crowd x3 at 60s`."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Final
+
+from penstock.errors import UsageError
+from penstock.simulation.compare import Crowd
+from penstock.simulation.options import Fault, FaultKind
+from penstock.simulation.replica import ReplicaPool
+from penstock.workload import parse_duration
+
+_LINE: Final = re.compile(
+    r"(?P<what>death of|slow|silence of|crowd|loss)\s+(?:(?P<pool>\S+)/(?P<number>\d{1,6})\s*)?"
+    r"(?:x(?P<factor>\d{1,3}(?:\.\d{1,3})?)\s*)?(?:(?P<percent>\d{1,3}(?:\.\d{1,3})?)%\s*)?"
+    r"(?:at\s+(?P<at>\S+)\s*)?(?:for\s+(?P<during>\S+)\s*)?",
+    re.IGNORECASE,
+)
+_KINDS: Final[dict[str, FaultKind]] = {"death of": "dies", "slow": "slow", "silence of": "silent"}
+_EXAMPLES: Final = (
+    "write `death of h100/0 at 60s for 30s`, `slow h100/0 x3 at 60s`, `silence of h100/0 at 60s`, `loss 5%` or "
+    "`crowd x3 at 60s for 20s`"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Happenings:
+    """What happens to a fleet during a run."""
+
+    faults: tuple[Fault, ...] = ()
+    crowds: tuple[Crowd, ...] = ()
+    report_loss: float = 0.0
+    said: tuple[str, ...] = field(default=())
+
+
+def happenings_choice(lines: Sequence[str], pools: Sequence[ReplicaPool]) -> Happenings:
+    """Read what happens, line by line."""
+    faults: list[Fault] = []
+    crowds: list[Crowd] = []
+    loss = 0.0
+    for line in lines:
+        match = _LINE.fullmatch(" ".join(line.split()))
+        if match is None:
+            raise UsageError(f"'{line[:60]}' does not happen; {_EXAMPLES}")
+        what = match["what"].lower()
+        at_s = 0.0 if match["at"] is None else parse_duration(match["at"])
+        for_s = inf if match["during"] is None else parse_duration(match["during"])
+        if what == "loss":
+            loss = _percent(line, match["percent"])
+        elif what == "crowd":
+            crowds.append(Crowd(factor=float(match["factor"] or 0), at_s=at_s, for_s=0.0 if for_s == inf else for_s))
+        else:
+            faults.append(
+                Fault(
+                    kind=_KINDS[what],
+                    replica=_replica(line, match["pool"], match["number"], pools),
+                    at_s=at_s,
+                    for_s=for_s,
+                    factor=float(match["factor"] or (3.0 if what == "slow" else 1.0)),
+                )
+            )
+    return Happenings(tuple(faults), tuple(crowds), loss, tuple(lines))
+
+
+def _percent(line: str, percent: str | None) -> float:
+    if percent is None or float(percent) > 100:  # noqa: PLR2004 - percent
+        raise UsageError(f"'{line[:60]}' lacks its share; write loss 5%")
+    return float(percent) / 100
+
+
+def _replica(line: str, pool: str | None, number: str | None, pools: Sequence[ReplicaPool]) -> int:
+    first = 0
+    for one in pools:
+        if one.name == pool and number is not None and int(number) < one.schedulers:
+            return first + int(number)
+        first += one.schedulers
+    known = ", ".join(f"{one.name}/0 to {one.name}/{one.replicas - 1}" for one in pools)
+    raise UsageError(f"'{line[:60]}' names no replica of the fleet; its replicas are {known}")

@@ -1,0 +1,97 @@
+"""How does a fleet answer that nobody owns?"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
+
+from penstock.api.asked.fleet import AskedFleet, fleet_choice, placed_pool, typical_tokens
+from penstock.errors import MissingExtra, UsageError
+from penstock.fleet.pools import Fleet, Pool
+from penstock.simulation.replica import Replica
+
+if TYPE_CHECKING:
+    from penstock.emulator.endpoint import EmulatedReplica
+
+_BLOCK_TOKENS: Final = 16
+"""Least size of a block: an engine that counts single tokens is emulated in blocks of these."""
+
+
+def emulated_fleet(fleet: AskedFleet, *, port: int | None = None) -> Fleet:
+    """Give every replica an address on this machine, from `port` on; without it the fleet must have them."""
+    chosen = fleet_choice(fleet)
+    pools, number = [], 0
+    for pool in chosen.pools:
+        if pool.role != "both":
+            raise UsageError(f"pool '{pool.name}' only does {pool.role}; emulate pools whose role is both")
+        if port is not None:
+            addresses = tuple(f"127.0.0.1:{port + number + index}" for index in range(pool.replicas))
+            pool = replace(pool, endpoints=addresses)  # noqa: PLW2901 - the same pool, with addresses
+        number += len(pool.endpoints)
+        pools.append(pool)
+    if not number:
+        raise UsageError("the fleet has no endpoints; give them ports of this machine with --port 18000")
+    return replace(chosen, pools=tuple(pools))
+
+
+def emulated_replicas(fleet: Fleet) -> "tuple[EmulatedReplica, ...]":
+    """Predict every endpoint's step times and caches."""
+    found: list[EmulatedReplica] = []
+    for pool in fleet.pools:
+        if pool.endpoints:
+            found += _replicas(fleet, pool)
+    return tuple(found)
+
+
+def _replicas(fleet: Fleet, pool: Pool) -> "list[EmulatedReplica]":
+    from penstock.emulator.endpoint import EmulatedReplica  # noqa: PLC0415 - with the extra
+
+    replica = _coarse(placed_pool(fleet, pool))
+    return [
+        EmulatedReplica(
+            address=address,
+            pool=pool.name,
+            model=pool.model,
+            engine=pool.engine,
+            replica=replica,
+            max_tokens=replica.most_tokens,
+            usual_output_tokens=typical_tokens(fleet, pool)[1],
+        )
+        for address in pool.endpoints
+    ]
+
+
+def _coarse(replica: Replica) -> Replica:
+    if replica.block_tokens >= _BLOCK_TOKENS:
+        return replica
+    return replace(replica, kv_blocks=max(1, replica.kv_tokens // _BLOCK_TOKENS), block_tokens=_BLOCK_TOKENS)
+
+
+def emulate(
+    fleet: AskedFleet,
+    *,
+    port: int | None = None,
+    control: str | None = None,
+    speed: float = 1.0,
+    seed: int = 0,
+    ready: Callable[[Fleet], None] | None = None,
+) -> None:
+    """Serve a fleet's endpoints, with the times of the performance model, until SIGTERM or SIGINT.
+
+    As `penstock emulate`: `speed` of the engines' seconds pass in one of the clock; `ready` is told the fleet with its
+    addresses once all ports are open.
+    """
+    if find_spec("httptools") is None or find_spec("uvloop") is None:
+        raise MissingExtra('emulating needs an extra: pip install "penstock[gateway]"')
+    if not speed > 0:
+        raise UsageError(f"speed is {speed:g}; write how many seconds pass in one, such as 10")
+    import uvloop  # noqa: PLC0415 - an extra
+
+    from penstock.emulator import server  # noqa: PLC0415 - needs the extra
+
+    chosen = emulated_fleet(fleet, port=port)
+    replicas = emulated_replicas(chosen)
+    told = None if ready is None else lambda: ready(chosen)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(server.emulate(replicas, control=control, speed=speed, seed=seed, ready=told))

@@ -1,0 +1,209 @@
+"""Which endpoint should serve each request?"""
+
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.api.asked.fleet import AskedFleet, fleet_choice, placed_pool
+from penstock.errors import MissingExtra, UsageError
+from penstock.fleet.pools import Fleet, Pool
+from penstock.routing.endpoint import new_endpoints
+from penstock.simulation.loop.seen import describe_replica
+from penstock.simulation.replica import Replica
+
+if TYPE_CHECKING:
+    from penstock.gateway.envoy.config import EnvoySettings
+    from penstock.gateway.state.fleet import RoutedFleet
+    from penstock.routing.endpoint import Records
+
+
+def routed_fleet(asked: AskedFleet, generation: int = 0, *, follow_names: bool = False) -> "RoutedFleet":
+    """Lay out what a picker has to know of a fleet: each endpoint's step times, cache and price."""
+    from penstock.gateway.state.fleet import RoutedClass, RoutedFleet, RoutedPool  # noqa: PLC0415 - with the extra
+
+    fleet = fleet_choice(asked)
+    pools = [pool for pool in fleet.pools if pool.endpoints]
+    models = tuple(dict.fromkeys(pool.model for pool in pools))
+    vendors = tuple(dict.fromkeys(pool.vendor for pool in pools))
+    kinds, records, found = [], [], list[tuple[Pool, str]]()
+    for number, pool in enumerate(pools):
+        if pool.role != "both":
+            raise UsageError(f"pool '{pool.name}' only does {pool.role}; routing serves pools whose role is both")
+        record = _record(_placed(fleet, pool), pool)
+        record["pool"], record["vendor"] = number, vendors.index(pool.vendor)
+        record["serves"] = 1 << models.index(pool.model)
+        here = _addresses(pool, follow_names=follow_names)
+        kinds.append(record)
+        records += [record] * len(here)
+        found += [(pool, address) for address in here]
+    addresses = tuple(address for _, address in found)
+    shared = next((address for address in addresses if addresses.count(address) > 1), None)
+    if shared is not None:
+        raise UsageError(f"two endpoints are both {shared}; a replica has an address of its own")
+    return RoutedFleet(
+        name=fleet.name,
+        generation=generation,
+        addresses=addresses,
+        pools=tuple(pool.name for pool, _ in found),
+        engines=tuple(pool.engine for pool, _ in found),
+        models=models,
+        served=tuple(pool.model for pool, _ in found),
+        followed=tuple(address for pool in pools for address in pool.endpoints) if follow_names else (),
+        classes=tuple(
+            RoutedClass(
+                name=route.workload,
+                model=fleet.pool(next(iter(route.weights))).model,
+                input_tokens=route.input_tokens,
+                output_tokens=route.output_tokens,
+                ttft_s=route.slo.ttft_s,
+                tpot_s=route.slo.tpot_s,
+                requests_per_s=route.peak_requests_per_s,
+            )
+            for route in fleet.routes
+        ),
+        endpoints=np.concatenate(records) if records else new_endpoints(0),
+        kinds=tuple(RoutedPool(name=pool.name, model=pool.model, most=pool.replicas) for pool in pools),
+        kind_records=np.concatenate(kinds) if kinds else new_endpoints(0),
+    )
+
+
+def _addresses(pool: Pool, *, follow_names: bool) -> list[str]:
+    """Return where a pool's replicas answer: one address for each endpoint, or as many as its name has just now."""
+    from penstock.gateway.state.names import address_of, addresses_of  # noqa: PLC0415 - with the extra
+
+    if not follow_names:
+        return [address_of(endpoint) for endpoint in pool.endpoints]
+    return [address for endpoint in pool.endpoints for address in addresses_of(endpoint)]
+
+
+@dataclass(frozen=True)
+class _Key:
+    """What decides a placement: a fleet that is read again places only what has changed."""
+
+    text: str
+    fleet: Fleet
+    pool: Pool
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and self.text == other.text
+
+
+def _placed(fleet: Fleet, pool: Pool) -> Replica:
+    told = repr((pool.model, pool.weights, pool.kv, pool.accelerator, pool.devices, pool.engine, pool.settings))
+    return _placed_once(_Key(f"{told} {pool.tp} {pool.pp} {pool.dp} {pool.ep} {pool.drafted_tokens}", fleet, pool))
+
+
+@cache
+def _placed_once(key: _Key) -> Replica:
+    return placed_pool(key.fleet, key.pool)
+
+
+def _record(replica: Replica, pool: Pool) -> "Records":
+    """Say a replica as the policy's record of an endpoint."""
+    record = new_endpoints(1)
+    describe_replica(record, replica, replica.cost, usd_per_hour=pool.usd_per_hour or 0.0)
+    record["max_context_tokens"] = replica.most_tokens
+    return record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayOptions:
+    """How a gateway is run, as on the command line of `penstock route`."""
+
+    listen: str = "127.0.0.1:8080"
+    pickers: int = 1
+    door: str = "ext_authz"
+    access_log: str | None = None
+    metrics: str | None = "127.0.0.1:9464"
+    receipts: str | None = None
+    access: str | Path | None = None
+    """A file that says who may ask."""
+    tls: tuple[str | Path, str | Path] | None = None
+    """The certificate's chain and its key, as PEM files."""
+    traces: str | None = None
+    """A collector that takes OTLP over HTTP."""
+    trace_fraction: float = 0.01
+    whole_bodies: bool = False
+    only_pick: str | None = None
+    """Where a gateway that others run asks, over ext_proc; no Envoy is started then."""
+    follow_names: bool = False
+    """Whether endpoints' names are looked up again and again, each with as many addresses as it has."""
+
+
+def envoy_settings(options: GatewayOptions, folder: Path | None = None) -> "EnvoySettings":
+    """Read how a gateway is to be run."""
+    for name in ("httptools", "uvloop"):
+        if find_spec(name) is None:
+            raise MissingExtra('routing needs an extra: pip install "penstock[gateway]"')
+    from penstock.gateway.envoy.config import DOORS, EnvoySettings  # noqa: PLC0415 - with the extra
+    from penstock.gateway.envoy.tracing import Traces  # noqa: PLC0415 - with the extra
+    from penstock.gateway.state.access import Certificate  # noqa: PLC0415 - with the extra
+
+    if options.only_pick is not None and options.door == "ext_authz":
+        raise UsageError("a gateway that others run asks over ext_proc; add --door ext_proc")
+    if options.door not in DOORS:
+        raise UsageError(f"'{options.door}' is not a door; write one of {', '.join(DOORS)}")
+    for address in filter(None, (options.listen, options.metrics, options.only_pick)):
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 2**16:
+            raise UsageError(f"'{address}' is not an address; write host:port, such as 127.0.0.1:8080")
+    if not 1 <= options.pickers <= 64:  # noqa: PLR2004 - beyond any machine's cores
+        raise UsageError(f"{options.pickers} pickers; write 1 to 64")
+    return EnvoySettings(
+        listen=options.listen,
+        folder=folder or Path(tempfile.mkdtemp(prefix="penstock-", dir=_memory_folder())),
+        pickers=options.pickers,
+        door=next(known for known in DOORS if known == options.door),
+        access_log=options.access_log,
+        metrics=options.metrics,
+        receipts=options.receipts,
+        access_file=Path(options.access) if options.access is not None else None,
+        certificate=Certificate(chain=Path(options.tls[0]), key=Path(options.tls[1])) if options.tls else None,
+        traces=Traces(address=options.traces, fraction=options.trace_fraction) if options.traces else None,
+        whole_bodies=options.whole_bodies,
+        only_pick=options.only_pick,
+    )
+
+
+def _memory_folder() -> str | None:
+    """A folder in memory, where there is one."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - a folder of our own is made in it
+
+
+def route(
+    fleet: AskedFleet,
+    options: GatewayOptions | None = None,
+    *,
+    drain_s: float = 30.0,
+    ready: Callable[[], None] | None = None,
+) -> None:
+    """Serve a fleet behind one address until SIGTERM, as `penstock route`; an edited fleet file is read again."""
+    told = options or GatewayOptions()
+    settings = envoy_settings(told)  # first: it says in one line where the extra is missing
+    from penstock.gateway.supervisor import Supervisor  # noqa: PLC0415 - with the extra
+
+    watched = None if isinstance(fleet, Fleet) else Path(fleet)
+
+    def read(made: int) -> "RoutedFleet":
+        return routed_fleet(fleet, made, follow_names=told.follow_names)
+
+    Supervisor(settings, read, watched, drain_s=drain_s).run(ready)
+
+
+def envoy_document(fleet: AskedFleet, options: GatewayOptions | None = None) -> str:
+    """Write the whole configuration as one document, for an Envoy that others run."""
+    settings = envoy_settings(options or GatewayOptions(), folder=Path("/run/penstock"))
+    from penstock.gateway.envoy.files import envoy_files  # noqa: PLC0415 - with the extra
+
+    return json.dumps(envoy_files(routed_fleet(fleet), settings), indent=2)

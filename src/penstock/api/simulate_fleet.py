@@ -1,0 +1,210 @@
+"""How does a fleet of several kinds behave, and which policy should route to it?"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from rich.console import RenderableType
+
+from penstock.api.answer import ApiAnswer, Row
+from penstock.api.asked.choices import Tokens, at_least, tokens_choice
+from penstock.api.asked.fleet import AskedFleet, deployed_pool, fleet_choice, fleet_tokens, placed_pool
+from penstock.api.asked.happenings import Happenings, happenings_choice
+from penstock.api.asked.workload import AskedTrace, trace_choice, workload_choice
+from penstock.api.compiling import compile_first
+from penstock.api.watch import LOG, Watcher
+from penstock.errors import UsageError
+from penstock.fleet.disaggregated import Disaggregated
+from penstock.fleet.pools import Fleet, Pool
+from penstock.performance.prediction.disaggregated import transfer_token_s
+from penstock.performance.step.two_pools import HANDOVER_S
+from penstock.report.routing.document import fleet_document
+from penstock.report.routing.terminal import render_fleet
+from penstock.routing.compared.policies import RoutingPolicy, policy_of
+from penstock.simulation.compare import PolicyRun, compare, crowded
+from penstock.simulation.options import Routing, Sight
+from penstock.simulation.replica import ReplicaPool, Transfer
+from penstock.workload import CountProgress, Slo, Workload, parse_duration
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SimulateFleetAnswer(ApiAnswer):
+    """How each policy fared on the same requests."""
+
+    fleet: Fleet
+    pools: tuple[ReplicaPool, ...]
+    workload: Workload
+    happenings: Happenings
+    runs: tuple[PolicyRun, ...]
+
+    @property
+    def good(self) -> bool:
+        """Whether the first policy keeps every promise."""
+        return self.runs[0].outcome.met and not self.runs[0].outcome.rejected
+
+    def document(self) -> Mapping[str, object]:
+        """Collect what `simulate --fleet --json` prints."""
+        return fleet_document(self.fleet, self.pools, self.workload, self.happenings.said, self.runs)
+
+    def rows(self) -> list[Row]:
+        """One row per policy."""
+        return [_row(run) for run in self.runs]
+
+    def drawn(self, columns: int) -> RenderableType:
+        """Draw what `simulate --fleet` prints."""
+        return render_fleet(self.fleet, self.pools, self.workload, self.happenings.said, self.runs, columns)
+
+    def _said(self) -> tuple[str, Sequence[str]]:
+        said = [f"{run.policy.name} {run.worst_met_fraction:.1%}" for run in self.runs]
+        return self.fleet.name, said
+
+
+def simulate_fleet(
+    fleet: AskedFleet,
+    *,
+    trace: AskedTrace | None = None,
+    columns: str | None = None,
+    input_tokens: Tokens | None = None,
+    output_tokens: Tokens | None = None,
+    arrivals: str | None = None,
+    rate: float | None = None,
+    requests: int | None = None,
+    system_prompts: str | None = None,
+    slo: str | Slo | None = None,
+    policy: str = "penstock",
+    events: Sequence[str] = (),
+    reports: str = "250ms",
+    report_delay: str = "0ms",
+    cache_delay: str = "50ms",
+    pickers: int = 1,
+    seed: int = 0,
+    sampled_every: int = 0,
+    watch: Watcher = LOG,
+) -> SimulateFleetAnswer:
+    """How do policies route to this fleet? As `penstock simulate --fleet`: `simulate_fleet("fleet.yaml", rate=20)`.
+
+    `policy` names one or several, comma separated; `events` are lines such as `slow h100/0 x3 at 60s`.
+    """
+    at_least(1, requests=requests, pickers=pickers)
+    at_least(0, rate=rate, seed=seed, sampled_every=sampled_every)
+    described = fleet_choice(fleet)
+    policies = _policies(policy)
+    pools = _pools(described)
+    tokens = _tokens(described, input_tokens, output_tokens)
+    per_s = float(rate) if rate is not None else _peak(described, recorded=trace is not None)
+    workload, count = workload_choice(
+        recording=None if trace is None else trace_choice(trace, columns, watch),
+        tokens=tokens,
+        arrivals=arrivals,
+        rate_per_s=per_s,
+        users=None,
+        think="0s",
+        system_prompts=system_prompts,
+        slo=slo if slo is not None else _promised(described),
+    )
+    happening = happenings_choice(events, pools)
+    sight = Sight(
+        report_interval_s=parse_duration(reports),
+        report_delay_s=parse_duration(report_delay),
+        report_loss=happening.report_loss,
+        cache_delay_s=parse_duration(cache_delay),
+    )
+    routing = Routing(sight=sight, pickers=pickers, faults=happening.faults, sampled_every=sampled_every)
+    compile_first(watch)
+    asked = requests or count
+    drawn = partial(workload.blocks, seed=seed, requests=asked, rate_per_s=per_s)
+    runs = compare(
+        pools,
+        lambda: crowded(drawn(), happening.crowds),
+        policies,
+        classes=workload.classes,
+        routing=routing,
+        progress=partial(_told, watch, asked),
+    )
+    return SimulateFleetAnswer(fleet=described, pools=tuple(pools), workload=workload, happenings=happening, runs=runs)
+
+
+def _told(watch: Watcher, total: int, name: str) -> CountProgress:
+    return lambda done: watch.tell(name, done, total)
+
+
+def _policies(text: str) -> list[RoutingPolicy]:
+    found = [policy_of(name) for name in text.split(",") if name.strip()]
+    if not found or len({one.name for one in found}) != len(found):
+        raise UsageError(f"'{text}' names a policy twice or none; write penstock,round-robin")
+    return found
+
+
+def _pools(fleet: Fleet) -> list[ReplicaPool]:
+    models = {pool.model for pool in fleet.pools}
+    if len(models) > 1:
+        raise UsageError(
+            f"the fleet serves {', '.join(sorted(models))}; simulate one model: keep its pools in the file"
+        )
+    decoding = [pool for pool in fleet.pools if pool.role == "decode"]
+    if decoding and (len(decoding) > 1 or any(pool.role == "both" for pool in fleet.pools)):
+        raise UsageError(
+            "several pools may decode, and each has its own prompts; keep one of them and what feeds it in the file"
+        )
+    return [
+        ReplicaPool(
+            name=pool.name,
+            replica=placed_pool(fleet, pool),
+            replicas=pool.replicas,
+            role=pool.role,
+            transfer=_transfer(pool, decoding[0]) if pool.role == "prefill" else None,
+            usd_per_hour=pool.usd_per_hour,
+            vendor=pool.vendor,
+        )
+        for pool in fleet.pools
+    ]
+
+
+def _transfer(ahead: Pool, after: Pool) -> Transfer:
+    """How KV gets from a pool that prefills to the one that decodes."""
+    deployed = Disaggregated(
+        prefill=deployed_pool(ahead),
+        prefill_replicas=ahead.replicas,
+        decode=deployed_pool(after),
+        decode_replicas=after.replicas,
+        kv_bytes_per_s=ahead.kv_bytes_per_s,
+    )
+    return Transfer(token_s=transfer_token_s(deployed), start_s=HANDOVER_S)
+
+
+def _tokens(fleet: Fleet, inputs: Tokens | None, outputs: Tokens | None) -> tuple[int, int]:
+    """Lengths as typed, or the mean of the fleet's routes by their rates."""
+    mean_in, mean_out = fleet_tokens(fleet)
+    return tokens_choice(inputs or mean_in), tokens_choice(outputs or mean_out)
+
+
+def _peak(fleet: Fleet, *, recorded: bool) -> float | None:
+    """Return the rate of the fleet's routes at their peak, where requests are not recorded with times of their own."""
+    rate = sum(route.peak_requests_per_s for route in fleet.routes)
+    return None if recorded or not rate else rate
+
+
+def _promised(fleet: Fleet) -> Slo | None:
+    """Return what the fleet's routes promise; nothing where they differ."""
+    promised = {route.slo for route in fleet.routes}
+    if len(promised) > 1:
+        raise UsageError("the fleet's routes promise different things; say what holds with --slo ttft=1s,tpot=50ms")
+    return next(iter(promised), None)
+
+
+def _row(run: PolicyRun) -> Row:
+    outcome = run.outcome
+    ttft, tpot = outcome.classes[0].ttft, outcome.classes[0].tpot
+    return {
+        "policy": run.policy.name,
+        "requests": outcome.requests,
+        "rejected": outcome.rejected,
+        "worst_met_fraction": run.worst_met_fraction,
+        "ttft_s_p50": ttft.quantile_s(0.5),
+        "ttft_s_p99": ttft.quantile_s(0.99),
+        "tpot_s_p50": tpot.quantile_s(0.5),
+        "tpot_s_p99": tpot.quantile_s(0.99),
+        "goodput_tokens_per_s": outcome.goodput_tokens_per_s,
+        "usd_per_good_mtok": run.usd_per_good_mtok,
+        "preemptions": outcome.preemptions,
+    }

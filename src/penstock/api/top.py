@@ -1,0 +1,17 @@
+"""What is a running gateway doing?"""
+
+import urllib.error
+import urllib.request
+from http.client import HTTPException
+
+from penstock.errors import UsageError
+from penstock.gateway.view import GatewayView, read_view
+
+
+def look_at_gateway(metrics: str = "127.0.0.1:9464") -> GatewayView:
+    """Read a gateway's own metrics once, as `penstock top` does again and again."""
+    try:
+        with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=5) as answer:
+            return read_view(answer.read().decode("utf-8", "replace"))
+    except (OSError, ValueError, HTTPException):
+        raise UsageError(f"no gateway shows its metrics on {metrics}; start one with --metrics {metrics}") from None

@@ -1,0 +1,68 @@
+"""What does an expression come to? Sums of plain numbers, redone from their text and nothing else."""
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from penstock.errors import UsageError
+
+_MOST_CHARACTERS: Final = 300
+_MOST: Final = 1e30
+_SUMS: Final[Mapping[type[ast.operator], Callable[[float, float], float]]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+_BESIDE: Final = re.compile(r"\s*(.+?)\s*(<=|>=|<|>|==)\s*(.+?)\s*")
+_DAY: Final = re.compile(r"\d{4}-\d{2}(?:-\d{2})?")
+_COMPARED: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "<": operator.lt,
+    ">": operator.gt,
+    "<=": operator.le,
+    ">=": operator.ge,
+    "==": operator.eq,
+}
+
+
+def evaluated(expression: str, names: Mapping[str, float] | None = None) -> float:
+    """Work an expression out: + - * / and brackets of numbers, and of names that are given."""
+    if len(expression) > _MOST_CHARACTERS:
+        raise UsageError(f"a formula of {len(expression)} characters is too long; the limit is {_MOST_CHARACTERS}")
+    try:
+        tree = ast.parse(expression.strip(), mode="eval")
+        value = _value(tree.body, names or {})
+    except (SyntaxError, RecursionError, MemoryError, ValueError) as error:
+        raise UsageError(f"'{expression[:60]}' is not a formula; write (a - b) / b with the names of inputs") from error
+    except ZeroDivisionError:
+        raise UsageError(f"'{expression[:60]}' divides by nothing") from None
+    if not abs(value) < _MOST:
+        raise UsageError(f"'{expression[:60]}' comes to more than can be meant")
+    return value
+
+
+def _value(node: ast.expr, names: Mapping[str, float]) -> float:
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool):
+        return float(node.value)
+    if isinstance(node, ast.Name):
+        if node.id not in names:
+            raise UsageError(f"'{node.id[:40]}' is not an input; stated: {', '.join(names) or 'none'}")
+        return names[node.id]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_value(node.operand, names)
+    if isinstance(node, ast.BinOp) and type(node.op) in _SUMS:
+        return _SUMS[type(node.op)](_value(node.left, names), _value(node.right, names))
+    raise UsageError("a formula holds numbers, names of inputs, + - * / and brackets, nothing else")
+
+
+def holds(comparison: str) -> bool:
+    """Work out `a < b`, of expressions or of days."""
+    found = _BESIDE.fullmatch(comparison)
+    if found is None:
+        raise UsageError(f"'{comparison[:60]}' compares nothing")
+    left, sign, right = found[1], found[2], found[3]
+    if _DAY.fullmatch(left) and _DAY.fullmatch(right):
+        return _COMPARED[sign](left, right)
+    return _COMPARED[sign](evaluated(left), evaluated(right))

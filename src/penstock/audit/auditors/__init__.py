@@ -1,0 +1,1 @@
+"""Is it so? One pure function per kind of statement."""

@@ -1,0 +1,68 @@
+"""Is what they say true?"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli.flags.options import AsJson
+
+EXAMPLES = """
+Examples:
+
+- `penstock audit "llama-3.1-70b fp16 on 1x h100: 2800 tok/s"`
+- `penstock audit "h100 fp8: 3958 TFLOPS"`
+- `penstock audit "mi300x memory: 1.5x of h100"`
+- `penstock audit --init > claims.yaml  # a file to start from`
+- `penstock audit claims.yaml --html audit.html`
+- `penstock audit --sheet answer.csv  # model, on, precision, concurrency, tok/s, tpot_ms, usd_per_hour`
+- `penstock audit --ledger  # every checkable claim of five articles`
+"""
+
+
+def audit_command(
+    claims: Annotated[
+        str | None, typer.Argument(help="A YAML file of claims, or one claim in quotes.", show_default=False)
+    ] = None,
+    sheet: Annotated[
+        Path | None, typer.Option("--sheet", help="A CSV: the answer to a tender, row by row.", show_default=False)
+    ] = None,
+    ledger: Annotated[
+        bool, typer.Option("--ledger", help="Audit the claims of five articles that are shipped.")
+    ] = False,
+    init: Annotated[bool, typer.Option("--init", help="Print a file of claims to start from and stop.")] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print a JSON schema of claim files for editors.")] = False,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write the audit as one self-contained page.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Is what they say true?
+
+    Checks claims about specs, ratios, fits, speeds, prices, savings, releases and dates against data sheets, physics,
+    measurements and their own inputs: impossible, contradicted, implausible, plausible, confirmed or undetermined, with
+    arithmetic to redo, sources, and what would make the claim true. Exits 1 when any is impossible or contradicted.
+    """
+    if init:
+        from penstock.audit.asked.claims_yaml import EXAMPLE_CLAIMS
+
+        typer.echo(EXAMPLE_CLAIMS, nl=False)
+        return
+    if schema:
+        from penstock.audit.asked.schema import claims_schema
+        from penstock.report.drawing.plain import to_json
+
+        typer.echo(to_json(claims_schema()))
+        return
+    from penstock.api.audit import audit
+    from penstock.cli.terminal import show, write_file
+
+    answer = audit(claims, sheet=sheet, ledger=ledger)
+    if html is not None:
+        from penstock.report.audit.page import audit_html
+
+        write_file(html, audit_html(answer.audited, f"Audit of {sheet.name if sheet else claims or 'the ledger'}"))
+    show(answer, as_json=as_json)
+
+
+audit_command.__doc__ = f"{audit_command.__doc__}\n{EXAMPLES}"

@@ -1,0 +1,47 @@
+"""How is help printed? As Typer draws it; in a pipe, every line ends where its last letter does."""
+
+import io
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+
+class HelpOfCommand(TyperCommand):
+    """A command whose help can be piped."""
+
+    def format_help(self, ctx: typer.Context, formatter: object) -> None:  # type: ignore[override]
+        """Print the help."""
+        _trimmed(lambda: super(HelpOfCommand, self).format_help(ctx, formatter))  # type: ignore[arg-type]
+
+
+class HelpOfGroup(TyperGroup):
+    """A group of commands whose help can be piped."""
+
+    def format_help(self, ctx: typer.Context, formatter: object) -> None:  # type: ignore[override]
+        """Print the help."""
+        _trimmed(lambda: super(HelpOfGroup, self).format_help(ctx, formatter))  # type: ignore[arg-type]
+
+
+def trim_help(app: typer.Typer) -> None:
+    """Have every command below print its help so."""
+    for command in app.registered_commands:
+        command.cls = HelpOfCommand
+    for group in app.registered_groups:
+        group.cls = HelpOfGroup
+        if group.typer_instance is not None:
+            trim_help(group.typer_instance)
+
+
+def _trimmed(draw: Callable[[], None]) -> None:
+    if sys.stdout.isatty():
+        draw()
+        return
+    # The encoding decides which frames are drawn.
+    held = io.TextIOWrapper(io.BytesIO(), encoding=sys.stdout.encoding or "utf-8", errors="replace")
+    with redirect_stdout(held):
+        draw()
+    held.seek(0)
+    typer.echo("\n".join(line.rstrip() for line in held.read().splitlines()))

@@ -1,0 +1,205 @@
+"""What does an emulated engine compute next, for how long? Continuous batching as the simulator has it, step by step.
+
+The scheduling rules and the times are the simulator's; a test holds the two equal. What it adds is what only a running
+engine needs: tokens one by one, and requests that are taken back.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import ceil
+
+from penstock.emulator.block_cache import BlockCache
+from penstock.simulation.replica import Replica
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class EmulatedRequest:
+    """A request inside the engine."""
+
+    input_tokens: int
+    output_tokens: int
+    keys: Sequence[int] = ()
+    """What each full block of the prompt contains, the ones before it included."""
+    arrival_s: float = 0.0
+    admitted_s: float | None = None
+    first_s: float | None = None
+    generated: int = 0
+    computed: int = 0
+    decoding: bool = False
+    hit_tokens: int | None = None
+    preemptions: int = 0
+    named: list[int] = field(default_factory=list)
+    blocks: int = 0
+    own_keys: dict[int, int] = field(default_factory=dict)
+    """What its own blocks beyond the prompt are known by: a preempted request may find them again."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that are known of it."""
+        return self.input_tokens + self.generated
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has its whole answer."""
+        return self.generated >= self.output_tokens
+
+
+@dataclass(slots=True)
+class Totals:
+    """What an engine has done so far, as its metrics count it."""
+
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    hit_tokens: int = 0
+    looked_up_tokens: int = 0
+    preemptions: int = 0
+    steps: int = 0
+
+
+class EmulatedEngine:
+    """One replica. `begin` plans a step and says how long it is; `end` says who has a new token."""
+
+    def __init__(self, replica: Replica) -> None:
+        self.replica = replica
+        self.cache = BlockCache(replica.kv_blocks)
+        self.waiting: deque[EmulatedRequest] = deque()
+        self.running: list[EmulatedRequest] = []
+        self.totals = Totals()
+        self._scheduled: list[tuple[EmulatedRequest, int]] = []
+
+    @property
+    def idle(self) -> bool:
+        """Whether it has nothing to do."""
+        return not self.running and not self.waiting
+
+    def add(self, request: EmulatedRequest) -> None:
+        """Take a request into the queue."""
+        self.waiting.append(request)
+
+    def remove(self, request: EmulatedRequest) -> None:
+        """Forget a request nobody waits for; the step in progress still carries its tokens."""
+        if request in self.running:
+            self.running.remove(request)
+            self._release(request)
+        elif request in self.waiting:
+            self.waiting.remove(request)
+
+    def begin(self, now_s: float) -> float:
+        """Schedule a step; return its seconds, 0 where nothing can be computed."""
+        self._scheduled = []
+        preemptions = self.totals.preemptions
+        budget = self._continue_running(self.replica.max_batched_tokens)
+        if self.totals.preemptions == preemptions:
+            self._admit(budget, now_s)
+        if not self._scheduled:
+            return 0.0
+        contexts = tuple(one.computed for one, _ in self._scheduled if one.decoding)
+        chunks = tuple((one.computed, one.computed + tokens) for one, tokens in self._scheduled if not one.decoding)
+        return self.replica.cost.seconds(contexts, chunks)
+
+    def end(self, now_s: float) -> list[EmulatedRequest]:
+        """End the step; return who has a token more. Whoever is finished has left."""
+        self.totals.steps += 1
+        ahead = []
+        running = set(map(id, self.running))
+        for request, tokens in self._scheduled:
+            if id(request) not in running:
+                continue
+            request.computed += tokens
+            if request.computed < request.tokens:
+                continue
+            request.decoding = True
+            request.generated += 1
+            self.totals.output_tokens += 1
+            if request.first_s is None:
+                request.first_s = now_s
+                self.totals.prompt_tokens += request.input_tokens
+            if request.finished:
+                self._release(request)
+            ahead.append(request)
+        self._scheduled = []
+        self.running = [request for request in self.running if not request.finished]
+        return ahead
+
+    def _continue_running(self, budget: int) -> int:
+        turn = 0
+        while turn < len(self.running) and budget > 0:
+            request = self.running[turn]
+            tokens = min(request.tokens - request.computed, budget)
+            if not self._make_room(request, tokens):
+                break
+            self._allocate(request, tokens)
+            self._scheduled.append((request, tokens))
+            budget -= tokens
+            turn += 1
+        return budget
+
+    def _make_room(self, request: EmulatedRequest, tokens: int) -> bool:
+        """Preempt from the end until the tokens fit; False where the request itself had to go."""
+        while self._blocks(request.computed + tokens) - request.blocks > self.cache.free:
+            victim = self.running.pop()
+            self._release(victim)
+            victim.computed, victim.decoding = 0, False
+            victim.preemptions += 1
+            self.totals.preemptions += 1
+            self.waiting.appendleft(victim)
+            if victim is request:
+                return False
+        return True
+
+    def _admit(self, budget: int, now_s: float) -> None:
+        """First come, first served; the first that does not fit with its whole prompt stops the rest."""
+        while self.waiting and budget > 0 and len(self.running) < self.replica.max_sequences:
+            request = self.waiting[0]
+            keys = self._findable(request)
+            hit, idle = self.cache.found(keys)
+            if self._blocks(request.tokens) - hit + idle > self.cache.free:
+                break
+            self.running.append(self.waiting.popleft())
+            self.cache.hold(keys[:hit])
+            request.named, request.blocks = list(keys[:hit]), hit
+            request.computed = hit * self.replica.block_tokens
+            self._count_lookup(request)
+            if request.admitted_s is None:
+                request.admitted_s = now_s
+            tokens = min(request.tokens - request.computed, budget)
+            self._allocate(request, tokens)
+            self._scheduled.append((request, tokens))
+            budget -= tokens
+
+    def _count_lookup(self, request: EmulatedRequest) -> None:
+        if request.hit_tokens is None:
+            request.hit_tokens = request.computed
+            self.totals.hit_tokens += request.computed
+            self.totals.looked_up_tokens += request.tokens
+
+    def _findable(self, request: EmulatedRequest) -> Sequence[int]:
+        """The blocks a prompt may find; its last token is always computed, it gives the next one."""
+        if not self.replica.prefix_caching:
+            return ()
+        full = (request.tokens - 1) // self.replica.block_tokens
+        if not request.own_keys:
+            return request.keys[:full]
+        return [self._key(request, number) for number in range(full)]
+
+    def _key(self, request: EmulatedRequest, number: int) -> int:
+        if number < len(request.keys):
+            return request.keys[number]
+        return request.own_keys.setdefault(number, self.cache.own_key())
+
+    def _allocate(self, request: EmulatedRequest, tokens: int) -> None:
+        after = request.computed + tokens
+        more = self._blocks(after) - request.blocks
+        self.cache.take(more)
+        request.blocks += more
+        if self.replica.prefix_caching:
+            for number in range(len(request.named), after // self.replica.block_tokens):
+                request.named.append(self.cache.name(self._key(request, number)))
+
+    def _release(self, request: EmulatedRequest) -> None:
+        self.cache.release(request.named, request.blocks - len(request.named))
+        request.named, request.blocks = [], 0
+
+    def _blocks(self, tokens: int) -> int:
+        return ceil(tokens / self.replica.block_tokens)

@@ -1,0 +1,143 @@
+"""What does an emulated engine say of itself? The metrics page of vLLM 0.32 or SGLang 0.5.23, by their own names."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from penstock.emulator.engine import Totals
+
+_SECONDS: Final = (
+    *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0),
+    *(2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0),
+)
+_TOKEN_SECONDS: Final = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0)
+_TOKENS: Final = tuple(float(digit * 10**power) for power in range(6) for digit in (1, 2, 5))
+
+
+@dataclass(slots=True)
+class Histogram:
+    """Counts by upper bound, and their sum."""
+
+    bounds: Sequence[float]
+    counts: list[int] = field(init=False)
+    total: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.counts = [0] * (len(self.bounds) + 1)
+
+    def add(self, value: float, times: int = 1) -> None:
+        """Count a value."""
+        self.counts[bisect_left(self.bounds, value)] += times
+        self.total += value * times
+
+    def lines(self, name: str, labels: str) -> list[str]:
+        """Write it as Prometheus reads it."""
+        shown, below = [f"# TYPE {name} histogram"], 0
+        for bound, count in zip((*self.bounds, None), self.counts, strict=True):
+            below += count
+            shown.append(f'{name}_bucket{{{labels},le="{"+Inf" if bound is None else bound}"}} {below}.0')
+        return [*shown, f"{name}_count{{{labels}}} {below}.0", f"{name}_sum{{{labels}}} {self.total!r}"]
+
+
+@dataclass(slots=True)
+class Observed:
+    """What clients of one endpoint saw."""
+
+    ttft_s: Histogram = field(default_factory=lambda: Histogram(_SECONDS))
+    itl_s: Histogram = field(default_factory=lambda: Histogram(_TOKEN_SECONDS))
+    e2e_s: Histogram = field(default_factory=lambda: Histogram(_SECONDS))
+    queue_s: Histogram = field(default_factory=lambda: Histogram(_SECONDS))
+    input_tokens: Histogram = field(default_factory=lambda: Histogram(_TOKENS))
+    output_tokens: Histogram = field(default_factory=lambda: Histogram(_TOKENS))
+    ended: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("stop", "length", "abort", "error"), 0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineState:
+    """One moment of an engine."""
+
+    model: str
+    running: int
+    waiting: int
+    used_blocks: int
+    blocks: int
+    block_tokens: int
+    totals: Totals
+    observed: Observed
+
+
+def vllm_page(state: EngineState) -> bytes:
+    """Write vLLM's page; `kv_cache_usage_perc` is a fraction, as there."""
+    model = state.model
+    labels = f'engine="0",model_name="{model}"'
+    gauges = {
+        "num_requests_running": state.running,
+        "num_requests_waiting": state.waiting,
+        "kv_cache_usage_perc": state.used_blocks / state.blocks,
+    }
+    totals, seen = state.totals, state.observed
+    counters = {
+        "prefix_cache_queries": totals.looked_up_tokens,
+        "prefix_cache_hits": totals.hit_tokens,
+        "num_preemptions": totals.preemptions,
+        "prompt_tokens": totals.prompt_tokens,
+        "generation_tokens": totals.output_tokens,
+    }
+    lines = []
+    for name, value in gauges.items():
+        lines += [f"# TYPE vllm:{name} gauge", f"vllm:{name}{{{labels}}} {float(value)!r}"]
+    for name, value in counters.items():
+        lines += [f"# TYPE vllm:{name}_total counter", f"vllm:{name}_total{{{labels}}} {float(value)!r}"]
+    lines.append("# TYPE vllm:request_success_total counter")
+    for reason, count in seen.ended.items():
+        lines.append(
+            f'vllm:request_success_total{{engine="0",finished_reason="{reason}",model_name="{model}"}} {count}.0'
+        )
+    for name, histogram in {
+        "time_to_first_token_seconds": seen.ttft_s,
+        "inter_token_latency_seconds": seen.itl_s,
+        "e2e_request_latency_seconds": seen.e2e_s,
+        "request_queue_time_seconds": seen.queue_s,
+        "request_prompt_tokens": seen.input_tokens,
+        "request_generation_tokens": seen.output_tokens,
+    }.items():
+        lines += histogram.lines(f"vllm:{name}", labels)
+    size, blocks = state.block_tokens, state.blocks
+    config = f'block_size="{size}",cache_dtype="auto",enable_prefix_caching="True",engine="0"'
+    config += f',kv_cache_size_tokens="{size * blocks}",num_gpu_blocks="{blocks}"'
+    lines += ["# TYPE vllm:cache_config_info gauge", f"vllm:cache_config_info{{{config}}} 1.0"]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def sglang_page(state: EngineState) -> bytes:
+    """Write SGLang's page."""
+    labels = f'engine_type="unified",model_name="{state.model}",moe_ep_rank="0",pp_rank="0",tp_rank="0"'
+    size, totals, seen = state.block_tokens, state.totals, state.observed
+    used, capacity = state.used_blocks * size, state.blocks * size
+    hits = totals.hit_tokens / totals.looked_up_tokens if totals.looked_up_tokens else 0.0
+    lines = []
+    for name, value in {
+        "num_running_reqs": state.running,
+        "num_queue_reqs": state.waiting,
+        "token_usage": used / capacity,
+        "num_used_tokens": used,
+        "kv_used_tokens": used,
+        "kv_available_tokens": capacity - used,
+        "kv_evictable_tokens": 0,
+        "max_total_num_tokens": capacity,
+        "page_size": size,
+        "num_pages": state.blocks,
+        "cache_hit_rate": hits,
+    }.items():
+        lines += [f"# TYPE sglang:{name} gauge", f"sglang:{name}{{{labels}}} {float(value)!r}"]
+    short = f'model_name="{state.model}"'
+    for name, value in {"prompt_tokens": totals.prompt_tokens, "generation_tokens": totals.output_tokens}.items():
+        lines += [f"# TYPE sglang:{name}_total counter", f"sglang:{name}_total{{{short}}} {float(value)!r}"]
+    for name, histogram in {
+        "time_to_first_token_seconds": seen.ttft_s,
+        "inter_token_latency_seconds": seen.itl_s,
+        "e2e_request_latency_seconds": seen.e2e_s,
+    }.items():
+        lines += histogram.lines(f"sglang:{name}", short)
+    return ("\n".join(lines) + "\n").encode()

@@ -1,0 +1,1 @@
+"""How does Envoy ask? Two doors for the same question, and the process behind them."""

@@ -1,0 +1,109 @@
+"""What does a picker process do? It answers at its door, hears which answers ended, and looks at the reports."""
+
+import asyncio
+import json
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import uvloop
+
+from penstock.gateway.doors.authz import AuthzDoor
+from penstock.gateway.picking.desk import Desk, SharedTables
+from penstock.gateway.picking.endings import Endings
+from penstock.gateway.picking.receipts import ReceiptBook
+from penstock.gateway.state.fleet import RoutedFleet
+from penstock.gateway.state.tables import COUNTS, PICKER_STATE, REPORT, shared_array
+from penstock.serving import HttpLine
+
+if TYPE_CHECKING:
+    from penstock.gateway.doors.ext_proc import ExtProcDoor
+
+_TICK_S: Final = 0.05
+_BACKLOG: Final = 4096
+_MOST_BODY_BYTES: Final = 9 * 2**20
+
+
+def tables_of(folder: Path, fleet: RoutedFleet, pickers: int) -> SharedTables:
+    """Map the shared memory of a fleet as it was read last."""
+    count, made = len(fleet.addresses), f"{fleet.generation}"
+    return SharedTables(
+        reports=shared_array(folder / f"reports-{made}.table", REPORT, (count,)),
+        counts=shared_array(folder / f"counts-{made}.table", COUNTS, (pickers, count)),
+        states=shared_array(folder / "pickers.table", PICKER_STATE, (pickers,)),
+    )
+
+
+def _receipts(folder: Path, number: int, fleet: RoutedFleet) -> ReceiptBook | None:
+    """Where decisions are written down, if the supervisor was told to: `receipts.json` says where and how many."""
+    told = folder / "receipts.json"
+    if not told.exists():
+        return None
+    where = json.loads(told.read_text(encoding="utf-8"))
+    return ReceiptBook(Path(where["path"]).with_suffix(f".{number}.jsonl"), where["every"], fleet.addresses)
+
+
+def _where(folder: Path, own: str) -> tuple[str, tuple[Path, Path] | None]:
+    """Where this picker listens, and with which certificate: `door.json` says so where others run the gateway."""
+    told = folder / "door.json"
+    if not told.exists():
+        return own, None
+    said = json.loads(told.read_text(encoding="utf-8"))
+    pair = said["certificate"]
+    return said["address"], None if pair is None else (Path(pair[0]), Path(pair[1]))
+
+
+def _drain_s(folder: Path) -> float:
+    """How long requests under way are waited for: not at all behind an Envoy of our own, which has drained before."""
+    told = folder / "door.json"
+    return float(json.loads(told.read_text(encoding="utf-8"))["drain_s"]) if told.exists() else 0.0
+
+
+async def _run(folder: Path, number: int, pickers: int, door: str) -> None:
+    loop = asyncio.get_running_loop()
+    fleet = RoutedFleet.read(folder / "fleet.bin")
+    receipts = _receipts(folder, number, fleet)
+    desk = Desk(fleet, tables_of(folder, fleet, pickers), number, receipts=receipts)
+    endings = Endings(str(folder / f"endings-{number}.pipe"), desk)
+    loop.add_reader(endings.descriptor, endings.read)
+    path = folder / f"picker-{number}.sock"
+    path.unlink(missing_ok=True)
+    lines: set[HttpLine] = set()
+    if door == "ext_authz":
+        authz = AuthzDoor(desk, number)
+        await loop.create_unix_server(
+            lambda: HttpLine(authz.handle, lines, most_body_bytes=_MOST_BODY_BYTES), str(path), backlog=_BACKLOG
+        )
+        door_open: AuthzDoor | ExtProcDoor = authz
+    else:
+        from penstock.gateway.doors import ext_proc  # noqa: PLC0415 - gRPC only where it is asked for
+
+        door_open = ext_proc.ExtProcDoor(desk, number)
+        await door_open.start(*_where(folder, f"unix:{path}"))
+
+    def reload() -> None:
+        nonlocal desk
+        read = RoutedFleet.read(folder / "fleet.bin")
+        renewed = Desk(read, tables_of(folder, read, pickers), number, receipts=_receipts(folder, number, read))
+        renewed.adopt(desk)
+        desk = endings.desk = door_open.desk = renewed
+
+    stopped = asyncio.Event()
+    loop.add_signal_handler(signal.SIGHUP, reload)
+    loop.add_signal_handler(signal.SIGTERM, stopped.set)
+    while not stopped.is_set():
+        desk.tick()
+        try:
+            await asyncio.wait_for(stopped.wait(), _TICK_S)
+        except TimeoutError:
+            continue
+    if not isinstance(door_open, AuthzDoor):
+        await door_open.stop(_drain_s(folder))
+
+
+def run_picker(arguments: list[str]) -> None:
+    """Run picker `number` of `pickers` behind a door, with its files in a folder."""
+    folder, number, pickers, door = arguments
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor says when to stop
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_run(Path(folder), int(number), int(pickers), door))

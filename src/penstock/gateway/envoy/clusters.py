@@ -1,0 +1,127 @@
+"""Whom does Envoy talk to? One cluster per model with its endpoints, and the pickers."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from penstock.gateway.state.fleet import RoutedFleet
+from penstock.gateway.state.headers import DESTINATION
+
+PICKERS: Final = "penstock_pickers"
+_HTTP: Final = "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+_POLICIES: Final = "type.googleapis.com/envoy.extensions.load_balancing_policies"
+_MANY: Final = 1_000_000
+BUFFER_BYTES: Final = 8 * 2**20
+"""Of a request: two million tokens. Envoy's own limit, one megabyte, refuses long prompts."""
+_IDLE: Final = "4s"
+"""An idle connection is given up before vLLM's server does, after five seconds."""
+
+Value = dict[str, object]
+_NO_LIMITS: Final[Value] = {
+    # Queues are the engines'; Envoy's own defaults, 1,024 of each, would refuse what they can take.
+    "thresholds": [
+        {"max_connections": _MANY, "max_pending_requests": _MANY, "max_requests": _MANY, "max_retries": 1000}
+    ]
+}
+
+
+def cluster_name(model_number: int) -> str:
+    """The cluster of a model."""
+    return f"model_{model_number}"
+
+
+def model_cluster(number: int, eds_path: str, watched: str) -> Value:
+    """The endpoints of one model: where the picker says, else by what each can take."""
+    fallback = {"name": "by_weight", "typed_config": {"@type": f"{_POLICIES}.round_robin.v3.RoundRobin"}}
+    chosen = {
+        "@type": f"{_POLICIES}.override_host.v3.OverrideHost",
+        "override_host_sources": [
+            {"header": DESTINATION},
+            {"metadata": {"key": "envoy.lb", "path": [{"key": DESTINATION}]}},
+        ],
+        "fallback_policy": {"policies": [{"typed_extension_config": fallback}]},
+    }
+    source = {"path": eds_path, "watched_directory": {"path": watched}}
+    return {
+        "name": cluster_name(number),
+        "type": "EDS",
+        "eds_cluster_config": {
+            "eds_config": {"resource_api_version": "V3", "path_config_source": source},
+            "service_name": cluster_name(number),
+        },
+        "connect_timeout": "1s",
+        "per_connection_buffer_limit_bytes": BUFFER_BYTES,
+        "load_balancing_policy": {
+            "policies": [{"typed_extension_config": {"name": "as_picked", "typed_config": chosen}}]
+        },
+        # Where all are said to be down, any is tried: what is said may be old.
+        "common_lb_config": {"healthy_panic_threshold": {"value": 1}},
+        "circuit_breakers": _NO_LIMITS,
+        "typed_extension_protocol_options": {
+            "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+                "@type": _HTTP,
+                "common_http_protocol_options": {"idle_timeout": _IDLE},
+                "explicit_http_config": {"http_protocol_options": {}},
+            }
+        },
+        "upstream_connection_options": {
+            "tcp_keepalive": {"keepalive_probes": 3, "keepalive_time": 10, "keepalive_interval": 5}
+        },
+    }
+
+
+def model_endpoints(fleet: RoutedFleet, number: int, healthy: Sequence[bool] | None = None) -> Value:
+    """What Envoy goes by when no picker answers: which endpoints are up, and how much each can take."""
+    weights, lines = fleet.weights(), []
+    for index in fleet.of_model(fleet.models[number]):
+        host, _, port = fleet.addresses[index].rpartition(":")
+        up = healthy is None or healthy[index]
+        lines.append(
+            {
+                "endpoint": {
+                    "address": {"socket_address": {"address": host.strip("[]"), "port_value": int(port)}},
+                },
+                "health_status": "HEALTHY" if up else "UNHEALTHY",
+                "load_balancing_weight": weights[index],
+            }
+        )
+    return {
+        "version_info": "1",
+        "resources": [
+            {
+                "@type": "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment",
+                "cluster_name": cluster_name(number),
+                "endpoints": [{"lb_endpoints": lines}],
+            }
+        ],
+    }
+
+
+def picker_cluster(sockets: Sequence[str], *, http2: bool) -> Value:
+    """The pickers, each behind a socket of its own; one that does not answer is left out for a while."""
+    protocol: Value = {"http2_protocol_options": {}} if http2 else {"http_protocol_options": {}}
+    return {
+        "name": PICKERS,
+        "type": "STATIC",
+        "connect_timeout": "0.1s",
+        "lb_policy": "LEAST_REQUEST",
+        "per_connection_buffer_limit_bytes": BUFFER_BYTES,
+        "load_assignment": {
+            "cluster_name": PICKERS,
+            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": {"pipe": {"path": path}}}} for path in sockets]}],
+        },
+        "common_lb_config": {"healthy_panic_threshold": {"value": 1}},
+        "outlier_detection": {
+            "consecutive_5xx": 3,
+            "interval": "0.5s",
+            "base_ejection_time": "1s",
+            "max_ejection_time": "5s",
+            "max_ejection_percent": 100,
+        },
+        "circuit_breakers": _NO_LIMITS,
+        "typed_extension_protocol_options": {
+            "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+                "@type": _HTTP,
+                "explicit_http_config": protocol,
+            }
+        },
+    }

@@ -1,0 +1,206 @@
+"""What is Envoy's whole configuration? Bootstrap, listener and clusters for a fleet, from one set of settings."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from penstock.gateway.envoy.access import access_filter, jwks_cluster, tls_socket
+from penstock.gateway.envoy.clusters import BUFFER_BYTES, Value, model_cluster, picker_cluster
+from penstock.gateway.envoy.filters import authz_filter, ext_proc_filter, model_filter, router_filter, strip_filter
+from penstock.gateway.envoy.routes import virtual_host
+from penstock.gateway.envoy.tracing import Traces, collector_cluster, traced
+from penstock.gateway.state.access import Access, Certificate
+from penstock.gateway.state.fleet import RoutedFleet
+from penstock.gateway.state.headers import PICKER, TENANT, TICKET
+
+Door = Literal["ext_authz", "ext_proc", "ext_proc_buffered"]
+DOORS: Final[tuple[Door, ...]] = ("ext_authz", "ext_proc", "ext_proc_buffered")
+_MANAGER: Final = (
+    "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
+)
+_ROUTES: Final = "fleet"
+_FILE_LOG: Final = "type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog"
+ENDING: Final = (
+    f"%REQ({TICKET})% %RESPONSE_CODE% %RESPONSE_FLAGS% %UPSTREAM_HOST% %UPSTREAM_REQUEST_ATTEMPT_COUNT% "
+    "%DURATION% %BYTES_SENT%\n"
+)
+"""What a picker is told when an answer it decided about has ended."""
+_ACCESS: Final = {
+    "at": "%START_TIME%",
+    "method": "%REQ(:METHOD)%",
+    "path": "%PATH(NQ)%",
+    "status": "%RESPONSE_CODE%",
+    "flags": "%RESPONSE_FLAGS%",
+    "served": "%UPSTREAM_HOST%",
+    "tries": "%UPSTREAM_REQUEST_ATTEMPT_COUNT%",
+    "ms": "%DURATION%",
+    "bytes_in": "%BYTES_RECEIVED%",
+    "bytes_out": "%BYTES_SENT%",
+    "request": "%REQ(X-REQUEST-ID)%",
+    "tenant": f"%REQ({TENANT[0]})%",
+    "trace": "%TRACE_ID%",
+}
+"""One line per request: who served it, never what was asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvoySettings:
+    """What an operator may choose."""
+
+    listen: str
+    folder: Path
+    """Where sockets, pipes and tables are."""
+    pickers: int
+    door: Door = "ext_authz"
+    pick_timeout_s: float = 0.25
+    whole_bodies: bool = False
+    """Whether pickers see bodies to the end; needed where `model` decides and may come last."""
+    access_log: str | None = None
+    receipts: str | None = None
+    """Where pickers write decisions down, one file each."""
+    receipt_every: int = 1000
+    metrics: str | None = None
+    """Where the gateway's own metrics are shown."""
+    access_file: Path | None = None
+    """Who may ask; read again when it changes. None: whoever can connect."""
+    certificate: Certificate | None = None
+    """What clients are shown; None: no TLS."""
+    traces: Traces | None = None
+    """Where spans go; None: none are made."""
+    only_pick: str | None = None
+    """Where a gateway that others run asks; None: an Envoy of our own does."""
+    concurrency: int | None = None
+    """Envoy's worker threads; None: one per core."""
+    pick: bool = True
+    """Whether pickers are asked at all; without them Envoy goes by weights, which is what they are measured against."""
+
+    def socket(self, number: int) -> str:
+        """Where a picker listens."""
+        return str(self.folder / f"picker-{number}.sock")
+
+    def pipe(self, number: int) -> str:
+        """Where a picker is told of answers that ended."""
+        return str(self.folder / f"endings-{number}.pipe")
+
+    @property
+    def admin(self) -> str:
+        """Envoy's own door for operators: a socket only this user can open."""
+        return str(self.folder / "admin.sock")
+
+    def found(self, name: str) -> Value:
+        """Where Envoy finds a file of its configuration, and that it is to be read again when it changes."""
+        folder = str(self.folder / "xds")
+        source = {"path": f"{folder}/{name}.json", "watched_directory": {"path": folder}}
+        return {"resource_api_version": "V3", "path_config_source": source}
+
+
+def bootstrap(settings: EnvoySettings) -> Value:
+    """Where Envoy finds everything else: files beside it, read again when they change."""
+    return {
+        "node": {"id": "penstock", "cluster": "penstock"},
+        "admin": {"address": {"pipe": {"path": settings.admin, "mode": 0o600}}},
+        "dynamic_resources": {"lds_config": settings.found("lds"), "cds_config": settings.found("cds")},
+        "overload_manager": {
+            "resource_monitors": [
+                {
+                    "name": "envoy.resource_monitors.global_downstream_max_connections",
+                    "typed_config": {
+                        "@type": "type.googleapis.com/envoy.extensions.resource_monitors."
+                        "downstream_connections.v3.DownstreamConnectionsConfig",
+                        "max_active_downstream_connections": 100_000,
+                    },
+                }
+            ]
+        },
+    }
+
+
+def listeners(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None = None) -> Value:
+    """The one door clients use."""
+    host, _, port = settings.listen.rpartition(":")
+    manager = {
+        "name": "envoy.filters.network.http_connection_manager",
+        "typed_config": _manager(fleet, settings, access),
+    }
+    chain: Value = {"filters": [manager]}
+    if settings.certificate is not None:
+        chain["transport_socket"] = tls_socket(settings.found("sds"))
+    listener = {
+        "@type": "type.googleapis.com/envoy.config.listener.v3.Listener",
+        "name": "clients",
+        "address": {"socket_address": {"address": host.strip("[]"), "port_value": int(port)}},
+        "per_connection_buffer_limit_bytes": BUFFER_BYTES,
+        "filter_chains": [chain],
+    }
+    return {"version_info": "1", "resources": [listener]}
+
+
+def routes(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None = None) -> Value:
+    """Which requests go to which model; apart from the listener, so that a change closes no connection."""
+    host = virtual_host(fleet, door=settings.door if settings.pick else None, access=access)
+    kind = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
+    return {"version_info": "1", "resources": [{"@type": kind, "name": _ROUTES, "virtual_hosts": [host]}]}
+
+
+def clusters(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None = None) -> Value:
+    """All clusters; the endpoints in them are files of their own."""
+    folder = str(settings.folder / "xds")
+    sockets = [settings.socket(number) for number in range(settings.pickers)]
+    made = [model_cluster(number, f"{folder}/eds-{number}.json", folder) for number in range(len(fleet.models))]
+    made.append(picker_cluster(sockets, http2=settings.door != "ext_authz"))
+    if access is not None and access.tokens is not None and access.tokens.fetched:
+        made.append(jwks_cluster(access.tokens))
+    if settings.traces is not None:
+        made.append(collector_cluster(settings.traces))
+    kind = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+    return {"version_info": "1", "resources": [{"@type": kind, **cluster} for cluster in made]}
+
+
+def _manager(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None) -> Value:
+    grpc = settings.door != "ext_authz"
+    several = len(fleet.models) > 1
+    pick = (
+        ext_proc_filter(settings.pick_timeout_s, full_duplex=settings.door == "ext_proc")
+        if grpc
+        else authz_filter(settings.pick_timeout_s, whole_bodies=settings.whole_bodies or several)
+    )
+    models = [model_filter()] if several else []
+    known = [access_filter(access)] if access is not None else []
+    asked = [strip_filter(tenants=access is not None), *known, pick, *models] if settings.pick else known
+    return {
+        "@type": _MANAGER,
+        "stat_prefix": "clients",
+        "use_remote_address": True,
+        "normalize_path": True,
+        "merge_slashes": True,
+        "path_with_escaped_slashes_action": "REJECT_REQUEST",
+        "server_name": "penstock",
+        "request_headers_timeout": "10s",
+        "request_timeout": "120s",
+        "stream_idle_timeout": "900s",
+        "common_http_protocol_options": {"idle_timeout": "600s"},
+        "http_filters": [*asked, router_filter()],
+        "rds": {"route_config_name": _ROUTES, "config_source": settings.found("rds")},
+        "access_log": _logs(settings),
+        **(traced(settings.traces) if settings.traces is not None else {}),
+    }
+
+
+def _logs(settings: EnvoySettings) -> list[Value]:
+    logs = [
+        _log(
+            settings.pipe(number),
+            {"text_format_source": {"inline_string": ENDING}},
+            {"header_filter": {"header": {"name": PICKER, "string_match": {"exact": str(number)}}}},
+        )
+        for number in range(settings.pickers if settings.pick else 0)
+    ]
+    if settings.access_log is not None:
+        logs.append(_log(settings.access_log, {"json_format": _ACCESS}, None))
+    return logs
+
+
+def _log(path: str, line: Value, only: Value | None) -> Value:
+    config = {"@type": _FILE_LOG, "path": path, "log_format": line}
+    entry: Value = {"name": "envoy.access_loggers.file", "typed_config": config}
+    return entry if only is None else {**entry, "filter": only}

@@ -1,0 +1,43 @@
+"""Which files does Envoy read? The bootstrap and what it names, each read again when it changes."""
+
+import json
+from typing import cast
+
+from penstock.gateway.envoy.access import certificates
+from penstock.gateway.envoy.clusters import Value, model_endpoints
+from penstock.gateway.envoy.config import EnvoySettings, bootstrap, clusters, listeners, routes
+from penstock.gateway.state.access import read_access
+from penstock.gateway.state.fleet import RoutedFleet
+
+
+def envoy_files(fleet: RoutedFleet, settings: EnvoySettings) -> dict[str, Value]:
+    """Every file by its name in the gateway's folder: endpoints first, then who names them."""
+    access = read_access(settings.access_file) if settings.access_file is not None else None
+    files = {f"xds/eds-{number}.json": model_endpoints(fleet, number) for number in range(len(fleet.models))}
+    files["xds/cds.json"] = clusters(fleet, settings, access)
+    files["xds/rds.json"] = routes(fleet, settings, access)
+    if settings.certificate is not None:
+        files["xds/sds.json"] = certificates(settings.certificate)
+    files["xds/lds.json"] = listeners(fleet, settings, access)
+    files["envoy.json"] = bootstrap(settings)
+    return files
+
+
+def static_document(files: dict[str, Value]) -> Value:
+    """The same configuration without files that come later: `envoy --mode validate` reads nothing but its bootstrap."""
+    told = {key: value for key, value in files["envoy.json"].items() if key != "dynamic_resources"}
+    found = json.loads(json.dumps({name: _resources(files, name) for name in ("lds", "cds", "rds", "sds")}))
+    for listener in found["lds"]:
+        manager = listener["filter_chains"][0]["filters"][0]["typed_config"]
+        del manager["rds"]
+        manager["route_config"] = found["rds"][0]
+    return {
+        **told,
+        "static_resources": {"listeners": found["lds"], "clusters": found["cds"], "secrets": found["sds"]},
+    }
+
+
+def _resources(files: dict[str, Value], name: str) -> list[Value]:
+    """What a file holds, each without the name of its type, which its place tells."""
+    held = cast("list[Value]", files.get(f"xds/{name}.json", {"resources": []})["resources"])
+    return [{key: value for key, value in entry.items() if key != "@type"} for entry in held]

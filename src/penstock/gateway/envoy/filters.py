@@ -1,0 +1,131 @@
+"""What does a request pass on its way through Envoy? What clients may not say is stripped, then a picker is asked."""
+
+from typing import Final
+
+from penstock.gateway.envoy.clusters import BUFFER_BYTES, PICKERS, Value
+from penstock.gateway.state.headers import LENGTH, READ, REASON, SET_UPSTREAM, STRIPPED, TENANT
+
+_FILTERS: Final = "type.googleapis.com/envoy.extensions.filters.http"
+_PARTIAL_BYTES: Final = 64 * 2**10
+"""Of a long body a picker sees this much: enough for the prefixes that are remembered."""
+MODEL_METADATA: Final = "penstock.model"
+_FAILED: Final[Value] = {
+    "single_predicate": {
+        "input": {
+            "name": "failed",
+            "typed_config": {
+                "@type": "type.googleapis.com/envoy.type.matcher.v3.HttpRequestHeaderMatchInput",
+                "header_name": "x-envoy-auth-failure-mode-allowed",
+            },
+        },
+        "value_match": {"exact": "true"},
+    }
+}
+_SKIP: Final[Value] = {
+    "name": "skip",
+    "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.common.matcher.action.v3.SkipFilter"},
+}
+
+
+def strip_filter(*, tenants: bool) -> Value:
+    """Take off what only a picker may say, who is asking where that is checked, and note how long the body is."""
+    removed: list[Value] = [{"remove": name} for name in (*STRIPPED, *(TENANT if tenants else ()))]
+    noted: Value = {
+        "append": {
+            "header": {"key": LENGTH, "value": "%REQ(content-length)%"},
+            "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
+        }
+    }
+    mutations = {"request_mutations": [*removed, noted]}
+    return {
+        "name": "penstock.strip",
+        "typed_config": {"@type": f"{_FILTERS}.header_mutation.v3.HeaderMutation", "mutations": mutations},
+    }
+
+
+def authz_filter(timeout_s: float, *, whole_bodies: bool) -> Value:
+    """Ask a picker over HTTP/1.1; one that cannot be asked lets the request pass."""
+    return {
+        "name": "penstock.pick",
+        "typed_config": {
+            "@type": f"{_FILTERS}.ext_authz.v3.ExtAuthz",
+            "transport_api_version": "V3",
+            "stat_prefix": "penstock",
+            "failure_mode_allow": True,
+            "failure_mode_allow_header_add": True,
+            "clear_route_cache": True,
+            "with_request_body": {
+                "max_request_bytes": BUFFER_BYTES if whole_bodies else _PARTIAL_BYTES,
+                "allow_partial_message": not whole_bodies,
+            },
+            "allowed_headers": _names(READ),
+            "http_service": {
+                "server_uri": {"uri": "http://picker", "cluster": PICKERS, "timeout": f"{timeout_s}s"},
+                "authorization_response": {
+                    "allowed_upstream_headers": _names(SET_UPSTREAM),
+                    "allowed_client_headers": _names(("content-type", "retry-after", REASON)),
+                },
+            },
+        },
+    }
+
+
+def ext_proc_filter(timeout_s: float, *, full_duplex: bool) -> Value:
+    """Ask a picker as the Gateway API Inference Extension does."""
+    # Envoy refuses to let a request pass whose body it no longer holds, so duplex streams fail closed.
+    return {
+        "name": "penstock.pick",
+        "typed_config": {
+            "@type": f"{_FILTERS}.ext_proc.v3.ExternalProcessor",
+            "grpc_service": {"envoy_grpc": {"cluster_name": PICKERS}},
+            "failure_mode_allow": not full_duplex,
+            "message_timeout": f"{timeout_s}s",
+            "processing_mode": {
+                "request_header_mode": "SEND",
+                "request_body_mode": "FULL_DUPLEX_STREAMED" if full_duplex else "BUFFERED",
+                "request_trailer_mode": "SEND" if full_duplex else "SKIP",
+                "response_header_mode": "SKIP",
+                "response_body_mode": "NONE",
+                "response_trailer_mode": "SKIP",
+            },
+            "metadata_options": {"receiving_namespaces": {"untyped": ["envoy.lb"]}},
+        },
+    }
+
+
+def model_filter() -> Value:
+    """Read the model from the body, only where no picker has: a request must not reach another model's endpoints."""
+    reader = {
+        "@type": f"{_FILTERS}.json_to_metadata.v3.JsonToMetadata",
+        "request_rules": {
+            "rules": [
+                {
+                    "selectors": [{"key": "model"}],
+                    "on_present": {"metadata_namespace": MODEL_METADATA, "key": "model"},
+                }
+            ],
+            "allow_content_types": ["application/json", "application/x-www-form-urlencoded", "text/plain"],
+            "allow_empty_content_type": True,
+        },
+    }
+    return {
+        "name": "penstock.model",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.common.matching.v3.ExtensionWithMatcher",
+            "extension_config": {"name": "penstock.read_model", "typed_config": reader},
+            "xds_matcher": {
+                "matcher_list": {
+                    "matchers": [{"predicate": {"not_matcher": _FAILED}, "on_match": {"action": _SKIP}}],
+                }
+            },
+        },
+    }
+
+
+def router_filter() -> Value:
+    """Send it."""
+    return {"name": "envoy.filters.http.router", "typed_config": {"@type": f"{_FILTERS}.router.v3.Router"}}
+
+
+def _names(names: tuple[str, ...]) -> Value:
+    return {"patterns": [{"exact": name} for name in names]}

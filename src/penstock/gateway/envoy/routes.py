@@ -1,0 +1,111 @@
+"""Which cluster is a request for? By the model a picker read, by the body where no picker answered."""
+
+import json
+from typing import Final
+
+from penstock.gateway.envoy.access import OPEN, credentials
+from penstock.gateway.envoy.clusters import Value, cluster_name
+from penstock.gateway.envoy.filters import MODEL_METADATA
+from penstock.gateway.state.access import Access
+from penstock.gateway.state.fleet import RoutedFleet
+from penstock.gateway.state.headers import MODEL
+
+_RETRY: Final[Value] = {
+    # Nothing has reached the client in any of these cases, and asking a model twice does no harm.
+    "retry_on": "connect-failure,refused-stream,reset,reset-before-request,gateway-error",
+    "num_retries": 3,
+    # Where no picker says how long an endpoint may be silent.
+    "per_try_timeout": "120s",
+    "retry_host_predicate": [
+        {
+            "name": "envoy.retry_host_predicates.previous_hosts",
+            "typed_config": {
+                "@type": "type.googleapis.com/envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate"
+            },
+        }
+    ],
+    "host_selection_retry_max_attempts": 5,
+    "retry_back_off": {"base_interval": "0.01s", "max_interval": "0.1s"},
+}
+_NO_PICK: Final[Value] = {
+    "penstock.pick": {
+        "@type": "type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute",
+        "disabled": True,
+    }
+}
+_NO_PICK_GRPC: Final[Value] = {
+    "penstock.pick": {
+        "@type": "type.googleapis.com/envoy.extensions.filters.http.ext_proc.v3.ExtProcPerRoute",
+        "disabled": True,
+    }
+}
+
+
+def virtual_host(fleet: RoutedFleet, *, door: str | None, access: Access | None = None) -> Value:
+    """All routes, first match first; what Envoy answers itself is not asked about at the door."""
+    off: Value = {} if door is None else _NO_PICK if door == "ext_authz" else _NO_PICK_GRPC
+    routes: list[Value] = [
+        _direct({"path": "/v1/models", "headers": [_is_get()]}, 200, models_body(fleet), off),
+        _direct({"path": "/health"}, 200, "", off if access is None else {**off, **OPEN}),
+    ]
+    if len(fleet.models) == 1:
+        routes.append(_to({"prefix": "/v1/"}, 0))
+    else:
+        for number, model in enumerate(fleet.models):
+            named: Value = {"name": MODEL, "string_match": {"exact": model}}
+            routes.append(_to({"prefix": "/v1/", "headers": [named]}, number))
+        for number, model in enumerate(fleet.models):
+            read: Value = {
+                "filter": MODEL_METADATA,
+                "path": [{"key": "model"}],
+                "value": {"string_match": {"exact": model}},
+            }
+            routes.append(_to({"prefix": "/v1/", "dynamic_metadata": [read]}, number))
+        routes.append(_direct({"prefix": "/v1/"}, 404, error_body("no model of this fleet was asked for", 404), {}))
+    routes.append(_direct({"prefix": "/"}, 404, error_body("Not Found", 404), off))
+    host: Value = {"name": "fleet", "domains": ["*"], "routes": routes}
+    if access is not None:
+        host["typed_per_filter_config"] = credentials(access)
+        host["request_headers_to_add"] = [_engine_key(access.engine_key)] if access.engine_key else []
+    return host
+
+
+def _engine_key(key: str) -> Value:
+    said = {"key": "authorization", "value": f"Bearer {key}"}
+    return {"header": said, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
+
+
+def models_body(fleet: RoutedFleet) -> str:
+    """What /v1/models answers."""
+    cards = [{"id": model, "object": "model", "created": 0, "owned_by": "penstock"} for model in fleet.models]
+    return json.dumps({"object": "list", "data": cards})
+
+
+def error_body(message: str, code: int) -> str:
+    """Write an error as OpenAI's clients read it."""
+    return json.dumps({"error": {"message": message, "type": "NotFoundError", "param": None, "code": code}})
+
+
+def _is_get() -> Value:
+    return {"name": ":method", "string_match": {"exact": "GET"}}
+
+
+def _direct(match: Value, status: int, body: str, more: Value) -> Value:
+    answer: Value = {"status": status}
+    if body:
+        answer["body"] = {"inline_string": body}
+    kind = {"header": {"key": "content-type", "value": "application/json"}}
+    return {
+        "match": match,
+        "direct_response": answer,
+        "response_headers_to_add": [{**kind, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}],
+        **({"typed_per_filter_config": more} if more else {}),
+    }
+
+
+def _to(match: Value, number: int) -> Value:
+    return {
+        "match": match,
+        # A stream lasts as long as it lasts.
+        "route": {"cluster": cluster_name(number), "timeout": "0s", "retry_policy": _RETRY},
+    }

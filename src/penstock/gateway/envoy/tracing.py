@@ -1,0 +1,73 @@
+"""Where do spans go? Envoy makes one for each request and one for asking a picker, and sends them by OTLP."""
+
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from penstock.errors import UsageError
+from penstock.gateway.envoy.clusters import Value
+from penstock.gateway.state.headers import DESTINATION, MODEL, PICKER, TENANT, TICKET
+
+_COLLECTOR: Final = "penstock_traces"
+_OTEL: Final = "type.googleapis.com/envoy.config.trace.v3.OpenTelemetryConfig"
+_TAGS: Final = {
+    # By the names of OpenTelemetry's conventions for generative AI where they have one.
+    "gen_ai.request.model": MODEL,
+    "penstock.endpoints": DESTINATION,
+    "penstock.ticket": TICKET,
+    "penstock.picker": PICKER,
+    "penstock.tenant": TENANT[0],
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traces:
+    """A collector that takes OTLP over HTTP, and how many requests it is told of."""
+
+    address: str
+    fraction: float = 0.01
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.address)
+        if parts.scheme != "http" or not parts.hostname:
+            raise UsageError(f"'{self.address}' is not a collector; write such as http://127.0.0.1:4318/v1/traces")
+        if not 0 < self.fraction <= 1:
+            raise UsageError(f"a fraction of {self.fraction:g} cannot be traced; write 0.01, or 1 for every request")
+
+    @property
+    def server(self) -> tuple[str, int]:
+        """Its host and port."""
+        parts = urlsplit(self.address)
+        return parts.hostname or "", parts.port or 4318
+
+
+def traced(traces: Traces) -> Value:
+    """What the connection manager is told: sampled here unless a client already traces; engines go on from it."""
+    exporter = {"http_uri": {"uri": traces.address, "cluster": _COLLECTOR, "timeout": "1s"}}
+    tags = [{"tag": tag, "request_header": {"name": header}} for tag, header in _TAGS.items()]
+    return {
+        "tracing": {
+            "random_sampling": {"value": 100 * traces.fraction},
+            "custom_tags": tags,
+            "spawn_upstream_span": True,
+            "provider": {
+                "name": "envoy.tracers.opentelemetry",
+                "typed_config": {"@type": _OTEL, "service_name": "penstock-gateway", "http_service": exporter},
+            },
+        }
+    }
+
+
+def collector_cluster(traces: Traces) -> Value:
+    """Where the collector is."""
+    host, port = traces.server
+    address = {"socket_address": {"address": host, "port_value": port}}
+    return {
+        "name": _COLLECTOR,
+        "type": "STRICT_DNS",
+        "connect_timeout": "1s",
+        "load_assignment": {
+            "cluster_name": _COLLECTOR,
+            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": address}}]}],
+        },
+    }

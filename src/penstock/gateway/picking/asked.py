@@ -1,0 +1,99 @@
+"""What does a request ask for? The model, its lengths and its beginning, from a body that may be cut short."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from json import JSONDecoder
+from json.decoder import WHITESPACE  # type: ignore[attr-defined]
+from typing import Final
+
+_DECODER: Final = JSONDecoder()
+_MOST_TOKENS: Final = 2**31
+_SEARCHED_BYTES: Final = 4096
+_BEGINS: Final = (b'"messages"', b'"prompt"', b'"input"')
+
+
+class BadBody(Exception):  # noqa: N818 - the name is what is answered
+    """A body no engine would read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BodyAsked:
+    """What a body says; None where it says nothing, or where it was cut before it did."""
+
+    model: str | None
+    limit_tokens: int | None
+    stream: bool
+    body_bytes: int
+    """Of the whole body, seen or not."""
+    prefix_from: int
+    """Where the prompt begins."""
+
+
+def read_body(body: bytes, whole_bytes: int, *, cut: bool = False) -> BodyAsked:
+    """Read a body, or the beginning of one of `whole_bytes`."""
+    fields = _first_fields(body) if cut else _all_fields(body)
+    model = fields.get("model")
+    if model is not None and not isinstance(model, str):
+        raise BadBody("model must be a string")
+    return BodyAsked(
+        model=model,
+        limit_tokens=_limit(fields),
+        stream=fields.get("stream") is True,
+        body_bytes=max(whole_bytes, len(body)),
+        prefix_from=_prompt_at(body),
+    )
+
+
+def _prompt_at(body: bytes) -> int:
+    """Where the prompt begins: bodies that differ only in what is before it have the same prefix."""
+    for name in _BEGINS:
+        at = body.find(name, 0, _SEARCHED_BYTES)
+        if at >= 0:
+            return at
+    return 0
+
+
+def _all_fields(body: bytes) -> Mapping[str, object]:
+    try:
+        fields = json.loads(body.decode("utf-8", "surrogatepass"))
+    except (ValueError, RecursionError):
+        raise BadBody("the body is not JSON") from None
+    if not isinstance(fields, dict):
+        raise BadBody("the body is not a JSON object")
+    return fields
+
+
+def _first_fields(body: bytes) -> Mapping[str, object]:
+    """Read an object's fields until the text ends; the one that is cut is left out."""
+    text = body.decode("utf-8", "ignore")
+    at = WHITESPACE.match(text, 0).end()
+    if text[at : at + 1] != "{":
+        raise BadBody("the body is not a JSON object")
+    fields: dict[str, object] = {}
+    at += 1
+    try:
+        while True:
+            at = WHITESPACE.match(text, at).end()
+            key, at = _DECODER.raw_decode(text, at)
+            at = WHITESPACE.match(text, at).end()
+            if text[at] != ":" or not isinstance(key, str):
+                raise BadBody("the body is not JSON")
+            at = WHITESPACE.match(text, at + 1).end()
+            value, at = _DECODER.raw_decode(text, at)
+            fields[key] = value
+            at = WHITESPACE.match(text, at).end()
+            if text[at] != ",":
+                break
+            at += 1
+    except (ValueError, IndexError, RecursionError):  # cut, no JSON, or a number of more digits than Python reads
+        pass
+    return fields
+
+
+def _limit(fields: Mapping[str, object]) -> int | None:
+    for name in ("max_completion_tokens", "max_tokens"):
+        value = fields.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _MOST_TOKENS:
+            return value
+    return None

@@ -1,0 +1,376 @@
+"""Which endpoints are named for a request, in which order? `routing`'s pick on what this picker knows."""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Final
+
+import numpy as np
+
+from penstock.gateway.picking import policy
+from penstock.gateway.picking.asked import BodyAsked
+from penstock.gateway.picking.leaks import OLD_S, Leaks, oldest
+from penstock.gateway.picking.learning import Learned
+from penstock.gateway.picking.prefixes import BLOCK_BYTES, PrefixIndex
+from penstock.gateway.picking.receipts import ReceiptBook
+from penstock.gateway.picking.tally import PickTally
+from penstock.gateway.state.fleet import RoutedFleet
+from penstock.gateway.state.tables import read_row
+from penstock.routing.endpoint import ENDPOINT, FLIGHT, Records, new_request
+from penstock.routing.endpoint import REPORT as SAID
+from penstock.routing.fairness import TenantShares
+
+_NAMED: Final = 3
+"""Endpoints named for a request: the picked one, and two to go on to."""
+_SLACK: Final = 4.0
+"""An endpoint that is silent for so many times what was predicted is given up."""
+_LEAST_TRY_S, _MOST_TRY_S = 10.0, 3600.0
+_REPORTS_EVERY_S: Final = 0.002
+_SUSPECT_S, _MOST_SUSPECT_S = 1.0, 30.0
+_LEAST_TOKEN_S: Final = 1e-6
+"""No engine makes a token in less, whatever it reports."""
+_KEPT: Final = tuple((ENDPOINT.names or ())[(ENDPOINT.names or ()).index("prefill_correction") :])
+"""Of an endpoint's record: all that is not fixed."""
+_TENANTS: Final = 256
+"""Names come from clients, so they are counted in so many drawers and not one by one."""
+_PRIME: Final = 2_654_435_761
+_OK: Final = 200
+_SHEDDABLE: Final = frozenset({"batch", "sheddable", "low"})
+_WEIGHTS: Final[Mapping[str, float]] = {"critical": 4.0, "high": 2.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Endpoints for a request, first choice first; empty: no picker knows better than Envoy's own weights."""
+
+    model: str
+    order: tuple[int, ...] = ()
+    ticket: int = 0
+    try_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why a request is not sent anywhere."""
+
+    status: int
+    reason: str
+    message: str
+    retry_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What the headers of a request say about how it should be treated."""
+
+    objective: str = ""
+    tenant: str = ""
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedTables:
+    """What this picker reads and writes of the shared memory."""
+
+    reports: Records
+    counts: Records
+    """By picker and endpoint."""
+    states: Records
+    """By picker."""
+
+
+class Desk:
+    """One picker's decisions, and what it knows when it makes them."""
+
+    def __init__(
+        self,
+        fleet: RoutedFleet,
+        tables: SharedTables,
+        number: int,
+        clock: Callable[[], float] = time.monotonic,
+        receipts: ReceiptBook | None = None,
+    ) -> None:
+        self._receipts = receipts
+        self.fleet, self._tables, self._number, self._clock = fleet, tables, number, clock
+        count = len(fleet.addresses)
+        self.endpoints = fleet.endpoints.copy()
+        self.parameters = fleet.parameters(len(tables.counts))
+        self.learned = Learned(fleet)
+        self._mine, self._state = tables.counts[number], tables.states[number]
+        self.tally = PickTally(count)
+        self._index_of = {address: index for index, address in enumerate(fleet.addresses)}
+        self._bits = {model: 1 << place for place, model in enumerate(fleet.models)}
+        self._classes = {
+            model: [(number, item) for number, item in enumerate(fleet.classes) if item.model == model]
+            for model in fleet.models
+        }
+        self._prefixes = PrefixIndex()
+        self._request, self._order = new_request(), np.zeros(_NAMED, np.int64)
+        self._said, self._tenants = np.zeros(1, SAID), TenantShares()
+        self._hits, self._harms = np.zeros(count, np.int64), np.zeros(count)
+        self._seen = np.zeros(count, np.uint64)
+        self._flights: dict[int, Records] = {}
+        self._due: list[tuple[float, int]] = []
+        self._unseen: list[tuple[float, int]] = []
+        # No ticket of a picker that ran before this one is used again: its answers may still be under way.
+        self._tickets = int(clock() * 1e6)
+        self._looked_s = -math.inf
+        self._leaks = Leaks(count)
+        self._healthy = np.ones(count, bool)
+        self._suspect_until = np.zeros(count)
+        self._suspect_s = np.zeros(count)
+        now_s = clock()
+        for index in range(count):
+            policy.refresh(self.endpoints, index, now_s, self.parameters)
+
+    def decide(self, asked: BodyAsked, body: bytes, wish: Wish, only: frozenset[int] | None = None) -> Named | Refused:
+        """Name endpoints for a request; `only` limits them to what a gateway said."""
+        begun = self._clock()
+        model = self._model(asked)
+        if model is None:
+            self.tally.refused += 1
+            said = (asked.model or "")[:100]
+            return Refused(404, "no-such-model", f"The model `{said}` does not exist.")
+        self._look(begun)
+        keys = self._fill(asked, body, wish, model, begun)
+        among = self._among(only)
+        found = self._rank(among)
+        if not found and self._shortened(among):
+            found = self._rank(among)
+        self.tally.decisions += 1
+        if self._receipts is not None:
+            self._receipts.note(self._request, among, self._hits, self.parameters, self._order[:found])
+        answer = self._named(found, model, keys, asked) if found else self._unnamed(model, only)
+        self.tally.decide_s += self._clock() - begun
+        return answer
+
+    def _model(self, asked: BodyAsked) -> str | None:
+        if asked.model is None:
+            return self.fleet.models[0] if len(self.fleet.models) == 1 else None
+        return asked.model if asked.model in self._bits else None
+
+    def _fill(self, asked: BodyAsked, body: bytes, wish: Wish, model: str, now_s: float) -> list[int]:
+        """Write the request's record and what is believed cached of it; return its blocks."""
+        per_token = self.learned.bytes_per_token[model]
+        tokens = max(1, int(asked.body_bytes / per_token))
+        expected = max(1, int(self.learned.output_tokens[model]))
+        if asked.limit_tokens is not None:
+            expected = min(expected, asked.limit_tokens)
+        number, ttft_s, tpot_s = self._class(model, tokens, expected)
+        tenant, fair = 0, 1.0
+        if wish.tenant:
+            tenant = 1 + hash(wish.tenant) % _TENANTS
+            fair = self._tenants.weight(tenant, now_s)
+            self._tenants.served(tenant, tokens, expected, now_s)
+        self._tickets += 1
+        self._request[0] = (
+            now_s,
+            self._bits[model],
+            tokens,
+            expected,
+            asked.limit_tokens or 0,
+            wish.ttft_s or ttft_s,
+            wish.tpot_s or tpot_s,
+            _WEIGHTS.get(wish.objective, 1.0) * fair,
+            number,
+            tenant,
+            wish.objective in _SHEDDABLE,
+            self._tickets,
+            (self._tickets * _PRIME + self._number) % 2**31,
+        )
+        keys = self._prefixes.keys(body, asked.prefix_from)
+        self._prefixes.fill_hits(keys, self._hits, BLOCK_BYTES / per_token, now_s)
+        if keys:
+            np.minimum(self._hits, tokens - 1, out=self._hits)
+        return keys
+
+    def _class(self, model: str, input_tokens: int, output_tokens: int) -> tuple[int, float, float]:
+        """The class whose lengths are nearest, and what it is promised."""
+        of_model = self._classes[model]
+        if not of_model:
+            return 0, math.inf, math.inf
+        number, item = of_model[0]
+        if len(of_model) > 1:
+            number, item = min(of_model, key=lambda one: one[1].distance(input_tokens, output_tokens))
+        return number, item.ttft_s or math.inf, item.tpot_s or math.inf
+
+    def _among(self, only: frozenset[int] | None) -> Records:
+        if only is None:
+            return self.endpoints
+        limited = self.endpoints.copy()
+        for index in range(len(limited)):
+            if index not in only:
+                limited[index]["accepts"] = 0
+        return limited
+
+    def _rank(self, among: Records) -> int:
+        return policy.rank(self._request, among, self._hits, self.parameters, self._order, self._harms)
+
+    def _shortened(self, among: Records) -> bool:
+        """Take a request as just fitting where its estimated length fits nowhere: bytes are not tokens.
+
+        An image, or a script that JSON escapes, has far fewer tokens than its bytes say; the engine with the most room
+        counts them, and refuses what is too long.
+        """
+        request = self._request[0]
+        up = among[(among["accepts"] != 0) & (among["serves"] & request["model"] != 0)]
+        room = int(np.minimum(up["max_context_tokens"], up["kv_tokens"]).max(initial=0))
+        limit, before = int(request["output_limit_tokens"]), request.copy()
+        request["input_tokens"] = max(1, min(request["input_tokens"], room - max(1, limit)))
+        request["expected_output_tokens"] = max(
+            1, min(request["expected_output_tokens"], room - request["input_tokens"])
+        )
+        np.minimum(self._hits, request["input_tokens"] - 1, out=self._hits)
+        return bool(request != before)
+
+    def _named(self, found: int, model: str, keys: list[int], asked: BodyAsked) -> Named:
+        order = tuple(int(index) for index in self._order[:found])
+        first, now_s, ticket = order[0], float(self._request["now_s"][0]), self._tickets
+        flight = np.zeros(1, FLIGHT)
+        hit = int(self._hits[first])
+        policy.sent(self.endpoints, first, self._request, hit, flight, 0, self.parameters)
+        self._flights[ticket] = flight
+        ttft_s = float(flight["ttft_s"][0])
+        heappush(self._due, (now_s + ttft_s, ticket))
+        self._prefixes.note(keys, first, now_s)
+        self.tally.sent(first, asked.body_bytes, ttft_s)
+        return Named(model, order, ticket, self._try_s(first, ttft_s, asked))
+
+    def _try_s(self, endpoint: int, ttft_s: float, asked: BodyAsked) -> float:
+        """How long an endpoint may be silent: an answer that is not streamed is silence until its last token."""
+        tokens = 0.0 if asked.stream else float(asked.limit_tokens or math.inf)
+        whole_s = tokens * float(self.endpoints["tpot_now_s"][endpoint]) if tokens else 0.0
+        return min(_MOST_TRY_S, max(_LEAST_TRY_S, _SLACK * (ttft_s + whole_s)))
+
+    def _unnamed(self, model: str, only: frozenset[int] | None) -> Named | Refused:
+        """Say why nobody was found: nobody is up, nobody holds such an answer, or it is shed."""
+        mine = [index for index in self.fleet.of_model(model) if only is None or index in only]
+        up = self.endpoints[[index for index in mine if self.endpoints[index]["accepts"]]]
+        if not len(up):
+            return Named(model) if only is None else Refused(503, "no-endpoints", "no endpoint is ready", 1)
+        most, limit = int(up["max_context_tokens"].max()), int(self._request["output_limit_tokens"][0])
+        if limit >= most:
+            self.tally.refused += 1
+            message = f"This model's maximum context length is {most} tokens; an answer of {limit} is asked for"
+            return Refused(400, "too-long", message)
+        self.tally.rejected += 1
+        wait_s = float((up["wait_s"] + up["seats_wait_s"]).min())
+        return Refused(429, "saturated", "no endpoint can serve this in time", max(1, math.ceil(min(wait_s, 60))))
+
+    def ended(self, ticket: int, served: str, status: int, flags: str, tries: int) -> None:
+        """Take note that an answer ended, as Envoy's log says."""
+        flight = self._flights.pop(ticket, None)
+        if flight is None:
+            self.tally.unknown_tickets += 1
+            return
+        now_s, first = self._clock(), int(flight["endpoint"][0])
+        moved = tries > 1 or self._index_of.get(served, first) != first
+        failed = status >= 500 or status == 0  # noqa: PLR2004 - HTTP
+        self.tally.ended(first, failed=failed, moved=moved)
+        if moved or (failed and any(flag in flags for flag in ("UF", "UC", "UT", "UPE"))):
+            self._suspect(first, now_s)
+        else:
+            self._suspect_s[first] = 0.0
+        policy.finished(self.endpoints, flight, 0, self._tokens(first, flight, now_s), now_s, self.parameters)
+
+    def unseen(self, ticket: int) -> None:
+        """Nobody will say when this answer ends: take it to end when that is predicted."""
+        flight = self._flights.get(ticket)
+        if flight is not None:
+            per_token_s = float(self.endpoints["tpot_now_s"][int(flight["endpoint"][0])])
+            life_s = float(flight["ttft_s"][0]) + per_token_s * int(flight["expected_output_tokens"][0])
+            heappush(self._unseen, (float(flight["sent_s"][0]) + life_s, ticket))
+
+    def _tokens(self, endpoint: int, flight: Records, now_s: float) -> int:
+        """How many tokens an answer had, by how long one takes there; 0 where that is not known."""
+        between_s, first_s = float(self.learned.itl_s[endpoint]), float(flight["first_s"][0])
+        return 1 + round((now_s - first_s) / between_s) if between_s > _LEAST_TOKEN_S and first_s < now_s else 0
+
+    def _suspect(self, endpoint: int, now_s: float) -> None:
+        """Leave an endpoint alone that failed: longer each time, until it answers again."""
+        self._suspect_s[endpoint] = min(_MOST_SUSPECT_S, max(_SUSPECT_S, 2 * self._suspect_s[endpoint]))
+        self._suspect_until[endpoint] = now_s + self._suspect_s[endpoint]
+        self.endpoints[endpoint]["accepts"] = 0
+
+    def _look(self, now_s: float) -> None:
+        """Take in what the scraper wrote since, and whose first token is due."""
+        if now_s - self._looked_s < _REPORTS_EVERY_S:
+            return
+        self._looked_s = now_s
+        reports = self._tables.reports
+        for index in np.flatnonzero(reports["sequence"] != self._seen):
+            row = read_row(reports, int(index))
+            if row is not None:
+                self._seen[index] = row["sequence"]
+                self._report(int(index), row, now_s)
+        for index in np.flatnonzero((self._suspect_until > 0) & (self._suspect_until <= now_s)):
+            self._suspect_until[index] = 0.0
+            self.endpoints[index]["accepts"] = self._healthy[index]
+        while self._unseen and self._unseen[0][0] <= now_s:
+            self.ended(heappop(self._unseen)[1], "", _OK, "-", 1)
+        while self._due and self._due[0][0] <= now_s:
+            due_s, ticket = heappop(self._due)
+            flight = self._flights.get(ticket)
+            if flight is not None:
+                self._first(flight, due_s)
+
+    def _report(self, index: int, row: np.void, now_s: float) -> None:
+        record = self.endpoints[index]
+        self._healthy[index] = row["healthy"] != 0
+        record["accepts"] = self._healthy[index] and now_s >= self._suspect_until[index]
+        if row["kv_tokens"] > 0:
+            record["kv_tokens"] = row["kv_tokens"]
+        if row["active_s"] > 0:
+            self._drop_leaks(index, row, now_s)
+        self.learned.take(index, row, self._tables.counts["prompt_bytes"].sum(axis=0))
+        if row["reported_s"] > record["reported_s"]:
+            # What this picker knew when the scraper asked is taken to be what it knows now: a page is milliseconds old.
+            policy.asked(self.endpoints, index, self._said, 0, float(row["reported_s"]))
+            for name in ("running", "waiting", "kv_used_tokens"):
+                self._said[name] = row[name]
+            policy.reported(self.endpoints, index, self._said, 0, now_s, self.parameters)
+
+    def _drop_leaks(self, index: int, row: np.void, now_s: float) -> None:
+        in_flight = self._tables.counts["in_flight"][:, index].copy()
+        in_flight[self._number] = self.tally.in_flight[index]
+        count = self._leaks.surplus(index, float(row["active_s"]), int(row["active"]), in_flight, self._number)
+        if count:
+            for ticket in oldest(self._flights.items(), index, now_s - OLD_S, count):
+                flight = self._flights.pop(ticket)
+                self.tally.in_flight[index] -= 1
+                self.tally.dropped_flights += 1
+                policy.lost(self.endpoints, flight, 0, now_s, self.parameters)
+
+    def _first(self, flight: Records, due_s: float) -> None:
+        """A first token is due: take it as seen when those of this endpoint are seen on average."""
+        endpoint = int(flight["endpoint"][0])
+        self.learned.note_prediction(endpoint, float(flight["ttft_s"][0]))
+        seen_s = float(flight["sent_s"][0]) + float(flight["ttft_s"][0]) * float(self.learned.first_ratio[endpoint])
+        policy.first_token(self.endpoints, flight, 0, max(seen_s, 1e-6) if seen_s > 0 else due_s, self.parameters)
+
+    def tick(self) -> None:
+        """Look even where nobody asks, and show the others what was done."""
+        now_s = self._clock()
+        self._look(now_s)
+        self.tally.write(self._mine, self._state, now_s)
+
+    def adopt(self, before: "Desk") -> None:
+        """Go on from what was known before the fleet was read anew."""
+        here = {index: self._index_of.get(address) for index, address in enumerate(before.fleet.addresses)}
+        for old, new in here.items():
+            if new is not None:
+                for name in _KEPT:
+                    self.endpoints[new][name] = before.endpoints[old][name]
+                self.tally.in_flight[new] = int(before.endpoints[old]["in_flight"])
+        for ticket, flight in before._flights.items():  # noqa: SLF001 - its own kind
+            new = here[int(flight["endpoint"][0])]
+            if new is not None:
+                flight["endpoint"] = new
+                self._flights[ticket] = flight
+        self._due = [entry for entry in before._due if entry[1] in self._flights]  # noqa: SLF001 - its own kind
+        self._unseen = [entry for entry in before._unseen if entry[1] in self._flights]  # noqa: SLF001 - its own kind
+        self._tickets = before._tickets  # noqa: SLF001 - its own kind
+        self.tally.go_on(before.tally)

@@ -1,0 +1,84 @@
+"""What do reports teach a picker? Lengths, bytes per token, and how observed seconds compare with predicted ones."""
+
+from typing import Final
+
+import numpy as np
+
+from penstock.gateway.state.fleet import RoutedFleet
+from penstock.routing.endpoint import Records
+
+_BYTES_PER_TOKEN: Final = 4.0
+"""Before anything was seen."""
+_LEAST_TOKENS: Final = 5000.0
+"""Prompt tokens from which on bytes and tokens are compared: requests that are cut in two by a report even out."""
+_FEWEST_BYTES, _MOST_BYTES = 1.0, 20.0
+_REQUESTS: Final = 50.0
+"""Requests after which a mean follows what is observed."""
+
+
+class Learned:
+    """Means that follow what endpoints report, from one report to the next."""
+
+    def __init__(self, fleet: RoutedFleet) -> None:
+        count = len(fleet.addresses)
+        self._fleet = fleet
+        self._last: list[np.void | None] = [None] * count
+        self._bytes_then = np.zeros(count)
+        self.bytes_per_token = dict.fromkeys(fleet.models, _BYTES_PER_TOKEN)
+        self.output_tokens = {
+            model: float(np.mean([item.output_tokens for item in fleet.classes if item.model == model] or [256]))
+            for model in fleet.models
+        }
+        self.itl_s = np.zeros(count)
+        """Between two tokens, as the endpoint measured it; 0: not yet."""
+        self.first_ratio = np.ones(count)
+        """First tokens as observed over those predicted."""
+        self._predicted_s = np.zeros(count)
+        self._predicted = np.zeros(count)
+
+    def note_prediction(self, endpoint: int, ttft_s: float) -> None:
+        """Remember what was predicted for a request whose first token is due."""
+        self._predicted_s[endpoint] += ttft_s
+        self._predicted[endpoint] += 1
+
+    def take(self, endpoint: int, report: np.void, prompt_bytes: Records) -> None:
+        """Learn from a report; `prompt_bytes` is what all pickers have sent to each endpoint so far."""
+        last, self._last[endpoint] = self._last[endpoint], report
+        if last is None or report["prompt_tokens"] < last["prompt_tokens"]:
+            self._bytes_then[endpoint] = prompt_bytes[endpoint]
+            return
+        model = self._fleet.served[endpoint]
+        ttft_s = _mean(last, report, "ttft_sum_s", "ttft_count")
+        if ttft_s is not None and self._predicted[endpoint] > 0:
+            predicted_s = self._predicted_s[endpoint] / self._predicted[endpoint]
+            self.first_ratio[endpoint] = ttft_s / max(1e-6, predicted_s)
+            self._predicted_s[endpoint] = self._predicted[endpoint] = 0.0
+        itl_s = _mean(last, report, "itl_sum_s", "itl_count")
+        if itl_s is not None:
+            self.itl_s[endpoint] = itl_s
+        tokens = _mean(last, report, "output_sum", "output_count")
+        if tokens is not None:
+            tokens = min(tokens, float(self._fleet.endpoints["max_context_tokens"][endpoint]))  # whatever it reports
+            share = min(1.0, (report["output_count"] - last["output_count"]) / _REQUESTS)
+            self.output_tokens[model] += share * (tokens - self.output_tokens[model])
+        self._compare_bytes(endpoint, model, last, report, float(prompt_bytes[endpoint]))
+
+    def _compare_bytes(self, endpoint: int, model: str, last: np.void, report: np.void, sent: float) -> None:
+        tokens = float(report["prompt_tokens"] - last["prompt_tokens"])
+        if tokens < _LEAST_TOKENS:
+            # Too few to tell: they count with the next report.
+            kept = report.copy()
+            kept["prompt_tokens"] = last["prompt_tokens"]
+            self._last[endpoint] = kept
+            return
+        ratio = (sent - self._bytes_then[endpoint]) / tokens
+        self._bytes_then[endpoint] = sent
+        if _FEWEST_BYTES <= ratio <= _MOST_BYTES:
+            self.bytes_per_token[model] += 0.2 * (ratio - self.bytes_per_token[model])
+
+
+def _mean(last: np.void, report: np.void, total: str, count: str) -> float | None:
+    """The mean of what came between two reports; None where nothing did."""
+    times = float(report[count] - last[count])
+    amount = float(report[total] - last[total])
+    return amount / times if times > 0 and amount >= 0 else None

@@ -1,0 +1,79 @@
+"""Why was a request sent there? Sampled decisions with all they were made from, so that anybody can make them again."""
+
+import base64
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+import numpy as np
+
+from penstock.errors import UsageError
+from penstock.gateway.picking.policy import rank
+from penstock.routing.endpoint import ENDPOINT, PARAMETERS, REQUEST, Records
+
+_ARRAYS: Final = {
+    "request": REQUEST,
+    "endpoints": ENDPOINT,
+    "hits": np.dtype(np.int64),
+    "parameters": PARAMETERS,
+    "order": np.dtype(np.int64),
+}
+
+
+class ReceiptBook:
+    """A file of receipts, one line each: records and numbers, nothing that was asked."""
+
+    def __init__(self, path: Path, every: int, addresses: tuple[str, ...]) -> None:
+        self._every, self._count, self._addresses = every, 0, addresses
+        self._file: IO[str] | None = path.open("a", encoding="ascii", buffering=1)
+
+    def note(self, request: Records, endpoints: Records, hits: Records, parameters: Records, order: Records) -> None:
+        """Write every so many-th decision down."""
+        self._count += 1
+        if self._file is None or self._count % self._every:
+            return
+        arrays = zip(_ARRAYS, (request, endpoints, hits, parameters, order), strict=True)
+        line = {name: base64.b64encode(zlib.compress(array.tobytes(), 1)).decode() for name, array in arrays}
+        try:
+            self._file.write(json.dumps({"addresses": self._addresses, **line}) + "\n")
+        except OSError:
+            # A full disk ends the receipts, never the routing.
+            self._file = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionReceipt:
+    """One decision and what it was made from."""
+
+    addresses: tuple[str, ...]
+    request: Records
+    endpoints: Records
+    hits: Records
+    parameters: Records
+    order: tuple[int, ...]
+
+    def again(self) -> tuple[int, ...]:
+        """Make the decision again."""
+        order, harms = np.zeros(len(self.order) or 1, np.int64), np.zeros(len(self.endpoints))
+        found = rank(self.request, self.endpoints, self.hits, self.parameters, order, harms)
+        return tuple(int(index) for index in order[:found])
+
+
+def read_receipts(path: Path) -> Iterator[DecisionReceipt]:
+    """Read a file of receipts; a last line that was cut is left out."""
+    with path.open(encoding="ascii") as file:
+        for line in file:
+            if not line.endswith("\n"):
+                return
+            told = json.loads(line)
+            arrays = {
+                name: np.frombuffer(zlib.decompress(base64.b64decode(told[name])), dtype).copy()
+                for name, dtype in _ARRAYS.items()
+            }
+            if len(arrays["endpoints"]) != len(told["addresses"]):
+                raise UsageError(f"{path.name} is not a file of receipts of this version")
+            order = tuple(int(index) for index in arrays.pop("order"))
+            yield DecisionReceipt(addresses=tuple(told["addresses"]), order=order, **arrays)

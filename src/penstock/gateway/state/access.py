@@ -1,0 +1,126 @@
+"""Who may ask? Keys or signed tokens, checked by Envoy; whoever they name is the tenant a picker hears of."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from penstock.errors import UnreadableFile, UsageError
+from penstock.reading.text import read_text
+from penstock.reading.yaml import Table, Value, read_table
+
+VERSION: Final = 1
+_WRITTEN_BY: Final = "an editor; docs/gateway.md, Who may"
+_SHORTEST_KEY: Final = 16
+_MOST_NAME: Final = 128
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantKey:
+    """A key a client sends as `Authorization: Bearer`, and whose it is."""
+
+    tenant: str
+    key: str
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.tenant) <= _MOST_NAME or not self.tenant.isascii() or not self.tenant.isprintable():
+            raise UsageError(f"a tenant's name is 1 to {_MOST_NAME} printable ASCII characters")
+        if len(self.key) < _SHORTEST_KEY or not self.key.isascii() or any(c.isspace() for c in self.key):
+            raise UsageError(
+                f"the key of '{self.tenant}' is too weak; write {_SHORTEST_KEY} characters or more, no blanks"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedTokens:
+    """Tokens somebody else signs (JWT), and which of their claims is the tenant."""
+
+    issuer: str
+    audiences: tuple[str, ...]
+    jwks: str
+    """The public keys: their text, or the address they are fetched from."""
+    tenant_claim: str = "sub"
+
+    @property
+    def fetched(self) -> bool:
+        """Whether the public keys are fetched from an address."""
+        return urlsplit(self.jwks).scheme in _PORTS
+
+    def server(self) -> tuple[str, int, bool]:
+        """Where the public keys are fetched: host, port, and whether by TLS."""
+        parts = urlsplit(self.jwks)
+        return parts.hostname or "", parts.port or _PORTS[parts.scheme], parts.scheme == "https"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """Who may ask, and the key the engines themselves want, if they do."""
+
+    keys: tuple[TenantKey, ...] = ()
+    tokens: SignedTokens | None = None
+    engine_key: str | None = None
+
+    def __post_init__(self) -> None:
+        if bool(self.keys) == (self.tokens is not None):
+            raise UsageError("write `keys` or `tokens`, and not both: a request has one `Authorization`")
+        said = [entry.key for entry in self.keys]
+        if len(set(said)) < len(said):
+            raise UsageError("two tenants have the same key; give each its own")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """What the gateway shows clients that connect by TLS; read again when the files are replaced."""
+
+    chain: Path
+    key: Path
+
+    def __post_init__(self) -> None:
+        for path in (self.chain, self.key):
+            if not path.is_file():
+                raise UsageError(f"no such file: {path}; --tls-cert and --tls-key name PEM files")
+
+
+def read_access(path: Path) -> Access:
+    """Read an access file; paths in it are beside it."""
+    table = read_table(
+        read_text(path, "write who may ask (docs/gateway.md)"), path.name, kind="access", written_by=_WRITTEN_BY
+    )
+    table.version(VERSION, written_by=_WRITTEN_BY)
+    listed = table.get("keys")
+    keys = tuple(value.made(_key) for value in listed.items()) if listed is not None else ()
+    written = table.get("tokens")
+    tokens = written.made(partial(_tokens, beside=path.parent)) if written is not None else None
+    engine_key = table.optional("engine_key", Value.text, None)
+    table.done()
+    try:
+        return Access(keys=keys, tokens=tokens, engine_key=engine_key)
+    except UsageError as error:
+        raise UsageError(f"{path.name}: {error}") from None
+
+
+def _key(table: Table) -> Callable[[], TenantKey]:
+    return partial(TenantKey, tenant=table.required("tenant").text(), key=table.required("key").text())
+
+
+def _tokens(table: Table, *, beside: Path) -> Callable[[], SignedTokens]:
+    return partial(
+        SignedTokens,
+        issuer=table.required("issuer").text(),
+        audiences=tuple(value.text() for value in table.required("audiences").items()),
+        jwks=table.required("jwks").parsed(partial(_public_keys, beside=beside)),
+        tenant_claim=table.optional("tenant_claim", Value.text, "sub"),
+    )
+
+
+def _public_keys(written: str, beside: Path) -> str:
+    """An address stays one; a file is read now, and again whenever the gateway reads its fleet."""
+    if urlsplit(written).scheme in _PORTS:
+        return written
+    try:
+        return read_text(beside / written, "name a JWKS file beside this one, or its https address")
+    except UnreadableFile as error:
+        raise UsageError(str(error)) from None

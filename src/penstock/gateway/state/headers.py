@@ -1,0 +1,45 @@
+"""Which headers pass between Envoy and a picker? Each name once; clients can set none of them."""
+
+from typing import Final
+
+DESTINATION: Final = "x-gateway-destination-endpoint"
+"""Where to send a request: one address, or several to try in this order (Gateway API Inference Extension, 004)."""
+SUBSET: Final = "x-gateway-destination-endpoint-subset"
+SERVED: Final = "x-gateway-destination-endpoint-served"
+TICKET: Final = "x-penstock-ticket"
+"""Which decision of which picker this is; Envoy's log repeats it when the answer ends."""
+PICKER: Final = "x-penstock-picker"
+MODEL: Final = "x-penstock-model"
+"""The fleet's model a request is for; routes to its cluster."""
+LENGTH: Final = "x-penstock-length"
+"""Bytes of the whole body, where a picker sees only its beginning."""
+REASON: Final = "x-penstock-reason"
+TRY_TIMEOUT: Final = "x-envoy-upstream-rq-per-try-timeout-ms"
+"""How long an endpoint may be silent before the next one is tried."""
+TENANT: Final = ("x-penstock-tenant", "x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id")
+OBJECTIVE: Final = ("x-penstock-objective", "x-llm-d-inference-objective", "x-gateway-inference-objective")
+TTFT_MS: Final = ("x-llm-d-slo-ttft-ms", "x-slo-ttft-ms")
+TPOT_MS: Final = ("x-llm-d-slo-tpot-ms", "x-slo-tpot-ms")
+READ: Final = (LENGTH, *TENANT, *OBJECTIVE, *TTFT_MS, *TPOT_MS)
+"""What a picker is shown of a request's headers, besides its method and path. Never its credentials."""
+SET_UPSTREAM: Final = (DESTINATION, TICKET, PICKER, MODEL, TRY_TIMEOUT)
+_ENVOY: Final = (
+    "auth-failure-mode-allowed",
+    "decorator-operation",
+    "force-trace",
+    "hedge-on-per-try-timeout",
+    "max-retries",
+    "retriable-header-names",
+    "retriable-status-codes",
+    "retry-grpc-on",
+    "retry-on",
+    "upstream-alt-stat-name",
+    "upstream-rq-timeout-alt-response",
+    "upstream-rq-timeout-ms",
+)
+"""Of a trusted network Envoy would take these from clients: how often and how long to try is not theirs to say."""
+STRIPPED: Final = (
+    *(DESTINATION, SUBSET, SERVED, TICKET, PICKER, MODEL, LENGTH, TRY_TIMEOUT),
+    *(f"x-envoy-{name}" for name in _ENVOY),
+)
+"""What is taken off a client's request before anything else sees it."""

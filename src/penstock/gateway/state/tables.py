@@ -1,0 +1,95 @@
+"""How do processes see each other's numbers? Arrays in shared memory, each row written by one process only."""
+
+import mmap
+import os
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from penstock.routing.endpoint import Records
+
+REPORT: Final = np.dtype(
+    [
+        ("sequence", "u8"),  # odd while the row is being written
+        ("reported_s", "f8"),  # CLOCK_MONOTONIC, which all processes share
+        ("healthy", "i8"),
+        ("running", "i8"),
+        ("waiting", "i8"),
+        ("kv_used_tokens", "i8"),
+        ("kv_tokens", "i8"),  # 0: it did not say
+        ("ttft_sum_s", "f8"),
+        ("ttft_count", "f8"),
+        ("itl_sum_s", "f8"),
+        ("itl_count", "f8"),
+        ("output_sum", "f8"),
+        ("output_count", "f8"),
+        ("prompt_tokens", "f8"),
+        ("scrapes", "i8"),
+        ("failures", "i8"),
+        ("active", "i8"),  # requests Envoy has open there; -1: unknown
+        ("active_s", "f8"),
+    ],
+    align=True,
+)
+"""What the scraper last heard of an endpoint."""
+
+COUNTS: Final = np.dtype(
+    [
+        ("picked", "i8"),
+        ("ended", "i8"),
+        ("failed", "i8"),  # of the ended: answered 5xx, or cut
+        ("moved", "i8"),  # of the ended: served by another than was picked first
+        ("in_flight", "i8"),
+        ("prompt_bytes", "i8"),
+        ("predicted_ttft_s", "f8"),  # summed over what was picked
+        ("usd", "f8"),
+    ],
+    align=True,
+)
+"""What one picker did with one endpoint."""
+
+PICKER_STATE: Final = np.dtype(
+    [
+        ("alive_s", "f8"),
+        ("decisions", "i8"),
+        ("rejected", "i8"),
+        ("refused", "i8"),  # not JSON, no such model
+        ("decide_s", "f8"),
+        ("unknown_tickets", "i8"),
+        ("dropped_flights", "i8"),
+    ],
+    align=True,
+)
+
+
+def shared_array(path: Path, dtype: np.dtype[np.void], shape: tuple[int, ...]) -> Records:
+    """Map an array from a file, made where it is missing or of another size; every process sees the same bytes."""
+    size = int(np.prod(shape)) * dtype.itemsize
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        if os.fstat(descriptor).st_size != size:
+            os.ftruncate(descriptor, size)
+        mapped = mmap.mmap(descriptor, size)
+    finally:
+        os.close(descriptor)
+    return np.frombuffer(mapped, dtype).reshape(shape)
+
+
+def begin_write(rows: Records, index: int) -> None:
+    """Mark a row as being written."""
+    rows["sequence"][index] += 1
+
+
+def end_write(rows: Records, index: int) -> None:
+    """Mark a row as whole."""
+    rows["sequence"][index] += 1
+
+
+def read_row(rows: Records, index: int) -> np.void | None:
+    """Copy a row that nobody is writing; None where somebody is."""
+    before = rows["sequence"][index]
+    row: np.void = rows[index].copy()
+    if before % 2 or rows["sequence"][index] != before:
+        return None
+    return row

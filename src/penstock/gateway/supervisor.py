@@ -1,0 +1,351 @@
+"""Who keeps a gateway running? One process starts Envoy, the pickers and the scraper, and starts again what ends."""
+
+import logging
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from penstock.errors import PenstockError, UsageError
+from penstock.gateway.admin import ask_admin, envoy_ready, stats
+from penstock.gateway.doors.process import run_picker
+from penstock.gateway.envoy.config import EnvoySettings
+from penstock.gateway.envoy.files import envoy_files, static_document
+from penstock.gateway.envoy.program import envoy_program, validate
+from penstock.gateway.picking import policy
+from penstock.gateway.state.fleet import RoutedFleet
+from penstock.gateway.state.tables import PICKER_STATE, shared_array
+from penstock.gateway.watching.scraper import write_json
+from penstock.routing.endpoint import Records
+
+log = logging.getLogger(__name__)
+_TURN_S: Final = 0.1
+_SILENT_S: Final = 3.0
+"""A picker or scraper that gives no sign of life for so long is ended and started again."""
+_START_S: Final = 90.0
+"""Until all is up: a machine that compiles the policy for the first time takes half a minute."""
+_FLUSH_MS: Final = "10"
+_BACK_OFF_S: Final = (0.0, 0.2, 1.0, 5.0)
+_LASTED_S: Final = 10.0
+"""What ran for so long did not fail at once: it is started again without waiting."""
+
+
+class _Forked:
+    """A process that began as a copy of this one, with everything compiled."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._status: int | None = None
+        self.pid = os.fork()
+        if self.pid == 0:
+            status = 1
+            try:
+                os.setsid()
+                call()
+                status = 0
+            except BaseException:  # noqa: BLE001 - the last frame of a process: all that is left is to say so
+                traceback.print_exc()
+            finally:
+                os._exit(status)
+
+    def poll(self) -> int | None:
+        """Its exit status; None while it runs."""
+        if self._status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self._status = os.waitstatus_to_exitcode(status) if pid else None
+        return self._status
+
+    def send_signal(self, number: int) -> None:
+        """Tell it something."""
+        os.kill(self.pid, number)
+
+    def wait(self, seconds: float) -> None:
+        """Wait for its end, and end it where that takes longer."""
+        begun = time.monotonic()
+        while self.poll() is None:
+            if time.monotonic() - begun > seconds:
+                self.send_signal(signal.SIGKILL)
+            time.sleep(0.01)
+
+
+@dataclass(slots=True, eq=False)
+class Child:
+    """One process of the gateway: a program, or a copy of this process that calls something."""
+
+    name: str
+    command: list[str] | Callable[[], None]
+    process: "subprocess.Popen[bytes] | _Forked | None" = None
+    started_s: float = 0.0
+    restarts: int = 0
+    wait_until_s: float = 0.0
+    signs: Callable[[], float] | None = None
+    """When it last gave a sign of life, by the monotonic clock."""
+
+    def start(self) -> None:
+        """Start it, apart from the terminal's signals."""
+        self.started_s = time.monotonic()
+        if callable(self.command):
+            self.process = _Forked(self.command)
+        else:
+            # What is ignored here stays so until the program listens: a reload must not end one that is starting.
+            before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            self.process = subprocess.Popen(self.command, start_new_session=True)  # noqa: S603 - own programs
+            signal.signal(signal.SIGHUP, before)
+
+    @property
+    def running(self) -> bool:
+        """Whether it runs."""
+        return self.process is not None and self.process.poll() is None
+
+    def silent(self, now_s: float) -> bool:
+        """Whether it gives no sign of life, though it has had the time to."""
+        if self.signs is None:
+            return False
+        last_s = self.signs()
+        allowed_s = _SILENT_S if last_s > self.started_s else _START_S
+        return now_s - max(last_s, self.started_s) > allowed_s
+
+    def tell(self, number: signal.Signals) -> None:
+        """Send it a signal, where it runs."""
+        if self.process is not None and self.running:
+            self.process.send_signal(number)
+
+
+class Supervisor:
+    """A gateway from start to end."""
+
+    def __init__(
+        self,
+        settings: EnvoySettings,
+        read: Callable[[int], RoutedFleet],
+        watched: Path | None,
+        *,
+        drain_s: float = 30.0,
+    ) -> None:
+        self._settings, self._read, self._watched, self._drain_s = settings, read, watched, drain_s
+        self._generation = 0
+        self._stopped = False
+        self._asked_to_reload = False
+        self._changed_ns: tuple[int, ...] = ()
+        self._pipes: list[int] = []
+        self.children: dict[str, Child] = {}
+        self.fleet = read(0)
+
+    def run(self, ready: Callable[[], None] | None = None) -> None:
+        """Serve until SIGTERM or SIGINT, then drain."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+        signal.signal(signal.SIGHUP, self._ask_reload)
+        self._prepare()
+        try:
+            self._start()
+            if ready is not None:
+                ready()
+            while not self._stopped:
+                time.sleep(_TURN_S)
+                self._mind()
+            self._drain()
+        finally:
+            self._end()
+
+    def _stop(self, *_: object) -> None:
+        self._stopped = True
+
+    def _ask_reload(self, *_: object) -> None:
+        self._asked_to_reload = True
+
+    def _prepare(self) -> None:
+        settings = self._settings
+        for address in filter(None, (settings.only_pick or settings.listen, settings.metrics)):
+            _refuse_taken(address)
+        (settings.folder / "xds").mkdir(parents=True, exist_ok=True)
+        settings.folder.chmod(0o700)
+        self._changed_ns = self._file_times()
+        write_files(self.fleet, settings)
+        for number in range(settings.pickers):
+            path = settings.pipe(number)
+            if not Path(path).exists():
+                os.mkfifo(path, 0o600)
+            # Held open here, so that Envoy never writes to a pipe without a reader while a picker starts again.
+            self._pipes.append(os.open(path, os.O_RDWR | os.O_NONBLOCK))
+        if settings.receipts is not None:
+            write_json(settings.folder / "receipts.json", {"path": settings.receipts, "every": settings.receipt_every})
+        if settings.only_pick is None:
+            whole = settings.folder / "whole.json"
+            write_json(whole, static_document(envoy_files(self.fleet, settings)))
+            validate(whole)
+        else:
+            shown = settings.certificate
+            pair = None if shown is None else [str(shown.chain.absolute()), str(shown.key.absolute())]
+            told = {"address": settings.only_pick, "certificate": pair, "drain_s": self._drain_s}
+            write_json(settings.folder / "door.json", told)
+
+    def _start(self) -> None:
+        settings, folder, python = self._settings, str(self._settings.folder), sys.executable
+        states = shared_array(settings.folder / "pickers.table", PICKER_STATE, (settings.pickers,))
+        count = str(settings.pickers)
+        # Compiled once, here: a picker is a copy of this process, and one that ends is back at once.
+        if settings.pick:
+            _compile_first()
+        numbers = range(settings.pickers if settings.pick else 0)
+        for number in numbers:
+            name, arguments = f"picker-{number}", [folder, str(number), count, settings.door]
+            self.children[name] = Child(name, partial(run_picker, arguments), signs=_sign_of(states, number))
+        scrape = [python, "-m", "penstock.gateway.watching.scraper", folder, count, settings.metrics or ""]
+        self.children["scraper"] = Child("scraper", scrape, signs=self._scraper_sign)
+        for child in self.children.values():
+            child.start()
+        if settings.only_pick is not None:
+            self._await(lambda: all(states["alive_s"][n] > 0 for n in numbers), "pickers")
+            return
+        self._await(lambda: all(Path(settings.socket(n)).exists() for n in numbers), "pickers")
+        self.children["envoy"] = Child("envoy", self._envoy())
+        self.children["envoy"].start()
+        self._await(lambda: envoy_ready(settings.admin), "envoy")
+
+    def _envoy(self) -> list[str]:
+        """Write Envoy's command."""
+        settings, bootstrap = self._settings, str(self._settings.folder / "envoy.json")
+        command = [envoy_program(), "-c", bootstrap, "--disable-hot-restart", "--log-level", "warning"]
+        # That it was told to stop is no warning to whoever told it.
+        command += ["--component-log-level", "main:error"]
+        command += ["--file-flush-interval-msec", _FLUSH_MS, "--drain-time-s", str(int(max(1, self._drain_s)))]
+        return command if settings.concurrency is None else [*command, "--concurrency", str(settings.concurrency)]
+
+    def _await(self, there: Callable[[], bool], what: str) -> None:
+        begun = time.monotonic()
+        while not there():
+            if self._stopped:
+                return
+            dead = [child.name for child in self.children.values() if child.process is not None and not child.running]
+            if dead or time.monotonic() - begun > _START_S:
+                raise UsageError(f"{dead[0] if dead else what} did not start; its own words are above")
+            time.sleep(_TURN_S)
+
+    def _scraper_sign(self) -> float:
+        try:
+            age_s = time.time() - (self._settings.folder / "scraper.alive").stat().st_mtime
+        except OSError:
+            return 0.0
+        return time.monotonic() - age_s
+
+    def _mind(self) -> None:
+        """Start again what has ended or hangs; read the fleet again when its file has changed."""
+        now_s = time.monotonic()
+        for child in self.children.values():
+            if not child.running:
+                self._again(child, now_s)
+            elif child.silent(now_s):
+                log.warning("%s gives no sign of life; it is ended", child.name)
+                child.tell(signal.SIGKILL)
+        changed = self._file_times()
+        if self._asked_to_reload or (changed != self._changed_ns and 0 not in changed):
+            self._asked_to_reload, self._changed_ns = False, changed
+            self._reload()
+
+    def _again(self, child: Child, now_s: float) -> None:
+        if child.wait_until_s == 0.0:
+            child.restarts = 0 if now_s - child.started_s > _LASTED_S else child.restarts + 1
+            child.wait_until_s = now_s + _BACK_OFF_S[min(child.restarts, len(_BACK_OFF_S) - 1)]
+            log.warning("%s has ended; it is started again", child.name)
+        elif now_s >= child.wait_until_s:
+            child.wait_until_s = 0.0
+            child.start()
+
+    def _file_times(self) -> tuple[int, ...]:
+        """When the files that are read again were changed; 0 for one that is being replaced."""
+        moved = self._settings.folder / "names.moved"
+        files = (self._watched, self._settings.access_file, moved if moved.exists() else None)
+        return tuple(_changed_ns(path) for path in files if path is not None)
+
+    def _reload(self) -> None:
+        """Read the fleet again; what cannot be read changes nothing."""
+        try:
+            fleet = self._read(self._generation + 1)
+            write_files(fleet, self._settings)
+        except PenstockError as error:
+            log.error("the fleet is not read again: %s", error)  # noqa: TRY400 - expected, one line
+            return
+        self._generation += 1
+        self.fleet = fleet
+        for name, child in self.children.items():
+            if name != "envoy":
+                child.tell(signal.SIGHUP)
+        # Tables of the fleet before the last: whoever still has one mapped keeps it until it has read the new fleet.
+        for path in self._settings.folder.glob(f"*-{self._generation - 2}.table"):
+            path.unlink()
+        log.warning("the fleet was read again: %d endpoints", len(fleet.addresses))
+
+    def _drain(self) -> None:
+        """Take no new connections, and wait for answers that are under way; pickers without Envoy do so themselves."""
+        if "envoy" not in self.children:
+            return
+        ask_admin(self._settings.admin, "POST", "/drain_listeners?graceful&skip_exit")
+        ask_admin(self._settings.admin, "POST", "/healthcheck/fail")
+        begun = time.monotonic()
+        while time.monotonic() - begun < self._drain_s and self.children["envoy"].running:
+            active = stats(self._settings.admin, "http.clients.downstream_rq_active")
+            if not sum(active.values()):
+                return
+            time.sleep(_TURN_S)
+
+    def _end(self) -> None:
+        for name in sorted(self.children, key=lambda name: name != "envoy"):
+            child = self.children[name]
+            child.tell(signal.SIGTERM)
+            if isinstance(child.process, _Forked):
+                child.process.wait(5 if "envoy" in self.children else 5 + self._drain_s)
+            elif child.process is not None:
+                try:
+                    child.process.wait(5)
+                except subprocess.TimeoutExpired:
+                    child.process.kill()
+                    child.process.wait()
+        for descriptor in self._pipes:
+            os.close(descriptor)
+        shutil.rmtree(self._settings.folder, ignore_errors=True)
+
+
+def _compile_first() -> None:
+    if not policy.is_compiled():
+        log.warning("compiling the policy, once for this machine and version: ten seconds where nothing else runs")
+    policy.compile_once()
+
+
+def _refuse_taken(address: str) -> None:
+    """Refuse a port somebody listens on: Envoy would share it with another Envoy, and requests with another fleet."""
+    host, _, port = address.rpartition(":")
+    name = host.strip("[]")
+    with socket.socket(socket.AF_INET6 if ":" in name else socket.AF_INET) as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((name, int(port)))
+        except OSError as error:
+            raise UsageError(f"cannot listen on {address}: {error.strerror or error}; choose another port") from None
+
+
+def _sign_of(states: Records, number: int) -> Callable[[], float]:
+    return lambda: float(states["alive_s"][number])
+
+
+def _changed_ns(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def write_files(fleet: RoutedFleet, settings: EnvoySettings) -> None:
+    """Write what Envoy, the pickers and the scraper read; all of it or, where it cannot be read, nothing."""
+    files = envoy_files(fleet, settings)
+    fleet.write(settings.folder / "fleet.bin")
+    for name, content in files.items():
+        write_json(settings.folder / name, content)

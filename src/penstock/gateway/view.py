@@ -1,0 +1,53 @@
+"""How does a running gateway look? Its own metrics page, as values."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+_LINE: Final = re.compile(r"^(penstock_\w+)(?:\{([^}]*)\})? (\S+)$", re.MULTILINE)
+_LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointView:
+    """One endpoint at one moment."""
+
+    address: str
+    pool: str
+    model: str
+    values: Mapping[str, float]
+    """By metric, without `penstock_`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayView:
+    """A gateway at one moment."""
+
+    endpoints: tuple[EndpointView, ...]
+    pickers: Mapping[str, Mapping[str, float]]
+    totals: Mapping[str, float]
+
+
+def read_view(page: str) -> GatewayView:
+    """Read what `own_page` writes."""
+    endpoints: dict[tuple[str, str, str], dict[str, float]] = {}
+    pickers: dict[str, dict[str, float]] = {}
+    totals: dict[str, float] = {}
+    for metric, labels, value in _LINE.findall(page):
+        name, told = metric.removeprefix("penstock_"), dict(_LABEL.findall(labels))
+        if "endpoint" in told:
+            place = (told["endpoint"], told.get("pool", ""), told.get("model", ""))
+            endpoints.setdefault(place, {})[name] = float(value)
+        elif "picker" in told:
+            pickers.setdefault(told["picker"], {})[name] = float(value)
+        else:
+            totals[name] = float(value)
+    return GatewayView(
+        endpoints=tuple(
+            EndpointView(address=address, pool=pool, model=model, values=values)
+            for (address, pool, model), values in endpoints.items()
+        ),
+        pickers=pickers,
+        totals=totals,
+    )

@@ -1,0 +1,1 @@
+"""What do endpoints say of themselves? Their metrics pages, read again and again."""

@@ -1,0 +1,63 @@
+"""What would a shell make of a pasted text? Its words, and what got lost between a page and the terminal."""
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from string import Template
+from typing import Final
+
+from penstock.errors import UsageError
+
+_REMARK: Final = re.compile(r"(^|\s)#\s.*$", re.MULTILINE)
+_BLANK_AFTER: Final = re.compile(r"\\[ \t]+\n")
+_NEW_LINE: Final = re.compile(r"\n\s*(?=(--?[A-Za-z][\w-]*))")
+_DASH: Final = re.compile(r"(?<!\S)[\u2012-\u2015\u2212]{1,2}(?=([A-Za-z][\w-]*))")
+_QUOTES: Final = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'"})
+_COMMAND: Final = re.compile(r"\$\([^()]*\)|`[^`]*`")
+_DEFAULT: Final = re.compile(r"\$\{([A-Za-z_]\w*):?-([^}]*)\}")
+_LONGEST_LETTERS: Final = 3
+"""Letters of the longest short option, -dcp."""
+FILLED_IN: Final = "$COMMAND"
+"""Stands for what a command in the line would print."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellWords:
+    """A text as words, and what of it a shell would not read as it was meant."""
+
+    words: tuple[str, ...]
+    torn: tuple[str, ...]
+
+
+def shell_words(text: str) -> ShellWords:
+    """Split as a shell does; where a line was torn in pasting, say so and read what was meant."""
+    torn: list[str] = []
+    text = text.replace("\r\n", "\n").strip()
+    if _BLANK_AFTER.search(text):
+        torn.append("a blank follows the backslash at the end of a line, so the shell does not read on")
+    text = _BLANK_AFTER.sub(" ", text).replace("\\\n", " ")
+    text = _REMARK.sub("", text)
+    if (line := _NEW_LINE.search(text)) is not None:
+        torn.append(f"the line before {line[1]} ends without a backslash, so the shell does not read on")
+    if (dash := _DASH.search(text)) is not None:
+        torn.append(f"{dash[0]}{dash[1]} begins with a typographic dash; type {_hyphens(dash)}{dash[1]}")
+    text = _DASH.sub(_hyphens, text)
+    if (plain := text.translate(_QUOTES)) != text:
+        torn.append("its quotation marks are typographic, which a shell takes as letters")
+    try:
+        return ShellWords(words=tuple(shlex.split(_COMMAND.sub(FILLED_IN, plain))), torn=tuple(torn))
+    except ValueError as error:
+        raise UsageError(f"--command: {error}; quote it as a shell would") from None
+
+
+def filled_in(word: str, environment: Mapping[str, str]) -> str:
+    """Put in what the line itself sets, or falls back on: `$TP`, `${TP:-8}`."""
+    if "$" not in word:
+        return word
+    word = _DEFAULT.sub(lambda match: environment.get(match[1], match[2]), word)
+    return Template(word).safe_substitute(environment)
+
+
+def _hyphens(match: re.Match[str]) -> str:
+    return "-" if len(match[1]) <= _LONGEST_LETTERS else "--"

@@ -1,0 +1,55 @@
+"""Which image serves a device, and what does an image's name say? Its engine's release, platform and ROCm."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+from penstock.fleet.engine import EngineName
+from penstock.fleet.release import Release
+
+_TAGGED: Final = re.compile(
+    r"(?:lmsysorg/sglang|vllm/vllm-openai(?:-rocm)?):v?(\d+\.\d+\.\d+(?:\.?post\d+|rc\d+)?)(?:-.*)?"
+)
+"""Official images whose tag is a release, perhaps with the toolkit it is built for."""
+
+
+def image_release(image: str | None) -> Release | None:
+    """Return the release an official image holds; None for others, and for `latest` and nightlies."""
+    match = _TAGGED.fullmatch(image or "")
+    return Release(match[1]) if match else None
+
+
+def image_platform(image: str | None) -> Literal["rocm", "cuda"] | None:
+    """Return what an image of the engines is built for; None for one nobody knows."""
+    name, _, tag = (image or "").partition(":")
+    if name in {"vllm/vllm-openai-rocm", "rocm/vllm", "rocm/vllm-dev", "rocm/sgl-dev"}:
+        return "rocm"
+    if name == "lmsysorg/sglang":
+        return "rocm" if "rocm" in tag else "cuda"
+    return "cuda" if name == "vllm/vllm-openai" else None
+
+
+def official_image(engine: EngineName, version: Release, vendor: str, chip: str) -> str | None:
+    """Name the image that serves this device; SGLang's ROCm images are per chip."""
+    if engine == "vllm":
+        names = {"nvidia": "vllm/vllm-openai", "amd": "vllm/vllm-openai-rocm"}
+        # Before 0.14 vLLM published no image for ROCm.
+        missing = vendor == "amd" and version < Release("0.14.0")
+        return f"{names[vendor]}:v{version}" if vendor in names and not missing else None
+    if vendor == "nvidia":
+        return f"lmsysorg/sglang:v{version}"
+    suffix = {"gfx942": "mi30x", "gfx950": "mi35x"}.get(chip)
+    runtime = "rocm720" if version >= Release("0.5.10") else "rocm700"
+    return f"lmsysorg/sglang:v{version}-{runtime}-{suffix}" if suffix else None
+
+
+def rocm_of_image(image: str | None, version: Release, table: Mapping[str, Any]) -> str | None:
+    """Return the ROCm release inside an official image; a later image than was read has at least the last one's."""
+    if image is None:
+        return None
+    if image.startswith("vllm/vllm-openai-rocm:"):
+        found = [(Release(since), rocm) for since, rocm in table["vllm"].items() if since != "last_read"]
+        held = [rocm for since, rocm in sorted(found, key=lambda pair: pair[0]) if since <= version]
+        return held[-1] if held else None
+    word = next((word for word in image.split("-") if word.startswith("rocm") and word[4:].isdecimal()), None)
+    return None if word is None else ".".join(word[4:])

@@ -1,0 +1,26 @@
+"""What does a small text file say? Read whole, or refused in one line: how large, which text, and where to get one."""
+
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
+from pathlib import Path
+from typing import Final
+
+from penstock.errors import UnreadableFile
+
+_MOST_BYTES: Final = 4 * 2**20
+
+
+def read_text(path: Path, remedy: str, *, most_bytes: int = _MOST_BYTES) -> str:
+    """Read a file that people write, as editors and spreadsheets save it; `remedy` says what to do without one."""
+    try:
+        if path.is_dir():
+            raise UnreadableFile(f"{path}: it is a folder; {remedy}")
+        if path.exists() and not path.is_file() and not path.is_fifo():
+            raise UnreadableFile(f"{path}: it is not a file; {remedy}")
+        with path.open("rb") as opened:
+            raw = opened.read(most_bytes + 1)
+        if len(raw) > most_bytes:
+            raise UnreadableFile(f"{path.name} is larger than {most_bytes:,} bytes; cut it")
+        return raw.decode("utf-16" if raw.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "utf-8-sig")
+    except (OSError, ValueError) as error:
+        reason = (error.strerror or "cannot be read") if isinstance(error, OSError) else "not UTF-8 text"
+        raise UnreadableFile(f"{path}: {reason}; {remedy}") from None

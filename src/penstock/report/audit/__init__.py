@@ -1,0 +1,1 @@
+"""How is an audit shown? In the terminal, as a page and as a document."""

@@ -1,0 +1,48 @@
+"""What does `audit --json` print? Every claim with its verdict, reason, arithmetic and sources."""
+
+from collections.abc import Sequence
+from datetime import date
+from typing import Final
+
+from penstock.audit.audit import Audited
+from penstock.audit.claim.kind import kind_of
+from penstock.report.audit.words import counts
+from penstock.report.drawing.plain import plain
+
+SCHEMA: Final = "penstock.audit/1"
+"""Changes with any field that is renamed, removed or means something else; new fields leave it alone."""
+
+
+def audit_document(audited: Sequence[Audited], today: date) -> dict[str, object]:
+    """Collect the answer."""
+    return {
+        "schema": SCHEMA,
+        "today": today.isoformat(),
+        "passes": not any(entry.judgement.verdict.damning for entry in audited),
+        "verdicts": {verdict.value: count for verdict, count in counts(audited).items()},
+        "claims": [_claim(entry) for entry in audited],
+    }
+
+
+def _claim(entry: Audited) -> dict[str, object]:
+    claim, judgement = entry.claim, entry.judgement
+    return {
+        "id": claim.id,
+        "kind": kind_of(claim.statement),
+        "says": claim.words,
+        "key": claim.key,
+        "topic": claim.topic,
+        "who": claim.said.who,
+        "title": claim.said.title,
+        "address": claim.said.address,
+        "said_on": plain(claim.said.said_on),
+        "line": claim.line,
+        "verdict": judgement.verdict.value,
+        "verdict_today": (judgement.today or judgement.verdict).value,
+        "reason": judgement.reason,
+        "arithmetic": [plain(line) for line in judgement.workings],
+        "true_if": judgement.true_if,
+        "sources": [plain(source) for source in judgement.sources],
+        "points_at": list(claim.points_at),
+        "contradicts": list(claim.contradicts),
+    }

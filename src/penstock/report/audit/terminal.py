@@ -1,0 +1,61 @@
+"""How is an audit printed? The worst first, each with its reason and arithmetic a reader can redo."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from penstock.audit.audit import Audited
+from penstock.audit.judgement import Verdict
+from penstock.report.audit.words import said, sentence, sorted_by_verdict, summary
+
+_STYLES: Final = {
+    Verdict.IMPOSSIBLE: "bold red",
+    Verdict.CONTRADICTED: "red",
+    Verdict.IMPLAUSIBLE: "yellow",
+    Verdict.PLAUSIBLE: "cyan",
+    Verdict.CONFIRMED: "green",
+    Verdict.UNDETERMINED: "bright_black",
+}
+_VERDICT_WIDTH: Final = 12
+_MANY: Final = 24
+"""Beyond so many claims, those nothing is wrong with are one line each; what is undetermined says what is missing."""
+
+
+def render_audit(audited: Sequence[Audited]) -> RenderableType:
+    """Draw every claim."""
+    brief = len(audited) > _MANY
+    pieces: list[RenderableType] = [Text(summary(audited), style="bold")]
+    for entry in sorted_by_verdict(audited):
+        short = brief and not entry.judgement.verdict.caught
+        pieces += [*([] if short else [Text()]), *_claim(entry, short=short)]
+    return Group(*pieces)
+
+
+def _claim(entry: Audited, *, short: bool) -> list[RenderableType]:
+    claim, judgement = entry.claim, entry.judgement
+    head = Text(said(claim), style="" if short else "bold")
+    if claim.line is not None and not short:
+        head.append(f"  (line {claim.line})", style="dim")
+    row = Table.grid(padding=(0, 1, 0, 0))
+    row.add_column(width=_VERDICT_WIDTH, no_wrap=True)
+    row.add_column()
+    row.add_row(Text(judgement.verdict.value, style=_STYLES[judgement.verdict]), head)
+    if short:
+        if judgement.verdict is Verdict.UNDETERMINED:
+            row.add_row("", Text(sentence(judgement.reason), style="dim"))
+        return [row]
+    lines = [Text(sentence(judgement.reason))]
+    lines += [Text(str(line), style="dim") for line in judgement.workings]
+    if judgement.true_if:
+        lines.append(Text(f"True if {judgement.true_if}."))
+    if judgement.today is not None:
+        lines.append(Text(f"As of today it is {judgement.today.value}."))
+    titles = dict.fromkeys(source.title for source in judgement.sources)
+    if titles:
+        lines.append(Text(f"Sources: {'; '.join(titles)}.", style="dim"))
+    for line in lines:
+        row.add_row("", line)
+    return [row]

@@ -1,0 +1,1 @@
+"""How are policies that route to a fleet compared?"""

@@ -1,0 +1,62 @@
+"""What does `simulate --fleet --json` print? Every policy's run as plain values."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from penstock.fleet.pools import Fleet
+from penstock.report.drawing.plain import plain
+from penstock.report.simulate.document import class_values, latency_values, pool_values
+from penstock.report.simulate.terminal import e2e_of, tpot_of, ttft_of
+from penstock.simulation.compare import PolicyRun
+from penstock.simulation.replica import ReplicaPool
+from penstock.workload import Workload
+
+SCHEMA: Final = "penstock.simulate-fleet/1"
+
+
+def fleet_document(
+    fleet: Fleet, pools: Sequence[ReplicaPool], workload: Workload, events: Sequence[str], runs: Sequence[PolicyRun]
+) -> dict[str, object]:
+    """Everything a program would want to read."""
+    return {
+        "schema": SCHEMA,
+        "fleet": fleet.name,
+        "model": fleet.pools[0].model,
+        "pools": [
+            {
+                "name": pool.name,
+                "vendor": pool.vendor,
+                "replicas": pool.replicas,
+                "usd_per_hour": pool.usd_per_hour,
+                "kv_tokens": pool.replica.kv_tokens,
+            }
+            for pool in pools
+        ],
+        "workload": {"name": workload.name, "source": workload.source},
+        "events": list(events),
+        "policies": [_run(run) for run in runs],
+    }
+
+
+def _run(run: PolicyRun) -> dict[str, object]:
+    outcome = run.outcome
+    return {
+        "policy": run.policy.name,
+        "source": run.policy.source,
+        "met": outcome.met and not outcome.rejected,
+        "worst_met_fraction": run.worst_met_fraction,
+        "requests": outcome.requests,
+        "rejected": outcome.rejected,
+        "refused": outcome.refused,
+        "goodput_tokens_per_s": outcome.goodput_tokens_per_s,
+        "output_tokens_per_s": outcome.output_tokens_per_s,
+        "usd": outcome.usd,
+        "usd_per_good_mtok": run.usd_per_good_mtok,
+        "ttft_s": latency_values(ttft_of(outcome)),
+        "tpot_s": latency_values(tpot_of(outcome)),
+        "e2e_s": latency_values(e2e_of(outcome)),
+        "classes": [class_values(item) for item in outcome.classes],
+        "pools": [pool_values(pool) for pool in outcome.pools],
+        "replicas": [plain(replica) for replica in outcome.replicas],
+        "destinations": [plain(row) for row in run.destinations],
+    }

@@ -1,0 +1,66 @@
+"""How is a running gateway shown? One line per endpoint, and what it all adds up to."""
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from penstock.gateway.view import EndpointView, GatewayView
+
+
+def render_top(view: GatewayView, before: GatewayView | None, seconds: float) -> RenderableType:
+    """Draw a gateway; rates are those since the look before."""
+    earlier = {} if before is None else {one.address: one for one in before.endpoints}
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("endpoint", "pool", "model"):
+        table.add_column(name)
+    for name in ("picks/s", "in flight", "running", "waiting", "KV", "report", "moved", "failed", "$/h"):
+        table.add_column(name, justify="right")
+    for one in view.endpoints:
+        table.add_row(*_cells(one, earlier.get(one.address), seconds))
+    return Group(_head(view, before, seconds), table)
+
+
+def _head(view: GatewayView, before: GatewayView | None, seconds: float) -> Text:
+    def rate(name: str) -> str:
+        if before is None:
+            return "-"
+        return f"{(view.totals.get(name, 0.0) - before.totals.get(name, 0.0)) / seconds:,.0f}"
+
+    up = sum(values.get("picker_up", 0.0) for values in view.pickers.values())
+    decisions = sum(values.get("decisions_total", 0.0) for values in view.pickers.values())
+    spent_s = sum(values.get("decision_seconds_total", 0.0) for values in view.pickers.values())
+    usd = sum(one.values.get("endpoint_usd_per_hour", 0.0) for one in view.endpoints)
+    pieces = [
+        f"{rate('requests_total')} requests/s",
+        f"{view.totals.get('active_requests', 0.0):,.0f} active",
+        f"{rate('requests_5xx_total')} 5xx/s",
+        f"{up:.0f} of {len(view.pickers)} pickers",
+        f"{1e6 * spent_s / decisions:.0f} us a decision" if decisions else "no decision yet",
+        f"{view.totals.get('fallback_requests_total', 0.0):,.0f} by weight",
+        f"${usd:,.2f} an hour",
+    ]
+    return Text("  ".join(pieces), style="bold")
+
+
+def _cells(one: EndpointView, before: EndpointView | None, seconds: float) -> list[str]:
+    values = one.values
+    picks = "-"
+    if before is not None:
+        picks = f"{(values.get('picks_total', 0) - before.values.get('picks_total', 0)) / seconds:,.1f}"
+    holds = values.get("endpoint_kv_tokens", 0.0)
+    age_s = values.get("endpoint_report_age_seconds", 1e9)
+    usd = values.get("endpoint_usd_per_hour", 0.0)
+    return [
+        one.address if values.get("endpoint_up", 0.0) else f"{one.address} DOWN",
+        one.pool,
+        one.model,
+        picks,
+        f"{values.get('in_flight_requests', 0):,.0f}",
+        f"{values.get('endpoint_running_requests', 0):,.0f}",
+        f"{values.get('endpoint_waiting_requests', 0):,.0f}",
+        f"{values.get('endpoint_kv_used_tokens', 0) / holds:.0%}" if holds else "?",
+        f"{age_s:.1f}s" if age_s < 1e6 else "never",  # noqa: PLR2004 - nothing was ever said
+        f"{values.get('moved_answers_total', 0):,.0f}",
+        f"{values.get('failed_answers_total', 0):,.0f}",
+        f"{usd:,.2f}" if usd else "?",
+    ]

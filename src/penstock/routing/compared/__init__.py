@@ -1,0 +1,1 @@
+"""How do others route? Their published formulas, and every policy by its name."""

@@ -1,0 +1,186 @@
+"""Which endpoint should serve a request? The one where it does the least harm, its own chance to miss included.
+
+Of each endpoint that can hold the request: the chance that it misses its promise there (predicted seconds over promised
+ones), plus what its prompt and its tokens do to those already there (predicted, by class), plus what nearly full KV
+caches cost later, plus dollars, which decide where nobody is harmed. All of it in missed promises.
+"""
+
+import math
+
+from penstock.routing.compiled import native
+from penstock.routing.endpoint import CLASSES, REJECTED, Record, Records
+from penstock.routing.times import share_of_chance, times_of
+
+_USUAL = 4
+"""Squarings of the default doubt, written out."""
+_HOPELESS = 1e3
+"""Beyond so many times its limit a time is late for sure; its powers would overflow."""
+
+
+@native
+def holds(q: Record, e: Record) -> bool:
+    """Whether an endpoint can serve a request at all: it is up, has the model, and cache and context window hold it."""
+    longest = q["input_tokens"] + max(q["output_limit_tokens"], q["expected_output_tokens"])
+    expected = q["input_tokens"] + q["expected_output_tokens"] * e["decodes"]
+    return bool(
+        e["accepts"] != 0
+        and (e["serves"] & q["model"]) != 0
+        and longest <= e["max_context_tokens"]
+        and expected <= e["kv_tokens"]
+    )
+
+
+@native
+def squarings(doubt_fraction: float) -> int:
+    """How often a ratio is squared so that its power is nearest to one over the doubt."""
+    return max(0, min(6, round(math.log2(1.0 / max(doubt_fraction, 0.01)))))
+
+
+@native
+def terms_of(q: Record, p: Record) -> tuple[int, float, float, float, float, float]:
+    """What a request's harm is computed with at every endpoint, divided out once."""
+    return (
+        squarings(p["doubt_fraction"]),
+        1.0 / q["ttft_s"],
+        1.0 / q["tpot_s"],
+        share_of_chance(q),
+        1.0 / p["miss_usd"],
+        1.0 - p["full_tokens_fraction"],
+    )
+
+
+@native
+def _power(ratio: float, times: int) -> float:
+    squared = ratio * ratio
+    if times == _USUAL:
+        fourth = squared * squared
+        eighth = fourth * fourth
+        return eighth * eighth
+    powered = ratio
+    for _ in range(times):
+        powered = powered * powered
+    return powered
+
+
+@native
+def chance(ratio: float, times: int) -> float:
+    """Chance that a time exceeds its limit, predicted as this share of it: log-logistic around the prediction."""
+    powered = _power(min(ratio, _HOPELESS), times)
+    return powered / (1.0 + powered)
+
+
+@native
+def strain(ratio: float, times: int) -> float:
+    """What residents suffer at this share of their limit: as the chance below it, and on with its slope above.
+
+    It is convex, so that more load is never less harm: an endpoint beyond saving does not attract more.
+    """
+    if ratio >= 1.0:
+        return 1.0 + (1 << times) * (ratio - 1.0)
+    return _power(ratio, times)
+
+
+@native
+def harm_of(
+    q: Record, e: Record, hit_tokens: int, p: Record, terms: tuple[int, float, float, float, float, float]
+) -> float:
+    """Expected missed promises, dollars included, of sending a request to an endpoint that holds it."""
+    times, per_ttft, per_tpot, chance_share, per_usd, spare = terms
+    ttft_s, tpot_s, prompt_s = times_of(q, e, hit_tokens, chance_share)
+    late, slow = chance(ttft_s * per_ttft, times), chance(tpot_s * per_tpot, times)
+    harm = q["weight"] * (late + slow - late * slow) + work_seconds(q, e, prompt_s) * e["usd_per_s"] * per_usd
+    before_s = e["tpot_now_s"]
+    slower_s = 0.5 * (tpot_s - before_s - e["swing_s"] * chance_share) + prompt_s * e["stall_per_prompt_s"]
+    for kind in range(CLASSES):
+        residents = e["residents"][kind]
+        if residents > 0:
+            per_limit = 1.0 / p["class_tpot_s"][kind]
+            added = strain((before_s + slower_s) * per_limit, times) - strain(before_s * per_limit, times)
+            harm += p["class_weight"][kind] * residents * added
+    held = q["input_tokens"] - hit_tokens + 0.5 * q["expected_output_tokens"] * e["decodes"]
+    room = spare * e["kv_tokens"]
+    if held + room > e["free_tokens"]:
+        harm += min(held, held + room - e["free_tokens"]) / max(room, 1e-3 * e["kv_tokens"])
+    return float(harm)
+
+
+@native
+def work_seconds(q: Record, e: Record, prompt_s: float) -> float:
+    """Seconds of an endpoint that a request takes for itself, whoever else is there: what it costs of it.
+
+    The step that all share is not counted, so that dollars prefer cheaper silicon and never a fuller endpoint.
+    """
+    context = q["input_tokens"] + 0.5 * q["expected_output_tokens"]
+    token_s = e["sequence_s"] + context * e["context_token_s"]
+    return float(prompt_s + q["expected_output_tokens"] * token_s * e["decode_correction"] * e["decodes"])
+
+
+@native
+def pick(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
+    """Return the endpoint of least expected harm, or REJECTED: none can hold it, or it may be shed and would miss."""
+    q, p = request[0], parameters[0]
+    count = len(endpoints)
+    terms = terms_of(q, p)
+    best, least = REJECTED, math.inf
+    index = q["turn"] % count if count > 0 else 0
+    for _ in range(count):
+        e = endpoints[index]
+        if holds(q, e):
+            harm = harm_of(q, e, hits[index], p, terms)
+            if harm < least or best == REJECTED:
+                best, least = index, harm
+        index += 1
+        if index == count:
+            index = 0
+    if best != REJECTED and q["sheddable"] != 0 and misses(q, endpoints[best], hits[best], terms) > p["shed_fraction"]:
+        return REJECTED
+    return best
+
+
+@native
+def misses(q: Record, e: Record, hit_tokens: int, terms: tuple[int, float, float, float, float, float]) -> float:
+    """Chance that a request misses its promise at an endpoint."""
+    times, per_ttft, per_tpot, chance_share, _, _ = terms
+    ttft_s, tpot_s, _ = times_of(q, e, hit_tokens, chance_share)
+    late, slow = chance(ttft_s * per_ttft, times), chance(tpot_s * per_tpot, times)
+    return late + slow - late * slow
+
+
+@native
+def rank(
+    request: Records, endpoints: Records, hits: Records, parameters: Records, order: Records, harms: Records
+) -> int:
+    """Fill `order` with endpoints to try one after the other; return how many there are.
+
+    The first is what `pick` returns; the second the best of another vendor, where there is one, because what broke the
+    first may break all of its kind; the rest follow by harm. `harms` is room for one number per endpoint.
+    """
+    q, p = request[0], parameters[0]
+    terms = terms_of(q, p)
+    for index in range(len(endpoints)):
+        harms[index] = math.inf
+        if holds(q, endpoints[index]):
+            harms[index] = min(harm_of(q, endpoints[index], hits[index], p, terms), 1e300)
+    found = 0
+    first = pick(request, endpoints, hits, parameters)
+    while found < len(order):
+        best = first
+        if found > 0:
+            best = _least(endpoints, harms, endpoints[order[0]]["vendor"] if found == 1 else -1)
+            if best == REJECTED and found == 1:
+                best = _least(endpoints, harms, -1)
+        if best == REJECTED:
+            break
+        order[found] = best
+        harms[best] = math.inf
+        found += 1
+    return found
+
+
+@native
+def _least(endpoints: Records, harms: Records, not_vendor: int) -> int:
+    best, least = REJECTED, math.inf
+    for index in range(len(endpoints)):
+        if harms[index] < least and endpoints[index]["vendor"] != not_vendor:
+            best, least = index, harms[index]
+    return best

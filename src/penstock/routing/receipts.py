@@ -1,0 +1,135 @@
+"""Why did it go there, and what would another policy have done? Picks as they were seen, explained and replayed.
+
+A sample keeps the very records a pick saw, so that any policy can be asked again, byte for byte, and what it would have
+cost is predicted from what was known then.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from penstock.routing.compiled import Pick
+from penstock.routing.endpoint import REJECTED, Records
+from penstock.routing.harm import harm_of, misses, terms_of, work_seconds
+from penstock.routing.times import share_of_chance, times_of
+
+_RULES: Final = ("is down", "does not serve the model", "its context window is too short", "its KV cache is too small")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PickSample:
+    """One pick as its picker saw it."""
+
+    request: Records
+    endpoints: Records
+    hits: Records
+    chosen: int
+
+    @staticmethod
+    def of(request: Records, endpoints: Records, hits: Records, chosen: int) -> "PickSample":
+        """Copy what is about to change."""
+        return PickSample(request.copy(), endpoints.copy(), hits.copy(), chosen)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiptLine:
+    """One endpoint of a decision."""
+
+    endpoint: int
+    ruled_out: str | None
+    """Why it could not serve the request; None where it could."""
+    cached_tokens: int = 0
+    ttft_s: float = float("nan")
+    tpot_s: float = float("nan")
+    resident_tpot_s: float = float("nan")
+    """A token as those already there see it, what prompts take by chance included."""
+    miss_fraction: float = float("nan")
+    """Chance that the request misses its promise there."""
+    harm: float = float("nan")
+    """Expected missed promises, those of others and dollars included: the least wins."""
+    usd: float = float("nan")
+    """The request's share of what the endpoint costs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """A decision, explained."""
+
+    now_s: float
+    input_tokens: int
+    expected_output_tokens: int
+    chosen: int
+    lines: tuple[ReceiptLine, ...]
+
+    @property
+    def line(self) -> ReceiptLine | None:
+        """The endpoint that was chosen; None where the request was rejected."""
+        return None if self.chosen == REJECTED else self.lines[self.chosen]
+
+
+def explain(sample: PickSample, parameters: Records) -> Receipt:
+    """Say of every endpoint what ruled it out, or what was predicted there."""
+    q = sample.request[0]
+    lines = [_line(sample, index, parameters) for index in range(len(sample.endpoints))]
+    return Receipt(
+        now_s=float(q["now_s"]),
+        input_tokens=int(q["input_tokens"]),
+        expected_output_tokens=int(q["expected_output_tokens"]),
+        chosen=sample.chosen,
+        lines=tuple(lines),
+    )
+
+
+def _line(sample: PickSample, index: int, parameters: Records) -> ReceiptLine:
+    q, e, hit = sample.request[0], sample.endpoints[index], int(sample.hits[index])
+    answer = int(q["expected_output_tokens"])
+    longest = int(q["input_tokens"]) + max(int(q["output_limit_tokens"]), answer)
+    broken = (
+        e["accepts"] == 0,
+        e["serves"] & q["model"] == 0,
+        longest > e["max_context_tokens"],
+        q["input_tokens"] + answer * e["decodes"] > e["kv_tokens"],
+    )
+    ruled_out = next((reason for reason, holds in zip(_RULES, broken, strict=True) if holds), None)
+    if ruled_out is not None:
+        return ReceiptLine(endpoint=index, ruled_out=ruled_out, cached_tokens=hit)
+    terms = terms_of(q, parameters[0])
+    ttft_s, tpot_s, prompt_s = times_of(q, e, hit, share_of_chance(q))
+    return ReceiptLine(
+        endpoint=index,
+        ruled_out=None,
+        cached_tokens=hit,
+        ttft_s=ttft_s,
+        tpot_s=tpot_s,
+        resident_tpot_s=float(e["resident_tpot_s"]),
+        miss_fraction=misses(q, e, hit, terms),
+        harm=harm_of(q, e, hit, parameters[0], terms),
+        usd=work_seconds(q, e, prompt_s) * float(e["usd_per_s"]),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """What another policy would have done with the same picks, and what was predicted for its choices."""
+
+    picks: int
+    agreed_fraction: float
+    rejected: int
+    expected_misses: float
+    usd: float
+
+
+def replay(samples: Sequence[PickSample], pick: Pick, parameters: Records) -> Replay:
+    """Ask a policy again, one pick at a time: each sees the fleet as the policy that ran had left it."""
+    chosen = np.array([pick(one.request, one.endpoints, one.hits, parameters) for one in samples], np.int64)
+    lines = [_line(one, int(index), parameters) for one, index in zip(samples, chosen, strict=True) if index >= 0]
+    agreed = sum(int(index) == one.chosen for one, index in zip(samples, chosen, strict=True))
+    return Replay(
+        picks=len(samples),
+        agreed_fraction=agreed / len(samples) if samples else 1.0,
+        rejected=int((chosen < 0).sum()),
+        expected_misses=float(sum(line.miss_fraction for line in lines if line.ruled_out is None)),
+        usd=float(sum(line.usd for line in lines if line.ruled_out is None)),
+    )

@@ -1,0 +1,143 @@
+"""What would other policies have done with the same requests? One run each, and who was sent where."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.errors import UsageError
+from penstock.routing.compared.policies import RoutingPolicy
+from penstock.routing.receipts import PickSample
+from penstock.simulation.options import Options, Routing
+from penstock.simulation.outcome import Outcome
+from penstock.simulation.replica import ReplicaPool
+from penstock.simulation.run import simulate
+from penstock.workload import CountProgress, Requests, SloClass
+
+LENGTHS: Final = (0, 512, 2048, 8192, 32768)
+"""Where lengths of prompts are cut when it is told who was sent where."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crowd:
+    """So many times as many requests for a while."""
+
+    factor: float
+    at_s: float
+    for_s: float
+
+    def __post_init__(self) -> None:
+        if not (self.factor > 0 and self.at_s >= 0 and self.for_s > 0):
+            raise UsageError("a crowd has a factor, a beginning and a duration above 0; write crowd x3 at 60s for 20s")
+
+    def times(self, arrival_s: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Let those who would have come in a longer time come in the crowd's; the later ones come sooner."""
+        inside = np.clip(arrival_s - self.at_s, 0.0, self.factor * self.for_s)
+        return arrival_s - inside + inside / self.factor
+
+
+def crowded(blocks: Iterable[Requests], crowds: Sequence[Crowd]) -> Iterator[Requests]:
+    """Let crowds come."""
+    for block in blocks:
+        arrival_s = block.arrival_s
+        for crowd in crowds:
+            arrival_s = crowd.times(arrival_s)
+        yield replace(block, arrival_s=arrival_s)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Destinations:
+    """Where a policy sent the requests of one class and prompt length."""
+
+    slo_class: str
+    from_tokens: int
+    requests: int
+    met_fraction: float
+    shares: tuple[float, ...]
+    """By pool; what is missing to one was turned away."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PolicyRun:
+    """One policy on the requests all of them had."""
+
+    policy: RoutingPolicy
+    outcome: Outcome
+    destinations: tuple[Destinations, ...]
+    samples: tuple[PickSample, ...] = ()
+
+    @property
+    def worst_met_fraction(self) -> float:
+        """Attainment of the class that is worst off."""
+        return min((item.met_fraction or 0.0 for item in self.outcome.classes if item.slo is not None), default=1.0)
+
+    @property
+    def usd_per_good_mtok(self) -> float | None:
+        """Everything spent, over the output tokens of requests that kept their promise."""
+        good = sum(item.good_tokens for item in self.outcome.classes)
+        return None if self.outcome.usd is None or not good else self.outcome.usd / good * 1e6
+
+
+def compare(
+    pools: Sequence[ReplicaPool],
+    blocks: Callable[[], Iterable[Requests]],
+    policies: Sequence[RoutingPolicy],
+    *,
+    classes: Sequence[SloClass],
+    routing: Routing,
+    progress: Callable[[str], CountProgress | None] | None = None,
+) -> tuple[PolicyRun, ...]:
+    """Run every policy on the same requests, reports, faults and ties."""
+    runs = []
+    for policy in policies:
+        samples: list[PickSample] = []
+        told = replace(routing, pick=policy.pick, show=lambda *seen, kept=samples: kept.append(PickSample.of(*seen)))
+        outcome = simulate(
+            pools,
+            blocks(),
+            classes=classes,
+            options=Options(routing=told, keep_requests=True),
+            progress=None if progress is None else progress(policy.name),
+        )
+        runs.append(
+            PolicyRun(
+                policy=policy,
+                outcome=outcome,
+                destinations=tuple(_destinations(pools, outcome, classes)),
+                samples=tuple(samples),
+            )
+        )
+    return tuple(runs)
+
+
+def _destinations(
+    pools: Sequence[ReplicaPool], outcome: Outcome, classes: Sequence[SloClass]
+) -> Iterator[Destinations]:
+    """Count requests by class, length of prompt and pool."""
+    served = outcome.served
+    if served is None:
+        return
+    pool_of = np.repeat(np.arange(len(pools)), [pool.schedulers for pool in pools])
+    pool = np.where(served.replica >= 0, pool_of[np.maximum(served.replica, 0)], -1)
+    length = np.searchsorted(LENGTHS, served.input_tokens, "right") - 1
+    after = np.where(served.output_tokens > 1, served.output_tokens - 1.0, np.nan)
+    for kind, item in enumerate(classes):
+        mine = np.minimum(served.slo_class, len(classes) - 1) == kind
+        for place, begin in enumerate(LENGTHS):
+            rows = mine & (length == place)
+            if not rows.any():
+                continue
+            with np.errstate(invalid="ignore"):
+                tpot_s = (served.e2e_s[rows] - served.ttft_s[rows]) / after[rows]
+            met = np.isfinite(served.ttft_s[rows])
+            if item.slo is not None:
+                met &= item.slo.met(ttft_s=served.ttft_s[rows], tpot_s=tpot_s, e2e_s=served.e2e_s[rows])
+            yield Destinations(
+                slo_class=item.name,
+                from_tokens=begin,
+                requests=int(rows.sum()),
+                met_fraction=float(met.mean()),
+                shares=tuple(float((pool[rows] == index).mean()) for index in range(len(pools))),
+            )

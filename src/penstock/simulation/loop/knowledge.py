@@ -1,0 +1,143 @@
+"""What does a router see of the fleet? Reports that are old, cache contents it hears of late, and what it did itself.
+
+The loop knows everything; what is here passes on only what a gateway would see, when it would see it.
+"""
+
+import math
+
+from penstock.routing.ledger import asked, finished, first_token, reported, sent
+from penstock.routing.lengths import expected_tokens, saw_answer
+from penstock.simulation.loop.compiled import compiled, rare
+from penstock.simulation.loop.observe import used_at
+from penstock.simulation.loop.world import NONE, World
+
+
+@rare
+def pass_reports(w: World, until_s: float) -> None:
+    """Ask for and receive the reports that are due by then.
+
+    Every endpoint is asked once an interval, one after the other, evenly spread over it.
+    """
+    control = w.control[0]
+    while True:
+        ask_s = control.reports_asked * control.report_s
+        see_s = control.reports_seen * control.report_s + control.report_delay_s
+        if control.reports_seen < control.reports_asked and see_s <= min(ask_s, until_s):
+            _see(w, control.reports_seen, see_s)
+            control.reports_seen += 1
+        elif ask_s <= until_s:
+            _ask(w, control.reports_asked, ask_s)
+            control.reports_asked += 1
+        else:
+            return
+
+
+@rare
+def _ask(w: World, number: int, now_s: float) -> None:
+    """Take an endpoint's report as it is now, inside a leap of steps or not."""
+    r, place = number % len(w.replicas), number & (w.reports.shape[1] - 1)
+    replica = w.replicas[r]
+    lost = replica.silent or replica.down or chance_of(number) < w.control[0].report_loss
+    for picker in range(w.endpoints.shape[0]):
+        report = w.reports[picker, place]
+        if lost:
+            report["asked_s"] = -math.inf
+            continue
+        asked(w.endpoints[picker], r, w.reports[picker], place, now_s)
+        report["running"], report["waiting"] = replica.running, replica.waiting
+        report["kv_used_tokens"] = used_at(w, r, now_s) * replica.block_tokens
+
+
+@rare
+def _see(w: World, number: int, now_s: float) -> None:
+    """Let every picker have a report, unless it was lost."""
+    r, place = number % len(w.replicas), number & (w.reports.shape[1] - 1)
+    for picker in range(w.endpoints.shape[0]):
+        if w.reports[picker, place]["asked_s"] != -math.inf:
+            reported(w.endpoints[picker], r, w.reports[picker], place, now_s, w.parameters)
+
+
+@compiled
+def chance_of(number: int) -> float:
+    """Draw a number from 0 to 1, the same for the same event in every run."""
+    mixed = (number + 1) * 2654435761 % 4294967296
+    mixed = (mixed ^ (mixed >> 15)) * 2246822519 % 4294967296
+    mixed = (mixed ^ (mixed >> 13)) * 3266489917 % 4294967296
+    return (mixed ^ (mixed >> 16)) / 4294967296.0
+
+
+@compiled
+def say_request(w: World, number: int, now_s: float) -> None:
+    """Describe an arrival as a gateway sees it: never with the length of its answer."""
+    row = w.rows[number & (len(w.rows) - 1)]
+    kind = min(row.slo_class, len(w.promises) - 1)
+    q, promise = w.request[0], w.promises[kind]
+    q["now_s"], q["model"], q["input_tokens"] = now_s, 1, row.input_tokens
+    q["output_limit_tokens"] = promise["limit_tokens"]
+    q["expected_output_tokens"] = expected_tokens(w.lengths, kind, row.input_tokens, promise["limit_tokens"])
+    q["ttft_s"], q["tpot_s"], q["weight"] = promise["ttft_s"], promise["tpot_s"], promise["weight"]
+    q["sheddable"], q["slo_class"] = promise["sheddable"], kind
+    q["number"], q["turn"] = number // w.endpoints.shape[0], int(chance_of(number) * 1048576)
+    if row.leaf != NONE:
+        _say_hits(w, number, now_s)
+    elif w.control[0].hits_said:
+        w.hits[:] = 0
+    w.control[0].hits_said = row.leaf != NONE
+
+
+@rare
+def _say_hits(w: World, number: int, now_s: float) -> None:
+    """Prompt tokens that are cached at each replica, as far as the picker has heard of it."""
+    row = w.rows[number & (len(w.rows) - 1)]
+    for r in range(len(w.replicas)):
+        replica = w.replicas[r]
+        tree = w.segments[replica.pool]
+        depth, segment = tree[row.leaf].depth + 1, row.leaf
+        for level in range(depth - 1, -1, -1):
+            w.path[level] = segment
+            segment = tree[segment].parent
+        most, found = (row.input_tokens - 1) // replica.block_tokens, 0
+        for level in range(depth):
+            held = w.cached[r, w.path[level]]
+            known = held.blocks if now_s - held.since_s >= w.control[0].cache_delay_s else 0
+            usable = min(known, most - found)
+            found += usable
+            if usable < tree[w.path[level]].blocks:
+                break
+        w.hits[r] = found * replica.block_tokens if replica.caching else 0
+
+
+@compiled
+def note_sent(w: World, number: int, r: int) -> None:
+    """Let the picker that sent a request remember it."""
+    place = number & (len(w.rows) - 1)
+    sent(w.endpoints[w.rows[place].picker], r, w.request, w.hits[r], w.flights, place, w.parameters)
+
+
+@compiled
+def note_first_token(w: World, r: int, number: int) -> None:
+    """Let the picker see a first token, when the client does."""
+    if w.control[0].routed:
+        place = number & (len(w.rows) - 1)
+        seen_s = first_seen_s(w, r, number)
+        first_token(w.endpoints[w.rows[place].picker], w.flights, place, seen_s, w.parameters)
+
+
+@compiled
+def first_seen_s(w: World, r: int, number: int) -> float:
+    """When a client sees the first token of a request."""
+    row, replica = w.rows[number & (len(w.rows) - 1)], w.replicas[r]
+    served_s = row.first_s - row.arrival_s - row.waited_s
+    seen_s: float = row.arrival_s + replica.request_s + row.waited_s + replica.first_ratio * served_s
+    return seen_s
+
+
+@compiled
+def note_finished(w: World, r: int, number: int) -> None:
+    """Let the picker see the end of an answer, and learn its length."""
+    if w.control[0].routed:
+        place = number & (len(w.rows) - 1)
+        row = w.rows[place]
+        end_s = first_seen_s(w, r, number) + row.last_s - row.first_s
+        finished(w.endpoints[row.picker], w.flights, place, row.output_tokens, end_s, w.parameters)
+        saw_answer(w.lengths, min(row.slo_class, len(w.promises) - 1), row.input_tokens, row.output_tokens)

@@ -1,0 +1,136 @@
+"""What is a router told before the first request? Each replica as an endpoint, what is promised, what will fail.
+
+An endpoint's coefficients are those of the replica's steps. Attention that sees only a window is counted as if the
+window were full: seconds per request and per prompt token instead of per token of context.
+"""
+
+from collections.abc import Sequence
+from math import ceil, inf
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.errors import DeploymentError
+from penstock.model.attention import EVERYTHING
+from penstock.performance.step.cost import StepCost
+from penstock.routing.endpoint import CLASSES, Record, Records, default_parameters, new_endpoints
+from penstock.simulation.loop.world import (
+    CHANGES_SPEED,
+    DIES,
+    FAULT,
+    IS_NOTICED,
+    PROMISE,
+    REPORTS_AGAIN,
+    RETURNS,
+    STOPS_REPORTING,
+)
+from penstock.simulation.options import Fault, Routing
+from penstock.simulation.replica import Replica, ReplicaPool
+from penstock.workload import SloClass
+
+_HOUR_S: Final = 3600.0
+
+
+def endpoints_of(pools: Sequence[ReplicaPool], routing: Routing | None = None) -> Records:
+    """Describe every replica, pool by pool, as a picker that has not heard of it yet; each rank answers for itself."""
+    endpoints = new_endpoints(sum(pool.schedulers for pool in pools))
+    vendors = sorted({pool.vendor for pool in pools})
+    first = 0
+    for index, pool in enumerate(pools):
+        mine = endpoints[first : first + pool.schedulers]
+        first += pool.schedulers
+        mine["pool"], mine["vendor"] = index, vendors.index(pool.vendor)
+        mine["accepts"], mine["decodes"] = pool.role != "decode", pool.role != "prefill"
+        believed = 1.0 if routing is None else routing.believed.get(pool.vendor, 1.0)
+        price = (pool.usd_per_hour or 0.0) / pool.replica.ranks
+        describe_replica(mine, pool.replica, pool.replica.cost.seen_by_rank.scaled(believed), usd_per_hour=price)
+    return endpoints
+
+
+def describe_replica(endpoints: Record, replica: Replica, cost: StepCost, *, usd_per_hour: float) -> None:
+    """Write what is fixed of a replica into the records of its endpoints: caches, seats, price, coefficients of steps.
+
+    The limits are those of one rank, so where an endpoint is one; `cost` says the steps as that endpoint has them.
+    """
+    endpoints["block_tokens"], endpoints["kv_tokens"] = replica.block_tokens, replica.kv_tokens
+    if replica.context_tokens is not None:
+        endpoints["max_context_tokens"] = replica.context_tokens
+    endpoints["max_running"], endpoints["step_tokens"] = replica.max_sequences, replica.max_batched_tokens
+    endpoints["usd_per_s"] = usd_per_hour / _HOUR_S
+    endpoints["first_token_ratio"], endpoints["request_s"] = replica.first_ratio, replica.request_s
+    windows = [place for place, limit in enumerate(cost.limits) if limit < EVERYTHING]
+    whole = [place for place, limit in enumerate(cost.limits) if limit >= EVERYTHING]
+    endpoints["step_s"], endpoints["prompt_step_s"] = cost.step_s, cost.prompt_step_s
+    endpoints["sequence_s"] = cost.decode_s + sum(cost.limits[place] * cost.context_s[place] for place in windows)
+    endpoints["context_token_s"] = sum(cost.context_s[place] for place in whole)
+    seen_s = sum(cost.limits[place] * cost.pair_s[place] for place in windows)
+    endpoints["prompt_token_s"] = cost.prefill_token_s + seen_s
+    endpoints["prompt_pair_s"] = sum(cost.pair_s[place] for place in whole)
+    endpoints["expert_s"], endpoints["expert_miss"] = cost.expert_s, cost.expert_miss
+
+
+def parameters_for(routing: Routing, classes: Sequence[SloClass]) -> Records:
+    """Return the policy's parameters with what the classes are promised."""
+    given = default_parameters() if routing.parameters is None else routing.parameters
+    parameters = given.copy()
+    parameters["pickers"] = routing.pickers
+    promises = promises_of(classes, routing)
+    for place in range(CLASSES):
+        kind = min(place, len(promises) - 1)
+        parameters["class_tpot_s"][0, place] = promises["tpot_s"][kind]
+        parameters["class_weight"][0, place] = promises["weight"][kind]
+    return parameters
+
+
+def promises_of(classes: Sequence[SloClass], routing: Routing) -> NDArray[Any]:
+    """Say what each class is promised; where only the end is, half of it is taken for the first token."""
+    promises = np.zeros(max(1, len(classes)), PROMISE)
+    promises["ttft_s"], promises["tpot_s"], promises["weight"] = inf, inf, 1.0
+    for place, item in enumerate(classes):
+        if item.slo is not None:
+            promises[place]["ttft_s"] = inf if item.slo.ttft_s is None else item.slo.ttft_s
+            promises[place]["tpot_s"] = inf if item.slo.tpot_s is None else item.slo.tpot_s
+            if item.slo.ttft_s is None and item.slo.tpot_s is None and item.slo.e2e_s is not None:
+                promises[place]["ttft_s"] = item.slo.e2e_s / 2
+    for place, weight in enumerate(routing.weights[: len(promises)]):
+        promises[place]["weight"] = weight
+    for place, sheddable in enumerate(routing.sheddable[: len(promises)]):
+        promises[place]["sheddable"] = sheddable
+    return promises
+
+
+def reports_on_their_way(routing: Routing, count: int) -> int:
+    """How many reports can be asked for before the first of them arrives."""
+    return ceil(routing.sight.report_delay_s / routing.sight.report_interval_s * count) + 2
+
+
+def faults_of(routing: Routing, pools: Sequence[ReplicaPool]) -> NDArray[Any]:
+    """Lay out what will happen to replicas, in order of time."""
+    count = sum(pool.schedulers for pool in pools)
+    if routing.faults and any(pool.role != "both" or pool.replica.ranks > 1 for pool in pools):
+        raise DeploymentError(
+            "faults are simulated where every replica serves whole requests and has one rank; leave them out"
+        )
+    rows: list[tuple[float, int, int, float]] = []
+    for fault in routing.faults:
+        if not 0 <= fault.replica < count:
+            raise DeploymentError(f"replica {fault.replica} cannot fail; the fleet has 0 to {count - 1}")
+        rows += _happenings(fault)
+    return np.array(sorted(rows), FAULT)
+
+
+def _happenings(fault: Fault) -> list[tuple[float, int, int, float]]:
+    begin, over, which = fault.at_s, fault.at_s + fault.for_s, fault.replica
+    kinds = {
+        "slow": (CHANGES_SPEED, CHANGES_SPEED),
+        "silent": (STOPS_REPORTING, REPORTS_AGAIN),
+        "dies": (DIES, RETURNS),
+    }
+    first, last = kinds[fault.kind]
+    rows = [(begin, which, first, fault.factor)]
+    if over < inf:
+        rows.append((over, which, last, 1.0))
+    if fault.kind == "dies" and fault.noticed_s < fault.for_s:
+        rows.append((begin + fault.noticed_s, which, IS_NOTICED, 1.0))
+    return rows

@@ -1,0 +1,55 @@
+"""How do the lines of a text end, and how many are there? One pass over the bytes, before a parser sees them."""
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, Final, cast
+
+from penstock.errors import TraceError
+from penstock.workload.recorded._file import TableFile
+
+_CHUNK_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
+    """What a parser of CSV has to be told, or cannot tell afterwards."""
+
+    mixed_ends: bool
+    """Whether some lines end with LF and others with CRLF or CR."""
+    written: int | None
+    """Lines with something in them, the header included; None where nothing is quoted, so that a row is a line."""
+
+
+def count_lines(file: TableFile) -> Lines:
+    """Look at every byte; lines are counted only where a quote could hide some."""
+    feeds = returns = both = quotes = 0
+    last = b""
+    for chunk in _chunks(file):
+        feeds += chunk.count(b"\n")
+        returns += chunk.count(b"\r")
+        both += chunk.count(b"\r\n") + (last == b"\r" and chunk[:1] == b"\n")
+        quotes += chunk.count(b'"')
+        last = chunk[-1:]
+    kinds = sum(count > 0 for count in (both, feeds - both, returns - both))
+    return Lines(mixed_ends=kinds > 1, written=_written(file) if quotes else None)
+
+
+def _written(file: TableFile) -> int:
+    """Count the lines that are not blank, however they end."""
+    count, rest = 0, b""
+    for chunk in _chunks(file):
+        *whole, rest = (rest + chunk).replace(b"\r", b"\n").split(b"\n")
+        count += sum(1 for line in whole if line.strip())
+    return count + bool(rest.strip())
+
+
+def _chunks(file: TableFile) -> Iterator[bytes]:
+    try:
+        with open(file.path, "rb") as raw:  # noqa: PTH123 - the very string that is allowed
+            stream = cast("BinaryIO", gzip.GzipFile(fileobj=raw)) if file.gzipped else raw
+            while chunk := stream.read(_CHUNK_BYTES):
+                yield chunk
+    except (OSError, EOFError, zlib.error) as error:
+        raise TraceError(f"{file.name}: cannot be read to its end; is it complete?") from error

@@ -1,0 +1,73 @@
+"""A small fleet, a picker's desk for it on a clock of its own, and what an engine's page is written from."""
+
+import numpy as np
+
+from penstock.emulator.engine import Totals
+from penstock.emulator.metrics_page import EngineState, Observed
+from penstock.gateway.picking.asked import BodyAsked
+from penstock.gateway.picking.desk import Desk, SharedTables
+from penstock.gateway.state.fleet import RoutedClass, RoutedFleet
+from penstock.gateway.state.tables import COUNTS, PICKER_STATE, REPORT
+from penstock.routing.endpoint import new_endpoints
+
+MODELS = ("a", "b")
+
+
+def fleet(count: int = 4) -> RoutedFleet:
+    endpoints = new_endpoints(count)
+    endpoints["vendor"] = [index % 2 for index in range(count)]
+    endpoints["serves"] = [1 << (index % 2) for index in range(count)]
+    endpoints["kv_tokens"] = endpoints["max_context_tokens"] = 100_000
+    endpoints["max_running"], endpoints["step_tokens"] = 64, 8192
+    endpoints["step_s"], endpoints["prompt_token_s"] = 0.01, 1e-5
+    return RoutedFleet(
+        name="test",
+        addresses=tuple(f"10.0.0.{index}:8000" for index in range(count)),
+        pools=tuple("p" for _ in range(count)),
+        engines=tuple("vllm" for _ in range(count)),
+        models=MODELS,
+        served=tuple(MODELS[index % 2] for index in range(count)),
+        classes=tuple(
+            RoutedClass(name="chat", model=model, input_tokens=100, output_tokens=50, ttft_s=1.0, tpot_s=0.05)
+            for model in MODELS
+        ),
+        endpoints=endpoints,
+    )
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def desk_of(routed: RoutedFleet, clock: Clock) -> tuple[Desk, SharedTables]:
+    count = len(routed.addresses)
+    tables = SharedTables(
+        reports=np.zeros(count, REPORT), counts=np.zeros((1, count), COUNTS), states=np.zeros(1, PICKER_STATE)
+    )
+    return Desk(routed, tables, 0, clock), tables
+
+
+def asked(model: str | None = "a", body_bytes: int = 400) -> BodyAsked:
+    return BodyAsked(model=model, limit_tokens=None, stream=True, body_bytes=body_bytes, prefix_from=0)
+
+
+def report(tables: SharedTables, index: int, clock: Clock, **told: float) -> None:
+    row = tables.reports[index]
+    row["healthy"], row["reported_s"] = 1, clock.now_s
+    for name, value in told.items():
+        row[name] = value
+    row["sequence"] += 2
+
+
+def state(**more: int) -> EngineState:
+    observed = Observed()
+    observed.ttft_s.add(0.5, 4)
+    observed.itl_s.add(0.02, 100)
+    observed.output_tokens.add(25, 4)
+    totals = Totals(prompt_tokens=4000, output_tokens=100)
+    told = {"running": 3, "waiting": 2, "used_blocks": 50, "blocks": 200, "block_tokens": 16} | more
+    return EngineState(model="m", totals=totals, observed=observed, **told)

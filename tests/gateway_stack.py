@@ -1,0 +1,336 @@
+"""A real Envoy, real pickers and emulated endpoints, started for a test and ended by it."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+MODEL = "llama"
+STEP_S = 0.002
+_READY_S = 150.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stack:
+    """What is started."""
+
+    listen: str
+    addresses: tuple[str, ...]
+    control: str
+    real: tuple[str, ...] = ()
+    """Endpoints of the fleet that somebody else runs: small ones, of the first model."""
+    models: tuple[str, ...] = (MODEL,)
+    """The model of each endpoint, in turn."""
+    door: str = "ext_authz"
+    pickers: int = 1
+    only: int | None = None
+    """The one endpoint pickers may choose, although Envoy knows all."""
+    folder: str = ""
+    access_log: str | None = None
+    own_log: str | None = None
+    """Where Envoy, pickers, scraper and supervisor write what they have to say."""
+    receipts: str | None = None
+    metrics: str | None = None
+    step_s: float = STEP_S
+    access: str | None = None
+    """A file that says who may ask."""
+    tls: tuple[str, str] | None = None
+    """A certificate and its key."""
+    traces: str | None = None
+    only_pick: str | None = None
+    """Where pickers answer a gateway that is not started here."""
+    watched: str | None = None
+    """A file of addresses, read again when it changes."""
+
+
+@dataclass
+class Answers:
+    """What clients saw."""
+
+    statuses: Counter[int] = field(default_factory=Counter)
+    cut: int = 0
+    """Answers that broke off, and connections that were refused."""
+    seconds: list[float] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
+
+    @property
+    def failed(self) -> int:
+        return self.cut + sum(count for status, count in self.statuses.items() if status != 200)
+
+    @property
+    def count(self) -> int:
+        return self.cut + sum(self.statuses.values())
+
+
+def free_ports(count: int) -> list[int]:
+    held = [socket.socket() for _ in range(count)]
+    for each in held:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in held]
+    for each in held:
+        each.close()
+    return ports
+
+
+def chat(tokens: int = 4, *, stream: bool = False, prompt: str = "hello", model: str = MODEL) -> bytes:
+    said = [{"role": "user", "content": prompt}]
+    body = {"messages": said, "model": model, "max_tokens": tokens, "ignore_eos": True, "stream": stream}
+    return json.dumps(body).encode()
+
+
+class Running:
+    """A stack that runs."""
+
+    def __init__(self, stack: Stack, processes: dict[str, subprocess.Popen[bytes]]) -> None:
+        self.stack, self.processes = stack, processes
+        self.host, _, port = stack.listen.rpartition(":")
+        self.port = int(port)
+
+    def fault(self, name: str, endpoint: str | int = "all", times: float = 1.0) -> None:
+        chosen = self.stack.addresses[endpoint] if isinstance(endpoint, int) else endpoint
+        body = json.dumps({"endpoint": chosen, "fault": name, "times": times}).encode()
+        urllib.request.urlopen(f"http://{self.stack.control}/", body, timeout=5).read()
+
+    def served(self) -> dict[str, int]:
+        """Completions each endpoint was asked for."""
+        shown = json.loads(urllib.request.urlopen(f"http://{self.stack.control}/", timeout=5).read())
+        return {entry["endpoint"]: entry["requests"] for entry in shown}
+
+    def children(self, name: str) -> list[int]:
+        """Process ids of the gateway's parts: envoy, scraper, and pickers, which are copies of the supervisor."""
+        found = []
+        parent = self.processes["gateway"].pid
+        word = {"picker": "gateway_stack.py", "scraper": "watching.scraper"}.get(name, name)
+        for entry in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+            if word in Path(f"/proc/{entry}/cmdline").read_bytes().decode().replace("\0", " "):
+                found.append(int(entry))
+        return found
+
+    async def ask(self, body: bytes, *, path: str = "/v1/chat/completions", headers: str = "") -> tuple[int, bytes]:
+        """Send one request; status 0 where the answer broke off."""
+        try:
+            reader, writer = await asyncio.open_connection(self.host, self.port)
+        except OSError:
+            return 0, b""
+        head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nconnection: close\r\n{headers}"
+        try:
+            writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+            raw = await asyncio.wait_for(reader.read(), 60)
+        except (OSError, TimeoutError):
+            return 0, b""
+        finally:
+            writer.close()
+        start, _, rest = raw.partition(b"\r\n\r\n")
+        whole = b"transfer-encoding: chunked" not in start.lower() or rest.endswith(b"0\r\n\r\n")
+        return (int(start.split()[1]), rest) if start and whole else (0, rest)
+
+    async def load_during(
+        self, act: Callable[[], None], count: int, at_once: int = 8, body: bytes | None = None
+    ) -> Answers:
+        """Send requests, and do something to the stack while they are under way."""
+        sending = asyncio.create_task(self.load(count, at_once, body))
+        await asyncio.sleep(0.3)
+        await asyncio.to_thread(act)
+        return await sending
+
+    async def load(
+        self,
+        count: int,
+        at_once: int,
+        body: bytes | None = None,
+        pause_s: float = 0.0,
+        path: str = "/v1/chat/completions",
+    ) -> Answers:
+        """Send so many requests, so many at once."""
+        seen, left, asked = Answers(), iter(range(count)), body if body is not None else chat()
+
+        async def client() -> None:
+            for _ in left:
+                begun = time.perf_counter()
+                status, _ = await self.ask(asked, path=path)
+                seen.seconds.append(time.perf_counter() - begun)
+                if status:
+                    seen.statuses[status] += 1
+                else:
+                    seen.cut += 1
+                if pause_s:
+                    await asyncio.sleep(pause_s)
+
+        await asyncio.gather(*(client() for _ in range(at_once)))
+        return seen
+
+
+@contextmanager
+def running(folder: Path, *, endpoints: int = 3, **more: Any) -> Iterator[Running]:  # noqa: ANN401 - fields of Stack
+    listen, control, *ports = free_ports(endpoints + 2)
+    folder.mkdir(parents=True, exist_ok=True)
+    stack = Stack(
+        listen=f"127.0.0.1:{listen}",
+        control=f"127.0.0.1:{control}",
+        addresses=tuple(f"127.0.0.1:{port}" for port in ports),
+        # Paths of sockets are short.
+        folder=tempfile.mkdtemp(prefix="penstock-"),
+        **more,
+    )
+    if stack.watched is not None:
+        Path(stack.watched).write_text(json.dumps(stack.addresses))
+    told = folder / "stack.json"
+    told.write_text(json.dumps(asdict(stack)))
+    processes = {}
+    try:
+        for part, said in (("endpoints", None), ("gateway", stack.own_log)):
+            with Path(said).open("ab") if said else nullcontext() as log:
+                processes[part] = subprocess.Popen([sys.executable, __file__, part, str(told)], stderr=log)
+        _await_ready(stack, processes)
+        yield Running(stack, processes)
+    finally:
+        for part in ("gateway", "endpoints"):
+            if part in processes:
+                processes[part].send_signal(signal.SIGTERM)
+                try:
+                    processes[part].wait(45)
+                except subprocess.TimeoutExpired:
+                    processes[part].kill()
+                    processes[part].wait()
+
+
+def _await_ready(stack: Stack, processes: dict[str, subprocess.Popen[bytes]]) -> None:
+    begun = time.monotonic()
+    unchecked = ssl._create_unverified_context()  # noqa: S323, SLF001 - whether it is up, no more
+    gateway = f"http{'s' if stack.tls else ''}://{stack.listen}/health"
+    if stack.only_pick is not None:
+        gateway = f"http://{stack.metrics}/metrics"
+    for url in (f"http://{stack.control}/", gateway):
+        while True:
+            try:
+                urllib.request.urlopen(url, timeout=1, context=unchecked).read()  # noqa: S310 - loopback
+                break
+            except OSError:
+                for part, process in processes.items():
+                    assert process.poll() is None, f"{part} has ended with {process.returncode}"
+                assert time.monotonic() - begun < _READY_S, f"{url} does not answer"
+                time.sleep(0.1)
+
+
+def _model_of(stack: Stack, index: int) -> str:
+    return stack.models[index % len(stack.models)]
+
+
+def _serve_endpoints(stack: Stack) -> None:
+    import uvloop  # noqa: PLC0415 - an extra
+
+    from penstock.emulator.endpoint import EmulatedReplica  # noqa: PLC0415
+    from penstock.emulator.server import emulate  # noqa: PLC0415
+    from penstock.performance.step.cost import StepCost  # noqa: PLC0415
+    from penstock.simulation.replica import Replica  # noqa: PLC0415
+
+    cost = StepCost(step_s=stack.step_s, decode_s=0.0, prefill_token_s=1e-7)
+    replicas = [
+        EmulatedReplica(
+            address=address,
+            pool=f"pool-{index}",
+            model=_model_of(stack, index),
+            engine="sglang" if index % 2 else "vllm",
+            replica=Replica(cost=cost, kv_blocks=40_000),
+            max_tokens=600_000,
+            usual_output_tokens=20,
+        )
+        for index, address in enumerate(stack.addresses)
+    ]
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(emulate(replicas, control=stack.control, speed=1.0, seed=0))
+
+
+def _fleet(stack: Stack, addresses: Sequence[str], made: int) -> Any:  # noqa: ANN401 - imported below
+    from penstock.gateway.state.fleet import RoutedClass, RoutedFleet  # noqa: PLC0415
+    from penstock.routing.endpoint import new_endpoints  # noqa: PLC0415
+
+    count = len(addresses)
+    models = tuple(dict.fromkeys(stack.models))
+    known = (*stack.addresses, *stack.real)
+    served = tuple(
+        stack.models[0] if address in stack.real else _model_of(stack, known.index(address)) for address in addresses
+    )
+    endpoints = new_endpoints(count)
+    endpoints["vendor"] = endpoints["pool"] = range(count)
+    endpoints["serves"] = [1 << models.index(model) for model in served]
+    endpoints["kv_tokens"], endpoints["max_context_tokens"], endpoints["max_running"] = 640_000, 600_000, 256
+    endpoints["step_tokens"], endpoints["step_s"], endpoints["prompt_token_s"] = 8192, stack.step_s, 1e-7
+    for index in (place for place, address in enumerate(addresses) if address in stack.real):
+        endpoints["max_context_tokens"][index], endpoints["max_running"][index] = 1024, 16
+    if stack.only is not None:
+        endpoints["max_context_tokens"] = [600_000 if index == stack.only else 1 for index in range(count)]
+    promised = [
+        RoutedClass(name="chat", model=model, input_tokens=100, output_tokens=20, ttft_s=1.0, tpot_s=0.05)
+        for model in models
+    ]
+    return RoutedFleet(
+        name="test",
+        generation=made,
+        addresses=tuple(addresses),
+        pools=tuple(f"pool-{index}" for index in range(count)),
+        engines=tuple("vllm" for _ in range(count)),
+        models=models,
+        served=served,
+        classes=tuple(promised),
+        endpoints=endpoints,
+    )
+
+
+def _serve_gateway(stack: Stack) -> None:
+    import logging  # noqa: PLC0415
+
+    from penstock.gateway.envoy.config import EnvoySettings  # noqa: PLC0415
+    from penstock.gateway.envoy.tracing import Traces  # noqa: PLC0415
+    from penstock.gateway.state.access import Certificate  # noqa: PLC0415
+    from penstock.gateway.supervisor import Supervisor  # noqa: PLC0415
+
+    logging.basicConfig(level="WARNING")
+    settings = EnvoySettings(
+        listen=stack.listen,
+        folder=Path(stack.folder),
+        pickers=stack.pickers,
+        door=stack.door,  # type: ignore[arg-type]
+        access_log=stack.access_log,
+        receipts=stack.receipts,
+        receipt_every=1,
+        metrics=stack.metrics,
+        access_file=Path(stack.access) if stack.access else None,
+        certificate=Certificate(chain=Path(stack.tls[0]), key=Path(stack.tls[1])) if stack.tls else None,
+        only_pick=stack.only_pick,
+        traces=Traces(address=stack.traces, fraction=1.0) if stack.traces else None,
+    )
+    watched = Path(stack.watched) if stack.watched else None
+
+    def read(made: int) -> Any:  # noqa: ANN401 - a fleet
+        return _fleet(stack, json.loads(watched.read_text()) if watched else (*stack.addresses, *stack.real), made)
+
+    Supervisor(settings, read, watched, drain_s=10.0).run()
+
+
+def main(part: str, told: str) -> None:
+    raw: dict[str, Any] = json.loads(Path(told).read_text())
+    fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()}
+    stack = Stack(**fields)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if part == "endpoints":
+        _serve_endpoints(stack)
+    else:
+        _serve_gateway(stack)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

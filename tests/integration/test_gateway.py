@@ -1,0 +1,68 @@
+"""A real Envoy sends requests where the pickers say, through every door, and loses none that somebody could serve."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("httptools", reason='the gateway is an extra: pip install "penstock[gateway]"')
+
+from gateway_stack import chat, running
+
+pytestmark = pytest.mark.xdist_group("gateway")
+
+
+@pytest.mark.parametrize("door", ["ext_authz", "ext_proc", "ext_proc_buffered"])
+def test_all_traffic_lands_on_the_one_endpoint_a_picker_may_choose(tmp_path: Path, door: str) -> None:
+    """Envoy answers 200 and ignores a pick that comes too late; only counting tells."""
+    with running(tmp_path, endpoints=3, door=door, only=1) as stack:
+        seen = asyncio.run(stack.load(200, 8))
+        assert seen.statuses == {200: 200}
+        spoofed = asyncio.run(
+            stack.ask(chat(), headers=f"x-gateway-destination-endpoint: {stack.stack.addresses[0]}\r\n")
+        )
+        assert spoofed[0] == 200
+        assert list(stack.served().values()) == [0, 201, 0]
+        streamed = asyncio.run(stack.ask(chat(20, stream=True)))
+        assert streamed[0] == 200
+        assert streamed[1].count(b" penstock") == 20
+        long = asyncio.run(stack.ask(chat(2, prompt="x" * 400_000)))
+        assert long[0] == 200
+        assert list(stack.served().values()) == [0, 203, 0]
+
+
+def test_models_keep_apart_with_pickers_and_without(tmp_path: Path) -> None:
+    """An endpoint answers 404 for a model it does not have, so every 200 was sent to the right one."""
+    with running(tmp_path, endpoints=4, models=("one", "two")) as stack:
+
+        async def both() -> list[int]:
+            asked = [chat(model=("one", "two")[number % 2]) for number in range(40)]
+            return [status for status, _ in await asyncio.gather(*map(stack.ask, asked))]
+
+        assert asyncio.run(both()) == [200] * 40
+        assert asyncio.run(stack.ask(chat(model="three")))[0] == 404
+        assert asyncio.run(stack.ask(b"not json"))[0] == 400
+        assert asyncio.run(stack.ask(chat(), path="/v2/other"))[0] == 404
+        before = stack.served()
+        for pid in stack.children("picker"):
+            os.kill(pid, signal.SIGSTOP)
+        assert asyncio.run(both()) == [200] * 40
+        assert asyncio.run(stack.ask(chat(model="three")))[0] == 404
+        assert sum(stack.served().values()) == sum(before.values()) + 40
+
+
+def test_a_stopped_gateway_finishes_what_is_under_way(tmp_path: Path) -> None:
+    with running(tmp_path, endpoints=2, step_s=0.02) as stack:
+
+        async def stop_meanwhile() -> tuple[int, bytes]:
+            answer = asyncio.create_task(stack.ask(chat(100, stream=True)))
+            await asyncio.sleep(0.5)
+            stack.processes["gateway"].send_signal(signal.SIGTERM)
+            return await answer
+
+        status, body = asyncio.run(stop_meanwhile())
+        assert status == 200
+        assert body.count(b" penstock") == 100
+        assert stack.processes["gateway"].wait(20) == 0

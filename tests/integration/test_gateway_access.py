@@ -1,0 +1,170 @@
+"""Envoy lets in who has a key or a signed token, says whose it is, speaks TLS, and sends its spans away."""
+
+import asyncio
+import base64
+import hmac
+import json
+import ssl
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("httptools", reason='the gateway is an extra: pip install "penstock[gateway]"')
+
+from gateway_stack import Running, chat, free_ports, running
+
+pytestmark = pytest.mark.xdist_group("gateway")
+KEY, OTHER, NEW = "sk-search-0123456789abcdef", "sk-batch-0123456789abcdef", "sk-new-0123456789abcdef00"
+SECRET = b"a-secret-of-thirty-two-bytes-len"
+
+
+def keys_file(path: Path, **keys: str) -> None:
+    lines = [f"  - {{tenant: {tenant}, key: {key}}}" for tenant, key in keys.items()]
+    path.write_text("\n".join(["version: 1", "engine_key: sk-the-engines-own", "keys:", *lines, ""]))
+
+
+def status(stack: Running, headers: str = "", path: str = "/v1/chat/completions") -> int:
+    return asyncio.run(stack.ask(chat(), headers=headers, path=path))[0]
+
+
+def bearer(key: str) -> str:
+    return f"authorization: Bearer {key}\r\n"
+
+
+def tenants(log: Path) -> list[str | None]:
+    """Whose the requests were, by the access log."""
+    time.sleep(0.3)
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    return [line["tenant"] for line in lines if line["path"].startswith("/v1") and line["status"] == 200]
+
+
+@pytest.mark.parametrize("door", ["ext_authz", "ext_proc"])
+def test_only_who_has_a_key_is_served_and_the_tenant_is_who_the_key_says(tmp_path: Path, door: str) -> None:
+    access, log = tmp_path / "access.yaml", tmp_path / "access.log"
+    keys_file(access, search=KEY, batch=OTHER)
+    with running(tmp_path, door=door, access=str(access), access_log=str(log)) as stack:
+        assert status(stack) == 401
+        assert status(stack, bearer("sk-wrong-0123456789abcdef")) == 401
+        assert sum(stack.served().values()) == 0
+        assert status(stack, bearer(KEY)) == 200
+        assert status(stack, f"x-api-key: {OTHER}\r\n") == 200
+        assert status(stack, bearer(KEY) + "x-penstock-tenant: batch\r\n") == 200
+        assert tenants(log) == ["search", "batch", "search"]
+        assert KEY not in log.read_text()
+
+
+def test_a_key_that_comes_or_goes_cuts_no_answer(tmp_path: Path) -> None:
+    access = tmp_path / "access.yaml"
+    keys_file(access, search=KEY)
+    with running(tmp_path, access=str(access), step_s=0.02) as stack:
+
+        async def change_meanwhile() -> tuple[int, bytes]:
+            answer = asyncio.create_task(stack.ask(chat(150, stream=True), headers=bearer(KEY)))
+            await asyncio.sleep(0.5)
+            keys_file(access, search=NEW)
+            for _ in range(50):
+                await asyncio.sleep(0.1)
+                if (await stack.ask(chat(), headers=bearer(NEW)))[0] == 200:
+                    break
+            assert not answer.done()
+            return await answer
+
+        seen, body = asyncio.run(change_meanwhile())
+        assert (seen, body.count(b" penstock")) == (200, 150)
+        assert status(stack, bearer(KEY)) == 401
+        access.write_text("version: 1\nkeys: nonsense\n")
+        time.sleep(0.5)
+        assert status(stack, bearer(NEW)) == 200
+
+
+def token(**claims: object) -> str:
+    def part(raw: bytes) -> str:
+        return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+    head = part(json.dumps({"alg": "HS256", "typ": "JWT"}).encode())
+    signed = f"{head}.{part(json.dumps(claims).encode())}"
+    return f"{signed}.{part(hmac.digest(SECRET, signed.encode(), 'sha256'))}"
+
+
+def test_a_signed_token_names_the_tenant(tmp_path: Path) -> None:
+    access, log = tmp_path / "access.yaml", tmp_path / "access.log"
+    public = {"kty": "oct", "alg": "HS256", "k": base64.urlsafe_b64encode(SECRET).rstrip(b"=").decode()}
+    (tmp_path / "jwks.json").write_text(json.dumps({"keys": [public]}))
+    access.write_text(
+        "version: 1\ntokens: {issuer: 'https://login.example', audiences: [penstock], jwks: jwks.json,"
+        " tenant_claim: team}\n"
+    )
+    good = {"iss": "https://login.example", "aud": "penstock", "exp": time.time() + 600, "team": "search"}
+    with running(tmp_path, access=str(access), access_log=str(log)) as stack:
+        assert status(stack) == 401
+        assert status(stack, bearer(token(**good))) == 200
+        for wrong in ({"exp": time.time() - 600}, {"iss": "https://elsewhere.example"}, {"aud": "others"}):
+            assert status(stack, bearer(token(**{**good, **wrong}))) in {401, 403}
+        head, claims, signature = token(**good).split(".")
+        assert status(stack, bearer(f"{head}.{claims}.{signature[::-1]}")) == 401
+        assert tenants(log) == ["search"]
+
+
+@contextmanager
+def collector() -> Iterator[tuple[str, list[bytes]]]:
+    """Something that takes spans."""
+    taken: list[bytes] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            while size := int(self.rfile.readline(), 16):
+                taken.append(self.rfile.read(size))
+                self.rfile.readline()
+            self.rfile.readline()
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    port = free_ports(1)[0]
+    server = HTTPServer(("127.0.0.1", port), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{port}/v1/traces", taken
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_tls_for_clients_and_spans_for_a_collector(tmp_path: Path) -> None:
+    chain, key = tmp_path / "gateway.pem", tmp_path / "gateway.key"
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=gateway"]
+    made += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(chain)]
+    subprocess.run(made, check=True, capture_output=True)
+    with collector() as (address, taken), running(tmp_path, tls=(str(chain), str(key)), traces=address) as stack:
+        trusted = ssl.create_default_context(cafile=str(chain))
+        asked = urllib.request.Request(
+            f"https://{stack.stack.listen}/v1/chat/completions",
+            chat(prompt="nobody else's business"),
+            {"content-type": "application/json"},
+        )
+        assert urllib.request.urlopen(asked, timeout=10, context=trusted).status == 200  # noqa: S310 - loopback
+        with pytest.raises((urllib.error.URLError, ConnectionError)):
+            urllib.request.urlopen(f"http://{stack.stack.listen}/v1/models", timeout=5)
+        for _ in range(100):
+            if b"penstock.endpoints" in b"".join(taken):
+                break
+            time.sleep(0.1)
+        spans = b"".join(taken)
+    for word in (
+        b"penstock-gateway",
+        b"gen_ai.request.model",
+        b"penstock.endpoints",
+        stack.stack.addresses[0].encode(),
+    ):
+        assert word in spans
+    assert b"nobody else" not in spans

@@ -1,0 +1,76 @@
+"""A real Prometheus scrapes the gateway, and its alerts fire when something dies and are over when it is back."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("httptools", reason='the gateway is an extra: pip install "penstock[gateway]"')
+
+from gateway_stack import free_ports, running
+
+pytestmark = pytest.mark.xdist_group("gateway")
+ALERTS = Path(__file__).resolve().parents[2] / "deploy" / "alerts.yaml"
+
+
+def program() -> str:
+    found = os.environ.get("PENSTOCK_PROMETHEUS") or shutil.which("prometheus")
+    if found is None:
+        pytest.skip("Prometheus is not here")
+    return found
+
+
+@contextmanager
+def prometheus(folder: Path, target: str) -> Iterator[str]:
+    port = free_ports(1)[0]
+    config = {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(ALERTS)],
+        "scrape_configs": [{"job_name": "penstock", "static_configs": [{"targets": [target]}]}],
+    }
+    (folder / "prometheus.yml").write_text(json.dumps(config))
+    command = [program(), f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}"]
+    process = subprocess.Popen([*command, f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"])
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(20)
+
+
+def firing(base: str) -> set[str]:
+    try:
+        with urllib.request.urlopen(f"http://{base}/api/v1/alerts", timeout=5) as answer:
+            alerts = json.loads(answer.read())["data"]["alerts"]
+    except OSError:
+        return set()
+    return {alert["labels"]["alertname"] for alert in alerts if alert["state"] == "firing"}
+
+
+def await_alerts(base: str, wanted: set[str], seconds: float) -> set[str]:
+    begun = time.monotonic()
+    while (seen := firing(base)) != wanted and time.monotonic() - begun < seconds:
+        time.sleep(0.5)
+    return seen
+
+
+def test_alerts_fire_when_an_endpoint_dies_and_are_over_when_it_is_back(tmp_path: Path) -> None:
+    program()
+    place = f"127.0.0.1:{free_ports(1)[0]}"
+    with running(tmp_path, endpoints=2, metrics=place) as stack, prometheus(tmp_path, place) as base:
+        time.sleep(5)
+        assert firing(base) == set()
+        stack.fault("die", 1)
+        # The endpoint's pool has no other.
+        dead = {"PenstockEndpointDown", "PenstockPoolDown"}
+        assert await_alerts(base, dead, 60) == dead
+        stack.fault("none", 1)
+        assert await_alerts(base, set(), 30) == set()

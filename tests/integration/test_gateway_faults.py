@@ -1,0 +1,181 @@
+"""Whatever dies, hangs or lies: no request is lost that a healthy endpoint could have served."""
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("httptools", reason='the gateway is an extra: pip install "penstock[gateway]"')
+
+from gateway_stack import Running, chat, free_ports, running
+
+pytestmark = pytest.mark.xdist_group("gateway")
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("faults")
+    log = folder / "access.json"
+    with running(
+        folder,
+        endpoints=4,
+        pickers=2,
+        access_log=str(log),
+        watched=str(folder / "addresses.json"),
+        receipts=str(folder / "receipts"),
+        metrics=f"127.0.0.1:{free_ports(1)[0]}",
+    ) as stack:
+        yield stack
+
+
+@pytest.fixture(autouse=True)
+def well_again(stack: Running) -> Iterator[None]:
+    yield
+    stack.fault("none")
+    time.sleep(1.5)
+
+
+def kill(stack: Running, name: str, number: signal.Signals) -> None:
+    for pid in stack.children(name):
+        os.kill(pid, number)
+
+
+def stop_and_go_on(stack: Running, name: str) -> None:
+    pids = stack.children(name)
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(1.0)
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGCONT)
+        except ProcessLookupError:
+            continue  # the supervisor ended it, as it should
+
+
+def one_picker_dies(stack: Running) -> None:
+    os.kill(stack.children("picker")[0], signal.SIGKILL)
+
+
+def endpoints_die(stack: Running, count: int) -> None:
+    for index in range(count):
+        stack.fault("die", index)
+
+
+ACTS: dict[str, Callable[[Running], None]] = {
+    "an endpoint dies": lambda stack: stack.fault("die", 0),
+    "half of the endpoints die": lambda stack: endpoints_die(stack, 2),
+    "all endpoints but one die": lambda stack: endpoints_die(stack, 3),
+    "an endpoint refuses": lambda stack: stack.fault("refuse", 1),
+    "an endpoint is slow": lambda stack: stack.fault("slow", 1, 20),
+    "an endpoint lies": lambda stack: stack.fault("lie", 2),
+    "metrics stand still": lambda stack: stack.fault("stale", "all"),
+    "a picker dies": one_picker_dies,
+    "all pickers die": lambda stack: kill(stack, "picker", signal.SIGKILL),
+    "all pickers hang": lambda stack: stop_and_go_on(stack, "picker"),
+    "the scraper dies": lambda stack: kill(stack, "scraper", signal.SIGKILL),
+    "the scraper hangs": lambda stack: stop_and_go_on(stack, "scraper"),
+}
+
+
+@pytest.mark.parametrize("name", ACTS)
+def test_no_request_is_lost_when(stack: Running, name: str) -> None:
+    seen = asyncio.run(stack.load_during(lambda: ACTS[name](stack), 300))
+    assert seen.count == 300
+    assert seen.failed == 0, (name, seen.statuses, seen.cut)
+
+
+def test_an_endpoint_that_hangs_is_given_up_for_another(stack: Running) -> None:
+    seen = asyncio.run(stack.load_during(lambda: stack.fault("hang", 0), 300))
+    assert seen.failed == 0, (seen.statuses, seen.cut)
+    # Whoever was there waits for the try to be given up; nobody comes after.
+    assert max(seen.seconds) < 20
+
+
+def test_streams_that_have_begun_break_off_with_their_endpoint_and_no_others_do(stack: Running) -> None:
+    seen = asyncio.run(stack.load_during(lambda: stack.fault("die", 0), 100, body=chat(100, stream=True)))
+    assert seen.statuses == {200: 100 - seen.cut}
+    assert seen.cut <= 8  # no more than were under way
+
+
+def test_a_picker_that_died_is_back_within_a_second(stack: Running) -> None:
+    before = set(stack.children("picker"))
+    one_picker_dies(stack)
+    time.sleep(1.0)
+    after = set(stack.children("picker"))
+    assert len(after) == 2
+    assert after != before
+
+
+def test_ten_reloads_lose_nothing_and_a_removed_endpoint_gets_nothing(stack: Running) -> None:
+    watched = Path(str(stack.stack.watched))
+
+    def reload() -> None:
+        for turn in range(10):
+            watched.write_text(json.dumps(stack.stack.addresses[: 3 + turn % 2]))
+            time.sleep(0.3)
+        watched.write_text(json.dumps(stack.stack.addresses[:3]))
+        time.sleep(1.0)
+
+    seen = asyncio.run(stack.load_during(reload, 600))
+    assert seen.failed == 0, (seen.statuses, seen.cut)
+    before = stack.served()
+    asyncio.run(stack.load(60, 8))
+    after = stack.served()
+    assert after[stack.stack.addresses[3]] == before[stack.stack.addresses[3]]
+    assert len(list(Path(stack.stack.folder).glob("reports-*.table"))) <= 3  # fleets that were are not kept
+    watched.write_text(json.dumps(stack.stack.addresses))
+    time.sleep(1.0)
+
+
+def test_requests_in_flight_come_back_to_zero(stack: Running) -> None:
+    from penstock.gateway.state.tables import COUNTS, shared_array  # noqa: PLC0415
+
+    asyncio.run(stack.load(100, 8))
+    time.sleep(12)  # what led nowhere is told apart by several looks, a second apart
+    newest = max(Path(stack.stack.folder).glob("counts-*.table"), key=lambda path: path.stat().st_mtime_ns)
+    counts = shared_array(newest, COUNTS, (2, newest.stat().st_size // COUNTS.itemsize // 2))
+    assert counts["in_flight"].sum() == 0
+    assert counts["picked"].sum() >= 100
+
+
+def test_every_decision_is_made_again_from_its_receipt(stack: Running) -> None:
+    from penstock.gateway.picking.receipts import read_receipts  # noqa: PLC0415
+
+    asyncio.run(stack.load(50, 8))
+    files = list(Path(str(stack.stack.receipts)).parent.glob("receipts.*.jsonl"))
+    receipts = [receipt for file in files for receipt in read_receipts(file)]
+    assert len(receipts) > 1000
+    assert all(receipt.again() == receipt.order for receipt in receipts)
+    assert {receipt.addresses[index] for receipt in receipts for index in receipt.order} <= set(stack.stack.addresses)
+
+
+def test_metrics_say_what_happened(stack: Running) -> None:
+    from penstock.api.top import look_at_gateway  # noqa: PLC0415
+
+    before = look_at_gateway(str(stack.stack.metrics))
+    asyncio.run(stack.load(50, 8))
+    stack.fault("die", 1)
+    time.sleep(2.5)
+    after = look_at_gateway(str(stack.stack.metrics))
+    assert after.totals["requests_total"] >= before.totals["requests_total"] + 50
+    assert after.totals["requests_5xx_total"] == before.totals["requests_5xx_total"]
+    up = {one.address: one.values["endpoint_up"] for one in after.endpoints}
+    assert up == {address: float(index != 1) for index, address in enumerate(stack.stack.addresses)}
+
+
+def test_nothing_that_was_asked_is_in_any_log(stack: Running) -> None:
+    word = "a-word-nobody-else-says"
+    asyncio.run(stack.ask(chat(2, prompt=word), headers="authorization: Bearer hidden-key\r\n"))
+    time.sleep(0.3)
+    written = Path(str(stack.stack.access_log)).read_text()
+    assert written.count("\n") > 10
+    assert word not in written
+    assert all(json.loads(line)["status"] for line in written.splitlines())
+    for file in Path(str(stack.stack.receipts)).parent.glob("receipts.*.jsonl"):
+        assert word not in file.read_text()
+    assert "hidden-key" not in written

@@ -1,0 +1,133 @@
+"""What a fleet file says is what pickers and Envoy are told."""
+
+import json
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("httptools", reason='the gateway is an extra: pip install "penstock[gateway]"')
+
+from penstock.api.asked.fleet import fleet_choice, placed_pool
+from penstock.api.emulate import emulated_fleet, emulated_replicas
+from penstock.api.route import GatewayOptions, envoy_document, envoy_settings, routed_fleet
+from penstock.errors import UsageError
+from penstock.fleet.pools import Fleet
+from penstock.gateway.envoy.files import envoy_files, static_document
+from penstock.gateway.envoy.program import envoy_program, validate
+from penstock.gateway.state.fleet import RoutedFleet
+from penstock.gateway.supervisor import Supervisor, write_files
+
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "fleets" / "chat-h100-mi300x.yaml"
+
+
+@pytest.fixture(scope="module")
+def fleet() -> Fleet:
+    return emulated_fleet(EXAMPLE, port=18000)
+
+
+def test_an_endpoints_record_is_its_placement(fleet: Fleet) -> None:
+    routed = routed_fleet(fleet)
+    for index, address in enumerate(routed.addresses):
+        pool = next(pool for pool in fleet.pools if address in pool.endpoints)
+        replica = placed_pool(fleet, pool)
+        record = routed.endpoints[index]
+        assert record["step_s"] == replica.cost.step_s
+        assert record["kv_tokens"] == replica.kv_tokens
+        assert record["usd_per_s"] == pytest.approx((pool.usd_per_hour or 0) / 3600)
+        assert routed.served[index] == pool.model
+    assert len(set(routed.endpoints["vendor"])) == 2
+
+
+def test_what_is_emulated_is_what_is_routed_to(fleet: Fleet) -> None:
+    assert [one.address for one in emulated_replicas(fleet)] == list(routed_fleet(fleet).addresses)
+    assert all(one.replica.block_tokens >= 16 for one in emulated_replicas(fleet))
+
+
+def test_a_routed_fleet_is_read_as_it_was_written(fleet: Fleet, tmp_path: Path) -> None:
+    routed = routed_fleet(fleet, 3)
+    routed.write(tmp_path / "fleet.bin")
+    read = RoutedFleet.read(tmp_path / "fleet.bin")
+    assert (read.addresses, read.classes, read.generation) == (routed.addresses, routed.classes, 3)
+    assert read.endpoints.tobytes() == routed.endpoints.tobytes()
+
+
+@pytest.mark.parametrize("door", ["ext_authz", "ext_proc", "ext_proc_buffered"])
+def test_envoy_accepts_its_configuration(fleet: Fleet, tmp_path: Path, door: str) -> None:
+    try:
+        envoy_program()
+    except Exception:  # noqa: BLE001 - whatever keeps Envoy away
+        pytest.skip("Envoy is not here")
+    two = replace(fleet.pools[1], model="llama-3.1-70b", replicas=2, tp=2, name="mi300x")
+    for chosen in (fleet, replace(fleet, pools=(fleet.pools[0], two))):
+        settings = envoy_settings(
+            GatewayOptions(listen="127.0.0.1:18099", door=door, pickers=2, access_log="/dev/null"), folder=tmp_path
+        )
+        (tmp_path / "xds").mkdir(exist_ok=True)
+        write_files(routed_fleet(chosen), settings)
+        validate(tmp_path / "envoy.json")
+        # Listeners, routes and clusters come from files, which `validate` does not read: as one document it does.
+        (tmp_path / "whole.json").write_text(json.dumps(static_document(envoy_files(routed_fleet(chosen), settings))))
+        validate(tmp_path / "whole.json")
+
+
+def test_envoy_refuses_what_is_wrong(tmp_path: Path) -> None:
+    try:
+        envoy_program()
+    except Exception:  # noqa: BLE001 - whatever keeps Envoy away
+        pytest.skip("Envoy is not here")
+    (tmp_path / "envoy.json").write_text(json.dumps({"nonsense": 1}))
+    with pytest.raises(UsageError, match="nonsense"):
+        validate(tmp_path / "envoy.json")
+
+
+def test_the_printed_configuration_has_every_file(fleet: Fleet) -> None:
+    files = json.loads(envoy_document(fleet))
+    assert set(files) == {"envoy.json", "xds/lds.json", "xds/cds.json", "xds/rds.json", "xds/eds-0.json"}
+    hosts = files["xds/eds-0.json"]["resources"][0]["endpoints"][0]["lb_endpoints"]
+    assert len(hosts) == 4
+    filters = files["xds/lds.json"]["resources"][0]["filter_chains"][0]["filters"][0]["typed_config"]["http_filters"]
+    assert [one["name"] for one in filters] == ["penstock.strip", "penstock.pick", "envoy.filters.http.router"]
+
+
+@pytest.mark.parametrize(
+    ("listen", "more", "said"),
+    [
+        ("nowhere", {}, "host:port"),
+        ("127.0.0.1:99999", {}, "host:port"),
+        ("127.0.0.1:80", {"door": "window"}, "ext_authz"),
+        ("127.0.0.1:80", {"pickers": 0}, "1 to 64"),
+    ],
+)
+def test_what_cannot_be_meant_is_said(listen: str, more: dict[str, object], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        envoy_settings(GatewayOptions(listen=listen, **more))  # type: ignore[arg-type]
+
+
+def test_a_fleet_without_addresses_is_refused() -> None:
+    with pytest.raises(UsageError, match="no endpoints"):
+        routed_fleet(fleet_choice(EXAMPLE))
+    with pytest.raises(UsageError, match="--port"):
+        emulated_fleet(EXAMPLE)
+
+
+def test_a_name_nobody_knows_is_refused_and_a_known_one_becomes_an_address(fleet: Fleet) -> None:
+    def with_first(address: str) -> Fleet:
+        first = replace(fleet.pools[0], endpoints=(address,))
+        return replace(fleet, pools=(first, *fleet.pools[1:]))
+
+    with pytest.raises(UsageError, match="has no address"):
+        routed_fleet(with_first("no-such-host.invalid:8000"))
+    assert routed_fleet(with_first("localhost:8000")).addresses[0] in {"127.0.0.1:8000", "[::1]:8000"}
+
+
+def test_a_port_that_is_taken_is_refused_before_anything_starts(fleet: Fleet, tmp_path: Path) -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        held.listen()
+        settings = envoy_settings(GatewayOptions(listen=f"127.0.0.1:{held.getsockname()[1]}"), folder=tmp_path)
+        supervisor = Supervisor(settings, lambda made: routed_fleet(fleet, made), None)
+        with pytest.raises(UsageError, match="choose another port"):
+            supervisor._prepare()  # noqa: SLF001 - before a process is started
+    assert not list(tmp_path.iterdir())

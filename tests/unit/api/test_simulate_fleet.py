@@ -1,0 +1,141 @@
+"""A fleet file is simulated under several policies on the same requests, and what happens to it is typed in lines."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import penstock
+from examples import deployment
+from penstock.api.asked.happenings import happenings_choice
+from penstock.benchmark.disaggregated import shipped_apart
+from penstock.benchmark.shipped_rows import shipped_efficiencies
+from penstock.errors import UsageError
+from penstock.fleet.disaggregated import Disaggregated
+from penstock.fleet.pools import Fleet, Pool, Route
+from penstock.planning.asked.plan import Bucket
+from penstock.planning.candidates.capacity import Option
+from penstock.planning.candidates.screen import QueuelessScreen
+from penstock.planning.candidates.unit_screen import UnitScreen
+from penstock.planning.proof.simulated import PoolLoad
+from penstock.planning.proof.simulator import Simulator
+from penstock.simulation.compare import Crowd, crowded
+from penstock.workload import parse_slo
+from penstock.workload.slo import Slo
+from simulated import conversation_lengths, pool
+
+FLEET = Path(__file__).resolve().parents[3] / "examples" / "fleets" / "chat-h100-mi300x.yaml"
+POOLS = [pool(name="h100", replicas=2), pool(name="mi300x", replicas=3)]
+
+
+def test_policies_are_compared_on_the_same_requests() -> None:
+    answer = penstock.simulate_fleet(FLEET, policy="penstock,round-robin,static-weight", requests=600, sampled_every=50)
+    assert [row["policy"] for row in answer.rows()] == ["penstock", "round-robin", "weighted-round-robin"]
+    assert {run.outcome.requests for run in answer.runs} == {600}
+    assert len(answer.runs[0].samples) == 600 / 50
+    document = answer.to_dict()
+    assert document["schema"] == "penstock.simulate-fleet/1"
+    assert answer.good
+    for run in answer.runs:
+        assert sum(row.requests for row in run.destinations) == 600
+        assert all(sum(row.shares) == pytest.approx(1.0) for row in run.destinations)
+
+
+def test_what_happens_is_read_line_by_line() -> None:
+    lines = [
+        "death of mi300x/2 at 60s for 30s",
+        "slow h100/1 x4",
+        "silence of h100/0 at 5s",
+        "loss 5%",
+        "crowd x3 at 1min for 20s",
+    ]
+    read = happenings_choice(lines, POOLS)
+    assert [(fault.kind, fault.replica) for fault in read.faults] == [("dies", 4), ("slow", 1), ("silent", 0)]
+    assert (read.faults[0].at_s, read.faults[0].for_s, read.faults[1].factor) == (60.0, 30.0, 4.0)
+    assert read.report_loss == 0.05
+    assert read.crowds == (Crowd(factor=3.0, at_s=60.0, for_s=20.0),)
+
+
+@pytest.mark.parametrize(
+    ("line", "fix"),
+    [
+        ("flood h100/0", "write `death of"),
+        ("death of h100/7 at 1s", "h100/0 to h100/1"),
+        ("slow b200/0 x3", "names no replica"),
+        ("crowd x3", "write crowd x3 at 60s for 20s"),
+        ("loss", "write"),
+        ("death of h100/0 at noon", "write 50ms"),
+    ],
+)
+def test_a_line_that_cannot_happen_says_the_fix(line: str, fix: str) -> None:
+    with pytest.raises(UsageError, match=fix) as caught:
+        happenings_choice([line], POOLS)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_crowd_brings_as_many_times_the_requests_and_loses_none() -> None:
+    sent = conversation_lengths(4_000, 10.0)
+    (block,) = crowded([sent], [Crowd(factor=3.0, at_s=100.0, for_s=20.0)])
+    assert len(block) == 4_000
+    inside = ((block.arrival_s >= 100.0) & (block.arrival_s < 120.0)).sum()
+    assert inside == ((sent.arrival_s >= 100.0) & (sent.arrival_s < 160.0)).sum()
+
+
+def test_a_policy_nobody_knows_is_refused() -> None:
+    with pytest.raises(UsageError, match="known: penstock"):
+        penstock.simulate_fleet(FLEET, policy="best")
+
+
+def test_prefill_and_decode_pools_are_laid_out_as_a_plan_simulates_them() -> None:
+    screen = UnitScreen(QueuelessScreen(shipped_efficiencies()), shipped_apart())
+    ahead, after = deployment("deepseek-r1", "b200", tp=8), deployment("deepseek-r1", "b200", dp=8, ep=True)
+    unit = Disaggregated(prefill=ahead, prefill_replicas=1, decode=after, decode_replicas=2, kv_bytes_per_s=4e11)
+    option = Option(id="unit", weights="fp8", deployment=after, measured_engine="trtllm", apart=unit)
+    bucket, slo = Bucket(input_tokens=8192, output_tokens=1024), parse_slo("ttft=5s,tpot=30ms")
+    load = PoolLoad(option=option, replicas=2, mix=((bucket, 1.0),), requests_per_s=8.0, slo=slo)
+    planned = Simulator(screen.loop, units=screen).pools(load)
+    answer = penstock.simulate_fleet(_fleet(unit, slo), policy="round-robin", requests=400)
+    for here, there in zip(planned, answer.pools, strict=True):
+        assert replace(here, name="", usd_per_hour=None) == replace(there, name="", usd_per_hour=None, vendor="")
+    assert answer.runs[0].outcome.requests == 400
+
+
+def _fleet(unit: Disaggregated, slo: Slo) -> Fleet:
+    common = Pool(
+        name="ahead",
+        model="deepseek-r1",
+        weights="fp8",
+        kv=unit.decode.chosen_cache_dtype.value,
+        accelerator="b200_sxm",
+        vendor="nvidia",
+        site="main",
+        replicas=2,
+        tp=8,
+        engine="trtllm",
+        engine_version="unstated",
+        role="prefill",
+        feeds="after",
+        kv_bytes_per_s=4e11,
+    )
+    after = replace(
+        common, name="after", role="decode", replicas=4, tp=1, dp=8, ep=True, feeds=None, kv_bytes_per_s=None
+    )
+    route = Route(
+        workload="long",
+        input_tokens=8192,
+        output_tokens=1024,
+        slo=slo,
+        peak_requests_per_s=8.0,
+        weights={"ahead": 1.0},
+    )
+    return Fleet(name="apart", nodes=(), pools=(common, after), routes=(route,))
+
+
+def test_several_pools_that_decode_are_not_simulated_as_one() -> None:
+    slo = parse_slo("ttft=5s,tpot=30ms")
+    replica = deployment("deepseek-r1", "b200", tp=8)
+    one = _fleet(Disaggregated(prefill=replica, prefill_replicas=1, decode=replica, decode_replicas=1), slo)
+    ahead, after = one.pools
+    more = (replace(ahead, name="ahead 2", feeds="after 2"), replace(after, name="after 2"))
+    with pytest.raises(UsageError, match="keep one of them and what feeds it"):
+        penstock.simulate_fleet(replace(one, pools=(*one.pools, *more)), requests=10)

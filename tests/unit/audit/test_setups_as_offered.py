@@ -1,0 +1,80 @@
+"""Speeds as they are offered: counts of requests, setups without room, and ratios without a load."""
+
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from audits import judged, judged_sentence, library
+from penstock.audit.asked.claims_yaml import parse_claims
+from penstock.audit.audit import audit_claims
+from penstock.audit.claim.amount import parse_amount
+from penstock.audit.judgement import Verdict
+from penstock.errors import UsageError
+from penstock.report.audit.terminal import render_audit
+
+
+def test_requests_are_at_all_stages_of_their_answers() -> None:
+    setup = "llama-3.1-70b fp8 on 8x h100 in 8k/1k"
+    # A device has 77,070 million bytes beside the weights; 8,192 tokens take 167.8 of them, 9,216 take 188.7.
+    assert 77_070 / 188.7 < 430 < 77_070 / 167.8
+    assert judged_sentence(f"{setup}: 430 requests").verdict is Verdict.IMPLAUSIBLE
+    assert judged_sentence(f"{setup}: 512 requests").verdict is Verdict.IMPOSSIBLE
+    # In two bytes a number the cache of vLLM holds 177, in one twice as many: nobody said which.
+    assert judged_sentence(f"{setup}: 300 requests").verdict is Verdict.PLAUSIBLE
+
+
+def test_a_setup_without_room_for_a_cache_has_no_likely_speed() -> None:
+    found = judged_sentence("deepseek-r1 fp8 on 8x h100 at 64 users: 1500 tok/s")
+    assert found.verdict is Verdict.IMPLAUSIBLE
+    assert "no cache is left" in found.reason
+
+
+def test_a_ratio_without_a_load_is_of_the_same_loads() -> None:
+    far = judged("faster: {model: llama-3.1-70b, hardware: 8x b200, over: 8x h100, figure: 15x, precision: fp8}")
+    assert far.verdict is Verdict.IMPLAUSIBLE
+    near = judged("faster: {model: llama-3.1-70b, hardware: 8x b200, over: 8x h100, figure: 2x, precision: fp8}")
+    assert near.verdict in {Verdict.UNDETERMINED, Verdict.PLAUSIBLE}
+    assert "both with" in near.workings[0].what
+
+
+def test_times_are_set_beside_each_other_in_milliseconds() -> None:
+    found = judged_sentence("llama-3.1-70b fp8 on 8x h100 in 8k/1k at 64 users: 400 ms to first token")
+    assert found.workings[0].expression.startswith("400 / ")
+    assert found.workings[0].what.endswith(", ms")
+    assert " to " not in found.reason
+
+
+def test_a_hair_above_the_bound_is_not_called_one_times_it() -> None:
+    found = judged_sentence("llama-3.1-70b fp16 on 1x mi300x at 1 users without drafts: 39 tok/s")
+    assert found.verdict is Verdict.IMPOSSIBLE
+    assert "2.3% above what physics allows" in found.reason
+
+
+def test_a_figure_in_a_file_says_by_its_unit_what_it_is() -> None:
+    setup = "model: llama-3.1-70b, hardware: 8x h100, precision: fp8, input: 8k, output: 1k"
+    assert judged(f"speed: {{{setup}, figure: 512 requests}}").verdict is Verdict.IMPOSSIBLE
+    with pytest.raises(UsageError, match="metric: tpot"):
+        judged(f"speed: {{{setup}, figure: 20 ms}}")
+
+
+@pytest.mark.parametrize("unit", ["tok/s", "tokens per second", "t/s", "tokens/sec"])
+def test_rates_have_several_names(unit: str) -> None:
+    assert parse_amount(f"3000 {unit}").measure == "tokens/s"
+
+
+def test_prices_say_that_only_the_middle_of_them_is_shown() -> None:
+    found = judged("price: {part: h100, paid_for: rent, figure: $20 /h}")
+    assert found.verdict is Verdict.IMPLAUSIBLE
+    assert "the middle half ask" in found.reason
+
+
+def test_a_long_list_says_what_undetermined_claims_lack_and_names_every_claim() -> None:
+    known = "\n".join(f"  - spec: {{part: h100, quantity: memory, figure: {80 + one / 100} GB}}" for one in range(24))
+    missing = "  - date: {subject: vllm, event: shipped, when: 2023-06}"
+    audited = audit_claims(parse_claims(f"version: 1\nclaims:\n{known}\n{missing}\n", "t.yaml"), library())
+    screen = Console(file=StringIO(), width=100, color_system=None)
+    screen.print(render_audit(audited))
+    shown = screen.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
+    assert "No sourced date is on record for 'vllm: shipped'; events" in " ".join(shown.split())
+    assert "h100_sxm memory 80.23 GB" in shown

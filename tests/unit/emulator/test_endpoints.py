@@ -1,0 +1,229 @@
+"""Emulated endpoints answer as engines do, in the seconds the model says, and fail when told."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import pytest
+
+pytest.importorskip("httptools", reason='emulating needs the extra: pip install "penstock[gateway]"')
+
+from penstock.emulator.endpoint import EmulatedReplica
+from penstock.emulator.server import emulate
+from penstock.performance.step.cost import StepCost
+from penstock.simulation.replica import Replica
+
+MODEL = "llama"
+STEP_S, TOKEN_S = 0.02, 1e-4
+COST = StepCost(step_s=STEP_S, decode_s=0.0, prefill_token_s=TOKEN_S)
+
+
+@dataclass(frozen=True)
+class Reply:
+    status: int
+    body: bytes
+    seconds: float
+    whole: bool
+    """Whether the answer ended as HTTP says it must."""
+
+
+def free_ports(count: int) -> list[int]:
+    held = [socket.socket() for _ in range(count)]
+    for each in held:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in held]
+    for each in held:
+        each.close()
+    return ports
+
+
+async def ask(port: int, path: str, body: object = None) -> Reply:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    data = b"" if body is None else json.dumps(body).encode()
+    begun = time.perf_counter()
+    verb = "GET" if body is None else "POST"
+    writer.write(f"{verb} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n".encode())
+    writer.write(b"content-length: %d\r\n\r\n" % len(data) + data)
+    try:
+        raw = await asyncio.wait_for(reader.read(), 5)
+    except ConnectionResetError:
+        raw = b"HTTP/1.1 0 reset\r\n\r\n"
+    writer.close()
+    head, _, rest = raw.partition(b"\r\n\r\n")
+    chunked = b"transfer-encoding: chunked" in head
+    return Reply(int(head.split()[1]), rest, time.perf_counter() - begun, not chunked or rest.endswith(b"0\r\n\r\n"))
+
+
+def chat(tokens: int, *, stream: bool = False, prompt: str = "hello", model: str = MODEL) -> dict[str, object]:
+    said = [{"role": "user", "content": prompt}]
+    return {"model": model, "messages": said, "max_tokens": tokens, "ignore_eos": True, "stream": stream}
+
+
+def during(script: Callable[[int, int], Awaitable[None]], *, speed: float = 1.0, engine: str = "vllm") -> None:
+    """Serve one endpoint and a place for commands while a script runs."""
+    port, control = free_ports(2)
+    replica = EmulatedReplica(
+        address=f"127.0.0.1:{port}",
+        pool="pool",
+        model=MODEL,
+        engine=engine,
+        replica=Replica(cost=COST, kv_blocks=200),
+        max_tokens=3200,
+        usual_output_tokens=20,
+    )
+
+    async def main() -> None:
+        ready = asyncio.Event()
+        serving = asyncio.create_task(
+            emulate([replica], control=f"127.0.0.1:{control}", speed=speed, seed=0, ready=ready.set)
+        )
+        await asyncio.wait_for(ready.wait(), 5)
+        await script(port, control)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(serving, 5)
+
+    asyncio.run(main())
+
+
+def test_an_answer_takes_its_steps() -> None:
+    async def script(port: int, control: int) -> None:
+        del control
+        got = await ask(port, "/v1/chat/completions", chat(10))
+        answer = json.loads(got.body)
+        assert answer["usage"]["completion_tokens"] == 10
+        assert answer["choices"][0]["finish_reason"] == "length"
+        # One step with the prompt gives the first token, nine more give the rest.
+        assert got.seconds == pytest.approx(10 * STEP_S, abs=0.1)
+        assert got.seconds >= 10 * STEP_S
+
+    during(script)
+
+
+def test_ten_times_the_speed_is_a_tenth_of_the_time() -> None:
+    async def script(port: int, control: int) -> None:
+        del control
+        got = await ask(port, "/v1/chat/completions", chat(100))
+        assert 100 * STEP_S / 10 <= got.seconds < 100 * STEP_S / 2
+
+    during(script, speed=10)
+
+
+def test_a_stream_has_one_event_a_token_and_an_end() -> None:
+    async def script(port: int, control: int) -> None:
+        del control
+        body = chat(5, stream=True) | {"stream_options": {"include_usage": True}}
+        got = await ask(port, "/v1/chat/completions", body)
+        assert got.whole
+        assert got.body.count(b'"content": " penstock"') == 5
+        assert b'"completion_tokens": 5' in got.body
+        assert b"data: [DONE]" in got.body
+        text = await ask(
+            port, "/v1/completions", {"model": MODEL, "prompt": [1, 2, 3], "max_tokens": 2, "stream": True}
+        )
+        assert text.whole
+        assert b"[DONE]" in text.body
+
+    during(script, speed=10)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/v1/chat/completions", {"model": MODEL}, 400),
+        ("/v1/chat/completions", chat(4000), 400),
+        ("/v1/chat/completions", chat(3, model="another"), 404),
+        ("/v1/chat/completions", chat(3) | {"max_tokens": -1}, 400),
+        ("/v1/completions", {"model": MODEL, "prompt": []}, 400),
+        ("/v1/chat/completions", [1], 400),
+        ("/nothing", None, 404),
+        ("/health", None, 200),
+        ("/v1/models", None, 200),
+    ],
+)
+def test_what_cannot_be_served_is_refused_as_engines_refuse_it(path: str, body: object, status: int) -> None:
+    async def script(port: int, control: int) -> None:
+        del control
+        assert (await ask(port, path, body)).status == status
+
+    during(script)
+
+
+def test_metrics_count_what_is_running_and_what_was_found_in_the_cache() -> None:
+    async def script(port: int, control: int) -> None:
+        del control
+        prompt = "x" * 4000
+        await ask(port, "/v1/chat/completions", chat(2, prompt=prompt))
+        running = asyncio.create_task(ask(port, "/v1/chat/completions", chat(20, prompt=prompt)))
+        await asyncio.sleep(0.1)
+        page = (await ask(port, "/metrics")).body.decode()
+        assert f'vllm:num_requests_running{{engine="0",model_name="{MODEL}"}} 1.0' in page
+        assert 'num_gpu_blocks="200"' in page
+        hits = next(line for line in page.splitlines() if line.startswith("vllm:prefix_cache_hits_total"))
+        assert float(hits.split()[-1]) > 900
+        await running
+
+    during(script)
+
+
+def test_a_client_that_leaves_leaves_nothing_behind() -> None:
+    async def script(port: int, control: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        data = json.dumps(chat(1000, stream=True)).encode()
+        writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(data) + data)
+        await reader.readuntil(b"penstock")
+        writer.close()
+        await asyncio.sleep(0.2)
+        (shown,) = json.loads((await ask(control, "/")).body)
+        assert shown["running"] == 0
+        page = (await ask(port, "/metrics")).body.decode()
+        assert f'finished_reason="abort",model_name="{MODEL}"}} 1.0' in page
+
+    during(script)
+
+
+def test_faults_come_and_go_on_command() -> None:
+    async def script(port: int, control: int) -> None:
+        async def fault(name: str, times: float = 1.0) -> None:
+            told = {"endpoint": f"127.0.0.1:{port}", "fault": name, "times": times}
+            assert (await ask(control, "/", told)).status == 200
+
+        await fault("refuse")
+        assert (await ask(port, "/v1/chat/completions", chat(2))).status == 503
+        await fault("slow", 5)
+        assert (await ask(port, "/v1/chat/completions", chat(4))).seconds >= 4 * 5 * STEP_S
+        await fault("drop", 2)
+        got = await ask(port, "/v1/chat/completions", chat(20, stream=True))
+        assert not got.whole
+        await fault("die")
+        with pytest.raises(ConnectionRefusedError):
+            await ask(port, "/health")
+        await fault("hang")
+        hung = asyncio.create_task(ask(port, "/health"))
+        await asyncio.sleep(0.3)
+        assert not hung.done()
+        await fault("none")
+        assert (await hung).status == 200
+        assert (await ask(control, "/", {"endpoint": "nobody", "fault": "die"})).status == 400
+        assert (await ask(control, "/", {"fault": "explode"})).status == 400
+
+    during(script)
+
+
+def test_lies_and_old_pages_hide_what_is_running() -> None:
+    async def script(port: int, control: int) -> None:
+        running = asyncio.create_task(ask(port, "/v1/chat/completions", chat(30)))
+        await asyncio.sleep(0.1)
+        await ask(control, "/", {"fault": "lie"})
+        assert b"sglang:num_running_reqs" in (await ask(port, "/metrics")).body
+        assert b'tp_rank="0"} 1.0\n# TYPE sglang:num_queue_reqs' not in (await ask(port, "/metrics")).body
+        await ask(control, "/", {"fault": "stale"})
+        before = (await ask(port, "/metrics")).body
+        await running
+        assert (await ask(port, "/metrics")).body == before
+
+    during(script, engine="sglang")

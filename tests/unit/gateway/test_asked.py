@@ -1,0 +1,82 @@
+"""A body is read as far as it is there; no bytes make the reader fail in any way but one."""
+
+import json
+import os
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.gateway.picking.asked import BadBody, read_body
+
+CASES = int(os.environ.get("PENSTOCK_FUZZ_CASES", "2000"))
+
+
+def body(**more: object) -> bytes:
+    return json.dumps({"messages": [{"role": "user", "content": "hi"}], "model": "m", **more}).encode()
+
+
+def test_a_whole_body_says_model_limit_and_stream() -> None:
+    asked = read_body(body(max_tokens=7, stream=True), 100)
+    assert (asked.model, asked.limit_tokens, asked.stream) == ("m", 7, True)
+
+
+def test_the_newer_name_of_the_limit_wins() -> None:
+    assert read_body(body(max_tokens=7, max_completion_tokens=5), 1).limit_tokens == 5
+
+
+def test_a_cut_body_says_what_came_before_the_cut() -> None:
+    text = b'{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"' + b"x" * 1000
+    asked = read_body(text, 400_000, cut=True)
+    assert (asked.model, asked.limit_tokens, asked.body_bytes) == ("m", 9, 400_000)
+    assert text[asked.prefix_from :].startswith(b'"messages"')
+
+
+def test_a_body_that_is_cut_before_its_model_has_none() -> None:
+    assert read_body(body()[:30], 400_000, cut=True).model is None
+
+
+def test_a_cut_body_with_a_number_too_long_to_read_says_what_came_before() -> None:
+    assert read_body(b'{"model":"m","max_tokens":' + b"9" * 5000, 400_000, cut=True).model == "m"
+    assert read_body(b'{"model":"m","seed":' + b"9" * 5000 + b',"n":', 400_000, cut=True).model == "m"
+
+
+def test_a_model_inside_a_message_is_not_the_model() -> None:
+    text = json.dumps({"messages": [{"role": "user", "content": '","model":"other'}], "model": "m"}).encode()
+    assert read_body(text, len(text)).model == "m"
+    nested = json.dumps({"metadata": {"model": "other"}, "model": "m"}).encode()
+    assert read_body(nested, len(nested)).model == "m"
+    assert read_body(nested[:-2], 1000, cut=True).model != "other"
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"[]", b"1", b"{", b"{" * 100_000, b"[" * 100_000, b'{"model": 1}', b"\xff\xfe{}"]
+)
+def test_what_is_not_an_object_with_a_model_is_refused(text: bytes) -> None:
+    with pytest.raises(BadBody):
+        read_body(text, len(text))
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@settings(max_examples=CASES, deadline=None)
+@given(
+    st.dictionaries(st.sampled_from(["model", "messages", "prompt", "max_tokens", "stream", "n"]), JSON_VALUES),
+    st.integers(0, 200),
+    st.binary(max_size=8),
+)
+def test_hostile_bodies_are_read_or_refused(fields: dict[str, object], cut_at: int, noise: bytes) -> None:
+    text = json.dumps(fields).encode()
+    for shown, cut in ((text, False), (text[:cut_at], True), (text[:cut_at] + noise + text[cut_at:], False)):
+        try:
+            asked = read_body(shown, len(text), cut=cut)
+        except BadBody:
+            continue
+        assert asked.model is None or isinstance(asked.model, str)
+        assert asked.limit_tokens is None or asked.limit_tokens > 0
+        assert 0 <= asked.prefix_from <= len(shown)

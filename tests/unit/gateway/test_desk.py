@@ -1,0 +1,194 @@
+"""A picker's decision is `routing.pick` on what it knows, and what it knows is what it was told."""
+
+import math
+
+import numpy as np
+import pytest
+
+from desks import MODELS, Clock, asked, desk_of, fleet, report
+from penstock.gateway.picking.asked import BodyAsked
+from penstock.gateway.picking.desk import Named, Refused, Wish
+from penstock.gateway.picking.leaks import LOOKS, Leaks
+from penstock.gateway.picking.prefixes import BLOCK_BYTES, PrefixIndex
+from penstock.routing.harm import pick
+
+
+def test_a_decision_is_the_pick_of_routing_on_the_same_records() -> None:
+    clock = Clock()
+    desk, tables = desk_of(fleet(), clock)
+    for turn in range(200):
+        clock.now_s += 0.01
+        report(tables, turn % 4, clock, running=turn % 7, waiting=turn % 3, kv_used_tokens=1000 * (turn % 50))
+        desk.tick()
+        before = desk.endpoints.copy()
+        named = desk.decide(asked(MODELS[turn % 2]), b"x" * 400, Wish())
+        assert isinstance(named, Named)
+        assert named.order[0] == pick(desk._request, before, desk._hits, desk.parameters)  # noqa: SLF001
+        if turn % 3:
+            desk.ended(named.ticket, "", 200, "-", 1)
+
+
+def test_a_model_is_only_sent_to_endpoints_that_serve_it() -> None:
+    routed = fleet()
+    desk, _ = desk_of(routed, Clock())
+    for model in MODELS:
+        named = desk.decide(asked(model), b"", Wish())
+        assert isinstance(named, Named)
+        assert all(routed.served[index] == model for index in named.order)
+
+
+@pytest.mark.parametrize("model", ["c", "", None, "a " * 100])
+def test_a_model_that_nobody_serves_is_refused(model: str | None) -> None:
+    desk, _ = desk_of(fleet(), Clock())
+    refused = desk.decide(asked(model), b"", Wish())
+    assert isinstance(refused, Refused)
+    assert refused.status == 404
+
+
+def test_an_answer_longer_than_every_context_is_refused_with_a_reason() -> None:
+    desk, _ = desk_of(fleet(), Clock())
+    too_long = BodyAsked(model="a", limit_tokens=100_000, stream=True, body_bytes=400, prefix_from=0)
+    refused = desk.decide(too_long, b"", Wish())
+    assert isinstance(refused, Refused)
+    assert refused.status == 400
+
+
+@pytest.mark.parametrize("limit", [None, 500])
+def test_a_prompt_is_not_refused_by_its_bytes(limit: int | None) -> None:
+    """Four megabytes may be an image of 2,000 tokens: the engine with the longest context counts them."""
+    routed = fleet()
+    routed.endpoints["max_context_tokens"][0] = 50_000
+    desk, _ = desk_of(routed, Clock())
+    image = BodyAsked(model="a", limit_tokens=limit, stream=True, body_bytes=4_000_000, prefix_from=0)
+    named = desk.decide(image, b"x" * 4096, Wish())
+    assert isinstance(named, Named)
+    assert named.order == (2,)
+
+
+def test_answers_taken_to_be_long_do_not_keep_a_prompt_from_its_engine() -> None:
+    desk, _ = desk_of(fleet(), Clock())
+    desk.learned.output_tokens["a"] = 90_000.0
+    named = desk.decide(asked(body_bytes=4 * 20_000), b"x" * 4096, Wish())
+    assert isinstance(named, Named)
+    assert named.order
+
+
+def test_in_flight_is_what_was_sent_and_has_not_ended() -> None:
+    desk, tables = desk_of(fleet(), Clock())
+    tickets = [named.ticket for _ in range(20) if isinstance(named := desk.decide(asked(), b"", Wish()), Named)]
+    desk.tick()
+    assert desk.endpoints["in_flight"].sum() == 20
+    assert tables.counts["in_flight"].sum() == 20
+    for ticket in tickets:
+        desk.ended(ticket, "", 200, "-", 1)
+        desk.ended(ticket, "", 200, "-", 1)  # a line that comes twice counts once
+    desk.tick()
+    assert desk.endpoints["in_flight"].sum() == 0
+    assert desk.endpoints["resident_tokens"].sum() == 0
+    assert tables.counts["in_flight"].sum() == 0
+    assert tables.states["unknown_tickets"][0] == 20
+
+
+def test_an_endpoint_may_be_silent_as_long_as_the_answer_may_last() -> None:
+    desk, _ = desk_of(fleet(), Clock())
+
+    def try_s(limit: int | None, *, stream: bool) -> float:
+        named = desk.decide(
+            BodyAsked(model="a", limit_tokens=limit, stream=stream, body_bytes=400, prefix_from=0), b"", Wish()
+        )
+        assert isinstance(named, Named)
+        return named.try_s
+
+    assert try_s(None, stream=True) == 10.0  # an engine answers a stream at once
+    assert try_s(4, stream=False) == 10.0
+    assert try_s(10_000, stream=False) > 4 * 10_000 * 0.01  # a step is 10 ms
+    assert try_s(None, stream=False) == 3600.0
+
+
+def test_an_endpoint_that_failed_is_left_alone_longer_each_time_and_tried_again() -> None:
+    clock = Clock()
+    desk, tables = desk_of(fleet(2), clock)
+    for wait_s in (1.0, 2.0, 4.0):
+        named = desk.decide(asked(), b"", Wish())
+        assert isinstance(named, Named)
+        assert named.order == (0,)
+        desk.ended(named.ticket, "10.0.0.9:1", 200, "-", 2)
+        clock.now_s += wait_s - 0.1
+        report(tables, 0, clock)
+        passed = desk.decide(asked(), b"", Wish())
+        assert isinstance(passed, Named)
+        assert passed.order == ()  # nobody else serves it: Envoy goes by its weights
+        clock.now_s += 0.2
+        desk.tick()
+
+
+def test_unhealthy_endpoints_are_not_named() -> None:
+    clock = Clock()
+    desk, tables = desk_of(fleet(4), clock)
+    report(tables, 0, clock)
+    tables.reports["healthy"][0] = 0
+    clock.now_s += 1
+    named = desk.decide(asked(), b"", Wish())
+    assert isinstance(named, Named)
+    assert named.order == (2,)
+
+
+def test_what_may_be_shed_is_told_when_to_come_back() -> None:
+    clock = Clock()
+    desk, _ = desk_of(fleet(2), clock)
+    for _ in range(3000):
+        desk.decide(asked(body_bytes=40_000), b"", Wish())
+    shed = desk.decide(asked(body_bytes=40_000), b"", Wish(objective="batch"))
+    assert isinstance(shed, Refused)
+    assert shed.status == 429
+    assert shed.retry_s is not None
+    assert shed.retry_s >= 1
+
+
+def test_a_subset_limits_the_choice_and_an_empty_one_leaves_none() -> None:
+    desk, _ = desk_of(fleet(4), Clock())
+    named = desk.decide(asked(), b"", Wish(), frozenset({2}))
+    assert isinstance(named, Named)
+    assert named.order == (2,)
+    none = desk.decide(asked(), b"", Wish(), frozenset())
+    assert isinstance(none, Refused)
+    assert none.status == 503
+
+
+def test_a_fleet_that_is_read_anew_keeps_what_is_under_way() -> None:
+    clock = Clock()
+    before, _ = desk_of(fleet(4), clock)
+    sent = [before.decide(asked(), b"", Wish()) for _ in range(6)]
+    smaller = fleet(3)
+    after, _ = desk_of(smaller, clock)
+    after.adopt(before)
+    kept = before.endpoints["in_flight"][:3].sum()
+    assert after.endpoints["in_flight"].sum() == kept
+    for named in sent:
+        assert isinstance(named, Named)
+        after.ended(named.ticket, "", 200, "-", 1)
+    assert after.endpoints["in_flight"].sum() == 0
+
+
+def test_the_longest_known_beginning_counts_for_each_endpoint() -> None:
+    index, hits = PrefixIndex(), np.zeros(20, np.int64)
+    shared, own = b"s" * 4 * BLOCK_BYTES, b"o" * 2 * BLOCK_BYTES
+    for endpoint in range(12):
+        index.note(index.keys(shared, 0), endpoint, 0.0)
+    index.note(index.keys(shared + own, 0), 3, 0.0)
+    index.fill_hits(index.keys(shared + own, 0), hits, 256, 1.0)
+    assert list(hits) == [*(4 * 256 if number != 3 else 6 * 256 for number in range(12)), *[0] * 8]
+    index.fill_hits(index.keys(b"x" * 4 * BLOCK_BYTES, 0), hits, 256, 1.0)
+    assert not hits.any()
+    index.fill_hits(index.keys(shared, 0), hits, 256, 10_000.0)
+    assert not hits.any()  # too long ago
+
+
+def test_only_what_every_look_has_too_much_is_taken_for_lost() -> None:
+    leaks = Leaks(1)
+    in_flight = np.array([6, 3])
+    for look in range(LOOKS - 1):
+        assert leaks.surplus(0, 1.0 + look, 6, in_flight, 0) == 0
+    assert leaks.surplus(0, 1.0 + LOOKS, 6, in_flight, 0) == math.ceil(3 * 6 / 9)
+    for look in range(LOOKS):
+        assert leaks.surplus(0, 10.0 + look, 9 if look == 2 else 0, in_flight, 0) == 0

@@ -1,0 +1,88 @@
+"""A name is as many endpoints as it has addresses, none among them; a silent name server changes nothing."""
+
+import asyncio
+import socket
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+pytest.importorskip("httptools", reason='the gateway is an extra: pip install "penstock[gateway]"')
+
+from penstock.errors import UsageError
+from penstock.gateway.state import names
+from penstock.gateway.state.fleet import RoutedFleet
+from penstock.gateway.watching import scraper
+from penstock.routing.endpoint import new_endpoints
+
+V4, V6 = socket.AF_INET, socket.AF_INET6
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, answer: object) -> None:
+    def ask(host: str, port: int, **_: object) -> list[Any]:
+        del host
+        if isinstance(answer, Exception):
+            raise answer
+        entries = cast("list[tuple[int, str]]", answer)
+        return [(family, 1, 6, "", (address, port)) for family, address in entries]
+
+    monkeypatch.setattr(socket, "getaddrinfo", ask)
+
+
+def test_every_address_of_one_family_is_an_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    answering(monkeypatch, [(V4, "10.0.0.2"), (V4, "10.0.0.1"), (V4, "10.0.0.2"), (V6, "fd00::1")])
+    assert names.addresses_of("pool.svc:8000") == ("10.0.0.1:8000", "10.0.0.2:8000")
+    answering(monkeypatch, [(V6, "fd00::1")])
+    assert names.addresses_of("pool.svc:8000") == ("[fd00::1]:8000",)
+
+
+def test_a_name_without_addresses_is_not_a_name_server_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    answering(monkeypatch, socket.gaierror(socket.EAI_NONAME, "not known"))
+    assert names.addresses_of("pool.svc:8000") == ()
+    with pytest.raises(UsageError, match="has no address"):
+        names.address_of("pool.svc:8000")
+    answering(monkeypatch, socket.gaierror(socket.EAI_AGAIN, "try again"))
+    with pytest.raises(UsageError, match="try again"):
+        names.addresses_of("pool.svc:8000")
+
+
+FLEET = RoutedFleet(
+    name="one",
+    addresses=("10.0.0.1:8000",),
+    pools=("pool",),
+    engines=("vllm",),
+    models=("llama",),
+    served=("llama",),
+    classes=(),
+    endpoints=new_endpoints(1),
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "moved"),
+    [
+        ([(V4, "10.0.0.1")], False),
+        ([(V4, "10.0.0.1"), (V4, "10.0.0.2")], True),
+        (socket.gaierror(socket.EAI_AGAIN, "try again"), False),
+        (socket.gaierror(socket.EAI_NONAME, "not known"), False),  # none at all: the last ones are still tried
+    ],
+)
+def test_the_supervisor_is_told_when_an_address_came_or_went(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: object,
+    *,
+    moved: bool,
+) -> None:
+    answering(monkeypatch, answer)
+    monkeypatch.setattr(scraper, "_NAMES_EVERY_S", 0.01)
+    watching = scraper.Scraper(tmp_path, 1)
+
+    async def follow() -> None:
+        task = asyncio.create_task(watching._follow(replace(FLEET, followed=("pool.svc:8000",))))  # noqa: SLF001
+        await asyncio.sleep(0.2)
+        task.cancel()
+
+    asyncio.run(follow())
+    assert (tmp_path / "names.moved").exists() == moved

@@ -1,0 +1,67 @@
+"""A metrics page says a few things, or nothing; whatever is on it, reading it does not fail."""
+
+from pathlib import Path
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from desks import state
+from penstock.emulator.metrics_page import sglang_page, vllm_page
+from penstock.gateway.watching.pages import read_page
+
+
+def test_a_vllm_page_of_the_real_engine_is_read(shared: Path) -> None:
+    report = read_page((shared / "research" / "vllm-metrics.txt").read_bytes())
+    assert report is not None
+    assert (report.running, report.waiting) == (0, 0)
+    assert report.kv_tokens == 524_288
+    assert report.ttft == (226.43099927902222, 54.0)
+    assert report.itl == (302.72075650299894, 5734.0)
+    assert report.output == (5788.0, 54.0)
+    assert report.prompt_tokens == 32_243
+
+
+def test_an_sglang_page_of_the_real_engine_is_read(shared: Path) -> None:
+    report = read_page((shared / "research" / "samples" / "sglang-0.5.23-metrics.txt").read_bytes())
+    assert report is not None
+    assert report.kv_tokens == 8192
+    assert report.ttft == (0.34471600362121535, 11.0)
+    assert report.itl[1] == 112
+    assert report.output == (552.0, 11.0)
+
+
+def test_what_the_emulator_publishes_is_what_is_read() -> None:
+    for page in (vllm_page(state()), sglang_page(state())):
+        report = read_page(page)
+        assert report is not None
+        assert (report.running, report.waiting) == (3, 2)
+        assert report.kv_tokens == 200 * 16
+        assert report.kv_used_tokens == 50 * 16
+        assert report.ttft == (4 * 0.5, 4.0)
+        assert report.itl[1] == 100
+
+
+def test_ranks_of_one_engine_are_added() -> None:
+    page = b'vllm:num_requests_running{engine="0"} 3.0\nvllm:num_requests_running{engine="1"} 4.0\n'
+    page += b'vllm:num_requests_waiting{engine="0"} 0.0\nvllm:num_requests_waiting{engine="1"} 1.0\n'
+    report = read_page(page)
+    assert report is not None
+    assert (report.running, report.waiting) == (7, 1)
+
+
+def test_numbers_that_cannot_be_are_not_taken() -> None:
+    for value in (b"NaN", b"-1", b"+Inf", b"1e300", b"", b"x"):
+        page = b"vllm:num_requests_running{} " + value + b"\nvllm:num_requests_waiting{} 0.0\n"
+        assert read_page(page) is None
+
+
+@given(st.binary(max_size=400))
+@example(b"vllm:num_requests_running")
+@example(b"vllm:num_requests_running{\nvllm:num_requests_waiting} 1")
+@example(b'vllm:cache_config_info{num_gpu_blocks="9999999999999999999999"} 1.0')
+def test_no_page_makes_the_reader_fail(noise: bytes) -> None:
+    read_page(noise)
+    page = vllm_page(state())
+    middle = len(page) // 2
+    report = read_page(page[:middle] + noise + page[middle:])
+    assert report is None or report.running >= 0

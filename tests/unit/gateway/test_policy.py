@@ -1,0 +1,78 @@
+"""The machine code pickers decide with: compiled before anybody waits, kept, and the same function as `routing`'s."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from desks import Clock, asked, desk_of, fleet, report
+from penstock.gateway.picking import policy
+from penstock.gateway.picking.desk import Named, Wish
+from penstock.routing import harm, ledger
+from penstock.routing.endpoint import Records, default_parameters, new_endpoints, new_request
+from penstock.simulation.loop.compiled import keeps, kept
+
+ENTRIES: tuple[Any, ...] = (
+    policy.rank,
+    policy.refresh,
+    policy.sent,
+    policy.first_token,
+    policy.finished,
+    policy.lost,
+    policy.asked,
+    policy.reported,
+)
+
+
+def test_a_picker_compiles_nothing_once_it_has_started() -> None:
+    policy.compile_once()
+    assert policy.is_compiled()
+    before = [len(entry.signatures) for entry in ENTRIES]
+    assert before == [1] * len(ENTRIES)
+    clock = Clock()
+    desk, tables = desk_of(fleet(), clock)
+    for status in (200, 503):
+        clock.now_s += 1.0
+        report(tables, 0, clock, running=1)
+        named = desk.decide(asked(), b"", Wish())
+        assert isinstance(named, Named)
+        clock.now_s += 1000.0
+        desk.tick()
+        desk.ended(named.ticket, "", status, "-", 1)
+    assert [len(entry.signatures) for entry in ENTRIES] == before
+
+
+def states(count: int) -> tuple[Records, Records, Records]:
+    rng = np.random.default_rng(count)
+    endpoints, request = new_endpoints(count), new_request()
+    for name in ("step_s", "sequence_s", "prompt_token_s", "tpot_now_s", "decode_now_s", "wait_s", "usd_per_s"):
+        endpoints[name] = rng.random(count) * 1e-2
+    endpoints["vendor"] = rng.integers(0, 2, count)
+    endpoints["accepts"] = rng.random(count) < 0.8
+    endpoints["free_tokens"] = endpoints["kv_tokens"] = rng.integers(1, 5000, count)
+    request["input_tokens"], request["expected_output_tokens"] = rng.integers(1, 3000), rng.integers(1, 300)
+    request["ttft_s"], request["tpot_s"], request["turn"] = 1.0, 0.05, rng.integers(0, 2**31)
+    return request, endpoints, rng.integers(0, 2, count)
+
+
+def test_it_is_the_function_the_simulator_runs_to_the_last_bit() -> None:
+    for count in range(1, 40):
+        request, endpoints, hits = states(count)
+        answers = []
+        for rank in (policy.rank, harm.rank):
+            order, harms = np.zeros(3, np.int64), np.zeros(count)
+            found = rank(request, endpoints, hits, default_parameters(), order, harms)
+            answers.append((found, order.tobytes(), harms.tobytes()))
+        assert answers[0] == answers[1]
+
+
+def test_a_policy_runs_where_nothing_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object) -> None:
+        raise PermissionError("read-only file system")
+
+    monkeypatch.setattr("numba.core.caching._CacheLocator.ensure_cache_path", refuse)
+    source: Any = ledger.resident_tokens
+    compiled: Any = kept(source.py_func, "any sources")
+    assert not keeps(compiled)
+    flight = np.array([(100, 7)], [("input_tokens", "i8"), ("expected_output_tokens", "i8")])
+    assert compiled(flight[0]) == 103

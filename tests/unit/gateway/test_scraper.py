@@ -1,0 +1,43 @@
+"""Who watches endpoints lets go of them: a fleet that is read again leaves no connection open."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+from desks import fleet, state
+from penstock.emulator.metrics_page import vllm_page
+from penstock.gateway.watching.scraper import Scraper
+
+_PAGE = vllm_page(state())
+_ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(_PAGE), _PAGE)
+
+
+def test_a_fleet_that_is_read_again_leaves_no_connection_open(tmp_path: Path) -> None:
+    open_: set[asyncio.StreamWriter] = set()
+
+    async def endpoint(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        open_.add(writer)
+        try:
+            while await reader.readuntil(b"\r\n\r\n"):
+                writer.write(_ANSWER)
+        except (OSError, asyncio.IncompleteReadError):
+            open_.discard(writer)
+            writer.close()
+
+    async def scene() -> list[int]:
+        server = await asyncio.start_server(endpoint, "127.0.0.1", 0)
+        port, counted = server.sockets[0].getsockname()[1], []
+        scraper = Scraper(tmp_path, 1)
+        for generation in range(5):
+            addresses = (f"127.0.0.1:{port}",) * 4
+            replace(fleet(), generation=generation, addresses=addresses).write(tmp_path / "fleet.bin")
+            scraper.begin()
+            await asyncio.sleep(0.3)
+            counted.append(len(open_))
+        scraper.end()
+        server.close()
+        await asyncio.sleep(0.1)
+        return [*counted, len(open_)]
+
+    (tmp_path / "xds").mkdir()
+    assert asyncio.run(scene()) == [4, 4, 4, 4, 4, 0]

@@ -1,0 +1,244 @@
+"""What a pasted line says beyond the names of its flags: values, weights, images, devices."""
+
+import pytest
+
+import penstock
+from penstock.catalog import load_accelerator, load_models
+from penstock.checkpoint import open_checkpoint
+from penstock.errors import UsageError
+from penstock.fleet import Parallelism, Release
+from penstock.fleet.engine import EngineName
+from penstock.preflight import Asked, Launch, Preflight, PreflightQuestion, check, load_knowledge
+from penstock.preflight.facts.subject import subject_of
+from penstock.preflight.launch.recipe import cookbook_settings, find_recipe
+from penstock.preflight.launch.values import check_values, takes
+
+KNOWLEDGE = load_knowledge()
+
+
+def asked(line: str, on: str = "h100:8", version: str | None = None) -> Preflight:
+    (answer,) = penstock.preflight(on=on, command=line, engine_version=version).answers
+    return answer
+
+
+def stops(answer: Preflight) -> dict[str, str]:
+    return {obstacle.kind: obstacle.text for obstacle in answer.obstacles}
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("--max-model-len abc", "is no whole number"),
+        ("--gpu-memory-utilization 1.2", "share of memory"),
+        ("--gpu-memory-utilization 90", "share of memory"),
+        ("--dtype float8", "no such value"),
+        ("--enable-auto-tool-choice --tool-call-parser lama3_json", "did you mean llama3_json?"),
+        ("--reasoning-parser deepseek-r1", "did you mean deepseek_r1?"),
+        ("--attention-backend FLASH_ATN", "did you mean FLASH_ATTN?"),
+        ("--kv-cache-dtype fp9", "did you mean fp8?"),
+        ("--max-num-batched-tokens 100 --max-model-len 8192 --no-enable-chunked-prefill", "prompt that is not cut"),
+        ("--max-num-batched-tokens 100 --max-num-seqs 128", "less than --max-num-seqs"),
+        ("--quantization awq", "not quantised"),
+    ],
+)
+def test_a_value_the_release_does_not_take_stops_the_start(flags: str, said: str) -> None:
+    assert said in stops(asked(f"vllm serve Qwen/Qwen3-8B {flags}"))["flag"]
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--max-model-len 32k",
+        "--max-model-len auto",
+        "--max-model-len $LENGTH",
+        "--attention-backend flash_attn",
+        "--tool-call-parser mine",  # not looked up without --enable-auto-tool-choice
+        "--reasoning-parser mine --reasoning-parser-plugin mine.py",
+        "--dtype bfloat16 --kv-cache-dtype fp8 --gpu-memory-utilization 1.0",
+    ],
+)
+def test_a_value_it_takes_does_not(flags: str) -> None:
+    assert asked(f"vllm serve Qwen/Qwen3-8B {flags}").passes
+
+
+def test_sglang_has_values_of_its_own() -> None:
+    line = "python3 -m sglang.launch_server --model-path Qwen/Qwen3-8B --attention-backend"
+    assert "did you mean fa4?" in stops(asked(f"{line} fa4x"))["flag"]
+    assert asked(f"{line} fa3").passes
+
+
+@pytest.mark.parametrize("method", ["fp8", "fp8_per_block"])
+def test_weights_quantised_while_they_load_take_their_new_size(method: str) -> None:
+    plain = "vllm serve meta-llama/Llama-3.3-70B-Instruct -tp 2"
+    assert "context" in stops(asked(plain, "h100:2"))
+    narrow = asked(f"{plain} --quantization {method}", "h100:2")
+    assert narrow.passes
+    assert narrow.memory.budget is not None
+    assert narrow.memory.budget.weight_bytes < 0.55 * 141e9 / 2
+    assert "--quantization" in narrow.plan.bare()
+
+
+def test_bitsandbytes_narrows_where_the_release_has_it() -> None:
+    line = "vllm serve meta-llama/Llama-3.3-70B-Instruct --quantization bitsandbytes --max-model-len 8192"
+    assert asked(line, "h100", "0.27.1").passes
+    assert not asked(line, "h100", "0.32.0").passes
+
+
+def test_sglang_quantises_too() -> None:
+    line = "python3 -m sglang.launch_server --model-path meta-llama/Llama-3.3-70B-Instruct --tp 2 --quantization fp8"
+    assert asked(line, "h100:2").passes
+
+
+def test_weights_in_host_memory_leave_room_and_are_slow() -> None:
+    answer = asked("vllm serve meta-llama/Llama-3.3-70B-Instruct -tp 2 --cpu-offload-gb 40", "h100:2")
+    assert answer.passes
+    assert answer.memory.budget is not None
+    whole = sum(weight.stored_bytes for weight in open_checkpoint("llama-3.3-70b").spec.weights) / 2
+    assert answer.memory.budget.weight_bytes == pytest.approx(whole - 40 * 2**30, rel=0.02)
+    assert answer.readiness.value == "slow"
+
+
+def test_an_image_says_which_release_is_started() -> None:
+    assert asked("docker run --gpus all vllm/vllm-openai:v0.11.0 --model Qwen/Qwen3-8B --swap-space 4").passes
+    old = asked("docker run --gpus all vllm/vllm-openai:v0.10.0 --model openai/gpt-oss-120b -tp 2")
+    assert "0.10.0 does not know GptOssForCausalLM" in stops(old)["architecture"]
+    with pytest.raises(UsageError, match="disagree"):
+        asked("docker run vllm/vllm-openai:v0.11.0 --model Qwen/Qwen3-8B", version="0.32.0")
+
+
+@pytest.mark.parametrize(
+    ("image", "on"),
+    [
+        ("vllm/vllm-openai-rocm:v0.32.0", "h100"),
+        ("vllm/vllm-openai:v0.32.0", "mi300x"),
+        ("lmsysorg/sglang:v0.5.18-rocm720-mi30x python3 -m sglang.launch_server", "h200"),
+    ],
+)
+def test_an_image_for_the_other_vendor_does_not_start(image: str, on: str) -> None:
+    assert "image" in stops(asked(f"docker run {image} --model Qwen/Qwen3-8B", on))
+
+
+@pytest.mark.parametrize(("flags", "devices"), [("-tp 4", 4), ("", 1), ("-tp 2 -pp 2", 4)])
+def test_a_line_may_use_fewer_devices_than_a_host_has(flags: str, devices: int) -> None:
+    answer = asked(f"vllm serve Qwen/Qwen3-8B {flags}", "h100:8")
+    assert answer.passes
+    assert answer.question.asked.parallelism.devices == devices
+
+
+@pytest.mark.parametrize("line", ["vllm bench serve --model Qwen/Qwen3-8B", "python -m sglang.bench_serving --model x"])
+def test_a_line_that_starts_no_server_is_refused(line: str) -> None:
+    with pytest.raises(UsageError, match="starts no server"):
+        asked(line)
+
+
+def test_a_name_of_ours_is_no_repository() -> None:
+    assert stops(asked("vllm serve qwen3-8b"))["model"].endswith("write Qwen/Qwen3-8B")
+
+
+RELEASES = ("0.6.6", "0.8.5", "0.9.2", "0.10.1", "0.11.0", "0.11.1", "0.12.0", "0.13.0", "0.16.0", "0.20.0", "0.32.0")
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_recipes_give_only_values_their_release_has(release: str) -> None:
+    version, choices = Release(release), KNOWLEDGE.choices
+    for known in load_models():
+        for part in ("h200_sxm", "mi300x"):
+            recipe = find_recipe(
+                known.repo or "",
+                load_accelerator(part),
+                version,
+                KNOWLEDGE.recipes,
+                KNOWLEDGE.flags["vllm"],
+                choices["vllm"],
+            )
+            flags = {} if recipe is None else {flag.name: flag.value or "true" for flag in recipe.flags}
+            assert check_values(Launch(flags=flags), "vllm", version, KNOWLEDGE) == (), known.id
+            assert ("enable-auto-tool-choice" in flags) <= ("tool-call-parser" in flags), known.id
+            assert "reasoning-parser-plugin" not in flags
+            if release == "0.6.6":
+                assert "reasoning-parser" not in flags
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "before", "since"),
+    [
+        ("tokenizer-mode", "deepseek_v32", "0.12.0", "0.13.0"),
+        ("tool-call-parser", "deepseek_v32", "0.12.0", "0.13.0"),
+        ("reasoning-parser", "deepseek_v3", "0.11.0", "0.11.1"),
+        ("tool-call-parser", "kimi_k2", "0.9.2", "0.10.0"),
+        ("tool-call-parser", "deepseek_v31", "0.10.1", "0.10.2"),
+        ("tool-call-parser", "glm47", "0.13.0", "0.14.0"),
+        ("tool-call-parser", "openai", "0.10.1", "0.10.2"),
+        ("attention-backend", "ROCM_AITER_UNIFIED_ATTN", "0.11.0", "0.11.1"),
+    ],
+)
+def test_values_begin_with_the_release_that_registered_them(flag: str, value: str, before: str, since: str) -> None:
+    table = KNOWLEDGE.choices["vllm"]
+    assert not takes(flag, value, Release(before), table)
+    assert takes(flag, value, Release(since), table)
+
+
+def proposed(model: str, on: str, engine: EngineName, version: str, tp: int = 8, pp: int = 1) -> Preflight:
+    question = PreflightQuestion(
+        subject=subject_of(open_checkpoint(model), model),
+        accelerator=load_accelerator(on),
+        engine=engine,
+        version=Release(version),
+        asked=Asked(parallelism=Parallelism(tp=tp, pp=pp)),
+    )
+    return check(question, KNOWLEDGE)
+
+
+@pytest.mark.parametrize("model", ["kimi-k2", "kimi-k2.5", "minimax-m3", "nemotron-3-nano", "mimo-v2-flash"])
+def test_sglang_is_told_to_trust_models_that_bring_code(model: str) -> None:
+    repo = open_checkpoint(model).repository or ""
+    found = cookbook_settings(repo, Release("0.5.18"), KNOWLEDGE.cookbook, KNOWLEDGE.choices["sglang"])
+    assert {"trust-remote-code", "tool-call-parser"} <= {setting.name for setting in found}
+
+
+def test_parsers_of_the_cookbook_are_those_of_its_release() -> None:
+    for release in ("0.4.9", "0.5.4", "0.5.18"):
+        for family, entry in KNOWLEDGE.cookbook.items():
+            found = cookbook_settings(family, Release(release), KNOWLEDGE.cookbook, KNOWLEDGE.choices["sglang"])
+            flags = {setting.name: setting.value or "true" for setting in found}
+            assert check_values(Launch(flags=flags), "sglang", Release(release), KNOWLEDGE) == ()
+            if release == "0.5.18":
+                assert ("tools" in entry) == ("tool-call-parser" in flags), family
+
+
+def test_a_parser_that_is_a_file_becomes_the_built_in_one() -> None:
+    new = proposed("nemotron-3-nano", "h200", "vllm", "0.32.0", tp=1).plan.bare()
+    assert "--reasoning-parser nemotron_v3" in new
+    old = proposed("nemotron-3-nano", "h200", "vllm", "0.12.0", tp=1).plan.bare()
+    assert "reasoning-parser" not in old
+
+
+def test_the_other_machines_are_headless() -> None:
+    plan = proposed("deepseek-r1", "h100", "vllm", "0.32.0", pp=2).plan
+    (rank,) = [flag for flag in plan.flags if flag.name == "node-rank"]
+    assert "--headless" in rank.why
+
+
+@pytest.mark.parametrize(
+    ("version", "tag"),
+    [("0.11", "0.11.0"), ("0.11.0", "0.11.0"), ("0.17.2", None), ("0.11.2.dev3", None), ("0.32", "0.32.0")],
+)
+def test_images_have_the_tags_of_releases_there_are(version: str, tag: str | None) -> None:
+    plan = proposed("qwen3-8b", "h100", "vllm", version, tp=1).plan
+    assert plan.image == (None if tag is None else f"vllm/vllm-openai:v{tag}")
+    assert plan.unreleased == (tag is None)
+
+
+def test_sparse_attention_of_sglang_on_amd_is_its_own_backend() -> None:
+    for model, part in (("glm-5-fp8", "mi355x"), ("deepseek-v3.2", "mi300x")):
+        answer = proposed(model, part, "sglang", "0.5.18")
+        assert answer.backend.name == "dsa"
+        assert "--attention-backend" not in answer.plan.bare()
+        assert "attention-sglang-mla-heads" not in {finding.rule.id for finding in answer.assessment.findings}
+    line = "python3 -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3.2 --tp 8 --attention-backend aiter"
+    found = {finding.rule.id for finding in asked(line, "mi300x:8").assessment.findings}
+    assert "attention-sglang-sparse-overridden" in found
+
+
+def test_before_the_first_registry_read_nothing_is_known() -> None:
+    assert proposed("llama-3.1-8b", "h100", "vllm", "0.2.0", tp=1).architecture.since is None

@@ -1,0 +1,209 @@
+"""Lines as people paste them: torn, completed by a shell, with values of the wrong kind, on too few devices."""
+
+import re
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+import penstock
+from penstock.preflight import Preflight, parse_command
+
+LLAMA = "meta-llama/Llama-3.3-70B-Instruct"
+
+
+def asked(line: str, on: str = "h100:8", version: str | None = None) -> Preflight:
+    (answer,) = penstock.preflight(on=on, command=line, engine_version=version).answers
+    return answer
+
+
+def stops(answer: Preflight) -> list[tuple[str, str]]:
+    return [(obstacle.kind, obstacle.text) for obstacle in answer.obstacles]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("vllm serve {} \\ \n  -tp 8", "a blank follows the backslash"),
+        ("vllm serve {}\n  --tensor-parallel-size 8", "the line before --tensor-parallel-size ends without"),
+        ("vllm serve {} \u2014tensor-parallel-size 8", "type --tensor-parallel-size"),
+        ("vllm serve {} \u2212\u2212tensor-parallel-size 8", "type --tensor-parallel-size"),
+        ("vllm serve {} \u2013tp 8", "type -tp"),
+        ("vllm serve \u201c{}\u201d -tp 8", "quotation marks are typographic"),
+    ],
+)
+def test_a_torn_line_is_named_and_read_as_it_was_meant(line: str, said: str) -> None:
+    answer = asked(line.format(LLAMA))
+    assert answer.question.asked.parallelism.tp == 8
+    ((kind, text),) = stops(answer)
+    assert kind == "line"
+    assert said in text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "export TP=8\nvllm serve {} \\\n  -tp $TP",
+        "vllm serve {} -tp ${{TP:-8}}  # eight of them",
+        "vllm serve {} -tp $(nvidia-smi -L | wc -l) --seed -1",
+        "vllm serve {} -tp `nvidia-smi -L | wc -l`",
+        "$ vllm serve {} -tp 8\n\n",
+    ],
+)
+def test_a_line_a_shell_completes_is_read_so(line: str) -> None:
+    answer = asked(line.format(LLAMA))
+    assert answer.question.asked.parallelism.tp == 8
+    assert answer.passes
+
+
+@pytest.mark.parametrize(
+    ("line", "on", "seen"),
+    [
+        ("CUDA_VISIBLE_DEVICES=0,1,2,3 vllm serve {} -tp 8", "h100:8", 4),
+        ("HIP_VISIBLE_DEVICES=0,1 vllm serve {} -tp 4", "mi300x:8", 2),
+        ("docker run --gpus '\"device=0,1\"' vllm/vllm-openai:v0.20.0 --model {} -tp 8", "h100:8", 2),
+        ("docker run --gpus 4 -e HF_TOKEN=x vllm/vllm-openai:v0.20.0 {} -tp 8", "h100:8", 4),
+    ],
+)
+def test_a_line_that_hides_devices_it_starts_on_is_refused(line: str, on: str, seen: int) -> None:
+    assert [text for kind, text in stops(asked(line.format(LLAMA), on)) if kind == "devices"] == [
+        f"it lets the engine see {seen} of the {4 if on == 'mi300x:8' else 8} devices it starts on"
+    ]
+
+
+@pytest.mark.parametrize(
+    "shown", ["CUDA_VISIBLE_DEVICES=4,5,6,7", "CUDA_VISIBLE_DEVICES=$MINE", "CUDA_VISIBLE_DEVICES="]
+)
+def test_devices_enough_or_unknown_are_no_obstacle(shown: str) -> None:
+    assert asked(f"{shown} vllm serve {LLAMA} -tp 4").passes
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("--host http://0.0.0.0", "--host http://0.0.0.0 is a URL"),
+        ("--host 0.0.0.0:8000", "write 0.0.0.0 and --port 8000"),
+        ("--host 300.1.1.1", "is no address"),
+        ("--host 'my host'", "is no address"),
+        ("--host 1::g", "is no address"),
+        ("--seed abc", "--seed abc is no whole number"),
+        ("--cpu-offload-gb some", "is no number"),
+        ("--port", "--port needs a value"),
+        ("--enable-prefix-caching true", "takes no value"),
+        ("--trust-remote-code=True", "takes no value"),
+        ("--compilation-config '{cudagraph_mode: FULL}'", "is not valid JSON"),
+        ('--speculative-config \'{"method": "eagle3"\'', "is not valid JSON"),
+        ("--speculative-config 3", "is no JSON object"),
+        ("--compilation-config 3", "is no JSON object"),
+        ("--max-num-seqs 1k", "is no whole number"),
+        ("--load-format gguff", "did you mean gguf?"),
+        ("--uvicorn-log-level loud", "no such value"),
+        ("--enable-auto-tool-choice", "needs --tool-call-parser"),
+        ("--no-enable-chunked-prefill --max-num-batched-tokens 4096", "less than the 131,072 tokens"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_named(flags: str, said: str) -> None:
+    ((kind, text),) = stops(asked(f"vllm serve {LLAMA} -tp 8 {flags}"))
+    assert kind == "flag"
+    assert said in text
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--host 0.0.0.0 --port 8000",
+        "--host localhost",
+        "--host ::",
+        "--host my-node_1.cluster.local",
+        "--host 127.1",
+        "--seed -1 --max-logprobs -1",
+        "--trust-remote-code --enable-prefix-caching",
+        "--no-enable-prefix-caching",
+        """--compilation-config '{"mode": 3, "compile_sizes": [1k]}'""",
+        "--limit-mm-per-prompt.image 0",
+        "--cpu-offload-gb 1.5",
+    ],
+)
+def test_a_value_of_the_right_kind_is_not(flags: str) -> None:
+    assert asked(f"vllm serve {LLAMA} -tp 8 {flags}").passes
+
+
+@pytest.mark.parametrize("flags", ["--trust-remote-code true", "--port abc", "--host 0.0.0.0:30000"])
+def test_sglang_has_kinds_of_its_own(flags: str) -> None:
+    ((kind, _),) = stops(asked(f"python3 -m sglang.launch_server --model-path {LLAMA} --tp 8 {flags}"))
+    assert kind == "flag"
+
+
+def test_a_count_that_does_not_parse_is_the_only_complaint() -> None:
+    assert stops(asked(f"vllm serve {LLAMA} --tensor-parallel-size eight")) == [
+        ("flag", "--tensor-parallel-size eight is no whole number")
+    ]
+
+
+def test_what_was_typed_is_kept() -> None:
+    _, launch = parse_command(f"FOO=1 vllm serve {LLAMA} --served-model-name a b")
+    assert launch.typed == ("FOO=1", "vllm", "serve", LLAMA, "--served-model-name", "a", "b")
+
+
+def shown(
+    columns: int, line: str | None = None, model: str | None = None, on: str = "h100:8", engine: str = "vllm"
+) -> str:
+    written = StringIO()
+    answer = penstock.preflight(model, on, command=line, engine=engine)
+    Console(width=columns, file=written, color_system=None).print(answer.drawn(columns))
+    return written.getvalue()
+
+
+def test_the_line_shown_is_the_one_that_was_checked() -> None:
+    text = shown(100, f"FOO=1 vllm serve {LLAMA} -tp 8 --served-model-name a 'b c' --port $PORT")
+    launch = text.partition("\nlaunch\n")[2]
+    assert launch.splitlines() == [
+        "  your line, as it was read",
+        f"  FOO=1 vllm serve {LLAMA} \\",
+        "    -tp 8 \\",
+        "    --served-model-name a 'b c' \\",
+        "    --port $PORT",
+    ]
+
+
+def test_a_line_that_does_not_serve_is_shown_beside_the_one_that_would() -> None:
+    text = shown(100, f"vllm serve {LLAMA} -tp 8 --swap-space 4")
+    assert "  your line, as it was read; it is not expected to serve\n" in text
+    assert "    --swap-space 4\n  what preflight would start\n  vllm serve" in text
+
+
+def test_a_file_of_flags_is_said_to_be_unread() -> None:
+    assert "! --config a.yaml is not read" in shown(100, f"vllm serve {LLAMA} -tp 8 --config a.yaml")
+
+
+def test_a_variable_that_is_ignored_is_counted() -> None:
+    text = shown(100, f"VLLM_ATTENTION_BACKEND=FLASHINFER vllm serve {LLAMA} -tp 8")
+    assert "109 rules: 1 ignored\n" in text
+    assert "! VLLM_ATTENTION_BACKEND is gone since 0.15.0 and is ignored; use --attention-backend\n" in text
+
+
+@pytest.mark.parametrize("model", ["deepseek-r1", "nemotron-3-super-fp8", "kimi-k2"])
+def test_as_many_are_listed_as_the_headline_leaves_open(model: str) -> None:
+    text = shown(200, model=model, on="mi300x:8")
+    counted = re.search(r"; (\d+) not decided", text)
+    listed = text.partition("\nnot decided\n")[2].partition("\n\n")[0]
+    assert int(counted[1] if counted else 0) == len(re.findall(r"\((?:blocker|silent-wrong|warning)\)", listed))
+
+
+@pytest.mark.parametrize(("model", "on"), [("kimi-k2.5", "mi355x:8"), ("deepseek-v3.2", "mi300x:8")])
+def test_no_address_and_no_image_is_cut_on_a_narrow_terminal(model: str, on: str) -> None:
+    assert "\u2026" not in shown(80, model=model, on=on)
+
+
+def test_sglang_says_how_much_of_the_context_it_has_room_for() -> None:
+    assert "runs with room for 19,342 of its 40,960 tokens of context" in shown(
+        200, model="qwen3-32b", on="h100", engine="sglang"
+    )
+
+
+def test_a_part_whose_compiler_target_nobody_knows_is_undetermined() -> None:
+    assert "undetermined" in shown(100, model="qwen3-0.6b", on="rubin").splitlines()[0]
+
+
+def test_a_level_was_a_configuration_once() -> None:
+    assert asked(f"vllm serve {LLAMA} -tp 8 --compilation-config 3", version="0.10.0").passes

@@ -1,0 +1,36 @@
+"""What a proposed launch does about room: a smaller step, a larger share, and only then a shorter context."""
+
+import pytest
+
+from penstock.api.preflight import preflight
+from penstock.preflight import Preflight
+from penstock.preflight.launch.room import keeps_whole_context
+
+
+def answered(model: str | None, on: str, command: str | None = None) -> Preflight:
+    return preflight(model, on, command=command).answers[0]
+
+
+def test_a_smaller_step_comes_before_a_shorter_context() -> None:
+    # Gemma-4-31B has 50 layers with windows: steps of 8,192 tokens take more than the cache of one H100.
+    found = answered("gemma-4-31b", "h100")
+    assert {flag.name: flag.value for flag in found.plan.flags}["max-num-batched-tokens"] == "2048"
+    assert found.cut is not None
+    assert found.cut.tokens > 50_000
+    assert found.memory.fits
+
+
+def test_a_step_that_matters_little_is_left_alone() -> None:
+    found = answered("gpt-oss-120b", "h100")
+    assert not found.plan.has("max-num-batched-tokens")
+
+
+def test_a_larger_share_of_memory_is_named_where_it_keeps_the_whole_context() -> None:
+    found = answered("qwen3-32b", "h100")
+    assert keeps_whole_context(found.memory.deployment)[0] == "--gpu-memory-utilization 0.95 (tight)"
+
+
+@pytest.mark.parametrize(("flag", "passes"), [("", True), ("--disable-hybrid-kv-cache-manager", False)])
+def test_a_line_without_the_hybrid_manager_keeps_everything(flag: str, *, passes: bool) -> None:
+    line = f"vllm serve google/gemma-4-31B-it --max-model-len 32768 --max-num-batched-tokens 2048 {flag}"
+    assert answered(None, "h100", line).passes is passes

@@ -1,0 +1,205 @@
+"""The policy never sends a request where it cannot be served, never passes over what is cheaper and better, and is
+the same in every form it comes in."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from penstock.routing.columns import pick_columns
+from penstock.routing.compared.policies import POLICIES
+from penstock.routing.compiled import compiled_pick
+from penstock.routing.endpoint import FLIGHT, REJECTED, REPORT, Records, default_parameters, new_endpoints, new_request
+from penstock.routing.harm import harm_of, holds, pick, rank, terms_of
+from penstock.routing.ledger import asked, finished, first_token, lost, refresh, reported, sent
+
+COEFFICIENTS = ("step_s", "sequence_s", "context_token_s", "prompt_step_s", "prompt_token_s", "prompt_pair_s")
+
+
+def fleet(count: int, seed: int = 0) -> Records:
+    """Endpoints of two vendors in the middle of serving."""
+    rng = np.random.default_rng(seed)
+    e, p = new_endpoints(count), default_parameters()
+    p["class_tpot_s"] = 0.06
+    slow = rng.uniform(1.0, 2.0, count)
+    e["vendor"] = np.arange(count) % 2
+    e["step_s"], e["sequence_s"], e["prompt_token_s"] = 0.015 * slow, 5e-5 * slow, 5e-5 * slow
+    e["context_token_s"], e["prompt_pair_s"], e["prompt_step_s"] = 6e-8 * slow, 2e-9 * slow, 0.008
+    e["kv_tokens"], e["max_context_tokens"] = rng.integers(50_000, 400_000, count), 131_072
+    e["max_running"], e["step_tokens"], e["usd_per_s"] = 256, 8192, rng.uniform(5e-4, 2e-3, count)
+    flights = np.zeros(1, FLIGHT)
+    for index in range(count):
+        refresh(e, index, 0.0, p)
+        for number in range(int(rng.integers(0, 60))):
+            request = asking(int(rng.integers(10, 6000)), now_s=0.01 * number, answer=int(rng.integers(1, 800)))
+            sent(e, index, request, 0, flights, 0, p)
+            if rng.random() < 0.9:
+                first_token(e, flights, 0, 0.01 * number + rng.uniform(0.05, 0.5), p)
+    return e
+
+
+def asking(tokens: int, *, now_s: float = 1.0, answer: int = 200, turn: int = 0) -> Records:
+    request = new_request()
+    request["now_s"], request["input_tokens"], request["expected_output_tokens"] = now_s, tokens, answer
+    request["ttft_s"], request["tpot_s"], request["turn"] = 2.0, 0.06, turn
+    return request
+
+
+def parameters() -> Records:
+    p = default_parameters()
+    p["class_tpot_s"] = 0.06
+    return p
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 30), tokens=st.integers(1, 140_000), answer=st.integers(1, 4000), turn=st.integers(0, 999))
+def test_the_numpy_twin_picks_the_same(seed: int, tokens: int, answer: int, turn: int) -> None:
+    e, p, q = fleet(9, seed), parameters(), asking(tokens, answer=answer, turn=turn)
+    hits = np.random.default_rng(seed).integers(0, tokens, len(e)).astype(np.int64)
+    for sheddable in (0, 1):
+        q["sheddable"] = sheddable
+        assert pick_columns(q, e, hits, p) == pick(q, e, hits, p)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 30), tokens=st.integers(1, 200_000))
+@pytest.mark.parametrize("name", POLICIES)
+def test_no_policy_picks_an_endpoint_that_cannot_hold_the_request(name: str, seed: int, tokens: int) -> None:
+    e, q = fleet(6, seed), asking(tokens)
+    e["accepts"][seed % 6] = 0
+    chosen = POLICIES[name].pick(q, e, np.zeros(6, np.int64), parameters())
+    able = [index for index in range(6) if holds(q[0], e[index])]
+    assert chosen in able if able else chosen == REJECTED
+    assert chosen != seed % 6
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 50),
+    tokens=st.integers(1, 40_000),
+    which=st.sampled_from([*COEFFICIENTS, "usd_per_s", "request_s", "kv_tokens"]),
+    better=st.floats(0.3, 0.95),
+)
+def test_cheaper_and_better_is_never_passed_over(seed: int, tokens: int, which: str, better: float) -> None:
+    """An endpoint with the same requests that is better in one respect and worse in none is at least as good a pick."""
+    e, p, q = fleet(2, seed), parameters(), asking(tokens)
+    e[1] = e[0]
+    e[1]["kv_tokens" if which == "kv_tokens" else which] *= 1 / better if which == "kv_tokens" else better
+    for index in range(2):
+        refresh(e, index, 1.0, p)
+    assume(holds(q[0], e[0]))
+    terms = terms_of(q[0], p[0])
+    worse, improved = (harm_of(q[0], e[index], 0, p[0], terms) for index in range(2))
+    assert improved <= worse * (1 + 1e-12)
+
+
+def test_ties_are_shared() -> None:
+    e, p = new_endpoints(8), parameters()
+    e["step_s"] = 0.01
+    chosen = [pick(asking(100, turn=turn), e, np.zeros(8, np.int64), p) for turn in range(800)]
+    assert np.bincount(chosen, minlength=8).tolist() == [100] * 8
+
+
+def test_a_cached_prefix_counts_as_the_seconds_it_saves() -> None:
+    e, p = new_endpoints(2), parameters()
+    e["step_s"], e["prompt_token_s"] = 0.02, 1e-4
+    q, hits = asking(15_000), np.array([0, 14_000], np.int64)
+    flights = np.zeros(1, FLIGHT)
+    for index in range(2):
+        refresh(e, index, 1.0, p)
+    assert pick(q, e, hits, p) == 1
+    # 14,000 tokens are 1.4 s; with 30,000 tokens of prompts ahead, 3 s, it is better computed again elsewhere.
+    sent(e, 1, asking(30_000), 0, flights, 0, p)
+    assert pick(q, e, hits, p) == 0
+
+
+def test_long_prompts_go_to_the_larger_cache_and_back_when_it_is_slow() -> None:
+    e, p = new_endpoints(2), parameters()
+    e["step_s"], e["prompt_token_s"], e["context_token_s"] = 0.02, 5e-5, 5e-8
+    e["kv_tokens"] = 60_000, 400_000
+    flights = np.zeros(5, FLIGHT)
+    for index in range(2):
+        for place in range(5):
+            sent(e, index, asking(4_000), 0, flights, place, p)
+            first_token(e, flights, place, 1.3, p)
+    e["prefill_correction"] = e["decode_correction"] = 1.0
+    q = asking(50_000)
+    q["ttft_s"] = 20.0
+    # 20,500 tokens are taken of either: the smaller has no room before others end.
+    assert pick(q, e, np.zeros(2, np.int64), p) == 1
+    e["prefill_correction"][1] = 5.0  # measured: five times slower than thought, 12.5 s instead of 2.5
+    e["decode_correction"][1] = 2.5
+    refresh(e, 1, 1.0, p)
+    assert pick(q, e, np.zeros(2, np.int64), p) == 0
+
+
+def test_who_may_be_shed_is_when_nobody_can_keep_the_promise() -> None:
+    e, p = new_endpoints(3), parameters()
+    e["step_s"] = 1.0  # a token a second
+    for index in range(3):
+        refresh(e, index, 1.0, p)
+    q, hits = asking(100), np.zeros(3, np.int64)
+    assert pick(q, e, hits, p) != REJECTED
+    q["sheddable"] = 1
+    assert pick(q, e, hits, p) == REJECTED
+
+
+def test_the_second_choice_is_of_another_vendor() -> None:
+    e, p, order, room = fleet(8), parameters(), np.zeros(4, np.int64), np.zeros(8)
+    q, hits = asking(500), np.zeros(8, np.int64)
+    assert rank(q, e, hits, p, order, room) == 4
+    assert order[0] == pick(q, e, hits, p)
+    assert e["vendor"][order[1]] != e["vendor"][order[0]]
+    assert len(set(order.tolist())) == 4
+
+
+def test_what_was_sent_and_ended_leaves_nothing_behind() -> None:
+    e, p, flights = new_endpoints(1), parameters(), np.zeros(3, FLIGHT)
+    e["step_s"], e["prompt_token_s"] = 0.01, 1e-5
+    own = [name for name in e.dtype.names or () if name in {"in_flight", "prefilling", "resident_tokens"}]
+    for place, tokens in enumerate((10, 3000, 77)):
+        sent(e, 0, asking(tokens), 5, flights, place, p)
+    assert e[0]["in_flight"] == 3
+    first_token(e, flights, 0, 1.2, p)
+    finished(e, flights, 0, 50, 2.0, p)
+    lost(e, flights, 1, 2.1, p)
+    finished(e, flights, 2, 1, 2.2, p)
+    assert [int(e[0][name]) for name in own] == [0] * len(own)
+    assert e[0]["outstanding_prompt_tokens"] == e[0]["outstanding_prompt_s"] == 0
+    assert e[0]["residents"].sum() == e[0]["resident_output_tokens"] == 0
+
+
+def test_a_report_shows_what_others_sent() -> None:
+    e, p, flights, reports = new_endpoints(1), parameters(), np.zeros(1, FLIGHT), np.zeros(1, REPORT)
+    e["step_s"], e["sequence_s"] = 0.01, 1e-4
+    sent(e, 0, asking(100), 0, flights, 0, p)
+    asked(e, 0, reports, 0, 1.0)
+    reports[0]["running"], reports[0]["kv_used_tokens"] = 11, 5000
+    reported(e, 0, reports, 0, 1.1, p)
+    # Ten of eleven are others'; own and theirs are in the time of a token.
+    assert e[0]["tpot_now_s"] == pytest.approx((0.01 + 11 * 1e-4) * e[0]["stretch"])
+    # A report nobody has heard again of for long says nothing about others any more.
+    refresh(e, 0, 100.0, p)
+    assert e[0]["tpot_now_s"] == pytest.approx((0.01 + 1 * 1e-4) * e[0]["stretch"])
+
+
+@pytest.mark.parametrize("truth", [0.75, 1.33])
+def test_corrections_find_how_fast_an_endpoint_really_is(truth: float) -> None:
+    e, p, flights = new_endpoints(1), parameters(), np.zeros(1, FLIGHT)
+    e["step_s"], e["prompt_token_s"] = 0.02, 1e-4
+    refresh(e, 0, 0.0, p)
+    for number in range(400):
+        now_s = 100.0 * number
+        sent(e, 0, asking(3000, now_s=now_s), 0, flights, 0, p)
+        first_s = now_s + truth * (3000 * 1e-4 + 0.02)
+        first_token(e, flights, 0, first_s, p)
+        finished(e, flights, 0, 200, first_s + 199 * 0.02 * truth, p)
+    assert e[0]["prefill_correction"] == pytest.approx(truth, rel=0.06)
+    assert e[0]["decode_correction"] == pytest.approx(truth, rel=0.06)
+
+
+def test_the_compiled_pick_and_its_source_agree() -> None:
+    e, p, hits = fleet(5), parameters(), np.zeros(5, np.int64)
+    compiled = compiled_pick(pick)
+    for tokens in (1, 500, 20_000):
+        assert compiled(asking(tokens), e, hits, p) == pick(asking(tokens), e, hits, p)

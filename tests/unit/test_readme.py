@@ -1,0 +1,44 @@
+"""The figures README gives are the ones the package gives."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.benchmark.shipped_rows import shipped_errors
+from penstock.catalog import load_measurements
+from penstock.report.accuracy import Published
+
+README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8").replace("\n  ", " ")
+
+
+def published(name: str) -> Published:
+    return Published.of(name, *shipped_errors(name))
+
+
+@pytest.mark.parametrize(
+    ("split", "words"),
+    [
+        ("month", "for the next month"),
+        ("setup", "for a new setup"),
+        ("model", "for a new model"),
+        ("accelerator", "for a new accelerator"),
+    ],
+)
+def test_median_errors_are_those_of_the_shipped_rows(split: str, words: str) -> None:
+    assert f"{published(split).summary().median:.1%} {words}" in README
+
+
+def test_the_rows_are_counted() -> None:
+    assert f"[all {len(load_measurements()):,} rows]" in README
+    assert f"{published('model').summary().rows:,} public serving measurements" in README
+
+
+def test_the_share_of_right_winners_is_that_of_the_shipped_rows() -> None:
+    found = {name: published(name).winners for name in ("setup", "model", "month")}
+    ranked = []
+    for name, words in (("setup", "a new setup"), ("model", "a new model"), ("month", "the next month")):
+        winners = found[name]
+        assert winners is not None
+        assert f"{winners.named:.0%} for {words}" in README
+        ranked.append(f"{100 * winners.fixed_ranking:.0f}")
+    assert f"ranking of parts is right in {ranked[0]}, {ranked[1]} and {ranked[2]}%" in README

@@ -1,0 +1,410 @@
+"""Does a fleet behind a real Envoy do what its simulation said? Slices of public traces, policy by policy, both ways.
+
+Emulated endpoints of two vendors answer on a real clock; Envoy routes by itself or as a picker says; the simulator is
+given the same slice. `--tables` writes what came out into docs/gateway.md.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import csv
+import json
+import math
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import uvloop
+
+import penstock
+from penstock.api.asked.fleet import fleet_choice
+from penstock.api.emulate import emulated_fleet, emulated_replicas
+from penstock.api.route import routed_fleet
+from penstock.emulator.server import emulate
+from penstock.fleet.file import write_fleet
+from penstock.gateway.envoy.config import EnvoySettings
+from penstock.gateway.envoy.program import envoy_program
+from penstock.gateway.state.fleet import RoutedFleet
+from penstock.gateway.supervisor import Supervisor
+from penstock.simulation.replica import Replica
+from penstock.workload import Slo
+
+REPOSITORY: Final = Path(__file__).resolve().parent.parent
+FLEET: Final = REPOSITORY / "examples" / "fleets" / "chat-70b-h100-mi300x.yaml"
+TRACES: Final = REPOSITORY.parent / "shared" / "traces"
+PAGE: Final = REPOSITORY / "docs" / "gateway.md"
+POLICIES: Final = ("penstock", "in-flight-per-capacity", "weighted-round-robin", "least-request", "round-robin")
+LISTEN, CONTROL, FIRST_PORT = 18480, 18499, 18400
+_BLOCK_TOKENS, _TOKEN_BYTES = 512, 4
+_SECONDS: Final = (
+    "step_s",
+    "sequence_s",
+    "context_token_s",
+    "prompt_step_s",
+    "prompt_token_s",
+    "prompt_pair_s",
+    "expert_s",
+    "request_s",
+)
+"""Of an endpoint's record, what follows from its silicon."""
+_HTTP: Final = "type.googleapis.com/envoy.extensions.filters"
+_PATIENCE_S: Final = 900.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """Some requests of a public trace, at another rate, and what they are promised."""
+
+    name: str
+    file: str
+    start: int
+    count: int
+    rate_per_s: float
+    slo: Slo
+    slow: float = 1.0
+    """All seconds are so many times as long, arrivals, promises and engines alike: a busy machine keeps up."""
+
+
+SLICES: Final = (
+    Slice(
+        name="Azure conversation",
+        file="azure_llm_2023_conv.csv",
+        start=2000,
+        count=120,
+        rate_per_s=6.0,
+        slo=Slo(ttft_s=2.0, tpot_s=0.06),
+        slow=5.0,
+    ),
+    Slice(
+        name="Mooncake conversation",
+        file="mooncake_conversation.jsonl",
+        start=0,
+        count=80,
+        rate_per_s=0.65,
+        slo=Slo(ttft_s=5.0, tpot_s=0.1),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedRequest:
+    """One request of a slice."""
+
+    arrival_s: float
+    input_tokens: int
+    output_tokens: int
+    blocks: tuple[int, ...]
+    """What every 512 tokens of the prompt are, by number."""
+
+    def body(self, model: str) -> bytes:
+        """Write it as a completion: a token is four bytes to an emulated engine."""
+        text = "".join(f"{block:015x} " * (_BLOCK_TOKENS * _TOKEN_BYTES // 16) for block in self.blocks)
+        told = {"prompt": text[: self.input_tokens * _TOKEN_BYTES], "model": model, "max_tokens": self.output_tokens}
+        return json.dumps({**told, "stream": True, "ignore_eos": True}).encode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What became of a slice."""
+
+    met_fraction: float
+    goodput_per_s: float
+    """Output tokens a second of requests that kept their promise."""
+    usd_per_good_mtok: float
+    failed: int = 0
+    late_s: float = 0.0
+    """How late the emulator's clock was at worst."""
+
+
+def requests_of(chosen: Slice) -> list[TimedRequest]:
+    """Read a slice, its arrivals spread to the rate that is asked for."""
+    path, end = TRACES / chosen.file, chosen.start + chosen.count
+    if path.suffix == ".csv":
+        with path.open(encoding="utf-8") as file:
+            rows = list(csv.reader(file))[1 + chosen.start : 1 + end]
+        times = [datetime.fromisoformat(row[0][:26]).timestamp() for row in rows]
+        lengths = [(int(row[1]), int(row[2])) for row in rows]
+        # Nothing is said to be shared: every block is one of a kind.
+        blocks = [tuple(range(1000 * n, 1000 * n + -(-given // _BLOCK_TOKENS))) for n, (given, _) in enumerate(lengths)]
+    else:
+        told = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()[chosen.start : end]]
+        times = [entry["timestamp"] / 1000 for entry in told]
+        lengths = [(entry["input_length"], entry["output_length"]) for entry in told]
+        blocks = [tuple(entry["hash_ids"]) for entry in told]
+    factor = len(times) / chosen.rate_per_s / (times[-1] - times[0])
+    return [
+        TimedRequest(
+            arrival_s=round((at - times[0]) * factor, 3), input_tokens=given, output_tokens=made, blocks=shared
+        )
+        for at, (given, made), shared in zip(times, lengths, blocks, strict=True)
+    ]
+
+
+def simulated(fleet: Path, requests: Sequence[TimedRequest], folder: Path, policies: Sequence[str]) -> dict[str, Seen]:
+    """Ask the simulator, which is given the same requests and reports as often as the scraper looks."""
+    trace = folder / "slice.jsonl"
+    lines = (
+        {
+            "timestamp": round(1000 * one.arrival_s),
+            "input_length": one.input_tokens,
+            "output_length": one.output_tokens,
+            "hash_ids": one.blocks,
+        }
+        for one in requests
+    )
+    trace.write_text("\n".join(map(json.dumps, lines)) + "\n", encoding="utf-8")
+    answer = penstock.simulate_fleet(str(fleet), trace=str(trace), policy=",".join(policies), reports="100ms")
+    return {
+        run.policy.name: Seen(
+            met_fraction=run.worst_met_fraction,
+            goodput_per_s=run.outcome.goodput_tokens_per_s,
+            usd_per_good_mtok=run.usd_per_good_mtok or float("inf"),
+        )
+        for run in answer.runs
+    }
+
+
+class _Client(asyncio.Protocol):
+    """One streamed answer: when its first and its last token came, and how many there were."""
+
+    def __init__(self, request: bytes) -> None:
+        self._request, self._tail = request, b""
+        self.first_s = self.last_s = 0.0
+        self.tokens = 0
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Ask."""
+        transport.write(self._request)  # type: ignore[attr-defined]
+
+    def data_received(self, data: bytes) -> None:
+        """Count tokens; a mark may be cut in two by a packet."""
+        found = (self._tail + data).count(b'"text": " penstock"')
+        self._tail = data[-18:]
+        if found:
+            self.last_s = time.perf_counter()
+            self.first_s = self.first_s or self.last_s
+            self.tokens += found
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Say that it ended."""
+        del exc
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+
+async def replayed(requests: Sequence[TimedRequest], model: str, chosen: Slice, usd_per_hour: float) -> Seen:
+    """Send every request at its time, and measure as the simulator does."""
+    slow = chosen.slow
+    loop, bodies = asyncio.get_running_loop(), [one.body(model) for one in requests]
+    begun_s = time.perf_counter() + 1.0
+
+    async def one(request: TimedRequest, body: bytes) -> tuple[float, float, int]:
+        await asyncio.sleep(max(0.0, begun_s + slow * request.arrival_s - time.perf_counter()))
+        head = f"POST /v1/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {len(body)}\r\n\r\n"
+        sent_s = time.perf_counter()
+        try:
+            _, client = await loop.create_connection(lambda: _Client(head.encode() + body), "127.0.0.1", LISTEN)
+            await asyncio.wait_for(client.ended, _PATIENCE_S)
+        except (OSError, TimeoutError):
+            return float("inf"), float("inf"), 0
+        if client.tokens != request.output_tokens:
+            return float("inf"), float("inf"), 0
+        after = max(1, client.tokens - 1)
+        return (client.first_s - sent_s) / slow, (client.last_s - client.first_s) / after / slow, client.tokens
+
+    seen = await asyncio.gather(*map(one, requests, bodies))
+    makespan_s = (time.perf_counter() - begun_s) / slow
+    ttft_s, tpot_s, _ = (np.array(column) for column in zip(*seen, strict=True))
+    met = chosen.slo.met(ttft_s=ttft_s, tpot_s=tpot_s, e2e_s=ttft_s)
+    good = [tokens for kept, (_, _, tokens) in zip(met, seen, strict=True) if kept]
+    return Seen(
+        met_fraction=len(good) / len(seen),
+        goodput_per_s=sum(good) / makespan_s,
+        usd_per_good_mtok=usd_per_hour * makespan_s / 3600 / max(1, sum(good)) * 1e6,
+        failed=sum(not tokens for _, _, tokens in seen),
+    )
+
+
+def envoy_alone(fleet: RoutedFleet, policy: str) -> dict[str, object]:
+    """Write a configuration for Envoy that routes by one of its own policies."""
+    weighted = policy in {"weighted-round-robin", "in-flight-per-capacity"}
+    endpoints = []
+    for address, weight in zip(fleet.addresses, fleet.weights(), strict=True):
+        host, _, port = address.rpartition(":")
+        place = {"socket_address": {"address": host, "port_value": int(port)}}
+        endpoints.append({"endpoint": {"address": place}, "load_balancing_weight": weight if weighted else 1})
+    by_turn = policy.endswith("round-robin")
+    more = {} if by_turn else {"least_request_lb_config": {"choice_count": len(fleet.addresses)}}
+    cluster = {
+        "name": "endpoints",
+        "type": "STATIC",
+        "lb_policy": "ROUND_ROBIN" if by_turn else "LEAST_REQUEST",
+        "per_connection_buffer_limit_bytes": 2**23,
+        "load_assignment": {"cluster_name": "endpoints", "endpoints": [{"lb_endpoints": endpoints}]},
+        **more,
+    }
+    route = {"match": {"prefix": "/"}, "route": {"cluster": "endpoints", "timeout": "0s"}}
+    manager = {
+        "@type": f"{_HTTP}.network.http_connection_manager.v3.HttpConnectionManager",
+        "stat_prefix": "clients",
+        "route_config": {"virtual_hosts": [{"name": "all", "domains": ["*"], "routes": [route]}]},
+        "http_filters": [{"name": "router", "typed_config": {"@type": f"{_HTTP}.http.router.v3.Router"}}],
+    }
+    listener = {
+        "name": "clients",
+        "address": {"socket_address": {"address": "127.0.0.1", "port_value": LISTEN}},
+        "filter_chains": [{"filters": [{"name": "http", "typed_config": manager}]}],
+    }
+    return {"static_resources": {"listeners": [listener], "clusters": [cluster]}}
+
+
+@contextlib.contextmanager
+def started(command: Sequence[str], ready: str) -> Iterator[None]:
+    """Run a program until it is no longer needed."""
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)  # noqa: S603 - own programs
+    try:
+        begun_s = time.monotonic()
+        while True:
+            try:
+                urllib.request.urlopen(ready, timeout=1).read()  # noqa: S310 - loopback
+                break
+            except OSError:
+                if process.poll() is not None or time.monotonic() - begun_s > 120:  # noqa: PLR2004 - seconds
+                    sys.exit(f"{command[1:4]} does not answer")
+                time.sleep(0.1)
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+
+
+def slowed_endpoints(running: Path, slow: float) -> None:
+    """Serve the fleet's endpoints, so many times slower."""
+    replicas = [replace(one, replica=_slowed(one.replica, slow)) for one in emulated_replicas(fleet_choice(running))]
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(emulate(replicas, control=f"127.0.0.1:{CONTROL}", speed=1.0, seed=0))
+
+
+def _slowed(replica: Replica, slow: float) -> Replica:
+    seconds: dict[str, Any] = {}
+    for field in fields(replica.cost):
+        value = getattr(replica.cost, field.name)
+        if field.name.endswith("_s"):
+            seconds[field.name] = tuple(slow * one for one in value) if isinstance(value, tuple) else slow * value
+    return replace(replica, cost=replace(replica.cost, **seconds), request_s=slow * replica.request_s)
+
+
+def slowed_gateway(running: Path, slow: float) -> None:
+    """Route to endpoints that are so many times slower, and promised so many times as long."""
+    fleet = routed_fleet(running)
+    endpoints = fleet.endpoints.copy()
+    for name in _SECONDS:
+        endpoints[name] *= slow
+    endpoints["usd_per_s"] /= slow
+    classes = tuple(
+        replace(one, ttft_s=slow * (one.ttft_s or math.inf), tpot_s=slow * (one.tpot_s or math.inf))
+        for one in fleet.classes
+    )
+    with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
+        settings = EnvoySettings(
+            listen=f"127.0.0.1:{LISTEN}", folder=Path(folder) / "gateway", pickers=1, pick_timeout_s=5.0
+        )
+        Supervisor(settings, lambda _: replace(fleet, endpoints=endpoints, classes=classes), None, drain_s=0.0).run()
+
+
+def routed(chosen: Slice, requests: Sequence[TimedRequest], fleet: Path, policy: str, folder: Path) -> Seen:
+    """Replay a slice through Envoy and fresh endpoints."""
+    running = folder / "running.yaml"
+    described = emulated_fleet(fleet, port=FIRST_PORT)
+    running.write_text(write_fleet(described), encoding="utf-8")
+    usd_per_hour = sum((pool.usd_per_hour or 0.0) * pool.replicas for pool in described.pools)
+    own = [sys.executable, __file__, "--running", str(running), "--slow", str(chosen.slow), "--serve"]
+    with started([*own, "endpoints"], f"http://127.0.0.1:{CONTROL}/"):
+        command = [*own, "gateway"]
+        if policy != "penstock":
+            config = folder / "envoy.json"
+            config.write_text(json.dumps(envoy_alone(routed_fleet(running), policy)), encoding="utf-8")
+            command = [envoy_program(), "-c", str(config), "--disable-hot-restart", "--log-level", "error"]
+        with started(command, f"http://127.0.0.1:{LISTEN}/health"):
+            seen = asyncio.run(replayed(requests, described.pools[0].model, chosen, usd_per_hour))
+        told = json.loads(urllib.request.urlopen(f"http://127.0.0.1:{CONTROL}/", timeout=5).read())
+    return replace(seen, late_s=max(entry["latest_s"] for entry in told) / chosen.slow)
+
+
+def compared(chosen: Slice, policies: Sequence[str]) -> list[dict[str, Any]]:
+    """Run a slice both ways, policy by policy."""
+    requests, rows = requests_of(chosen), []
+    with tempfile.TemporaryDirectory(prefix="penstock-fleet-") as name:
+        folder = Path(name)
+        fleet, described = folder / "fleet.yaml", fleet_choice(FLEET)
+        lengths = [(one.input_tokens, one.output_tokens) for one in requests]
+        means = [max(1, round(sum(column) / len(lengths))) for column in zip(*lengths, strict=True)]
+        route = replace(described.routes[0], slo=chosen.slo, input_tokens=means[0], output_tokens=means[1])
+        fleet.write_text(write_fleet(replace(described, routes=(route,))), encoding="utf-8")
+        said = simulated(fleet, requests, folder, policies)
+        for policy in policies:
+            seen = routed(chosen, requests, fleet, policy, folder)
+            rows.append({"slice": chosen.name, "policy": policy, "simulated": said[policy], "seen": seen})
+            print(f"{chosen.name}: {policy}\n  simulated {said[policy]}\n  seen      {seen}", flush=True)
+    return rows
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """Write the rows as Markdown."""
+    head = ["slice", "policy", "kept, simulated", "through Envoy", "good tokens/s, simulated", "through Envoy", "ratio"]
+    head += ["$/good Mtok, simulated", "through Envoy", "failed", "clock late, ms"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for row in rows:
+        said, seen = row["simulated"], row["seen"]
+        cells = [
+            row["slice"],
+            row["policy"],
+            f"{said.met_fraction:.1%}",
+            f"{seen.met_fraction:.1%}",
+            f"{said.goodput_per_s:,.0f}",
+            f"{seen.goodput_per_s:,.0f}",
+            f"{seen.goodput_per_s / said.goodput_per_s:.2f}",
+            f"{said.usd_per_good_mtok:.2f}",
+            f"{seen.usd_per_good_mtok:.2f}",
+            str(seen.failed),
+            f"{1000 * seen.late_s:.0f}",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure, print, and write the table where asked to."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tables", action="store_true", help="write the table into docs/gateway.md")
+    parser.add_argument("--slice", choices=[one.name for one in SLICES], help="only one of them")
+    parser.add_argument("--policy", action="append", choices=POLICIES, help="only these")
+    parser.add_argument("--serve", choices=["endpoints", "gateway"], help=argparse.SUPPRESS)
+    parser.add_argument("--running", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--slow", type=float, default=1.0, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.serve is not None:
+        (slowed_endpoints if asked.serve == "endpoints" else slowed_gateway)(asked.running, asked.slow)
+        return
+    chosen = [one for one in SLICES if asked.slice in {None, one.name}]
+    made = table([row for one in chosen for row in compared(one, asked.policy or POLICIES)])
+    print(made)
+    if asked.tables:
+        page = PAGE.read_text(encoding="utf-8")
+        mark = re.compile(r"(<!-- table: fleet -->\n).*?(\n<!-- end -->)", re.DOTALL)
+        PAGE.write_text(mark.sub(lambda found: found[1] + made + found[2], page), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What can a router that knows its silicon gain? The experiments of docs/routing.md."""
