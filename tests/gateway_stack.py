@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import ssl
 import subprocess
 import sys
@@ -17,6 +16,8 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from ports import free_ports
 
 MODEL = "llama"
 STEP_S = 0.002
@@ -73,16 +74,6 @@ class Answers:
     @property
     def count(self) -> int:
         return self.cut + sum(self.statuses.values())
-
-
-def free_ports(count: int) -> list[int]:
-    held = [socket.socket() for _ in range(count)]
-    for each in held:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in held]
-    for each in held:
-        each.close()
-    return ports
 
 
 def chat(tokens: int = 4, *, stream: bool = False, prompt: str = "hello", model: str = MODEL) -> bytes:

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.tiny_llama import Shape, write_model
+from ports import free_ports
 
 _START_UP_S = 600.0
 _SAMPLE = re.compile(r"^(?P<name>vllm:\w+)\{(?P<labels>[^}]*)\} (?P<value>\S+)$", re.MULTILINE)
@@ -125,7 +125,7 @@ def serve(python: str, settings: Settings, *, shape: Shape) -> Iterator[Server]:
     """
     folder = Path(tempfile.mkdtemp(prefix="engine-"))
     log = folder / "log"
-    port = free_port()
+    port = free_ports(1)[0]
     write_model(folder / "model", shape)
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -150,13 +150,6 @@ def serve(python: str, settings: Settings, *, shape: Shape) -> Iterator[Server]:
             process.kill()
             process.wait()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _flags(folder: Path, settings: Settings, shape: Shape, port: int) -> list[str]:

@@ -17,11 +17,13 @@ from pathlib import Path
 
 import pytest
 
+from ports import free_ports
+
 pytest.importorskip("httptools", reason='the gateway is an extra: pip install "penstock[gateway]"')
 
 from engine.record import SHAPE
 from engine.server import Server, Settings, serve
-from gateway_stack import Running, free_ports, running
+from gateway_stack import Running, running
 from penstock.gateway.watching.pages import read_page
 
 pytestmark = pytest.mark.engine

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.server import Server, environment, free_port, wait_until_ready
+from engine.server import Server, environment, wait_until_ready
 from engine.tiny_llama import word_tokenizer
 from engine.tiny_models import ARCHITECTURES, TINY
 from penstock.catalog import load_accelerator, load_models
@@ -23,6 +23,7 @@ from penstock.fleet import Parallelism
 from penstock.fleet.engine import NEWEST, EngineName
 from penstock.preflight import Asked, Preflight, PreflightQuestion, check, load_knowledge, parse_command
 from penstock.preflight.facts.subject import smallest_split, subject_of
+from ports import free_ports
 
 pytestmark = pytest.mark.engine
 STARTED = ("llama", "qwen2", "qwen3", "mistral", "olmo2", "granite")
@@ -144,7 +145,7 @@ def checkpoints(python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 @contextmanager
 def started(python: str, line: list[str], folder: Path) -> Iterator[Server]:
     """Run a printed command on the CPU, on loopback and a port of its own."""
-    port, log = free_port(), folder / "log"
+    port, log = free_ports(1)[0], folder / "log"
     own = ["--host", "127.0.0.1", "--port", str(port)]
     command = [str(Path(python).parent / "vllm"), *line[1:], *own]
     with log.open("wb") as output:

@@ -15,7 +15,7 @@ TOTAL_BYTES = int(float(os.environ.get("PENSTOCK_SCAN_GB", "0.25")) * 1e9)
 """`PENSTOCK_SCAN_GB=4.5` is the size docs/preflight.md reports."""
 SIDE = 4096
 MEASURE = """
-import json, sys, time
+import json, statistics, sys, time
 from pathlib import Path
 import numpy as np
 from penstock.checkpoint.fp8.scan import scan_fp8
@@ -37,12 +37,12 @@ def seconds(action):
     return time.process_time() - begin
 
 read_and_sum()
-reading = min(seconds(read_and_sum) for _ in range(5))
-scanning = min(seconds(lambda: scan_fp8(folder)) for _ in range(5))
+scan_fp8(folder)
+ratio = statistics.median(seconds(read_and_sum) / seconds(lambda: scan_fp8(folder)) for _ in range(15))
 found = scan_fp8(folder)
 # Not getrusage: that counts the process this one was forked from.
 peak = int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) * 1024
-print(json.dumps({"ratio": reading / scanning, "peak": peak, "bytes": found.scanned_bytes, "sound": found.sound}))
+print(json.dumps({"ratio": ratio, "peak": peak, "bytes": found.scanned_bytes, "sound": found.sound}))
 """
 
 
@@ -83,5 +83,5 @@ def test_the_scan_reads_nearly_as_fast_as_summing_and_in_little_memory(large: Pa
     assert measured["sound"]
     assert measured["bytes"] >= 0.9 * TOTAL_BYTES
     assert measured["peak"] < 200e6
-    # 0.8 is what the docs promise on a quiet machine; a busy one shares its caches.
+    # docs/preflight.md says what it is on a quiet machine; a busy one shares its caches.
     assert measured["ratio"] > 0.6, measured

@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from ports import free_ports
+
 pytest.importorskip("httptools", reason='the gateway is an extra: pip install "penstock[gateway]"')
 
-from gateway_stack import free_ports, running
+from gateway_stack import running
 
 pytestmark = pytest.mark.xdist_group("gateway")
 ALERTS = Path(__file__).resolve().parents[2] / "deploy" / "alerts.yaml"

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from ports import free_ports
+
 pytest.importorskip("httptools", reason='the gateway is an extra: pip install "penstock[gateway]"')
 
-from gateway_stack import Running, chat, free_ports, running
+from gateway_stack import Running, chat, running
 
 pytestmark = pytest.mark.xdist_group("gateway")
 

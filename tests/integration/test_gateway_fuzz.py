@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 
+from ports import free_ports
+
 pytest.importorskip("httptools", reason='the gateway is an extra: pip install "penstock[gateway]"')
 
-from gateway_stack import Running, chat, free_ports, running
+from gateway_stack import Running, chat, running
 from hostile_requests import PROMPT, Hostile, hostile
 
 pytestmark = pytest.mark.xdist_group("gateway")

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from ports import free_ports
+
 pytest.importorskip("httptools", reason='the gateway is an extra: pip install "penstock[gateway]"')
 
 import grpc
@@ -15,7 +17,7 @@ from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 from envoy.service.ext_proc.v3.external_processor_pb2_grpc import ExternalProcessorStub
 from google.protobuf.struct_pb2 import Struct
 
-from gateway_stack import Running, chat, free_ports, running
+from gateway_stack import Running, chat, running
 
 pytestmark = pytest.mark.xdist_group("gateway")
 

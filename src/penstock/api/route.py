@@ -2,12 +2,12 @@
 
 import json
 import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -141,8 +141,8 @@ class GatewayOptions:
     """Whether endpoints' names are looked up again and again, each with as many addresses as it has."""
 
 
-def envoy_settings(options: GatewayOptions, folder: Path | None = None) -> "EnvoySettings":
-    """Read how a gateway is to be run."""
+def envoy_settings(options: GatewayOptions, folder: Path) -> "EnvoySettings":
+    """Read how a gateway is to be run, with its files in a folder."""
     for name in ("httptools", "uvloop"):
         if find_spec(name) is None:
             raise MissingExtra('routing needs an extra: pip install "penstock[gateway]"')
@@ -162,7 +162,7 @@ def envoy_settings(options: GatewayOptions, folder: Path | None = None) -> "Envo
         raise UsageError(f"{options.pickers} pickers; write 1 to 64")
     return EnvoySettings(
         listen=options.listen,
-        folder=folder or Path(tempfile.mkdtemp(prefix="penstock-", dir=_memory_folder())),
+        folder=folder,
         pickers=options.pickers,
         door=next(known for known in DOORS if known == options.door),
         access_log=options.access_log,
@@ -190,15 +190,16 @@ def route(
 ) -> None:
     """Serve a fleet behind one address until SIGTERM, as `penstock route`; an edited fleet file is read again."""
     told = options or GatewayOptions()
-    settings = envoy_settings(told)  # first: it says in one line where the extra is missing
-    from penstock.gateway.supervisor import Supervisor  # noqa: PLC0415 - with the extra
-
     watched = None if isinstance(fleet, Fleet) else Path(fleet)
 
     def read(made: int) -> "RoutedFleet":
         return routed_fleet(fleet, made, follow_names=told.follow_names)
 
-    Supervisor(settings, read, watched, drain_s=drain_s).run(ready)
+    with TemporaryDirectory(prefix="penstock-", dir=_memory_folder(), ignore_cleanup_errors=True) as folder:
+        settings = envoy_settings(told, Path(folder))  # first: it says in one line where the extra is missing
+        from penstock.gateway.supervisor import Supervisor  # noqa: PLC0415 - with the extra
+
+        Supervisor(settings, read, watched, drain_s=drain_s).run(ready)
 
 
 def envoy_document(fleet: AskedFleet, options: GatewayOptions | None = None) -> str:

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -311,7 +310,6 @@ class Supervisor:
                     child.process.wait()
         for descriptor in self._pipes:
             os.close(descriptor)
-        shutil.rmtree(self._settings.folder, ignore_errors=True)
 
 
 def _compile_first() -> None:

@@ -11,8 +11,8 @@ pytest.importorskip("httptools", reason='the gateway is an extra: pip install "p
 
 from penstock.api.asked.fleet import fleet_choice, placed_pool
 from penstock.api.emulate import emulated_fleet, emulated_replicas
-from penstock.api.route import GatewayOptions, envoy_document, envoy_settings, routed_fleet
-from penstock.errors import UsageError
+from penstock.api.route import GatewayOptions, envoy_document, envoy_settings, route, routed_fleet
+from penstock.errors import PenstockError, UsageError
 from penstock.fleet.pools import Fleet
 from penstock.gateway.envoy.files import envoy_files, static_document
 from penstock.gateway.envoy.program import envoy_program, validate
@@ -100,9 +100,9 @@ def test_the_printed_configuration_has_every_file(fleet: Fleet) -> None:
         ("127.0.0.1:80", {"pickers": 0}, "1 to 64"),
     ],
 )
-def test_what_cannot_be_meant_is_said(listen: str, more: dict[str, object], said: str) -> None:
+def test_what_cannot_be_meant_is_said(listen: str, more: dict[str, object], said: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=said):
-        envoy_settings(GatewayOptions(listen=listen, **more))  # type: ignore[arg-type]
+        envoy_settings(GatewayOptions(listen=listen, **more), tmp_path)  # type: ignore[arg-type]
 
 
 def test_a_fleet_without_addresses_is_refused() -> None:
@@ -130,4 +130,11 @@ def test_a_port_that_is_taken_is_refused_before_anything_starts(fleet: Fleet, tm
         supervisor = Supervisor(settings, lambda made: routed_fleet(fleet, made), None)
         with pytest.raises(UsageError, match="choose another port"):
             supervisor._prepare()  # noqa: SLF001 - before a process is started
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_gateway_that_cannot_start_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.api.route._memory_folder", lambda: str(tmp_path))
+    with pytest.raises(PenstockError, match="nowhere"):
+        route(tmp_path / "nowhere.yaml")
     assert not list(tmp_path.iterdir())

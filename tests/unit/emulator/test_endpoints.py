@@ -4,12 +4,13 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import pytest
+
+from ports import free_ports
 
 pytest.importorskip("httptools", reason='emulating needs the extra: pip install "penstock[gateway]"')
 
@@ -30,16 +31,6 @@ class Reply:
     seconds: float
     whole: bool
     """Whether the answer ended as HTTP says it must."""
-
-
-def free_ports(count: int) -> list[int]:
-    held = [socket.socket() for _ in range(count)]
-    for each in held:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in held]
-    for each in held:
-        each.close()
-    return ports
 
 
 async def ask(port: int, path: str, body: object = None) -> Reply:

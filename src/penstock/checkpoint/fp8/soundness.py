@@ -130,7 +130,8 @@ class ScaleSummary:
 
 def summarise(scale: ScaleValues, raw: Codes) -> ScaleSummary:
     """Keep what the checks need of a scale, so that its values can go."""
-    sound = scale.values[np.isfinite(scale.values) & (scale.values > 0)]
+    sound = np.sort(scale.values[np.isfinite(scale.values) & (scale.values > 0)])
+    median = float(sound[(sound.size - 1) // 2] + sound[sound.size // 2]) / 2 if sound.size else 0.0
     top = scale.tensor.dtype in {"F8_E8M0", "U8"} and raw.size > 0 and int(raw.max()) >= 0xFE  # noqa: PLR2004 - 254 and 255
     kinds = problems(scale.values)
     return ScaleSummary(
@@ -139,18 +140,18 @@ def summarise(scale: ScaleValues, raw: Codes) -> ScaleSummary:
         typical=float(np.exp(np.mean(np.log(sound)))) if sound.size else None,
         top=top,
         ones=bool(scale.values.size and (scale.values == 1.0).all()),
-        dead=int(np.count_nonzero(scale.values < np.median(sound) * _DEAD)) if sound.size else 0,
+        dead=int(np.count_nonzero(scale.values < median * _DEAD)) if sound.size else 0,
         constant=scale.values.size > 1 and float(scale.values.max()) == float(scale.values.min()),
-        peak=_peak(sound),
+        peak=_peak(sound, median),
     )
 
 
-def _peak(values: Values) -> float:
+def _peak(ordered: Values, median: float) -> float:
     """How far the largest of several scales stands above the others; 1 where it does not stand alone."""
-    if values.size < _SMALLEST_GROUP:
+    if ordered.size < _SMALLEST_GROUP:
         return 1.0
-    following, largest = np.partition(values, -2)[-2:]
-    return float(largest / np.median(values)) if largest > _NEXT * following else 1.0
+    following, largest = ordered[-2:]
+    return float(largest / median) if largest > _NEXT * following else 1.0
 
 
 def pair_scales(weights: Mapping[str, StoredTensor], scales: Mapping[str, ScaleSummary]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from penstock.checkpoint.safetensors.header import StoredTensor, read_header
 from penstock.errors import CheckpointError
 
-CHUNK_BYTES: Final = 1 << 20
+CHUNK_BYTES: Final = 1 << 19
 """Fits a core's cache: what is read is looked at before it leaves."""
 Codes = NDArray[np.uint8]
 

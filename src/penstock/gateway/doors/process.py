@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -43,20 +44,25 @@ def _receipts(folder: Path, number: int, fleet: RoutedFleet) -> ReceiptBook | No
     return ReceiptBook(Path(where["path"]).with_suffix(f".{number}.jsonl"), where["every"], fleet.addresses)
 
 
-def _where(folder: Path, own: str) -> tuple[str, tuple[Path, Path] | None]:
-    """Where this picker listens, and with which certificate: `door.json` says so where others run the gateway."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Door:
+    """Where a picker listens, with which certificate, and how long it waits for requests under way when it ends."""
+
+    address: str
+    certificate: tuple[Path, Path] | None = None
+    drain_s: float = 0.0
+    """Not at all behind an Envoy of our own, which has drained before."""
+
+
+def _door(folder: Path, own: str) -> _Door:
+    """Its own socket, unless `door.json` says where others that run the gateway ask."""
     told = folder / "door.json"
     if not told.exists():
-        return own, None
+        return _Door(address=own)
     said = json.loads(told.read_text(encoding="utf-8"))
     pair = said["certificate"]
-    return said["address"], None if pair is None else (Path(pair[0]), Path(pair[1]))
-
-
-def _drain_s(folder: Path) -> float:
-    """How long requests under way are waited for: not at all behind an Envoy of our own, which has drained before."""
-    told = folder / "door.json"
-    return float(json.loads(told.read_text(encoding="utf-8"))["drain_s"]) if told.exists() else 0.0
+    certificate = None if pair is None else (Path(pair[0]), Path(pair[1]))
+    return _Door(address=said["address"], certificate=certificate, drain_s=said["drain_s"])
 
 
 async def _run(folder: Path, number: int, pickers: int, door: str) -> None:
@@ -68,6 +74,7 @@ async def _run(folder: Path, number: int, pickers: int, door: str) -> None:
     loop.add_reader(endings.descriptor, endings.read)
     path = folder / f"picker-{number}.sock"
     path.unlink(missing_ok=True)
+    place = _door(folder, f"unix:{path}")
     lines: set[HttpLine] = set()
     if door == "ext_authz":
         authz = AuthzDoor(desk, number)
@@ -79,7 +86,7 @@ async def _run(folder: Path, number: int, pickers: int, door: str) -> None:
         from penstock.gateway.doors import ext_proc  # noqa: PLC0415 - gRPC only where it is asked for
 
         door_open = ext_proc.ExtProcDoor(desk, number)
-        await door_open.start(*_where(folder, f"unix:{path}"))
+        await door_open.start(place.address, place.certificate)
 
     def reload() -> None:
         nonlocal desk
@@ -98,7 +105,7 @@ async def _run(folder: Path, number: int, pickers: int, door: str) -> None:
         except TimeoutError:
             continue
     if not isinstance(door_open, AuthzDoor):
-        await door_open.stop(_drain_s(folder))
+        await door_open.stop(place.drain_s)
 
 
 def run_picker(arguments: list[str]) -> None:

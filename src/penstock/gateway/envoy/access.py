@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from penstock.gateway.envoy.clusters import Value
+from penstock.gateway.envoy.clusters import Value, named_cluster
 from penstock.gateway.state.access import Access, Certificate, SignedTokens
 from penstock.gateway.state.headers import TENANT
 
@@ -63,16 +63,7 @@ def _tokens_asked(tokens: SignedTokens) -> Value:
 def jwks_cluster(tokens: SignedTokens) -> Value:
     """Where the public keys of tokens are fetched."""
     host, port, secure = tokens.server()
-    address = {"socket_address": {"address": host, "port_value": port}}
-    cluster: Value = {
-        "name": _JWKS,
-        "type": "LOGICAL_DNS",
-        "connect_timeout": "2s",
-        "load_assignment": {
-            "cluster_name": _JWKS,
-            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": address}}]}],
-        },
-    }
+    cluster = named_cluster(_JWKS, host, port)
     if secure:
         trusted = {"trusted_ca": {"filename": next((path for path in _ROOTS if Path(path).exists()), _ROOTS[0])}}
         context = {

@@ -1,4 +1,4 @@
-"""Whom does Envoy talk to? One cluster per model with its endpoints, and the pickers."""
+"""Whom does Envoy talk to? One cluster per model with its endpoints, the pickers, and servers of others by name."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -123,5 +123,19 @@ def picker_cluster(sockets: Sequence[str], *, http2: bool) -> Value:
                 "@type": _HTTP,
                 "explicit_http_config": protocol,
             }
+        },
+    }
+
+
+def named_cluster(name: str, host: str, port: int) -> Value:
+    """A server of others, wherever its name leads."""
+    address = {"socket_address": {"address": host, "port_value": port}}
+    return {
+        "name": name,
+        "type": "LOGICAL_DNS",
+        "connect_timeout": "2s",
+        "load_assignment": {
+            "cluster_name": name,
+            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": address}}]}],
         },
     }

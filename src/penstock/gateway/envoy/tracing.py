@@ -5,7 +5,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from penstock.errors import UsageError
-from penstock.gateway.envoy.clusters import Value
+from penstock.gateway.envoy.clusters import Value, named_cluster
 from penstock.gateway.state.headers import DESTINATION, MODEL, PICKER, TENANT, TICKET
 
 _COLLECTOR: Final = "penstock_traces"
@@ -60,14 +60,4 @@ def traced(traces: Traces) -> Value:
 
 def collector_cluster(traces: Traces) -> Value:
     """Where the collector is."""
-    host, port = traces.server
-    address = {"socket_address": {"address": host, "port_value": port}}
-    return {
-        "name": _COLLECTOR,
-        "type": "STRICT_DNS",
-        "connect_timeout": "1s",
-        "load_assignment": {
-            "cluster_name": _COLLECTOR,
-            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": address}}]}],
-        },
-    }
+    return named_cluster(_COLLECTOR, *traces.server)
