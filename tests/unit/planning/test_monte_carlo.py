@@ -205,3 +205,12 @@ def test_errors_of_one_stack_go_together_and_of_two_stacks_do_not() -> None:
     assert apart == pytest.approx(0, abs=0.03)
     # What each part's P10 is does not hang on what it shares.
     assert np.quantile(drawn_values["mi300x throughput"], 0.1) == pytest.approx(0.8, abs=0.01)
+
+
+def test_an_input_that_is_left_out_or_moved_does_not_move_the_draws_of_others() -> None:
+    knobs = knobs_of(resolved(TWO_PARTS), {"mi300x": (0.8, 1.2), "h200_sxm": (0.8, 1.2)})
+    whole = draw_inputs(knobs, 3, 50)[1]
+    fewer = draw_inputs(knobs[:0:-1], 3, 50)[1]
+    assert 2 < len(fewer) < len(whole)
+    for name, values in fewer.items():
+        assert (values == whole[name]).all(), name

@@ -105,12 +105,13 @@ def test_a_small_load_gets_a_small_unit() -> None:
 
 
 def test_a_setup_nobody_ran_apart_is_off_by_more() -> None:
-    spreads: dict[str, float] = {}
-    for part in ("b200", "gb200", "mi355x"):
-        for option in units(part, LONG):
+    spreads: dict[str, list[float]] = {"calibrated": [], "transferred": []}
+    for engine in ("sglang", "trtllm", "vllm"):
+        for option in units("b200", LONG, engines=(engine,)):
             (seen,) = SCREEN(option, workload(LONG))
-            spreads[seen.tier] = seen.requests_per_s.high / seen.requests_per_s.low
-    assert spreads["transferred"] > spreads["calibrated"] > 1.3
+            spreads[seen.tier].append(seen.requests_per_s.high / seen.requests_per_s.low)
+    assert min(spreads["transferred"]) > max(spreads["calibrated"])
+    assert min(spreads["calibrated"]) > 1.3
 
 
 def test_the_long_run_is_the_one_predict_says() -> None:

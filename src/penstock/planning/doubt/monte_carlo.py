@@ -103,15 +103,18 @@ def widened(
 def draw_inputs(knobs: Sequence[Knob], seed: int, draws: int) -> tuple[list[Knob], dict[str, Array]]:
     """Draw what is uncertain, each input from a stream of its own: adding one does not move the others."""
     uncertain = [knob for knob in knobs if knob.input.uncertain and knob.kind not in _NOT_DRAWN]
-    streams = np.random.SeedSequence(seed).spawn(len(uncertain))
     shared = {
-        stack: np.random.default_rng([seed, crc32(stack.encode())]).standard_normal(draws)
+        stack: _stream(seed, f"stack {stack}").standard_normal(draws)
         for stack in {knob.stack for knob in uncertain if knob.stack}
     }
     return uncertain, {
-        knob.name: _draw(knob, np.random.default_rng(stream), draws, shared.get(knob.stack))
-        for knob, stream in zip(uncertain, streams, strict=True)
+        knob.name: _draw(knob, _stream(seed, f"input {knob.name}"), draws, shared.get(knob.stack)) for knob in uncertain
     }
+
+
+def _stream(seed: int, name: str) -> np.random.Generator:
+    """Random numbers of one name, whatever else is drawn."""
+    return np.random.default_rng([seed, crc32(name.encode())])
 
 
 def draw_confidence(
