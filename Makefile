@@ -11,12 +11,14 @@ TIMED := $(wildcard tests/integration/test_gateway*.py) tests/integration/test_f
 # The workers fill the cores; threads of linear algebra beside them only wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help check format lint types imports test wheel wheel-test docs docs-check claims accuracy calibration disaggregation power drafts routing measurements ledger constraints fuzz fuzz-gateway soak bench-fleet bench bench-gateway optima engine clean
+.PHONY: help check format lint types imports machine-code test wheel wheel-test docs docs-check claims accuracy calibration disaggregation power drafts routing measurements ledger constraints fuzz fuzz-gateway soak bench-fleet bench bench-gateway optima engine clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
 
-check: lint types imports test docs-check wheel-test ## everything CI runs
+check: $(VENV)/.installed ## everything CI runs
+	$(MAKE) -j 2 -O lint types imports machine-code
+	$(MAKE) test docs-check wheel-test
 
 $(VENV)/.installed: constraints/dev.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -38,13 +40,15 @@ types: $(VENV)/.installed ## mypy, strict, tests included
 imports: $(VENV)/.installed ## the layer contract
 	$(BIN)/lint-imports
 
-test: $(VENV)/.installed ## unit, property, golden and integration tests
+machine-code: $(VENV)/.installed ## compile the simulator and the policy once, for tests and the wheel (a minute)
+	$(BIN)/python tools/build_machine_code.py
+
+test: machine-code ## unit, property, golden and integration tests
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(TIMED:%=--ignore %)
 	$(BIN)/pytest -n 0 $(TIMED)  # alone: what they time must not wait for others
 
-wheel: $(VENV)/.installed ## build the wheel into dist/
+wheel: machine-code ## build the wheel into dist/
 	rm -rf dist
-	$(BIN)/python tools/build_machine_code.py
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
 
 wheel-test: wheel ## install the wheel in a clean environment and run the command-line tests against it

@@ -20,11 +20,7 @@ FOLDER = Path(__file__).parents[1] / "src/penstock/simulation/loop/machine_code"
 
 
 def main() -> None:
-    """Compile, and write the file."""
-    target = FOLDER / shipped.file_name()
-    target.unlink(missing_ok=True)
-    warm.compile_once()
-    policy.compile_once()
+    """Compile, and write the file, unless it was made from these very sources."""
     # By identity: modules import each other's.
     entries = {
         id(function): function
@@ -32,6 +28,14 @@ def main() -> None:
         for function in vars(module).values()
         if hasattr(function, "overloads") and isinstance(getattr(function, "_cache", None), shipped.ShippedFirst)
     }
+    target = FOLDER / shipped.file_name()
+    if all(entry._cache.ready for entry in entries.values()):  # noqa: SLF001 - there is no public way
+        print(f"{target.name} is up to date")
+        return
+    target.unlink(missing_ok=True)
+    shipped.shipped_code.cache_clear()
+    warm.compile_once()
+    policy.compile_once()
     FOLDER.mkdir(exist_ok=True)
     target.write_bytes(shipped.code_file(entries.values()))
     print(f"{target.name}: {len(entries)} entries, {target.stat().st_size / 1024:,.0f} kB")
