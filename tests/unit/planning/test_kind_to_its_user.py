@@ -57,6 +57,7 @@ def test_percent_without_its_sign_is_hinted_at() -> None:
             "nvidia: {software_gain_per_year: 3}",
             r"3 times more each year.*did you mean 0.03\?",
         ),
+        ("start: 2027", "start: 2020", r"start is 2020-.*2024 to 2039 is usual"),
         ("engineer_usd_per_year: 300000", "engineer_usd_per_year: 280", r"did you mean 280,000\?"),
     ],
 )

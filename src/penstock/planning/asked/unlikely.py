@@ -40,12 +40,18 @@ _CHANGE: Final = Likely(low=-0.9, high=1, slip=0.01, unit="times more each year"
 _E2E: Final = Likely(low=0.005, high=86_400, slip=0.001, unit="s for a whole answer")
 
 
+_YEARS: Final = (2024, 2039)
+"""Of the first day of service: before, none of these parts could be had."""
+
+
 def unlikely(plan: Plan) -> tuple[str, ...]:
     """Ask about every amount that can hardly be meant; nothing that is left out is asked about, nor a plain 0."""
     return tuple(question for question in _questions(plan) if question)
 
 
 def _questions(plan: Plan) -> Iterator[str]:
+    if not _YEARS[0] <= plan.start.year <= _YEARS[1]:
+        yield f"start is {plan.start}, where {_YEARS[0]} to {_YEARS[1]} is usual"
     for workload in plan.workloads:
         yield from _slo(workload)
         yield _ask(f"{workload.name}: growth_per_year", workload.growth_per_year.value, _GROWTH)
