@@ -32,6 +32,7 @@ COMMANDS = (
     ("emulate",),
     ("route",),
     ("top",),
+    ("receipts",),
     ("tax",),
     ("accuracy",),
     ("audit",),

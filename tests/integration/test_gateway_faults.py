@@ -146,6 +146,7 @@ def test_requests_in_flight_come_back_to_zero(stack: Running) -> None:
 
 
 def test_every_decision_is_made_again_from_its_receipt(stack: Running) -> None:
+    from penstock.api.receipts import receipts as asked_again  # noqa: PLC0415
     from penstock.gateway.picking.receipts import read_receipts  # noqa: PLC0415
 
     asyncio.run(stack.load(50, 8))
@@ -154,6 +155,8 @@ def test_every_decision_is_made_again_from_its_receipt(stack: Running) -> None:
     assert len(receipts) > 1000
     assert all(receipt.again() == receipt.order for receipt in receipts)
     assert {receipt.addresses[index] for receipt in receipts for index in receipt.order} <= set(stack.stack.addresses)
+    (ours,) = asked_again(files, policy="penstock").replays
+    assert ours.agreed_fraction == 1.0
 
 
 def test_metrics_say_what_happened(stack: Running) -> None:

@@ -10,6 +10,7 @@ from penstock.api.answer import ApiAnswer, Row
 from penstock.api.asked.choices import Tokens, at_least, tokens_choice
 from penstock.api.asked.fleet import AskedFleet, deployed_pool, fleet_choice, fleet_tokens, placed_pool
 from penstock.api.asked.happenings import Happenings, happenings_choice
+from penstock.api.asked.policies import policies_choice
 from penstock.api.asked.workload import AskedTrace, trace_choice, workload_choice
 from penstock.api.compiling import compile_first
 from penstock.api.watch import LOG, Watcher
@@ -20,7 +21,6 @@ from penstock.performance.prediction.disaggregated import transfer_token_s
 from penstock.performance.step.two_pools import HANDOVER_S
 from penstock.report.routing.document import fleet_document
 from penstock.report.routing.terminal import render_fleet
-from penstock.routing.compared.policies import RoutingPolicy, policy_of
 from penstock.simulation.compare import PolicyRun, compare, crowded
 from penstock.simulation.options import Routing, Sight
 from penstock.simulation.replica import ReplicaPool, Transfer
@@ -88,7 +88,7 @@ def simulate_fleet(
     at_least(1, requests=requests, pickers=pickers)
     at_least(0, rate=rate, seed=seed, sampled_every=sampled_every)
     described = fleet_choice(fleet)
-    policies = _policies(policy)
+    policies = policies_choice(policy)
     pools = _pools(described)
     tokens = _tokens(described, input_tokens, output_tokens)
     per_s = float(rate) if rate is not None else _peak(described, recorded=trace is not None)
@@ -126,13 +126,6 @@ def simulate_fleet(
 
 def _told(watch: Watcher, total: int, name: str) -> CountProgress:
     return lambda done: watch.tell(name, done, total)
-
-
-def _policies(text: str) -> list[RoutingPolicy]:
-    found = [policy_of(name) for name in text.split(",") if name.strip()]
-    if not found or len({one.name for one in found}) != len(found):
-        raise UsageError(f"'{text}' names a policy twice or none; write penstock,round-robin")
-    return found
 
 
 def _pools(fleet: Fleet) -> list[ReplicaPool]:

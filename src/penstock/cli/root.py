@@ -22,6 +22,7 @@ from penstock.cli.commands import (
     plan,
     predict,
     preflight,
+    receipts,
     route,
     simulate,
     tax,
@@ -75,6 +76,7 @@ app.command(name="simulate", rich_help_panel="Run")(simulate.simulate_command)
 app.command(name="emulate", rich_help_panel="Run")(emulate.emulate_command)
 app.command(name="route", rich_help_panel="Run")(route.route_command)
 app.command(name="top", rich_help_panel="Run")(top.top_command)
+app.command(name="receipts", rich_help_panel="Run")(receipts.receipts_command)
 app.command(name="accuracy", rich_help_panel="Prove")(accuracy.accuracy_command)
 app.command(name="audit", rich_help_panel="Prove")(audit.audit_command)
 app.command(name="preflight", rich_help_panel="Prove")(preflight.preflight_command)

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
 from penstock.routing.compiled import Pick
 from penstock.routing.endpoint import REJECTED, Records
 from penstock.routing.harm import harm_of, misses, terms_of, work_seconds
@@ -114,22 +112,30 @@ def _line(sample: PickSample, index: int, parameters: Records) -> ReceiptLine:
 class Replay:
     """What another policy would have done with the same picks, and what was predicted for its choices."""
 
-    picks: int
-    agreed_fraction: float
-    rejected: int
+    chosen: tuple[int, ...]
+    """The endpoint of each pick, or REJECTED."""
+    agreed: int
     expected_misses: float
     usd: float
 
+    @property
+    def rejected(self) -> int:
+        """How many requests it would have turned away."""
+        return sum(index == REJECTED for index in self.chosen)
 
-def replay(samples: Sequence[PickSample], pick: Pick, parameters: Records) -> Replay:
-    """Ask a policy again, one pick at a time: each sees the fleet as the policy that ran had left it."""
-    chosen = np.array([pick(one.request, one.endpoints, one.hits, parameters) for one in samples], np.int64)
-    lines = [_line(one, int(index), parameters) for one, index in zip(samples, chosen, strict=True) if index >= 0]
-    agreed = sum(int(index) == one.chosen for one, index in zip(samples, chosen, strict=True))
-    return Replay(
-        picks=len(samples),
-        agreed_fraction=agreed / len(samples) if samples else 1.0,
-        rejected=int((chosen < 0).sum()),
-        expected_misses=float(sum(line.miss_fraction for line in lines if line.ruled_out is None)),
-        usd=float(sum(line.usd for line in lines if line.ruled_out is None)),
-    )
+
+def replay(seen: Sequence[tuple[PickSample, Records]], pick: Pick) -> Replay:
+    """Ask a policy again, one pick at a time, with its parameters: each sees the fleet as the one that ran left it."""
+    chosen, misses_expected, usd = [], 0.0, 0.0
+    for number, (sample, parameters) in enumerate(seen):
+        # Of a sample every so many-th request is there: in turn is in turn among those.
+        request = sample.request.copy()
+        request["number"] = number
+        index = int(pick(request, sample.endpoints, sample.hits, parameters))
+        chosen.append(index)
+        if index != REJECTED:
+            line = _line(sample, index, parameters)
+            misses_expected += line.miss_fraction
+            usd += line.usd
+    agreed = sum(index == sample.chosen for index, (sample, _) in zip(chosen, seen, strict=True))
+    return Replay(chosen=tuple(chosen), agreed=agreed, expected_misses=misses_expected, usd=usd)

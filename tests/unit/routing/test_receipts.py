@@ -43,14 +43,26 @@ def test_a_rejection_has_no_line() -> None:
 
 
 def test_the_same_policy_replays_to_the_same_picks() -> None:
-    samples, parameters = [sample(number)[0] for number in range(12)], sample()[1]
-    again = replay(samples, pick, parameters)
-    assert (again.picks, again.agreed_fraction, again.rejected) == (12, 1.0, 0)
+    again = replay([sample(number) for number in range(12)], pick)
+    assert (len(again.chosen), again.agreed, again.rejected) == (12, 12, 0)
 
 
 def test_what_round_robin_would_have_cost() -> None:
-    samples, parameters = [sample(number)[0] for number in range(12)], sample()[1]
-    ours, theirs = replay(samples, pick, parameters), replay(samples, round_robin, parameters)
-    assert theirs.agreed_fraction < 1
+    samples = [sample(number) for number in range(12)]
+    ours, theirs = replay(samples, pick), replay(samples, round_robin)
+    assert theirs.agreed < 12
     assert theirs.usd > ours.usd
     assert theirs.expected_misses > ours.expected_misses
+
+
+def test_in_turn_is_in_turn_among_the_picks_that_were_written_down() -> None:
+    every_thousandth = [sample(1000 * number) for number in range(12)]
+    # The first of the four endpoints is too small: its turn goes to the next.
+    assert replay(every_thousandth, round_robin).chosen == (1, 1, 2, 3) * 3
+
+
+def test_what_nobody_can_serve_is_rejected_and_costs_nothing() -> None:
+    taken, parameters = sample()
+    taken.endpoints["accepts"] = 0
+    found = replay([(taken, parameters)], pick)
+    assert (found.chosen, found.rejected, found.usd, found.expected_misses) == ((REJECTED,), 1, 0.0, 0.0)

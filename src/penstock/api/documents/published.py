@@ -17,6 +17,7 @@ from penstock.api.documents.fit import FitDocument
 from penstock.api.documents.plan import PlanDocument
 from penstock.api.documents.predict import PredictApartDocument, PredictDocument
 from penstock.api.documents.preflight import PreflightDocument
+from penstock.api.documents.receipts import ReceiptsDocument
 from penstock.api.documents.simulate import SimulateDocument
 from penstock.api.documents.simulate_fleet import SimulateFleetDocument
 
@@ -32,6 +33,7 @@ DOCUMENTS: Final[Mapping[str, Any]] = {
     "penstock.predict-apart/1": PredictApartDocument,
     "penstock.predict/1": PredictDocument,
     "penstock.preflight/2": PreflightDocument,
+    "penstock.receipts/1": ReceiptsDocument,
     "penstock.simulate-fleet/1": SimulateFleetDocument,
     "penstock.simulate/1": SimulateDocument,
 }

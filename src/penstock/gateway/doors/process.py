@@ -89,9 +89,12 @@ async def _run(folder: Path, number: int, pickers: int, door: str) -> None:
         await door_open.start(place.address, place.certificate)
 
     def reload() -> None:
-        nonlocal desk
+        nonlocal desk, receipts
         read = RoutedFleet.read(folder / "fleet.bin")
-        renewed = Desk(read, tables_of(folder, read, pickers), number, receipts=_receipts(folder, number, read))
+        if receipts is not None:
+            receipts.close()
+        receipts = _receipts(folder, number, read)
+        renewed = Desk(read, tables_of(folder, read, pickers), number, receipts=receipts)
         renewed.adopt(desk)
         desk = endings.desk = door_open.desk = renewed
 

@@ -4,15 +4,17 @@ import base64
 import json
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
 import numpy as np
 
-from penstock.errors import UsageError
+from penstock.errors import UnreadableFile
 from penstock.gateway.picking.policy import rank
-from penstock.routing.endpoint import ENDPOINT, PARAMETERS, REQUEST, Records
+from penstock.routing.endpoint import ENDPOINT, PARAMETERS, REJECTED, REQUEST, Records
+from penstock.routing.receipts import PickSample
 
 _ARRAYS: Final = {
     "request": REQUEST,
@@ -43,6 +45,13 @@ class ReceiptBook:
             # A full disk ends the receipts, never the routing.
             self._file = None
 
+    def close(self) -> None:
+        """Write no more."""
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.close()
+            self._file = None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionReceipt:
@@ -55,6 +64,11 @@ class DecisionReceipt:
     parameters: Records
     order: tuple[int, ...]
 
+    @property
+    def sample(self) -> PickSample:
+        """The pick, as policies and explanations take it: the first of the order, or nobody."""
+        return PickSample(self.request, self.endpoints, self.hits, self.order[0] if self.order else REJECTED)
+
     def again(self) -> tuple[int, ...]:
         """Make the decision again."""
         order, harms = np.zeros(len(self.order) or 1, np.int64), np.zeros(len(self.endpoints))
@@ -64,16 +78,29 @@ class DecisionReceipt:
 
 def read_receipts(path: Path) -> Iterator[DecisionReceipt]:
     """Read a file of receipts; a last line that was cut is left out."""
-    with path.open(encoding="ascii") as file:
-        for line in file:
-            if not line.endswith("\n"):
-                return
-            told = json.loads(line)
-            arrays = {
-                name: np.frombuffer(zlib.decompress(base64.b64decode(told[name])), dtype).copy()
-                for name, dtype in _ARRAYS.items()
-            }
-            if len(arrays["endpoints"]) != len(told["addresses"]):
-                raise UsageError(f"{path.name} is not a file of receipts of this version")
-            order = tuple(int(index) for index in arrays.pop("order"))
-            yield DecisionReceipt(addresses=tuple(told["addresses"]), order=order, **arrays)
+    try:
+        with path.open(encoding="ascii") as file:
+            for number, line in enumerate(file, 1):
+                if not line.endswith("\n"):
+                    return
+                yield _receipt(line, f"{path.name}, line {number}")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = (error.strerror or "cannot be read") if isinstance(error, OSError) else "not a file of receipts"
+        raise UnreadableFile(f"{path}: {reason}; `penstock route --receipts FILE` writes FILE.0.jsonl") from None
+
+
+def _receipt(line: str, where: str) -> DecisionReceipt:
+    try:
+        told = json.loads(line)
+        arrays = {
+            name: np.frombuffer(zlib.decompress(base64.b64decode(told[name])), dtype).copy()
+            for name, dtype in _ARRAYS.items()
+        }
+        addresses = tuple(str(address) for address in told["addresses"])
+    except (ValueError, KeyError, TypeError, zlib.error):
+        raise UnreadableFile(f"{where}: not a receipt of this version") from None
+    count, order = len(addresses), tuple(int(index) for index in arrays.pop("order"))
+    alone = len(arrays["request"]) == len(arrays["parameters"]) == 1
+    if not alone or {len(arrays["endpoints"]), len(arrays["hits"])} != {count} or not set(order) <= set(range(count)):
+        raise UnreadableFile(f"{where}: not a receipt of this version")
+    return DecisionReceipt(addresses=addresses, order=order, **arrays)

@@ -1,0 +1,98 @@
+"""Why was a request sent there, and what would another policy have done with yesterday's traffic?"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import RenderableType
+
+from penstock.api.answer import ApiAnswer, Row
+from penstock.api.asked.policies import policies_choice
+from penstock.errors import UsageError
+from penstock.gateway.picking.receipts import DecisionReceipt, read_receipts
+from penstock.report.routing.receipts import Explained, ReplayedPolicy, receipts_document, render_receipts
+from penstock.routing.compared.policies import RoutingPolicy
+from penstock.routing.endpoint import REJECTED
+from penstock.routing.receipts import explain, replay
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ReceiptsAnswer(ApiAnswer):
+    """What each policy would have done with the decisions that were written down."""
+
+    decisions: int
+    replays: tuple[ReplayedPolicy, ...]
+    explained: Explained | None
+
+    @property
+    def good(self) -> bool:
+        """Always: nothing is judged."""
+        return True
+
+    def document(self) -> Mapping[str, object]:
+        """Collect what `receipts --json` prints."""
+        return receipts_document(self.decisions, self.replays, self.explained)
+
+    def rows(self) -> list[Row]:
+        """One row per policy."""
+        return [
+            {
+                "policy": one.policy.name,
+                "agreed_fraction": one.agreed_fraction,
+                "turned_away": one.turned_away,
+                "expected_miss_fraction": one.expected_miss_fraction,
+                "usd_per_1000_requests": one.usd_per_1000_requests,
+            }
+            for one in self.replays
+        ]
+
+    def drawn(self, columns: int) -> RenderableType:
+        """Draw what `receipts` prints."""
+        return render_receipts(self.decisions, self.replays, self.explained, columns)
+
+    def _said(self) -> tuple[str, Sequence[str]]:
+        return f"{self.decisions:,} decisions", [
+            f"{one.policy.name} misses {one.expected_miss_fraction:.2%}" for one in self.replays
+        ]
+
+
+def receipts(
+    files: Sequence[str | Path], *, policy: str = "penstock,round-robin,least-request", explained: int | None = None
+) -> ReceiptsAnswer:
+    """What would another policy have done? As `penstock receipts`: `receipts(["receipts.0.jsonl"])`.
+
+    `explained` is the number of one decision, from 1, whose endpoints are all shown with what was predicted there.
+    """
+    policies = policies_choice(policy)
+    known = [receipt for path in files for receipt in read_receipts(Path(path))]
+    if not known:
+        raise UsageError("no decision is in these files; a gateway writes every thousandth one down")
+    if explained is not None and not 1 <= explained <= len(known):
+        raise UsageError(f"there is no decision {explained}; write 1 to {len(known):,}")
+    return ReceiptsAnswer(
+        decisions=len(known),
+        replays=tuple(_replayed(known, one) for one in policies),
+        explained=None if explained is None else _explained(known[explained - 1], explained),
+    )
+
+
+def _replayed(known: Sequence[DecisionReceipt], policy: RoutingPolicy) -> ReplayedPolicy:
+    found = replay([(receipt.sample, receipt.parameters) for receipt in known], policy.pick)
+    sent = Counter(
+        receipt.addresses[index] for receipt, index in zip(known, found.chosen, strict=True) if index != REJECTED
+    )
+    served = max(1, sent.total())
+    return ReplayedPolicy(
+        policy=policy,
+        agreed_fraction=found.agreed / len(known),
+        turned_away=found.rejected,
+        expected_miss_fraction=found.expected_misses / served,
+        usd_per_1000_requests=1000 * found.usd / served,
+        sent=dict(sorted(sent.items())),
+    )
+
+
+def _explained(receipt: DecisionReceipt, number: int) -> Explained:
+    told = explain(receipt.sample, receipt.parameters)
+    return Explained(number=number, addresses=receipt.addresses, order=receipt.order, receipt=told)

@@ -1,0 +1,116 @@
+"""Decisions that a gateway wrote down are made again by any policy, and explained."""
+
+import json
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+from typer.testing import CliRunner
+
+from desks import Clock, asked, desk_of, fleet, report
+from penstock.api.documents.published import json_schema
+from penstock.api.receipts import receipts
+from penstock.cli.root import app
+from penstock.errors import UnreadableFile, UsageError
+from penstock.gateway.picking.desk import Desk, Named, Wish
+from penstock.gateway.picking.receipts import ReceiptBook
+
+DECISIONS = 24
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a picker writes of a fleet whose second endpoint of a model is four times as slow, and dearer."""
+    path = tmp_path_factory.mktemp("receipts") / "receipts.0.jsonl"
+    clock, routed = Clock(), fleet(8)
+    routed.endpoints["step_s"][2::4] *= 4
+    routed.endpoints["usd_per_s"] = 1e-3
+    routed.endpoints["usd_per_s"][2::4] = 2e-3
+    _, tables = desk_of(routed, clock)
+    book = ReceiptBook(path, 1, routed.addresses)
+    desk = Desk(routed, tables, 0, clock, receipts=book)
+    for number in range(DECISIONS):
+        for index in range(8):
+            report(tables, index, clock, running=number % 5, kv_tokens=100_000, kv_used_tokens=1000 * number)
+        assert isinstance(desk.decide(asked("a"), b"", Wish()), Named)
+        clock.now_s += 0.5
+    book.close()
+    return path
+
+
+def test_our_own_policy_makes_every_decision_again(written: Path) -> None:
+    (ours,) = receipts([written], policy="penstock").replays
+    assert (ours.agreed_fraction, ours.turned_away) == (1.0, 0)
+    assert sum(ours.sent.values()) == DECISIONS
+
+
+def test_in_turn_costs_more_and_goes_everywhere_that_serves_the_model(written: Path) -> None:
+    ours, turns, least = receipts([written]).replays
+    assert (turns.policy.name, least.policy.name) == ("round-robin", "least-request")
+    assert set(turns.sent) == {f"10.0.0.{index}:8000" for index in (0, 2, 4, 6)}
+    assert turns.agreed_fraction < 1
+    assert turns.usd_per_1000_requests > ours.usd_per_1000_requests
+
+
+def test_every_policy_can_be_asked(written: Path) -> None:
+    peers = "weighted-round-robin,in-flight-per-capacity,llm-d,llm-d-scorers,dynamo,sglang-cache-aware"
+    for one in receipts([written], policy=peers).replays:
+        assert sum(one.sent.values()) + one.turned_away == DECISIONS, one.policy.name
+
+
+def test_an_explained_decision_has_every_endpoint_and_the_order_that_was_named(written: Path) -> None:
+    answer = receipts([written], policy="penstock", explained=DECISIONS)
+    assert answer.explained is not None
+    lines = answer.explained.receipt.lines
+    assert [line.ruled_out for line in lines] == [None, "does not serve the model"] * 4
+    first = answer.explained.order[0]
+    assert lines[first].harm == min(line.harm for line in lines if line.ruled_out is None)
+
+
+def test_the_command_prints_the_document_of_its_schema_and_a_table_that_loses_nothing(written: Path) -> None:
+    words = ["receipts", str(written), "--policy", "penstock,round-robin", "--explain", "3"]
+    printed = CliRunner().invoke(app, [*words, "--json"])
+    answer = receipts([written], policy="penstock,round-robin", explained=3)
+    assert printed.exit_code == 0
+    assert printed.stdout == answer.to_json() + "\n"
+    Draft202012Validator(json_schema("penstock.receipts/1")).validate(json.loads(printed.stdout))
+    assert len(repr(answer)) < 200
+    assert [row["policy"] for row in answer.rows()] == ["penstock", "round-robin"]
+    for columns in ("60", "80", "160"):
+        drawn = CliRunner().invoke(app, words, env={"COLUMNS": columns}).stdout
+        assert "…" not in drawn
+        assert "does not serve the model" in drawn
+        assert max(len(line) for line in drawn.splitlines()) <= int(columns)
+
+
+def test_a_file_that_is_none_and_a_decision_that_is_not_there_are_one_line(written: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").write_text("")
+    (tmp_path / "other.jsonl").write_text('{"addresses": ["a"], "request": "AAAA"}\n')
+    (tmp_path / "none.jsonl").write_bytes(b"\xff\xfe\n")
+    with pytest.raises(UsageError, match="every thousandth"):
+        receipts([tmp_path / "empty.jsonl"])
+    with pytest.raises(UnreadableFile, match=r"other.jsonl, line 1: not a receipt"):
+        receipts([tmp_path / "other.jsonl"])
+    with pytest.raises(UnreadableFile, match="not a file of receipts"):
+        receipts([tmp_path / "none.jsonl"])
+    with pytest.raises(UnreadableFile, match="--receipts FILE"):
+        receipts([tmp_path / "missing.jsonl"])
+    with pytest.raises(UsageError, match="write 1 to 24"):
+        receipts([written], explained=25)
+    with pytest.raises(UsageError, match="is not a policy"):
+        receipts([written], policy="guess")
+
+
+def test_a_line_that_was_cut_is_left_out(written: Path, tmp_path: Path) -> None:
+    whole = written.read_text()
+    (tmp_path / "cut.jsonl").write_text(whole[: len(whole) - 20])
+    assert receipts([tmp_path / "cut.jsonl"], policy="penstock").decisions == DECISIONS - 1
+
+
+@pytest.mark.parametrize("name", ["order", "hits", "endpoints", "request"])
+def test_records_that_do_not_belong_together_are_refused(name: str, written: Path, tmp_path: Path) -> None:
+    first, second = (json.loads(line) for line in written.read_text().splitlines()[:2])
+    first[name] = second["parameters"]
+    (tmp_path / "mixed.jsonl").write_text(json.dumps(first) + "\n")
+    with pytest.raises(UnreadableFile, match="not a receipt of this version"):
+        receipts([tmp_path / "mixed.jsonl"])
