@@ -171,3 +171,10 @@ def test_columns_may_be_named(tmp_path: Path) -> None:
         read_trace(path, columns=parse_columns("arrival=t,input=p"))
     with pytest.raises(UsageError, match="is not MEANING=COLUMN"):
         parse_columns("when=t")
+
+
+def test_two_workloads_of_one_name_are_refused() -> None:
+    """Attack: the second one was planned for nobody, and the fleet was called verified."""
+    chat = "{name: chat, model: llama-3.1-8b, slo: ttft=1s, requests_per_s: 1, lengths: [{input: 1k, output: 9}]}"
+    with pytest.raises(UsageError, match="two workloads are called 'chat'; give each a name of its own"):
+        plan_of(PLAIN.replace("workloads:", f"workloads:\n  - {chat}", 1))

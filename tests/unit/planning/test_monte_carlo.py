@@ -214,3 +214,11 @@ def test_an_input_that_is_left_out_or_moved_does_not_move_the_draws_of_others() 
     assert 2 < len(fewer) < len(whole)
     for name, values in fewer.items():
         assert (values == whole[name]).all(), name
+
+
+def test_a_fleet_stands_beside_its_own_draws_and_not_beside_those_of_the_best_of_its_kind() -> None:
+    """Attack: bought B200 whose price is above the estimate in 80% of the draws, and a P90 below the estimate."""
+    answer = answer_of(solved(TWO_PARTS))
+    own, best = answer.confidence.fleet_usd, answer.confidence.cost_usd[answer.verdict.winner]
+    assert answer.verdict.cost_usd == own
+    assert (own.low, own.median, own.high) >= (best.low, best.median, best.high)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from penstock.planning.doubt.knobs import InputWorld, Knob, knobs_of
@@ -99,3 +100,28 @@ def test_flips_within_the_range_of_an_input_come_first(result: PlanResult, judge
         entry = knobs(result)[flip.name].input
         assert flip.within_range == (entry.low <= flip.at <= entry.high)
         assert (flip.at > flip.current) == (flip.side == "above")
+
+
+@pytest.mark.parametrize("requests_per_s", [100, 180, 300])
+def test_no_nearer_demand_or_throughput_changes_the_winner_than_the_one_said(requests_per_s: int) -> None:
+    """Attack: "stops winning above 1.52 x the demand", and at 1.05 x another vendor was cheaper: costs are stairs."""
+    even = TWO_PARTS.replace("{value: 32000, low: 24000, high: 36000}", "28000")
+    even = even.replace("requests_per_s: 40", f"requests_per_s: {requests_per_s}")
+    found = solved(even + "stacks: {amd: {engineers: 0}, nvidia: {engineers: 0}}\n")
+    assert isinstance(found.answer, Answer)
+    family, world = found.answer.family, InputWorld(resolved=found.resolved)
+    judged = Judge(family=family, candidates=found.candidates, winner=family.label(family.winner))
+    for knob in knobs(found).values():
+        if knob.kind not in {"demand", "throughput"} or knob.name.startswith(("growth", "mean load")):
+            continue
+        sides: dict[str, float] = {flip.side: flip.at for flip in flips(judged, world, [knob])}
+        if knob.kind == "demand":
+            # NVIDIA loses at less than half of these demands, and wins again at a tenth of 100 and of 300.
+            assert 0.2 < sides["below"] < 0.8
+        for side, bound in (("below", knob.least), ("above", knob.most)):
+            # A flip is said to half a percent.
+            last = sides.get(side, bound) * (1.006 if side == "below" else 0.994)
+            for at in np.geomspace(knob.input.value, last, 31):
+                # Between two places that are looked at, a winner may lose by a hair and win again.
+                least = -0.005 * family.winner.cost_usd
+                assert judged.saving(knob.turned(world, float(at)), knob.kind) >= least, (knob.name, side, at)

@@ -46,8 +46,8 @@ def drawn(result: PlanResult, probability: dict[str, float]) -> Answer:
     """Return the answer as if the draws had said this."""
     answer = result.answer
     assert isinstance(answer, Answer)
-    spans = {label: Span(low=1e6, median=1.5e6, high=2e6) for label in probability}
-    confidence = replace(answer.confidence, probability=probability, cost_usd=spans)
+    span = Span(low=1e6, median=1.5e6, high=2e6)
+    confidence = replace(answer.confidence, probability=probability, fleet_usd=span)
     return replace(answer, confidence=confidence, verdict=judge(answer.family, confidence, result.candidates))
 
 

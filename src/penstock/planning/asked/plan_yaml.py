@@ -1,5 +1,6 @@
 """How is a plan file written? YAML in, a `Plan` out, or one line that says what to change."""
 
+from collections import Counter
 from dataclasses import replace
 from datetime import date
 from typing import Final, cast
@@ -39,6 +40,9 @@ def parse_plan(text: str, where: str, *, today: date) -> Plan:
     workloads = tuple(_workload(entry.table(), engines) for entry in table.required("workloads").items())
     if not workloads:
         table.value.refuse("has no workload; add one under `workloads:`")
+    twice = next((name for name, count in Counter(entry.name for entry in workloads).items() if count > 1), None)
+    if twice is not None:
+        table.value.refuse(f"two workloads are called '{twice}'; give each a name of its own")
     owned: tuple[OwnedPlan, ...] = table.optional("owned", read_owned, ())
     plan = Plan(
         name=table.optional("name", Value.text, where),

@@ -14,7 +14,7 @@ from penstock.planning.doubt.worlds import drawn_worlds
 from penstock.planning.optimum.build import build_problem
 from penstock.planning.optimum.family import Family, questions
 from penstock.planning.optimum.mix import cheapest
-from penstock.planning.optimum.resize import Array
+from penstock.planning.optimum.resize import Array, resized_usd
 
 _P10_Z: Final = 1.2815515655446004
 """Standard deviations between the median and P10 of a normal distribution."""
@@ -58,8 +58,10 @@ class Confidence:
     seed: int
     probability: Mapping[str, float]
     """That the label is cheapest; what is missing to 1 are worlds where none compared, resized, keeps the limits."""
+    fleet_usd: Span
+    """Of the winning fleet itself, with as many nodes as each world takes: what who signs it may come to pay."""
     cost_usd: Mapping[str, Span]
-    """Of the worlds in which the label has a fleet."""
+    """Of the best fleet of each label, chosen with hindsight, over the worlds in which it has one."""
     saving_usd: Span | None
     """Of the winner over the best other label; None where nothing else competes, or not in every world."""
     blame: tuple[Blame, ...]
@@ -133,7 +135,8 @@ def draw_confidence(
     """
     uncertain, values = draw_inputs(knobs, seed, draws)
     problem = build_problem(world.resolved, candidates)
-    costs = family.costs(problem, drawn_worlds(world, candidates, problem, values, uncertain))
+    worlds = drawn_worlds(world, candidates, problem, values, uncertain)
+    costs = family.costs(problem, worlds)
     labels = sorted(costs)
     stacked = np.vstack([costs[label] for label in labels])
     first = np.argmin(stacked, axis=0)
@@ -150,6 +153,7 @@ def draw_confidence(
         probability={
             label: float(np.mean((first == number) & np.isfinite(least))) for number, label in enumerate(labels)
         },
+        fleet_usd=_span(resized_usd(family.winner, problem, worlds)),
         cost_usd={label: _span(costs[label]) for label in labels},
         saving_usd=None if saving is None else _span(saving),
         blame=() if decided is None else _blame(uncertain, values, decided),

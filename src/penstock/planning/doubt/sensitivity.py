@@ -1,18 +1,25 @@
 """What would change the answer? Each input through its range, and the value at which another fleet is cheaper."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Final, Literal
 
+import numpy as np
+
 from penstock.planning.candidates.search import Candidate
 from penstock.planning.doubt.knobs import InputWorld, Knob, KnobKind
+from penstock.planning.doubt.worlds import drawn_worlds
 from penstock.planning.optimum.build import build_problem
 from penstock.planning.optimum.family import Family, best_other, cheapest_label, find_family
-from penstock.planning.optimum.resize import one_world
+from penstock.planning.optimum.resize import Array, one_world
 
 _TOLERANCE: Final = 0.005
 """A flip is located to half a percent of the way between where the answer holds and where it does not."""
+_STAIRS: Final = ("throughput", "demand")
+"""Inputs that decide how many nodes there are: costs move in steps, and a winner may change more than once."""
+_LOOKED_AT: Final = (np.arange(1, 193) / 192) ** 1.5
+"""How far from its value such an input is looked at, of the way to its bound: every 0.1% at first, then every 2%."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,11 +136,41 @@ def flips(judge: Judge, world: InputWorld, knobs: Sequence[Knob]) -> tuple[Flip,
     return tuple(sorted(found, key=lambda flip: (not flip.within_range, flip.distance_fraction, flip.name)))
 
 
+def _nearest_loss(judge: Judge, world: InputWorld, knob: Knob, bound: float) -> tuple[float, float] | None:
+    """Return two values between which the winner first loses on the way to a bound; None where it does not."""
+    current = knob.input.value
+    if bound == current:
+        return None
+    if knob.kind not in _STAIRS:
+        return None if judge.saving(knob.turned(world, bound), knob.kind) >= 0 else (current, bound)
+    places = _places(current, bound)
+    # All places at once, as draws are; there each input moves a figure along a line, so the place is then asked itself.
+    wide = replace(knob, input=replace(knob.input, low=min(current, bound), high=max(current, bound)))
+    problem = build_problem(world.resolved, judge.candidates)
+    drawn = drawn_worlds(world, judge.candidates, problem, {knob.name: places}, [wide])
+    costs = judge.family.costs(problem, drawn)
+    before = current
+    for number, place in enumerate(places.tolist()):
+        seems_lost = judge.margin({label: float(usd[number]) for label, usd in costs.items()}) < 0
+        if seems_lost and judge.saving(knob.turned(world, place), knob.kind) < 0:
+            return before, place
+        before = place
+    return None
+
+
+def _places(current: float, bound: float) -> Array:
+    """Values on the way to a bound, in ratios where there are any."""
+    if min(current, bound) > 0:
+        return np.asarray(current * (bound / current) ** _LOOKED_AT)
+    return np.asarray(current + (bound - current) * _LOOKED_AT)
+
+
 def _flip(judge: Judge, world: InputWorld, knob: Knob, side: Literal["above", "below"], bound: float) -> Flip | None:
     current = knob.input.value
-    if bound == current or judge.saving(knob.turned(world, bound), knob.kind) >= 0:
+    between = _nearest_loss(judge, world, knob, bound)
+    if between is None:
         return None
-    holds, lost = current, bound
+    holds, lost = between
     while abs(lost - holds) > _TOLERANCE * max(abs(lost), abs(holds)):
         middle = (holds + lost) / 2
         if judge.saving(knob.turned(world, middle), knob.kind) >= 0:

@@ -31,7 +31,7 @@ class PlanVerdict:
     """The label that is cheapest in most of the worlds drawn: not the winner where the estimates favour that one."""
     likeliest_probability: float
     cost_usd: Span
-    """P10, median and P90 of what the best fleet of the winning label costs, beside its cost as estimated."""
+    """P10, median and P90 of what the winning fleet costs, beside its cost as estimated."""
     near: tuple[str, ...]
     """What a hundredth makes another answer of: inputs that move so little, kinds of fleet that cost so little more."""
     measure: tuple[str, ...]
@@ -53,7 +53,7 @@ def judge(
         probability=confidence.probability.get(winner, 0.0),
         likeliest=confidence.likeliest,
         likeliest_probability=confidence.probability[confidence.likeliest],
-        cost_usd=confidence.cost_usd[winner],
+        cost_usd=confidence.fleet_usd,
         near=(
             *dict.fromkeys(flip.name for flip in flips if _is_near(flip)),
             *(label for label, usd in more.items() if usd <= _HAIR * family.winner.cost_usd),
