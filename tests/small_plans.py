@@ -12,7 +12,7 @@ from penstock.planning.asked.plan_yaml import parse_plan
 from penstock.planning.asked.resolve import Resolved, resolve
 from penstock.planning.candidates.capacity import Capacity, cannot, length_by_length
 from penstock.planning.make import PlanResult, Sources, make_plan
-from penstock.planning.proof.verify import VerifyOf
+from penstock.planning.proof.serving import VerifyOf
 from penstock.workload.slo import Slo
 
 TODAY = date(2026, 11, 15)

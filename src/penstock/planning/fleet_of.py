@@ -11,7 +11,7 @@ from penstock.planning.candidates.search import Candidate
 from penstock.planning.make import Answer, PlanResult
 from penstock.planning.optimum.billing import BillingTerms
 from penstock.planning.optimum.problem import Mix, PoolPeriod
-from penstock.planning.proof.verify import RequestStream, pool_id, serving_fleet
+from penstock.planning.proof.serving import RequestStream, pool_id, serving_fleet
 
 _UNSTATED: Final = "unstated"
 """The release of an engine whose settings nobody read here."""

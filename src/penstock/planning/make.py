@@ -35,7 +35,8 @@ from penstock.planning.optimum.costing import FleetCost, bill
 from penstock.planning.optimum.family import Family, find_family, steps_of
 from penstock.planning.optimum.mix import cheapest
 from penstock.planning.optimum.problem import Mix, Problem
-from penstock.planning.proof.verify import Proof, Verified, VerifyOf, prove, verify_fleet
+from penstock.planning.proof.serving import VerifyOf
+from penstock.planning.proof.verify import Proof, Verified, prove, verify_fleet
 from penstock.simulation.options import StageProgress
 
 RUNNERS_UP = 3
@@ -147,6 +148,7 @@ def make_plan(plan: Plan, sources: Sources, progress: StageProgress = lambda *_:
         served=sources.served,
     )
     _refuse_unknown_engines(resolved, sources.engines_of_vendor)
+    _refuse_impossible_shares(resolved)
     candidates, considered, left_out = _place(resolved, sources, progress)
     problem = build_problem(resolved, candidates)
     unserved = _unserved(resolved, candidates)
@@ -175,6 +177,19 @@ def _refuse_unknown_engines(resolved: Resolved, engines_of_vendor: Callable[[str
             if known and engine not in known:
                 there = f"write one of {', '.join(known)}"
                 raise UsageError(f"{workload.name}: no accelerator of the plan runs engine '{engine}'; {there}")
+
+
+def _refuse_impossible_shares(resolved: Resolved) -> None:
+    """Rules on vendors that the parts of the plan cannot keep, however many of each there are."""
+    rules = resolved.plan.constraints
+    vendors = sorted({resolved.accelerators[part.id].vendor for part in resolved.plan.parts})
+    there = f"the plan has parts of {', '.join(vendors)}"
+    if vendors and rules.min_vendors > len(vendors):
+        raise UsageError(f"constraints: min_vendors is {rules.min_vendors} and {there}; name parts of another vendor")
+    if rules.max_vendor_share is not None and vendors and rules.max_vendor_share * len(vendors) < 1:
+        least = f"{1 / len(vendors):.0%}" if len(vendors) > 1 else "100%, or name parts of another vendor"
+        said = f"max_vendor_share is {rules.max_vendor_share:.0%} and {there}"
+        raise UsageError(f"constraints: {said}, so some requests nobody may serve; write at least {least}")
 
 
 def _engines_of(workload: WorkloadPlan, resolved: Resolved, sources: Sources) -> EnginesOf:

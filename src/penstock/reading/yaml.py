@@ -89,9 +89,11 @@ class Value:
 
     def number(self, *, low: float = 0.0, high: float = float("inf")) -> float:
         """Read 12, 1_000, 0.08, 8%, 25k or $25,000."""
-        value = self._amount(self.text())
+        text = self.text()
+        value = self._amount(text)
         if not low <= value <= high:
-            percent = max(1.0, high) < value <= _WHOLE_PERCENT and high <= _MOST_TIMES
+            share = low < 1 and high <= _MOST_TIMES and "%" not in text
+            percent = share and max(1.0, high) < value <= _WHOLE_PERCENT
             hint = f"; write {value:g}% if percent is meant" if percent else ""
             self.refuse(f"{value:g} is outside {low:g} to {high:g}{hint}")
         return value

@@ -15,7 +15,7 @@ from penstock.planning.asked.plan_yaml import parse_plan
 from penstock.planning.fleet_of import fleet_of
 from penstock.planning.make import Answer, PlanResult, make_plan
 from penstock.planning.optimum.problem import PoolPeriod
-from penstock.planning.proof.verify import pool_id
+from penstock.planning.proof.serving import pool_id
 from penstock.report.plan.terminal import render_plan
 from small_plans import TODAY
 

@@ -10,7 +10,8 @@ from penstock.planning.make import Answer
 from penstock.planning.optimum.family import Family, find_family
 from penstock.planning.optimum.milp import Milp
 from penstock.planning.optimum.problem import Mix
-from penstock.planning.proof.verify import Check, ServingFleet, Verified, prove
+from penstock.planning.proof.serving import Check, ServingFleet
+from penstock.planning.proof.verify import Verified, prove
 from small_plans import TWO_PARTS, solved
 
 SCORECARD = """

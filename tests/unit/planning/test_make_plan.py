@@ -10,7 +10,7 @@ from penstock.fleet import Deployment
 from penstock.planning.asked.plan import Bucket
 from penstock.planning.candidates.capacity import Capacity
 from penstock.planning.make import Answer, NoFleet, PlanResult
-from penstock.planning.proof.verify import Check, ServingFleet
+from penstock.planning.proof.serving import Check, ServingFleet
 from penstock.workload.slo import Slo
 from small_plans import TWO_PARTS, capacities, solved
 
@@ -245,3 +245,22 @@ def test_a_fleet_that_never_holds_is_reported_as_missing() -> None:
     answer = answer_of(solved(TWO_PARTS, verify_of=never))
     assert not answer.verified[0].met
     assert answer.regret_usd is None
+
+
+@pytest.mark.parametrize(
+    ("rules", "said"),
+    [
+        ("{max_vendor_share: 40%}", "max_vendor_share is 40% and the plan has parts of amd, nvidia.* at least 50%"),
+        ("{min_vendors: 3}", "min_vendors is 3 and the plan has parts of amd, nvidia; name parts of another"),
+        ("{min_vendor_share: 30%}", "write `min_vendors: 2` beside it"),
+        ("{max_vendor_share: 150%}", r"1.5 is outside 0.01 to 1$"),
+    ],
+)
+def test_rules_that_no_fleet_can_keep_are_refused_before_anything_is_solved(rules: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        solved(TWO_PARTS + f"constraints: {rules}\n")
+
+
+def test_a_pause_between_requests_needs_users() -> None:
+    with pytest.raises(UsageError, match="give `users:` with it"):
+        solved(TWO_PARTS.replace("requests_per_s: 40", "requests_per_s: 40\n    think: 10s"))

@@ -11,7 +11,7 @@ from penstock.planning.doubt.sensitivity import Judge
 from penstock.planning.doubt.worlds import drawn_worlds
 from penstock.planning.make import Answer, PlanResult, capacity_spreads
 from penstock.planning.optimum.build import build_problem
-from penstock.planning.proof.verify import Check, ServingFleet
+from penstock.planning.proof.serving import Check, ServingFleet
 from small_plans import TWO_PARTS, resolved, solved
 
 EXACT = (
@@ -87,6 +87,17 @@ def test_the_same_seed_draws_the_same_worlds_and_another_seed_others(uncertain: 
     assert drawn(uncertain, seed=3) != drawn(uncertain, seed=4)
 
 
+def test_a_vendor_gains_nothing_by_having_more_fleets_to_choose_from(uncertain: PlanResult) -> None:
+    """A fleet is signed today: the draws compare what is cheapest as estimated, not the best of each world."""
+    answer = answer_of(uncertain)
+    lean = replace(answer.family, runners_up=(), others=tuple(answer.family.by_label.values()), of_other_worlds=())
+    knobs = knobs_of(uncertain.resolved, capacity_spreads(uncertain.candidates))
+    world = InputWorld(resolved=uncertain.resolved)
+    found = draw_confidence(lean, world, uncertain.candidates, knobs, seed=0, draws=2000)
+    assert found == drawn(uncertain)
+    assert found.fleet_usd == found.cost_usd[answer.verdict.winner]
+
+
 def test_a_wider_range_gives_a_wider_span() -> None:
     spans = [drawn(solved(priced(32_000 - by, 32_000 + by), spread=0.0)).cost_usd["nvidia"] for by in (0, 2000, 8000)]
     assert width(spans[0]) == pytest.approx(0)
@@ -103,6 +114,15 @@ def test_a_symmetric_price_alone_spans_what_a_triangle_says_and_takes_all_the_bl
     assert found.blame[0].subject == "h200_sxm"
     assert found.blame[0].kind == "price"
     assert found.blame[0].variance_fraction == pytest.approx(1, abs=0.02)
+
+
+def test_what_is_stated_is_the_median_of_its_draws_even_where_its_range_only_goes_up() -> None:
+    """A contract index below every list price: were it the mode, the estimate would lie outside its own P10 to P90."""
+    result = solved(priced(32_000, 64_000), spread=0.0)
+    found, estimate = drawn(result, draws=20_000), answer_of(result).winner.cost.total_usd
+    assert found.fleet_usd.low == pytest.approx(estimate)
+    assert found.fleet_usd.median == pytest.approx(estimate, rel=0.01)
+    assert found.fleet_usd.high > 1.2 * estimate
 
 
 def _per_dollar_of_price(result: PlanResult) -> float:

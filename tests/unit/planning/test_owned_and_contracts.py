@@ -8,7 +8,7 @@ from penstock.planning.make import Answer, NoFleet
 from penstock.planning.optimum.billing import periods_of, terms_of
 from penstock.planning.optimum.build import build_problem
 from penstock.planning.optimum.problem import Offer
-from penstock.planning.proof.verify import Check, ServingFleet
+from penstock.planning.proof.serving import Check, ServingFleet
 from small_plans import PLAIN, plan_of, resolved, solved
 
 H200 = "\n".join(line for line in PLAIN.splitlines() if "mi300x" not in line) + "\n"

@@ -23,7 +23,7 @@ from penstock.planning.candidates.options import WorkloadOnPart
 from penstock.planning.fleet_of import fleet_of
 from penstock.planning.launches import PoolLaunch, pool_launches
 from penstock.planning.make import Answer, PlanResult, Sources, make_plan
-from penstock.planning.proof.verify import Check, ServingFleet, VerifyOf
+from penstock.planning.proof.serving import Check, ServingFleet, VerifyOf
 from penstock.preflight import load_knowledge
 from penstock.preflight.facts.subject import subject_of
 from penstock.report.plan.terminal import render_plan

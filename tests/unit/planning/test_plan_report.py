@@ -20,7 +20,7 @@ from penstock.errors import UnreadableFile, UsageError
 from penstock.fleet.file import read_fleet
 from penstock.planning.asked.inputs import DEFAULTS
 from penstock.planning.make import Answer, NoFleet, PlanResult
-from penstock.planning.proof.verify import Check, ServingFleet
+from penstock.planning.proof.serving import Check, ServingFleet
 from penstock.report.drawing.plain import to_json
 from penstock.report.plan.document import plan_document
 from penstock.report.plan.page import plan_html

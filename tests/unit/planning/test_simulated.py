@@ -8,8 +8,8 @@ from examples import deployment
 from penstock.planning.asked.plan import Bucket
 from penstock.planning.candidates.capacity import Option, length_by_length, mixed_rate
 from penstock.planning.make import Answer
+from penstock.planning.proof.serving import RequestStream, ServingFleet, ServingPool
 from penstock.planning.proof.simulated import PoolLoad, simulated_capacity, verify_by
-from penstock.planning.proof.verify import RequestStream, ServingFleet, ServingPool
 from penstock.workload import parse_slo
 from small_plans import TWO_PARTS, capacities, plan_of, solved
 

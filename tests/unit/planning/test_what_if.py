@@ -1,8 +1,14 @@
 """A rule costs what the plan without it saves, never less than nothing; more demand never costs less."""
 
+from dataclasses import replace
+from functools import partial
+
 import pytest
 
+from penstock.planning.doubt.what_if import DemandScenario, RulePrice
 from penstock.planning.make import Answer
+from penstock.planning.optimum.at_once import at_once
+from penstock.report.plan.what_if import rule_usd, scenario_usd, small_fleet
 from small_plans import PLAIN, TWO_PARTS, solved
 
 DUAL = TWO_PARTS + "constraints: {min_vendors: 2, min_vendor_share: 40%, spare_nodes: 1}\n"
@@ -49,3 +55,26 @@ def test_demand_low_base_and_high_are_solved_again() -> None:
     assert answer_of(TWO_PARTS).scenarios == ()
     high = answer_of(TWO_PARTS.replace("requests_per_s: 40", "requests_per_s: 100"))
     assert scenarios[2].usd == pytest.approx(high.winner.cost.total_usd, rel=2e-3)
+
+
+def test_what_the_solver_did_not_prove_is_said_to_be_a_bound() -> None:
+    """A rule whose absence may save more costs at least this; demand a cheaper fleet may serve at most this."""
+    rule = RulePrice(rule="a rule", without_usd=9e6, usd=1e6, without="h200_sxm", proven=False)
+    scenario = DemandScenario(name="high", usd=2e6, label="nvidia", parts={"h200_sxm": 8}, proven=False)
+    assert (rule_usd(rule), scenario_usd(scenario)) == ("$1.00M at least", "$2.00M at most")
+    assert rule_usd(replace(rule, proven=True)) == "$1.00M"
+    assert all(found.proven for found in answer_of(DUAL).rules)
+
+
+def test_a_load_of_a_few_devices_is_told_that_nodes_are_whole() -> None:
+    few = solved(PLAIN.replace("requests_per_s: 40", "requests_per_s: 1"))
+    many = solved(PLAIN.replace("requests_per_s: 40", "requests_per_s: 400"))
+    assert isinstance(few.answer, Answer)
+    assert isinstance(many.answer, Answer)
+    assert "single devices by the hour" in small_fleet(few, few.answer)
+    assert small_fleet(many, many.answer) == ""
+
+
+def test_questions_side_by_side_are_answered_in_their_order() -> None:
+    assert list(at_once([partial(pow, number, 2) for number in range(20)])) == [number**2 for number in range(20)]
+    assert list(at_once([])) == []

@@ -16,7 +16,7 @@ from penstock.planning.doubt.verdict import PlanVerdict
 from penstock.planning.doubt.what_if import DemandScenario, Owned, RulePrice
 from penstock.planning.optimum.cash import Order, Paid
 from penstock.planning.optimum.costing import FleetCost
-from penstock.planning.proof.verify import Check
+from penstock.planning.proof.serving import Check
 
 
 class ApartDocument(TypedDict):

@@ -86,6 +86,9 @@ def _workload(table: Table, engines: tuple[str, ...]) -> WorkloadPlan:
     users = table.optional("users", lambda entry: ranged(entry, "users", low=1, high=1e9), None)
     if (rate is None) == (users is None) and trace is None:
         table.value.refuse("needs either `requests_per_s:` or `users:`, and not both")
+    think = table.get("think")
+    if think is not None and users is None:
+        think.refuse("is the pause of a user between two requests; give `users:` with it, or leave it out")
     lengths = table.get("lengths")
     if (lengths is None) == (trace is None):
         table.value.refuse("needs either `lengths:` or `trace:`, and not both")
@@ -105,7 +108,7 @@ def _workload(table: Table, engines: tuple[str, ...]) -> WorkloadPlan:
         requests_per_s=None if rate is None else rate.value,
         users=None if users is None else users.value,
         demand=_demand(rate or users),
-        think_s=table.optional("think", lambda entry: entry.parsed(parse_duration), 0.0),
+        think_s=0.0 if think is None else think.parsed(parse_duration),
         growth_per_year=defaulted(table, "growth_per_year", "workload.growth_per_year", low=-0.99, high=10),
         mean_load=defaulted(table, "mean_load", "workload.mean_load", low=0.001, high=1),
         shares=() if lengths is None else _shares(lengths),
@@ -244,14 +247,18 @@ def _node(table: Table) -> NodePlan:
 
 
 def _constraints(table: Table) -> Constraints:
+    share = table.get("min_vendor_share")
+    least = None if share is None else share.number(low=0.01, high=0.5)
     found = Constraints(
         spare_nodes=table.optional("spare_nodes", lambda entry: entry.whole(high=1000), 1),
         utilisation=defaulted(table, "utilisation", "constraints.utilisation", low=0.05, high=1),
         min_vendors=table.optional("min_vendors", lambda entry: entry.whole(low=1, high=len(VENDORS)), 1),
-        min_vendor_share=table.optional("min_vendor_share", lambda entry: entry.number(low=0.01, high=0.5), None),
+        min_vendor_share=least,
         max_vendor_share=table.optional("max_vendor_share", lambda entry: entry.number(low=0.01, high=1), None),
         share_of=cast("ShareOf", table.optional("share_of", lambda entry: entry.choice(("load", "devices")), "load")),
     )
+    if share is not None and found.min_vendors == 1:
+        share.refuse("is what each of several vendors carries; write `min_vendors: 2` beside it")
     table.done()
     return found
 

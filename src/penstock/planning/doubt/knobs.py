@@ -11,7 +11,10 @@ from penstock.planning.asked.resolve import Resolved
 
 DAYS_PER_MONTH: Final = 365.25 / 12
 _WIDE: Final = 10.0
-"""How far a flip is looked for: a tenth of the value to ten times it."""
+"""How far a flip is looked for: a tenth of the value to ten times it, where a site or a market can be there."""
+_MOST_PUE: Final = 3.0
+_ENGINEER_USD: Final = (2e4, 1.5e6)
+"""What engineers cost a year, anywhere."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,9 +209,12 @@ def _sites(sites: Sequence[SitePlan]) -> Iterator[Knob]:
                 return replace(world, resolved=replace(world.resolved, plan=replace(plan, sites=every)))
 
             called = name if len(sites) == 1 else f"{name} at {site.name}"
-            least = 1.0 if key == "pue" else current.value / _WIDE
-            most = current.value * _WIDE or 1.0
+            least, most = (1.0, max(_MOST_PUE, current.value)) if key == "pue" else _around(current.value)
             yield Knob(kind="rate", subject=called, name=called, input=current, least=least, most=most, turned=turned)
+
+
+def _around(value: float) -> tuple[float, float]:
+    return value / _WIDE, value * _WIDE or 1.0
 
 
 def _money(resolved: Resolved) -> Iterator[Knob]:
@@ -219,7 +225,7 @@ def _money(resolved: Resolved) -> Iterator[Knob]:
         ("money", "salvage", "salvage value", 1.0),
         ("money", "resale", "resale before full depreciation", 1.0),
         ("money", "price_change_per_year", "change of prices", 3.0),
-        ("money", "engineer_usd_per_year", "cost of an engineer", 2.8e6),
+        ("money", "engineer_usd_per_year", "cost of an engineer", _ENGINEER_USD[1]),
         ("node", "host_usd", "host of a node", 7e5),
         ("node", "network_usd_per_device", "network per device", 2e4),
         ("node", "annual_failures", "device failures", 0.5),
@@ -233,7 +239,8 @@ def _money(resolved: Resolved) -> Iterator[Knob]:
             changed = replace(part, **{key: getattr(part, key).at(value)})
             return replace(world, resolved=replace(world.resolved, plan=replace(plan, **{section: changed})))
 
-        least = {"depreciation_years": current.value / _WIDE, "price_change_per_year": -0.9}.get(key, 0.0)
+        least_usd = {"engineer_usd_per_year": min(_ENGINEER_USD[0], current.value)}
+        least = {"depreciation_years": current.value / _WIDE, "price_change_per_year": -0.9, **least_usd}.get(key, 0.0)
         yield Knob(
             kind="rate",
             subject=name,

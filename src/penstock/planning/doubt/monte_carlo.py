@@ -14,7 +14,7 @@ from penstock.planning.doubt.worlds import drawn_worlds
 from penstock.planning.optimum.build import build_problem
 from penstock.planning.optimum.family import Family, questions
 from penstock.planning.optimum.mix import cheapest
-from penstock.planning.optimum.resize import Array, resized_usd
+from penstock.planning.optimum.resize import Array
 
 _P10_Z: Final = 1.2815515655446004
 """Standard deviations between the median and P10 of a normal distribution."""
@@ -61,7 +61,7 @@ class Confidence:
     fleet_usd: Span
     """Of the winning fleet itself, with as many nodes as each world takes: what who signs it may come to pay."""
     cost_usd: Mapping[str, Span]
-    """Of the best fleet of each label, chosen with hindsight, over the worlds in which it has one."""
+    """Of the fleet of each label that is cheapest as estimated, over the worlds in which it keeps the limits."""
     saving_usd: Span | None
     """Of the winner over the best other label; None where nothing else competes, or not in every world."""
     blame: tuple[Blame, ...]
@@ -128,7 +128,7 @@ def draw_confidence(
     seed: int,
     draws: int,
 ) -> Confidence:
-    """Draw every input that has a range, resize every competing fleet in every world, and count who is cheapest.
+    """Draw every input that has a range, resize the fleet of each label in every world, and count who is cheapest.
 
     Resizing instead of solving again: thousands of integer programs would take an hour, and resizing never makes a
     fleet look cheaper than it is.
@@ -136,7 +136,7 @@ def draw_confidence(
     uncertain, values = draw_inputs(knobs, seed, draws)
     problem = build_problem(world.resolved, candidates)
     worlds = drawn_worlds(world, candidates, problem, values, uncertain)
-    costs = family.costs(problem, worlds)
+    costs = family.signed_costs(problem, worlds)
     labels = sorted(costs)
     stacked = np.vstack([costs[label] for label in labels])
     first = np.argmin(stacked, axis=0)
@@ -153,7 +153,7 @@ def draw_confidence(
         probability={
             label: float(np.mean((first == number) & np.isfinite(least))) for number, label in enumerate(labels)
         },
-        fleet_usd=_span(resized_usd(family.winner, problem, worlds)),
+        fleet_usd=_span(costs[winner]),
         cost_usd={label: _span(costs[label]) for label in labels},
         saving_usd=None if saving is None else _span(saving),
         blame=() if decided is None else _blame(uncertain, values, decided),
@@ -161,7 +161,10 @@ def draw_confidence(
 
 
 def _draw(knob: Knob, generator: np.random.Generator, draws: int, shared: Array | None) -> Array:
-    """Capacities from the two halves of a log-normal through P10, median and P90; all else from a triangle."""
+    """Capacities from the two halves of a log-normal through P10, median and P90; all else from two of a triangle.
+
+    What is stated is the median of both: were it the mode, a range that only goes up would put every draw above it.
+    """
     entry = knob.input
     if knob.kind == "throughput":
         normal = generator.standard_normal(draws)
@@ -169,7 +172,11 @@ def _draw(knob: Knob, generator: np.random.Generator, draws: int, shared: Array 
             normal = sqrt(_SHARED) * shared + sqrt(1 - _SHARED) * normal
         below, above = np.log(entry.low / entry.value) / -_P10_Z, np.log(entry.high / entry.value) / _P10_Z
         return np.asarray(entry.value * np.exp(np.where(normal < 0, below, above) * normal))
-    return generator.triangular(entry.low, entry.value, entry.high, draws)
+    uniform = generator.random(draws)
+    from_value = 1 - np.sqrt(2 * np.minimum(uniform, 1 - uniform))
+    return np.asarray(
+        entry.value + from_value * np.where(uniform < 1 / 2, entry.low - entry.value, entry.high - entry.value)
+    )
 
 
 def _span(values: Array) -> Span:

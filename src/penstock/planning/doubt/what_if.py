@@ -1,18 +1,21 @@
 """What does each rule cost, and what if demand is another? The plan without a rule, or with less or more to do."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, Literal
 
 from penstock.planning.candidates.search import Candidate
 from penstock.planning.doubt.knobs import InputWorld, Knob
+from penstock.planning.optimum.at_once import at_once
 from penstock.planning.optimum.build import build_problem
 from penstock.planning.optimum.family import Family
 from penstock.planning.optimum.mix import LOOSE, cheapest
 from penstock.planning.optimum.problem import Mix, Offer, Problem
 
 _GAP: Final = 1e-3
-_MOST_NODES: Final = 4_000
+_MOST_NODES: Final = 500
+"""Of the search: what is not proven within them is said to be a bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +27,8 @@ class RulePrice:
     usd: float
     without: str
     """What that fleet is made of."""
+    proven: bool = True
+    """Whether no fleet without it is cheaper by more than a hundredth; else the rule costs this at least."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +40,8 @@ class DemandScenario:
     label: str
     parts: Mapping[str, int]
     """Devices by accelerator, in the largest period."""
+    proven: bool = True
+    """Whether no fleet is cheaper by more than a hundredth; else it costs this at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +76,7 @@ def owned_worth(problem: Problem, family: Family) -> Owned | None:
     if not any(offer.kept for offer in problem.offers):
         return None
     bare = replace(problem, offers=tuple(replace(offer, kept=None) for offer in problem.offers))
-    mix = cheapest(family.informed(bare), gap_fraction=_GAP, most_nodes=_MOST_NODES)
+    mix = _solved(family.informed(bare))
     without = None if mix is None else mix.cost_usd
     sales = sum(offer.kept.nodes * offer.kept.sale_usd for offer in problem.offers if offer.kept)
     return Owned(
@@ -112,14 +119,20 @@ def rule_prices(problem: Problem, family: Family) -> tuple[RulePrice, ...]:
     """Price every rule, the dearest first; dollars are of fleets as simulation would make them."""
     found = []
     winner_usd = family.winner.cost_usd
-    for name, looser in without_each_rule(problem).items():
-        mix = cheapest(family.informed(looser), gap_fraction=_GAP, most_nodes=_MOST_NODES)
-        if mix is None or mix.gap_fraction > LOOSE:
+    rules = without_each_rule(problem)
+    solved = at_once([partial(_solved, family.informed(looser)) for looser in rules.values()])
+    for name, mix in zip(rules, solved, strict=True):
+        if mix is None:
             continue
-        without = min(winner_usd, mix.cost_usd)
-        parts = " + ".join(sorted(mix.support))
-        found.append(RulePrice(rule=name, without_usd=without, usd=winner_usd - without, without=parts))
+        without, least = min(winner_usd, mix.cost_usd), mix.cost_usd * (1 - mix.gap_fraction)
+        parts = " + ".join(sorted(mix.support if mix.cost_usd < winner_usd else family.winner.support))
+        proven = least >= without * (1 - LOOSE)
+        found.append(RulePrice(rule=name, without_usd=without, usd=winner_usd - without, without=parts, proven=proven))
     return tuple(sorted(found, key=lambda entry: -entry.usd))
+
+
+def _solved(problem: Problem) -> Mix | None:
+    return cheapest(problem, gap_fraction=_GAP, most_nodes=_MOST_NODES, patient=False)
 
 
 def demand_scenarios(
@@ -129,25 +142,22 @@ def demand_scenarios(
     moving = [knob for knob in knobs if knob.kind == "demand" and knob.input.uncertain and "mean" not in knob.subject]
     if not moving:
         return ()
-    base = _scenario("base", family, family.winner)
-    ends: tuple[tuple[Literal["low", "high"], Callable[[Knob], float]], ...] = (
-        ("low", lambda knob: knob.input.low),
-        ("high", lambda knob: knob.input.high),
+    low, high = world, world
+    for knob in moving:
+        low, high = knob.turned(low, knob.input.low), knob.turned(high, knob.input.high)
+    problems = [family.informed(build_problem(turned.resolved, candidates)) for turned in (low, high)]
+    less, more = at_once([partial(_solved, problem) for problem in problems])
+    ends: tuple[tuple[Literal["low", "base", "high"], Mix | None], ...] = (
+        ("low", less),
+        ("base", family.winner),
+        ("high", more),
     )
-    found = {"base": base}
-    for name, end in ends:
-        turned = world
-        for knob in moving:
-            turned = knob.turned(turned, end(knob))
-        problem = family.informed(build_problem(turned.resolved, candidates))
-        mix = cheapest(problem, gap_fraction=_GAP, most_nodes=_MOST_NODES)
-        if mix is not None and mix.gap_fraction <= LOOSE:
-            found[name] = _scenario(name, family, mix)
-    return tuple(found[name] for name in ("low", "base", "high") if name in found)
+    return tuple(_scenario(name, family, mix) for name, mix in ends if mix is not None)
 
 
 def _scenario(name: Literal["low", "base", "high"], family: Family, mix: Mix) -> DemandScenario:
-    return DemandScenario(name=name, usd=mix.cost_usd, label=family.label(mix), parts=dict(_parts(mix)))
+    proven = name == "base" or mix.gap_fraction <= LOOSE
+    return DemandScenario(name=name, usd=mix.cost_usd, label=family.label(mix), parts=dict(_parts(mix)), proven=proven)
 
 
 def _parts(mix: Mix) -> Iterator[tuple[str, int]]:

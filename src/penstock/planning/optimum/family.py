@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf
 from typing import Final
 
 import numpy as np
 
 from penstock.planning.candidates.search import Step
+from penstock.planning.optimum.at_once import at_once
 from penstock.planning.optimum.mix import cheapest, runners_up
 from penstock.planning.optimum.problem import Mix, PoolKey, Problem, Restriction
 from penstock.planning.optimum.resize import Array, Worlds, resized_usd
@@ -85,8 +87,15 @@ class Family:
             found.setdefault(self.label(mix), mix)
         return found
 
+    def signed_costs(self, problem: Problem, worlds: Worlds) -> dict[str, Array]:
+        """What the fleet of each label that is cheapest as estimated costs in every world.
+
+        It is chosen today: were the best of each world taken, the label with more parts would win by hindsight.
+        """
+        return {label: resized_usd(mix, problem, worlds) for label, mix in self.by_label.items()}
+
     def costs(self, problem: Problem, worlds: Worlds) -> dict[str, Array]:
-        """The cheapest fleet of each label in every world."""
+        """The cheapest fleet of each label in every world: what the plan would answer there."""
         found: dict[str, Array] = {}
         for mix in (*self.fleets, *self.of_other_worlds):
             usd, label = resized_usd(mix, problem, worlds), self.label(mix)
@@ -100,18 +109,15 @@ def find_family(problem: Problem, *, runner_up_count: int, step: Step = lambda _
     Every fleet solved keeps the rules of the problem, so the winner is the cheapest of them all: a solver that stops
     within its gap, or is wrong, on one question is corrected by the others.
     """
-    solved = []
-    if problem.whole is not problem:
+    asked = [
         # First, so that where both cost the same no prompt is computed apart.
-        step(_WHOLE)
-        found = cheapest(problem.whole)
-        solved += [found] if found is not None else []
-    step(_FIRST)
-    found = cheapest(problem)
-    solved += [found] if found is not None else []
-    for name, restriction in questions(problem):
+        *([] if problem.whole is problem else [(_WHOLE, partial(cheapest, problem.whole))]),
+        (_FIRST, partial(cheapest, problem)),
+        *((name, partial(cheapest, problem, restriction)) for name, restriction in questions(problem)),
+    ]
+    solved = []
+    for name, found in zip((name for name, _ in asked), at_once([ask for _, ask in asked]), strict=True):
         step(name)
-        found = cheapest(problem, restriction)
         solved += [found] if found is not None else []
     if not solved:
         return None

@@ -16,8 +16,8 @@ from penstock.planning.optimum.problem import (
 _SMALL, _LARGE_GAP, _PERIODS_GAP, _SMALL_GAP = 500, 1e-3, 2e-4, 1e-5
 """Placements up to which a fleet is solved to a hundred-thousandth, or to a fiftieth of a percent where it changes over
 time; above, to a tenth of a percent: it is reported."""
-_MOST_NODES: Final = 20_000
-"""Of the search, not of the fleet: a minute of this machine on the largest of the examples."""
+_MOST_NODES: Final = 2_000
+"""Of the search, not of the fleet: ten seconds of this machine on the largest of the examples."""
 LOOSE: Final = 0.01
 """A fleet that may be this much too dear is not an answer yet."""
 _PATIENCE: Final = 10
@@ -32,12 +32,16 @@ def cheapest(
     *,
     gap_fraction: float | None = None,
     most_nodes: int = _MOST_NODES,
+    patient: bool = True,
 ) -> Mix | None:
-    """Find the cheapest fleet; None where no fleet keeps every rule."""
+    """Find the cheapest fleet; None where no fleet keeps every rule.
+
+    Where nobody is patient a fleet that may be more than a hundredth too dear is returned as well: its gap says so.
+    """
     built = _Built(problem, restriction or Restriction())
     gap = _gap(problem, len(built.count)) if gap_fraction is None else gap_fraction
     optimum = built.milp.solve(gap_fraction=gap, most_nodes=most_nodes)
-    if optimum is not None and optimum.gap_fraction > LOOSE:
+    if patient and optimum is not None and optimum.gap_fraction > LOOSE:
         longer = built.milp.solve(gap_fraction=LOOSE, most_nodes=_PATIENCE * most_nodes)
         optimum = optimum if longer is None else longer.or_cheaper(optimum)
     return None if optimum is None else built.read(optimum)
@@ -50,13 +54,14 @@ def _gap(problem: Problem, placements: int) -> float:
 
 
 def runners_up(
-    problem: Problem, first: Mix, *, count: int, gap_fraction: float | None = None, most_nodes: int = 4_000
+    problem: Problem, first: Mix, *, count: int, gap_fraction: float | None = None, most_nodes: int = 1_000
 ) -> tuple[Mix, ...]:
     """Find the next best fleets, each without at least one accelerator of every fleet before it."""
     found: list[Mix] = []
     while len(found) < count:
         seen = tuple(mix.support for mix in (first, *found))
-        following = cheapest(problem, Restriction(not_supports=seen), gap_fraction=gap_fraction, most_nodes=most_nodes)
+        other = Restriction(not_supports=seen)
+        following = cheapest(problem, other, gap_fraction=gap_fraction, most_nodes=most_nodes, patient=False)
         if following is None:
             break
         found.append(following)

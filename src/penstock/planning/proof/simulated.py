@@ -7,7 +7,7 @@ from typing import Final
 
 from penstock.planning.asked.plan import Bucket, WorkloadPlan
 from penstock.planning.candidates.capacity import Capacity, CapacityOf, Option, cannot, mixed_rate
-from penstock.planning.proof.verify import Check, ServingFleet, ServingPool, VerifyOf
+from penstock.planning.proof.serving import Check, ServingFleet, ServingPool, VerifyOf
 from penstock.workload import Slo
 
 _SIZES: Final = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32)

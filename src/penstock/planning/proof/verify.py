@@ -1,4 +1,4 @@
-"""Does the fleet really keep its promise? The seam to the simulator, and what a miss costs to put right."""
+"""Does the fleet really keep its promise? Simulated, and what a miss costs to put right."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -7,20 +7,21 @@ from math import inf
 from statistics import fmean
 from typing import Final
 
-from penstock.planning.asked.plan import Bucket, WorkloadPlan
-from penstock.planning.candidates.capacity import Option
+from penstock.planning.asked.plan import WorkloadPlan
 from penstock.planning.candidates.search import Candidate
 from penstock.planning.optimum.balance import evenly_busy
 from penstock.planning.optimum.family import Family
 from penstock.planning.optimum.mix import cheapest
-from penstock.planning.optimum.problem import DemandKey, Mix, PoolKey, Problem, Restriction
-from penstock.workload.slo import Slo
+from penstock.planning.optimum.problem import Mix, PoolKey, Problem, Restriction
+from penstock.planning.proof.serving import Check, VerifyOf, at_todays_speed, pool_id, serving_fleet
 
 _HEADROOM: Final = 0.98
 _LEAST: Final = 0.01
 _ROUNDING: Final = 1e-6
 _ATTEMPTS, _ENOUGH, _TIGHTER = 10, 4, 60
 """Fleets simulated at most, after how many one that holds will do, and steps of headroom between two of them."""
+_WORTH_UNMIXING: Final = 0.01
+"""Growth, as a share of the planned cost, below which a purer filling is not looked for."""
 _PERIODS_GAP, _MOST_NODES = 1e-3, 2_000
 """How well a fleet that changes over time is planned again: to a tenth of a percent."""
 _MAY_SHRINK: Final = 0.93
@@ -28,66 +29,6 @@ _MAY_SHRINK: Final = 0.93
 
 CheckKey = tuple[int, str]
 """Period and pool, or workload where a check is of all its pools."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ServingPool:
-    """Identical replicas that serve; spare nodes stand by and are not here."""
-
-    id: str
-    option: Option
-    replicas: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestStream:
-    """Requests of one length of one workload at the peak, and the pools they are sent to."""
-
-    workload: str
-    bucket: Bucket
-    slo: Slo
-    requests_per_s: float
-    shares: Mapping[str, float]
-    """Pool id to the share of these requests it is given; within a pool the least loaded replica takes the next."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ServingFleet:
-    """What the simulator runs: a period's pools and the peak they must carry."""
-
-    period: int
-    pools: tuple[ServingPool, ...]
-    streams: tuple[RequestStream, ...]
-
-    def times(self, factor: float) -> "ServingFleet":
-        """Return the same fleet with so many times the requests."""
-        streams = tuple(replace(entry, requests_per_s=entry.requests_per_s * factor) for entry in self.streams)
-        return replace(self, streams=streams)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """What a workload got in the simulation from one pool, at the peak and the headroom asked for."""
-
-    workload: str
-    attainment_fraction: float
-    required_fraction: float
-    note: str = ""
-    pool: str | None = None
-    """None is all of the workload's pools together."""
-    sustained_share: float | None = None
-    """The highest load it sustains within the SLO, as a share of what it was given; 1 where it is just right, None
-    where nobody searched."""
-    just_right: bool = False
-    """Whether it holds, and would not with one replica less."""
-
-    @property
-    def met(self) -> bool:
-        """Whether enough requests kept the SLO."""
-        return self.attainment_fraction >= self.required_fraction
-
-
-VerifyOf = Callable[[ServingFleet], tuple[Check, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,46 +54,6 @@ class Verified:
         return self.mix.cost_usd - self.planned.cost_usd
 
 
-def pool_id(replica: str, site: str) -> str:
-    """What the replicas of one kind at one site are told apart by."""
-    return f"{replica} at {site}"
-
-
-def serving_fleet(
-    mix: Mix, period: int, problem: Problem, candidates: Sequence[Candidate], workloads: Sequence[WorkloadPlan]
-) -> ServingFleet:
-    """Describe one period of a fleet for the simulator."""
-    by_id = {entry.id: entry for entry in candidates}
-    pools: list[ServingPool] = []
-    shares: dict[DemandKey, dict[str, float]] = {}
-    for pool in (entry for entry in mix.pools if entry.period == period):
-        for name, count in pool.replicas.items():
-            pools.append(ServingPool(id=pool_id(name, pool.offer.site), option=by_id[name].option, replicas=count))
-        for (name, demand), share in pool.load.items():
-            shares.setdefault(demand, {})[pool_id(name, pool.offer.site)] = share
-    return ServingFleet(period=period, pools=tuple(pools), streams=tuple(_streams(problem, period, shares, workloads)))
-
-
-def _streams(
-    problem: Problem,
-    period: int,
-    shares: Mapping[DemandKey, Mapping[str, float]],
-    workloads: Sequence[WorkloadPlan],
-) -> list[RequestStream]:
-    plans = {workload.name: workload for workload in workloads}
-    return [
-        RequestStream(
-            workload=demand.key[0],
-            bucket=plans[demand.key[0]].shares[demand.key[1]].bucket,
-            slo=plans[demand.key[0]].slo,
-            requests_per_s=demand.requests_per_s[period],
-            shares=shares[demand.key],
-        )
-        for demand in problem.demands
-        if demand.key in shares
-    ]
-
-
 def verify_fleet(
     mix: Mix,
     problem: Problem,
@@ -167,7 +68,7 @@ def verify_fleet(
     """
     best = _sized(mix, problem, candidates, workloads, verify_of)
     for unmixed in _unmixed(mix, problem):
-        if best.met and best.added_usd <= 0:
+        if best.met and best.added_usd <= _WORTH_UNMIXING * mix.cost_usd:
             break
         planned = _of_the_same_parts(unmixed, mix)
         if planned is None or (best.met and planned.cost_usd >= best.mix.cost_usd * (1 - _ROUNDING)):
@@ -238,10 +139,11 @@ def _planned_again(
     tried: Mix, checks: Mapping[CheckKey, Check], problem: Problem, seen: AbstractSet[tuple[object, ...]]
 ) -> tuple[dict[PoolKey, float], Mix] | None:
     """Solve with what was learnt; where that is a fleet seen before, with ever more headroom for pools that missed."""
-    carried = dict(problem.carried)
+    carried, larger = dict(problem.carried), None
     missed = [key for key, check, _ in _pools_checked(tried, checks, problem) if not check.met]
     for _ in range(_TIGHTER if missed else 1):
-        larger = _of_the_same_parts(replace(problem, carried=carried), tried)
+        known = replace(problem, carried=dict(carried))
+        larger = _still_carrying(larger, known) or _of_the_same_parts(known, tried)
         if larger is None:
             return None
         if _sizes(larger) not in seen:
@@ -249,6 +151,20 @@ def _planned_again(
         for key in missed:
             carried[key] = carried.get(key, 1.0) * _HEADROOM
     return None
+
+
+def _still_carrying(mix: Mix | None, problem: Problem) -> Mix | None:
+    """The fleet of a moment ago where it still serves: with less room the solver finds none that is cheaper."""
+    if mix is None:
+        return None
+    spread = evenly_busy(mix, problem)
+    if any(problem.busy_share(pool, name) > 1 + _ROUNDING for pool in spread.pools for name in pool.replicas):
+        return None
+    pools = []
+    for pool in spread.pools:
+        factors = {name: problem.carried.get((pool.offer.key, name, pool.period), 1.0) for name in pool.replicas}
+        pools.append(replace(pool, carried={name: factor for name, factor in factors.items() if factor != 1.0}))
+    return replace(spread, pools=tuple(pools))
 
 
 def _of_the_same_parts(problem: Problem, mix: Mix) -> Mix | None:
@@ -340,7 +256,7 @@ def _checks(
     found: dict[CheckKey, Check] = {}
     for period in sorted({pool.period for pool in mix.pools}):
         fleet = serving_fleet(mix, period, problem, candidates, workloads).times(1 / problem.utilisation_fraction)
-        for check in verify_of(_at_todays_speed(fleet, problem)):
+        for check in verify_of(at_todays_speed(fleet, problem)):
             found[period, check.pool or check.workload] = check
     return found
 
@@ -353,23 +269,6 @@ def _worst(checks: Mapping[CheckKey, Check]) -> tuple[Check, ...]:
         if before is None or check.attainment_fraction < before.attainment_fraction:
             worst[check.workload] = check
     return tuple(worst.values())
-
-
-def _at_todays_speed(fleet: ServingFleet, problem: Problem) -> ServingFleet:
-    """Where newer engines are counted on, give today's as much less to do: the simulator knows no others."""
-    if not problem.gains:
-        return fleet
-    parts = {pool.id: pool.option.deployment.accelerator.id for pool in fleet.pools}
-    ones = (1.0,) * problem.periods
-    streams = []
-    for stream in fleet.streams:
-        sent = {
-            pool: share / problem.gains.get(parts[pool], ones)[fleet.period] for pool, share in stream.shares.items()
-        }
-        total = sum(sent.values())
-        shares = {pool: share / total for pool, share in sent.items()}
-        streams.append(replace(stream, requests_per_s=stream.requests_per_s * total, shares=shares))
-    return replace(fleet, streams=tuple(streams))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from penstock.planning.optimum.problem import Mix
 from penstock.report.plan.charts import cash_bars, compared, cost_bars, figure, span_bars
 from penstock.report.plan.tables import Cell, listed, table
 from penstock.report.plan.vendors import VendorSheet, vendor_sheets
+from penstock.report.plan.what_if import rule_usd, scenario_usd, small_fleet
 from penstock.report.plan.words import (
     Sureness,
     label_name,
@@ -113,15 +114,15 @@ def _sold(mix: Mix, resolved: Resolved) -> Iterator[str]:
 
 def _verdict(result: PlanResult, answer: Answer) -> str:
     level = sureness(answer)
-    missing = capital_first(not_compared_sentence(result))
-    unpriced = f'<p class="small">{escape(missing)}.</p>' if missing else ""
+    notes = (not_compared_sentence(result), small_fleet(result, answer))
+    noted = "".join(f'<p class="small">{escape(capital_first(note))}.</p>' for note in notes if note)
     blame = answer.confidence.blame[:_MEASURES_SHOWN] if level == "open" else ()
     measures = listed([_to_settle(entry, part_names(result)) for entry in blame]) if blame else ""
     return (
         f'<section class="verdict {level}"><p class="tagline"><span class="tag">{_TAGS[level]}</span></p>'
         f'<p class="answer">{escape(what_to_have(answer.winner.mix, result.resolved))}: '
         f"{escape(_money(result, answer))}</p>"
-        f"<p>{escape(_how_sure(result, answer))}</p>{unpriced}{measures}</section>"
+        f"<p>{escape(_how_sure(result, answer))}</p>{noted}{measures}</section>"
     )
 
 
@@ -293,7 +294,7 @@ def _options(result: PlanResult, answer: Answer) -> Iterator[str]:
         owned = owned_sentences(answer.owned, part_names(result))
         yield "<h3>What you own already</h3>" + listed([f"{capital_first(sentence)}." for sentence in owned])
     if answer.rules:
-        prices = [f"{capital_first(rule.rule)}: {usd(rule.usd)}." for rule in answer.rules if rule.usd > 0]
+        prices = [f"{capital_first(rule.rule)}: {rule_usd(rule)}." for rule in answer.rules if rule.usd > 0]
         yield "<h3>What your own rules cost</h3>" + (listed(prices) if prices else "<p>Nothing.</p>")
 
 
@@ -312,7 +313,7 @@ def _doubt(result: PlanResult, answer: Answer) -> Iterator[str]:
     if answer.verdict.outcome != "only choice":
         yield "<h2>How sure it is, and what would change it</h2>"
         yield figure(
-            "What the best fleet of each kind may cost.",
+            "What the fleet of each kind that is cheapest as estimated may cost.",
             "A bar holds eight of ten cases; the white mark is the middle one.",
             span_bars(answer, {ident: chart_name(name) for ident, name in names.items()}),
         )
@@ -337,7 +338,7 @@ def _watched(answer: Answer, names: Mapping[str, str]) -> str:
 def _scenario(scenario: DemandScenario, names: Mapping[str, str]) -> str:
     fleet = " and ".join(f"{devices:,} {names.get(part, part)}" for part, devices in scenario.parts.items())
     where = {"low": "At the low end of its range", "base": "As planned", "high": "At the high end of its range"}
-    return f"{where[scenario.name]}: {usd(scenario.usd)} for {fleet}."
+    return f"{where[scenario.name]}: {scenario_usd(scenario)} for {fleet}."
 
 
 def _asking(result: PlanResult, answer: Answer) -> Iterator[str]:

@@ -12,6 +12,7 @@ from penstock.planning.make import Answer, Bill, PlanResult
 from penstock.planning.optimum.cash import Cash, day_of
 from penstock.planning.optimum.costing import FleetCost
 from penstock.planning.optimum.problem import Mix
+from penstock.report.plan.what_if import rule_usd
 from penstock.report.plan.words import (
     amount,
     had,
@@ -208,7 +209,7 @@ def rules_table(answer: Answer) -> Iterator[str]:
     """Say what each rule costs, and what becomes of what is owned."""
     if answer.rules:
         heads: list[Cell] = ["rule", ("costs", "n"), ("without it", "n"), "then the fleet is of"]
-        rows = [[rule.rule, usd(rule.usd), usd(rule.without_usd), rule.without] for rule in answer.rules]
+        rows = [[rule.rule, rule_usd(rule), usd(rule.without_usd), rule.without] for rule in answer.rules]
         yield "<h3>What each rule costs</h3>" + table(heads, rows)
     if answer.owned is not None:
         yield "<h3>What is owned already</h3>" + listed(list(owned_sentences(answer.owned)))

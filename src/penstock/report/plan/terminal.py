@@ -12,6 +12,7 @@ from penstock.planning.make import Answer, Bill, NoFleet, PlanResult
 from penstock.planning.optimum.problem import Mix, PoolPeriod
 from penstock.report.drawing.bars import Use, legend, stacked_bar
 from penstock.report.plan.tables import apart_sentences
+from penstock.report.plan.what_if import rule_usd, scenario_sentence, small_fleet
 from penstock.report.plan.words import (
     fleet_name,
     flip_sentence,
@@ -26,7 +27,6 @@ from penstock.report.plan.words import (
     per_mtok,
     question,
     runs,
-    scenario_sentence,
     served,
     spread,
     sureness,
@@ -84,6 +84,8 @@ def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[Renderab
     yield from (Text(f"apart  {sentence}") for sentence in apart_sentences(answer.winner.mix, result.candidates))
     yield from _likelier(result, answer)
     yield from (Text(f"{head:<6} {sentence}") for head, sentence in money_sentences(answer.winner.cash))
+    if small := small_fleet(result, answer):
+        yield Text(f"small  {small}", style="yellow")
     if answer.owned is not None:
         yield from (Text(f"owned  {sentence}") for sentence in owned_sentences(answer.owned))
     yield Text()
@@ -201,7 +203,7 @@ def _changes(answer: Answer) -> RenderableType:
 
 def _rules(answer: Answer) -> Iterator[Text]:
     """What each rule costs, and what demand at either end of its range does."""
-    prices = [f"{rule.rule} {usd(rule.usd)}" for rule in answer.rules]
+    prices = [f"{rule.rule} {rule_usd(rule)}" for rule in answer.rules]
     if prices:
         yield Text(f"what rules cost: {', '.join(prices)}")
     if answer.scenarios:

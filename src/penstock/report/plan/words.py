@@ -8,7 +8,7 @@ from penstock.planning.asked.plan import WorkloadPlan
 from penstock.planning.candidates.search import Candidate
 from penstock.planning.doubt.monte_carlo import Span
 from penstock.planning.doubt.sensitivity import Flip, Swing
-from penstock.planning.doubt.what_if import DemandScenario, Owned
+from penstock.planning.doubt.what_if import Owned
 from penstock.planning.make import Answer, PlanResult
 from penstock.planning.optimum.cash import Cash, Order
 from penstock.planning.optimum.problem import Mix, PoolPeriod
@@ -352,12 +352,6 @@ def owned_sentences(owned: Owned, names: Mapping[str, str] | None = None) -> Ite
     if owned.without_usd is not None and owned.saved_usd is not None:
         instead = f"{usd(owned.without_usd)} ({plain_label(owned.without, called)})"
         yield f"with nothing owned the plan costs {instead} and nothing can be sold: {usd(owned.saved_usd)} more in all"
-
-
-def scenario_sentence(scenario: DemandScenario) -> str:
-    """Say what demand at one end of its range takes and costs."""
-    fleet = " + ".join(f"{devices} {part}" for part, devices in scenario.parts.items())
-    return f"{scenario.name}: {usd(scenario.usd)} ({fleet})"
 
 
 def runs(pool: PoolPeriod, candidates: Sequence[Candidate]) -> str:
