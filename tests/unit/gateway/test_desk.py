@@ -209,5 +209,5 @@ def test_an_adapter_is_named_where_it_is_and_shares_no_prefix_with_its_model() -
         assert isinstance(answer, Named)
         assert (answer.model, answer.order) == ("sql", (2,))
     body = b"y" * 4096
-    keys = [desk._prefixes.keys(body, 0, name) for name in ("a", "sql")]
+    keys = [PrefixIndex().keys(body, 0, name) for name in ("a", "sql")]
     assert not set(keys[0]) & set(keys[1])
