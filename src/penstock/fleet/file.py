@@ -97,7 +97,7 @@ def _pool(table: Table) -> Callable[[], Pool]:
         Pool,
         name=table.required("name").text(),
         model=table.required("model").text(),
-        adapters=table.optional("adapters", _texts, ()),
+        adapters=_texts(adapters) if (adapters := table.get("adapters")) is not None else (),
         weights=table.required("weights").text(),
         kv=table.required("kv").text(),
         accelerator=table.required("accelerator").text(),
