@@ -35,6 +35,8 @@ class Stack:
     """Endpoints of the fleet that somebody else runs: small ones, of the first model."""
     models: tuple[str, ...] = (MODEL,)
     """The model of each endpoint, in turn."""
+    adapters: tuple[str, ...] = ()
+    """Of the first endpoint of the first model, and of it alone."""
     door: str = "ext_authz"
     pickers: int = 1
     only: int | None = None
@@ -234,6 +236,7 @@ def _serve_endpoints(stack: Stack) -> None:
             address=address,
             pool=f"pool-{index}",
             model=_model_of(stack, index),
+            adapters=stack.adapters if index == 0 else (),
             engine="sglang" if index % 2 else "vllm",
             replica=Replica(cost=cost, kv_blocks=40_000),
             max_tokens=600_000,
@@ -258,6 +261,9 @@ def _fleet(stack: Stack, addresses: Sequence[str], made: int) -> Any:  # noqa: A
     endpoints = new_endpoints(count)
     endpoints["vendor"] = endpoints["pool"] = range(count)
     endpoints["serves"] = [1 << models.index(model) for model in served]
+    adapters = tuple(stack.adapters if address == stack.addresses[0] else () for address in addresses)
+    for place in range(len(stack.adapters)):
+        endpoints["serves"][addresses.index(stack.addresses[0])] |= 1 << (len(models) + place)
     endpoints["kv_tokens"], endpoints["max_context_tokens"], endpoints["max_running"] = 640_000, 600_000, 256
     endpoints["step_tokens"], endpoints["step_s"], endpoints["prompt_token_s"] = 8192, stack.step_s, 1e-7
     for index in (place for place, address in enumerate(addresses) if address in stack.real):
@@ -276,6 +282,7 @@ def _fleet(stack: Stack, addresses: Sequence[str], made: int) -> Any:  # noqa: A
         engines=tuple("vllm" for _ in range(count)),
         models=models,
         served=served,
+        adapters=adapters,
         classes=tuple(promised),
         endpoints=endpoints,
     )

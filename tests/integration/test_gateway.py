@@ -1,15 +1,17 @@
 """A real Envoy sends requests where the pickers say, through every door, and loses none that somebody could serve."""
 
 import asyncio
+import json
 import os
 import signal
+import urllib.request
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("httptools", reason='the gateway is an extra: pip install "penstock[gateway]"')
 
-from gateway_stack import chat, running
+from gateway_stack import MODEL, chat, running
 
 pytestmark = pytest.mark.xdist_group("gateway")
 
@@ -51,6 +53,29 @@ def test_models_keep_apart_with_pickers_and_without(tmp_path: Path) -> None:
         assert asyncio.run(both()) == [200] * 40
         assert asyncio.run(stack.ask(chat(model="three")))[0] == 404
         assert sum(stack.served().values()) == sum(before.values()) + 40
+
+
+def test_an_adapter_is_asked_of_endpoints_that_have_it_with_pickers_and_without(tmp_path: Path) -> None:
+    """An engine answers 404 for an adapter it was not started with; the model's own requests go anywhere."""
+    with running(tmp_path, endpoints=3, adapters=("sql-lora",)) as stack:
+
+        async def twenty(model: str) -> list[int]:
+            asked = [chat(model=model, prompt="x" * 3000) for _ in range(20)]
+            return [status for status, _ in await asyncio.gather(*map(stack.ask, asked))]
+
+        models = json.loads(urllib.request.urlopen(f"http://{stack.stack.listen}/v1/models", timeout=5).read())["data"]
+        assert [(card["id"], card.get("parent")) for card in models] == [(MODEL, None), ("sql-lora", MODEL)]
+        assert asyncio.run(twenty("sql-lora")) == [200] * 20
+        assert list(stack.served().values()) == [20, 0, 0]
+        assert asyncio.run(twenty(MODEL)) == [200] * 20
+        assert sum(stack.served().values()) == 40
+        assert min(list(stack.served().values())[1:]) > 0
+        for pid in stack.children("picker"):
+            os.kill(pid, signal.SIGSTOP)
+        before = list(stack.served().values())
+        assert asyncio.run(twenty("sql-lora")) == [200] * 20
+        assert list(stack.served().values()) == [before[0] + 20, *before[1:]]
+        assert asyncio.run(stack.ask(chat(model="other-lora")))[0] == 404
 
 
 def test_a_stopped_gateway_finishes_what_is_under_way(tmp_path: Path) -> None:

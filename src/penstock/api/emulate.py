@@ -53,6 +53,7 @@ def _replicas(fleet: Fleet, pool: Pool) -> "list[EmulatedReplica]":
             address=address,
             pool=pool.name,
             model=pool.model,
+            adapters=pool.adapters,
             engine=pool.engine,
             replica=replica,
             max_tokens=replica.most_tokens,

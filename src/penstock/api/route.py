@@ -32,6 +32,7 @@ def routed_fleet(asked: AskedFleet, generation: int = 0, *, follow_names: bool =
     fleet = fleet_choice(asked)
     pools = [pool for pool in fleet.pools if pool.endpoints]
     models = tuple(dict.fromkeys(pool.model for pool in pools))
+    names = (*models, *dict.fromkeys(name for pool in pools for name in pool.adapters))
     vendors = tuple(dict.fromkeys(pool.vendor for pool in pools))
     kinds, records, found = [], [], list[tuple[Pool, str]]()
     for number, pool in enumerate(pools):
@@ -39,7 +40,7 @@ def routed_fleet(asked: AskedFleet, generation: int = 0, *, follow_names: bool =
             raise UsageError(f"pool '{pool.name}' only does {pool.role}; routing serves pools whose role is both")
         record = _record(_placed(fleet, pool), pool)
         record["pool"], record["vendor"] = number, vendors.index(pool.vendor)
-        record["serves"] = 1 << models.index(pool.model)
+        record["serves"] = sum(1 << names.index(name) for name in (pool.model, *pool.adapters))
         here = _addresses(pool, follow_names=follow_names)
         kinds.append(record)
         records += [record] * len(here)
@@ -56,6 +57,7 @@ def routed_fleet(asked: AskedFleet, generation: int = 0, *, follow_names: bool =
         engines=tuple(pool.engine for pool, _ in found),
         models=models,
         served=tuple(pool.model for pool, _ in found),
+        adapters=tuple(pool.adapters for pool, _ in found),
         followed=tuple(address for pool in pools for address in pool.endpoints) if follow_names else (),
         classes=tuple(
             RoutedClass(

@@ -28,6 +28,8 @@ class EmulatedReplica:
     address: str
     pool: str
     model: str
+    adapters: tuple[str, ...] = ()
+    """What else is answered to."""
     engine: str
     replica: Replica
     max_tokens: int
@@ -94,7 +96,7 @@ class EmulatedEndpoint:
         elif path in {b"/health", b"/ping"}:
             exchange.reply(200, b"")
         elif path == b"/v1/models":
-            exchange.reply(200, models_body(self.of.model, self.of.max_tokens))
+            exchange.reply(200, models_body(self.of.model, self.of.adapters, self.of.max_tokens))
         else:
             exchange.reply(404, error_body("Not Found", "NotFoundError", 404))
 
@@ -132,7 +134,7 @@ class EmulatedEndpoint:
         except UsageError as error:
             exchange.reply(400, error_body(str(error), "BadRequestError", 400))
             return
-        if asked.model != self.of.model:
+        if asked.model not in (self.of.model, *self.of.adapters):
             message = f"The model `{asked.model[:200]}` does not exist."
             exchange.reply(404, error_body(message, "NotFoundError", 404))
             return

@@ -1,7 +1,7 @@
 """What was asked and what is answered? OpenAI's chat and text completions as an engine without a tokenizer has them."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
@@ -103,10 +103,12 @@ def error_body(message: str, kind: str, code: int) -> bytes:
     return json.dumps({"error": {"message": message, "type": kind, "param": None, "code": code}}).encode()
 
 
-def models_body(model: str, max_tokens: int) -> bytes:
-    """List the one model that is served."""
-    card = {"id": model, "object": "model", "created": 0, "owned_by": "penstock", "root": model}
-    return json.dumps({"object": "list", "data": [{**card, "max_model_len": max_tokens}]}).encode()
+def models_body(model: str, adapters: Sequence[str], max_tokens: int) -> bytes:
+    """List the one model that is served, and its adapters as vLLM does."""
+    card = {"object": "model", "created": 0, "owned_by": "penstock"}
+    own = {"id": model, **card, "root": model, "max_model_len": max_tokens}
+    more = [{"id": name, **card, "root": name, "parent": model, "max_model_len": None} for name in adapters]
+    return json.dumps({"object": "list", "data": [own, *more]}).encode()
 
 
 class CompletionAnswer:

@@ -73,6 +73,7 @@ def _pool_document(pool: Pool) -> dict[str, object]:
     return {
         "name": pool.name,
         "model": pool.model,
+        **({"adapters": list(pool.adapters)} if pool.adapters else {}),
         "weights": pool.weights,
         "kv": pool.kv,
         "accelerator": pool.accelerator,
@@ -96,6 +97,7 @@ def _pool(table: Table) -> Callable[[], Pool]:
         Pool,
         name=table.required("name").text(),
         model=table.required("model").text(),
+        adapters=_texts(adapters) if (adapters := table.get("adapters")) is not None else (),
         weights=table.required("weights").text(),
         kv=table.required("kv").text(),
         accelerator=table.required("accelerator").text(),
@@ -114,11 +116,15 @@ def _pool(table: Table) -> Callable[[], Pool]:
         feeds=table.optional("feeds", Value.text, None),
         kv_bytes_per_s=table.optional("kv_gbps", lambda entry: entry.number() * _GB, None),
         usd_per_hour=table.optional("usd_per_hour", Value.number, None),
-        endpoints=tuple(entry.text() for entry in table.required("endpoints").items()),
+        endpoints=_texts(table.required("endpoints")),
     )
     split.done()
     engine.done()
     return made
+
+
+def _texts(value: Value) -> tuple[str, ...]:
+    return tuple(entry.text() for entry in value.items())
 
 
 def _route_document(route: Route) -> dict[str, object]:

@@ -46,6 +46,8 @@ class Pool:
 
     name: str
     model: str
+    adapters: tuple[str, ...] = ()
+    """LoRA adapters its replicas have, by the names requests ask for them with."""
     weights: str
     """The format most weight bytes are in."""
     kv: str
@@ -79,6 +81,7 @@ class Pool:
         _words(accelerator=self.accelerator, vendor=self.vendor, site=self.site)
         _words(engine=self.engine, engine_version=self.engine_version)
         _at_least_one(replicas=self.replicas, tp=self.tp, pp=self.pp, dp=self.dp)
+        self._check_adapters()
         if self.drafted_tokens < 0:
             raise UsageError(f"drafted_tokens is {self.drafted_tokens}; write 0 or more")
         if self.role not in ROLES:
@@ -95,6 +98,12 @@ class Pool:
             _words(setting=key, **({key: value} if isinstance(value, str) else {}))
             if isinstance(value, float) and not isfinite(value):
                 raise UsageError(f"setting {key} is {value}; write a number that ends")
+
+    def _check_adapters(self) -> None:
+        for adapter in self.adapters:
+            _words(adapter=adapter)
+        if len({self.model, *self.adapters}) <= len(self.adapters):
+            raise UsageError("adapters: two have one name, or the model's own; each is asked for by a name of its own")
 
     def _check_sending(self) -> None:
         if self.role != "prefill" and (self.feeds is not None or self.kv_bytes_per_s is not None):
@@ -176,7 +185,23 @@ def fault_of(nodes: Sequence[NodeGroup], pools: Sequence[Pool], routes: Sequence
         for number, name in enumerate(names):
             if name in names[:number]:
                 return kind, number, f"'{name}' is there twice; keep one"
-    return _unpaired(pools) or _unfed(pools) or _shared_address(pools) or _unknown_pool(pools, routes)
+    return (
+        _two_meanings(pools)
+        or _unpaired(pools)
+        or _unfed(pools)
+        or _shared_address(pools)
+        or _unknown_pool(pools, routes)
+    )
+
+
+def _two_meanings(pools: Sequence[Pool]) -> Fault | None:
+    """One name asks for one thing: an adapter of two models, or one called as a model is, would be either."""
+    meant = {pool.model: pool.model for pool in pools}
+    for number, pool in enumerate(pools):
+        for adapter in pool.adapters:
+            if meant.setdefault(adapter, f"an adapter of {pool.model}") != f"an adapter of {pool.model}":
+                return "pools", number, f"adapter '{adapter}' is also {meant[adapter]}; give it a name of its own"
+    return None
 
 
 def _unpaired(pools: Sequence[Pool]) -> Fault | None:

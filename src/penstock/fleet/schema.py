@@ -75,6 +75,7 @@ def _pool() -> Schema:
         {
             "name": _said(_TEXT, "pools are told apart by it"),
             "model": _said(_TEXT, "a name from `penstock catalog models`, a config.json or a checkpoint directory"),
+            "adapters": _said(_list(_TEXT), "LoRA adapters its replicas have, by the names requests ask for"),
             "weights": _said(_TEXT, "the format most weight bytes are in"),
             "kv": _TEXT,
             "accelerator": _said(_TEXT, "a name from `penstock catalog list`"),
@@ -90,7 +91,7 @@ def _pool() -> Schema:
             "usd_per_hour": _said(_AMOUNT, "of one replica"),
             "endpoints": _said(_list(_TEXT), "host:port, one per replica, once they run"),
         },
-        optional=("drafted_tokens", "feeds", "kv_gbps", "usd_per_hour"),
+        optional=("adapters", "drafted_tokens", "feeds", "kv_gbps", "usd_per_hour"),
     )
 
 

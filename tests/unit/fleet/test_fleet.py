@@ -56,6 +56,8 @@ def test_a_replica_is_all_its_ranks() -> None:
         ({"endpoints": ("a:1", "b:1", "c:1")}, "3 endpoints are more than its 2 replicas"),
         ({"endpoints": ("no port",)}, "write host:port"),
         ({"settings": {"max_num_seqs": float("inf")}}, "a number that ends"),
+        ({"adapters": ("sql", "sql")}, "two have one name"),
+        ({"adapters": (POOL.model,)}, "or the model's own"),
     ],
 )
 def test_a_pool_refuses_what_cannot_run(change: dict[str, object], complaint: str) -> None:
@@ -92,6 +94,14 @@ PREFILL = replace(POOL, name="two", role="prefill")
         ({"pools": (POOL, PREFILL)}, "has both and prefill pools"),
         ({"pools": (PREFILL,), "routes": ()}, "has prefill pools"),
         ({"version": 2}, "this penstock reads 1"),
+        (
+            {"pools": (replace(POOL, adapters=("sql",)), replace(POOL, name="two", model="b", adapters=("sql",)))},
+            "pools 2: adapter 'sql' is also an adapter of",
+        ),
+        (
+            {"pools": (replace(POOL, adapters=("b",)), replace(POOL, name="two", model="b"))},
+            "pools 1: adapter 'b' is also b; give it a name of its own",
+        ),
         (
             {"pools": (replace(POOL, endpoints=("a:1",)), replace(POOL, name="two", endpoints=("a:1",)))},
             "endpoint a:1 is there 2 times",

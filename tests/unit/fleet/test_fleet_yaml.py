@@ -36,6 +36,7 @@ def pools(draw: st.DrawFn) -> list[Pool]:
             Pool(
                 name=name,
                 model="one model" if split else draw(WORDS),
+                adapters=draw(st.just(()) | st.just((f"adapter {number}", f"other adapter {number}"))),
                 weights=draw(WORDS),
                 kv=draw(WORDS),
                 accelerator=draw(WORDS),

@@ -1,6 +1,7 @@
 """A picker's decision is `routing.pick` on what it knows, and what it knows is what it was told."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -192,3 +193,21 @@ def test_only_what_every_look_has_too_much_is_taken_for_lost() -> None:
     assert leaks.surplus(0, 1.0 + LOOKS, 6, in_flight, 0) == math.ceil(3 * 6 / 9)
     for look in range(LOOKS):
         assert leaks.surplus(0, 10.0 + look, 9 if look == 2 else 0, in_flight, 0) == 0
+
+
+def test_an_adapter_is_named_where_it_is_and_shares_no_prefix_with_its_model() -> None:
+    """Engines hash an adapter's name into its blocks: what the model has cached of a prompt, the adapter has not."""
+    routed = replace(fleet(), adapters=((), (), ("sql",), ()))
+    routed.endpoints["serves"][2] |= 1 << routed.names.index("sql")
+    desk, tables = desk_of(routed, clock := Clock())
+    for index in range(4):
+        report(tables, index, clock)
+    assert routed.names == ("a", "b", "sql")
+    assert (routed.model_of["sql"], routed.having("sql"), routed.having("a")) == ("a", (2,), (0, 2))
+    for _ in range(5):
+        answer = desk.decide(asked("sql"), b"x" * 4096, Wish())
+        assert isinstance(answer, Named)
+        assert (answer.model, answer.order) == ("sql", (2,))
+    body = b"y" * 4096
+    keys = [PrefixIndex().keys(body, 0, name) for name in ("a", "sql")]
+    assert not set(keys[0]) & set(keys[1])

@@ -72,7 +72,7 @@ def model_cluster(number: int, eds_path: str, watched: str) -> Value:
 def model_endpoints(fleet: RoutedFleet, number: int, healthy: Sequence[bool] | None = None) -> Value:
     """What Envoy goes by when no picker answers: which endpoints are up, and how much each can take."""
     weights, lines = fleet.weights(), []
-    for index in fleet.of_model(fleet.models[number]):
+    for index in fleet.having(fleet.names[number]):
         host, _, port = fleet.addresses[index].rpartition(":")
         up = healthy is None or healthy[index]
         lines.append(

@@ -146,7 +146,7 @@ def clusters(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None 
     """All clusters; the endpoints in them are files of their own."""
     folder = str(settings.folder / "xds")
     sockets = [settings.socket(number) for number in range(settings.pickers)]
-    made = [model_cluster(number, f"{folder}/eds-{number}.json", folder) for number in range(len(fleet.models))]
+    made = [model_cluster(number, f"{folder}/eds-{number}.json", folder) for number in range(len(fleet.names))]
     made.append(picker_cluster(sockets, http2=settings.door != "ext_authz"))
     if access is not None and access.tokens is not None and access.tokens.fetched:
         made.append(jwks_cluster(access.tokens))
@@ -158,7 +158,7 @@ def clusters(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None 
 
 def _manager(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None) -> Value:
     grpc = settings.door != "ext_authz"
-    several = len(fleet.models) > 1
+    several = len(fleet.names) > 1
     pick = (
         ext_proc_filter(settings.pick_timeout_s, full_duplex=settings.door == "ext_proc")
         if grpc

@@ -13,7 +13,7 @@ from penstock.gateway.state.fleet import RoutedFleet
 def envoy_files(fleet: RoutedFleet, settings: EnvoySettings) -> dict[str, Value]:
     """Every file by its name in the gateway's folder: endpoints first, then who names them."""
     access = read_access(settings.access_file) if settings.access_file is not None else None
-    files = {f"xds/eds-{number}.json": model_endpoints(fleet, number) for number in range(len(fleet.models))}
+    files = {f"xds/eds-{number}.json": model_endpoints(fleet, number) for number in range(len(fleet.names))}
     files["xds/cds.json"] = clusters(fleet, settings, access)
     files["xds/rds.json"] = routes(fleet, settings, access)
     if settings.certificate is not None:

@@ -48,17 +48,17 @@ def virtual_host(fleet: RoutedFleet, *, door: str | None, access: Access | None 
         _direct({"path": "/v1/models", "headers": [_is_get()]}, 200, models_body(fleet), off),
         _direct({"path": "/health"}, 200, "", off if access is None else {**off, **OPEN}),
     ]
-    if len(fleet.models) == 1:
+    if len(fleet.names) == 1:
         routes.append(_to({"prefix": "/v1/"}, 0))
     else:
-        for number, model in enumerate(fleet.models):
-            named: Value = {"name": MODEL, "string_match": {"exact": model}}
+        for number, name in enumerate(fleet.names):
+            named: Value = {"name": MODEL, "string_match": {"exact": name}}
             routes.append(_to({"prefix": "/v1/", "headers": [named]}, number))
-        for number, model in enumerate(fleet.models):
+        for number, name in enumerate(fleet.names):
             read: Value = {
                 "filter": MODEL_METADATA,
                 "path": [{"key": "model"}],
-                "value": {"string_match": {"exact": model}},
+                "value": {"string_match": {"exact": name}},
             }
             routes.append(_to({"prefix": "/v1/", "dynamic_metadata": [read]}, number))
         routes.append(_direct({"prefix": "/v1/"}, 404, error_body("no model of this fleet was asked for", 404), {}))
@@ -77,8 +77,16 @@ def _engine_key(key: str) -> Value:
 
 def models_body(fleet: RoutedFleet) -> str:
     """What /v1/models answers."""
-    cards = [{"id": model, "object": "model", "created": 0, "owned_by": "penstock"} for model in fleet.models]
+    cards = [
+        {"id": name, "object": "model", "created": 0, "owned_by": "penstock", **_parent(fleet, name)}
+        for name in fleet.names
+    ]
     return json.dumps({"object": "list", "data": cards})
+
+
+def _parent(fleet: RoutedFleet, name: str) -> Value:
+    model = fleet.model_of[name]
+    return {} if model == name else {"parent": model}
 
 
 def error_body(message: str, code: int) -> str:

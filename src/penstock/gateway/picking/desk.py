@@ -102,7 +102,7 @@ class Desk:
         self._mine, self._state = tables.counts[number], tables.states[number]
         self.tally = PickTally(count)
         self._index_of = {address: index for index, address in enumerate(fleet.addresses)}
-        self._bits = {model: 1 << place for place, model in enumerate(fleet.models)}
+        self._bits = {model: 1 << place for place, model in enumerate(fleet.names)}
         self._classes = {
             model: [(number, item) for number, item in enumerate(fleet.classes) if item.model == model]
             for model in fleet.models
@@ -149,11 +149,12 @@ class Desk:
 
     def _model(self, asked: BodyAsked) -> str | None:
         if asked.model is None:
-            return self.fleet.models[0] if len(self.fleet.models) == 1 else None
+            return self.fleet.names[0] if len(self.fleet.names) == 1 else None
         return asked.model if asked.model in self._bits else None
 
-    def _fill(self, asked: BodyAsked, body: bytes, wish: Wish, model: str, now_s: float) -> list[int]:
+    def _fill(self, asked: BodyAsked, body: bytes, wish: Wish, name: str, now_s: float) -> list[int]:
         """Write the request's record and what is believed cached of it; return its blocks."""
+        model = self.fleet.model_of[name]
         per_token = self.learned.bytes_per_token[model]
         tokens = max(1, int(asked.body_bytes / per_token))
         expected = max(1, int(self.learned.output_tokens[model]))
@@ -168,7 +169,7 @@ class Desk:
         self._tickets += 1
         self._request[0] = (
             now_s,
-            self._bits[model],
+            self._bits[name],
             tokens,
             expected,
             asked.limit_tokens or 0,
@@ -181,7 +182,7 @@ class Desk:
             self._tickets,
             (self._tickets * _PRIME + self._number) % 2**31,
         )
-        keys = self._prefixes.keys(body, asked.prefix_from)
+        keys = self._prefixes.keys(body, asked.prefix_from, name)
         self._prefixes.fill_hits(keys, self._hits, BLOCK_BYTES / per_token, now_s)
         if keys:
             np.minimum(self._hits, tokens - 1, out=self._hits)
@@ -247,7 +248,7 @@ class Desk:
 
     def _unnamed(self, model: str, only: frozenset[int] | None) -> Named | Refused:
         """Say why nobody was found: nobody is up, nobody holds such an answer, or it is shed."""
-        mine = [index for index in self.fleet.of_model(model) if only is None or index in only]
+        mine = [index for index in self.fleet.having(model) if only is None or index in only]
         up = self.endpoints[[index for index in mine if self.endpoints[index]["accepts"]]]
         if not len(up):
             return Named(model) if only is None else Refused(503, "no-endpoints", "no endpoint is ready", 1)

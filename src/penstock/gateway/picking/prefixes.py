@@ -26,9 +26,9 @@ class PrefixIndex:
     def __len__(self) -> int:
         return len(self._seen)
 
-    def keys(self, body: bytes, start: int) -> list[int]:
-        """Name a prompt's blocks, each with all before it."""
-        keys, chain = [], 0
+    def keys(self, body: bytes, start: int, name: str = "") -> list[int]:
+        """Name a prompt's blocks, each with all before it; what an adapter computed is no other's."""
+        keys, chain = [], hash(name)
         end = min(len(body), start + _MOST_BLOCKS * BLOCK_BYTES)
         for at in range(start, end - BLOCK_BYTES + 1, BLOCK_BYTES):
             chain = hash((chain, body[at : at + BLOCK_BYTES]))

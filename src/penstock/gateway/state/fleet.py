@@ -61,6 +61,8 @@ class RoutedFleet:
     models: tuple[str, ...]
     served: tuple[str, ...]
     """The model of each endpoint."""
+    adapters: tuple[tuple[str, ...], ...] = ()
+    """The LoRA adapters of each endpoint; empty where no endpoint has any."""
     classes: tuple[RoutedClass, ...]
     followed: tuple[str, ...] = ()
     """Endpoints as the fleet file writes them, where their names are looked up again and again."""
@@ -73,8 +75,22 @@ class RoutedFleet:
     def __post_init__(self) -> None:
         if not self.addresses:
             raise UsageError("the fleet has no endpoints to route to; fill in `endpoints`, one host:port per replica")
-        if len(self.models) > _MOST_MODELS:
-            raise UsageError(f"{len(self.models)} models are more than one gateway has room for; split the fleet")
+        if len(self.names) > _MOST_MODELS:
+            many = f"{len(self.names)} models and adapters"
+            raise UsageError(f"{many} are more than one gateway has room for; split the fleet")
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """What a request may ask for: the models, then their adapters."""
+        return (*self.models, *dict.fromkeys(name for names in self.adapters for name in names))
+
+    @cached_property
+    def model_of(self) -> dict[str, str]:
+        """The model that answers to each name: an adapter is a little more of one."""
+        found = {model: model for model in self.models}
+        for model, names in zip(self.served, self.adapters or ((),) * len(self.served), strict=True):
+            found.update(dict.fromkeys(names, model))
+        return found
 
     def parameters(self, pickers: int) -> Records:
         """The policy's parameters for this fleet: what its classes are promised, and how many share the endpoints."""
@@ -85,9 +101,11 @@ class RoutedFleet:
                 parameters["class_tpot_s"][0, number] = item.tpot_s
         return parameters
 
-    def of_model(self, model: str) -> tuple[int, ...]:
-        """The endpoints that serve a model."""
-        return tuple(index for index, served in enumerate(self.served) if served == model)
+    def having(self, name: str) -> tuple[int, ...]:
+        """The endpoints that have a model or an adapter."""
+        adapters = self.adapters or ((),) * len(self.served)
+        both = enumerate(zip(self.served, adapters, strict=True))
+        return tuple(index for index, (model, names) in both if name == model or name in names)
 
     def weights(self) -> tuple[int, ...]:
         """How many requests each endpoint can take beside the others: what Envoy goes by when no picker answers."""
@@ -130,6 +148,7 @@ class RoutedFleet:
             "engines": self.engines,
             "models": self.models,
             "served": self.served,
+            "adapters": self.adapters,
             "followed": self.followed,
             "classes": [asdict(item) for item in self.classes],
             "kinds": [asdict(item) for item in self.kinds],
@@ -158,6 +177,7 @@ class RoutedFleet:
             generation=told["generation"],
             classes=classes,
             endpoints=endpoints,
+            adapters=tuple(tuple(names) for names in told["adapters"]),
             kinds=tuple(RoutedPool(**item) for item in told["kinds"]),
             kind_records=kind_records,
             **lists,

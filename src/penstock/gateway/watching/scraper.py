@@ -190,7 +190,7 @@ class Scraper:
             healthy = [one.healthy for one in watched]
             if healthy != told:
                 told = healthy
-                for number in range(len(fleet.models)):
+                for number in range(len(fleet.names)):
                     write_json(self._folder / "xds" / f"eds-{number}.json", model_endpoints(fleet, number, healthy))
             await asyncio.sleep(_BUSY_S)
 
