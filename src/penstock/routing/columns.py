@@ -5,7 +5,7 @@ For gateways that would rather not load numba: some 40 microseconds over 100 end
 
 import numpy as np
 
-from penstock.routing.endpoint import CLASSES, REJECTED, Record, Records
+from penstock.routing.endpoint import ANOTHERS, CLASSES, OWN, REJECTED, USUAL_TPOT_S, USUAL_TTFT_S, Record, Records
 
 _HOPELESS = 1e3
 _LEAST_SECONDS = 1.0
@@ -21,7 +21,9 @@ def pick_columns(request: Records, endpoints: Records, hits: Records, parameters
     e, cached = (endpoints, hits) if whole else (endpoints[able], hits[able])
     harm, missed = _harm(q, e, cached, p)
     # The first of the least, counted from where this request begins to look.
-    begin = int(q["turn"]) % len(endpoints)
+    begin, up = int(q["turn"]) % len(endpoints), endpoints["accepts"] != 0
+    if not up[begin]:
+        begin = int(np.flatnonzero(up)[int(q["turn"]) // len(endpoints) % int(up.sum())])
     shift = int(np.searchsorted(able, begin)) % able.size
     best = (int(np.argmin(np.roll(harm, -shift))) + shift) % able.size if shift else int(np.argmin(harm))
     if q["sheddable"] and missed[best] > p["shed_fraction"]:
@@ -49,20 +51,25 @@ def _harm(q: Record, e: Records, hits: Records, p: Record) -> tuple[Records, Rec
     lacking = held - e["free_tokens"]
     if (lacking > 0).any():
         wait_s = wait_s + np.maximum(lacking, 0.0) / np.maximum(e["drain_tokens_per_s"], _LEAST_SECONDS)
-    own_s = prompt_s + steps * (e["decode_now_s"] + e["prompt_step_s"] * e["prefill_correction"])
+    own_s = prompt_s + steps * e["carry_s"]
     ttft_s = e["request_s"] + wait_s + e["first_token_ratio"] * own_s
     more_s = (e["sequence_s"] + held * e["context_token_s"]) * e["decode_correction"]
     chance_s = e["swing_s"] * (1.0 / np.sqrt(max(1.0, answer)))
     tpot_s = e["tpot_now_s"] + more_s * e["stretch"] + chance_s
-    late, slow = _chance(ttft_s * (1.0 / q["ttft_s"]), times), _chance(tpot_s * (1.0 / q["tpot_s"]), times)
+    promised = q["ttft_s"] < np.inf or q["tpot_s"] < np.inf
+    late = _chance(ttft_s * (1.0 / (q["ttft_s"] if promised else USUAL_TTFT_S)), times)
+    slow = _chance(tpot_s * (1.0 / (q["tpot_s"] if promised else USUAL_TPOT_S)), times)
+    slow = slow * e["decodes"]
     missed = late + slow - late * slow
-    token_s = e["sequence_s"] + (stop + 0.5 * answer) * e["context_token_s"]
-    work_s = prompt_s + answer * token_s * e["decode_correction"] * e["decodes"]
-    harm = q["weight"] * missed + work_s * e["usd_per_s"] * (1.0 / p["miss_usd"])
+    harm = q["weight"] * missed
+    if e["saved_usd_per_s"].any():
+        token_s = e["sequence_s"] + (stop + 0.5 * answer) * e["context_token_s"]
+        work_s = prompt_s + answer * token_s * e["decode_correction"] * e["decodes"]
+        harm = harm + work_s * e["saved_usd_per_s"] * (1.0 / p["miss_usd"])
     before_s = e["tpot_now_s"]
     after_s = before_s + 0.5 * (tpot_s - before_s - chance_s) + prompt_s * e["stall_per_prompt_s"]
     for kind in range(CLASSES):
-        residents = e["residents"][:, kind]
+        residents = e["residents"][:, kind] * e["decodes"]
         limit_s = float(p["class_tpot_s"][kind])
         if np.isfinite(limit_s) and residents.any():
             added = _strain(after_s * (1.0 / limit_s), times) - _strain(before_s * (1.0 / limit_s), times)
@@ -72,6 +79,9 @@ def _harm(q: Record, e: Records, hits: Records, p: Record) -> tuple[Records, Rec
     if (over > 0).any():
         least = 1e-3 * e["kv_tokens"]
         harm = harm + np.minimum(held, np.maximum(over, 0.0)) / np.maximum(room, least)
+    if p["pickers"] > 1.0:
+        own_hit = hits[e["whose"] == OWN].max(initial=0)
+        harm = harm + p["trespass_misses"] * ((e["whose"] == ANOTHERS) & (hits < own_hit + 0.5 * stop))
     return harm, missed
 
 

@@ -211,3 +211,38 @@ def test_a_death_loses_and_doubles_nothing_where_seats_are_freed_a_step_late() -
     assert outcome.served is not None
     assert sorted(outcome.served.number.tolist()) == list(range(3_000))
     assert outcome.output_tokens >= int(outcome.served.output_tokens.sum())
+
+
+def test_a_picker_sees_one_first_token_where_prompts_are_computed_apart() -> None:
+    seen: list[Records] = []
+
+    def spy(_request: Records, endpoints: Records, _hits: Records, _parameters: Records) -> int:
+        seen.append(endpoints.copy())
+        return int(np.argmin(np.where(endpoints["accepts"] != 0, endpoints["in_flight"], 10**9)))
+
+    replica = Replica(cost=COST, kv_blocks=8000)
+    fleet = [
+        ReplicaPool(name="prefill", replica=replica, replicas=2, role="prefill", transfer=Transfer(token_s=0.0)),
+        ReplicaPool(name="decode", replica=replica, replicas=6, role="decode"),
+    ]
+    outcome = routed(spy, fleet=fleet, count=600)
+    assert outcome.requests == 600
+    for name in ("in_flight", "prefilling", "outstanding_prompt_tokens"):
+        assert min(int(endpoints[name].min()) for endpoints in seen) == 0
+    # Prompts take a tenth of a second, answers many: who decodes elsewhere is not counted where its prompt was.
+    assert max(int(endpoints["in_flight"].max()) for endpoints in seen) < 60
+    alike = routed(fleet=fleet, count=600)
+    assert alike.classes[0].met_fraction == pytest.approx(outcome.classes[0].met_fraction or 0.0, abs=0.02)
+
+
+@pytest.mark.parametrize("pickers", [2, 4])
+def test_pickers_that_share_nothing_do_as_well_as_one(pickers: int) -> None:
+    """Each sends to its own endpoints first, of which it knows all."""
+    fleet = [pool(replicas=8)]
+    one, several = (
+        simulate(fleet, [conversation_lengths(6_000, 40.0)], classes=PROMISED, options=Options(routing=routing))
+        for routing in (Routing(), Routing(pickers=pickers))
+    )
+    assert (several.requests, several.rejected) == (6_000, 0)
+    late_s, first_s = (outcome.classes[0].ttft.quantile_s(0.99) or 0.0 for outcome in (several, one))
+    assert late_s < 1.15 * first_s
