@@ -48,7 +48,9 @@ def refresh(endpoints: Records, index: int, now_s: float, parameters: Records) -
     steps = math.ceil(share * e["outstanding_prompt_tokens"] / max(1.0, e["step_tokens"] - sequences))
     ahead_s = share * e["outstanding_prompt_s"] * e["prefill_correction"]
     # A prompt visits every expert: those that whoever decodes leaves unread are read for it.
-    more_s = e["prompt_step_s"] + e["expert_s"] * e["expert_miss"] ** sequences
+    more_s = e["prompt_step_s"]
+    if e["expert_s"] > 0.0:
+        more_s += e["expert_s"] * e["expert_miss"] ** sequences
     e["carry_s"] = decode_s + more_s * e["prefill_correction"]
     busy = 0.5 if sequences + e["prefilling"] + others_waiting > 0 else 0.0  # it comes in the middle of a step
     e["wait_s"] = ahead_s + busy * decode_s + steps * e["carry_s"]

@@ -68,7 +68,7 @@ def test_a_python_policy_decides_as_the_same_one_compiled() -> None:
     assert once.served.replica.tolist() == again.served.replica.tolist()
 
 
-@pytest.mark.parametrize(("index", "fix"), [(7, "0 to 3"), (10**12, "return an index")])
+@pytest.mark.parametrize(("index", "fix"), [(7, "endpoint 7, not of 0 to 3"), (10**12, "return an index"), (-(10**12), "return an index")])
 def test_a_policy_that_chooses_no_endpoint_is_refused(index: int, fix: str) -> None:
     with pytest.raises(DeploymentError, match=fix) as caught:
         routed(always(index), count=10)
@@ -246,3 +246,22 @@ def test_pickers_that_share_nothing_do_as_well_as_one(pickers: int) -> None:
     assert (several.requests, several.rejected) == (6_000, 0)
     late_s, first_s = (outcome.classes[0].ttft.quantile_s(0.99) or 0.0 for outcome in (several, one))
     assert late_s < 1.15 * first_s
+
+
+def test_what_a_python_policy_raises_is_raised() -> None:
+    def broken(_request: Records, _endpoints: Records, _hits: Records, _parameters: Records) -> int:
+        raise ZeroDivisionError("of its own")
+
+    with pytest.raises(ZeroDivisionError, match="of its own"):
+        routed(broken, count=10)
+
+
+def test_each_picker_of_a_python_policy_sees_its_own_endpoints() -> None:
+    seen: list[int] = []
+
+    def spy(request: Records, endpoints: Records, _hits: Records, _parameters: Records) -> int:
+        seen.append(int(endpoints["sent"].sum()) - int(request[0]["number"]))
+        return int(request[0]["number"]) % len(endpoints)
+
+    assert routed(spy, pickers=3, count=300).requests == 300
+    assert set(seen) == {0}

@@ -10,9 +10,9 @@ from penstock.simulation.loop.knowledge import note_sent, pass_reports, say_requ
 from penstock.simulation.loop.queues import leave_transfers
 from penstock.simulation.loop.world import DONE, NONE, UNASKED, World
 
-FINISHED, MORE_ROWS, WHERE_TO, SATURATED, PAUSED, SAMPLED, IMPOSSIBLE = range(7)
-"""Why the loop came back: all done; it needs rows; it asks for a route; a queue is too long; to show a sign of life; to
-show a pick; somebody chose an endpoint that cannot serve the request."""
+FINISHED, MORE_ROWS, SATURATED, PAUSED, SAMPLED, IMPOSSIBLE = range(6)
+"""Why the loop came back: all done; it needs rows; a queue is too long; to show a sign of life; to show a pick;
+somebody chose an endpoint that cannot serve the request."""
 
 ROUND_ROBIN, LEAST_REQUESTS, LEAST_TOKENS = range(3)
 
@@ -76,8 +76,6 @@ def _arrive(w: World, now_s: float, pick: Pick) -> int:
         if control.chosen == UNASKED:
             row.picker = number % w.endpoints.shape[0]
             say_request(w, number, now_s)
-            if control.ask:
-                return WHERE_TO
             control.chosen = pick(w.request, w.endpoints[row.picker], w.hits, w.parameters)
             if control.sampled_every > 0 and number % control.sampled_every == 0:
                 return SAMPLED

@@ -95,7 +95,6 @@ def build(pools: Sequence[ReplicaPool], options: Options, classes: Sequence[SloC
 def _route(control: NDArray[Any], routing: Routing, count: int, *, asked: bool) -> None:
     """Say what a picker sees, and when."""
     control["chosen"], control["routed"] = UNASKED, asked
-    control["ask"] = asked and routing.is_python
     control["sampled_every"] = routing.sampled_every
     control["report_s"] = routing.sight.report_interval_s / count
     control["report_delay_s"], control["report_loss"] = routing.sight.report_delay_s, routing.sight.report_loss
