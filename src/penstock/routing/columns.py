@@ -53,8 +53,9 @@ Asked = Mapping[str, Any]
 
 
 def _places(names: tuple[str, ...]) -> NDArray[np.int64]:
-    fields = ENDPOINT.fields or {}
-    return np.array([fields[name][1] // _WORD for name in names])
+    # An offset is the second of what a field has.
+    offsets = {name: told[1] for name, told in (ENDPOINT.fields or {}).items()}
+    return np.array([offsets[name] // _WORD for name in names])
 
 
 _WHOLE_AT, _REAL_AT = _places(_WHOLE), _places(_REAL)
@@ -124,11 +125,13 @@ def _harm(q: Asked, e: Mapping[str, Records], hits: Records, residents: Records,
         work_s = prompt_s + answer * token_s * e["decode_correction"] * decodes
         harm = harm + work_s * e["saved_usd_per_s"] * (1.0 / p["miss_usd"])
     after_s = before_s + (0.5 * (tpot_s - before_s - chance_s) + prompt_s * e["stall_per_prompt_s"])
+    made = 0.0
     for kind in range(CLASSES):
         if residents[kind].any():
             per_limit = 1.0 / float(p["class_tpot_s"][kind])
             added = _strain(after_s * per_limit, times) - _strain(before_s * per_limit, times)
-            harm = harm + float(p["class_weight"][kind]) * (residents[kind] * decodes) * added
+            made = made + float(p["class_weight"][kind]) * (residents[kind] * decodes) * added
+    harm = harm + made
     room = (1.0 - p["full_tokens_fraction"]) * e["kv_tokens"]
     over = lacking + room
     if over.max() > 0:

@@ -29,46 +29,49 @@ ENDPOINT: Final = np.dtype(
         # Fixed: what it is.
         ("pool", "i8"),
         ("vendor", "i8"),  # or any other domain that fails together
-        ("serves", "i8"),  # one bit per model
-        ("whose", "i8"),  # of several pickers that share nothing: EVERYBODYS, OWN or ANOTHERS to send to first
-        ("accepts", "i8"),  # 0 while it is down, draining or not yet up
-        ("decodes", "i8"),  # 0 where answers are computed elsewhere and only prompts are kept
         ("block_tokens", "i8"),
-        ("kv_tokens", "i8"),
-        ("max_context_tokens", "i8"),  # prompt and answer of one request
         ("max_running", "i8"),
-        ("step_tokens", "i8"),  # tokens of its largest step
         ("usd_per_s", "f8"),
-        ("saved_usd_per_s", "f8"),  # what a second without work saves: 0 where it is paid whether it is used or not
         ("step_s", "f8"),  # of a step, whatever is in it
-        ("sequence_s", "f8"),  # more for each request that decodes
-        ("context_token_s", "f8"),  # more for each token those have behind them
         ("prompt_step_s", "f8"),  # more for a step with a prompt in it
-        ("prompt_token_s", "f8"),
-        ("prompt_pair_s", "f8"),  # for each pair of prompt token and token it sees
         ("expert_s", "f8"),  # to read all experts
         ("expert_miss", "f8"),  # chance that one token does not visit a given expert
+        # Fixed, and asked for at every pick.
+        ("whose", "i8"),  # of several pickers that share nothing: EVERYBODYS, OWN or ANOTHERS to send to first
+        ("saved_usd_per_s", "f8"),  # what a second without work saves: 0 where it is paid whether it is used or not
         ("first_token_ratio", "f8"),  # first tokens as clients see them, over the steps they took
         ("request_s", "f8"),  # outside the engine, of every request
-        # Learned: observed seconds over predicted ones, and from how many requests.
-        ("prompts_seen", "f8"),
-        ("answers_seen", "f8"),
+        ("step_tokens", "i8"),  # tokens of its largest step
+        ("accepts", "i8"),  # 0 while it is down, draining or not yet up
+        ("serves", "i8"),  # one bit per model
+        ("decodes", "i8"),  # 0 where answers are computed elsewhere and only prompts are kept
+        ("max_context_tokens", "i8"),  # prompt and answer of one request
+        ("kv_tokens", "i8"),
+        ("sequence_s", "f8"),  # more for each request that decodes
+        ("context_token_s", "f8"),  # more for each token those have behind them
+        ("prompt_token_s", "f8"),
+        ("prompt_pair_s", "f8"),  # for each pair of prompt token and token it sees
+        # Learned: observed seconds over predicted ones.
         ("prefill_correction", "f8"),
         ("decode_correction", "f8"),
         # What follows: `ledger.refresh` computes it from the above.
-        ("decode_now_s", "f8"),  # a step that only decodes what is there, corrected
-        ("carry_s", "f8"),  # a step that carries a prompt, beside the prompt's own seconds
         ("tpot_now_s", "f8"),  # a token as residents see it once all prompts are done, prompts in between included
-        ("wait_s", "f8"),  # until the prompts that are ahead are done
-        ("free_tokens", "f8"),
-        ("drain_tokens_per_s", "f8"),  # KV freed by residents that finish
-        ("seats_wait_s", "f8"),  # until one of its seats is free, where all are taken
-        ("stall_per_prompt_s", "f8"),  # what a second of prompt adds to a resident's seconds per token
         ("stretch", "f8"),  # seconds per second of decoding, prompts in between included
         ("swing_s", "f8"),  # what chance adds to the seconds per token of an answer of one token: less of longer ones
-        ("resident_tpot_s", "f8"),  # a token as residents see it, chance included
+        ("stall_per_prompt_s", "f8"),  # what a second of prompt adds to a resident's seconds per token
+        ("strain_per_s", "f8"),  # what residents suffer at least for each second that a token takes longer
+        ("wait_s", "f8"),  # until the prompts that are ahead are done
+        ("seats_wait_s", "f8"),  # until one of its seats is free, where all are taken
+        ("free_tokens", "f8"),
+        ("drain_tokens_per_s", "f8"),  # KV freed by residents that finish
+        ("carry_s", "f8"),  # a step that carries a prompt, beside the prompt's own seconds
         # Own, and asked for at every pick.
         ("residents", "i8", (CLASSES,)),  # in flight, by class
+        ("decode_now_s", "f8"),  # what follows as well: a step that only decodes what is there, corrected
+        ("resident_tpot_s", "f8"),  # a token as residents see it, chance included
+        # Learned: from how many requests.
+        ("prompts_seen", "f8"),
+        ("answers_seen", "f8"),
         # Reported: what it said, and when that was so.
         ("reported_s", "f8"),  # minus infinity: never
         ("running", "i8"),
@@ -179,15 +182,6 @@ def new_endpoints(count: int) -> Records:
         endpoints[name] = 2**40
     endpoints["block_tokens"] = 1
     return endpoints
-
-
-def divide(endpoints: Records, picker: int, pickers: int) -> None:
-    """Say which endpoints a picker sends to first: of every pool its share; what cannot be divided is everybody's."""
-    for pool in np.unique(endpoints["pool"]):
-        mine = np.flatnonzero(endpoints["pool"] == pool)
-        place = np.arange(len(mine))
-        whose = np.where(place % pickers == picker, OWN, ANOTHERS)
-        endpoints["whose"][mine] = np.where(place < len(mine) // pickers * pickers, whose, EVERYBODYS)
 
 
 def new_request() -> Records:

@@ -8,15 +8,12 @@ caches cost later, plus the dollars that not using it would save. All of it in m
 import math
 
 from penstock.routing.compiled import native
+from penstock.routing.doubt import chance, power, squarings, strain
 from penstock.routing.endpoint import ANOTHERS, CLASSES, OWN, REJECTED, USUAL_TPOT_S, USUAL_TTFT_S, Record, Records
-from penstock.routing.times import first_seconds, share_of_chance, times_of, token_seconds
+from penstock.routing.times import first_seconds, prompt_seconds, share_of_chance, times_of, token_seconds
 
 Terms = tuple[int, float, float, float, float, float, float]
 
-_USUAL = 4
-"""Squarings of the default doubt, written out."""
-_HOPELESS = 1e3
-"""Beyond so many times its limit a time is late for sure; its powers would overflow."""
 _CLEARLY = 1.0 + 1e-9
 """So much more than the least is more, however sums were rounded."""
 
@@ -53,12 +50,6 @@ def first_look(turn: int, endpoints: Records) -> int:
 
 
 @native
-def squarings(doubt_fraction: float) -> int:
-    """How often a ratio is squared so that its power is nearest to one over the doubt."""
-    return max(0, min(6, round(math.log2(1.0 / max(doubt_fraction, 0.01)))))
-
-
-@native
 def terms_of(q: Record, p: Record, endpoints: Records, hits: Records) -> Terms:
     """What a request's harm is computed with at every endpoint, found and divided out once."""
     promised = q["ttft_s"] < math.inf or q["tpot_s"] < math.inf
@@ -79,66 +70,44 @@ def terms_of(q: Record, p: Record, endpoints: Records, hits: Records) -> Terms:
 
 
 @native
-def _power(ratio: float, times: int) -> float:
-    squared = ratio * ratio
-    if times == _USUAL:
-        fourth = squared * squared
-        eighth = fourth * fourth
-        return eighth * eighth
-    powered = ratio
-    for _ in range(times):
-        powered = powered * powered
-    return powered
-
-
-@native
-def chance(ratio: float, times: int) -> float:
-    """Chance that a time exceeds its limit, predicted as this share of it: log-logistic around the prediction."""
-    powered = _power(min(ratio, _HOPELESS), times)
-    return powered / (1.0 + powered)
-
-
-@native
-def strain(ratio: float, times: int) -> float:
-    """What residents suffer at this share of their limit: as the chance below it, and on with its slope above.
-
-    It is convex, so that more load is never less harm: an endpoint beyond saving does not attract more.
-    """
-    if ratio >= 1.0:
-        return 1.0 + (1 << times) * (ratio - 1.0)
-    return _power(ratio, times)
-
-
-@native
 def harm_of(q: Record, e: Record, hit_tokens: int, p: Record, terms: Terms, enough: float) -> float:
     """Expected missed promises, dollars included, of sending a request to an endpoint that holds it.
 
-    Where the time of a token alone is clearly more than `enough`, that is returned: it will not be the least.
+    Where what it does at least is clearly more than `enough`, that is returned: it will not be the least.
     """
     times, per_ttft, per_tpot, chance_share, per_usd, spare, lent_hit = terms
     tpot_s, held = token_seconds(q, e, hit_tokens, chance_share)
-    slow = chance(tpot_s * per_tpot, times) * e["decodes"]
-    if q["weight"] * slow > enough * _CLEARLY:
-        return float(q["weight"] * slow)
-    ttft_s, prompt_s = first_seconds(q, e, hit_tokens, held)
-    late = chance(ttft_s * per_ttft, times)
+    prompt_s = prompt_seconds(e, hit_tokens, q["input_tokens"]) * e["prefill_correction"]
+    slower_s = 0.5 * (tpot_s - e["tpot_now_s"] - e["swing_s"] * chance_share) + prompt_s * e["stall_per_prompt_s"]
+    powered = power(tpot_s * per_tpot, times) * e["decodes"]
+    at_least = q["weight"] * powered + e["strain_per_s"] * slower_s * (1.0 + powered)
+    if at_least > enough * _CLEARLY * (1.0 + powered):
+        return float(at_least / (1.0 + powered))
+    slow = powered / (1.0 + powered)
+    late = chance(first_seconds(q, e, hit_tokens, held, prompt_s) * per_ttft, times)
     harm = q["weight"] * (late + slow - late * slow)
     if e["saved_usd_per_s"] > 0.0:
         harm += work_seconds(q, e, prompt_s) * e["saved_usd_per_s"] * per_usd
-    before_s = e["tpot_now_s"]
-    slower_s = 0.5 * (tpot_s - before_s - e["swing_s"] * chance_share) + prompt_s * e["stall_per_prompt_s"]
-    for kind in range(CLASSES):
-        residents = e["residents"][kind] * e["decodes"]
-        if residents > 0:
-            per_limit = 1.0 / p["class_tpot_s"][kind]
-            added = strain((before_s + slower_s) * per_limit, times) - strain(before_s * per_limit, times)
-            harm += p["class_weight"][kind] * residents * added
+    harm += _made_to_miss(e, p, slower_s, times)
     room = spare * e["kv_tokens"]
     if held + room > e["free_tokens"]:
         harm += min(held, held + room - e["free_tokens"]) / max(room, 1e-3 * e["kv_tokens"])
     if e["whose"] == ANOTHERS and hit_tokens < lent_hit:
         harm += p["trespass_misses"]
     return float(harm)
+
+
+@native
+def _made_to_miss(e: Record, p: Record, slower_s: float, times: int) -> float:
+    """Residents that miss their promise once a token takes so much longer, by class and what a miss counts."""
+    harm, before_s = 0.0, e["tpot_now_s"]
+    for kind in range(CLASSES if e["decodes"] != 0 else 0):
+        residents = e["residents"][kind]
+        if residents > 0:
+            per_limit = 1.0 / p["class_tpot_s"][kind]
+            added = strain((before_s + slower_s) * per_limit, times) - strain(before_s * per_limit, times)
+            harm += p["class_weight"][kind] * residents * added
+    return harm
 
 
 @native
@@ -179,7 +148,7 @@ def misses(q: Record, e: Record, hit_tokens: int, terms: Terms) -> float:
     """Chance that a request misses its promise at an endpoint."""
     ttft_s, tpot_s, _ = times_of(q, e, hit_tokens, terms[3])
     late, slow = chance(ttft_s * terms[1], terms[0]), chance(tpot_s * terms[2], terms[0]) * e["decodes"]
-    return late + slow - late * slow
+    return float(late + slow - late * slow)
 
 
 @native

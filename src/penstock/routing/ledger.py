@@ -7,7 +7,8 @@ knowledge it will have.
 import math
 
 from penstock.routing.compiled import native
-from penstock.routing.endpoint import CLASSES, EVERYBODYS, Record, Records
+from penstock.routing.doubt import squarings, strain_slope
+from penstock.routing.endpoint import ANOTHERS, CLASSES, EVERYBODYS, OWN, Record, Records
 from penstock.routing.times import decode_seconds, prompt_seconds, times_of
 
 _HIGHEST_LOAD = 0.9
@@ -54,7 +55,19 @@ def refresh(endpoints: Records, index: int, now_s: float, parameters: Records) -
     e["carry_s"] = decode_s + more_s * e["prefill_correction"]
     busy = 0.5 if sequences + e["prefilling"] + others_waiting > 0 else 0.0  # it comes in the middle of a step
     e["wait_s"] = ahead_s + busy * decode_s + steps * e["carry_s"]
+    e["strain_per_s"] = _strain_per_s(e, p)
     _refresh_room(e, sequences, others + e["in_flight"], used)
+
+
+@native
+def _strain_per_s(e: Record, p: Record) -> float:
+    strain, times = 0.0, squarings(p["doubt_fraction"])
+    for kind in range(CLASSES if e["decodes"] != 0 else 0):
+        if e["residents"][kind] > 0:
+            per_limit = 1.0 / p["class_tpot_s"][kind]
+            slope = strain_slope(e["tpot_now_s"] * per_limit, times) * per_limit
+            strain += p["class_weight"][kind] * e["residents"][kind] * slope
+    return strain
 
 
 @native
@@ -206,6 +219,30 @@ def _leave(e: Record, f: Record) -> None:
     e["resident_tokens"] -= resident_tokens(f)
     e["resident_output_tokens"] -= f["expected_output_tokens"]
     e["residents"][f["slo_class"]] -= 1
+
+
+@native
+def divide(endpoints: Records, picker: int, pickers: int) -> None:
+    """Say which endpoints one of several pickers sends to first: of every pool its share.
+
+    What cannot be divided is everybody's, and so is a pool of which one is down: its share would be too small.
+    """
+    pools = 0
+    for index in range(len(endpoints)):
+        pools = max(pools, endpoints[index]["pool"] + 1)
+    for pool in range(pools):
+        count, down = 0, 0
+        for index in range(len(endpoints)):
+            if endpoints[index]["pool"] == pool:
+                count += 1
+                down += endpoints[index]["accepts"] == 0
+        divided = count // pickers * pickers if down == 0 and pickers > 1 else 0
+        place = 0
+        for index in range(len(endpoints)):
+            if endpoints[index]["pool"] == pool:
+                whose = OWN if place % pickers == picker else ANOTHERS
+                endpoints[index]["whose"] = whose if place < divided else EVERYBODYS
+                place += 1
 
 
 @native

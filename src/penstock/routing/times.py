@@ -41,20 +41,20 @@ def token_seconds(q: Record, e: Record, hit_tokens: int, chance_share: float) ->
 
 
 @native
-def first_seconds(q: Record, e: Record, hit_tokens: int, held_tokens: float) -> tuple[float, float]:
-    """Predict a request's time to first token, and the seconds of its prompt alone."""
-    prompt_s = prompt_seconds(e, hit_tokens, q["input_tokens"]) * e["prefill_correction"]
-    steps = 1.0 + math.floor(float(q["input_tokens"] - hit_tokens) / e["step_tokens"])
+def first_seconds(q: Record, e: Record, hit_tokens: int, held_tokens: float, prompt_s: float) -> float:
+    """Predict a request's time to first token from the seconds of its prompt alone."""
+    uncached, steps = float(q["input_tokens"] - hit_tokens), 1.0
+    if uncached >= e["step_tokens"]:
+        steps += math.floor(uncached / e["step_tokens"])
     wait_s = e["wait_s"] + e["seats_wait_s"]
     if held_tokens > e["free_tokens"]:
         wait_s += (held_tokens - e["free_tokens"]) / max(e["drain_tokens_per_s"], 1.0)
-    own_s = prompt_s + steps * e["carry_s"]
-    return e["request_s"] + wait_s + e["first_token_ratio"] * own_s, prompt_s
+    return float(e["request_s"] + wait_s + e["first_token_ratio"] * (prompt_s + steps * e["carry_s"]))
 
 
 @native
 def times_of(q: Record, e: Record, hit_tokens: int, chance_share: float) -> tuple[float, float, float]:
     """Predict a request's time to first token, its time per token after, and the seconds of its prompt alone."""
     tpot_s, held = token_seconds(q, e, hit_tokens, chance_share)
-    ttft_s, prompt_s = first_seconds(q, e, hit_tokens, held)
-    return ttft_s, tpot_s, prompt_s
+    prompt_s = prompt_seconds(e, hit_tokens, q["input_tokens"]) * e["prefill_correction"]
+    return first_seconds(q, e, hit_tokens, held, prompt_s), tpot_s, prompt_s

@@ -19,12 +19,11 @@ from penstock.routing.endpoint import (
     REPORT,
     Records,
     default_parameters,
-    divide,
     new_endpoints,
     new_request,
 )
 from penstock.routing.harm import harm_of, holds, pick, rank, terms_of
-from penstock.routing.ledger import asked, finished, first_token, lost, refresh, reported, sent
+from penstock.routing.ledger import asked, divide, finished, first_token, lost, refresh, reported, sent
 
 COEFFICIENTS = ("step_s", "sequence_s", "context_token_s", "prompt_step_s", "prompt_token_s", "prompt_pair_s")
 
@@ -279,7 +278,7 @@ def test_a_picker_sends_to_its_own_share_unless_that_is_hopeless_or_the_prompt_i
         for index in range(5):
             refresh(e, index, 1.0, p)
     assert shares == [[0, 2], [1, 3]]
-    e["accepts"][4] = 0
+    e["serves"][4] = 2
     q = asking(4_000)
     for place in range(3):
         sent(e, 1 + 2 * (place % 2), q, 0, flights, place, p)
@@ -289,6 +288,10 @@ def test_a_picker_sends_to_its_own_share_unless_that_is_hopeless_or_the_prompt_i
     hits[2] = 0
     e["max_context_tokens"][[1, 3]] = 100
     assert pick(q, e, hits, p) in {0, 2}
+    # A share that lost an endpoint would be too small.
+    e["accepts"][0] = 0
+    divide(e, 1, 2)
+    assert set(e["whose"].tolist()) == {EVERYBODYS}
 
 
 def test_a_prompt_leaves_an_endpoint_that_does_not_decode_with_its_first_token() -> None:

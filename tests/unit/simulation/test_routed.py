@@ -68,7 +68,9 @@ def test_a_python_policy_decides_as_the_same_one_compiled() -> None:
     assert once.served.replica.tolist() == again.served.replica.tolist()
 
 
-@pytest.mark.parametrize(("index", "fix"), [(7, "endpoint 7, not of 0 to 3"), (10**12, "return an index"), (-(10**12), "return an index")])
+@pytest.mark.parametrize(
+    ("index", "fix"), [(7, "endpoint 7, not of 0 to 3"), (10**12, "return"), (-(10**12), "return")]
+)
 def test_a_policy_that_chooses_no_endpoint_is_refused(index: int, fix: str) -> None:
     with pytest.raises(DeploymentError, match=fix) as caught:
         routed(always(index), count=10)

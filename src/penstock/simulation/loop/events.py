@@ -36,7 +36,7 @@ def run(w: World, budget: int, pick: Pick) -> int:
         soonest_s = min(arrival_s, ready_s, end_s)
         if soonest_s == math.inf:
             return FINISHED
-        if control.routed and _see_world(w, soonest_s):
+        if control.routed and soonest_s >= control.look_s and _see_world(w, soonest_s):
             continue
         control.now_s = soonest_s
         if arrival_s == soonest_s:
@@ -55,9 +55,10 @@ def _see_world(w: World, until_s: float) -> bool:
     """Let pickers have their reports; True when something happened to a replica first, which changes what is next."""
     control = w.control[0]
     fault_s = w.faults[control.next_fault]["at_s"] if control.next_fault < len(w.faults) else math.inf
-    pass_reports(w, min(until_s, fault_s))
+    control.look_s = min(pass_reports(w, min(until_s, fault_s)), fault_s)
     if fault_s > until_s:
         return False
+    control.look_s = 0.0
     control.now_s = fault_s
     befall(w, control.next_fault)
     control.next_fault += 1

@@ -1,6 +1,6 @@
 """What happens when a replica dies, slows down or falls silent? Its requests go elsewhere, as a gateway sends them."""
 
-from penstock.routing.ledger import lost, sent
+from penstock.routing.ledger import divide, lost, sent
 from penstock.simulation.loop.batching import enqueue
 from penstock.simulation.loop.compiled import rare
 from penstock.simulation.loop.knowledge import say_request
@@ -45,6 +45,8 @@ def _tell(w: World, r: int, accepts: int) -> None:
     """Let every picker know whether a replica is up, as health checks do."""
     for picker in range(w.endpoints.shape[0]):
         w.endpoints[picker, r]["accepts"] = accepts
+        if w.endpoints.shape[0] > 1:
+            divide(w.endpoints[picker], picker, w.endpoints.shape[0])
 
 
 @rare

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from penstock.errors import DeploymentError
 from penstock.model.attention import EVERYTHING
 from penstock.performance.step.cost import StepCost
-from penstock.routing.endpoint import CLASSES, Record, Records, default_parameters, divide, new_endpoints
+from penstock.routing.compiled import interpreted
+from penstock.routing.endpoint import CLASSES, Record, Records, default_parameters, new_endpoints
+from penstock.routing.ledger import divide
 from penstock.simulation.loop.world import (
     CHANGES_SPEED,
     DIES,
@@ -53,7 +55,7 @@ def pickers_endpoints(pools: Sequence[ReplicaPool], routing: Routing) -> Records
     """Describe the fleet to each picker; of every pool each has its share of the endpoints to send to first."""
     endpoints = np.tile(endpoints_of(pools, routing), (routing.pickers, 1))
     for picker in range(routing.pickers if routing.pickers > 1 else 0):
-        divide(endpoints[picker], picker, routing.pickers)
+        interpreted(divide)(endpoints[picker], picker, routing.pickers)
     return endpoints
 
 

@@ -187,6 +187,7 @@ CONTROL: Final = np.dtype(
         ("reports_seen", "i8"),
         ("cache_delay_s", "f8"),  # until the picker knows of a prefix that was computed
         ("next_fault", "i8"),
+        ("look_s", "f8"),  # when a report or a fault is due next: until then pickers need not be told anything
         ("hits_said", "u1"),  # whether `hits` is that of a prompt that shares something
     ],
     align=True,
