@@ -150,7 +150,7 @@ def robust() -> Iterator[Row]:
 def flatness() -> Iterator[Row]:
     """Move one parameter at a time; chosen and shown on the half of the traces that is not reported."""
     moved: Mapping[str, Sequence[float]] = {
-        "doubt_fraction": (1 / 16, 1 / 8, 1 / 4),
+        "doubt_fraction": (1 / 32, 1 / 16, 1 / 8, 1 / 4),
         "full_tokens_fraction": (0.8, 0.9, 0.97),
         "load_s": (3.0, 10.0, 30.0),
         "correction_requests": (20.0, 50.0, 200.0),

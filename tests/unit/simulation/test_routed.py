@@ -267,3 +267,17 @@ def test_each_picker_of_a_python_policy_sees_its_own_endpoints() -> None:
 
     assert routed(spy, pickers=3, count=300).requests == 300
     assert set(seen) == {0}
+
+
+def test_a_dead_replicas_requests_go_where_the_context_is_long_enough() -> None:
+    long, short = (Replica(cost=COST, kv_blocks=8000, context_tokens=tokens) for tokens in (8_000, 400))
+    fleet = [
+        ReplicaPool(name="long", replica=long, replicas=2),
+        ReplicaPool(name="short", replica=short, replicas=2),
+    ]
+    sent = requests([0.0] * 20, [(1_000, 500)] * 20)
+    fault = Fault(kind="dies", replica=0, at_s=1.0)
+    outcome = simulate(fleet, [sent], options=Options(routing=Routing(faults=(fault,)), keep_requests=True))
+    assert (outcome.requests, outcome.rejected) == (20, 0)
+    assert outcome.served is not None
+    assert set(outcome.served.replica.tolist()) == {1}

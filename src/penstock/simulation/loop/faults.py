@@ -5,6 +5,7 @@ from penstock.simulation.loop.batching import enqueue
 from penstock.simulation.loop.compiled import rare
 from penstock.simulation.loop.knowledge import say_request
 from penstock.simulation.loop.observe import count_queue
+from penstock.simulation.loop.queues import can_hold
 from penstock.simulation.loop.step_events import FAR
 from penstock.simulation.loop.world import (
     CHANGES_SPEED,
@@ -103,8 +104,7 @@ def _again(w: World, number: int, dead: int, now_s: float) -> None:
     best, fewest = NONE, 0
     for r in range(len(w.replicas)):
         other = w.replicas[r]
-        held = row.input_tokens + row.output_tokens - 1 <= other.blocks * other.block_tokens
-        if r != dead and not other.down and not other.decodes_only and held:
+        if r != dead and not other.down and not other.decodes_only and can_hold(w, number, r):
             load = w.endpoints[row.picker, r]["in_flight"]
             if best == NONE or load < fewest:
                 best, fewest = r, load
