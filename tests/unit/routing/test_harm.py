@@ -73,6 +73,8 @@ def test_the_numpy_twin_picks_the_same(seed: int, tokens: int, answer: int, turn
     p["pickers"], e["whose"] = 1 + seed % 2, rng.integers(0, 3, len(e)) * (seed % 2)
     e["decodes"] = rng.random(len(e)) < 0.8
     e["accepts"] = rng.random(len(e)) < 0.9
+    for index in range(len(e)):
+        refresh(e, index, 1.0, p)
     for sheddable in (0, 1):
         q["sheddable"] = sheddable
         assert pick_columns(q, e, hits, p) == pick(q, e, hits, p)
