@@ -26,10 +26,13 @@ PAGE = Path(__file__).parents[1] / "docs" / "routing.md"
 def main() -> None:
     """Run what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", nargs="*", choices=list(EXPERIMENTS))
+    parser.add_argument("what", nargs="*", help=", ".join(EXPERIMENTS))
     parser.add_argument("--out", type=Path, default=Path("build/routing"))
     parser.add_argument("--tables", action="store_true")
     asked = parser.parse_args()
+    unknown = [name for name in asked.what if name not in EXPERIMENTS]
+    if unknown:
+        parser.error(f"{unknown[0]} is not an experiment; known: {', '.join(EXPERIMENTS)}")
     asked.out.mkdir(parents=True, exist_ok=True)
     for name in asked.what:
         with (asked.out / f"{name}.jsonl").open("w", encoding="utf-8") as kept:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from penstock.routing.scaler import (
+from penstock.routing.scaling.scaler import (
     CheapestSet,
     EvenScaling,
     HorizontalPodAutoscaler,

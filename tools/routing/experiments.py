@@ -47,13 +47,15 @@ def routing(policy: str, tuning: Mapping[int, float] | None = None, **more: obje
     return Routing(pick=policy_of(policy).pick, parameters=parameters, **more)  # type: ignore[arg-type]
 
 
-def search(pools: Sequence[ReplicaPool], asked: Load, route: Routing, begin_per_s: float, seed: int) -> float:
+def search(
+    pools: Sequence[ReplicaPool], asked: Load, route: Routing, begin_per_s: float, seed: int, requests: int = REQUESTS
+) -> float:
     """Return the highest rate at which every class keeps 95%."""
     wanted = RateSearch(
         workload=cast("Workload", asked),
         classes=asked.classes,
         seed=seed,
-        requests=REQUESTS,
+        requests=requests,
         options=Options(routing=route),
         tolerance=0.01,
     )
@@ -87,19 +89,25 @@ def highest(half: int = 1) -> Iterator[Row]:
 
 
 def wrong(loads: Sequence[str] = ("conversation", "long mix")) -> Iterator[Row]:
-    """Believe one vendor to be faster or slower than it is, with and without learning from what is observed."""
+    """Believe one vendor to be faster or slower than it is: after learning, in the first minute, and never learning."""
     for name in tuple(FLEETS)[:3]:
         for asked in loads:
             drawn, seed = load(asked, 1), SEEDS[0]
-            begin = search(fleet(name), drawn, routing("penstock"), 30.0, seed)
-            row: Row = {"fleet": name, "load": asked, "right": begin}
+            right = search(fleet(name), drawn, routing("penstock"), 30.0, seed)
+            minute = int(60 * right)
+            begin = search(fleet(name), drawn, routing("penstock"), right, seed, minute)
+            row: Row = {"fleet": name, "load": asked, "right": right, "right, first minute": begin}
             for factor in (0.75, 0.9, 1.1, 1.25):
                 learning = routing("penstock", believed={"amd": factor})
-                row[f"believed x{factor}, learning"] = search(fleet(name), drawn, learning, begin, seed) / begin
+                row[f"believed x{factor}, learning"] = search(fleet(name), drawn, learning, right, seed) / right
+                at_first = search(fleet(name), drawn, learning, begin, seed, minute)
+                row[f"believed x{factor}, first minute"] = at_first / begin
                 fixed = default_parameters()
                 fixed["correction_requests"] = 1e12
                 stubborn = replace(learning, parameters=fixed)
-                row[f"believed x{factor}, not learning"] = search(fleet(name), drawn, stubborn, begin, seed) / begin
+                row[f"believed x{factor}, not learning"] = search(fleet(name), drawn, stubborn, right, seed) / right
+            untuned = [search(fleet(name), drawn, routing(peer), begin, seed, minute) for peer in PEERS]
+            row["best untuned peer, first minute"] = max(untuned) / begin
             yield row
 
 
@@ -142,8 +150,7 @@ def robust() -> Iterator[Row]:
 def flatness() -> Iterator[Row]:
     """Move one parameter at a time; chosen and shown on the half of the traces that is not reported."""
     moved: Mapping[str, Sequence[float]] = {
-        "doubt_fraction": (1 / 16, 1 / 8, 1 / 4),
-        "miss_usd": (0.01, 0.1, 1.0, 10.0),
+        "doubt_fraction": (1 / 32, 1 / 16, 1 / 8, 1 / 4),
         "full_tokens_fraction": (0.8, 0.9, 0.97),
         "load_s": (3.0, 10.0, 30.0),
         "correction_requests": (20.0, 50.0, 200.0),

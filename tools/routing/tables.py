@@ -62,12 +62,14 @@ def _highest(rows: list[Row]) -> str:
 
 def _wrong(rows: list[Row]) -> str:
     factors = ("0.75", "0.9", "1.1", "1.25")
-    head = ["fleet, load", *(f"x{factor}" for factor in factors), *(f"x{factor}, not learning" for factor in factors)]
+    kinds = {"learning": "", "first minute": ", first minute", "not learning": ", never"}
+    names = [f"x{factor}{said}" for said in kinds.values() for factor in factors]
+    head = ["fleet, load", *names, "best untuned peer, first minute"]
     cells = [
         [
             f"{row['fleet']}, {row['load']}",
-            *(f"{row[f'believed x{factor}, learning']:.2f}" for factor in factors),
-            *(f"{row[f'believed x{factor}, not learning']:.2f}" for factor in factors),
+            *(f"{row[f'believed x{factor}, {kind}']:.2f}" for kind in kinds for factor in factors),
+            f"{row['best untuned peer, first minute']:.2f}",
         ]
         for row in rows
     ]

@@ -115,6 +115,7 @@ def _record(replica: Replica, pool: Pool) -> "Records":
     """Say a replica as the policy's record of an endpoint."""
     record = new_endpoints(1)
     describe_replica(record, replica, replica.cost, usd_per_hour=pool.usd_per_hour or 0.0)
+    record["saved_usd_per_s"] = record["usd_per_s"] * pool.elastic
     record["max_context_tokens"] = replica.most_tokens
     return record
 

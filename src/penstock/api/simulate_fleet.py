@@ -1,9 +1,11 @@
 """How does a fleet of several kinds behave, and which policy should route to it?"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 
+import numpy as np
 from rich.console import RenderableType
 
 from penstock.api.answer import ApiAnswer, Row
@@ -24,7 +26,10 @@ from penstock.report.routing.terminal import render_fleet
 from penstock.simulation.compare import PolicyRun, compare, crowded
 from penstock.simulation.options import Routing, Sight
 from penstock.simulation.replica import ReplicaPool, Transfer
-from penstock.workload import CountProgress, Slo, Workload, parse_duration
+from penstock.workload import CountProgress, Empirical, Slo, Workload, parse_duration
+
+_PAIRS: Final = 4096
+"""Lengths of which a fleet's routes have their shares."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -102,6 +107,8 @@ def simulate_fleet(
         system_prompts=system_prompts,
         slo=slo if slo is not None else _promised(described),
     )
+    if trace is None and input_tokens is None and output_tokens is None:
+        workload = _of_routes(workload, described)
     happening = happenings_choice(events, pools)
     sight = Sight(
         report_interval_s=parse_duration(reports),
@@ -147,6 +154,7 @@ def _pools(fleet: Fleet) -> list[ReplicaPool]:
             role=pool.role,
             transfer=_transfer(pool, decoding[0]) if pool.role == "prefill" else None,
             usd_per_hour=pool.usd_per_hour,
+            elastic=pool.elastic,
             vendor=pool.vendor,
         )
         for pool in fleet.pools
@@ -169,6 +177,19 @@ def _tokens(fleet: Fleet, inputs: Tokens | None, outputs: Tokens | None) -> tupl
     """Lengths as typed, or the mean of the fleet's routes by their rates."""
     mean_in, mean_out = fleet_tokens(fleet)
     return tokens_choice(inputs or mean_in), tokens_choice(outputs or mean_out)
+
+
+def _of_routes(workload: Workload, fleet: Fleet) -> Workload:
+    """Draw the lengths of the fleet's routes as often as each is sent, where there are several."""
+    if len(fleet.routes) < 2:  # noqa: PLR2004 - one length is no mix
+        return workload
+    rates = np.array([route.peak_requests_per_s for route in fleet.routes])
+    counts = np.maximum(1, np.rint(_PAIRS * rates / rates.sum()).astype(np.int64))
+    inputs = np.array([route.input_tokens for route in fleet.routes], np.int32)
+    outputs = np.array([route.output_tokens for route in fleet.routes], np.int32)
+    said = f"{inputs.min():,} to {inputs.max():,} in, {outputs.min():,} to {outputs.max():,} out, as its routes say"
+    lengths = Empirical(input_tokens=np.repeat(inputs, counts), output_tokens=np.repeat(outputs, counts))
+    return replace(workload, name=said, lengths=lengths)
 
 
 def _peak(fleet: Fleet, *, recorded: bool) -> float | None:

@@ -87,6 +87,7 @@ def _pool_document(pool: Pool) -> dict[str, object]:
         **({"feeds": pool.feeds} if pool.feeds is not None else {}),
         **({"kv_gbps": pool.kv_bytes_per_s / _GB} if pool.kv_bytes_per_s is not None else {}),
         "usd_per_hour": pool.usd_per_hour,
+        **({"elastic": True} if pool.elastic else {}),
         "endpoints": list(pool.endpoints),
     }
 
@@ -116,6 +117,7 @@ def _pool(table: Table) -> Callable[[], Pool]:
         feeds=table.optional("feeds", Value.text, None),
         kv_bytes_per_s=table.optional("kv_gbps", lambda entry: entry.number() * _GB, None),
         usd_per_hour=table.optional("usd_per_hour", Value.number, None),
+        elastic=table.optional("elastic", Value.flag, otherwise=False),
         endpoints=_texts(table.required("endpoints")),
     )
     split.done()

@@ -73,6 +73,8 @@ class Pool:
     """Of a pool that prefills: what one replica sends KV at; None is the links of one machine or rack."""
     usd_per_hour: float | None = None
     """Of one replica; None where nobody knows."""
+    elastic: bool = False
+    """Whether replicas without work are given back: only then does it save dollars to send requests elsewhere."""
     endpoints: tuple[str, ...] = ()
     """Where replicas answer, host:port; one that is not listed has no address yet."""
 

@@ -89,9 +89,10 @@ def _pool() -> Schema:
             "feeds": _said(_TEXT, "of a pool that prefills: the pool its KV goes to"),
             "kv_gbps": _said(_AMOUNT, "of a pool that prefills: GB a second that one replica sends KV at"),
             "usd_per_hour": _said(_AMOUNT, "of one replica"),
+            "elastic": _said({"type": "boolean"}, "whether replicas without work are given back, which saves dollars"),
             "endpoints": _said(_list(_TEXT), "host:port, one per replica, once they run"),
         },
-        optional=("adapters", "drafted_tokens", "feeds", "kv_gbps", "usd_per_hour"),
+        optional=("adapters", "drafted_tokens", "feeds", "kv_gbps", "usd_per_hour", "elastic"),
     )
 
 

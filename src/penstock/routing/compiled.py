@@ -7,7 +7,8 @@ once for all of them; Python calls the very same machine code.
 import ctypes
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
+from weakref import WeakValueDictionary
 
 import numba
 from numba import types
@@ -60,6 +61,48 @@ def pick_pointer(function: Pick) -> Any:  # noqa: ANN401 - numba's C callbacks h
 def is_native(function: object) -> bool:
     """Whether a function was made with `native`, and can be handed to the simulator as a pointer."""
     return hasattr(function, "py_func")
+
+
+class PythonPick:
+    """A policy in plain Python that compiled code calls back, with the arrays it is to look at.
+
+    What it raises cannot pass through compiled code: it is kept, and nowhere is answered.
+    """
+
+    def __init__(self, pick: Pick, request: Records, endpoints: Records, hits: Records, parameters: Records) -> None:
+        self.failed: BaseException | None = None
+        self._pick, self._request, self._hits, self._parameters = pick, request, hits, parameters
+        self._seen = {int(mine.ctypes.data): mine for mine in endpoints}
+        for address in self._seen:
+            _ASKED[address] = self
+
+    def answer(self, address: int) -> int:
+        """Return what the policy chooses among the endpoints that lie there."""
+        try:
+            chosen = int(self._pick(self._request, self._seen[address], self._hits, self._parameters))
+        except BaseException as error:  # noqa: BLE001 - whoever called the loop raises it
+            self.failed = error
+            return NOWHERE
+        return chosen if -NOWHERE < chosen < NOWHERE else NOWHERE
+
+    @staticmethod
+    def pointer() -> Any:  # noqa: ANN401 - numba's C callbacks have no type
+        """Return what compiled code calls: the same for all of them, told apart by where their endpoints lie."""
+        return _python_pointer()
+
+
+NOWHERE: Final = 2**31 - 1
+"""An endpoint no fleet has."""
+_ASKED: "WeakValueDictionary[int, PythonPick]" = WeakValueDictionary()
+_answer = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(lambda address: _ASKED[address].answer(address))
+
+
+@cache
+def _python_pointer() -> Any:  # noqa: ANN401 - same
+    def call(_request: Records, endpoints: Records, _hits: Records, _parameters: Records) -> int:
+        return _answer(endpoints.ctypes.data)  # type: ignore[no-any-return]
+
+    return numba.cfunc(pick_signature(), error_model="numpy", nogil=True)(call)
 
 
 class NoPick(types.WrapperAddressProtocol):

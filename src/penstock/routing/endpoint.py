@@ -18,47 +18,60 @@ TUNING: Final = 8
 """Numbers a peer's formula or a user's own policy may take."""
 REJECTED: Final = -1
 """What `pick` returns when no endpoint is to serve a request."""
+EVERYBODYS, OWN, ANOTHERS = range(3)
+"""Who sends to an endpoint first, where several pickers share nothing: each knows all that is at its own."""
+USUAL_TTFT_S: Final = 10.0
+USUAL_TPOT_S: Final = 0.1
+"""What a request that is promised nothing is judged by, so that it goes where it is served soonest."""
 
 ENDPOINT: Final = np.dtype(
     [
         # Fixed: what it is.
         ("pool", "i8"),
         ("vendor", "i8"),  # or any other domain that fails together
-        ("serves", "i8"),  # one bit per model
-        ("accepts", "i8"),  # 0 while it is down, draining or not yet up
-        ("decodes", "i8"),  # 0 where answers are computed elsewhere and only prompts are kept
         ("block_tokens", "i8"),
-        ("kv_tokens", "i8"),
-        ("max_context_tokens", "i8"),  # prompt and answer of one request
         ("max_running", "i8"),
-        ("step_tokens", "i8"),  # tokens of its largest step
         ("usd_per_s", "f8"),
         ("step_s", "f8"),  # of a step, whatever is in it
-        ("sequence_s", "f8"),  # more for each request that decodes
-        ("context_token_s", "f8"),  # more for each token those have behind them
         ("prompt_step_s", "f8"),  # more for a step with a prompt in it
-        ("prompt_token_s", "f8"),
-        ("prompt_pair_s", "f8"),  # for each pair of prompt token and token it sees
         ("expert_s", "f8"),  # to read all experts
         ("expert_miss", "f8"),  # chance that one token does not visit a given expert
+        # Fixed, and asked for at every pick.
+        ("whose", "i8"),  # of several pickers that share nothing: EVERYBODYS, OWN or ANOTHERS to send to first
+        ("saved_usd_per_s", "f8"),  # what a second without work saves: 0 where it is paid whether it is used or not
         ("first_token_ratio", "f8"),  # first tokens as clients see them, over the steps they took
         ("request_s", "f8"),  # outside the engine, of every request
+        ("step_tokens", "i8"),  # tokens of its largest step
+        ("accepts", "i8"),  # 0 while it is down, draining or not yet up
+        ("serves", "i8"),  # one bit per model
+        ("decodes", "i8"),  # 0 where answers are computed elsewhere and only prompts are kept
+        ("max_context_tokens", "i8"),  # prompt and answer of one request
+        ("kv_tokens", "i8"),
+        ("sequence_s", "f8"),  # more for each request that decodes
+        ("context_token_s", "f8"),  # more for each token those have behind them
+        ("prompt_token_s", "f8"),
+        ("prompt_pair_s", "f8"),  # for each pair of prompt token and token it sees
         # Learned: observed seconds over predicted ones.
         ("prefill_correction", "f8"),
         ("decode_correction", "f8"),
         # What follows: `ledger.refresh` computes it from the above.
-        ("decode_now_s", "f8"),  # a step that only decodes what is there, corrected
         ("tpot_now_s", "f8"),  # a token as residents see it once all prompts are done, prompts in between included
-        ("wait_s", "f8"),  # until the prompts that are ahead are done
-        ("free_tokens", "f8"),
-        ("drain_tokens_per_s", "f8"),  # KV freed by residents that finish
-        ("seats_wait_s", "f8"),  # until one of its seats is free, where all are taken
-        ("stall_per_prompt_s", "f8"),  # what a second of prompt adds to a resident's seconds per token
         ("stretch", "f8"),  # seconds per second of decoding, prompts in between included
         ("swing_s", "f8"),  # what chance adds to the seconds per token of an answer of one token: less of longer ones
-        ("resident_tpot_s", "f8"),  # a token as residents see it, chance included
+        ("stall_per_prompt_s", "f8"),  # what a second of prompt adds to a resident's seconds per token
+        ("strain_per_s", "f8"),  # what residents suffer at least for each second that a token takes longer
+        ("wait_s", "f8"),  # until the prompts that are ahead are done
+        ("seats_wait_s", "f8"),  # until one of its seats is free, where all are taken
+        ("free_tokens", "f8"),
+        ("drain_tokens_per_s", "f8"),  # KV freed by residents that finish
+        ("carry_s", "f8"),  # a step that carries a prompt, beside the prompt's own seconds
         # Own, and asked for at every pick.
         ("residents", "i8", (CLASSES,)),  # in flight, by class
+        ("decode_now_s", "f8"),  # what follows as well: a step that only decodes what is there, corrected
+        ("resident_tpot_s", "f8"),  # a token as residents see it, chance included
+        # Learned: from how many requests.
+        ("prompts_seen", "f8"),
+        ("answers_seen", "f8"),
         # Reported: what it said, and when that was so.
         ("reported_s", "f8"),  # minus infinity: never
         ("running", "i8"),
@@ -137,12 +150,13 @@ REPORT: Final = np.dtype(
 PARAMETERS: Final = np.dtype(
     [
         ("doubt_fraction", "f8"),  # relative error of a predicted time
-        ("miss_usd", "f8"),  # what a missed promise costs: below it dollars decide
+        ("miss_usd", "f8"),  # what a missed promise costs, beside dollars that not using an endpoint saves
         ("full_tokens_fraction", "f8"),  # of the KV cache, from which on every token more is harm
         ("load_s", "f8"),  # seconds over which the share of prompts is averaged
         ("correction_requests", "f8"),  # requests after which a correction follows what is observed
         ("stale_s", "f8"),  # a report older than this says nothing about others any more
         ("shed_fraction", "f8"),  # chance to miss from which a sheddable request is rejected
+        ("trespass_misses", "f8"),  # missed promises at its own endpoints that send a picker to another's
         ("pickers", "f8"),  # that share the endpoints without sharing what they know
         ("class_tpot_s", "f8", (CLASSES,)),  # what residents of a class are promised
         ("class_weight", "f8", (CLASSES,)),  # what the miss of one counts
@@ -188,6 +202,7 @@ def default_parameters() -> Records:
     parameters["correction_requests"] = 50.0
     parameters["stale_s"] = 5.0
     parameters["shed_fraction"] = 0.9
+    parameters["trespass_misses"] = 30.0
     parameters["pickers"] = 1.0
     parameters["class_tpot_s"] = np.inf
     parameters["class_weight"] = 1.0

@@ -2,19 +2,20 @@
 
 Of each endpoint that can hold the request: the chance that it misses its promise there (predicted seconds over promised
 ones), plus what its prompt and its tokens do to those already there (predicted, by class), plus what nearly full KV
-caches cost later, plus dollars, which decide where nobody is harmed. All of it in missed promises.
+caches cost later, plus the dollars that not using it would save. All of it in missed promises.
 """
 
 import math
 
 from penstock.routing.compiled import native
-from penstock.routing.endpoint import CLASSES, REJECTED, Record, Records
-from penstock.routing.times import share_of_chance, times_of
+from penstock.routing.doubt import chance, power, squarings, strain
+from penstock.routing.endpoint import ANOTHERS, CLASSES, OWN, REJECTED, USUAL_TPOT_S, USUAL_TTFT_S, Record, Records
+from penstock.routing.times import first_seconds, prompt_seconds, share_of_chance, times_of, token_seconds
 
-_USUAL = 4
-"""Squarings of the default doubt, written out."""
-_HOPELESS = 1e3
-"""Beyond so many times its limit a time is late for sure; its powers would overflow."""
+Terms = tuple[int, float, float, float, float, float, float]
+
+_CLEARLY = 1.0 + 1e-9
+"""So much more than the least is more, however sums were rounded."""
 
 
 @native
@@ -31,77 +32,82 @@ def holds(q: Record, e: Record) -> bool:
 
 
 @native
-def squarings(doubt_fraction: float) -> int:
-    """How often a ratio is squared so that its power is nearest to one over the doubt."""
-    return max(0, min(6, round(math.log2(1.0 / max(doubt_fraction, 0.01)))))
+def first_look(turn: int, endpoints: Records) -> int:
+    """Return where a request begins to look, so that ties are shared by all endpoints that are up."""
+    count = len(endpoints)
+    begin = turn % count if count > 0 else 0
+    if count > 0 and endpoints[begin]["accepts"] == 0:
+        up = 0
+        for index in range(count):
+            up += endpoints[index]["accepts"] != 0
+        left = (turn // count) % up if up > 0 else 0
+        for index in range(count):
+            if endpoints[index]["accepts"] != 0:
+                if left == 0:
+                    return index
+                left -= 1
+    return int(begin)
 
 
 @native
-def terms_of(q: Record, p: Record) -> tuple[int, float, float, float, float, float]:
-    """What a request's harm is computed with at every endpoint, divided out once."""
+def terms_of(q: Record, p: Record, endpoints: Records, hits: Records) -> Terms:
+    """What a request's harm is computed with at every endpoint, found and divided out once."""
+    promised = q["ttft_s"] < math.inf or q["tpot_s"] < math.inf
+    own_hit = 0
+    if p["pickers"] > 1.0:
+        for index in range(len(endpoints)):
+            if endpoints[index]["whose"] == OWN and hits[index] > own_hit:
+                own_hit = hits[index]
     return (
         squarings(p["doubt_fraction"]),
-        1.0 / q["ttft_s"],
-        1.0 / q["tpot_s"],
+        1.0 / (q["ttft_s"] if promised else USUAL_TTFT_S),
+        1.0 / (q["tpot_s"] if promised else USUAL_TPOT_S),
         share_of_chance(q),
         1.0 / p["miss_usd"],
         1.0 - p["full_tokens_fraction"],
+        own_hit + 0.5 * q["input_tokens"],
     )
 
 
 @native
-def _power(ratio: float, times: int) -> float:
-    squared = ratio * ratio
-    if times == _USUAL:
-        fourth = squared * squared
-        eighth = fourth * fourth
-        return eighth * eighth
-    powered = ratio
-    for _ in range(times):
-        powered = powered * powered
-    return powered
+def harm_of(q: Record, e: Record, hit_tokens: int, p: Record, terms: Terms, enough: float) -> float:
+    """Expected missed promises, dollars included, of sending a request to an endpoint that holds it.
 
-
-@native
-def chance(ratio: float, times: int) -> float:
-    """Chance that a time exceeds its limit, predicted as this share of it: log-logistic around the prediction."""
-    powered = _power(min(ratio, _HOPELESS), times)
-    return powered / (1.0 + powered)
-
-
-@native
-def strain(ratio: float, times: int) -> float:
-    """What residents suffer at this share of their limit: as the chance below it, and on with its slope above.
-
-    It is convex, so that more load is never less harm: an endpoint beyond saving does not attract more.
+    Where what it does at least is clearly more than `enough`, that is returned: it will not be the least.
     """
-    if ratio >= 1.0:
-        return 1.0 + (1 << times) * (ratio - 1.0)
-    return _power(ratio, times)
+    times, per_ttft, per_tpot, chance_share, per_usd, spare, lent_hit = terms
+    tpot_s, held = token_seconds(q, e, hit_tokens, chance_share)
+    prompt_s = prompt_seconds(e, hit_tokens, q["input_tokens"]) * e["prefill_correction"]
+    slower_s = 0.5 * (tpot_s - e["tpot_now_s"] - e["swing_s"] * chance_share) + prompt_s * e["stall_per_prompt_s"]
+    powered = power(tpot_s * per_tpot, times) * e["decodes"]
+    at_least = q["weight"] * powered + e["strain_per_s"] * slower_s * (1.0 + powered)
+    if at_least > enough * _CLEARLY * (1.0 + powered):
+        return float(at_least / (1.0 + powered))
+    slow = powered / (1.0 + powered)
+    late = chance(first_seconds(q, e, hit_tokens, held, prompt_s) * per_ttft, times)
+    harm = q["weight"] * (late + slow - late * slow)
+    if e["saved_usd_per_s"] > 0.0:
+        harm += work_seconds(q, e, prompt_s) * e["saved_usd_per_s"] * per_usd
+    harm += _made_to_miss(e, p, slower_s, times)
+    room = spare * e["kv_tokens"]
+    if held + room > e["free_tokens"]:
+        harm += min(held, held + room - e["free_tokens"]) / max(room, 1e-3 * e["kv_tokens"])
+    if e["whose"] == ANOTHERS and hit_tokens < lent_hit:
+        harm += p["trespass_misses"]
+    return float(harm)
 
 
 @native
-def harm_of(
-    q: Record, e: Record, hit_tokens: int, p: Record, terms: tuple[int, float, float, float, float, float]
-) -> float:
-    """Expected missed promises, dollars included, of sending a request to an endpoint that holds it."""
-    times, per_ttft, per_tpot, chance_share, per_usd, spare = terms
-    ttft_s, tpot_s, prompt_s = times_of(q, e, hit_tokens, chance_share)
-    late, slow = chance(ttft_s * per_ttft, times), chance(tpot_s * per_tpot, times)
-    harm = q["weight"] * (late + slow - late * slow) + work_seconds(q, e, prompt_s) * e["usd_per_s"] * per_usd
-    before_s = e["tpot_now_s"]
-    slower_s = 0.5 * (tpot_s - before_s - e["swing_s"] * chance_share) + prompt_s * e["stall_per_prompt_s"]
-    for kind in range(CLASSES):
+def _made_to_miss(e: Record, p: Record, slower_s: float, times: int) -> float:
+    """Residents that miss their promise once a token takes so much longer, by class and what a miss counts."""
+    harm, before_s = 0.0, e["tpot_now_s"]
+    for kind in range(CLASSES if e["decodes"] != 0 else 0):
         residents = e["residents"][kind]
         if residents > 0:
             per_limit = 1.0 / p["class_tpot_s"][kind]
             added = strain((before_s + slower_s) * per_limit, times) - strain(before_s * per_limit, times)
             harm += p["class_weight"][kind] * residents * added
-    held = q["input_tokens"] - hit_tokens + 0.5 * q["expected_output_tokens"] * e["decodes"]
-    room = spare * e["kv_tokens"]
-    if held + room > e["free_tokens"]:
-        harm += min(held, held + room - e["free_tokens"]) / max(room, 1e-3 * e["kv_tokens"])
-    return float(harm)
+    return harm
 
 
 @native
@@ -120,13 +126,13 @@ def pick(request: Records, endpoints: Records, hits: Records, parameters: Record
     """Return the endpoint of least expected harm, or REJECTED: none can hold it, or it may be shed and would miss."""
     q, p = request[0], parameters[0]
     count = len(endpoints)
-    terms = terms_of(q, p)
+    terms = terms_of(q, p, endpoints, hits)
     best, least = REJECTED, math.inf
-    index = q["turn"] % count if count > 0 else 0
+    index = first_look(q["turn"], endpoints)
     for _ in range(count):
         e = endpoints[index]
         if holds(q, e):
-            harm = harm_of(q, e, hits[index], p, terms)
+            harm = harm_of(q, e, hits[index], p, terms, least)
             if harm < least or best == REJECTED:
                 best, least = index, harm
         index += 1
@@ -138,12 +144,11 @@ def pick(request: Records, endpoints: Records, hits: Records, parameters: Record
 
 
 @native
-def misses(q: Record, e: Record, hit_tokens: int, terms: tuple[int, float, float, float, float, float]) -> float:
+def misses(q: Record, e: Record, hit_tokens: int, terms: Terms) -> float:
     """Chance that a request misses its promise at an endpoint."""
-    times, per_ttft, per_tpot, chance_share, _, _ = terms
-    ttft_s, tpot_s, _ = times_of(q, e, hit_tokens, chance_share)
-    late, slow = chance(ttft_s * per_ttft, times), chance(tpot_s * per_tpot, times)
-    return late + slow - late * slow
+    ttft_s, tpot_s, _ = times_of(q, e, hit_tokens, terms[3])
+    late, slow = chance(ttft_s * terms[1], terms[0]), chance(tpot_s * terms[2], terms[0]) * e["decodes"]
+    return float(late + slow - late * slow)
 
 
 @native
@@ -156,11 +161,11 @@ def rank(
     first may break all of its kind; the rest follow by harm. `harms` is room for one number per endpoint.
     """
     q, p = request[0], parameters[0]
-    terms = terms_of(q, p)
+    terms = terms_of(q, p, endpoints, hits)
     for index in range(len(endpoints)):
         harms[index] = math.inf
         if holds(q, endpoints[index]):
-            harms[index] = min(harm_of(q, endpoints[index], hits[index], p, terms), 1e300)
+            harms[index] = min(harm_of(q, endpoints[index], hits[index], p, terms, math.inf), 1e300)
     found = 0
     first = pick(request, endpoints, hits, parameters)
     while found < len(order):

@@ -7,11 +7,14 @@ knowledge it will have.
 import math
 
 from penstock.routing.compiled import native
-from penstock.routing.endpoint import CLASSES, Record, Records
+from penstock.routing.doubt import squarings, strain_slope
+from penstock.routing.endpoint import ANOTHERS, CLASSES, EVERYBODYS, OWN, Record, Records
 from penstock.routing.times import decode_seconds, prompt_seconds, times_of
 
 _HIGHEST_LOAD = 0.9
 """Prompts are never believed to take more of the time than this: beyond it a queue says how bad it is."""
+_PRIOR = 0.1
+"""Of the requests a correction remembers, those that the prediction counts for before any was seen."""
 _LEAST_CORRECTION, _MOST_CORRECTION = 0.2, 5.0
 
 
@@ -20,14 +23,16 @@ def refresh(endpoints: Records, index: int, now_s: float, parameters: Records) -
     """Compute what follows from an endpoint's record, after anything in it has changed."""
     e, p = endpoints[index], parameters[0]
     others, others_waiting = 0.0, 0.0
-    since = (p["pickers"] - 1.0) * e["sent_since_report"]  # the others send as many as this one does
+    # Where all send alike, the others send as many as this one does; to its own none do, of another's it knows nothing.
+    alike = p["pickers"] - 1.0 if e["whose"] == EVERYBODYS else 0.0
+    since = alike * e["sent_since_report"]
     if now_s - e["reported_s"] <= p["stale_s"]:
         others = max(0.0, float(e["running"] + e["waiting"] - e["in_flight_then"])) + since
         others_waiting = max(0.0, float(e["waiting"] - e["prefilling_then"]))
         used = float(e["kv_used_tokens"] + e["resident_tokens"] - e["resident_tokens_then"])
     else:
-        used = float(e["resident_tokens"]) * p["pickers"]
-        others = (p["pickers"] - 1.0) * e["in_flight"]
+        used = float(e["resident_tokens"]) * (1.0 + alike)
+        others = alike * e["in_flight"]
     used = max(used, 0.0)
     held = min(used, float(e["kv_tokens"]))
     sequences = max(0.0, float(e["in_flight"] - e["prefilling"]) + others - others_waiting)
@@ -43,9 +48,26 @@ def refresh(endpoints: Records, index: int, now_s: float, parameters: Records) -
     share = 1.0 + (others_waiting / e["prefilling"] if e["prefilling"] > 0 else 0.0)
     steps = math.ceil(share * e["outstanding_prompt_tokens"] / max(1.0, e["step_tokens"] - sequences))
     ahead_s = share * e["outstanding_prompt_s"] * e["prefill_correction"]
+    # A prompt visits every expert: those that whoever decodes leaves unread are read for it.
+    more_s = e["prompt_step_s"]
+    if e["expert_s"] > 0.0:
+        more_s += e["expert_s"] * e["expert_miss"] ** sequences
+    e["carry_s"] = decode_s + more_s * e["prefill_correction"]
     busy = 0.5 if sequences + e["prefilling"] + others_waiting > 0 else 0.0  # it comes in the middle of a step
-    e["wait_s"] = ahead_s + (steps + busy) * decode_s + steps * e["prompt_step_s"] * e["prefill_correction"]
+    e["wait_s"] = ahead_s + busy * decode_s + steps * e["carry_s"]
+    e["strain_per_s"] = _strain_per_s(e, p)
     _refresh_room(e, sequences, others + e["in_flight"], used)
+
+
+@native
+def _strain_per_s(e: Record, p: Record) -> float:
+    strain, times = 0.0, squarings(p["doubt_fraction"])
+    for kind in range(CLASSES if e["decodes"] != 0 else 0):
+        if e["residents"][kind] > 0:
+            per_limit = 1.0 / p["class_tpot_s"][kind]
+            slope = strain_slope(e["tpot_now_s"] * per_limit, times) * per_limit
+            strain += p["class_weight"][kind] * e["residents"][kind] * slope
+    return strain
 
 
 @native
@@ -117,9 +139,13 @@ def first_token(endpoints: Records, flights: Records, place: int, now_s: float, 
     own_s = f["prompt_s"] * e["first_token_ratio"] * e["prefill_correction"]
     if f["ttft_s"] > 0.0 and own_s > 0.0:
         # Only as far as the prompt itself made the time: a queue says little about how fast prompts are.
-        weight = own_s / f["ttft_s"] / p["correction_requests"]
+        share = own_s / f["ttft_s"]
         ratio = max(1e-6, now_s - f["sent_s"]) / f["ttft_s"]
+        weight = share * _gain(e["prompts_seen"], p["correction_requests"])
         e["prefill_correction"] = _corrected(e["prefill_correction"], ratio, weight)
+        e["prompts_seen"] += share
+    if e["decodes"] == 0:
+        _leave(e, f)
     refresh(endpoints, index, now_s, parameters)
 
 
@@ -135,6 +161,12 @@ def _leave_prefill(e: Record, f: Record) -> None:
     e["outstanding_prompt_s"] = max(0.0, e["outstanding_prompt_s"] - f["prompt_s"])
     if e["prefilling"] == 0:
         e["outstanding_prompt_s"] = 0.0  # what rounding left
+
+
+@native
+def _gain(seen: float, usual_requests: float) -> float:
+    """What one request more says of a correction: the first ones as in an average, with some for what was predicted."""
+    return 1.0 / min(usual_requests, _PRIOR * usual_requests + seen)
 
 
 @native
@@ -155,14 +187,17 @@ def finished(
     e = endpoints[index]
     if f["first_s"] == math.inf:
         _leave_prefill(e, f)
-    elif output_tokens > 1 and now_s > f["first_s"]:
+    elif e["decodes"] != 0 and output_tokens > 1 and now_s > f["first_s"]:
         observed_s = (now_s - f["first_s"]) / (output_tokens - 1)
         after_s = decode_seconds(e, float(e["in_flight"] - e["prefilling"]), _used_tokens(e))
         expected_s = 0.5 * (f["decode_s"] + after_s) * e["stretch"] * e["decode_correction"]
         # A long answer has averaged more steps than a short one.
-        weight = min(1.0, output_tokens / 100.0) / p["correction_requests"]
+        share = min(1.0, output_tokens / 100.0)
+        weight = share * _gain(e["answers_seen"], p["correction_requests"])
         e["decode_correction"] = _corrected(e["decode_correction"], observed_s / expected_s, weight)
-    _leave(e, f)
+        e["answers_seen"] += share
+    if f["first_s"] == math.inf or e["decodes"] != 0:
+        _leave(e, f)
     refresh(endpoints, index, now_s, parameters)
 
 
@@ -173,7 +208,8 @@ def lost(endpoints: Records, flights: Records, place: int, now_s: float, paramet
     e = endpoints[f["endpoint"]]
     if f["first_s"] == math.inf:
         _leave_prefill(e, f)
-    _leave(e, f)
+    if f["first_s"] == math.inf or e["decodes"] != 0:
+        _leave(e, f)
     refresh(endpoints, f["endpoint"], now_s, parameters)
 
 
@@ -183,6 +219,30 @@ def _leave(e: Record, f: Record) -> None:
     e["resident_tokens"] -= resident_tokens(f)
     e["resident_output_tokens"] -= f["expected_output_tokens"]
     e["residents"][f["slo_class"]] -= 1
+
+
+@native
+def divide(endpoints: Records, picker: int, pickers: int) -> None:
+    """Say which endpoints one of several pickers sends to first: of every pool its share.
+
+    What cannot be divided is everybody's, and so is a pool of which one is down: its share would be too small.
+    """
+    pools = 0
+    for index in range(len(endpoints)):
+        pools = max(pools, endpoints[index]["pool"] + 1)
+    for pool in range(pools):
+        count, down = 0, 0
+        for index in range(len(endpoints)):
+            if endpoints[index]["pool"] == pool:
+                count += 1
+                down += endpoints[index]["accepts"] == 0
+        divided = count // pickers * pickers if down == 0 and pickers > 1 else 0
+        place = 0
+        for index in range(len(endpoints)):
+            if endpoints[index]["pool"] == pool:
+                whose = OWN if place % pickers == picker else ANOTHERS
+                endpoints[index]["whose"] = whose if place < divided else EVERYBODYS
+                place += 1
 
 
 @native

@@ -6,6 +6,7 @@ cost is predicted from what was known then.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 from penstock.routing.compiled import Pick
@@ -93,7 +94,7 @@ def _line(sample: PickSample, index: int, parameters: Records) -> ReceiptLine:
     ruled_out = next((reason for reason, holds in zip(_RULES, broken, strict=True) if holds), None)
     if ruled_out is not None:
         return ReceiptLine(endpoint=index, ruled_out=ruled_out, cached_tokens=hit)
-    terms = terms_of(q, parameters[0])
+    terms = terms_of(q, parameters[0], sample.endpoints, sample.hits)
     ttft_s, tpot_s, prompt_s = times_of(q, e, hit, share_of_chance(q))
     return ReceiptLine(
         endpoint=index,
@@ -103,7 +104,7 @@ def _line(sample: PickSample, index: int, parameters: Records) -> ReceiptLine:
         tpot_s=tpot_s,
         resident_tpot_s=float(e["resident_tpot_s"]),
         miss_fraction=misses(q, e, hit, terms),
-        harm=harm_of(q, e, hit, parameters[0], terms),
+        harm=harm_of(q, e, hit, parameters[0], terms, inf),
         usd=work_seconds(q, e, prompt_s) * float(e["usd_per_s"]),
     )
 

@@ -33,17 +33,28 @@ def share_of_chance(q: Record) -> float:
 
 
 @native
+def token_seconds(q: Record, e: Record, hit_tokens: int, chance_share: float) -> tuple[float, float]:
+    """Predict a request's time per token after the first, and the KV tokens it adds on average."""
+    held = float(q["input_tokens"] - hit_tokens) + 0.5 * q["expected_output_tokens"] * e["decodes"]
+    more_s = (e["sequence_s"] + held * e["context_token_s"]) * e["decode_correction"]
+    return e["tpot_now_s"] + more_s * e["stretch"] + e["swing_s"] * chance_share, held
+
+
+@native
+def first_seconds(q: Record, e: Record, hit_tokens: int, held_tokens: float, prompt_s: float) -> float:
+    """Predict a request's time to first token from the seconds of its prompt alone."""
+    uncached, steps = float(q["input_tokens"] - hit_tokens), 1.0
+    if uncached >= e["step_tokens"]:
+        steps += math.floor(uncached / e["step_tokens"])
+    wait_s = e["wait_s"] + e["seats_wait_s"]
+    if held_tokens > e["free_tokens"]:
+        wait_s += (held_tokens - e["free_tokens"]) / max(e["drain_tokens_per_s"], 1.0)
+    return float(e["request_s"] + wait_s + e["first_token_ratio"] * (prompt_s + steps * e["carry_s"]))
+
+
+@native
 def times_of(q: Record, e: Record, hit_tokens: int, chance_share: float) -> tuple[float, float, float]:
     """Predict a request's time to first token, its time per token after, and the seconds of its prompt alone."""
+    tpot_s, held = token_seconds(q, e, hit_tokens, chance_share)
     prompt_s = prompt_seconds(e, hit_tokens, q["input_tokens"]) * e["prefill_correction"]
-    decode_s = e["decode_now_s"]
-    uncached = float(q["input_tokens"] - hit_tokens)
-    held = uncached + 0.5 * q["expected_output_tokens"] * e["decodes"]
-    steps = 1.0 + math.floor(uncached / e["step_tokens"])
-    wait_s = e["wait_s"] + e["seats_wait_s"]
-    if held > e["free_tokens"]:
-        wait_s += (held - e["free_tokens"]) / max(e["drain_tokens_per_s"], 1.0)
-    own_s = prompt_s + steps * (decode_s + e["prompt_step_s"] * e["prefill_correction"])
-    ttft_s = e["request_s"] + wait_s + e["first_token_ratio"] * own_s
-    more_s = (e["sequence_s"] + held * e["context_token_s"]) * e["decode_correction"]
-    return ttft_s, e["tpot_now_s"] + more_s * e["stretch"] + e["swing_s"] * chance_share, prompt_s
+    return first_seconds(q, e, hit_tokens, held, prompt_s), tpot_s, prompt_s

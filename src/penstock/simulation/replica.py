@@ -92,6 +92,8 @@ class ReplicaPool:
     """Of a prefill pool."""
     usd_per_hour: float | None = None
     """Of one replica."""
+    elastic: bool = False
+    """Whether replicas without work are given back, so that not using one saves its dollars."""
     vendor: str = ""
     """Or any other name for what fails together."""
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from penstock.errors import DeploymentError
-from penstock.routing.compiled import NoPick, pick_pointer
+from penstock.routing.compiled import NOWHERE, NoPick, PythonPick, pick_pointer
 from penstock.routing.harm import pick as least_harm
 from penstock.simulation.collect import Collected
 from penstock.simulation.loop import events
@@ -45,13 +45,14 @@ def simulate(
         chosen.users or 0,
         chosen.think_s,
     )
-    pick = _pointer(chosen.routing)
+    asked = _asked(chosen.routing, world)
+    pick = _pointer(chosen.routing) if asked is None else asked.pointer()
     collected = Collected(classes, replicas=len(world.replicas), keep=chosen.keep_requests)
     rows, places = _cut(blocks, _BLOCK), SegmentPlaces()
     while True:
         why = events.run(world, _EVENTS, pick)
-        if why in {events.WHERE_TO, events.SAMPLED, events.IMPOSSIBLE}:
-            _consult(why, world, pools, chosen.routing)
+        if why in {events.SAMPLED, events.IMPOSSIBLE}:
+            _consult(why, world, pools, chosen.routing, asked)
             continue
         collected.settle(world)
         if progress is not None:
@@ -83,10 +84,14 @@ def _policy(route: Policy) -> int:
     return _POLICIES[route]
 
 
+def _asked(routing: Routing | None, world: World) -> PythonPick | None:
+    if routing is None or routing.pick is None or not routing.is_python:
+        return None
+    return PythonPick(routing.pick, world.request, world.endpoints, world.hits, world.parameters)
+
+
 def _pointer(routing: Routing | None) -> Any:  # noqa: ANN401 - numba's callbacks have no type
-    if routing is None or routing.is_python:
-        return NoPick()
-    return pick_pointer(routing.pick or least_harm)
+    return NoPick() if routing is None else pick_pointer(routing.pick or least_harm)
 
 
 def _cut(blocks: Iterable[Requests], size: int) -> Iterator[Requests]:
@@ -95,21 +100,20 @@ def _cut(blocks: Iterable[Requests], size: int) -> Iterator[Requests]:
             yield block.rows(start, min(start + size, len(block)))
 
 
-def _consult(why: int, world: World, pools: Sequence[ReplicaPool], routing: Routing | None) -> None:
-    """Let a Python policy decide where the next arrival goes, or show what was decided; refuse what cannot be."""
+def _consult(
+    why: int, world: World, pools: Sequence[ReplicaPool], routing: Routing | None, asked: PythonPick | None
+) -> None:
+    """Show what was decided, or refuse what cannot be."""
     control = world.control[0]
-    row = world.rows[int(control["next_row"]) & (len(world.rows) - 1)]
-    seen = world.request, world.endpoints[int(row["picker"])], world.hits
-    if why == events.WHERE_TO and routing is not None and routing.pick is not None:
-        chosen = routing.pick(*seen, world.parameters)
-        if not -(2**31) < chosen < 2**31:
-            raise DeploymentError(f"the policy chose endpoint {chosen}; return an index, or -1 to reject")
-        control["chosen"] = max(int(chosen), -1)
-    elif why == events.SAMPLED and routing is not None and routing.show is not None:
-        routing.show(*seen, int(control["chosen"]))
+    chosen = int(control["chosen"])
+    if why == events.SAMPLED and routing is not None and routing.show is not None:
+        row = world.rows[int(control["next_row"]) & (len(world.rows) - 1)]
+        routing.show(world.request, world.endpoints[int(row["picker"])], world.hits, chosen)
     elif why == events.IMPOSSIBLE:
-        wrong, count = int(control["chosen"]), len(world.replicas)
-        if wrong >= count:
-            raise DeploymentError(f"the policy chose endpoint {wrong}, and there are 0 to {count - 1}; return one")
-        pool = pools[int(world.replicas[wrong]["pool"])]
+        if asked is not None and asked.failed is not None:
+            raise asked.failed
+        if chosen >= len(world.replicas):
+            said, last = "one" if chosen == NOWHERE else f"endpoint {chosen}", len(world.replicas) - 1
+            raise DeploymentError(f"the policy chose {said}, not of 0 to {last}; return an index, or -1 to reject")
+        pool = pools[int(world.replicas[chosen]["pool"])]
         raise DeploymentError(f"the policy sent a prompt to '{pool.name}', which only decodes; `accepts` is 0 there")

@@ -3,10 +3,12 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import penstock
 from examples import deployment
+from penstock.api.asked.fleet import fleet_choice
 from penstock.api.asked.happenings import happenings_choice
 from penstock.benchmark.disaggregated import shipped_apart
 from penstock.benchmark.shipped_rows import shipped_efficiencies
@@ -39,6 +41,24 @@ def test_policies_are_compared_on_the_same_requests() -> None:
     for run in answer.runs:
         assert sum(row.requests for row in run.destinations) == 600
         assert all(sum(row.shares) == pytest.approx(1.0) for row in run.destinations)
+
+
+def test_without_a_trace_requests_are_as_long_as_the_routes_say() -> None:
+    fleet = fleet_choice(FLEET)
+    short = replace(fleet.routes[0], input_tokens=200, output_tokens=50, peak_requests_per_s=9.0)
+    long = replace(fleet.routes[0], input_tokens=6_000, output_tokens=100, peak_requests_per_s=1.0)
+    asked = replace(fleet, routes=(short, long))
+    (run,) = penstock.simulate_fleet(asked, requests=500).runs
+    served = run.outcome.served
+    assert served is not None
+    assert set(zip(served.input_tokens.tolist(), served.output_tokens.tolist(), strict=True)) == {
+        (200, 50),
+        (6_000, 100),
+    }
+    assert np.mean(served.input_tokens == 200) == pytest.approx(0.9, abs=0.04)
+    (typed,) = penstock.simulate_fleet(asked, requests=50, input_tokens=300).runs
+    assert typed.outcome.served is not None
+    assert set(typed.outcome.served.input_tokens.tolist()) == {300}
 
 
 def test_what_happens_is_read_line_by_line() -> None:

@@ -57,6 +57,7 @@ def pools(draw: st.DrawFn) -> list[Pool]:
                 if split and number == 0
                 else None,
                 usd_per_hour=draw(st.none() | st.floats(0, 1e6)),
+                elastic=draw(st.booleans()),
                 endpoints=tuple(f"10.0.{number}.{place}:8000" for place in range(draw(st.integers(0, replicas)))),
             )
         )

@@ -8,9 +8,11 @@ import pytest
 
 from desks import MODELS, Clock, asked, desk_of, fleet, report
 from penstock.gateway.picking.asked import BodyAsked
-from penstock.gateway.picking.desk import Named, Refused, Wish
+from penstock.gateway.picking.desk import Desk, Named, Refused, SharedTables, Wish
 from penstock.gateway.picking.leaks import LOOKS, Leaks
 from penstock.gateway.picking.prefixes import BLOCK_BYTES, PrefixIndex
+from penstock.gateway.state.tables import COUNTS, PICKER_STATE, REPORT
+from penstock.routing.endpoint import EVERYBODYS, OWN
 from penstock.routing.harm import pick
 
 
@@ -211,3 +213,19 @@ def test_an_adapter_is_named_where_it_is_and_shares_no_prefix_with_its_model() -
     body = b"y" * 4096
     keys = [PrefixIndex().keys(body, 0, name) for name in ("a", "sql")]
     assert not set(keys[0]) & set(keys[1])
+
+
+def test_pickers_send_to_shares_of_their_own_while_all_are_up() -> None:
+    routed, clock = fleet(8), Clock()
+    tables = SharedTables(
+        reports=np.zeros(8, REPORT), counts=np.zeros((2, 8), COUNTS), states=np.zeros(2, PICKER_STATE)
+    )
+    desks = [Desk(routed, tables, number, clock) for number in range(2)]
+    shares = [set(np.flatnonzero(desk.endpoints["whose"] == OWN).tolist()) for desk in desks]
+    assert shares[0] | shares[1] == set(range(8))
+    assert not shares[0] & shares[1]
+    report(tables, 3, clock, healthy=0)
+    clock.now_s += 1.0
+    for desk in desks:
+        assert isinstance(desk.decide(asked(), b"{}", Wish()), Named)
+        assert set(desk.endpoints["whose"].tolist()) == {EVERYBODYS}

@@ -1,6 +1,8 @@
 """The policy never sends a request where it cannot be served, never passes over what is cheaper and better, and is
 the same in every form it comes in."""
 
+from math import inf
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -9,9 +11,19 @@ from hypothesis import strategies as st
 from penstock.routing.columns import pick_columns
 from penstock.routing.compared.policies import POLICIES
 from penstock.routing.compiled import compiled_pick
-from penstock.routing.endpoint import FLIGHT, REJECTED, REPORT, Records, default_parameters, new_endpoints, new_request
+from penstock.routing.endpoint import (
+    EVERYBODYS,
+    FLIGHT,
+    OWN,
+    REJECTED,
+    REPORT,
+    Records,
+    default_parameters,
+    new_endpoints,
+    new_request,
+)
 from penstock.routing.harm import harm_of, holds, pick, rank, terms_of
-from penstock.routing.ledger import asked, finished, first_token, lost, refresh, reported, sent
+from penstock.routing.ledger import asked, divide, finished, first_token, lost, refresh, reported, sent
 
 COEFFICIENTS = ("step_s", "sequence_s", "context_token_s", "prompt_step_s", "prompt_token_s", "prompt_pair_s")
 
@@ -27,6 +39,7 @@ def fleet(count: int, seed: int = 0) -> Records:
     e["context_token_s"], e["prompt_pair_s"], e["prompt_step_s"] = 6e-8 * slow, 2e-9 * slow, 0.008
     e["kv_tokens"], e["max_context_tokens"] = rng.integers(50_000, 400_000, count), 131_072
     e["max_running"], e["step_tokens"], e["usd_per_s"] = 256, 8192, rng.uniform(5e-4, 2e-3, count)
+    e["saved_usd_per_s"] = e["usd_per_s"] * (np.arange(count) % 3 > 0)
     flights = np.zeros(1, FLIGHT)
     for index in range(count):
         refresh(e, index, 0.0, p)
@@ -55,7 +68,13 @@ def parameters() -> Records:
 @given(seed=st.integers(0, 30), tokens=st.integers(1, 140_000), answer=st.integers(1, 4000), turn=st.integers(0, 999))
 def test_the_numpy_twin_picks_the_same(seed: int, tokens: int, answer: int, turn: int) -> None:
     e, p, q = fleet(9, seed), parameters(), asking(tokens, answer=answer, turn=turn)
-    hits = np.random.default_rng(seed).integers(0, tokens, len(e)).astype(np.int64)
+    rng = np.random.default_rng(seed)
+    hits = rng.integers(0, tokens, len(e)).astype(np.int64)
+    p["pickers"], e["whose"] = 1 + seed % 2, rng.integers(0, 3, len(e)) * (seed % 2)
+    e["decodes"] = rng.random(len(e)) < 0.8
+    e["accepts"] = rng.random(len(e)) < 0.9
+    for index in range(len(e)):
+        refresh(e, index, 1.0, p)
     for sheddable in (0, 1):
         q["sheddable"] = sheddable
         assert pick_columns(q, e, hits, p) == pick(q, e, hits, p)
@@ -77,7 +96,7 @@ def test_no_policy_picks_an_endpoint_that_cannot_hold_the_request(name: str, see
 @given(
     seed=st.integers(0, 50),
     tokens=st.integers(1, 40_000),
-    which=st.sampled_from([*COEFFICIENTS, "usd_per_s", "request_s", "kv_tokens"]),
+    which=st.sampled_from([*COEFFICIENTS, "saved_usd_per_s", "request_s", "kv_tokens"]),
     better=st.floats(0.3, 0.95),
 )
 def test_cheaper_and_better_is_never_passed_over(seed: int, tokens: int, which: str, better: float) -> None:
@@ -88,8 +107,8 @@ def test_cheaper_and_better_is_never_passed_over(seed: int, tokens: int, which: 
     for index in range(2):
         refresh(e, index, 1.0, p)
     assume(holds(q[0], e[0]))
-    terms = terms_of(q[0], p[0])
-    worse, improved = (harm_of(q[0], e[index], 0, p[0], terms) for index in range(2))
+    terms = terms_of(q[0], p[0], e, np.zeros(2, np.int64))
+    worse, improved = (harm_of(q[0], e[index], 0, p[0], terms, inf) for index in range(2))
     assert improved <= worse * (1 + 1e-12)
 
 
@@ -203,3 +222,103 @@ def test_the_compiled_pick_and_its_source_agree() -> None:
     compiled = compiled_pick(pick)
     for tokens in (1, 500, 20_000):
         assert compiled(asking(tokens), e, hits, p) == pick(asking(tokens), e, hits, p)
+
+
+def test_dollars_that_are_paid_anyway_leave_no_endpoint_idle() -> None:
+    e, p = new_endpoints(2), parameters()
+    e["step_s"], e["prompt_token_s"], e["usd_per_s"] = 0.02, 1e-4, (1e-3, 3e-3)
+    flights = np.zeros(1, FLIGHT)
+    for index in range(2):
+        refresh(e, index, 1.0, p)
+    sent(e, 0, asking(2_000), 0, flights, 0, p)
+    q, hits = asking(2_000), np.zeros(2, np.int64)
+    assert pick(q, e, hits, p) == pick_columns(q, e, hits, p) == 1
+    # Where idle replicas are given back, the dear one stays idle as long as the cheap one keeps the promise.
+    e["saved_usd_per_s"] = e["usd_per_s"]
+    assert pick(q, e, hits, p) == pick_columns(q, e, hits, p) == 0
+
+
+def test_who_is_promised_nothing_goes_where_it_is_served_soonest() -> None:
+    e, p, flights = new_endpoints(2), default_parameters(), np.zeros(4, FLIGHT)
+    e["step_s"], e["sequence_s"], e["prompt_token_s"] = 0.02, 1e-4, 1e-4
+    q = asking(1_000)
+    q["ttft_s"] = q["tpot_s"] = inf
+    refresh(e, 1, 1.0, p)
+    for place in range(4):
+        sent(e, 0, q, 0, flights, place, p)
+    for turn in range(4):
+        q["turn"] = turn
+        assert pick(q, e, np.zeros(2, np.int64), p) == pick_columns(q, e, np.zeros(2, np.int64), p) == 1
+
+
+@pytest.mark.parametrize("name", ["penstock", "least-request", "round-robin", "llm-d"])
+def test_ties_are_shared_by_those_that_are_up(name: str) -> None:
+    """Whoever stands behind those that are down is not sent their share too."""
+    e, p = new_endpoints(12), parameters()
+    e["step_s"] = 0.01
+    e["accepts"][3:] = 0
+    chosen = []
+    for turn in range(1200):
+        q = asking(100, turn=turn * 7)
+        q["number"] = turn
+        chosen.append(POLICIES[name].pick(q, e, np.zeros(12, np.int64), p))
+        if name == "penstock":
+            assert pick_columns(q, e, np.zeros(12, np.int64), p) == chosen[-1]
+    assert np.bincount(chosen, minlength=12)[:3] == pytest.approx([400] * 3, abs=20)
+
+
+def test_a_picker_sends_to_its_own_share_unless_that_is_hopeless_or_the_prompt_is_cached_elsewhere() -> None:
+    p, hits, flights = parameters(), np.zeros(5, np.int64), np.zeros(60, FLIGHT)
+    p["pickers"] = 2.0
+    shares = []
+    for picker in range(2):
+        e = new_endpoints(5)
+        e["step_s"], e["prompt_token_s"] = 0.02, 1e-4
+        divide(e, picker, 2)
+        shares.append(np.flatnonzero(e["whose"] == OWN).tolist())
+        assert e["whose"][4] == EVERYBODYS
+        for index in range(5):
+            refresh(e, index, 1.0, p)
+    assert shares == [[0, 2], [1, 3]]
+    e["serves"][4] = 2
+    q = asking(4_000)
+    for place in range(3):
+        sent(e, 1 + 2 * (place % 2), q, 0, flights, place, p)
+    assert pick(q, e, hits, p) == pick_columns(q, e, hits, p) == 3
+    hits[2] = 3_000
+    assert pick(q, e, hits, p) == pick_columns(q, e, hits, p) == 2
+    hits[2] = 0
+    e["max_context_tokens"][[1, 3]] = 100
+    assert pick(q, e, hits, p) in {0, 2}
+    # A share that lost an endpoint would be too small.
+    e["accepts"][0] = 0
+    divide(e, 1, 2)
+    assert set(e["whose"].tolist()) == {EVERYBODYS}
+
+
+def test_a_prompt_leaves_an_endpoint_that_does_not_decode_with_its_first_token() -> None:
+    e, p, flights = new_endpoints(2), parameters(), np.zeros(2, FLIGHT)
+    e["step_s"], e["prompt_token_s"], e["decodes"] = 1.0, 1e-4, 0  # a token a second, which nobody waits for
+    for index in range(2):
+        refresh(e, index, 1.0, p)
+    sent(e, 0, asking(2_000), 0, flights, 0, p)
+    assert pick(asking(2_000), e, np.zeros(2, np.int64), p) == 1
+    first_token(e, flights, 0, 2.0, p)
+    assert e[0]["in_flight"] == e[0]["prefilling"] == e[0]["residents"].sum() == e[0]["resident_tokens"] == 0
+    finished(e, flights, 0, 100, 9.0, p)
+    assert e[0]["in_flight"] == e[0]["residents"].sum() == e[0]["resident_tokens"] == 0
+    assert e[0]["decode_correction"] == 1.0
+
+
+def test_the_first_requests_teach_the_most() -> None:
+    e, p, flights = new_endpoints(1), parameters(), np.zeros(1, FLIGHT)
+    e["step_s"], e["prompt_token_s"] = 0.02, 1e-4
+    refresh(e, 0, 0.0, p)
+    for number in range(20):
+        now_s = 100.0 * number
+        sent(e, 0, asking(3000, now_s=now_s), 0, flights, 0, p)
+        first_s = now_s + 1.33 * (3000 * 1e-4 + 0.02)
+        first_token(e, flights, 0, first_s, p)
+        finished(e, flights, 0, 200, first_s + 199 * 0.02 * 1.33, p)
+    assert e[0]["prefill_correction"] == pytest.approx(1.33, rel=0.08)
+    assert e[0]["decode_correction"] == pytest.approx(1.33, rel=0.08)

@@ -57,8 +57,8 @@ def test_what_round_robin_would_have_cost() -> None:
 
 def test_in_turn_is_in_turn_among_the_picks_that_were_written_down() -> None:
     every_thousandth = [sample(1000 * number) for number in range(12)]
-    # The first of the four endpoints is too small: its turn goes to the next.
-    assert replay(every_thousandth, round_robin).chosen == (1, 1, 2, 3) * 3
+    # The first of the four endpoints is too small: the others take turns.
+    assert replay(every_thousandth, round_robin).chosen == (1, 2, 3) * 4
 
 
 def test_what_nobody_can_serve_is_rejected_and_costs_nothing() -> None:

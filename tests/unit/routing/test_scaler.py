@@ -5,8 +5,8 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.routing import scaler
-from penstock.routing.scaler import (
+from penstock.routing.scaling import scaler
+from penstock.routing.scaling.scaler import (
     CheapestSet,
     EvenScaling,
     HorizontalPodAutoscaler,

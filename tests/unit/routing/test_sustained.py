@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.performance.step.cost import StepCost
 from penstock.routing.endpoint import Records, new_endpoints
-from penstock.routing.sustained import LoadKind, sustained_requests_per_s
+from penstock.routing.scaling.sustained import LoadKind, sustained_requests_per_s
 from penstock.simulation.capacity import capacity
 from penstock.simulation.loop.seen import describe_replica
 from penstock.simulation.replica import Replica, ReplicaPool

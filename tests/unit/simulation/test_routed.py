@@ -68,7 +68,9 @@ def test_a_python_policy_decides_as_the_same_one_compiled() -> None:
     assert once.served.replica.tolist() == again.served.replica.tolist()
 
 
-@pytest.mark.parametrize(("index", "fix"), [(7, "0 to 3"), (10**12, "return an index")])
+@pytest.mark.parametrize(
+    ("index", "fix"), [(7, "endpoint 7, not of 0 to 3"), (10**12, "return"), (-(10**12), "return")]
+)
 def test_a_policy_that_chooses_no_endpoint_is_refused(index: int, fix: str) -> None:
     with pytest.raises(DeploymentError, match=fix) as caught:
         routed(always(index), count=10)
@@ -211,3 +213,71 @@ def test_a_death_loses_and_doubles_nothing_where_seats_are_freed_a_step_late() -
     assert outcome.served is not None
     assert sorted(outcome.served.number.tolist()) == list(range(3_000))
     assert outcome.output_tokens >= int(outcome.served.output_tokens.sum())
+
+
+def test_a_picker_sees_one_first_token_where_prompts_are_computed_apart() -> None:
+    seen: list[Records] = []
+
+    def spy(_request: Records, endpoints: Records, _hits: Records, _parameters: Records) -> int:
+        seen.append(endpoints.copy())
+        return int(np.argmin(np.where(endpoints["accepts"] != 0, endpoints["in_flight"], 10**9)))
+
+    replica = Replica(cost=COST, kv_blocks=8000)
+    fleet = [
+        ReplicaPool(name="prefill", replica=replica, replicas=2, role="prefill", transfer=Transfer(token_s=0.0)),
+        ReplicaPool(name="decode", replica=replica, replicas=6, role="decode"),
+    ]
+    outcome = routed(spy, fleet=fleet, count=600)
+    assert outcome.requests == 600
+    for name in ("in_flight", "prefilling", "outstanding_prompt_tokens"):
+        assert min(int(endpoints[name].min()) for endpoints in seen) == 0
+    # Prompts take a tenth of a second, answers many: who decodes elsewhere is not counted where its prompt was.
+    assert max(int(endpoints["in_flight"].max()) for endpoints in seen) < 60
+    alike = routed(fleet=fleet, count=600)
+    assert alike.classes[0].met_fraction == pytest.approx(outcome.classes[0].met_fraction or 0.0, abs=0.02)
+
+
+@pytest.mark.parametrize("pickers", [2, 4])
+def test_pickers_that_share_nothing_do_as_well_as_one(pickers: int) -> None:
+    """Each sends to its own endpoints first, of which it knows all."""
+    fleet = [pool(replicas=8)]
+    one, several = (
+        simulate(fleet, [conversation_lengths(6_000, 40.0)], classes=PROMISED, options=Options(routing=routing))
+        for routing in (Routing(), Routing(pickers=pickers))
+    )
+    assert (several.requests, several.rejected) == (6_000, 0)
+    late_s, first_s = (outcome.classes[0].ttft.quantile_s(0.99) or 0.0 for outcome in (several, one))
+    assert late_s < 1.15 * first_s
+
+
+def test_what_a_python_policy_raises_is_raised() -> None:
+    def broken(_request: Records, _endpoints: Records, _hits: Records, _parameters: Records) -> int:
+        raise ZeroDivisionError("of its own")
+
+    with pytest.raises(ZeroDivisionError, match="of its own"):
+        routed(broken, count=10)
+
+
+def test_each_picker_of_a_python_policy_sees_its_own_endpoints() -> None:
+    seen: list[int] = []
+
+    def spy(request: Records, endpoints: Records, _hits: Records, _parameters: Records) -> int:
+        seen.append(int(endpoints["sent"].sum()) - int(request[0]["number"]))
+        return int(request[0]["number"]) % len(endpoints)
+
+    assert routed(spy, pickers=3, count=300).requests == 300
+    assert set(seen) == {0}
+
+
+def test_a_dead_replicas_requests_go_where_the_context_is_long_enough() -> None:
+    long, short = (Replica(cost=COST, kv_blocks=8000, context_tokens=tokens) for tokens in (8_000, 400))
+    fleet = [
+        ReplicaPool(name="long", replica=long, replicas=2),
+        ReplicaPool(name="short", replica=short, replicas=2),
+    ]
+    sent = requests([0.0] * 20, [(1_000, 500)] * 20)
+    fault = Fault(kind="dies", replica=0, at_s=1.0)
+    outcome = simulate(fleet, [sent], options=Options(routing=Routing(faults=(fault,)), keep_requests=True))
+    assert (outcome.requests, outcome.rejected) == (20, 0)
+    assert outcome.served is not None
+    assert set(outcome.served.replica.tolist()) == {1}

@@ -123,6 +123,8 @@ class Desk:
         self._suspect_until = np.zeros(count)
         self._suspect_s = np.zeros(count)
         now_s = clock()
+        self._up = np.zeros(count, np.int64)
+        self._divide()
         for index in range(count):
             policy.refresh(self.endpoints, index, now_s, self.parameters)
 
@@ -146,6 +148,12 @@ class Desk:
         answer = self._named(found, model, keys, asked) if found else self._unnamed(model, only)
         self.tally.decide_s += self._clock() - begun
         return answer
+
+    def _divide(self) -> None:
+        """Send to this picker's own share of the endpoints first, as long as all of a pool are up."""
+        if len(self._tables.counts) > 1 and not np.array_equal(self._up, self.endpoints["accepts"]):
+            self._up = self.endpoints["accepts"].copy()
+            policy.divide(self.endpoints, self._number, len(self._tables.counts))
 
     def _model(self, asked: BodyAsked) -> str | None:
         if asked.model is None:
@@ -310,6 +318,7 @@ class Desk:
         for index in np.flatnonzero((self._suspect_until > 0) & (self._suspect_until <= now_s)):
             self._suspect_until[index] = 0.0
             self.endpoints[index]["accepts"] = self._healthy[index]
+        self._divide()
         while self._unseen and self._unseen[0][0] <= now_s:
             self.ended(heappop(self._unseen)[1], "", _OK, "-", 1)
         while self._due and self._due[0][0] <= now_s:

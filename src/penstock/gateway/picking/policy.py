@@ -11,7 +11,7 @@ from penstock.routing.endpoint import FLIGHT, REPORT, default_parameters, new_en
 from penstock.simulation.loop.compiled import kept, on_disk, stamp_of
 
 Function = TypeVar("Function", bound=Callable[..., object])
-_PARTS: Final = ("compiled", "endpoint", "harm", "ledger", "times")
+_PARTS: Final = ("compiled", "doubt", "endpoint", "harm", "ledger", "times")
 _SOURCES: Final = stamp_of(files("penstock.routing").joinpath(f"{name}.py") for name in _PARTS)
 
 
@@ -27,17 +27,20 @@ finished = _kept(ledger.finished)
 lost = _kept(ledger.lost)
 asked = _kept(ledger.asked)
 reported = _kept(ledger.reported)
+divide = _kept(ledger.divide)
 
 
 def is_compiled() -> bool:
     """Whether this version's policy was compiled with the package or on this machine."""
-    return all(on_disk(entry) for entry in (rank, refresh, sent, first_token, finished, lost, asked, reported))
+    entries = (rank, refresh, sent, first_token, finished, lost, asked, reported, divide)
+    return all(on_disk(entry) for entry in entries)
 
 
 def compile_once() -> None:
     """Make every call a picker makes, on an endpoint of its own."""
     endpoints, parameters, request = new_endpoints(1), default_parameters(), new_request()
     flights, said = np.zeros(1, FLIGHT), np.zeros(1, REPORT)
+    divide(endpoints, 0, 1)
     rank(request, endpoints, np.zeros(1, np.int64), parameters, np.zeros(1, np.int64), np.zeros(1))
     refresh(endpoints, 0, 1.0, parameters)
     sent(endpoints, 0, request, 0, flights, 0, parameters)

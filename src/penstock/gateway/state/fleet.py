@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock.errors import UsageError
 from penstock.routing.endpoint import CLASSES, ENDPOINT, Records, default_parameters, new_endpoints
-from penstock.routing.sustained import LoadKind, sustained_requests_per_s
+from penstock.routing.scaling.sustained import LoadKind, sustained_requests_per_s
 
 _CHAT = LoadKind(share=1.0, input_tokens=1024, output_tokens=256)
 _MOST_MODELS = 60

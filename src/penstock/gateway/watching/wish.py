@@ -7,8 +7,8 @@ import numpy as np
 
 from penstock.gateway.state.fleet import RoutedFleet
 from penstock.routing.endpoint import Records
-from penstock.routing.scaler import CheapestSet, LoadReport, PoolReport, ScaledPool
-from penstock.routing.sustained import sustained_requests_per_s
+from penstock.routing.scaling.scaler import CheapestSet, LoadReport, PoolReport, ScaledPool
+from penstock.routing.scaling.sustained import sustained_requests_per_s
 
 WISH_EVERY_S: Final = 15.0
 """Between two answers; a replica takes minutes to load."""

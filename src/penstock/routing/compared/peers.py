@@ -8,7 +8,7 @@ import math
 
 from penstock.routing.compiled import native
 from penstock.routing.endpoint import REJECTED, Record, Records
-from penstock.routing.harm import holds
+from penstock.routing.harm import first_look, holds
 
 _TYPICAL_INPUT, _TYPICAL_OUTPUT, _TYPICAL_BATCH = 1024.0, 256.0, 32.0
 
@@ -32,11 +32,15 @@ def weight_of(e: Record, p: Record) -> float:
 @native
 def round_robin(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:  # noqa: ARG001 - the one signature
     """Take endpoints in turn (GIE `pkg/lwepp`, 84436a9; Envoy ROUND_ROBIN)."""
-    count = len(endpoints)
-    for ahead in range(count):
-        index = (request[0]["number"] + ahead) % count
+    able = 0
+    for index in range(len(endpoints)):
+        able += holds(request[0], endpoints[index])
+    left = request[0]["number"] % able if able > 0 else 0
+    for index in range(len(endpoints)):
         if holds(request[0], endpoints[index]):
-            return int(index)
+            if left == 0:
+                return int(index)
+            left -= 1
     return REJECTED
 
 
@@ -76,7 +80,7 @@ def _least(request: Records, endpoints: Records, hits: Records, parameters: Reco
     q, p = request[0], parameters[0]
     count = len(endpoints)
     best, least = REJECTED, math.inf
-    index = q["turn"] % count if count > 0 else 0
+    index = first_look(q["turn"], endpoints)
     for _ in range(count):
         e = endpoints[index]
         if holds(q, e):
@@ -110,7 +114,7 @@ def llmd_scorers(request: Records, endpoints: Records, hits: Records, parameters
             shortest = min(shortest, float(endpoints[index]["waiting"]))
             longest = max(longest, float(endpoints[index]["waiting"]))
     best, most = REJECTED, -math.inf
-    index = q["turn"] % count if count > 0 else 0
+    index = first_look(q["turn"], endpoints)
     for _ in range(count):
         e = endpoints[index]
         if holds(q, e):
@@ -145,7 +149,7 @@ def llmd_token_load(request: Records, endpoints: Records, hits: Records, paramet
                 best_sticky = min(best_sticky, tokens)
     stay = best_sticky < math.inf and (best_sticky - best_any) / rate <= patience_s
     best, least = REJECTED, math.inf
-    index = q["turn"] % count if count > 0 else 0
+    index = first_look(q["turn"], endpoints)
     for _ in range(count):
         e = endpoints[index]
         if holds(q, e) and (not stay or hits[index] >= 0.8 * q["input_tokens"]):
@@ -177,7 +181,7 @@ def sglang_cache_aware(request: Records, endpoints: Records, hits: Records, para
             heaviest = max(heaviest, float(endpoints[index]["in_flight"]))
     apart = heaviest - lightest > _or(p["tuning"][0], 32.0) and heaviest > _or(p["tuning"][1], 1.1) * lightest
     best, least, longest = REJECTED, math.inf, 0
-    index = q["turn"] % count if count > 0 else 0
+    index = first_look(q["turn"], endpoints)
     for _ in range(count):
         e = endpoints[index]
         if holds(q, e):

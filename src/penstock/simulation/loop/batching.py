@@ -360,7 +360,8 @@ def _first_tokens(w: World, r: int, now_s: float) -> None:
         if row.computed == row.input_tokens + row.generated:
             if row.generated == 0:
                 row.first_s = now_s
-                note_first_token(w, r, number)
+                if not replica.prefills_only:  # there a first token goes nowhere: the client's is decoded
+                    note_first_token(w, r, number)
             else:
                 count_gap(w, r, now_s - row.last_s, 1)
             row.generated += 1

@@ -7,12 +7,12 @@ from penstock.simulation.loop.batching import begin, begin_together, end, end_to
 from penstock.simulation.loop.compiled import compiled, entry, rare
 from penstock.simulation.loop.faults import befall
 from penstock.simulation.loop.knowledge import note_sent, pass_reports, say_request
-from penstock.simulation.loop.queues import leave_transfers
+from penstock.simulation.loop.queues import can_hold, leave_transfers
 from penstock.simulation.loop.world import DONE, NONE, UNASKED, World
 
-FINISHED, MORE_ROWS, WHERE_TO, SATURATED, PAUSED, SAMPLED, IMPOSSIBLE = range(7)
-"""Why the loop came back: all done; it needs rows; it asks for a route; a queue is too long; to show a sign of life; to
-show a pick; somebody chose an endpoint that cannot serve the request."""
+FINISHED, MORE_ROWS, SATURATED, PAUSED, SAMPLED, IMPOSSIBLE = range(6)
+"""Why the loop came back: all done; it needs rows; a queue is too long; to show a sign of life; to show a pick;
+somebody chose an endpoint that cannot serve the request."""
 
 ROUND_ROBIN, LEAST_REQUESTS, LEAST_TOKENS = range(3)
 
@@ -36,7 +36,7 @@ def run(w: World, budget: int, pick: Pick) -> int:
         soonest_s = min(arrival_s, ready_s, end_s)
         if soonest_s == math.inf:
             return FINISHED
-        if control.routed and _see_world(w, soonest_s):
+        if control.routed and soonest_s >= control.look_s and _see_world(w, soonest_s):
             continue
         control.now_s = soonest_s
         if arrival_s == soonest_s:
@@ -55,9 +55,10 @@ def _see_world(w: World, until_s: float) -> bool:
     """Let pickers have their reports; True when something happened to a replica first, which changes what is next."""
     control = w.control[0]
     fault_s = w.faults[control.next_fault]["at_s"] if control.next_fault < len(w.faults) else math.inf
-    pass_reports(w, min(until_s, fault_s))
+    control.look_s = min(pass_reports(w, min(until_s, fault_s)), fault_s)
     if fault_s > until_s:
         return False
+    control.look_s = 0.0
     control.now_s = fault_s
     befall(w, control.next_fault)
     control.next_fault += 1
@@ -76,8 +77,6 @@ def _arrive(w: World, now_s: float, pick: Pick) -> int:
         if control.chosen == UNASKED:
             row.picker = number % w.endpoints.shape[0]
             say_request(w, number, now_s)
-            if control.ask:
-                return WHERE_TO
             control.chosen = pick(w.request, w.endpoints[row.picker], w.hits, w.parameters)
             if control.sampled_every > 0 and number % control.sampled_every == 0:
                 return SAMPLED
@@ -87,7 +86,7 @@ def _arrive(w: World, now_s: float, pick: Pick) -> int:
         control.chosen = UNASKED
         if r >= 0 and w.replicas[r].down:
             r = _elsewhere(w, number, r)
-        if r < 0 or not can_serve(w, number, r):
+        if r < 0 or not can_hold(w, number, r):
             _reject(w, number, now_s)
             return FINISHED
         note_sent(w, number, r)
@@ -100,7 +99,7 @@ def _elsewhere(w: World, number: int, refused: int) -> int:
     """Find a replica for a request whose connection was refused: the next that is up and holds it."""
     for ahead in range(1, len(w.replicas)):
         r = (refused + ahead) % len(w.replicas)
-        if not w.replicas[r].down and can_serve(w, number, r):
+        if not w.replicas[r].down and not w.replicas[r].decodes_only and can_hold(w, number, r):
             return r
     return NONE
 
@@ -117,16 +116,6 @@ def _reject(w: World, number: int, now_s: float) -> None:
     if control.closed and control.known_rows < control.loaded_rows:
         w.rows[control.known_rows & (len(w.rows) - 1)].arrival_s = now_s + control.think_s
         control.known_rows += 1
-
-
-@compiled
-def can_serve(w: World, number: int, r: int) -> bool:
-    """Whether a replica takes new requests and could ever hold this one."""
-    row, replica = w.rows[number & (len(w.rows) - 1)], w.replicas[r]
-    # As `kv_needed_tokens` says: where prompts are only prefilled, the answer is cached elsewhere.
-    needed = row.input_tokens if replica.prefills_only else row.input_tokens + row.output_tokens - 1
-    longest = row.input_tokens + row.output_tokens
-    return not replica.decodes_only and needed <= replica.blocks * replica.block_tokens and longest <= replica.context
 
 
 @compiled
@@ -206,8 +195,6 @@ def choose(w: World, number: int, pool: int, decode: bool) -> int:  # noqa: FBT0
     There is always one: a request that none of the replicas it may go to could hold is refused before it gets here.
     """
     control = w.control[0]
-    row = w.rows[number & (len(w.rows) - 1)]
-    most_tokens = row.input_tokens + row.output_tokens - 1
     count = len(w.replicas)
     if count == 1:
         return 0
@@ -216,12 +203,8 @@ def choose(w: World, number: int, pool: int, decode: bool) -> int:  # noqa: FBT0
         r = ahead if control.first_of_equals else (control.turn + ahead) % count
         replica = w.replicas[r]
         wrong_pool = pool != NONE and pool != replica.pool  # noqa: PLR1714 - compiled code has no mixed tuples
-        # As `kv_needed_tokens` says: where prompts are only prefilled, the answer is cached elsewhere.
-        needed = row.input_tokens if replica.prefills_only else most_tokens
-        if wrong_pool or replica.decodes_only != decode or needed > replica.blocks * replica.block_tokens:
-            continue
         # An engine is chosen by all that its ranks have, and then chooses among them itself.
-        if most_tokens >= replica.context or replica.head != r:
+        if wrong_pool or replica.decodes_only != decode or replica.head != r or not can_hold(w, number, r):
             continue
         load = 0.0
         if control.policy == LEAST_REQUESTS:

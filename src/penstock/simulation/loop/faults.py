@@ -1,10 +1,11 @@
 """What happens when a replica dies, slows down or falls silent? Its requests go elsewhere, as a gateway sends them."""
 
-from penstock.routing.ledger import lost, sent
+from penstock.routing.ledger import divide, lost, sent
 from penstock.simulation.loop.batching import enqueue
 from penstock.simulation.loop.compiled import rare
 from penstock.simulation.loop.knowledge import say_request
 from penstock.simulation.loop.observe import count_queue
+from penstock.simulation.loop.queues import can_hold
 from penstock.simulation.loop.step_events import FAR
 from penstock.simulation.loop.world import (
     CHANGES_SPEED,
@@ -45,6 +46,8 @@ def _tell(w: World, r: int, accepts: int) -> None:
     """Let every picker know whether a replica is up, as health checks do."""
     for picker in range(w.endpoints.shape[0]):
         w.endpoints[picker, r]["accepts"] = accepts
+        if w.endpoints.shape[0] > 1:
+            divide(w.endpoints[picker], picker, w.endpoints.shape[0])
 
 
 @rare
@@ -101,8 +104,7 @@ def _again(w: World, number: int, dead: int, now_s: float) -> None:
     best, fewest = NONE, 0
     for r in range(len(w.replicas)):
         other = w.replicas[r]
-        held = row.input_tokens + row.output_tokens - 1 <= other.blocks * other.block_tokens
-        if r != dead and not other.down and not other.decodes_only and held:
+        if r != dead and not other.down and not other.decodes_only and can_hold(w, number, r):
             load = w.endpoints[row.picker, r]["in_flight"]
             if best == NONE or load < fewest:
                 best, fewest = r, load

@@ -13,8 +13,8 @@ from penstock.simulation.loop.world import NONE, World
 
 
 @rare
-def pass_reports(w: World, until_s: float) -> None:
-    """Ask for and receive the reports that are due by then.
+def pass_reports(w: World, until_s: float) -> float:
+    """Ask for and receive the reports that are due by then; return when the next is.
 
     Every endpoint is asked once an interval, one after the other, evenly spread over it.
     """
@@ -29,10 +29,11 @@ def pass_reports(w: World, until_s: float) -> None:
             _ask(w, control.reports_asked, ask_s)
             control.reports_asked += 1
         else:
-            return
+            pending = control.reports_seen < control.reports_asked
+            return float(min(ask_s, see_s) if pending else ask_s)
 
 
-@rare
+@compiled
 def _ask(w: World, number: int, now_s: float) -> None:
     """Take an endpoint's report as it is now, inside a leap of steps or not."""
     r, place = number % len(w.replicas), number & (w.reports.shape[1] - 1)
@@ -48,7 +49,7 @@ def _ask(w: World, number: int, now_s: float) -> None:
         report["kv_used_tokens"] = used_at(w, r, now_s) * replica.block_tokens
 
 
-@rare
+@compiled
 def _see(w: World, number: int, now_s: float) -> None:
     """Let every picker have a report, unless it was lost."""
     r, place = number % len(w.replicas), number & (w.reports.shape[1] - 1)

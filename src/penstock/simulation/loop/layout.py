@@ -11,7 +11,13 @@ from penstock.errors import DeploymentError
 from penstock.performance.step.cost import StepCost
 from penstock.routing.endpoint import FLIGHT, REPORT, new_request
 from penstock.routing.lengths import new_lengths
-from penstock.simulation.loop.seen import endpoints_of, faults_of, parameters_for, promises_of, reports_on_their_way
+from penstock.simulation.loop.seen import (
+    faults_of,
+    parameters_for,
+    pickers_endpoints,
+    promises_of,
+    reports_on_their_way,
+)
 from penstock.simulation.loop.segments import SegmentPlaces
 from penstock.simulation.loop.step_events import FAR
 from penstock.simulation.loop.world import (
@@ -74,7 +80,7 @@ def build(pools: Sequence[ReplicaPool], options: Options, classes: Sequence[SloC
         tokens_between=np.zeros((len(pools), BINS), np.int64),
         timeline=np.zeros((len(pools), TIMELINE, 6)),
         log=np.zeros(options.log_steps, EVENT),
-        endpoints=np.tile(endpoints_of(pools, routing)[:known], (routing.pickers, 1)),
+        endpoints=pickers_endpoints(pools, routing)[:, :known].copy(),
         flights=np.zeros(_FIRST_ROWS if options.routing is not None else 1, FLIGHT),
         reports=np.zeros((routing.pickers, power_of_two(reports_on_their_way(routing, count))), REPORT),
         request=new_request(),
@@ -89,7 +95,6 @@ def build(pools: Sequence[ReplicaPool], options: Options, classes: Sequence[SloC
 def _route(control: NDArray[Any], routing: Routing, count: int, *, asked: bool) -> None:
     """Say what a picker sees, and when."""
     control["chosen"], control["routed"] = UNASKED, asked
-    control["ask"] = asked and routing.is_python
     control["sampled_every"] = routing.sampled_every
     control["report_s"] = routing.sight.report_interval_s / count
     control["report_delay_s"], control["report_loss"] = routing.sight.report_delay_s, routing.sight.report_loss

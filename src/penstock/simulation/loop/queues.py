@@ -6,6 +6,16 @@ from penstock.simulation.loop.world import NONE, PREFILL, WAITING, World
 
 
 @compiled
+def can_hold(w: World, number: int, r: int) -> bool:
+    """Whether a replica could ever hold a request, within the model's context."""
+    row, replica = w.rows[number & (len(w.rows) - 1)], w.replicas[r]
+    # As `kv_needed_tokens` says: where prompts are only prefilled, the answer is cached elsewhere.
+    needed = row.input_tokens if replica.prefills_only else row.input_tokens + row.output_tokens - 1
+    longest = row.input_tokens + row.output_tokens
+    return bool(needed <= replica.blocks * replica.block_tokens and longest <= replica.context)
+
+
+@compiled
 def wait_last(w: World, r: int, number: int, now_s: float) -> None:
     """Queue a newcomer."""
     count_queue(w, r, now_s)

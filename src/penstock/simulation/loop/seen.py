@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from penstock.errors import DeploymentError
 from penstock.model.attention import EVERYTHING
 from penstock.performance.step.cost import StepCost
+from penstock.routing.compiled import interpreted
 from penstock.routing.endpoint import CLASSES, Record, Records, default_parameters, new_endpoints
+from penstock.routing.ledger import divide
 from penstock.simulation.loop.world import (
     CHANGES_SPEED,
     DIES,
@@ -45,6 +47,15 @@ def endpoints_of(pools: Sequence[ReplicaPool], routing: Routing | None = None) -
         believed = 1.0 if routing is None else routing.believed.get(pool.vendor, 1.0)
         price = (pool.usd_per_hour or 0.0) / pool.replica.ranks
         describe_replica(mine, pool.replica, pool.replica.cost.seen_by_rank.scaled(believed), usd_per_hour=price)
+        mine["saved_usd_per_s"] = mine["usd_per_s"] * pool.elastic
+    return endpoints
+
+
+def pickers_endpoints(pools: Sequence[ReplicaPool], routing: Routing) -> Records:
+    """Describe the fleet to each picker; of every pool each has its share of the endpoints to send to first."""
+    endpoints = np.tile(endpoints_of(pools, routing), (routing.pickers, 1))
+    for picker in range(routing.pickers if routing.pickers > 1 else 0):
+        interpreted(divide)(endpoints[picker], picker, routing.pickers)
     return endpoints
 
 

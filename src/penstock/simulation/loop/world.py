@@ -165,7 +165,6 @@ CONTROL: Final = np.dtype(
         ("loaded_rows", "i8"),
         ("final", "u1"),  # no more rows will be loaded
         ("closed", "u1"),  # users send their next request when one finishes
-        ("ask", "u1"),  # stop at every arrival for a route
         ("routed", "u1"),  # by a picker that knows only what it sees
         ("first_of_equals", "u1"),  # the all-knowing router takes the first of equal replicas, and not each in turn
         ("policy", "u1"),
@@ -188,6 +187,7 @@ CONTROL: Final = np.dtype(
         ("reports_seen", "i8"),
         ("cache_delay_s", "f8"),  # until the picker knows of a prefix that was computed
         ("next_fault", "i8"),
+        ("look_s", "f8"),  # when a report or a fault is due next: until then pickers need not be told anything
         ("hits_said", "u1"),  # whether `hits` is that of a prompt that shares something
     ],
     align=True,
