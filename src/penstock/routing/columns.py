@@ -51,7 +51,7 @@ def pick_columns(request: Records, endpoints: Records, hits: Records, parameters
         begin = int(np.flatnonzero(up)[q["turn"] // count % int(up.sum())])
     if not whole:
         harm = np.where(able, np.minimum(harm, _MOST), np.inf)
-    best = (int(np.concatenate((harm[begin:], harm[:begin])).argmin()) + begin) % count
+    best = int(np.concatenate((harm[begin:], harm[:begin])).argmin() + begin) % count
     if q["sheddable"] and missed[best] > p["shed_fraction"]:
         return REJECTED
     return best
