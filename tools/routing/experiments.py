@@ -36,7 +36,7 @@ PEERS: Mapping[str, tuple[Mapping[int, float], ...]] = {
     "sglang-cache-aware": ({}, {0: 4.0, 1: 1.01}, {0: 8.0, 1: 1.05}),
 }
 """Each peer untuned, then as its operator might set it."""
-REQUESTS, SEEDS = 8000, (11, 12)
+REQUESTS, SEEDS, TRIES = 8000, (11, 12), 8
 
 
 def routing(policy: str, tuning: Mapping[int, float] | None = None, **more: object) -> Routing:
@@ -169,7 +169,7 @@ def flatness() -> Iterator[Row]:
 
 
 def speed() -> Iterator[Row]:
-    """Requests a second with 100 endpoints, and microseconds of one pick, in processor time."""
+    """Requests a second with 100 endpoints, and microseconds of one pick: processor time, the best of several runs."""
     one = fleet("H100 + MI300X")
     hundred = [replace(pool, replicas=50) for pool in one]
     drawn = load("conversation", 1)
@@ -185,9 +185,12 @@ def speed() -> Iterator[Row]:
     ):
         options = Options(routing=route)
         simulate(hundred, [block.rows(0, 500)], classes=drawn.classes, options=options)
-        begin = process_time()
-        simulate(hundred, [block.rows(0, count)], classes=drawn.classes, options=options)
-        yield {"what": f"{name}, 100 endpoints", "requests_per_s": count / (process_time() - begin)}
+        best = np.inf
+        for _ in range(TRIES):
+            begin = process_time()
+            simulate(hundred, [block.rows(0, count)], classes=drawn.classes, options=options)
+            best = min(best, process_time() - begin)
+        yield {"what": f"{name}, 100 endpoints", "requests_per_s": count / best}
     yield from _picks()
 
 
