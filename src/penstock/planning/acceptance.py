@@ -138,8 +138,9 @@ def _of_fleet(result: PlanResult, answer: Answer, bill: Bill) -> Iterator[Margin
 
 
 def _rates(result: PlanResult, pool: PoolPeriod, name: str) -> dict[int, float]:
-    """Requests per second of each length that one replica gets at the peak."""
-    peaks = {demand.key: demand.requests_per_s[pool.period] for demand in result.problem.demands}
+    """Requests per second of each length that one replica has to carry: the peak, with the headroom a plan asks for."""
+    most = 1 / result.problem.utilisation_fraction
+    peaks = {demand.key: demand.requests_per_s[pool.period] * most for demand in result.problem.demands}
     return {
         demand[1]: share * peaks[demand] / pool.replicas[name]
         for (runs, demand), share in pool.load.items()

@@ -64,6 +64,14 @@ def test_what_is_cheapest_in_most_draws_is_named_first_where_the_estimates_favou
     assert "AMD is the cheapest in 77% of cases and NVIDIA in 9%" in page
 
 
+def test_a_coin_toss_is_too_close_to_call_and_nothing_is_probable(result: PlanResult) -> None:
+    """Attack: "Probably h100: cheapest in 50% of 4,000 draws, h200 in 50%", against the estimate."""
+    answer = drawn(result, {"amd": 0.51, "mix": 0.0, "nvidia": 0.49})
+    assert answer.verdict.likeliest == "nvidia"
+    assert headline(answer).startswith("Too close to call: NVIDIA at ")
+    assert headline(answer).endswith("NVIDIA is cheapest in 49% of 4,000 draws, AMD in 51%.")
+
+
 def test_a_cost_stands_beside_what_it_is_in_the_draws(result: PlanResult) -> None:
     """Attack: a headline cost below the P10 of its own draws, without a word."""
     answer = drawn(result, {"nvidia": 0.95, "amd": 0.05, "mix": 0.0})

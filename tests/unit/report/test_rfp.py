@@ -70,7 +70,9 @@ def test_the_load_to_show_is_what_the_plan_sends_to_a_node(result: PlanResult, a
     replicas = sum(pool.replicas[name] for pool in answer.winner.mix.pools for name in pool.replicas)
     assert (margin.case.nodes, margin.case.replicas) == (1, 8)
     half, peak = margin.case.loads
-    assert peak.requests_per_s == pytest.approx(40 / replicas * 8, rel=1e-3)
+    headroom = result.problem.utilisation_fraction
+    assert headroom < 1
+    assert peak.requests_per_s == pytest.approx(40 / replicas * 8 / headroom, rel=1e-3)
     assert half.requests_per_s == pytest.approx(peak.requests_per_s / 2, rel=1e-3)
     assert [length.share_fraction for length in margin.case.lengths] == pytest.approx([0.6, 0.4])
 
@@ -82,7 +84,7 @@ def test_the_margin_is_the_estimate_beside_that_load(result: PlanResult, answer:
     assert margin.low_requests_per_s == pytest.approx(margin.estimate_requests_per_s * (1 - SPREAD))
     peak = margin.case.loads[-1].requests_per_s
     assert margin.margin_fraction == pytest.approx(margin.estimate_requests_per_s / peak - 1)
-    assert margin.margin_fraction > 1 / 0.9 - 1 - 1e-3, "the plan itself loads replicas to 90%"
+    assert margin.margin_fraction > -1e-3, "the plan sizes a fleet for its peak and the headroom"
     turns = next(flip for flip in answer.flips if (flip.kind, flip.subject) == ("throughput", "h200_sxm"))
     assert margin.turns_below_requests_per_s == pytest.approx(turns.at * margin.estimate_requests_per_s)
 

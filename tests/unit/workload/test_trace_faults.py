@@ -12,6 +12,7 @@ from penstock.api.asked.workload import arrivals_choice, trace_choice
 from penstock.api.watch import LOG
 from penstock.errors import TraceError, UsageError
 from penstock.workload import Gamma, Poisson, read_trace, require_whole
+from penstock.workload.recorded.formats import recognise
 from workloads import joined
 
 PLAIN = "arrival_s,input_tokens,output_tokens"
@@ -111,6 +112,14 @@ def test_clocks_that_do_not_count_seconds_are_told_how_they_are_read(written: Wr
     assert named.requests == 50
     with pytest.raises(TraceError, match="--columns arrival=arrival_s,unit=any"):
         trace_choice(written(path.read_text(encoding="utf-8") + "\n0,10,10"), None, LOG)
+
+
+@pytest.mark.parametrize(("column", "unit"), [("ts_ms", "ms"), ("arrivalMs", "ms"), ("ts", "any"), ("forms", "any")])
+def test_a_clock_that_says_it_counts_milliseconds_does(column: str, unit: str) -> None:
+    """Small numbers of milliseconds look like seconds: a trace of 10 requests a second became one of 0.01."""
+    named = {"arrival": column, "input": "prompt", "output": "answer"}
+    assert recognise([column, "prompt", "answer"], "mine.csv", named).arrival_unit == unit
+    assert recognise([column, "prompt", "answer"], "mine.csv", {**named, "unit": "s"}).arrival_unit == "s"
 
 
 def test_what_is_no_time_at_all_gets_no_hint(written: Write) -> None:

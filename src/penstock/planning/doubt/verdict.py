@@ -12,6 +12,8 @@ from penstock.planning.optimum.family import Family
 Outcome = Literal["wins", "too close to call", "only choice"]
 _HAIR: Final = 0.01
 """A difference that no input is known to."""
+_CLEARLY: Final = 0.2
+"""Of the worlds: what is cheapest more often than the estimate's winner by less is as open as a coin."""
 _RARE: Final = 0.005
 """A share of the worlds that rounds to none of them."""
 
@@ -28,7 +30,7 @@ class PlanVerdict:
     probability: float
     """That the winning label is cheapest."""
     likeliest: str
-    """The label that is cheapest in most of the worlds drawn: not the winner where the estimates favour that one."""
+    """The label that is cheapest in most of the worlds drawn, where that is clearly more often than the winner."""
     likeliest_probability: float
     cost_usd: Span
     """P10, median and P90 of what the winning fleet costs, beside its cost as estimated."""
@@ -44,15 +46,18 @@ def judge(
     """Compare the winner with the best fleet of any other label."""
     winner = family.label(family.winner)
     more = {label: mix.cost_usd - family.winner.cost_usd for label, mix in family.by_label.items() if label != winner}
+    chances = confidence.probability
+    clearly = chances[confidence.likeliest] - chances.get(winner, 0.0) >= _CLEARLY
+    likeliest = confidence.likeliest if clearly else winner
     rivals = bool(more) or confidence.lost(winner) >= _RARE
     outcome: Outcome = "too close to call" if confidence.too_close(winner) else "wins"
     return PlanVerdict(
         outcome=outcome if rivals else "only choice",
         winner=winner,
         others_usd=more,
-        probability=confidence.probability.get(winner, 0.0),
-        likeliest=confidence.likeliest,
-        likeliest_probability=confidence.probability[confidence.likeliest],
+        probability=chances.get(winner, 0.0),
+        likeliest=likeliest,
+        likeliest_probability=chances.get(likeliest, 0.0),
         cost_usd=confidence.fleet_usd,
         near=(
             *dict.fromkeys(flip.name for flip in flips if _is_near(flip)),

@@ -90,9 +90,15 @@ class Family:
     def signed_costs(self, problem: Problem, worlds: Worlds) -> dict[str, Array]:
         """What the fleet of each label that is cheapest as estimated costs in every world.
 
-        It is chosen today: were the best of each world taken, the label with more parts would win by hindsight.
+        It is chosen today: were the best of each world taken, the label with more parts would win by hindsight. Only a
+        label that has no fleet as estimated is represented by those it has elsewhere.
         """
-        return {label: resized_usd(mix, problem, worlds) for label, mix in self.by_label.items()}
+        found = {label: resized_usd(mix, problem, worlds) for label, mix in self.by_label.items()}
+        return self.costs(problem, worlds) | found if self._elsewhere else found
+
+    @property
+    def _elsewhere(self) -> bool:
+        return any(self.label(mix) not in self.by_label for mix in self.of_other_worlds)
 
     def costs(self, problem: Problem, worlds: Worlds) -> dict[str, Array]:
         """The cheapest fleet of each label in every world: what the plan would answer there."""

@@ -129,7 +129,7 @@ def _prices(
 
 def _counted(price: Input) -> str:
     return amount(price.value, price.unit) + (
-        f"; seen: {spread(price.low, price.high, price.unit)}" if price.uncertain else ""
+        f"; range: {spread(price.low, price.high, price.unit)}" if price.uncertain else ""
     )
 
 

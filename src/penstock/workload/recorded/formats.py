@@ -79,6 +79,8 @@ _MEANINGS: Final[Mapping[str, tuple[str, ...]]] = {
         "arrivaltimestamp",
         "timestamp",
         "timestampms",
+        "tsms",
+        "arrivalms",
         "requesttime",
         "requesttimestamp",
         "requeststart",
@@ -123,6 +125,7 @@ _MEANINGS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """What servers, gateways and benchmarks call these columns, in small letters without spaces and dashes."""
 _UNIT: Final = "unit"
+_IN_MILLISECONDS: Final = re.compile(r"(?:[^A-Za-z]|^)(?:ms|millis|milliseconds)$|(?<=[a-z])Ms$", re.ASCII)
 _MOST_CHARACTERS: Final = 500
 
 
@@ -190,6 +193,9 @@ def _guessed(columns: Collection[str]) -> dict[str, str]:
 
 
 def _mapped(meant: Mapping[str, str], unit: TimeUnit) -> TraceFormat:
+    """Take the columns as they are meant; a clock called `ts_ms` counts milliseconds, however small its numbers are."""
+    told = _IN_MILLISECONDS.search(meant["arrival"]) if unit == "any" and "arrival" in meant else None
+    clock: TimeUnit = unit if told is None else "ms"
     return TraceFormat(
-        name="columns as named", columns=dict(meant), arrival_unit=unit, source="a trace of your own", mapped=True
+        name="columns as named", columns=dict(meant), arrival_unit=clock, source="a trace of your own", mapped=True
     )
