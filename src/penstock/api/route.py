@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 def routed_fleet(asked: AskedFleet, generation: int = 0, *, follow_names: bool = False) -> "RoutedFleet":
     """Lay out what a picker has to know of a fleet: each endpoint's step times, cache and price."""
-    from penstock.gateway.state.fleet import RoutedClass, RoutedFleet, RoutedPool  # noqa: PLC0415 - with the extra
+    from penstock.gateway.state.fleet import RoutedClass, RoutedFleet, RoutedPool, asked_names  # noqa: PLC0415 - with the extra
 
     fleet = fleet_choice(asked)
     pools = [pool for pool in fleet.pools if pool.endpoints]
     models = tuple(dict.fromkeys(pool.model for pool in pools))
-    names = (*models, *dict.fromkeys(name for pool in pools for name in pool.adapters))
+    names = asked_names(models, [pool.adapters for pool in pools])
     vendors = tuple(dict.fromkeys(pool.vendor for pool in pools))
     kinds, records, found = [], [], list[tuple[Pool, str]]()
     for number, pool in enumerate(pools):

@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from math import inf, log
@@ -16,6 +17,11 @@ from penstock.routing.scaling.sustained import LoadKind, sustained_requests_per_
 _CHAT = LoadKind(share=1.0, input_tokens=1024, output_tokens=256)
 _MOST_MODELS = 60
 """One bit each in an endpoint's record."""
+
+
+def asked_names(models: Sequence[str], adapters: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """The models of a fleet, then their adapters, each once."""
+    return (*models, *dict.fromkeys(name for names in adapters for name in names))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +87,8 @@ class RoutedFleet:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """What a request may ask for: the models, then their adapters."""
-        return (*self.models, *dict.fromkeys(name for names in self.adapters for name in names))
+        """What a request may ask for; its place is its bit in an endpoint's record."""
+        return asked_names(self.models, self.adapters)
 
     @cached_property
     def model_of(self) -> dict[str, str]:

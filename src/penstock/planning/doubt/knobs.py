@@ -14,7 +14,7 @@ _WIDE: Final = 10.0
 """How far a flip is looked for: a tenth of the value to ten times it, where a site or a market can be there."""
 _MOST_PUE: Final = 3.0
 _ENGINEER_USD: Final = (2e4, 1.5e6)
-"""What engineers cost a year, anywhere."""
+"""A year of an engineer between which a flip says something; what a plan may state is wider (`unlikely`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,8 +239,11 @@ def _money(resolved: Resolved) -> Iterator[Knob]:
             changed = replace(part, **{key: getattr(part, key).at(value)})
             return replace(world, resolved=replace(world.resolved, plan=replace(plan, **{section: changed})))
 
-        least_usd = {"engineer_usd_per_year": min(_ENGINEER_USD[0], current.value)}
-        least = {"depreciation_years": current.value / _WIDE, "price_change_per_year": -0.9, **least_usd}.get(key, 0.0)
+        least = {
+            "depreciation_years": current.value / _WIDE,
+            "price_change_per_year": -0.9,
+            "engineer_usd_per_year": min(_ENGINEER_USD[0], current.value),
+        }.get(key, 0.0)
         yield Knob(
             kind="rate",
             subject=name,

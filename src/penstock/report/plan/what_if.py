@@ -1,4 +1,4 @@
-"""How is what a rule costs, or another demand, put into words? As a bound where the solver did not prove it."""
+"""How are what-ifs put into words? Rules and demand as bounds where nothing was proven, a load too small for nodes."""
 
 from math import ceil
 from typing import Final

@@ -194,7 +194,7 @@ def _guessed(columns: Collection[str]) -> dict[str, str]:
 
 def _mapped(meant: Mapping[str, str], unit: TimeUnit) -> TraceFormat:
     """Take the columns as they are meant; a clock called `ts_ms` counts milliseconds, however small its numbers are."""
-    told = _IN_MILLISECONDS.search(meant["arrival"]) if unit == "any" and "arrival" in meant else None
+    told = _IN_MILLISECONDS.search(meant["arrival"]) if unit == "any" else None
     clock: TimeUnit = unit if told is None else "ms"
     return TraceFormat(
         name="columns as named", columns=dict(meant), arrival_unit=clock, source="a trace of your own", mapped=True
