@@ -119,7 +119,8 @@ def sources_of(asked: Plan, folder: Path, watch: Watcher = LOG) -> Sources:
         served=lambda part: bool(efficiencies.engines(part)),
         drafts_of=own_drafts,
         units_of=lambda model, placing: find_units(model, placing, screen),
-        verify_of=verify_by(simulator.sustained, simulator.attained),
+        verify_of=verify_by(simulator.sustained, simulator.attained, bounded=simulator.bounded),
+        sizing_of=verify_by(simulator.sustained, simulator.bounded),
         read_trace=lambda name: _lengths(trace_choice(folder / name, columns.get(name), watch)),
         draw_of=drawn_under_load,
     )

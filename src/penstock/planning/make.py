@@ -15,28 +15,30 @@ from penstock.planning.candidates.capacity import CapacityOf
 from penstock.planning.candidates.options import DraftsOf
 from penstock.planning.candidates.search import Candidate, EnginesOf, find_candidates
 from penstock.planning.candidates.units import UnitsOf
-from penstock.planning.doubt.knobs import InputWorld, knobs_of
+from penstock.planning.doubt.knobs import InputWorld, capacity_spreads, knobs_of
 from penstock.planning.doubt.monte_carlo import Confidence, draw_confidence, widened
-from penstock.planning.doubt.sensitivity import Flip, Judge, Swing, flips, tornado
+from penstock.planning.doubt.sensitivity import Flip, Judge, Swing, tornado
+from penstock.planning.doubt.settle import settled_flips
 from penstock.planning.doubt.verdict import PlanVerdict, judge
 from penstock.planning.doubt.what_if import (
     DemandScenario,
     Owned,
     RulePrice,
+    Sized,
+    as_solved,
+    blocked,
     demand_scenarios,
     owned_worth,
     rule_prices,
-    without_each_rule,
 )
 from penstock.planning.optimum.billing import BillingTerms, terms_of
 from penstock.planning.optimum.build import build_problem
 from penstock.planning.optimum.cash import Cash, cash_of
 from penstock.planning.optimum.costing import FleetCost, bill
 from penstock.planning.optimum.family import Family, find_family, steps_of
-from penstock.planning.optimum.mix import cheapest
 from penstock.planning.optimum.problem import Mix, Problem
 from penstock.planning.proof.serving import VerifyOf
-from penstock.planning.proof.verify import Proof, Verified, prove, verify_fleet
+from penstock.planning.proof.verify import Proof, Verified, planned_with_what_was_seen, prove, verify_fleet
 from penstock.simulation.options import StageProgress
 
 RUNNERS_UP = 3
@@ -70,6 +72,8 @@ class Sources:
     units_of: UnitsOf = lambda *_: ()
     """Units of prefill and decode replicas that are worth simulating on a part."""
     verify_of: VerifyOf | None = None
+    sizing_of: VerifyOf | None = None
+    """The same where only whether a pool holds is asked, not by how much."""
     read_trace: ReadTrace | None = None
     draw_of: DrawOf = lambda _: None
     """What devices draw while they serve; without it nodes are billed at their maximum."""
@@ -163,7 +167,7 @@ def make_plan(plan: Plan, sources: Sources, progress: StageProgress = lambda *_:
         assumptions=assumptions(resolved),
         capacity_note=sources.capacity_note,
         claims=tuple(check_claim(claim) for claim in plan.claims),
-        answer=NoFleet(reasons=unserved or _blocked(problem))
+        answer=NoFleet(reasons=unserved or blocked(problem))
         if family is None
         else _answer(resolved, family, problem, candidates, sources, progress),
     )
@@ -288,12 +292,6 @@ def _family(problem: Problem, progress: StageProgress) -> Family | None:
     return find_family(problem, runner_up_count=RUNNERS_UP, step=step)
 
 
-def _blocked(problem: Problem) -> tuple[str, ...]:
-    """Drop one rule at a time: those whose absence makes a fleet possible are what stands in the way."""
-    found = [name for name, changed in without_each_rule(problem).items() if cheapest(changed) is not None]
-    return tuple(f"without {name} there would be a fleet" for name in found) or ("no single rule is to blame",)
-
-
 def _answer(
     resolved: Resolved,
     family: Family,
@@ -303,11 +301,13 @@ def _answer(
     progress: StageProgress,
 ) -> Answer:
     terms = terms_of(resolved)
-    proof = _proven(resolved, family, problem, candidates, sources.verify_of, progress)
+    proof, family = _proven(resolved, family, problem, candidates, sources, progress)
     if proof.verified:
         # From here on every figure is of the fleets as they were simulated: cost, doubt and flips on one basis.
         family = replace(family.led_by(proof.verified[0].planned), carried=proof.carried(problem))
         family = family.each(lambda mix: proof.mix(mix, family.informed(problem)))
+
+    sized = _sizing(resolved, candidates, sources)
 
     def billed(mix: Mix) -> Bill:
         return Bill(mix=mix, cost=bill(mix, terms, candidates), cash=cash_of(mix, terms))
@@ -324,7 +324,7 @@ def _answer(
     progress("what would change the answer", 2, 4)
     swings = tornado(judged, world, knobs)
     progress("what would change the answer", 3, 4)
-    turning = flips(judged, world, knobs)
+    turning = settled_flips(judged, world, knobs, sized)
     return Answer(
         family=family,
         winner=billed(family.winner),
@@ -334,9 +334,9 @@ def _answer(
         confidence=confidence,
         swings=swings,
         flips=turning,
-        rules=rule_prices(problem, family),
-        scenarios=demand_scenarios(family, world, candidates, knobs),
-        owned=owned_worth(problem, family),
+        rules=rule_prices(problem, family, sized),
+        scenarios=demand_scenarios(family, world, candidates, knobs, sized),
+        owned=owned_worth(problem, family, sized),
         verified=proof.verified,
         regret_usd=proof.regret_usd,
     )
@@ -360,31 +360,31 @@ def _proven(
     family: Family,
     problem: Problem,
     candidates: tuple[Candidate, ...],
-    verify_of: VerifyOf | None,
+    sources: Sources,
     progress: StageProgress,
-) -> Proof:
-    if verify_of is None:
-        return Proof(verified=())
-    simulate = verify_of
+) -> tuple[Proof, Family]:
+    if sources.verify_of is None:
+        return Proof(verified=()), family
+    simulate, sizing = sources.verify_of, sources.sizing_of
     fleets = len(family.fleets)
 
     def verify(mix: Mix) -> Verified:
-        return verify_fleet(mix, problem.of_its_kind(mix), candidates, resolved.plan.workloads, simulate)
+        its = problem.of_its_kind(mix)
+        return verify_fleet(mix, its, candidates, resolved.plan.workloads, simulate, sizing_of=sizing)
 
     def step(number: int) -> None:
         progress("simulating fleets that may be cheapest", number, fleets)
 
-    return prove(family, verify, step)
+    proof = prove(family, verify, step)
+    progress("planning with what was simulated", 0, 1)
+    return planned_with_what_was_seen(proof, family, problem, verify)
 
 
-def capacity_spreads(candidates: Sequence[Candidate]) -> Mapping[str, tuple[float, float]]:
-    """P10 and P90 over the estimate, per part: the widest of what runs there, as errors of one stack go together."""
-    found: dict[str, tuple[float, float]] = {}
-    for candidate in candidates:
-        for capacity in candidate.capacities:
-            rate = capacity.requests_per_s
-            if rate.value <= 0:
-                continue
-            low, high = found.get(candidate.accelerator.id, (1.0, 1.0))
-            found[candidate.accelerator.id] = (min(low, rate.low / rate.value), max(high, rate.high / rate.value))
-    return found
+def _sizing(resolved: Resolved, candidates: tuple[Candidate, ...], sources: Sources) -> Sized:
+    """How a fleet of another question is sized: as the plan's own are."""
+    simulate = sources.sizing_of or sources.verify_of
+    if simulate is None:
+        return as_solved
+    return lambda mix, problem: (
+        verify_fleet(mix, problem.of_its_kind(mix), candidates, resolved.plan.workloads, simulate).mix
+    )

@@ -111,7 +111,7 @@ class Value:
         """Read a count."""
         value = self.number(low=low, high=high)
         if value != int(value):
-            self.refuse(f"{value:g} is not a whole number")
+            self.refuse(f"{value:g} is not a whole number; write {round(value):,} without a fraction")
         return int(value)
 
     def tokens(self) -> int:

@@ -51,6 +51,7 @@ class Trial:
 
     rate_per_s: float
     """Of the requests that came, which is not quite the rate that was asked for."""
+    asked_per_s: float
     requests: int
     attained_fraction: float
     """Share of the requests after the beginning that kept their SLO: of the class that is worst off, as it asks."""
@@ -107,9 +108,10 @@ def highest_rate(
     asked: RateSearch,
     *,
     begin_per_s: float,
+    known: Sequence[Trial] = (),
     progress: CountProgress | None = None,
 ) -> tuple[Trial | None, list[Trial]]:
-    """Return the fastest trial that holds, if any, and all of them.
+    """Return the fastest trial that holds, if any, and all that were run; what is known already is not tried again.
 
     Every trial has the same requests, only faster or slower, and so has every fleet: what differs is the fleet.
     """
@@ -122,7 +124,7 @@ def highest_rate(
             progress(len(tried))
         return tried[-1]
 
-    return _search(attempt, begin_per_s, asked.tolerance), tried
+    return _search(attempt, begin_per_s, asked.tolerance, known), tried
 
 
 def requests_for(pools: Sequence[ReplicaPool], asked: RateSearch, rate_per_s: float) -> int:
@@ -130,6 +132,14 @@ def requests_for(pools: Sequence[ReplicaPool], asked: RateSearch, rate_per_s: fl
     replicas = sum(pool.replicas for pool in pools if pool.role != "prefill")
     lasting = _LIFETIMES * _lifetime_s(asked) * rate_per_s
     return round(min(_MOST, max(_LEAST, _ONE_REPLICA / sqrt(replicas), lasting)))
+
+
+def came_per_asked(asked: RateSearch, requests: int) -> float:
+    """How much faster than asked for chance makes so many requests come; the same at every rate."""
+    if not isinstance(asked.workload.arrivals, Poisson | Gamma):
+        return 1.0
+    blocks = list(asked.workload.blocks(seed=asked.seed, requests=requests, rate_per_s=1.0))
+    return (requests - 1) / float(blocks[-1].arrival_s[-1] - blocks[0].arrival_s[0])
 
 
 def trial(pools: Sequence[ReplicaPool], asked: RateSearch, rate_per_s: float, *, requests: int) -> Trial:
@@ -143,6 +153,7 @@ def trial(pools: Sequence[ReplicaPool], asked: RateSearch, rate_per_s: float, *,
     steady = isinstance(workload.arrivals, Poisson | Gamma) and span_s > 0 and outcome.saturation is None
     return Trial(
         rate_per_s=(requests - 1) / span_s if steady else rate_per_s,
+        asked_per_s=rate_per_s,
         requests=requests,
         attained_fraction=attained,
         spare_fraction=spare,
@@ -158,26 +169,34 @@ def require_searchable(workload: Workload, classes: Sequence[SloClass]) -> None:
         raise UsageError("a capacity is the rate at which an SLO is met; give one, such as ttft=1s,tpot=50ms")
 
 
-def _search(attempt: Callable[[float], Trial], begin: float, tolerance: float) -> Trial | None:
+def _search(
+    attempt: Callable[[float], Trial], begin: float, tolerance: float, known: Sequence[Trial] = ()
+) -> Trial | None:
     """Widen steps until one rate holds and one does not, then close in on where the promise is just kept."""
-    rate, step = begin, _FIRST_STEP
-    held: Trial | None = None
-    missed: Trial | None = None
-    low, high = 0.0, inf
+    held, missed = _ends(known)
+    step = _FIRST_STEP
     for _ in range(_TRIALS):
-        found = attempt(rate)
-        if found.met:
-            held, low = found, rate
-        else:
-            missed, high = found, rate
+        low, high = 0.0 if held is None else held.asked_per_s, inf if missed is None else missed.asked_per_s
         if high < _LEAST_SHARE * begin or low >= (1 - tolerance) * high:
             break
         if held is not None and missed is not None:
             rate = low + (high - low) * _place_between(held, missed)
+        elif low < begin < high:
+            rate = begin
         else:
-            rate = rate * step if missed is None else rate / step
+            rate = low * step if missed is None else high / step
             step **= 2
+        found = attempt(rate)
+        held, missed = (found, missed) if found.met else (held, found)
     return held
+
+
+def _ends(known: Sequence[Trial]) -> tuple[Trial | None, Trial | None]:
+    """The fastest that holds and the slowest that misses; neither where chance has them the wrong way round."""
+    held = max((entry for entry in known if entry.met), key=lambda entry: entry.asked_per_s, default=None)
+    missed = min((entry for entry in known if not entry.met), key=lambda entry: entry.asked_per_s, default=None)
+    crossed = held is not None and missed is not None and held.asked_per_s >= missed.asked_per_s
+    return (None, None) if crossed else (held, missed)
 
 
 def _place_between(held: Trial, missed: Trial) -> float:

@@ -11,7 +11,7 @@ from penstock.planning.optimum.family import Family, find_family
 from penstock.planning.optimum.milp import Milp
 from penstock.planning.optimum.problem import Mix
 from penstock.planning.proof.serving import Check, ServingFleet
-from penstock.planning.proof.verify import Verified, prove
+from penstock.planning.proof.verify import Verified, planned_with_what_was_seen, prove
 from small_plans import TWO_PARTS, solved
 
 SCORECARD = """
@@ -102,6 +102,26 @@ def test_every_fleet_that_could_still_be_cheaper_is_simulated() -> None:
 
     prove(family, dear)
     assert {mix.identity for mix in tried} == {mix.identity for mix in family.fleets}
+
+
+def test_the_best_of_each_kind_is_planned_again_with_what_was_seen_and_joins_where_it_is_cheaper() -> None:
+    """A plan of contracts called a mix cheapest at $25.5M; a fleet of one vendor that simulation tells of is $24.5M."""
+    problem = solved(TWO_PARTS).problem
+    family = find_family(problem, runner_up_count=1)
+    assert family is not None
+    proof = prove(family, lambda mix: grown(mix, 0.02 * mix.cost_usd))
+    simulated: list[Mix] = []
+
+    def holds(mix: Mix) -> Verified:
+        simulated.append(mix)
+        return grown(mix, 0.0)
+
+    better, joined = planned_with_what_was_seen(proof, family, problem, holds)
+    assert better.verified[0].mix.cost_usd < 0.99 * proof.verified[0].mix.cost_usd
+    assert {mix.identity for mix in simulated} <= {mix.identity for mix in joined.fleets}
+    assert better.regret_usd == 0
+    misses, same = planned_with_what_was_seen(proof, family, problem, lambda mix: grown(mix, 1e9))
+    assert (misses, same) == (proof, family), "what turns out dearer does not join"
 
 
 def test_what_is_printed_never_says_that_another_fleet_is_cheaper() -> None:

@@ -1,5 +1,6 @@
 """A plan from file to answer, with made-up capacities: what it costs, what changes it, and what stands in the way."""
 
+import re
 from dataclasses import replace
 from math import isclose
 
@@ -101,7 +102,12 @@ def test_rules_that_cannot_all_hold_are_named() -> None:
     capped = TWO_PARTS + "sites: [{name: main, power_cap_kw: 11}]\n"
     result = solved(capped)
     assert isinstance(result.answer, NoFleet)
-    assert "without the sites' power caps there would be a fleet" in result.answer.reasons
+    (reason,) = [said for said in result.answer.reasons if "power caps" in said]
+    assert reason.startswith("without the sites' power caps there would be a fleet: its cheapest draws ")
+    assert reason.endswith(" kW at main, where 11 are allowed")
+    few = solved(TWO_PARTS.replace("tp: [1]}", "tp: [1], max_nodes: 1}")).answer
+    assert isinstance(few, NoFleet)
+    assert any(re.search(r": its cheapest has [2-9] nodes of \w+, where 1 can be had$", said) for said in few.reasons)
 
 
 def test_lengths_nothing_serves_are_named() -> None:

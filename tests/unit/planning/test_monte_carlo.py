@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from penstock.planning.doubt.knobs import InputWorld, knobs_of
+from penstock.planning.doubt.knobs import InputWorld, capacity_spreads, knobs_of
 from penstock.planning.doubt.monte_carlo import Confidence, Span, draw_confidence, draw_inputs, widened
 from penstock.planning.doubt.sensitivity import Judge
 from penstock.planning.doubt.worlds import drawn_worlds
-from penstock.planning.make import Answer, PlanResult, capacity_spreads
+from penstock.planning.make import Answer, PlanResult
 from penstock.planning.optimum.build import build_problem
 from penstock.planning.proof.serving import Check, ServingFleet
 from small_plans import TWO_PARTS, resolved, solved

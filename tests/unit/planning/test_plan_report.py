@@ -25,7 +25,8 @@ from penstock.report.drawing.plain import to_json
 from penstock.report.plan.document import plan_document
 from penstock.report.plan.page import plan_html
 from penstock.report.plan.terminal import render_plan
-from penstock.report.plan.words import amount, flip_sentence, plain_flip, spread, sureness, turns, usd
+from penstock.report.plan.turning import flip_sentence, plain_flip, turns
+from penstock.report.plan.words import amount, spread, sureness, usd
 from small_plans import TWO_PARTS, solved
 
 SCREEN_LINES = 45

@@ -61,7 +61,11 @@ def test_a_number_may_carry_its_range_and_source() -> None:
             ("acquire: [buy]", "aquire: [buy]"),
             "plan.yaml:13: `aquire` is not a key of the plan; did you mean `acquire`?",
         ),
-        (("low: 12000, high: 18000", "low: 16000, high: 18000"), "not in order"),
+        (("low: 12000, high: 18000", "low: 16000, high: 18000"), "not in order; write low <= value <= high"),
+        (
+            ("lengths: [{input: 1k, output: 256, share: 60%}, {input: 8k, output: 512, share: 40%}]", "lengths: []"),
+            "lengths: has no length; write at least one, such as {input: 1k, output: 256}",
+        ),
         (("id: h200,", "identity: h200,"), "has no `id`; add `id: ...`"),
         (("tp: [1]}", "tp: [0]}"), "0 is outside 1 to 4096"),
         (("name: two parts", "name: two parts\nname: again"), "plan.yaml:3: name: is written twice"),

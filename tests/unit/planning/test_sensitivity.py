@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from penstock.planning.doubt.knobs import InputWorld, Knob, knobs_of
+from penstock.planning.doubt.knobs import InputWorld, Knob, capacity_spreads, knobs_of
 from penstock.planning.doubt.sensitivity import Flip, Judge, flips, tornado
-from penstock.planning.make import Answer, PlanResult, capacity_spreads
+from penstock.planning.make import Answer, PlanResult
 from penstock.planning.optimum.build import build_problem
 from penstock.planning.optimum.mix import cheapest
 from penstock.planning.optimum.problem import Restriction

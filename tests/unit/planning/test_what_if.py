@@ -5,9 +5,9 @@ from functools import partial
 
 import pytest
 
+from penstock.planning.at_once import at_once
 from penstock.planning.doubt.what_if import DemandScenario, RulePrice
 from penstock.planning.make import Answer
-from penstock.planning.optimum.at_once import at_once
 from penstock.report.plan.what_if import rule_usd, scenario_usd, small_fleet
 from small_plans import PLAIN, TWO_PARTS, solved
 

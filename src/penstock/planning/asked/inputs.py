@@ -20,7 +20,8 @@ class Input:
 
     def __post_init__(self) -> None:
         if not self.low <= self.value <= self.high:
-            raise UsageError(f"low {self.low:g}, value {self.value:g}, high {self.high:g} {self.unit}: not in order")
+            said = f"low {self.low:g}, value {self.value:g}, high {self.high:g} {self.unit}: not in order"
+            raise UsageError(f"{said}; write low <= value <= high")
 
     def at(self, value: float) -> "Input":
         """Use another value; the range is stretched to hold it."""

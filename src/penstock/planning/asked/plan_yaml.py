@@ -153,6 +153,8 @@ def _shares(value: Value) -> tuple[Share, ...]:
             Share(bucket=bucket, fraction=table.optional("share", lambda part: part.number(low=1e-6, high=1), 1.0))
         )
         table.done()
+    if not found:
+        value.refuse("has no length; write at least one, such as {input: 1k, output: 256}")
     total = sum(share.fraction for share in found)
     if abs(total - 1) > _SUM_TOLERANCE:
         value.refuse(f"shares add up to {total:.1%}; make them 100%")

@@ -118,7 +118,9 @@ def _owned(plan: Plan, accelerators: Sequence[Accelerator]) -> tuple[OwnedPlan, 
             raise UsageError(f"owned: {entry.id} stands at '{site}', which is not one of the sites: {', '.join(sites)}")
         nodes, left = divmod(entry.devices or 0, part.node.devices)
         if left:
-            raise UsageError(f"owned: {entry.devices} {part.id} are not whole nodes of {part.node.devices}")
+            each = part.node.devices
+            whole = f"write {nodes * each} or {(nodes + 1) * each}" if nodes else f"write {each}"
+            raise UsageError(f"owned: {entry.devices} {part.id} are not whole nodes of {each}; {whole}")
         found.append(replace(entry, id=part.id, site=site, nodes=entry.nodes or nodes, devices=None))
     return tuple(found)
 

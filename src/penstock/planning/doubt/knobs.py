@@ -8,6 +8,7 @@ from typing import Final, Literal
 from penstock.planning.asked.inputs import Input
 from penstock.planning.asked.plan import OwnedPlan, PartPlan, SitePlan, StackPlan, WorkloadPlan
 from penstock.planning.asked.resolve import Resolved
+from penstock.planning.candidates.search import Candidate
 
 DAYS_PER_MONTH: Final = 365.25 / 12
 _WIDE: Final = 10.0
@@ -42,6 +43,19 @@ class Knob:
     turned: Callable[[InputWorld, float], InputWorld]
     stack: str = ""
     """The vendor whose stack its error is shared with; empty stands alone."""
+
+
+def capacity_spreads(candidates: Sequence[Candidate]) -> Mapping[str, tuple[float, float]]:
+    """P10 and P90 over the estimate, per part: the widest of what runs there, as errors of one stack go together."""
+    found: dict[str, tuple[float, float]] = {}
+    for candidate in candidates:
+        for capacity in candidate.capacities:
+            rate = capacity.requests_per_s
+            if rate.value <= 0:
+                continue
+            low, high = found.get(candidate.accelerator.id, (1.0, 1.0))
+            found[candidate.accelerator.id] = (min(low, rate.low / rate.value), max(high, rate.high / rate.value))
+    return found
 
 
 def knobs_of(resolved: Resolved, spreads: Mapping[str, tuple[float, float]]) -> tuple[Knob, ...]:

@@ -1,7 +1,7 @@
 """How sure is the answer? Thousands of worlds drawn from the model's own P10-P90 and the range of every input."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isfinite, sqrt
 from typing import Final
 from zlib import crc32
@@ -14,7 +14,7 @@ from penstock.planning.doubt.worlds import drawn_worlds
 from penstock.planning.optimum.build import build_problem
 from penstock.planning.optimum.family import Family, questions
 from penstock.planning.optimum.mix import cheapest
-from penstock.planning.optimum.resize import Array
+from penstock.planning.optimum.resize import Array, nodes_needed
 
 _P10_Z: Final = 1.2815515655446004
 """Standard deviations between the median and P10 of a normal distribution."""
@@ -65,6 +65,10 @@ class Confidence:
     saving_usd: Span | None
     """Of the winner over the best other label; None where nothing else competes, or not in every world."""
     blame: tuple[Blame, ...]
+    enough_fraction: float
+    """Of the worlds: those in which the nodes of the winning fleet, as planned, carry what is asked."""
+    nodes: Span
+    """What the winning fleet's parts take in the period with most nodes."""
 
     def lost(self, winner: str) -> float:
         """In which share of the worlds another label is cheapest."""
@@ -99,7 +103,7 @@ def widened(
             if restriction.only_accelerators is None:
                 mix = cheapest(problem, restriction, gap_fraction=_WORLD_GAP, most_nodes=_WORLD_NODES)
                 found += [mix] if mix is not None else []
-    return replace(family, of_other_worlds=tuple(found))
+    return family.joined_by(found)
 
 
 def draw_inputs(knobs: Sequence[Knob], seed: int, draws: int) -> tuple[list[Knob], dict[str, Array]]:
@@ -146,6 +150,7 @@ def draw_confidence(
     others = np.min(np.vstack(rest), axis=0) if rest else None
     saving = others - own if others is not None and np.isfinite(others + own).all() else None
     # Where a fleet is impossible in some worlds there is no saving in dollars; who is cheapest can still be blamed.
+    nodes, enough = nodes_needed(family.winner, problem, worlds)
     decided = saving if saving is not None or others is None else (own <= others).astype(float)
     return Confidence(
         draws=draws,
@@ -157,6 +162,8 @@ def draw_confidence(
         cost_usd={label: _span(costs[label]) for label in labels},
         saving_usd=None if saving is None else _span(saving),
         blame=() if decided is None else _blame(uncertain, values, decided),
+        enough_fraction=float(np.mean(enough)),
+        nodes=_span(nodes),
     )
 
 

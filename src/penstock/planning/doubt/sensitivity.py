@@ -1,6 +1,6 @@
 """What would change the answer? Each input through its range, and the value at which another fleet is cheaper."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Final, Literal
@@ -58,6 +58,8 @@ class Flip:
     instead: str
     within_range: bool
     """Whether the input's own range reaches it: then it is a matter of what is true, not of what might come."""
+    solved: bool = False
+    """Whether fleets were solved again at this value; else it is of the fleets compared, resized."""
 
     @property
     def distance_fraction(self) -> float:
@@ -133,6 +135,11 @@ def flips(judge: Judge, world: InputWorld, knobs: Sequence[Knob]) -> tuple[Flip,
             flip = _flip(judge, world, knob, "below" if side == "below" else "above", bound)
             if flip is not None:
                 found.append(flip)
+    return nearest_first(found)
+
+
+def nearest_first(found: Iterable[Flip]) -> tuple[Flip, ...]:
+    """Those that the range of their input reaches, then the others; the nearest first."""
     return tuple(sorted(found, key=lambda flip: (not flip.within_range, flip.distance_fraction, flip.name)))
 
 
@@ -171,7 +178,8 @@ def _flip(judge: Judge, world: InputWorld, knob: Knob, side: Literal["above", "b
     if between is None:
         return None
     holds, lost = between
-    while abs(lost - holds) > _TOLERANCE * max(abs(lost), abs(holds)):
+    near_zero = _TOLERANCE**2 * abs(bound - current)
+    while abs(lost - holds) > max(near_zero, _TOLERANCE * max(abs(lost), abs(holds))):
         middle = (holds + lost) / 2
         if judge.saving(knob.turned(world, middle), knob.kind) >= 0:
             holds = middle

@@ -1,18 +1,20 @@
 """What does each rule cost, and what if demand is another? The plan without a rule, or with less or more to do."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Literal
 
+from penstock.planning.at_once import at_once
 from penstock.planning.candidates.search import Candidate
 from penstock.planning.doubt.knobs import InputWorld, Knob
-from penstock.planning.optimum.at_once import at_once
 from penstock.planning.optimum.build import build_problem
 from penstock.planning.optimum.family import Family
 from penstock.planning.optimum.mix import LOOSE, cheapest
 from penstock.planning.optimum.problem import Mix, Offer, Problem
 
+Sized = Callable[[Mix, Problem], Mix]
+"""A fleet of a problem as simulation would make it."""
 _GAP: Final = 1e-3
 _MOST_NODES: Final = 500
 """Of the search: what is not proven within them is said to be a bound."""
@@ -71,12 +73,17 @@ class Owned:
     """How much more that is, with what today's sale of everything owned would bring: it is counted in both fleets."""
 
 
-def owned_worth(problem: Problem, family: Family) -> Owned | None:
+def as_solved(mix: Mix, _: Problem) -> Mix:
+    """Leave a fleet as it is: where nothing simulates."""
+    return mix
+
+
+def owned_worth(problem: Problem, family: Family, sized: Sized = as_solved) -> Owned | None:
     """Say what is kept and what the plan would cost with nothing owned; None where nothing is."""
     if not any(offer.kept for offer in problem.offers):
         return None
     bare = replace(problem, offers=tuple(replace(offer, kept=None) for offer in problem.offers))
-    mix = _solved(family.informed(bare))
+    mix = _as_sized(_solved(family, bare), bare, sized)
     without = None if mix is None else mix.cost_usd
     sales = sum(offer.kept.nodes * offer.kept.sale_usd for offer in problem.offers if offer.kept)
     return Owned(
@@ -115,13 +122,52 @@ def without_each_rule(problem: Problem) -> Mapping[str, Problem]:
     return {name: changed for name, changed in looser.items() if changed != problem}
 
 
-def rule_prices(problem: Problem, family: Family) -> tuple[RulePrice, ...]:
-    """Price every rule, the dearest first; dollars are of fleets as simulation would make them."""
+def blocked(problem: Problem) -> tuple[str, ...]:
+    """Drop one rule at a time: those whose absence makes a fleet possible are what stands in the way, and by how much.
+
+    Such a fleet need not be the one that breaks its rule least: what it takes is said, not what would be enough.
+    """
+    found = []
+    for name, looser in without_each_rule(problem).items():
+        mix = cheapest(looser, patient=False)
+        if mix is not None:
+            taken = "; ".join(_beyond(problem, mix))
+            found.append(f"without {name} there would be a fleet" + (f": its cheapest {taken}" if taken else ""))
+    return tuple(found) or ("no single rule is to blame",)
+
+
+def _beyond(problem: Problem, mix: Mix) -> Iterator[str]:
+    """What a fleet takes beyond the limits on power, nodes and dates."""
+    periods = sorted({pool.period for pool in mix.pools})
+    for site, watts in problem.site_watts.items():
+        here = [pool for pool in mix.pools if pool.offer.site == site]
+        owned = {(pool.offer, pool.period): pool.owned_nodes + pool.kept_nodes for pool in here}
+        drawn = [sum(nodes * at[0].node_watts for at, nodes in owned.items() if at[1] == period) for period in periods]
+        if max(drawn) > watts:
+            yield f"draws {max(drawn) / 1000:,.0f} kW at {site}, where {watts / 1000:,.0f} are allowed"
+    for part, limit in problem.max_nodes.items():
+        nodes = max(mix.nodes_of(part, period) for period in periods)
+        if nodes > limit:
+            yield f"has {nodes:,} nodes of {part}, where {limit:,} can be had"
+    early = sorted({pool.offer.accelerator for pool in mix.pools if pool.period < _first(problem, pool.offer)})
+    if early:
+        yield f"has {' and '.join(early)} before it comes"
+
+
+def _first(problem: Problem, offer: Offer) -> int:
+    """The period from which on an offer is there; what is owned already is there at once."""
+    known = next(entry for entry in problem.offers if entry.key == offer.key)
+    return 0 if known.kept is not None else known.first_period
+
+
+def rule_prices(problem: Problem, family: Family, sized: Sized = as_solved) -> tuple[RulePrice, ...]:
+    """Price every rule, the dearest first; dollars are of fleets as simulation makes them."""
     found = []
     winner_usd = family.winner.cost_usd
     rules = without_each_rule(problem)
-    solved = at_once([partial(_solved, family.informed(looser)) for looser in rules.values()])
-    for name, mix in zip(rules, solved, strict=True):
+    solved = at_once([partial(_solved, family, looser) for looser in rules.values()])
+    for (name, looser), first in zip(rules.items(), solved, strict=True):
+        mix = _as_sized(first, looser, sized)
         if mix is None:
             continue
         without, least = min(winner_usd, mix.cost_usd), mix.cost_usd * (1 - mix.gap_fraction)
@@ -131,12 +177,22 @@ def rule_prices(problem: Problem, family: Family) -> tuple[RulePrice, ...]:
     return tuple(sorted(found, key=lambda entry: -entry.usd))
 
 
-def _solved(problem: Problem) -> Mix | None:
-    return cheapest(problem, gap_fraction=_GAP, most_nodes=_MOST_NODES, patient=False)
+def _solved(family: Family, problem: Problem) -> Mix | None:
+    """The cheapest fleet with what replicas were seen to carry."""
+    return cheapest(family.informed(problem), gap_fraction=_GAP, most_nodes=_MOST_NODES, patient=False)
+
+
+def _as_sized(mix: Mix | None, problem: Problem, sized: Sized) -> Mix | None:
+    """Size a fleet; one after another, as simulations rest on each other. What is proven is of the fleet solved."""
+    return None if mix is None else replace(sized(mix, problem), gap_fraction=mix.gap_fraction)
 
 
 def demand_scenarios(
-    family: Family, world: InputWorld, candidates: Sequence[Candidate], knobs: Sequence[Knob]
+    family: Family,
+    world: InputWorld,
+    candidates: Sequence[Candidate],
+    knobs: Sequence[Knob],
+    sized: Sized = as_solved,
 ) -> tuple[DemandScenario, ...]:
     """Solve again with every range of demand and growth at its low end, and at its high; empty where none has one."""
     moving = [knob for knob in knobs if knob.kind == "demand" and knob.input.uncertain and "mean" not in knob.subject]
@@ -145,8 +201,9 @@ def demand_scenarios(
     low, high = world, world
     for knob in moving:
         low, high = knob.turned(low, knob.input.low), knob.turned(high, knob.input.high)
-    problems = [family.informed(build_problem(turned.resolved, candidates)) for turned in (low, high)]
-    less, more = at_once([partial(_solved, problem) for problem in problems])
+    problems = [build_problem(turned.resolved, candidates) for turned in (low, high)]
+    solved = at_once([partial(_solved, family, problem) for problem in problems])
+    less, more = (_as_sized(mix, problem, sized) for mix, problem in zip(solved, problems, strict=True))
     ends: tuple[tuple[Literal["low", "base", "high"], Mix | None], ...] = (
         ("low", less),
         ("base", family.winner),

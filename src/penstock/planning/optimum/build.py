@@ -38,7 +38,6 @@ def build_problem(
 ) -> Problem:
     """Write down what the solver sees; `capacity_scale` multiplies what every replica of a part carries."""
     plan, terms = resolved.plan, terms_of(resolved)
-    scale = capacity_scale or {}
     offers = tuple(
         _offer(terms, part, site)
         for part in plan.parts
@@ -50,7 +49,7 @@ def build_problem(
     return Problem(
         periods=len(terms.periods),
         offers=offers,
-        replicas=tuple(_replica(entry, scale.get(entry.accelerator.id, 1.0)) for entry in candidates),
+        replicas=tuple(_replica(entry) for entry in candidates),
         demands=tuple(demand for workload in plan.workloads for demand in demands_of(workload, terms.periods)),
         vendor_usd={vendor: tuple(total_usd(terms.people(vendor, period)) for period in periods) for vendor in vendors},
         site_watts={site.name: site.power_cap_watts for site in plan.sites if site.power_cap_watts is not None},
@@ -61,16 +60,17 @@ def build_problem(
         min_vendor_share=plan.constraints.min_vendor_share or MIN_VENDOR_SHARE,
         max_vendor_share=plan.constraints.max_vendor_share,
         share_of=plan.constraints.share_of,
-        gains=_gains(terms),
+        gains=_gains(terms, capacity_scale or {}),
     )
 
 
-def _gains(terms: BillingTerms) -> Mapping[str, tuple[float, ...]]:
-    """What newer engines add by the start of each period, for the vendors whose stack is expected to gain."""
+def _gains(terms: BillingTerms, scale: Mapping[str, float]) -> Mapping[str, tuple[float, ...]]:
+    """What newer engines add by the start of each period, and how far off the estimate of a part is taken to be."""
+    periods = range(len(terms.periods))
     return {
-        ident: tuple(terms.gain(accelerator.vendor, period) for period in range(len(terms.periods)))
+        ident: tuple(scale.get(ident, 1.0) * terms.gain(accelerator.vendor, period) for period in periods)
         for ident, accelerator in terms.resolved.accelerators.items()
-        if terms.resolved.stack_of(accelerator.vendor).software_gain_per_year.value
+        if scale.get(ident, 1.0) != 1.0 or terms.resolved.stack_of(accelerator.vendor).software_gain_per_year.value
     }
 
 
@@ -144,13 +144,13 @@ def _period_from(terms: BillingTerms, years: float) -> int:
     return later[0] if later else len(terms.periods)
 
 
-def _replica(candidate: Candidate, scale: float) -> ReplicaKind:
+def _replica(candidate: Candidate) -> ReplicaKind:
     return ReplicaKind(
         id=candidate.id,
         accelerator=candidate.accelerator.id,
         workload=candidate.workload,
         devices=candidate.devices,
-        requests_per_s={number: rate * scale for number, rate in enumerate(candidate.rates) if rate > 0},
+        requests_per_s={number: rate for number, rate in enumerate(candidate.rates) if rate > 0},
         apart=candidate.apart is not None,
     )
 

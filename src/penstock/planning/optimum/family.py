@@ -1,6 +1,6 @@
 """Which fleets compete? The winner, its runners-up, the best of each vendor, the best mix and every part alone."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
+from penstock.planning.at_once import at_once
 from penstock.planning.candidates.search import Step
-from penstock.planning.optimum.at_once import at_once
 from penstock.planning.optimum.mix import cheapest, runners_up
 from penstock.planning.optimum.problem import Mix, PoolKey, Problem, Restriction
 from penstock.planning.optimum.resize import Array, Worlds, resized_usd
@@ -59,6 +59,11 @@ class Family:
             others=tuple(change(mix) for mix in self.others),
         )
 
+    def joined_by(self, fleets: Iterable[Mix]) -> "Family":
+        """Return the family with fleets that were cheapest in other worlds, each once."""
+        seen = {mix.identity: mix for mix in (*self.of_other_worlds, *fleets)}
+        return replace(self, of_other_worlds=tuple(seen.values()))
+
     def informed(self, problem: Problem) -> Problem:
         """Return a problem in which replicas carry what they were seen to: fleets nobody simulated, on one basis."""
         return replace(problem, carried=self.carried)
@@ -78,6 +83,14 @@ class Family:
     def label(self, mix: Mix) -> str:
         """What a fleet competes as: its vendor or `mix`, or its parts."""
         return mix.label if self.by_vendor else " + ".join(sorted(mix.support))
+
+    def restriction(self, label: str) -> Restriction:
+        """What keeps a problem to the fleets of a label; of a set of parts also those that have fewer of them."""
+        if not self.by_vendor:
+            return Restriction(only_accelerators=frozenset(label.split(" + ")))
+        if label == "mix":
+            return Restriction(require_vendors=frozenset(COMPETING))
+        return Restriction(only_vendors=frozenset({label}))
 
     @property
     def by_label(self) -> Mapping[str, Mix]:

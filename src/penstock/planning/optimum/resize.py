@@ -74,6 +74,18 @@ def resized_usd(mix: Mix, problem: Problem, worlds: Worlds) -> Array:
     return total
 
 
+def nodes_needed(mix: Mix, problem: Problem, worlds: Worlds) -> tuple[Array, npt.NDArray[np.bool_]]:
+    """How many nodes the period with most of them takes in every world, and where those of the fleet are enough."""
+    resizing = _Resizing(problem, worlds)
+    whole: dict[int, Array] = {}
+    enough = np.ones(worlds.count, np.bool_)
+    for pool in mix.pools:
+        nodes = resizing.nodes(pool)
+        whole[pool.period] = whole.get(pool.period, 0.0) + nodes
+        enough &= nodes <= pool.nodes
+    return np.max(np.vstack(list(whole.values())), axis=0), enough
+
+
 class _Resizing:
     """One problem and its worlds, indexed."""
 

@@ -1,11 +1,13 @@
 """How is the simulator asked? A pool with the mix of lengths it is given, and answers as values."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil
 from typing import Final
 
 from penstock.planning.asked.plan import Bucket, WorkloadPlan
+from penstock.planning.at_once import at_once
 from penstock.planning.candidates.capacity import Capacity, CapacityOf, Option, cannot, mixed_rate
 from penstock.planning.proof.serving import Check, ServingFleet, ServingPool, VerifyOf
 from penstock.workload import Slo
@@ -74,36 +76,54 @@ def _scaled(seen: Capacity, factor: float, replicas: int) -> Capacity:
     return replace(seen, requests_per_s=seen.requests_per_s.scaled(factor), grounds=grounds)
 
 
-def verify_by(sustained: LoadJudge, attained: LoadJudge) -> VerifyOf:
+def verify_by(sustained: LoadJudge, attained: LoadJudge, *, bounded: LoadJudge | None = None) -> VerifyOf:
     """Run every pool of a fleet with the requests it is given and judge each by itself.
 
-    Which pool a request goes to is drawn by the plan's shares, whatever the pools' state; so pools run apart.
+    Which pool a request goes to is drawn by the plan's shares, whatever the pools' state; so pools run apart, those of
+    different replicas side by side. `bounded` says whether a pool would hold where by how much is not asked.
     """
 
     def verify(fleet: ServingFleet) -> tuple[Check, ...]:
-        checks = []
-        for pool in fleet.pools:
-            load = _load(fleet, pool)
-            if load is not None:
-                workload = next(stream.workload for stream in fleet.streams if pool.id in stream.shares)
-                checks.append(_checked(pool, load, workload, sustained, attained))
-        return tuple(checks)
+        loads = {pool.id: (pool, load) for pool in fleet.pools if (load := _load(fleet, pool)) is not None}
+        alike: dict[str, list[str]] = {}
+        for pool, _ in loads.values():
+            alike.setdefault(pool.option.id, []).append(pool.id)
 
+        def checked(names: Sequence[str]) -> dict[str, Check]:
+            return {name: _checked(*loads[name], _workload_of(fleet, name), by) for name in names}
+
+        found: dict[str, Check] = {}
+        for checks in at_once([partial(checked, names) for names in alike.values()]):
+            found.update(checks)
+        return tuple(found[name] for name in loads)
+
+    by = _Judges(sustained=sustained, attained=attained, bounded=bounded or attained)
     return verify
 
 
-def _checked(pool: ServingPool, load: PoolLoad, workload: str, sustained: LoadJudge, attained: LoadJudge) -> Check:
+def _workload_of(fleet: ServingFleet, pool: str) -> str:
+    return next(stream.workload for stream in fleet.streams if pool in stream.shares)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judges:
+    sustained: LoadJudge
+    attained: LoadJudge
+    bounded: LoadJudge
+
+
+def _checked(pool: ServingPool, load: PoolLoad, workload: str, by: _Judges) -> Check:
     """Run a pool at its load and, if that holds, as if it had one replica less: where that misses it is just right."""
-    required, kept = load.slo.attainment_fraction, attained(load)
+    required, kept = load.slo.attainment_fraction, by.attained(load)
     share = 1.0
     fewer = None if pool.replicas == 1 else pool.replicas / (pool.replicas - 1)
     just_right = (
         pool.replicas <= _SMALL
         and kept >= required
-        and (fewer is None or attained(replace(load, requests_per_s=load.requests_per_s * fewer)) < required)
+        and (fewer is None or by.bounded(replace(load, requests_per_s=load.requests_per_s * fewer)) < required)
     )
     if not just_right:
-        share = sustained(load) / load.requests_per_s
+        share = by.sustained(load) / load.requests_per_s
     return Check(
         workload=workload,
         pool=pool.id,

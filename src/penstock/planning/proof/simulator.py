@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import log
 from typing import Final
 
 import numpy as np
@@ -11,7 +12,7 @@ from penstock.planning.candidates.capacity import Option
 from penstock.planning.candidates.screen import QueuelessScreen
 from penstock.planning.candidates.unit_screen import UnitScreen
 from penstock.planning.proof.simulated import PoolLoad
-from penstock.simulation.capacity import RateSearch, highest_rate, requests_for, trial
+from penstock.simulation.capacity import RateSearch, Trial, came_per_asked, highest_rate, requests_for, trial
 from penstock.simulation.options import Options
 from penstock.simulation.placement import Placement, place_on, pools_apart
 from penstock.simulation.replica import ReplicaPool
@@ -19,6 +20,9 @@ from penstock.workload import Empirical, Poisson, SloClass, Workload
 
 _PAIRS, _LEAST_PAIRS = 10_000, 21
 """Requests that stand for a mix of lengths: shares to a hundredth of a percent."""
+_COUNT_STEP: Final = 1.25
+_SAME: Final = 1e-9
+"""Rates that are one up to rounding."""
 _SKETCH_REQUESTS, _SKETCH_SHARE, _SKETCH_TOLERANCE = 8_000, 3, 0.01
 _SPREAD: Final = 0.1
 """Answers of one length differ by up to this much. Were they all alike, those that were prefilled together would end in
@@ -35,8 +39,7 @@ class Simulator:
     units: UnitScreen | None = None
     """Knows of engines that only prefill or only decode; None where no such units are planned with."""
     _placed: dict[tuple[object, ...], Placement] = field(default_factory=dict)
-    _sustained: dict[tuple[object, ...], float] = field(default_factory=dict)
-    _attained: dict[tuple[object, ...], float] = field(default_factory=dict)
+    _runs: dict[tuple[object, ...], "_Runs"] = field(default_factory=dict)
 
     def sustained(self, load: PoolLoad) -> float:
         """The highest rate the pool's replicas sustain together; the search begins at the rate of the load."""
@@ -52,30 +55,29 @@ class Simulator:
 
     def _highest(self, load: PoolLoad, asked: RateSearch) -> float:
         pools = self.pools(load)
-        if not pools:
-            return 0.0
-        key = (_identity(pools), load.mix, load.slo, asked.tolerance)
-        if key not in self._sustained:
-            best, _ = highest_rate(pools, asked, begin_per_s=load.requests_per_s)
-            self._sustained[key] = 0.0 if best is None else best.rate_per_s
-        return self._sustained[key]
+        return self._runs_of(load, pools, asked).highest_per_s(load.requests_per_s) if pools else 0.0
 
     def attained(self, load: PoolLoad) -> float:
         """Share of the requests that keep their SLO at the rate of the load; 0 where the queue only grows."""
         pools = self.pools(load)
+        return self._runs_of(load, pools, self._asked(load)).at(load.requests_per_s) if pools else 0.0
+
+    def bounded(self, load: PoolLoad) -> float:
+        """The same, or a bound of it that says as much: at least what a faster rate attains where that one holds."""
+        pools = self.pools(load)
         if not pools:
             return 0.0
-        # A fleet planned again has most of its pools as they were, up to the rounding of its shares.
-        key = (_identity(pools), load.mix, load.slo, f"{load.requests_per_s:.9g}")
-        if key not in self._attained:
-            self._attained[key] = self._tried(load, pools)
-        return self._attained[key]
+        runs = self._runs_of(load, pools, self._asked(load))
+        known = runs.bound(load.requests_per_s)
+        return runs.at(load.requests_per_s) if known is None else known
 
-    def _tried(self, load: PoolLoad, pools: Sequence[ReplicaPool]) -> float:
-        asked = self._asked(load)
-        requests = requests_for(pools, asked, load.requests_per_s)
-        found = trial(pools, asked, load.requests_per_s, requests=requests)
-        return 0.0 if found.outcome.saturation is not None or found.outcome.refused else found.attained_fraction
+    def _runs_of(self, load: PoolLoad, pools: Sequence[ReplicaPool], asked: RateSearch) -> "_Runs":
+        """What was tried of a pool: a fleet planned again has most of its pools as they were, a little more busy."""
+        requests = asked.requests or _rounded(requests_for(pools, asked, load.requests_per_s))
+        key = (_identity(pools), load.mix, load.slo, requests, asked.tolerance)
+        if key not in self._runs:
+            self._runs[key] = _Runs(pools=pools, asked=replace(asked, requests=requests), requests=requests)
+        return self._runs[key]
 
     def _asked(self, load: PoolLoad) -> RateSearch:
         classes = (SloClass(name="all", share_fraction=1.0, slo=load.slo),)
@@ -119,6 +121,72 @@ class Simulator:
                 speculation=compiled.speculation,
             )
         return self._placed[key]
+
+
+@dataclass(slots=True)
+class _Runs:
+    """One pool with one mix of lengths: every rate is tried once, and what it says of others is not tried at all."""
+
+    pools: Sequence[ReplicaPool]
+    asked: RateSearch
+    requests: int
+    trials: dict[float, Trial] = field(default_factory=dict)
+    """By the rate asked for."""
+    highest: Trial | None = None
+    searched: bool = False
+    came: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.came = came_per_asked(self.asked, self.requests)
+
+    def at(self, rate_per_s: float) -> float:
+        """What a rate attains."""
+        asked_per_s = float(f"{rate_per_s / self.came:.9g}")
+        if asked_per_s not in self.trials:
+            self._keep(trial(self.pools, self.asked, asked_per_s, requests=self.requests))
+        return _share(self.trials[asked_per_s])
+
+    def bound(self, rate_per_s: float) -> float | None:
+        """What the nearest rate attains that tells whether this one holds: a faster one that does, a slower that not.
+
+        None where there is none, or where chance has two that disagree.
+        """
+        asked_per_s = rate_per_s / self.came
+        trials = self.trials.values()
+        held = [entry for entry in trials if entry.met and entry.asked_per_s >= asked_per_s * (1 - _SAME)]
+        missed = [entry for entry in trials if not entry.met and entry.asked_per_s <= asked_per_s * (1 + _SAME)]
+        if bool(held) == bool(missed):
+            return None
+        near = min(held, key=_rate) if held else max(missed, key=_rate)
+        return _share(near)
+
+    def highest_per_s(self, begin_per_s: float) -> float:
+        """The highest rate that holds; searched once."""
+        if not self.searched:
+            known, begin = tuple(self.trials.values()), begin_per_s / self.came
+            self.highest, tried = highest_rate(self.pools, self.asked, begin_per_s=begin, known=known)
+            self.searched = True
+            for entry in tried:
+                self._keep(entry)
+        return 0.0 if self.highest is None else self.highest.asked_per_s * self.came
+
+    def _keep(self, found: Trial) -> None:
+        """Remember a trial without its requests."""
+        self.trials[found.asked_per_s] = replace(found, outcome=replace(found.outcome, served=None))
+
+
+def _rate(entry: Trial) -> float:
+    return entry.asked_per_s
+
+
+def _share(found: Trial) -> float:
+    """Of the requests that kept their SLO; none where the queue only grows or some are refused."""
+    return 0.0 if found.outcome.saturation is not None or found.outcome.refused else found.attained_fraction
+
+
+def _rounded(requests: int) -> int:
+    """One of few numbers of requests, so that rates close by are tried with the same ones."""
+    return round(_COUNT_STEP ** round(log(requests, _COUNT_STEP)))
 
 
 def _identity(pools: Sequence[ReplicaPool]) -> tuple[tuple[int, int], ...]:

@@ -3,11 +3,13 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from statistics import fmean
 from typing import Final
 
 from penstock.planning.asked.plan import WorkloadPlan
+from penstock.planning.at_once import at_once
 from penstock.planning.candidates.search import Candidate
 from penstock.planning.optimum.balance import evenly_busy
 from penstock.planning.optimum.family import Family
@@ -22,8 +24,10 @@ _ATTEMPTS, _ENOUGH, _TIGHTER = 10, 4, 60
 """Fleets simulated at most, after how many one that holds will do, and steps of headroom between two of them."""
 _WORTH_UNMIXING: Final = 0.01
 """Growth, as a share of the planned cost, below which a purer filling is not looked for."""
-_PERIODS_GAP, _MOST_NODES = 1e-3, 2_000
+_PERIODS_GAP, _MOST_NODES, _FEW_NODES = 1e-3, 2_000, 500
 """How well a fleet that changes over time is planned again: to a tenth of a percent."""
+_PLANNED_AGAIN, _WORTH_PLANNING = 3, 0.003
+"""How often the best of each kind is planned with what was seen, and by which share it must look cheaper."""
 _MAY_SHRINK: Final = 0.93
 """What simulation may make of a planned cost: many replicas carry up to 5% more each than the eight first looked at."""
 
@@ -60,8 +64,30 @@ def verify_fleet(
     candidates: Sequence[Candidate],
     workloads: Sequence[WorkloadPlan],
     verify_of: VerifyOf,
+    *,
+    sizing_of: VerifyOf | None = None,
 ) -> Verified:
-    """Simulate a fleet and size it; where one of mixed kinds had to grow, also with one kind in the place of several.
+    """Simulate a fleet and size it, by whether pools hold; what they attain is asked of the fleet that is left.
+
+    Should it not hold then, by a hair that another rate did not tell, it is sized by what every pool attains.
+    """
+    if sizing_of is None:
+        return _purest(mix, problem, candidates, workloads, verify_of)
+    found = _purest(mix, problem, candidates, workloads, sizing_of)
+    checks = _checks(found.mix, problem, candidates, workloads, verify_of)
+    if found.met and not all(check.met for check in checks.values()):
+        return _purest(mix, problem, candidates, workloads, verify_of)
+    return replace(found, checks=_worst(checks), pools=tuple(checks.values()))
+
+
+def _purest(
+    mix: Mix,
+    problem: Problem,
+    candidates: Sequence[Candidate],
+    workloads: Sequence[WorkloadPlan],
+    verify_of: VerifyOf,
+) -> Verified:
+    """Size a fleet; where one of mixed kinds had to grow, also with one kind in the place of several.
 
     Nodes of one price hold several kinds, and before a simulation the program does not care which: the filling it
     happens to choose may miss where a purer one holds. The cheapest fleet that held is kept.
@@ -323,4 +349,37 @@ def prove(family: Family, verify: Callable[[Mix], Verified], step: Callable[[int
         if not seen and (mix.identity in compared or mix.cost_usd * least < best_usd):
             step(len(found))
             found.append(verify(mix))
-    return Proof(verified=tuple(sorted(found, key=lambda entry: (not entry.met, entry.mix.cost_usd))))
+    return Proof(verified=_cheapest_that_held_first(found))
+
+
+def planned_with_what_was_seen(
+    proof: Proof, family: Family, problem: Problem, verify: Callable[[Mix], Verified]
+) -> tuple[Proof, Family]:
+    """Plan the best of each kind again with what replicas were seen to carry, and simulate what is cheaper then.
+
+    Before a simulation a replica is judged in a pool of up to eight; in a pool of fifty another split may carry more.
+    Nothing but a simulation of it says so, and the program has to be asked again. What held and is cheaper joins.
+    """
+    for _ in range(_PLANNED_AGAIN):
+        best = {family.label(entry.mix): entry for entry in reversed(proof.verified) if entry.met}
+        known = replace(problem, carried=proof.carried(problem))
+        asked = [
+            partial(
+                cheapest, known, family.restriction(label), gap_fraction=_PERIODS_GAP, most_nodes=500, patient=False
+            )
+            for label in best
+        ]
+        found = []
+        for before, mix in zip(best.values(), at_once(asked), strict=True):
+            if mix is not None and mix.cost_usd < (1 - _WORTH_PLANNING) * before.mix.cost_usd:
+                now = verify(mix)
+                found += [now] if now.met and now.mix.cost_usd < before.mix.cost_usd * (1 - _ROUNDING) else []
+        if not found:
+            break
+        proof = Proof(verified=_cheapest_that_held_first((*proof.verified, *found)))
+        family = replace(family, others=(*family.others, *(entry.planned for entry in found)))
+    return proof, family
+
+
+def _cheapest_that_held_first(found: Sequence[Verified]) -> tuple[Verified, ...]:
+    return tuple(sorted(found, key=lambda entry: (not entry.met, entry.mix.cost_usd)))

@@ -8,7 +8,7 @@ from penstock.planning.candidates.search import Candidate
 from penstock.planning.make import Answer, Bill, NoFleet, PlanResult
 from penstock.planning.optimum.problem import Mix
 from penstock.report.drawing.plain import plain
-from penstock.report.plan.words import headline
+from penstock.report.plan.words import NO_FLEET, headline
 
 SCHEMA: Final = "penstock.plan/1"
 """Changes with any field that is renamed, removed or means something else; new fields leave it alone."""
@@ -32,7 +32,7 @@ def plan_document(result: PlanResult) -> dict[str, object]:
             for entry in result.assumptions
         ],
         "claims": [{**_fields(check), "verdicts": list(check.verdicts)} for check in result.claims],
-        "answer": {"feasible": False, "reasons": list(answer.reasons)}
+        "answer": {"feasible": False, "headline": NO_FLEET, "reasons": list(answer.reasons)}
         if isinstance(answer, NoFleet)
         else _answer(answer),
     }

@@ -18,17 +18,8 @@ from penstock.report.plan.tables import (
     token_table,
     verification_section,
 )
-from penstock.report.plan.words import (
-    fleet_name,
-    flip_sentence,
-    headline,
-    part_name,
-    question,
-    swing_name,
-    turns,
-    usd,
-    within_reach,
-)
+from penstock.report.plan.turning import flip_sentence, turns, within_reach
+from penstock.report.plan.words import fleet_name, headline, part_name, question, swing_name, usd
 
 _WATCHED = 10
 

@@ -13,6 +13,7 @@ from penstock.report.plan.knobs import knobs_section, script_hash
 from penstock.report.plan.operation import operation
 from penstock.report.plan.summary import asked_plainly, summary
 from penstock.report.plan.tables import assumptions_tables, claim_section, left_out_table, listed
+from penstock.report.plan.words import NO_FLEET
 
 _TEMPLATES = files("penstock.report") / "templates"
 
@@ -72,7 +73,7 @@ def _nav(result: PlanResult) -> str:
 
 def _body(result: PlanResult, launches: Sequence[PoolLaunch]) -> Iterator[str]:
     if isinstance(result.answer, NoFleet):
-        yield '<section class="verdict unmet"><p class="answer">No fleet keeps every rule.</p>'
+        yield '<section class="verdict unmet"><p class="answer">' + NO_FLEET + "</p>"
         yield listed(result.answer.reasons) + "</section>"
     else:
         yield '<section id="pays">'

@@ -12,23 +12,22 @@ from penstock.planning.make import Answer, Bill, PlanResult
 from penstock.planning.optimum.problem import Mix
 from penstock.report.plan.charts import cash_bars, compared, cost_bars, figure, span_bars
 from penstock.report.plan.tables import Cell, listed, table
+from penstock.report.plan.turning import plain_flip, turns, within_reach
 from penstock.report.plan.vendors import VendorSheet, vendor_sheets
 from penstock.report.plan.what_if import rule_usd, scenario_usd, small_fleet
 from penstock.report.plan.words import (
     Sureness,
+    enough_sentence,
     label_name,
     likelier,
     not_compared_sentence,
     owned_sentences,
     part_name,
     part_names,
-    plain_flip,
     plain_label,
     rate,
     sureness,
-    turns,
     usd,
-    within_reach,
 )
 
 _TAGS: Final[Mapping[Sureness, str]] = {
@@ -194,7 +193,10 @@ def _in_draws(answer: Answer) -> str:
         return ""
     low = " so the figure as estimated is an optimistic one;" if answer.winner.cost.total_usd < span.low else ""
     middle = f"{usd(span.median)} in the middle one"
-    return f"In eight of ten cases it costs {usd(span.low)} to {usd(span.high)} in today's money,{low} {middle}."
+    enough = f" The {said}." if (said := enough_sentence(answer, node="server", draws="cases")) else ""
+    return (
+        f"In eight of ten cases it costs {usd(span.low)} to {usd(span.high)} in today's money,{low} {middle}.{enough}"
+    )
 
 
 def _only_kind(result: PlanResult, answer: Answer) -> str:

@@ -12,10 +12,12 @@ from penstock.planning.make import Answer, Bill, NoFleet, PlanResult
 from penstock.planning.optimum.problem import Mix, PoolPeriod
 from penstock.report.drawing.bars import Use, legend, stacked_bar
 from penstock.report.plan.tables import apart_sentences
+from penstock.report.plan.turning import flip_sentence, turns, within_reach
 from penstock.report.plan.what_if import rule_usd, scenario_sentence, small_fleet
 from penstock.report.plan.words import (
+    NO_FLEET,
+    enough_sentence,
     fleet_name,
-    flip_sentence,
     had,
     headline,
     label_name,
@@ -31,9 +33,7 @@ from penstock.report.plan.words import (
     spread,
     sureness,
     swing_name,
-    turns,
     usd,
-    within_reach,
 )
 
 USES = {
@@ -62,7 +62,7 @@ def render_plan(result: PlanResult, width: int) -> RenderableType:
     """Draw the whole answer."""
     pieces: list[RenderableType] = [Text(result.plan.name, style="bold"), Text(question(result), style="dim"), Text()]
     if isinstance(result.answer, NoFleet):
-        pieces.append(Text("No fleet keeps every rule.", style="bold red"))
+        pieces.append(Text(NO_FLEET, style="bold red"))
         pieces += [Text(f"  {reason}") for reason in result.answer.reasons]
     else:
         pieces += _answer(result, result.answer, width)
@@ -83,6 +83,8 @@ def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[Renderab
     yield _fleet(answer.winner.mix, result)
     yield from (Text(f"apart  {sentence}") for sentence in apart_sentences(answer.winner.mix, result.candidates))
     yield from _likelier(result, answer)
+    if enough := enough_sentence(answer):
+        yield Text(f"nodes  {enough}")
     yield from (Text(f"{head:<6} {sentence}") for head, sentence in money_sentences(answer.winner.cash))
     if small := small_fleet(result, answer):
         yield Text(f"small  {small}", style="yellow")

@@ -7,7 +7,7 @@ from penstock.catalog.accelerator import Accelerator
 from penstock.planning.asked.plan import WorkloadPlan
 from penstock.planning.candidates.search import Candidate
 from penstock.planning.doubt.monte_carlo import Span
-from penstock.planning.doubt.sensitivity import Flip, Swing
+from penstock.planning.doubt.sensitivity import Swing
 from penstock.planning.doubt.what_if import Owned
 from penstock.planning.make import Answer, PlanResult
 from penstock.planning.optimum.cash import Cash, Order
@@ -193,6 +193,7 @@ def _cheapest_in(answer: Answer) -> str:
 
 
 Sureness = Literal["sure", "likely", "alone", "open", "unmet"]
+NO_FLEET: Final = "No fleet keeps every rule."
 _SURE: Final = 0.9
 """A winner that stays the cheapest in fewer of the worlds drawn is likely, not sure."""
 
@@ -209,41 +210,16 @@ def sureness(answer: Answer) -> Sureness:
     return "sure" if answer.verified and verdict.probability >= _SURE else "likely"
 
 
-def turns(flips: Sequence[Flip]) -> list[tuple[Flip, ...]]:
-    """Put the two ends of one input together, in the order of the nearer one: below first."""
-    found: dict[str, list[Flip]] = {}
-    for flip in flips:
-        found.setdefault(flip.name, []).append(flip)
-    return [tuple(sorted(ends, key=lambda flip: flip.at)) for ends in found.values()]
-
-
-def within_reach(ends: Sequence[Flip]) -> bool:
-    """Whether the range of the input reaches a value that changes the answer."""
-    return any(flip.within_range for flip in ends)
-
-
-def flip_sentence(*ends: Flip) -> str:
-    """Say at which value of an input the answer changes, or between which two it does not."""
-    flip, last = ends[0], ends[-1]
-    inside = ", within its range" if within_reach(ends) else ""
-    winner, now = capital(label_name(flip.winner)), f"(now {_plain(flip.current, flip)}{inside})"
-    if flip is last:
-        return f"{winner} stops winning {_flip_condition(flip)} {now}: then {label_name(flip.instead)}"
-    return (
-        f"{winner} wins only {_between(flip, last)} {now}: {_instead(*map(label_name, (flip.instead, last.instead)))}"
-    )
-
-
-def _instead(below: str, above: str) -> str:
-    return f"else {below}" if below == above else f"below {below}, above {above}"
-
-
-def _between(low: Flip, high: Flip, subject: str | None = None) -> str:
-    subject, both = subject or low.subject, spread(low.at, high.at, low.unit)
-    if low.kind == "engineers":
-        return f"with {_plain(low.at, low)} to {_plain(high.at, high)} extra {label_name(low.subject)} engineers"
-    verb = {"price": "costs", "rent": "rents at", "throughput": "delivers", "delivery": "comes"}.get(low.kind)
-    return f"while the {subject} is {both}" if verb is None else f"while {subject} {verb} {both}"
+def enough_sentence(answer: Answer, *, node: str = "node", draws: str = "draws") -> str:
+    """Say how sure the number of nodes is, which a sure vendor says nothing of; empty where nothing is uncertain."""
+    confidence, mix = answer.confidence, answer.winner.mix
+    periods = {pool.period for pool in mix.pools}
+    most = max(sum(pool.nodes for pool in mix.pools if pool.period == period) for period in periods)
+    if confidence.nodes.low == confidence.nodes.high:
+        return ""
+    these = f"{most} {node} is" if most == 1 else f"{most} {node}s are"
+    said = f"{these} enough in {confidence.enough_fraction:.0%} of {draws}"
+    return said if confidence.nodes.high <= most else f"{said}; nine of ten take at most {confidence.nodes.high:.0f}"
 
 
 def near_sentence(answer: Answer) -> str:
@@ -255,46 +231,6 @@ def near_sentence(answer: Answer) -> str:
 def plain_label(label: str, names: Mapping[str, str]) -> str:
     """Write a vendor, a mix or parts for somebody who does not know what the catalog calls them."""
     return " + ".join(names.get(part, label_name(part)) for part in label.split(" + "))
-
-
-def plain_flip(ends: Sequence[Flip], names: Mapping[str, str]) -> str:
-    """Say the same to that reader."""
-    flip, last = ends[0], ends[-1]
-    subject, now = names.get(flip.subject, flip.subject), _plain(flip.current, flip)
-    if flip is not last:
-        condition = _between(flip, last, subject)
-        instead = _instead(*(plain_label(end.instead, names) for end in ends))
-        return f"{condition[:1].upper()}{condition[1:]} it stays so (planned: {now}), {instead} is cheaper."
-    if flip.kind == "engineers":
-        few = "fewer" if flip.side == "below" else "more"
-        condition = f"with {few} than {_plain(flip.at, flip)} extra {label_name(flip.subject)} engineers"
-    elif flip.kind == "throughput":
-        less = "less" if flip.side == "below" else "more"
-        condition, now = f"if {subject} serves {less} than {flip.at:.0%} of what is estimated", "100%"
-    else:
-        condition = _flip_condition(flip, subject)
-    instead = plain_label(flip.instead, names)
-    return f"{condition[:1].upper()}{condition[1:]}, {instead} is cheaper (planned: {now})."
-
-
-def _flip_condition(flip: Flip, subject: str | None = None) -> str:
-    at, below = _plain(flip.at, flip), flip.side == "below"
-    subject = subject or flip.subject
-    if flip.kind == "engineers":
-        return f"{flip.side} {at} extra {label_name(flip.subject)} engineers"
-    if flip.kind == "price":
-        return f"if {subject} costs {'less' if below else 'more'} than {at}"
-    if flip.kind == "rent":
-        return f"if {subject} rents {flip.side} {at}"
-    if flip.kind == "throughput":
-        return f"if {subject} delivers {'less' if below else 'more'} than {at}"
-    if flip.kind == "delivery":
-        return f"if {subject} comes {'earlier' if below else 'later'} than {at} from the start"
-    return f"if the {subject} is {flip.side} {at}"
-
-
-def _plain(value: float, flip: Flip) -> str:
-    return f"{value:.2g}" if flip.kind == "engineers" else amount(value, flip.unit)
 
 
 def not_compared_sentence(result: PlanResult) -> str:

@@ -127,6 +127,7 @@ _MEANINGS: Final[Mapping[str, tuple[str, ...]]] = {
 _UNIT: Final = "unit"
 _IN_MILLISECONDS: Final = re.compile(r"(?:[^A-Za-z]|^)(?:ms|millis|milliseconds)$|(?<=[a-z])Ms$", re.ASCII)
 _MOST_CHARACTERS: Final = 500
+_NOT_COMMAS: Final = (";", "\t", "|")
 
 
 def recognise(columns: Collection[str], file_name: str, named: Mapping[str, str] | None = None) -> TraceFormat:
@@ -137,6 +138,10 @@ def recognise(columns: Collection[str], file_name: str, named: Mapping[str, str]
         if twice:
             raise TraceError(f"{file_name}: two columns are named '{twice[0][:40]}'; rename the one that is not meant")
         return found
+    only = next(iter(columns), "")
+    if len(columns) == 1 and (other := next((mark for mark in _NOT_COMMAS if mark in only), None)):
+        shown = {"\t": "tabs"}.get(other, repr(other))
+        raise TraceError(f"{file_name}: its columns are separated by {shown}; separate them by commas")
     layouts = "; ".join(f"{known.name}: {', '.join(known.required)}" for known in FORMATS)
     shown = ", ".join(repr(column[:40]) for column in list(columns)[:6]) or "none"
     raise TraceError(

@@ -1,0 +1,96 @@
+"""How is it said what would change the answer? At which value of an input another fleet is cheaper."""
+
+from collections.abc import Mapping, Sequence
+
+from penstock.planning.doubt.sensitivity import Flip
+from penstock.report.plan.words import amount, capital, label_name, plain_label, spread
+
+
+def turns(flips: Sequence[Flip]) -> list[tuple[Flip, ...]]:
+    """Put the two ends of one input together, in the order of the nearer one: below first."""
+    found: dict[str, list[Flip]] = {}
+    for flip in flips:
+        found.setdefault(flip.name, []).append(flip)
+    return [tuple(sorted(ends, key=lambda flip: flip.at)) for ends in found.values()]
+
+
+def within_reach(ends: Sequence[Flip]) -> bool:
+    """Whether the range of the input reaches a value that changes the answer."""
+    return any(flip.within_range for flip in ends)
+
+
+def flip_sentence(*ends: Flip) -> str:
+    """Say at which value of an input the answer changes, or between which two it does not."""
+    flip, last = ends[0], ends[-1]
+    inside = (", within its range" if within_reach(ends) else "") + _not_solved(ends)
+    winner, now = capital(label_name(flip.winner)), f"(now {_plain(flip.current, flip)}{inside})"
+    if flip is last:
+        return f"{winner} stops winning {_flip_condition(flip)} {now}: then {label_name(flip.instead)}"
+    return (
+        f"{winner} wins only {_between(flip, last)} {now}: {_instead(*map(label_name, (flip.instead, last.instead)))}"
+    )
+
+
+def _not_solved(ends: Sequence[Flip]) -> str:
+    """Mark a value that is of the fleets compared: no other was looked for there."""
+    return "" if all(flip.solved for flip in ends) else ", of these fleets alone"
+
+
+def _instead(below: str, above: str) -> str:
+    return f"else {below}" if below == above else f"below {below}, above {above}"
+
+
+def _between(low: Flip, high: Flip, subject: str | None = None) -> str:
+    subject, both = subject or low.subject, spread(low.at, high.at, low.unit)
+    if low.kind == "engineers":
+        return f"with {_plain(low.at, low)} to {_plain(high.at, high)} extra {label_name(low.subject)} engineers"
+    verb = {"price": "costs", "rent": f"rents {_term(low)} at", "throughput": "delivers", "delivery": "comes"}.get(
+        low.kind
+    )
+    return f"while the {subject} is {both}" if verb is None else f"while {subject} {verb} {both}"
+
+
+def plain_flip(ends: Sequence[Flip], names: Mapping[str, str]) -> str:
+    """Say the same to that reader."""
+    flip, last = ends[0], ends[-1]
+    subject, now, rough = names.get(flip.subject, flip.subject), _plain(flip.current, flip), _not_solved(ends)
+    if flip is not last:
+        condition = _between(flip, last, subject)
+        instead = _instead(*(plain_label(end.instead, names) for end in ends))
+        return f"{condition[:1].upper()}{condition[1:]} it stays so (planned: {now}{rough}), {instead} is cheaper."
+    if flip.kind == "engineers":
+        few = "fewer" if flip.side == "below" else "more"
+        condition = f"with {few} than {_plain(flip.at, flip)} extra {label_name(flip.subject)} engineers"
+    elif flip.kind == "throughput":
+        less = "less" if flip.side == "below" else "more"
+        condition, now = f"if {subject} serves {less} than {flip.at:.0%} of what is estimated", "100%"
+    else:
+        condition = _flip_condition(flip, subject)
+    instead = plain_label(flip.instead, names)
+    return f"{condition[:1].upper()}{condition[1:]}, {instead} is cheaper (planned: {now}{rough})."
+
+
+def _term(flip: Flip) -> str:
+    """For how long a rent is signed; contracts carry it in the name of their input."""
+    _, _, term = flip.name.partition(" rent for ")
+    return f"for {term}" if term else "by the hour"
+
+
+def _flip_condition(flip: Flip, subject: str | None = None) -> str:
+    at, below = _plain(flip.at, flip), flip.side == "below"
+    subject = subject or flip.subject
+    if flip.kind == "engineers":
+        return f"{flip.side} {at} extra {label_name(flip.subject)} engineers"
+    if flip.kind == "price":
+        return f"if {subject} costs {'less' if below else 'more'} than {at}"
+    if flip.kind == "rent":
+        return f"if {subject} rents {_term(flip)} {flip.side} {at}"
+    if flip.kind == "throughput":
+        return f"if {subject} delivers {'less' if below else 'more'} than {at}"
+    if flip.kind == "delivery":
+        return f"if {subject} comes {'earlier' if below else 'later'} than {at} from the start"
+    return f"if the {subject} is {flip.side} {at}"
+
+
+def _plain(value: float, flip: Flip) -> str:
+    return f"{value:.2g}" if flip.kind == "engineers" else amount(value, flip.unit)
