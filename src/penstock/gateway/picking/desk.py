@@ -168,7 +168,7 @@ class Desk:
         expected = max(1, int(self.learned.output_tokens[model]))
         if asked.limit_tokens is not None:
             expected = min(expected, asked.limit_tokens)
-        number, ttft_s, tpot_s = self._class(model, tokens, expected)
+        number, (ttft_s, tpot_s, e2e_s) = self._class(model, tokens, expected)
         tenant, fair = 0, 1.0
         if wish.tenant:
             tenant = 1 + hash(wish.tenant) % _TENANTS
@@ -183,6 +183,7 @@ class Desk:
             asked.limit_tokens or 0,
             wish.ttft_s or ttft_s,
             wish.tpot_s or tpot_s,
+            e2e_s,
             _WEIGHTS.get(wish.objective, 1.0) * fair,
             number,
             tenant,
@@ -196,15 +197,15 @@ class Desk:
             np.minimum(self._hits, tokens - 1, out=self._hits)
         return keys
 
-    def _class(self, model: str, input_tokens: int, output_tokens: int) -> tuple[int, float, float]:
-        """The class whose lengths are nearest, and what it is promised."""
+    def _class(self, model: str, input_tokens: int, output_tokens: int) -> tuple[int, tuple[float, float, float]]:
+        """The class whose lengths are nearest, and what it is promised: first token, each after it, the last."""
         of_model = self._classes[model]
         if not of_model:
-            return 0, math.inf, math.inf
+            return 0, (math.inf, math.inf, math.inf)
         number, item = of_model[0]
         if len(of_model) > 1:
             number, item = min(of_model, key=lambda one: one[1].distance(input_tokens, output_tokens))
-        return number, item.ttft_s or math.inf, item.tpot_s or math.inf
+        return number, (item.ttft_s or math.inf, item.tpot_s or math.inf, item.e2e_s or math.inf)
 
     def _among(self, only: frozenset[int] | None) -> Records:
         if only is None:
