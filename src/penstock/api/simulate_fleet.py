@@ -93,6 +93,10 @@ def simulate_fleet(
     """
     at_least(1, requests=requests, pickers=pickers)
     at_least(0, rate=rate, seed=seed, sampled_every=sampled_every)
+    if trace is not None and (input_tokens is not None or output_tokens is not None):
+        raise UsageError("a trace has lengths of its own, and --in and --out would change nothing; leave out one")
+    if trace is None and columns is not None:
+        raise UsageError("--columns says what is in a trace; say which: --trace requests.csv")
     described = fleet_choice(fleet)
     policies = policies_choice(policy)
     pools = _pools(described)

@@ -172,3 +172,11 @@ def test_an_impossible_factor_or_interval_is_refused() -> None:
         Fault(kind="dies", replica=0, at_s=-1.0)
     with pytest.raises(UsageError, match="write 0ms"):
         Sight(report_delay_s=float("inf"))
+
+
+def test_a_trace_has_its_own_lengths_and_columns_are_a_traces() -> None:
+    trace = Path(__file__).resolve().parents[2] / "data" / "nobody-reads-it.csv"
+    with pytest.raises(UsageError, match="a trace has lengths of its own"):
+        penstock.simulate_fleet(FLEET, trace=trace, input_tokens=100)
+    with pytest.raises(UsageError, match="say which: --trace"):
+        penstock.simulate_fleet(FLEET, columns="arrival=ts")
