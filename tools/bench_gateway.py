@@ -5,6 +5,7 @@ and load and backend to another. Ratios of one run are what counts: the machine 
 """
 
 import argparse
+import asyncio
 import json
 import shutil
 import signal
@@ -21,7 +22,8 @@ from pathlib import Path
 from typing import Any, Final
 
 REPOSITORY: Final = Path(__file__).resolve().parent.parent
-VARIANTS: Final = ("bare", "ext_authz", "ext_proc", "ext_proc_buffered")
+VARIANTS: Final = ("bare", "constant", "ext_authz", "ext_proc", "ext_proc_buffered")
+"""`constant` is the default door with nothing behind it: whatever is asked, the first endpoint is named."""
 BACKENDS: Final = ("127.0.0.1:19101", "127.0.0.1:19102", "127.0.0.1:19103")
 SLOW_BACKENDS: Final = ("127.0.0.1:19111", "127.0.0.1:19112", "127.0.0.1:19113")
 FAST_BACKENDS: Final = ("127.0.0.1:19121", "127.0.0.1:19122", "127.0.0.1:19123")
@@ -75,16 +77,43 @@ def serve(variant: str, port: int, backends: Sequence[str], folder: str) -> None
         classes=(),
         endpoints=endpoints,
     )
+    if variant == "constant":
+        answer_without_looking(backends[0])
     settings = EnvoySettings(
         listen=f"127.0.0.1:{port}",
         folder=Path(folder),
         pickers=1,
-        door="ext_authz" if variant == "bare" else variant,  # type: ignore[arg-type]
+        door="ext_authz" if variant in ("bare", "constant") else variant,  # type: ignore[arg-type]
         concurrency=1,
         pick=variant != "bare",
         pick_timeout_s=5.0,
     )
     Supervisor(settings, lambda _: fleet, None, drain_s=0.0).run()
+
+
+def answer_without_looking(endpoint: str) -> None:
+    """Replace what pickers do with a question by one answer, so that what is left is what the door itself costs."""
+    from penstock.gateway.doors import process  # noqa: PLC0415 - in the child only
+
+    answer = f"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nx-gateway-destination-endpoint: {endpoint}\r\n\r\n".encode()
+
+    class Constant(asyncio.Protocol):
+        def __init__(self, *_: object, **__: object) -> None:
+            self._missing = 0
+
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            self._transport = transport
+
+        def data_received(self, data: bytes) -> None:
+            if self._missing <= 0:
+                head = data.index(b"\r\n\r\n") + 4
+                at = data.index(b"content-length: ") + 16
+                self._missing = head + int(data[at : data.index(b"\r", at)])
+            self._missing -= len(data)
+            if self._missing == 0:
+                self._transport.write(answer)  # type: ignore[attr-defined]
+
+    vars(process)["QuestionLine"] = Constant
 
 
 def bodies(folder: Path) -> dict[str, Path]:

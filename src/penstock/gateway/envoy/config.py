@@ -171,6 +171,8 @@ def _manager(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None)
         "@type": _MANAGER,
         "stat_prefix": "clients",
         "use_remote_address": True,
+        # Nobody's: whoever is internal could say how often and how long endpoints are tried. An empty list means all.
+        "internal_address_config": {"cidr_ranges": [{"address_prefix": "255.255.255.255", "prefix_len": 32}]},
         "normalize_path": True,
         "merge_slashes": True,
         "path_with_escaped_slashes_action": "REJECT_REQUEST",
