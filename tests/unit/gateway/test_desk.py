@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from desks import MODELS, Clock, asked, desk_of, fleet, report
-from penstock.gateway.picking.asked import BodyAsked
-from penstock.gateway.picking.desk import Desk, Named, Refused, SharedTables, Wish
+from penstock.gateway.picking.asked import BodyAsked, Wish
+from penstock.gateway.picking.desk import Desk, Named, Refused, SharedTables
 from penstock.gateway.picking.leaks import LOOKS, Leaks
 from penstock.gateway.picking.prefixes import BLOCK_BYTES, PrefixIndex
 from penstock.gateway.state.tables import COUNTS, PICKER_STATE, REPORT

@@ -7,7 +7,8 @@ import pytest
 
 from desks import Clock, asked, desk_of, fleet, report
 from penstock.gateway.picking import policy
-from penstock.gateway.picking.desk import Named, Wish
+from penstock.gateway.picking.asked import Wish
+from penstock.gateway.picking.desk import Named
 from penstock.routing import harm, ledger
 from penstock.routing.endpoint import Records, default_parameters, new_endpoints, new_request
 from penstock.simulation.loop.compiled import keeps, kept

@@ -5,8 +5,8 @@ import logging
 import math
 from typing import Final
 
-from penstock.gateway.picking.asked import BadBody, read_body
-from penstock.gateway.picking.desk import Desk, Named, Refused, Wish
+from penstock.gateway.picking.asked import BadBody, Wish, read_body
+from penstock.gateway.picking.desk import Desk, Named, Refused
 from penstock.gateway.state.headers import (
     DESTINATION,
     LENGTH,

@@ -20,10 +20,7 @@ _MANAGER: Final = (
 )
 _ROUTES: Final = "fleet"
 _FILE_LOG: Final = "type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog"
-ENDING: Final = (
-    f"%REQ({TICKET})% %RESPONSE_CODE% %RESPONSE_FLAGS% %UPSTREAM_HOST% %UPSTREAM_REQUEST_ATTEMPT_COUNT% "
-    "%DURATION% %BYTES_SENT%\n"
-)
+ENDING: Final = f"%REQ({TICKET})% %RESPONSE_CODE% %RESPONSE_FLAGS% %UPSTREAM_HOST% %UPSTREAM_REQUEST_ATTEMPT_COUNT%\n"
 """What a picker is told when an answer it decided about has ended."""
 _ACCESS: Final = {
     "at": "%START_TIME%",

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from json import JSONDecoder
 from json.decoder import WHITESPACE  # type: ignore[attr-defined]
 from typing import Final, NamedTuple
@@ -26,6 +27,16 @@ class BodyAsked(NamedTuple):  # made for every request, which a frozen dataclass
     """Of the whole body, seen or not."""
     prefix_from: int
     """Where the prompt begins."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What the headers of a request say about how it should be treated."""
+
+    objective: str = ""
+    tenant: str = ""
+    ttft_s: float | None = None
+    tpot_s: float | None = None
 
 
 def read_body(body: bytes, whole_bytes: int, *, cut: bool = False) -> BodyAsked:

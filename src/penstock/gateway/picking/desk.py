@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from penstock.gateway.picking import policy
-from penstock.gateway.picking.asked import BodyAsked
+from penstock.gateway.picking.asked import BodyAsked, Wish
 from penstock.gateway.picking.flights import Flight, Flights, struct_of
 from penstock.gateway.picking.leaks import OLD_S, Leaks, oldest
 from penstock.gateway.picking.learning import Learned
@@ -63,16 +63,6 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What the headers of a request say about how it should be treated."""
-
-    objective: str = ""
-    tenant: str = ""
-    ttft_s: float | None = None
-    tpot_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SharedTables:
     """What this picker reads and writes of the shared memory."""
 
@@ -94,7 +84,7 @@ class Desk:
         clock: Callable[[], float] = time.monotonic,
         receipts: ReceiptBook | None = None,
     ) -> None:
-        self._receipts = receipts
+        self._receipts, self._policy = receipts, policy.every_request()
         self.fleet, self._tables, self._number, self._clock = fleet, tables, number, clock
         count = len(fleet.addresses)
         self.endpoints = fleet.endpoints.copy()
@@ -114,13 +104,13 @@ class Desk:
         self._tpot_now_s = self.endpoints["tpot_now_s"]
         self._said, self._tenants = np.zeros(1, SAID), TenantShares()
         self._hits, self._harms = np.zeros(count, np.int64), np.zeros(count)
-        self._seen = np.zeros(count, np.uint64)
+        self._seen, self._sequences = np.zeros(count, np.uint64), tables.reports["sequence"]
         self._flights = Flights()
         self._due: list[tuple[float, int]] = []
         self._unseen: list[tuple[float, int]] = []
         # No ticket of a picker that ran before this one is used again: its answers may still be under way.
         self._tickets = int(clock() * 1e6)
-        self._looked_s = -math.inf
+        self._looked_s, self._trial_s = -math.inf, math.inf
         self._leaks = Leaks(count)
         self._healthy = np.ones(count, bool)
         self._suspect_until = np.zeros(count)
@@ -223,7 +213,7 @@ class Desk:
         return limited
 
     def _rank(self, among: Records) -> int:
-        return policy.rank(self._request, among, self._hits, self.parameters, self._order, self._harms)
+        return self._policy.rank(self._request, among, self._hits, self.parameters, self._order, self._harms)
 
     def _shortened(self, among: Records) -> bool:
         """Take a request as just fitting where its estimated length fits nowhere: bytes are not tokens.
@@ -246,7 +236,7 @@ class Desk:
         order, ticket = tuple(self._order.tolist()[:found]), self._tickets
         first, place = order[0], self._flights.opened(ticket)
         hit = self._hits.item(first)
-        policy.sent(self.endpoints, first, self._request, hit, self._flights.rows, place, self.parameters)
+        self._policy.sent(self.endpoints, first, self._request, hit, self._flights.rows, place, self.parameters)
         flight = self._flights.at(place)
         ttft_s = flight.ttft_s
         heappush(self._due, (flight.sent_s + ttft_s, ticket))
@@ -292,7 +282,7 @@ class Desk:
         else:
             self._suspect_s[first] = 0.0
         tokens = self._tokens(flight, now_s)
-        policy.finished(self.endpoints, self._flights.rows, place, tokens, now_s, self.parameters)
+        self._policy.finished(self.endpoints, self._flights.rows, place, tokens, now_s, self.parameters)
 
     def unseen(self, ticket: int) -> None:
         """Nobody will say when this answer ends: take it to end when that is predicted."""
@@ -311,23 +301,24 @@ class Desk:
         """Leave an endpoint alone that failed: longer each time, until it answers again."""
         self._suspect_s[endpoint] = min(_MOST_SUSPECT_S, max(_SUSPECT_S, 2 * self._suspect_s[endpoint]))
         self._suspect_until[endpoint] = now_s + self._suspect_s[endpoint]
+        self._trial_s = min(self._trial_s, self._suspect_until[endpoint])
         self.endpoints[endpoint]["accepts"] = 0
+        self._divide()
 
     def _look(self, now_s: float) -> None:
         """Take in what the scraper wrote since, and whose first token is due."""
         if now_s - self._looked_s < _REPORTS_EVERY_S:
             return
         self._looked_s = now_s
-        reports = self._tables.reports
-        for index in np.flatnonzero(reports["sequence"] != self._seen):
-            row = read_row(reports, int(index))
-            if row is not None:
-                self._seen[index] = row["sequence"]
-                self._report(int(index), row, now_s)
-        for index in np.flatnonzero((self._suspect_until > 0) & (self._suspect_until <= now_s)):
-            self._suspect_until[index] = 0.0
-            self.endpoints[index]["accepts"] = self._healthy[index]
-        self._divide()
+        if not np.array_equal(self._sequences, self._seen):
+            for index in np.flatnonzero(self._sequences != self._seen):
+                row = read_row(self._tables.reports, int(index))
+                if row is not None:
+                    self._seen[index] = row["sequence"]
+                    self._report(int(index), row, now_s)
+            self._divide()
+        if now_s >= self._trial_s:
+            self._try_again(now_s)
         while self._unseen and self._unseen[0][0] <= now_s:
             self.ended(heappop(self._unseen)[1], "", _OK, "-", 1)
         while self._due and self._due[0][0] <= now_s:
@@ -335,6 +326,14 @@ class Desk:
             place = self._flights.place(ticket)
             if place is not None:
                 self._first(place, due_s)
+
+    def _try_again(self, now_s: float) -> None:
+        """Let those take requests again that were left alone long enough."""
+        for index in np.flatnonzero((self._suspect_until > 0) & (self._suspect_until <= now_s)):
+            self._suspect_until[index] = 0.0
+            self.endpoints[index]["accepts"] = self._healthy[index]
+        self._trial_s = self._suspect_until[self._suspect_until > 0].min(initial=math.inf)
+        self._divide()
 
     def _report(self, index: int, row: np.void, now_s: float) -> None:
         record = self.endpoints[index]
@@ -369,7 +368,7 @@ class Desk:
         self.learned.note_prediction(flight.endpoint, flight.ttft_s)
         seen_s = flight.sent_s + flight.ttft_s * self.learned.first_ratio.item(flight.endpoint)
         seen_s = max(seen_s, 1e-6) if seen_s > 0 else due_s
-        policy.first_token(self.endpoints, self._flights.rows, place, seen_s, self.parameters)
+        self._policy.first_token(self.endpoints, self._flights.rows, place, seen_s, self.parameters)
 
     def tick(self) -> None:
         """Look even where nobody asks, and show the others what was done."""
