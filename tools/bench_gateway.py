@@ -261,21 +261,24 @@ def behind(
 
 
 HEAD: Final = (
-    "| load | router | req/s | of bare | chunks/s | of bare | p50 ms | CPU us: Envoy + picker | req/s per core | "
-    "per picker core | errors |"
+    "| load | router | req/s | of bare | by turn | chunks/s | of bare | p50 ms | CPU us: Envoy + picker | "
+    "req/s per core | per picker core | errors |"
 )
 
 
 def table(results: Sequence[dict[str, Any]]) -> str:
-    """Draw medians and their ratio to bare Envoy."""
-    lines = [HEAD, "|---" * 11 + "|"]
+    """Draw medians and their ratio to bare Envoy, and the least and most of that ratio in one turn."""
+    lines = [HEAD, "|---" * 12 + "|"]
     for load in dict.fromkeys(row["load"] for row in results):
         bare: dict[str, float] = {}
+        beside: list[dict[str, Any]] = []
         for variant in dict.fromkeys(row["variant"] for row in results):
             rows = [row for row in results if row["load"] == load and row["variant"] == variant]
             if rows:
                 median = medians(rows)
-                bare = bare or median
+                bare, beside = bare or median, beside or rows
+                ratios = [mine["rps"] / theirs["rps"] for mine, theirs in zip(rows, beside, strict=True)]
+                median |= {"least": min(ratios), "most": max(ratios)}
                 lines.append(f"| {load} | {variant} | {cells(median, bare)} | {sum(row['err'] for row in rows)} |")
     return "\n".join(lines)
 
@@ -296,8 +299,9 @@ def cells(median: dict[str, float], bare: dict[str, float]) -> str:
     rate, chunks, envoy, picker = (median[name] for name in ("rate", "chunks", "envoy", "picker"))
     of_chunks = f"{chunks / bare['chunks']:.2f}" if bare["chunks"] else ""
     of_picker = f"{1e6 / picker:,.0f}" if picker else ""
+    by_turn = f"{median['least']:.2f} to {median['most']:.2f}"
     return (
-        f"{rate:,.0f} | {rate / bare['rate']:.2f} | {chunks:,.0f} | {of_chunks} | {median['p50_ms']:.2f} | "
+        f"{rate:,.0f} | {rate / bare['rate']:.2f} | {by_turn} | {chunks:,.0f} | {of_chunks} | {median['p50_ms']:.2f} | "
         f"{envoy:,.0f} + {picker:,.0f} | {1e6 / (envoy + picker):,.0f} | {of_picker}"
     )
 
