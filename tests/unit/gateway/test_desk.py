@@ -128,6 +128,8 @@ def test_an_endpoint_may_be_silent_as_long_as_the_answer_may_last() -> None:
 
     assert try_s(None, stream=True) == 10.0  # an engine answers a stream at once
     assert try_s(4, stream=False) == 10.0
+    assert try_s(100, stream=True) == 10.0
+    assert try_s(100, stream=False) == 100.0  # far more than predicted: who gives up too soon has it made twice
     assert try_s(10_000, stream=False) > 4 * 10_000 * 0.01  # a step is 10 ms
     assert try_s(None, stream=False) == 3600.0
 

@@ -28,6 +28,8 @@ _NAMED: Final = 3
 _SLACK: Final = 4.0
 """An endpoint that is silent for so many times what was predicted is given up."""
 _LEAST_TRY_S, _MOST_TRY_S = 10.0, 3600.0
+_LEAST_TOKEN_TRY_S: Final = 1.0
+"""An answer that is not streamed is waited for at least so long per token: given up too soon, it is made twice."""
 _REPORTS_EVERY_S: Final = 0.002
 _SUSPECT_S, _MOST_SUSPECT_S = 1.0, 30.0
 _LEAST_TOKEN_S: Final = 1e-6
@@ -249,7 +251,8 @@ class Desk:
         """How long an endpoint may be silent: an answer that is not streamed is silence until its last token."""
         tokens = 0.0 if asked.stream else float(asked.limit_tokens or math.inf)
         whole_s = tokens * self._tpot_now_s.item(endpoint) if tokens else 0.0
-        return min(_MOST_TRY_S, max(_LEAST_TRY_S, _SLACK * (ttft_s + whole_s)))
+        least_s = max(_LEAST_TRY_S, tokens * _LEAST_TOKEN_TRY_S)
+        return min(_MOST_TRY_S, max(least_s, _SLACK * (ttft_s + whole_s)))
 
     def _unnamed(self, model: str, only: frozenset[int] | None) -> Named | Refused:
         """Say why nobody was found: nobody is up, nobody holds such an answer, or it is shed."""
