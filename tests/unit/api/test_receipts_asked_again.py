@@ -12,7 +12,8 @@ from penstock.api.documents.published import json_schema
 from penstock.api.receipts import receipts
 from penstock.cli.root import app
 from penstock.errors import UnreadableFile, UsageError
-from penstock.gateway.picking.desk import Desk, Named, Wish
+from penstock.gateway.picking.asked import Wish
+from penstock.gateway.picking.desk import Desk, Named
 from penstock.gateway.picking.receipts import ReceiptBook
 from penstock.report.routing.receipts import _dollars
 
