@@ -6,7 +6,8 @@ from pathlib import Path
 from desks import Clock, asked, desk_of, fleet
 from penstock.api.asked.fleet import fleet_choice
 from penstock.api.route import routed_fleet
-from penstock.gateway.picking.desk import Named, Wish
+from penstock.gateway.picking.asked import Wish
+from penstock.gateway.picking.desk import Named
 
 FLEET = Path(__file__).resolve().parents[3] / "examples" / "fleets" / "chat-h100-mi300x.yaml"
 
