@@ -13,7 +13,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,11 @@ from ports import free_ports
 MODEL = "llama"
 STEP_S = 0.002
 _READY_S = 150.0
+_SILICON = (
+    *("step_s", "sequence_s", "context_token_s", "prompt_step_s", "prompt_token_s", "prompt_pair_s", "request_s"),
+    *("first_token_ratio", "step_tokens", "kv_tokens", "max_running", "usd_per_s"),
+)
+"""Of an endpoint's record, what follows from its silicon and engine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +38,8 @@ class Stack:
     control: str
     real: tuple[str, ...] = ()
     """Endpoints of the fleet that somebody else runs: small ones, of the first model."""
+    silicon: str | None = None
+    """A fleet file whose replicas the emulated endpoints are, one each; None: endpoints that are all alike."""
     models: tuple[str, ...] = (MODEL,)
     """The model of each endpoint, in turn."""
     adapters: tuple[str, ...] = ()
@@ -244,6 +251,13 @@ def _serve_endpoints(stack: Stack) -> None:
         )
         for index, address in enumerate(stack.addresses)
     ]
+    if stack.silicon is not None:
+        from penstock.api.emulate import emulated_fleet, emulated_replicas  # noqa: PLC0415
+
+        of_file = emulated_replicas(emulated_fleet(Path(stack.silicon), port=1))
+        replicas = [
+            replace(one, replica=made.replica, engine=made.engine) for one, made in zip(replicas, of_file, strict=True)
+        ]
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(emulate(replicas, control=stack.control, speed=1.0, seed=0))
 
@@ -266,6 +280,10 @@ def _fleet(stack: Stack, addresses: Sequence[str], made: int) -> Any:  # noqa: A
         endpoints["serves"][addresses.index(stack.addresses[0])] |= 1 << (len(models) + place)
     endpoints["kv_tokens"], endpoints["max_context_tokens"], endpoints["max_running"] = 640_000, 600_000, 256
     endpoints["step_tokens"], endpoints["step_s"], endpoints["prompt_token_s"] = 8192, stack.step_s, 1e-7
+    if stack.silicon is not None:
+        for index, record in enumerate(_records(stack.silicon)):
+            for name in _SILICON:
+                endpoints[name][index] = record[name]
     for index in (place for place, address in enumerate(addresses) if address in stack.real):
         endpoints["max_context_tokens"][index], endpoints["max_running"][index] = 1024, 16
     if stack.only is not None:
@@ -286,6 +304,18 @@ def _fleet(stack: Stack, addresses: Sequence[str], made: int) -> Any:  # noqa: A
         classes=tuple(promised),
         endpoints=endpoints,
     )
+
+
+def _records(silicon: str) -> Any:  # noqa: ANN401 - records
+    """What pickers know of a fleet file's replicas."""
+    from penstock.api.emulate import emulated_fleet  # noqa: PLC0415
+    from penstock.api.route import routed_fleet  # noqa: PLC0415
+    from penstock.fleet.file import write_fleet  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory() as folder:
+        running_fleet = Path(folder) / "fleet.yaml"
+        running_fleet.write_text(write_fleet(emulated_fleet(Path(silicon), port=1)))
+        return routed_fleet(running_fleet).endpoints
 
 
 def _serve_gateway(stack: Stack) -> None:

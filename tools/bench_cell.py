@@ -9,8 +9,8 @@ import numpy as np
 from penstock.emulator.engine import Totals
 from penstock.emulator.metrics_page import EngineState, Observed, vllm_page
 from penstock.gateway.picking import policy
-from penstock.gateway.picking.asked import read_body
-from penstock.gateway.picking.desk import Desk, Named, SharedTables, Wish
+from penstock.gateway.picking.asked import Wish, read_body
+from penstock.gateway.picking.desk import Desk, Named, SharedTables
 from penstock.gateway.state.fleet import RoutedClass, RoutedFleet
 from penstock.gateway.state.tables import COUNTS, PICKER_STATE, REPORT
 from penstock.gateway.watching.pages import read_page

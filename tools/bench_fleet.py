@@ -7,7 +7,6 @@ given the same slice. `--tables` writes what came out into docs/gateway.md.
 import argparse
 import asyncio
 import contextlib
-import csv
 import json
 import math
 import re
@@ -19,12 +18,12 @@ import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import uvloop
+from fleet_slices import SLICES, Slice, TimedRequest, requests_of
 
 import penstock
 from penstock.api.asked.fleet import fleet_choice
@@ -36,16 +35,15 @@ from penstock.gateway.envoy.config import EnvoySettings
 from penstock.gateway.envoy.program import envoy_program
 from penstock.gateway.state.fleet import RoutedFleet
 from penstock.gateway.supervisor import Supervisor
+from penstock.routing.compared.peers import weight_of
+from penstock.routing.endpoint import default_parameters
 from penstock.simulation.replica import Replica
-from penstock.workload import Slo
 
 REPOSITORY: Final = Path(__file__).resolve().parent.parent
 FLEET: Final = REPOSITORY / "examples" / "fleets" / "chat-70b-h100-mi300x.yaml"
-TRACES: Final = REPOSITORY.parent / "shared" / "traces"
 PAGE: Final = REPOSITORY / "docs" / "gateway.md"
 POLICIES: Final = ("penstock", "in-flight-per-capacity", "weighted-round-robin", "least-request", "round-robin")
 LISTEN, CONTROL, FIRST_PORT = 18480, 18499, 18400
-_BLOCK_TOKENS, _TOKEN_BYTES = 512, 4
 _SECONDS: Final = (
     "step_s",
     "sequence_s",
@@ -59,58 +57,8 @@ _SECONDS: Final = (
 """Of an endpoint's record, what follows from its silicon."""
 _HTTP: Final = "type.googleapis.com/envoy.extensions.filters"
 _PATIENCE_S: Final = 900.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slice:
-    """Some requests of a public trace, at another rate, and what they are promised."""
-
-    name: str
-    file: str
-    start: int
-    count: int
-    rate_per_s: float
-    slo: Slo
-    slow: float = 1.0
-    """All seconds are so many times as long, arrivals, promises and engines alike: a busy machine keeps up."""
-
-
-SLICES: Final = (
-    Slice(
-        name="Azure conversation",
-        file="azure_llm_2023_conv.csv",
-        start=2000,
-        count=120,
-        rate_per_s=6.0,
-        slo=Slo(ttft_s=2.0, tpot_s=0.06),
-        slow=5.0,
-    ),
-    Slice(
-        name="Mooncake conversation",
-        file="mooncake_conversation.jsonl",
-        start=0,
-        count=80,
-        rate_per_s=0.65,
-        slo=Slo(ttft_s=5.0, tpot_s=0.1),
-    ),
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimedRequest:
-    """One request of a slice."""
-
-    arrival_s: float
-    input_tokens: int
-    output_tokens: int
-    blocks: tuple[int, ...]
-    """What every 512 tokens of the prompt are, by number."""
-
-    def body(self, model: str) -> bytes:
-        """Write it as a completion: a token is four bytes to an emulated engine."""
-        text = "".join(f"{block:015x} " * (_BLOCK_TOKENS * _TOKEN_BYTES // 16) for block in self.blocks)
-        told = {"prompt": text[: self.input_tokens * _TOKEN_BYTES], "model": model, "max_tokens": self.output_tokens}
-        return json.dumps({**told, "stream": True, "ignore_eos": True}).encode()
+_DRAWS, _MOVED_S = 21, 0.05
+"""How often the simulation is run, and by how much arrivals are moved at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,54 +69,59 @@ class Seen:
     goodput_per_s: float
     """Output tokens a second of requests that kept their promise."""
     usd_per_good_mtok: float
+    makespan_s: float
+    """Until the last answer ended."""
+    first_share: float = 0.0
+    """Of the requests, those the fleet's first endpoint was sent."""
+    least_per_s: float = 0.0
+    most_per_s: float = 0.0
+    """Of several runs of the simulation, the least and the most good tokens a second."""
     failed: int = 0
     late_s: float = 0.0
     """How late the emulator's clock was at worst."""
 
 
-def requests_of(chosen: Slice) -> list[TimedRequest]:
-    """Read a slice, its arrivals spread to the rate that is asked for."""
-    path, end = TRACES / chosen.file, chosen.start + chosen.count
-    if path.suffix == ".csv":
-        with path.open(encoding="utf-8") as file:
-            rows = list(csv.reader(file))[1 + chosen.start : 1 + end]
-        times = [datetime.fromisoformat(row[0][:26]).timestamp() for row in rows]
-        lengths = [(int(row[1]), int(row[2])) for row in rows]
-        # Nothing is said to be shared: every block is one of a kind.
-        blocks = [tuple(range(1000 * n, 1000 * n + -(-given // _BLOCK_TOKENS))) for n, (given, _) in enumerate(lengths)]
-    else:
-        told = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()[chosen.start : end]]
-        times = [entry["timestamp"] / 1000 for entry in told]
-        lengths = [(entry["input_length"], entry["output_length"]) for entry in told]
-        blocks = [tuple(entry["hash_ids"]) for entry in told]
-    factor = len(times) / chosen.rate_per_s / (times[-1] - times[0])
-    return [
-        TimedRequest(
-            arrival_s=round((at - times[0]) * factor, 3), input_tokens=given, output_tokens=made, blocks=shared
-        )
-        for at, (given, made), shared in zip(times, lengths, blocks, strict=True)
-    ]
-
-
 def simulated(fleet: Path, requests: Sequence[TimedRequest], folder: Path, policies: Sequence[str]) -> dict[str, Seen]:
-    """Ask the simulator, which is given the same requests and reports as often as the scraper looks."""
-    trace = folder / "slice.jsonl"
-    lines = (
+    """Ask the simulator, which is given the same requests and reports as often as the scraper looks.
+
+    No clock is so exact that every request comes at its very time: it is asked again and again with arrivals moved by
+    a little, and the run in the middle is what it says. How far apart the runs are is what one run can say at most.
+    """
+    drawn: dict[str, list[Seen]] = {policy: [] for policy in policies}
+    for seed in range(_DRAWS):
+        for policy, seen in _simulated_once(fleet, requests, folder, policies, seed).items():
+            drawn[policy].append(seen)
+    said = {}
+    for policy, runs in drawn.items():
+        runs.sort(key=lambda run: run.goodput_per_s)
+        said[policy] = replace(runs[_DRAWS // 2], least_per_s=runs[0].goodput_per_s, most_per_s=runs[-1].goodput_per_s)
+    return said
+
+
+def _simulated_once(
+    fleet: Path, requests: Sequence[TimedRequest], folder: Path, policies: Sequence[str], seed: int
+) -> dict[str, Seen]:
+    trace, moves_s = folder / "slice.jsonl", np.random.default_rng(seed).uniform(0.0, _MOVED_S, len(requests))
+    lines = [
         {
-            "timestamp": round(1000 * one.arrival_s),
+            "timestamp": round(1000 * (one.arrival_s + move_s)),
             "input_length": one.input_tokens,
             "output_length": one.output_tokens,
             "hash_ids": one.blocks,
         }
-        for one in requests
-    )
+        for one, move_s in zip(requests, moves_s, strict=True)
+    ]
+    lines.sort(key=lambda line: line["timestamp"])
     trace.write_text("\n".join(map(json.dumps, lines)) + "\n", encoding="utf-8")
-    answer = penstock.simulate_fleet(str(fleet), trace=str(trace), policy=",".join(policies), reports="100ms")
+    names = ",".join(policies)
+    answer = penstock.simulate_fleet(str(fleet), trace=str(trace), policy=names, reports="100ms", seed=seed)
     return {
         run.policy.name: Seen(
             met_fraction=run.worst_met_fraction,
             goodput_per_s=run.outcome.goodput_tokens_per_s,
             usd_per_good_mtok=run.usd_per_good_mtok or float("inf"),
+            makespan_s=run.outcome.makespan_s,
+            first_share=float(np.mean(run.outcome.served.replica == 0)) if run.outcome.served is not None else 0.0,
         )
         for run in answer.runs
     }
@@ -232,15 +185,16 @@ async def replayed(requests: Sequence[TimedRequest], model: str, chosen: Slice, 
         met_fraction=len(good) / len(seen),
         goodput_per_s=sum(good) / makespan_s,
         usd_per_good_mtok=usd_per_hour * makespan_s / 3600 / max(1, sum(good)) * 1e6,
+        makespan_s=makespan_s,
         failed=sum(not tokens for _, _, tokens in seen),
     )
 
 
 def envoy_alone(fleet: RoutedFleet, policy: str) -> dict[str, object]:
-    """Write a configuration for Envoy that routes by one of its own policies."""
+    """Write a configuration for Envoy that routes by one of its own policies, by the weights the simulation has."""
     weighted = policy in {"weighted-round-robin", "in-flight-per-capacity"}
-    endpoints = []
-    for address, weight in zip(fleet.addresses, fleet.weights(), strict=True):
+    endpoints, rates = [], [weight_of(record, default_parameters()[0]) for record in fleet.endpoints]
+    for address, weight in zip(fleet.addresses, [round(100 * rate / max(rates)) for rate in rates], strict=True):
         host, _, port = address.rpartition(":")
         place = {"socket_address": {"address": host, "port_value": int(port)}}
         endpoints.append({"endpoint": {"address": place}, "load_balancing_weight": weight if weighted else 1})
@@ -339,7 +293,8 @@ def routed(chosen: Slice, requests: Sequence[TimedRequest], fleet: Path, policy:
         with started(command, f"http://127.0.0.1:{LISTEN}/health"):
             seen = asyncio.run(replayed(requests, described.pools[0].model, chosen, usd_per_hour))
         told = json.loads(urllib.request.urlopen(f"http://127.0.0.1:{CONTROL}/", timeout=5).read())
-    return replace(seen, late_s=max(entry["latest_s"] for entry in told) / chosen.slow)
+    late_s, served = max(entry["latest_s"] for entry in told) / chosen.slow, [entry["requests"] for entry in told]
+    return replace(seen, late_s=late_s, first_share=served[0] / max(1, sum(served)))
 
 
 def compared(chosen: Slice, policies: Sequence[str]) -> list[dict[str, Any]]:
@@ -362,8 +317,10 @@ def compared(chosen: Slice, policies: Sequence[str]) -> list[dict[str, Any]]:
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """Write the rows as Markdown."""
-    head = ["slice", "policy", "kept, simulated", "through Envoy", "good tokens/s, simulated", "through Envoy", "ratio"]
-    head += ["$/good Mtok, simulated", "through Envoy", "failed", "clock late, ms"]
+    head = ["slice", "policy", "kept, simulated", "through Envoy", "good tokens/s, simulated", "all runs"]
+    head += ["through Envoy", "ratio"]
+    head += ["$/good Mtok, simulated", "through Envoy", "to the H100s, simulated", "through Envoy"]
+    head += ["last answer s, simulated", "through Envoy", "failed", "clock late, ms"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for row in rows:
         said, seen = row["simulated"], row["seen"]
@@ -373,10 +330,15 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
             f"{said.met_fraction:.1%}",
             f"{seen.met_fraction:.1%}",
             f"{said.goodput_per_s:,.0f}",
+            f"{said.least_per_s:,.0f} to {said.most_per_s:,.0f}",
             f"{seen.goodput_per_s:,.0f}",
             f"{seen.goodput_per_s / said.goodput_per_s:.2f}",
             f"{said.usd_per_good_mtok:.2f}",
             f"{seen.usd_per_good_mtok:.2f}",
+            f"{said.first_share:.0%}",
+            f"{seen.first_share:.0%}",
+            f"{said.makespan_s:.1f}",
+            f"{seen.makespan_s:.1f}",
             str(seen.failed),
             f"{1000 * seen.late_s:.0f}",
         ]
@@ -389,6 +351,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tables", action="store_true", help="write the table into docs/gateway.md")
     parser.add_argument("--slice", choices=[one.name for one in SLICES], help="only one of them")
+    parser.add_argument(
+        "--slower", type=float, help="all seconds are so many times as long, instead of the slice's own"
+    )
     parser.add_argument("--policy", action="append", choices=POLICIES, help="only these")
     parser.add_argument("--serve", choices=["endpoints", "gateway"], help=argparse.SUPPRESS)
     parser.add_argument("--running", type=Path, help=argparse.SUPPRESS)
@@ -397,7 +362,7 @@ def main() -> None:
     if asked.serve is not None:
         (slowed_endpoints if asked.serve == "endpoints" else slowed_gateway)(asked.running, asked.slow)
         return
-    chosen = [one for one in SLICES if asked.slice in {None, one.name}]
+    chosen = [replace(one, slow=asked.slower or one.slow) for one in SLICES if asked.slice in {None, one.name}]
     made = table([row for one in chosen for row in compared(one, asked.policy or POLICIES)])
     print(made)
     if asked.tables:

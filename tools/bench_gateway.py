@@ -5,6 +5,7 @@ and load and backend to another. Ratios of one run are what counts: the machine 
 """
 
 import argparse
+import asyncio
 import json
 import shutil
 import signal
@@ -21,7 +22,14 @@ from pathlib import Path
 from typing import Any, Final
 
 REPOSITORY: Final = Path(__file__).resolve().parent.parent
-VARIANTS: Final = ("bare", "ext_authz", "ext_proc", "ext_proc_buffered")
+VARIANTS: Final = ("bare", "constant", "ext_authz", "ext_proc", "ext_proc_buffered")
+"""`constant` is the default door with nothing behind it: whatever is asked, the first endpoint is named."""
+PEERS: Final = {
+    "sglang-router": ("bin/sglang-router", "launch", "--log-level", "error"),
+    "vllm-router": ("bin/vllm-router", "--log-level", "error"),
+    "production-stack": ("bin/python", "-m", "vllm_router.app", "--log-level", "error"),
+}
+"""How others are started, each in an environment of its own: `--peers FOLDER` has them by these names."""
 BACKENDS: Final = ("127.0.0.1:19101", "127.0.0.1:19102", "127.0.0.1:19103")
 SLOW_BACKENDS: Final = ("127.0.0.1:19111", "127.0.0.1:19112", "127.0.0.1:19113")
 FAST_BACKENDS: Final = ("127.0.0.1:19121", "127.0.0.1:19122", "127.0.0.1:19123")
@@ -75,16 +83,43 @@ def serve(variant: str, port: int, backends: Sequence[str], folder: str) -> None
         classes=(),
         endpoints=endpoints,
     )
+    if variant == "constant":
+        answer_without_looking(backends[0])
     settings = EnvoySettings(
         listen=f"127.0.0.1:{port}",
         folder=Path(folder),
         pickers=1,
-        door="ext_authz" if variant == "bare" else variant,  # type: ignore[arg-type]
+        door="ext_authz" if variant in ("bare", "constant") else variant,  # type: ignore[arg-type]
         concurrency=1,
         pick=variant != "bare",
         pick_timeout_s=5.0,
     )
     Supervisor(settings, lambda _: fleet, None, drain_s=0.0).run()
+
+
+def answer_without_looking(endpoint: str) -> None:
+    """Replace what pickers do with a question by one answer, so that what is left is what the door itself costs."""
+    from penstock.gateway.doors import process  # noqa: PLC0415 - in the child only
+
+    answer = f"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nx-gateway-destination-endpoint: {endpoint}\r\n\r\n".encode()
+
+    class Constant(asyncio.Protocol):
+        def __init__(self, *_: object, **__: object) -> None:
+            self._missing = 0
+
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            self._transport = transport
+
+        def data_received(self, data: bytes) -> None:
+            if self._missing <= 0:
+                head = data.index(b"\r\n\r\n") + 4
+                at = data.index(b"content-length: ") + 16
+                self._missing = head + int(data[at : data.index(b"\r", at)])
+            self._missing -= len(data)
+            if self._missing == 0:
+                self._transport.write(answer)  # type: ignore[attr-defined]
+
+    vars(process)["QuestionLine"] = Constant
 
 
 def bodies(folder: Path) -> dict[str, Path]:
@@ -107,13 +142,14 @@ def build(folder: Path, sources: Path) -> None:
 
 
 def cpu_s(pid: int) -> Counter[str]:
-    """Processor seconds of a gateway's parts: Envoy, the picker, and the rest."""
+    """Processor seconds of a gateway's parts: Envoy, the picker, and the rest; of a peer all, as if it were Envoy's."""
     found: Counter[str] = Counter()
     parent = Path(f"/proc/{pid}/cmdline").read_bytes()
+    alone = b"--serve" not in parent
     for one in [str(pid), *Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]:
         command = Path(f"/proc/{one}/cmdline").read_bytes()
-        part = "envoy" if b"--disable-hot-restart" in command else "rest"
-        if command == parent and one != str(pid):
+        part = "envoy" if alone or b"--disable-hot-restart" in command else "rest"
+        if not alone and command == parent and one != str(pid):
             part = "picker"
         ran_ns = sum(int(task.read_text().split()[0]) for task in Path(f"/proc/{one}/task").glob("*/schedstat"))
         found[part] += ran_ns / 1e9  # type: ignore[assignment] # seconds, not counts
@@ -123,6 +159,21 @@ def cpu_s(pid: int) -> Counter[str]:
 def started(command: Sequence[str | Path], core: int) -> subprocess.Popen[bytes]:
     """Start a program on one core."""
     return subprocess.Popen([TASKSET, "-c", str(core), *map(str, command)])
+
+
+def router_command(variant: str, port: int, place: Path, backends: Sequence[str], peers: Path | None) -> list[str]:
+    """How a router is started: our own in a process of this program, others as they are launched, taking turns."""
+    if variant not in PEERS:
+        return [sys.executable, __file__, "--serve", variant, str(port), str(place), *backends]
+    if peers is None:
+        sys.exit(f"--peers must name the folder that has {variant}")
+    program, *more = PEERS[variant]
+    command = [str(peers / variant / program), *more, "--host", "127.0.0.1", "--port", str(port)]
+    urls = [f"http://{backend}" for backend in backends]
+    if variant == "production-stack":
+        static = ["--static-backends", ",".join(urls), "--static-models", ",".join([MODEL] * len(urls))]
+        return [*command, "--service-discovery", "static", *static, "--routing-logic", "roundrobin"]
+    return [*command, "--policy", "round_robin", "--prometheus-port", str(port + 100), "--worker-urls", *urls]
 
 
 def await_answer(port: int) -> None:
@@ -151,7 +202,9 @@ def measure(folder: Path, load: Load, port: int, body: Path, router: int) -> dic
     return found
 
 
-def run(repetitions: int, chosen: Sequence[Load], variants: Sequence[str], sources: Path) -> list[dict[str, Any]]:
+def run(
+    repetitions: int, chosen: Sequence[Load], variants: Sequence[str], sources: Path, peers: Path | None
+) -> list[dict[str, Any]]:
     """Measure every router under every load, in turns."""
     results = []
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as name:
@@ -165,7 +218,7 @@ def run(repetitions: int, chosen: Sequence[Load], variants: Sequence[str], sourc
                 processes.append(started([folder / "backend", "200", str(gap_us), *ports], 1))
             for place in dict.fromkeys(load.backends for load in chosen):
                 alike = [load for load in chosen if load.backends == place]
-                results += behind(place, alike, folder, written, repetitions, variants)
+                results += behind(place, alike, folder, written, repetitions, variants, peers)
         finally:
             for process in processes:
                 process.terminate()
@@ -180,14 +233,14 @@ def behind(
     written: dict[str, Path],
     repetitions: int,
     variants: Sequence[str],
+    peers: Path | None,
 ) -> list[dict[str, Any]]:
     """Measure all routers in front of the same backends, in turns."""
     routers, results = {}, []
     try:
         for number, variant in enumerate(variants):
             place, port = folder / f"{variant}-{backends[0][-5:]}", 19200 + number
-            command = [sys.executable, __file__, "--serve", variant, str(port), str(place), *backends]
-            routers[variant] = (started(command, 0), port)
+            routers[variant] = (started(router_command(variant, port, place, backends, peers), 0), port)
             await_answer(port)
         time.sleep(1.0)
         for load in loads:
@@ -208,21 +261,24 @@ def behind(
 
 
 HEAD: Final = (
-    "| load | router | req/s | of bare | chunks/s | of bare | p50 ms | CPU us: Envoy + picker | req/s per core | "
-    "per picker core | errors |"
+    "| load | router | req/s | of bare | by turn | chunks/s | of bare | p50 ms | CPU us: Envoy + picker | "
+    "req/s per core | per picker core | errors |"
 )
 
 
 def table(results: Sequence[dict[str, Any]]) -> str:
-    """Draw medians and their ratio to bare Envoy."""
-    lines = [HEAD, "|---" * 11 + "|"]
+    """Draw medians and their ratio to bare Envoy, and the least and most of that ratio in one turn."""
+    lines = [HEAD, "|---" * 12 + "|"]
     for load in dict.fromkeys(row["load"] for row in results):
         bare: dict[str, float] = {}
+        beside: list[dict[str, Any]] = []
         for variant in dict.fromkeys(row["variant"] for row in results):
             rows = [row for row in results if row["load"] == load and row["variant"] == variant]
             if rows:
                 median = medians(rows)
-                bare = bare or median
+                bare, beside = bare or median, beside or rows
+                ratios = [mine["rps"] / theirs["rps"] for mine, theirs in zip(rows, beside, strict=True)]
+                median |= {"least": min(ratios), "most": max(ratios)}
                 lines.append(f"| {load} | {variant} | {cells(median, bare)} | {sum(row['err'] for row in rows)} |")
     return "\n".join(lines)
 
@@ -243,8 +299,9 @@ def cells(median: dict[str, float], bare: dict[str, float]) -> str:
     rate, chunks, envoy, picker = (median[name] for name in ("rate", "chunks", "envoy", "picker"))
     of_chunks = f"{chunks / bare['chunks']:.2f}" if bare["chunks"] else ""
     of_picker = f"{1e6 / picker:,.0f}" if picker else ""
+    by_turn = f"{median['least']:.2f} to {median['most']:.2f}"
     return (
-        f"{rate:,.0f} | {rate / bare['rate']:.2f} | {chunks:,.0f} | {of_chunks} | {median['p50_ms']:.2f} | "
+        f"{rate:,.0f} | {rate / bare['rate']:.2f} | {by_turn} | {chunks:,.0f} | {of_chunks} | {median['p50_ms']:.2f} | "
         f"{envoy:,.0f} + {picker:,.0f} | {1e6 / (envoy + picker):,.0f} | {of_picker}"
     )
 
@@ -257,6 +314,7 @@ def main() -> None:
     parser.add_argument("--loads", nargs="*", default=[load.name for load in LOADS])
     parser.add_argument("--routers", nargs="*", default=list(VARIANTS))
     parser.add_argument("--sources", type=Path, default=REPOSITORY.parent / "shared" / "tools")
+    parser.add_argument("--peers", type=Path, help="a folder with environments of other routers, to name in --routers")
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
     if chosen.serve:
@@ -264,7 +322,7 @@ def main() -> None:
         serve(variant, int(port), backends, folder)
         return
     loads = [load for load in LOADS if load.name in chosen.loads]
-    results = run(chosen.repetitions, loads, chosen.routers, chosen.sources)
+    results = run(chosen.repetitions, loads, chosen.routers, chosen.sources, chosen.peers)
     if chosen.json:
         chosen.json.write_text(json.dumps(results))
     print(table(results))

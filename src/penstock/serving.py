@@ -28,6 +28,13 @@ JSON: Final = b"application/json"
 TEXT: Final = b"text/plain; version=0.0.4; charset=utf-8"
 
 
+def reply(status: int, body: bytes, kind: bytes = JSON, more: bytes = b"") -> bytes:
+    """Write a whole answer; `more` is further headers, each line with its end."""
+    reason = _REASONS.get(status, b"Status")
+    typed = b"content-type: " + kind + b"\r\n" if body else b""
+    return b"HTTP/1.1 %d %b\r\ncontent-length: %d\r\n%b%b\r\n%b" % (status, reason, len(body), typed, more, body)
+
+
 class Exchange:
     """One request and the answer to it."""
 
@@ -43,11 +50,11 @@ class Exchange:
 
     def reply(self, status: int, body: bytes, kind: bytes = JSON, more: bytes = b"") -> None:
         """Answer at once; `more` is further headers, each line with its end."""
-        reason = _REASONS.get(status, b"Status")
-        typed = b"content-type: " + kind + b"\r\n" if body else b""
-        self._line.write(
-            b"HTTP/1.1 %d %b\r\ncontent-length: %d\r\n%b%b\r\n%b" % (status, reason, len(body), typed, more, body)
-        )
+        self.reply_whole(reply(status, body, kind, more))
+
+    def reply_whole(self, answer: bytes) -> None:
+        """Answer at once with what `reply` made."""
+        self._line.write(answer)
         self._done()
 
     def start(self, kind: bytes) -> None:
@@ -101,6 +108,8 @@ class HttpLine(asyncio.Protocol):
         self._current: Exchange | None = None
         self._queued: list[Exchange] = []
         self._keep = True
+        self.is_reading = False
+        """Whether a request has begun to come and is not whole yet."""
 
     def _begin(self) -> None:
         self._path, self._headers, self._body = b"", dict[bytes, bytes](), list[bytes]()
@@ -130,9 +139,13 @@ class HttpLine(asyncio.Protocol):
         except httptools.HttpParserCallbackError:
             # A defect of ours, which must not look like a bad request.
             log.exception("a request could not be handled")
-            self._refuse(500)
+            self.refuse(500)
         except (httptools.HttpParserUpgrade, httptools.HttpParserError):
-            self._refuse(400)
+            self.refuse(400)
+
+    def on_message_begin(self) -> None:
+        """Note that a request has begun."""
+        self.is_reading = True
 
     def on_url(self, url: bytes) -> None:
         """Take the path, which may come in parts."""
@@ -147,7 +160,7 @@ class HttpLine(asyncio.Protocol):
     def _count(self, more: int) -> None:
         self._header_bytes += more
         if self._header_bytes > _MOST_HEADER_BYTES:
-            self._refuse(431)
+            self.refuse(431)
 
     def on_headers_complete(self) -> None:
         """Note whether the connection stays: the parser only knows while it is at the headers."""
@@ -157,7 +170,7 @@ class HttpLine(asyncio.Protocol):
         """Take a part of the body."""
         self._body_bytes += len(body)
         if self._body_bytes > self._most_body:
-            self._refuse(413)
+            self.refuse(413)
         elif self._transport is not None:
             self._body.append(body)
 
@@ -167,6 +180,7 @@ class HttpLine(asyncio.Protocol):
             return
         exchange = Exchange(self, self._parser.get_method(), self._path, self._headers, b"".join(self._body))
         self._begin()
+        self.is_reading = False
         if self._current is None:
             self._current = exchange
             self._handle(exchange)
@@ -202,7 +216,8 @@ class HttpLine(asyncio.Protocol):
             return True
         return False
 
-    def _refuse(self, status: int) -> None:
+    def refuse(self, status: int) -> None:
+        """Say why nothing more is read here, and close."""
         if self._transport is not None and not self._transport.is_closing():
             reason = _REASONS[status]
             self._transport.write(

@@ -5,6 +5,7 @@ PENSTOCK_VLLM names the Python of an environment with vLLM, as `tools/install_vl
 
 import asyncio
 import json
+import logging
 import os
 import re
 import time
@@ -26,9 +27,13 @@ from engine.server import Server, Settings, serve
 from gateway_stack import Running, running
 from penstock.gateway.watching.pages import read_page
 
+log = logging.getLogger(__name__)
 pytestmark = pytest.mark.engine
 PATH = "/v1/completions"
 EMULATED = 2
+SILICON = Path(__file__).parents[2] / "examples" / "fleets" / "chat-70b-h100-mi300x.yaml"
+"""An H100 pair and an MI300X, emulated."""
+PATIENCE_S = 400.0
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
             running(
                 folder,
                 endpoints=EMULATED,
+                silicon=str(SILICON),
                 models=("tiny",),
                 real=tuple(f"127.0.0.1:{engine.port}" for engine in engines),
                 access_log=str(folder / "access.json"),
@@ -156,5 +162,69 @@ def test_an_abort_reaches_the_engine_and_is_forgotten(mixed: Mixed) -> None:
         wait_for(lambda: not sum(mixed.of_engines("penstock_endpoint_running_requests")), 20)
         wait_for(lambda: not sum(mixed.figures("penstock_in_flight_requests").values()), 20)
         assert all(read_page(engine.get("/metrics").encode()).running == 0 for engine in mixed.engines)  # type: ignore[union-attr]
+    finally:
+        all_well(mixed)
+
+
+def test_real_and_emulated_silicon_share_what_is_too_much_for_either(mixed: Mixed) -> None:
+    before = mixed.served()
+    seats = asyncio.Semaphore(64)
+
+    async def one() -> tuple[int, str, bool]:
+        async with seats:
+            return await head_of(mixed.gateway.port, body(16, stream=True), "default")
+
+    async def all_of_them() -> list[tuple[int, str, bool]]:
+        return await asyncio.gather(*(one() for _ in range(200)))
+
+    assert {(status, whole) for status, _, whole in asyncio.run(all_of_them())} == {(200, True)}
+    wait_for(lambda: sum((mixed.served() - before).values()) == 200, 20)
+    by_place = mixed.served() - before
+    log.warning("shared: %s", dict(by_place))
+    assert sum(by_place[place] for place in mixed.gateway.stack.real) > 0
+    assert sum(by_place[place] for place in mixed.gateway.stack.addresses) > 0
+
+
+async def head_of(port: int, asked: bytes, objective: str) -> tuple[int, str, bool]:
+    """Ask; return the status, `retry-after`, and whether the answer came to its end."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    head = f"POST {PATH} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n"
+    writer.write(f"{head}x-penstock-objective: {objective}\r\ncontent-length: {len(asked)}\r\n\r\n".encode() + asked)
+    raw = await asyncio.wait_for(reader.read(), PATIENCE_S)
+    writer.close()
+    start, _, rest = raw.partition(b"\r\n\r\n")
+    again = re.search(rb"\r\nretry-after: (\d+)", start)
+    whole = rest.endswith(b"0\r\n\r\n") or b"content-length" in start
+    return int(start.split()[1]), again[1].decode() if again else "", whole
+
+
+def test_overload_of_real_engines_sheds_what_may_wait_and_fails_nobody_who_was_let_in(mixed: Mixed) -> None:
+    """Two engines of 16 seats each, 96 requests that must be served and 48 that may be told to come back."""
+    only_real(mixed)
+
+    async def overload() -> tuple[list[tuple[int, str, bool]], list[tuple[int, str, bool]], list[float]]:
+        port = mixed.gateway.port
+        must = [asyncio.create_task(head_of(port, body(96, stream=turn % 2 == 0), "default")) for turn in range(96)]
+        waiting = [0.0]
+        while not sum(waiting) and not all(task.done() for task in must):
+            await asyncio.sleep(0.2)
+            waiting = await asyncio.to_thread(mixed.of_engines, "penstock_endpoint_waiting_requests")
+        may = [asyncio.create_task(head_of(port, body(96), "batch")) for _ in range(48)]
+        return await asyncio.gather(*must), await asyncio.gather(*may), waiting
+
+    try:
+        must, may, waiting = asyncio.run(overload())
+        shed = [one for one in may if one[0] == 429]
+        told = sorted({one[1] for one in shed})
+        log.warning(
+            "waiting at the engines %s; %d of %d shed, to come back after %s", waiting, len(shed), len(may), told
+        )
+        assert [one for one in must if (one[0], one[2]) != (200, True)] == []
+        assert [one for one in may if one[0] not in {200, 429}] == []
+        assert sum(waiting) > 0  # the engines themselves had more than their seats
+        assert shed
+        assert all(1 <= int(again) <= 60 for _, again, _ in shed)
+        wait_for(lambda: not sum(mixed.figures("penstock_in_flight_requests").values()), 60)
+        assert asyncio.run(head_of(mixed.gateway.port, body(4), "batch"))[0] == 200  # what may be shed is let in again
     finally:
         all_well(mixed)

@@ -4,7 +4,9 @@ import asyncio
 import json
 import os
 import signal
+import threading
 import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,23 @@ import pytest
 pytest.importorskip("httptools", reason='the gateway is an extra: pip install "penstock[gateway]"')
 
 from gateway_stack import MODEL, chat, running
+from penstock.gateway.state.headers import STRIPPED
 
 pytestmark = pytest.mark.xdist_group("gateway")
+INTERNAL = (
+    "decorator-operation",
+    "force-trace",
+    "hedge-on-per-try-timeout",
+    "max-retries",
+    "retriable-header-names",
+    "retriable-status-codes",
+    "retry-grpc-on",
+    "retry-on",
+    "upstream-alt-stat-name",
+    "upstream-rq-per-try-timeout-ms",
+    "upstream-rq-timeout-alt-response",
+    "upstream-rq-timeout-ms",
+)
 
 
 @pytest.mark.parametrize("door", ["ext_authz", "ext_proc", "ext_proc_buffered"])
@@ -91,3 +108,50 @@ def test_a_stopped_gateway_finishes_what_is_under_way(tmp_path: Path) -> None:
         assert status == 200
         assert body.count(b" penstock") == 100
         assert stack.processes["gateway"].wait(20) == 0
+
+
+def test_a_picker_is_not_shown_credentials(tmp_path: Path) -> None:
+    """Envoy shows `Authorization` to whom it asks unless it is told not to."""
+    with running(tmp_path, endpoints=1) as stack:
+        place = Path(stack.stack.folder) / "picker-0.sock"
+        for pid in stack.children("picker"):
+            os.kill(pid, signal.SIGSTOP)
+        place.unlink()
+        shown: list[bytes] = []
+
+        async def note(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            shown.append(await reader.readuntil(b"\r\n\r\n"))
+            writer.close()
+
+        async def asked() -> int:
+            said = [f"{name}: sk-secret\r\n" for name in ("authorization", "x-api-key", "cookie")]
+            async with await asyncio.start_unix_server(note, str(place)):
+                return (await stack.ask(chat(), headers="".join([*said, "x-penstock-tenant: search\r\n"])))[0]
+
+        assert asyncio.run(asked()) == 200
+        assert b"x-penstock-tenant: search" in shown[0]
+        assert b"sk-secret" not in b"".join(shown)
+
+
+def test_clients_do_not_say_how_often_and_how_long_endpoints_are_tried(tmp_path: Path) -> None:
+    """What only Envoy and pickers may say does not pass, so it cannot have been obeyed."""
+    names = [*(f"x-envoy-{name}" for name in INTERNAL), *STRIPPED]
+    arrived: list[str] = []
+
+    class Endpoint(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+
+        def do_POST(self) -> None:
+            arrived.append(str(self.headers))
+            self.do_GET()
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with running(tmp_path, endpoints=1, real=(f"127.0.0.1:{server.server_port}",), only=1) as stack:
+            said = "".join(f"{name}: 7654321\r\n" for name in names)
+            assert asyncio.run(stack.ask(chat(), headers=said))[0] == 200
+        server.shutdown()
+    assert "7654321" not in arrived[0]
+    assert "x-penstock-ticket" in arrived[0]  # a picker was asked

@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from penstock.api.answer import ApiAnswer, Row
 from penstock.api.asked.policies import policies_choice
 from penstock.errors import UsageError
-from penstock.gateway.picking.receipts import DecisionReceipt, read_receipts
+from penstock.gateway.picking.receipts import DecisionReceipt, ends_cut, first_line, read_receipts
 from penstock.report.routing.receipts import Explained, ReplayedPolicy, receipts_document, render_receipts
 from penstock.routing.compared.policies import RoutingPolicy
 from penstock.routing.endpoint import REJECTED
@@ -24,6 +24,8 @@ class ReceiptsAnswer(ApiAnswer):
     decisions: int
     replays: tuple[ReplayedPolicy, ...]
     explained: Explained | None
+    cut_files: tuple[str, ...] = ()
+    """Whose last line was cut, and is left out."""
 
     @property
     def good(self) -> bool:
@@ -32,7 +34,7 @@ class ReceiptsAnswer(ApiAnswer):
 
     def document(self) -> Mapping[str, object]:
         """Collect what `receipts --json` prints."""
-        return receipts_document(self.decisions, self.replays, self.explained)
+        return receipts_document(self.decisions, self.replays, self.explained, self.cut_files)
 
     def rows(self) -> list[Row]:
         """One row per policy."""
@@ -49,7 +51,7 @@ class ReceiptsAnswer(ApiAnswer):
 
     def drawn(self, columns: int) -> RenderableType:
         """Draw what `receipts` prints."""
-        return render_receipts(self.decisions, self.replays, self.explained, columns)
+        return render_receipts(self.decisions, self.replays, self.explained, self.cut_files, columns)
 
     def _said(self) -> tuple[str, Sequence[str]]:
         return f"{self.decisions:,} decisions", [
@@ -65,16 +67,32 @@ def receipts(
     `explained` is the number of one decision, from 1, whose endpoints are all shown with what was predicted there.
     """
     policies = policies_choice(policy)
+    if any(one.weighs == "file" for one in policies):
+        raise UsageError("a receipt has no weights of a fleet file; ask for weighted-round-robin, by capacity")
+    _check_once([Path(path) for path in files])
     known = [receipt for path in files for receipt in read_receipts(Path(path))]
+    cut = tuple(Path(path).name for path in files if ends_cut(Path(path)))
     if not known:
-        raise UsageError("no decision is in these files; a gateway writes every thousandth one down")
+        said = f" but a line that was cut in {', '.join(cut)}" if cut else ""
+        raise UsageError(f"no decision is in these files{said}; a gateway writes every thousandth one down")
     if explained is not None and not 1 <= explained <= len(known):
         raise UsageError(f"there is no decision {explained}; write 1 to {len(known):,}")
     return ReceiptsAnswer(
         decisions=len(known),
         replays=tuple(_replayed(known, one) for one in policies),
         explained=None if explained is None else _explained(known[explained - 1], explained),
+        cut_files=cut,
     )
+
+
+def _check_once(files: Sequence[Path]) -> None:
+    """Refuse a file that is named twice, under whatever name: its decisions would count double."""
+    seen: dict[str, Path] = {}
+    for path in files:
+        line = first_line(path)
+        if line and line in seen:
+            raise UsageError(f"{seen[line]} and {path} have the same decisions, which would count twice; name one")
+        seen[line] = path
 
 
 def _replayed(known: Sequence[DecisionReceipt], policy: RoutingPolicy) -> ReplayedPolicy:

@@ -67,6 +67,7 @@ def routed_fleet(asked: AskedFleet, generation: int = 0, *, follow_names: bool =
                 output_tokens=route.output_tokens,
                 ttft_s=route.slo.ttft_s,
                 tpot_s=route.slo.tpot_s,
+                e2e_s=route.slo.e2e_s,
                 requests_per_s=route.peak_requests_per_s,
             )
             for route in fleet.routes

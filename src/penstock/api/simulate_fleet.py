@@ -13,6 +13,7 @@ from penstock.api.asked.choices import Tokens, at_least, tokens_choice
 from penstock.api.asked.fleet import AskedFleet, deployed_pool, fleet_choice, fleet_tokens, placed_pool
 from penstock.api.asked.happenings import Happenings, happenings_choice
 from penstock.api.asked.policies import policies_choice
+from penstock.api.asked.weights import weights_choice
 from penstock.api.asked.workload import AskedTrace, trace_choice, workload_choice
 from penstock.api.compiling import compile_first
 from penstock.api.watch import LOG, Watcher
@@ -22,7 +23,7 @@ from penstock.fleet.pools import Fleet, Pool
 from penstock.performance.prediction.disaggregated import transfer_token_s
 from penstock.performance.step.two_pools import HANDOVER_S
 from penstock.report.routing.document import fleet_document
-from penstock.report.routing.terminal import render_fleet
+from penstock.report.routing.terminal import render_fleet, share_kept
 from penstock.simulation.compare import PolicyRun, compare, crowded
 from penstock.simulation.options import Routing, Sight
 from penstock.simulation.replica import ReplicaPool, Transfer
@@ -60,7 +61,7 @@ class SimulateFleetAnswer(ApiAnswer):
         return render_fleet(self.fleet, self.pools, self.workload, self.happenings.said, self.runs, columns)
 
     def _said(self) -> tuple[str, Sequence[str]]:
-        said = [f"{run.policy.name} {run.worst_met_fraction:.1%}" for run in self.runs]
+        said = [f"{run.policy.name} {share_kept(run.worst_met_fraction)}" for run in self.runs]
         return self.fleet.name, said
 
 
@@ -92,6 +93,10 @@ def simulate_fleet(
     """
     at_least(1, requests=requests, pickers=pickers)
     at_least(0, rate=rate, seed=seed, sampled_every=sampled_every)
+    if trace is not None and (input_tokens is not None or output_tokens is not None):
+        raise UsageError("a trace has lengths of its own, and --in and --out would change nothing; leave out one")
+    if trace is None and columns is not None:
+        raise UsageError("--columns says what is in a trace; say which: --trace requests.csv")
     described = fleet_choice(fleet)
     policies = policies_choice(policy)
     pools = _pools(described)
@@ -120,12 +125,14 @@ def simulate_fleet(
     compile_first(watch)
     asked = requests or count
     drawn = partial(workload.blocks, seed=seed, requests=asked, rate_per_s=per_s)
+    weights = weights_choice(policies, described, pools, drawn(), workload.classes)
     runs = compare(
         pools,
         lambda: crowded(drawn(), happening.crowds),
         policies,
         classes=workload.classes,
         routing=routing,
+        weights=weights,
         progress=partial(_told, watch, asked),
     )
     return SimulateFleetAnswer(fleet=described, pools=tuple(pools), workload=workload, happenings=happening, runs=runs)
@@ -218,7 +225,8 @@ def _row(run: PolicyRun) -> Row:
         "ttft_s_p99": ttft.quantile_s(0.99),
         "tpot_s_p50": tpot.quantile_s(0.5),
         "tpot_s_p99": tpot.quantile_s(0.99),
-        "goodput_tokens_per_s": outcome.goodput_tokens_per_s,
+        "good_tokens": run.good_tokens,
+        "goodput_tokens_per_s": run.goodput_tokens_per_s,
         "usd_per_good_mtok": run.usd_per_good_mtok,
         "preemptions": outcome.preemptions,
     }

@@ -8,13 +8,13 @@ from math import isfinite
 from typing import Final, Literal
 
 from penstock.errors import UsageError
+from penstock.fleet.settings import EngineSetting, check_setting
 from penstock.workload.slo import Slo
 
 VERSION: Final = 1
 """Of the file format."""
 Role = Literal["both", "prefill", "decode"]
 ROLES: Final[tuple[Role, ...]] = ("both", "prefill", "decode")
-EngineSetting = str | int | float | bool
 _List = Literal["nodes", "pools", "routes"]
 Fault = tuple[_List, int, str]
 """Which list, the place in it from 0, and what is wrong."""
@@ -74,7 +74,7 @@ class Pool:
     usd_per_hour: float | None = None
     """Of one replica; None where nobody knows."""
     elastic: bool = False
-    """Whether replicas without work are given back: only then does it save dollars to send requests elsewhere."""
+    """Whether somebody gives replicas without work back: only then does it save dollars to send requests elsewhere."""
     endpoints: tuple[str, ...] = ()
     """Where replicas answer, host:port; one that is not listed has no address yet."""
 
@@ -100,6 +100,7 @@ class Pool:
             _words(setting=key, **({key: value} if isinstance(value, str) else {}))
             if isinstance(value, float) and not isfinite(value):
                 raise UsageError(f"setting {key} is {value}; write a number that ends")
+            check_setting(key, value)
 
     def _check_adapters(self) -> None:
         for adapter in self.adapters:

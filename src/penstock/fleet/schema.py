@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from penstock.fleet.pools import ROLES, VERSION
+from penstock.fleet.settings import settings_schema
 
 Schema = dict[str, object]
 
@@ -62,7 +63,7 @@ def _node() -> Schema:
 
 def _pool() -> Schema:
     split = _table({"tp": _COUNT, "pp": _COUNT, "dp": _COUNT, "ep": {"type": "boolean"}})
-    settings = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
+    settings = {"type": "object", "properties": settings_schema(), "additionalProperties": False}
     engine = _table(
         {
             "name": _TEXT,
@@ -89,7 +90,9 @@ def _pool() -> Schema:
             "feeds": _said(_TEXT, "of a pool that prefills: the pool its KV goes to"),
             "kv_gbps": _said(_AMOUNT, "of a pool that prefills: GB a second that one replica sends KV at"),
             "usd_per_hour": _said(_AMOUNT, "of one replica"),
-            "elastic": _said({"type": "boolean"}, "whether replicas without work are given back, which saves dollars"),
+            "elastic": _said(
+                {"type": "boolean"}, "whether somebody gives replicas without work back: then dollars count in routing"
+            ),
             "endpoints": _said(_list(_TEXT), "host:port, one per replica, once they run"),
         },
         optional=("adapters", "drafted_tokens", "feeds", "kv_gbps", "usd_per_hour", "elastic"),

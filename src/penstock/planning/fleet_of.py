@@ -6,7 +6,8 @@ from typing import Final
 from penstock.economics.finance import HOURS_PER_YEAR
 from penstock.fleet.deployment import Deployment
 from penstock.fleet.engine import NEWEST, Engine
-from penstock.fleet.pools import EngineSetting, Fleet, NodeGroup, Pool, Route
+from penstock.fleet.pools import Fleet, NodeGroup, Pool, Route
+from penstock.fleet.settings import EngineSetting
 from penstock.planning.candidates.search import Candidate
 from penstock.planning.make import Answer, PlanResult
 from penstock.planning.optimum.billing import BillingTerms

@@ -17,6 +17,8 @@ _NUMBER: Final = re.compile(r"(-?)\$?\s?(-?\d[\d_,]*(?:\.\d+)?(?:e[+-]?\d{1,3})?
 _THOUSANDS: Final = {"": 1.0, "k": 1e3, "m": 1e6}
 _WHOLE_PERCENT: Final = 100
 _MOST_TIMES: Final = 10
+_MANY: Final = 10**9
+"""A bound above which nobody needs to be told of it."""
 """What may be at most this is a fraction, or a growth of so many times."""
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 
@@ -95,6 +97,8 @@ class Value:
             share = low < 1 and high <= _MOST_TIMES and "%" not in text
             percent = share and max(1.0, high) < value <= _WHOLE_PERCENT
             hint = f"; write {value:g}% if percent is meant" if percent else ""
+            if value < low and high >= _MANY:
+                self.refuse(f"{value:g} is too little; write {low:g} or more")
             self.refuse(f"{value:g} is outside {low:g} to {high:g}{hint}")
         return value
 

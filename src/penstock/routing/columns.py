@@ -30,6 +30,8 @@ _CAPS: Final = np.array([_HOPELESS, _HOPELESS] + 2 * CLASSES * [1.0])[:, None]
 """Of times over their limits: two chances to miss, then what residents suffer, which goes on evenly beyond 1."""
 Columns = NDArray[np.float64]
 Asked = Mapping[str, Any]
+_LENGTH_POWER: Final = 2
+"""Of what hangs on an answer's length."""
 
 
 def pick_columns(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
@@ -70,6 +72,9 @@ def _harm(q: Asked, e: Records, hits: Records, p: Asked) -> tuple[Columns, Colum
     ttft_s = _first_seconds(e, uncached, held, prompt_s)
     late, slow, made = _misses(q, e, p, (ttft_s, tpot_s, before_s, after_s))
     missed = late + slow - late * slow
+    if q["e2e_s"] < math.inf:
+        powered = np.minimum((ttft_s + answer * tpot_s * decodes) / q["e2e_s"], _HOPELESS) ** _LENGTH_POWER
+        missed = missed + (1.0 - missed) * (powered / (1.0 + powered))
     harm = q["weight"] * missed
     if e["saved_usd_per_s"].any():
         token_s = e["sequence_s"] + (stop + 0.5 * answer) * e["context_token_s"]
@@ -100,7 +105,7 @@ def _misses(q: Asked, e: Records, p: Asked, times_s: tuple[Columns, ...]) -> tup
     """Return the chances of a late first token and of slow ones, and the residents made to miss."""
     times = max(0, min(6, round(math.log2(1.0 / max(p["doubt_fraction"], 0.01)))))
     ttft_s, tpot_s, before_s, after_s = times_s
-    promised = q["ttft_s"] < math.inf or q["tpot_s"] < math.inf
+    promised = q["ttft_s"] < math.inf or q["tpot_s"] < math.inf or q["e2e_s"] < math.inf
     present = [kind for kind in range(CLASSES) if e["residents"][:, kind].any()]
     ratios = np.empty((2 + 2 * len(present), len(e)))
     np.multiply(ttft_s, 1.0 / (q["ttft_s"] if promised else USUAL_TTFT_S), out=ratios[0])
@@ -118,5 +123,15 @@ def _misses(q: Asked, e: Records, p: Asked, times_s: tuple[Columns, ...]) -> tup
         powered[2:] += (1 << times) * np.maximum(ratios[2:] - 1.0, 0.0)
     for place, kind in enumerate(present):
         added = powered[2 + 2 * place] - powered[3 + 2 * place]
+        limit_s = float(p["class_e2e_s"][kind])
+        if limit_s < math.inf:
+            per_limit = e["resident_output_tokens"] / (np.maximum(e["in_flight"], 1) * limit_s)
+            added = added + _length_strain(after_s * per_limit) - _length_strain(before_s * per_limit)
         made = made + float(p["class_weight"][kind]) * (e["residents"][:, kind] * e["decodes"]) * added
     return chances[0], chances[1] * e["decodes"], made
+
+
+def _length_strain(ratio: Columns) -> Columns:
+    """What residents suffer at this share of the time their whole answer may take."""
+    strained: Columns = np.where(ratio >= 1.0, 1.0 + _LENGTH_POWER * (ratio - 1.0), ratio**_LENGTH_POWER)
+    return strained

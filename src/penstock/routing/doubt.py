@@ -6,6 +6,9 @@ power of two so that it is a few squarings.
 
 from penstock.routing.compiled import native
 
+LENGTH_SQUARINGS = 1
+"""Of what hangs on an answer's length: lengths are about as far apart as they are long, so that n is 2."""
+
 _MOST_SQUARINGS = 6
 _HALFWAY = 0.7071067811865476
 _HOPELESS = 1e3

@@ -105,6 +105,7 @@ REQUEST: Final = np.dtype(
         ("output_limit_tokens", "i8"),  # what the client allows; 0 where it says nothing
         ("ttft_s", "f8"),  # promised; infinity where nothing is
         ("tpot_s", "f8"),
+        ("e2e_s", "f8"),  # promised for the last token, whatever the answer's length
         ("weight", "f8"),  # what its miss counts, 1 for an ordinary one
         ("slo_class", "i8"),
         ("tenant", "i8"),
@@ -159,6 +160,7 @@ PARAMETERS: Final = np.dtype(
         ("trespass_misses", "f8"),  # missed promises at its own endpoints that send a picker to another's
         ("pickers", "f8"),  # that share the endpoints without sharing what they know
         ("class_tpot_s", "f8", (CLASSES,)),  # what residents of a class are promised
+        ("class_e2e_s", "f8", (CLASSES,)),  # and for the whole answer
         ("class_weight", "f8", (CLASSES,)),  # what the miss of one counts
         ("tuning", "f8", (TUNING,)),  # of a peer's formula or a user's own policy
     ],
@@ -188,7 +190,7 @@ def new_request() -> Records:
     """Return one request of model 0 that is promised nothing."""
     request = np.zeros(1, REQUEST)
     request["model"] = request["weight"] = 1
-    request["ttft_s"] = request["tpot_s"] = np.inf
+    request["ttft_s"] = request["tpot_s"] = request["e2e_s"] = np.inf
     return request
 
 
@@ -204,6 +206,6 @@ def default_parameters() -> Records:
     parameters["shed_fraction"] = 0.9
     parameters["trespass_misses"] = 30.0
     parameters["pickers"] = 1.0
-    parameters["class_tpot_s"] = np.inf
+    parameters["class_tpot_s"] = parameters["class_e2e_s"] = np.inf
     parameters["class_weight"] = 1.0
     return parameters

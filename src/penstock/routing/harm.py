@@ -8,11 +8,11 @@ caches cost later, plus the dollars that not using it would save. All of it in m
 import math
 
 from penstock.routing.compiled import native
-from penstock.routing.doubt import chance, power, squarings, strain
+from penstock.routing.doubt import LENGTH_SQUARINGS, chance, power, squarings, strain
 from penstock.routing.endpoint import ANOTHERS, CLASSES, OWN, REJECTED, USUAL_TPOT_S, USUAL_TTFT_S, Record, Records
 from penstock.routing.times import first_seconds, prompt_seconds, share_of_chance, times_of, token_seconds
 
-Terms = tuple[int, float, float, float, float, float, float]
+Terms = tuple[int, float, float, float, float, float, float, float]
 
 _CLEARLY = 1.0 + 1e-9
 """So much more than the least is more, however sums were rounded."""
@@ -52,7 +52,7 @@ def first_look(turn: int, endpoints: Records) -> int:
 @native
 def terms_of(q: Record, p: Record, endpoints: Records, hits: Records) -> Terms:
     """What a request's harm is computed with at every endpoint, found and divided out once."""
-    promised = q["ttft_s"] < math.inf or q["tpot_s"] < math.inf
+    promised = q["ttft_s"] < math.inf or q["tpot_s"] < math.inf or q["e2e_s"] < math.inf
     own_hit = 0
     if p["pickers"] > 1.0:
         for index in range(len(endpoints)):
@@ -66,6 +66,7 @@ def terms_of(q: Record, p: Record, endpoints: Records, hits: Records) -> Terms:
         1.0 / p["miss_usd"],
         1.0 - p["full_tokens_fraction"],
         own_hit + 0.5 * q["input_tokens"],
+        1.0 / q["e2e_s"],
     )
 
 
@@ -75,7 +76,7 @@ def harm_of(q: Record, e: Record, hit_tokens: int, p: Record, terms: Terms, enou
 
     Where what it does at least is clearly more than `enough`, that is returned: it will not be the least.
     """
-    times, per_ttft, per_tpot, chance_share, per_usd, spare, lent_hit = terms
+    times, per_ttft, per_tpot, chance_share, per_usd, spare, lent_hit, per_e2e = terms
     tpot_s, held = token_seconds(q, e, hit_tokens, chance_share)
     prompt_s = prompt_seconds(e, hit_tokens, q["input_tokens"]) * e["prefill_correction"]
     slower_s = 0.5 * (tpot_s - e["tpot_now_s"] - e["swing_s"] * chance_share) + prompt_s * e["stall_per_prompt_s"]
@@ -84,8 +85,12 @@ def harm_of(q: Record, e: Record, hit_tokens: int, p: Record, terms: Terms, enou
     if at_least > enough * _CLEARLY * (1.0 + powered):
         return float(at_least / (1.0 + powered))
     slow = powered / (1.0 + powered)
-    late = chance(first_seconds(q, e, hit_tokens, held, prompt_s) * per_ttft, times)
-    harm = q["weight"] * (late + slow - late * slow)
+    first_s = first_seconds(q, e, hit_tokens, held, prompt_s)
+    late = chance(first_s * per_ttft, times)
+    missed = late + slow - late * slow
+    if per_e2e > 0.0:
+        missed += (1.0 - missed) * _ends_late(q, e, first_s, tpot_s, per_e2e)
+    harm = q["weight"] * missed
     if e["saved_usd_per_s"] > 0.0:
         harm += work_seconds(q, e, prompt_s) * e["saved_usd_per_s"] * per_usd
     harm += _made_to_miss(e, p, slower_s, times)
@@ -98,6 +103,12 @@ def harm_of(q: Record, e: Record, hit_tokens: int, p: Record, terms: Terms, enou
 
 
 @native
+def _ends_late(q: Record, e: Record, first_s: float, tpot_s: float, per_e2e: float) -> float:
+    """Chance that the last token is late: the answer may be longer than expected as well as slower."""
+    return chance((first_s + q["expected_output_tokens"] * tpot_s * e["decodes"]) * per_e2e, LENGTH_SQUARINGS)
+
+
+@native
 def _made_to_miss(e: Record, p: Record, slower_s: float, times: int) -> float:
     """Residents that miss their promise once a token takes so much longer, by class and what a miss counts."""
     harm, before_s = 0.0, e["tpot_now_s"]
@@ -107,6 +118,11 @@ def _made_to_miss(e: Record, p: Record, slower_s: float, times: int) -> float:
             per_limit = 1.0 / p["class_tpot_s"][kind]
             added = strain((before_s + slower_s) * per_limit, times) - strain(before_s * per_limit, times)
             harm += p["class_weight"][kind] * residents * added
+            if p["class_e2e_s"][kind] < math.inf:
+                per_limit = e["resident_output_tokens"] / (e["in_flight"] * p["class_e2e_s"][kind])
+                added = strain((before_s + slower_s) * per_limit, LENGTH_SQUARINGS)
+                added -= strain(before_s * per_limit, LENGTH_SQUARINGS)
+                harm += p["class_weight"][kind] * residents * added
     return harm
 
 
@@ -148,7 +164,10 @@ def misses(q: Record, e: Record, hit_tokens: int, terms: Terms) -> float:
     """Chance that a request misses its promise at an endpoint."""
     ttft_s, tpot_s, _ = times_of(q, e, hit_tokens, terms[3])
     late, slow = chance(ttft_s * terms[1], terms[0]), chance(tpot_s * terms[2], terms[0]) * e["decodes"]
-    return float(late + slow - late * slow)
+    missed = late + slow - late * slow
+    if terms[7] > 0.0:
+        missed += (1.0 - missed) * _ends_late(q, e, ttft_s, tpot_s, terms[7])
+    return float(missed)
 
 
 @native

@@ -1,7 +1,8 @@
 """What would other policies have done with the same requests? One run each, and who was sent where."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -9,9 +10,10 @@ from numpy.typing import NDArray
 
 from penstock.errors import UsageError
 from penstock.routing.compared.policies import RoutingPolicy
+from penstock.routing.endpoint import Records, default_parameters
 from penstock.routing.receipts import PickSample
 from penstock.simulation.options import Options, Routing
-from penstock.simulation.outcome import Outcome
+from penstock.simulation.outcome import Outcome, PoolOutcome
 from penstock.simulation.replica import ReplicaPool
 from penstock.simulation.run import simulate
 from penstock.workload import CountProgress, Requests, SloClass
@@ -61,11 +63,19 @@ class Destinations:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PolicyRun:
-    """One policy on the requests all of them had."""
+    """One policy on the requests all of them had.
+
+    Tokens a second and dollars are over one span for all: from the first arrival to the last token of the policy that
+    took longest. All had the same requests, so that whose good tokens are more is better; over spans of their own, one
+    whose last request ends a little sooner would look better with fewer. The longest is taken because the fleet is paid
+    until the last answer is out, and because tokens over anything shorter could exceed what the hardware makes.
+    """
 
     policy: RoutingPolicy
     outcome: Outcome
     destinations: tuple[Destinations, ...]
+    span_s: float
+    """Of every policy in the comparison."""
     samples: tuple[PickSample, ...] = ()
 
     @property
@@ -74,10 +84,41 @@ class PolicyRun:
         return min((item.met_fraction or 0.0 for item in self.outcome.classes if item.slo is not None), default=1.0)
 
     @property
+    def good_tokens(self) -> int:
+        """Output tokens of requests that kept their promise: what policies are ranked by."""
+        return sum(item.good_tokens for item in self.outcome.classes)
+
+    @property
+    def goodput_tokens_per_s(self) -> float:
+        """Those a second of the span."""
+        return self.good_tokens / self.span_s if self.span_s else 0.0
+
+    @property
+    def output_tokens_per_s(self) -> float:
+        """All output tokens a second of the span."""
+        return self.outcome.output_tokens / self.span_s if self.span_s else 0.0
+
+    @property
+    def pools(self) -> tuple[PoolOutcome, ...]:
+        """What the pools did, each paid for the whole span, whether it had work or not."""
+        longer = self.span_s / self.outcome.makespan_s if self.outcome.makespan_s else 1.0
+        return tuple(replace(pool, usd=None if pool.usd is None else pool.usd * longer) for pool in self.outcome.pools)
+
+    def idle_fraction(self, pool: PoolOutcome) -> float:
+        """Share of the span that a pool's replicas are without work: at most so much of it could be given back."""
+        busy_s = pool.busy_fraction * self.outcome.makespan_s
+        return 1.0 - busy_s / self.span_s if self.span_s else 1.0
+
+    @property
+    def usd(self) -> float | None:
+        """What all replicas cost for the span; None where a price is missing."""
+        known = [pool.usd for pool in self.pools if pool.usd is not None]
+        return sum(known) if len(known) == len(self.pools) else None
+
+    @property
     def usd_per_good_mtok(self) -> float | None:
         """Everything spent, over the output tokens of requests that kept their promise."""
-        good = sum(item.good_tokens for item in self.outcome.classes)
-        return None if self.outcome.usd is None or not good else self.outcome.usd / good * 1e6
+        return None if self.usd is None or not self.good_tokens else self.usd / self.good_tokens * 1e6
 
 
 def compare(
@@ -87,13 +128,22 @@ def compare(
     *,
     classes: Sequence[SloClass],
     routing: Routing,
+    weights: Mapping[str, Sequence[float]] = MappingProxyType({}),
     progress: Callable[[str], CountProgress | None] | None = None,
 ) -> tuple[PolicyRun, ...]:
-    """Run every policy on the same requests, reports, faults and ties."""
+    """Run every policy on the same requests, reports, faults and ties.
+
+    `weights` has, by policy, the static weight of a replica in each pool.
+    """
     runs = []
     for policy in policies:
         samples: list[PickSample] = []
-        told = replace(routing, pick=policy.pick, show=lambda *seen, kept=samples: kept.append(PickSample.of(*seen)))
+        told = replace(
+            routing,
+            pick=policy.pick,
+            parameters=_weighted(routing.parameters, weights.get(policy.name, ())),
+            show=lambda *seen, kept=samples: kept.append(PickSample.of(*seen)),
+        )
         outcome = simulate(
             pools,
             blocks(),
@@ -106,10 +156,18 @@ def compare(
                 policy=policy,
                 outcome=outcome,
                 destinations=tuple(_destinations(pools, outcome, classes)),
+                span_s=outcome.makespan_s,
                 samples=tuple(samples),
             )
         )
-    return tuple(runs)
+    longest_s = max((run.span_s for run in runs), default=0.0)
+    return tuple(replace(run, span_s=longest_s) for run in runs)
+
+
+def _weighted(parameters: Records | None, weights: Sequence[float]) -> Records:
+    told = default_parameters() if parameters is None else parameters.copy()
+    told["tuning"][0, : len(weights)] = weights
+    return told
 
 
 def _destinations(

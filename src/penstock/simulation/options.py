@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import inf, isfinite
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.errors import UsageError
 from penstock.routing.compiled import Pick, is_native
 from penstock.routing.endpoint import Records
 from penstock.workload import Requests
@@ -32,6 +34,12 @@ class Sight:
     cache_delay_s: float = 0.05
     """Until a prefix that is being computed is known to be there."""
 
+    def __post_init__(self) -> None:
+        if not (self.report_interval_s > 0 and isfinite(self.report_interval_s)):
+            raise UsageError(f"reports come every {self.report_interval_s:g} s; write an interval above 0, such as 1ms")
+        if not (0 <= self.report_delay_s < inf and 0 <= self.cache_delay_s < inf):
+            raise UsageError("a report or a cached prefix is heard of after a delay of 0 or more seconds; write 0ms")
+
 
 FaultKind = Literal["dies", "slow", "silent"]
 
@@ -48,6 +56,12 @@ class Fault:
     """How many times longer the steps of a slow one are."""
     noticed_s: float = 1.0
     """Until health checks tell the pickers that it is dead; connections are refused at once."""
+
+    def __post_init__(self) -> None:
+        if not (self.factor > 0 and isfinite(self.factor)):
+            raise UsageError(f"steps cannot take {self.factor:g} times as long; write a factor above 0: x3 is slower")
+        if not (self.at_s >= 0 and self.for_s > 0):
+            raise UsageError("what happens to a replica begins at 0 s or later and lasts; write at 60s for 30s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -82,6 +82,7 @@ class PoolOutcome:
     name: str
     replicas: int
     finished: int
+    """Requests whose part here ended: of a pool that prefills, prompts; of one that decodes, their answers."""
     prefill_tokens: int
     """Prompt tokens computed, recomputed ones included, hit ones not."""
     output_tokens: int
@@ -91,15 +92,20 @@ class PoolOutcome:
     looked_up_tokens: int
     busy_fraction: float
     mean_running: float
-    """Requests in the batch while it is busy, over all replicas."""
+    """Requests in the batch of one replica while it is busy."""
     mean_waiting: float
-    """Requests in its queues, over the whole run."""
+    """Requests in the queues of all replicas, over the whole run."""
     kv_mean_fraction: float
     """Over time while it is busy."""
     kv_peak_fraction: float
     itl: Latency
     """Time between two tokens of a request."""
     usd: float | None
+
+    @property
+    def mean_in_batches(self) -> float:
+        """Requests in the batches of all replicas, over the whole run: on the basis of `mean_waiting`."""
+        return self.mean_running * self.busy_fraction * self.replicas
 
     @property
     def hit_fraction(self) -> float | None:

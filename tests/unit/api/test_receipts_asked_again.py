@@ -12,8 +12,10 @@ from penstock.api.documents.published import json_schema
 from penstock.api.receipts import receipts
 from penstock.cli.root import app
 from penstock.errors import UnreadableFile, UsageError
-from penstock.gateway.picking.desk import Desk, Named, Wish
+from penstock.gateway.picking.asked import Wish
+from penstock.gateway.picking.desk import Desk, Named
 from penstock.gateway.picking.receipts import ReceiptBook
+from penstock.report.routing.receipts import _dollars
 
 DECISIONS = 24
 
@@ -114,3 +116,46 @@ def test_records_that_do_not_belong_together_are_refused(name: str, written: Pat
     (tmp_path / "mixed.jsonl").write_text(json.dumps(first) + "\n")
     with pytest.raises(UnreadableFile, match="not a receipt of this version"):
         receipts([tmp_path / "mixed.jsonl"])
+
+
+def test_a_line_that_was_cut_is_said_to_be_left_out(written: Path, tmp_path: Path) -> None:
+    """Attack: the last decision of a file that was cut was dropped without a word."""
+    lines = written.read_text().splitlines(keepends=True)
+    cut = tmp_path / "cut.0.jsonl"
+    cut.write_text("".join(lines[:5]) + lines[5][:40])
+    answer = receipts([cut], policy="penstock")
+    assert (answer.decisions, answer.cut_files, receipts([written]).cut_files) == (5, ("cut.0.jsonl",), ())
+    said = CliRunner().invoke(app, ["receipts", str(cut)])
+    assert "left out: the last line of cut.0.jsonl, which was cut" in said.stdout
+    cut.write_text(lines[0][:40])
+    with pytest.raises(UsageError, match=r"no decision .* but a line that was cut in cut\.0\.jsonl"):
+        receipts([cut])
+
+
+def test_decisions_count_once(written: Path, tmp_path: Path) -> None:
+    """Attack: the same file given twice, or a copy of it, counted its decisions double."""
+    copy = tmp_path / "other-name.jsonl"
+    copy.write_bytes(written.read_bytes())
+    for again in (written, copy):
+        with pytest.raises(UsageError, match="would count twice; name one") as caught:
+            receipts([written, again])
+        assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_receipt_of_another_version_says_the_fix(tmp_path: Path) -> None:
+    path = tmp_path / "old.jsonl"
+    path.write_text('{"addresses": []}\n')
+    with pytest.raises(UnreadableFile, match=r"old\.jsonl, line 1: .*read it with the penstock that wrote it"):
+        receipts([path])
+
+
+def test_a_fleet_files_weights_are_in_no_receipt(written: Path) -> None:
+    with pytest.raises(UsageError, match="ask for weighted-round-robin"):
+        receipts([written], policy="static-weight")
+
+
+@pytest.mark.parametrize(
+    ("usd", "written_as"), [(0.0, "0.000"), (0.00042, "0.000420"), (3.2e-7, "0.000000320"), (1234.5, "1,234.500")]
+)
+def test_small_amounts_keep_digits_that_say_something(usd: float, written_as: str) -> None:
+    assert _dollars(usd) == written_as

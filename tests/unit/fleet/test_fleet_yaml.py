@@ -20,8 +20,14 @@ SLOS = st.builds(
     e2e_s=RATES,
     attainment_fraction=st.floats(0.01, 1.0),
 )
-SETTINGS = st.dictionaries(
-    WORDS, st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | WORDS, max_size=4
+SETTINGS = st.fixed_dictionaries(
+    {},
+    optional={
+        "max_num_seqs": st.integers(1, 4096),
+        "max_model_len": st.integers(1, 10**6),
+        "gpu_memory_utilization": st.floats(0.01, 1.0),
+        "enable_prefix_caching": st.booleans(),
+    },
 )
 
 
@@ -139,8 +145,8 @@ def test_a_file_by_hand_is_a_fleet() -> None:
     [
         ("    model: llama-3.1-8b\n", "", "fleet.yaml:5: pools 1: has no `model`; add `model: ...`"),
         ("replicas: 2", "replicas: two", "fleet.yaml:12: replicas: 'two' is not a number"),
-        ("replicas: 2", "replicas: -2", "fleet.yaml:12: replicas: -2 is outside 0"),
-        ("replicas: 2", "replicas: 0", "fleet.yaml:5: pools 1: replicas is 0; write 1 or more"),
+        ("replicas: 2", "replicas: -2", "fleet.yaml:12: replicas: -2 is too little; write 1 or more"),
+        ("replicas: 2", "replicas: 0", "fleet.yaml:12: replicas: 0 is too little; write 1 or more"),
         ("tp: 1", "tp: 1.5", "fleet.yaml:13: tp: 1.5 is not a whole number"),
         ("ep: false", "ep: maybe", "fleet.yaml:13: ep: 'maybe' is not one of true, false"),
         ("split: {tp: 1, pp: 1, dp: 1, ep: false}", "split: tp1", "fleet.yaml:13: split: must have keys"),

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from desks import MODELS, Clock, asked, desk_of, fleet, report
-from penstock.gateway.picking.asked import BodyAsked
-from penstock.gateway.picking.desk import Desk, Named, Refused, SharedTables, Wish
+from penstock.gateway.picking.asked import BodyAsked, Wish
+from penstock.gateway.picking.desk import Desk, Named, Refused, SharedTables
 from penstock.gateway.picking.leaks import LOOKS, Leaks
 from penstock.gateway.picking.prefixes import BLOCK_BYTES, PrefixIndex
 from penstock.gateway.state.tables import COUNTS, PICKER_STATE, REPORT
@@ -92,6 +92,30 @@ def test_in_flight_is_what_was_sent_and_has_not_ended() -> None:
     assert tables.states["unknown_tickets"][0] == 20
 
 
+def test_thousands_are_under_way_and_none_is_taken_for_another() -> None:
+    """Places are used again and there come to be more of them; what each says stays its own."""
+    clock = Clock()
+    desk, _ = desk_of(fleet(), clock)
+    sent: dict[int, tuple[int, int]] = {}
+    for turn in range(3000):
+        clock.now_s += 0.001
+        model, length = MODELS[turn % 2], 4 * (100 + turn % 50)
+        named = desk.decide(asked(model, length), b"", Wish())
+        assert isinstance(named, Named)
+        sent[named.ticket] = (named.order[0], length // 4)
+        if turn % 3 == 0:
+            ticket = next(iter(sent))
+            del sent[ticket]
+            desk.ended(ticket, "", 200, "-", 1)
+    known = {ticket: (flight.endpoint, flight.input_tokens) for ticket, flight in desk._flights.all()}  # noqa: SLF001
+    assert known == sent
+    assert len(sent) == 2000
+    for ticket in list(sent):
+        desk.ended(ticket, "", 200, "-", 1)
+    for name in ("in_flight", "prefilling", "resident_tokens", "resident_output_tokens", "outstanding_prompt_tokens"):
+        assert not desk.endpoints[name].any(), name
+
+
 def test_an_endpoint_may_be_silent_as_long_as_the_answer_may_last() -> None:
     desk, _ = desk_of(fleet(), Clock())
 
@@ -104,6 +128,8 @@ def test_an_endpoint_may_be_silent_as_long_as_the_answer_may_last() -> None:
 
     assert try_s(None, stream=True) == 10.0  # an engine answers a stream at once
     assert try_s(4, stream=False) == 10.0
+    assert try_s(100, stream=True) == 10.0
+    assert try_s(100, stream=False) == 100.0  # far more than predicted: who gives up too soon has it made twice
     assert try_s(10_000, stream=False) > 4 * 10_000 * 0.01  # a step is 10 ms
     assert try_s(None, stream=False) == 3600.0
 

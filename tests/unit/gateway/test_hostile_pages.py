@@ -12,7 +12,8 @@ import pytest
 
 from desks import Clock, asked, desk_of, fleet, state
 from penstock.emulator.metrics_page import sglang_page, vllm_page
-from penstock.gateway.picking.desk import Named, Wish
+from penstock.gateway.picking.asked import Wish
+from penstock.gateway.picking.desk import Named
 from penstock.gateway.state.tables import REPORT
 from penstock.gateway.watching import scraper
 from penstock.gateway.watching.pages import read_page

@@ -1,5 +1,6 @@
 """A metrics page says a few things, or nothing; whatever is on it, reading it does not fail."""
 
+import re
 from pathlib import Path
 
 from hypothesis import example, given
@@ -47,6 +48,44 @@ def test_ranks_of_one_engine_are_added() -> None:
     report = read_page(page)
     assert report is not None
     assert (report.running, report.waiting) == (7, 1)
+
+
+def ranks(page: bytes, label: bytes, count: int) -> bytes:
+    """A page as several ranks write it together: every line once for each."""
+    shown = []
+    for line in page.splitlines():
+        named = label + b'="0"' in line
+        shown += [line.replace(label + b'="0"', label + b'="%d"' % rank) for rank in range(count if named else 1)]
+    return b"\n".join(shown) + b"\n"
+
+
+def test_data_parallel_ranks_of_vllm_are_added_and_their_caches_counted_once() -> None:
+    """Each rank's line says how many tokens it has itself, and how many blocks all of them have together."""
+    page = ranks(vllm_page(state(blocks=200)), b"engine", 4)
+    together = page.replace(b'num_gpu_blocks="200"', b'num_gpu_blocks="800"')
+    older = re.sub(rb'kv_cache_size_tokens="\d+",', b"", together)
+    assert older != together != page
+    for shown in (together, older):
+        report = read_page(shown)
+        assert report is not None
+        assert (report.running, report.waiting) == (4 * 3, 4 * 2)
+        assert report.kv_tokens == 4 * 200 * 16
+        assert report.kv_used_tokens == 4 * 50 * 16
+        assert report.ttft == (4 * 4 * 0.5, 4 * 4.0)
+        assert report.prompt_tokens == 4 * 4000
+
+
+def test_data_parallel_ranks_of_sglang_are_added_and_tensor_parallel_ones_are_not() -> None:
+    page = ranks(sglang_page(state()), b"tp_rank", 2)
+    one = read_page(page)
+    parallel = page.replace(b'pp_rank="0"', b'dp_rank="0",pp_rank="0"')
+    all_four = read_page(ranks(parallel, b"dp_rank", 4))
+    assert one is not None
+    assert all_four is not None
+    assert (one.running, one.waiting, one.kv_tokens, one.kv_used_tokens) == (3, 2, 200 * 16, 50 * 16)
+    assert (all_four.running, all_four.waiting) == (4 * 3, 4 * 2)
+    assert (all_four.kv_tokens, all_four.kv_used_tokens) == (4 * 200 * 16, 4 * 50 * 16)
+    assert all_four.ttft == one.ttft == (4 * 0.5, 4.0)  # one process counts these for all ranks
 
 
 def test_numbers_that_cannot_be_are_not_taken() -> None:

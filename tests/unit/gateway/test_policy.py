@@ -7,7 +7,8 @@ import pytest
 
 from desks import Clock, asked, desk_of, fleet, report
 from penstock.gateway.picking import policy
-from penstock.gateway.picking.desk import Named, Wish
+from penstock.gateway.picking.asked import Wish
+from penstock.gateway.picking.desk import Named
 from penstock.routing import harm, ledger
 from penstock.routing.endpoint import Records, default_parameters, new_endpoints, new_request
 from penstock.simulation.loop.compiled import keeps, kept
@@ -31,6 +32,8 @@ def test_a_picker_compiles_nothing_once_it_has_started() -> None:
     assert before == [1] * len(ENTRIES)
     clock = Clock()
     desk, tables = desk_of(fleet(), clock)
+    for _ in range(600):  # more than there is room for at first
+        desk.decide(asked(), b"", Wish())
     for status in (200, 503):
         clock.now_s += 1.0
         report(tables, 0, clock, running=1)

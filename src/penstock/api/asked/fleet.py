@@ -1,44 +1,35 @@
 """How does a pool of a fleet file become what is simulated, emulated and routed to?"""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 from penstock.api.asked.choices import cache_choice, model_choice
 from penstock.benchmark.disaggregated import shipped_apart
 from penstock.benchmark.shipped_drafts import shipped_drafts
 from penstock.benchmark.shipped_rows import shipped_efficiencies
 from penstock.catalog import load_accelerator
+from penstock.catalog.accelerator import Accelerator
 from penstock.errors import UsageError
 from penstock.fleet.deployment import Deployment, Parallelism
 from penstock.fleet.engine import Engine, EngineName, engine_defaults
 from penstock.fleet.file import read_fleet
-from penstock.fleet.pools import EngineSetting, Fleet, Pool
+from penstock.fleet.pools import Fleet, Pool
+from penstock.fleet.settings import ENGINE_FIELDS, EngineSetting, caches_prefixes, context_limit
 from penstock.performance.prediction.disaggregated import stack_in_phase
 from penstock.performance.prediction.drafting import multi_token_prediction
 from penstock.performance.prediction.predict import Speculation
 from penstock.performance.prediction.stack import stack_of
 from penstock.performance.step.work import ReplicaWork
 from penstock.reading.text import read_text
-from penstock.simulation.placement import place_on
+from penstock.simulation.placement import Placement, place_on
 from penstock.simulation.replica import Replica
 
 AskedFleet = str | os.PathLike[str] | Fleet
 _UNSTATED: Final = "unstated"
-_FIELDS: Final[Mapping[str, str]] = {
-    "max_num_batched_tokens": "max_batched_tokens",
-    "chunked_prefill_size": "max_batched_tokens",
-    "max_num_seqs": "max_sequences",
-    "max_running_requests": "max_sequences",
-    "gpu_memory_utilization": "memory_fraction",
-    "mem_fraction_static": "memory_fraction",
-    "block_size": "block_tokens",
-    "page_size": "block_tokens",
-    "kv_cache_memory_bytes": "kv_cache_bytes",
-}
-"""What the engines call what decides how memory and steps are divided."""
+_VENDORS: Final = frozenset(get_args(Accelerator.__annotations__["vendor"]))
 
 
 def fleet_choice(asked: AskedFleet) -> Fleet:
@@ -82,20 +73,36 @@ def placed_pool(fleet: Fleet, pool: Pool) -> Replica:
         stack,
         typical_tokens=sum(typical_tokens(fleet, pool)),
         measured_engine=pool.engine,
-        prefix_caching=pool.settings.get("enable_prefix_caching") is not False,
+        prefix_caching=caches_prefixes(pool.settings),
         speculation=drafts,
     )
     if placement.replica is None:
-        raise UsageError(f"pool '{pool.name}' does not fit: run `penstock fit {pool.model} --on {pool.accelerator}`")
-    return placement.replica
+        raise UsageError(_misfit(pool, placement))
+    limits = [limit for limit in (placement.replica.context_tokens, context_limit(pool.settings)) if limit is not None]
+    return replace(placement.replica, context_tokens=min(limits, default=None))
+
+
+def _misfit(pool: Pool, placement: Placement) -> str:
+    """Say why a pool does not fit, and how to ask for what would."""
+    obstacle = placement.memory.obstacle
+    why = "" if obstacle is None else f" ({obstacle.reason})"
+    flags = {"--precision": pool.weights, "--kv": pool.kv, "--tp": pool.tp, "--pp": pool.pp, "--dp": pool.dp}
+    said = " ".join(f"{flag} {value}" for flag, value in flags.items() if value != 1)
+    split = f"{said}{' --ep' if pool.ep else ''}"
+    return f"pool '{pool.name}' does not fit{why}: ask `penstock fit {pool.model} --on {pool.accelerator} {split}`"
 
 
 def deployed_pool(pool: Pool) -> Deployment:
     """Describe one replica of a pool."""
-    drafts = _drafts(pool)
+    drafts, accelerator = _drafts(pool), load_accelerator(pool.accelerator)
+    if pool.vendor.lower() in _VENDORS - {accelerator.vendor}:
+        raise UsageError(
+            f"pool '{pool.name}' has vendor {pool.vendor}, and {pool.accelerator} is {accelerator.vendor}'s; "
+            f"write `vendor: {accelerator.vendor}`, or a name of your own for what fails together"
+        )
     return Deployment(
         model=model_choice(pool.model, pool.weights),
-        accelerator=load_accelerator(pool.accelerator),
+        accelerator=accelerator,
         engine=_engine(pool),
         parallelism=Parallelism(tp=pool.tp, pp=pool.pp, dp=pool.dp, expert_parallel=pool.ep),
         cache_dtype=cache_choice(pool.kv),
@@ -121,6 +128,6 @@ def _engine(pool: Pool) -> Engine:
         pp=pool.pp,
     )
     told: dict[str, EngineSetting] = {
-        field: pool.settings[setting] for setting, field in _FIELDS.items() if setting in pool.settings
+        field: pool.settings[setting] for setting, field in ENGINE_FIELDS.items() if setting in pool.settings
     }
     return replace(usual, **told)  # type: ignore[arg-type]  # checked by `Engine` itself

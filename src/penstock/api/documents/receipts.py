@@ -45,5 +45,6 @@ class ReceiptsDocument(TypedDict):
 
     schema: Literal["penstock.receipts/1"]
     decisions: int
+    cut_files: list[str]
     policies: list[ReplayedPolicyDocument]
     explained: ExplainedDocument | None

@@ -12,9 +12,12 @@ class FleetPoolDocument(TypedDict):
 
     name: str
     vendor: str
+    role: str
     replicas: int
     usd_per_hour: float | None
+    elastic: bool
     kv_tokens: int
+    most_tokens: int
 
 
 class FleetWorkloadDocument(TypedDict):
@@ -22,6 +25,18 @@ class FleetWorkloadDocument(TypedDict):
 
     name: str
     source: str
+
+
+class RoutedPoolDocument(PoolDocument):
+    """What replicas that are alike did.
+
+    `finished` counts prompts where a pool prefills and their answers where one decodes; `mean_running` and
+    `mean_waiting` are over all replicas and the whole run, `mean_batch` is of one replica while it is busy; `usd` is
+    all replicas for the whole span, of which they are without work for `idle_fraction`.
+    """
+
+    mean_batch: float
+    idle_fraction: float
 
 
 class ReplicaDocument(TypedDict):
@@ -50,7 +65,11 @@ class DestinationsDocument(TypedDict):
 
 
 class PolicyDocument(TypedDict):
-    """One policy's run."""
+    """One policy's run.
+
+    Tokens a second and dollars are over `span_s`, the same for every policy: until the last token of the slowest.
+    `refused` fit nowhere, of which `beyond_context` are longer than any engine takes; `rejected` were sent nowhere.
+    """
 
     policy: str
     source: str
@@ -59,6 +78,9 @@ class PolicyDocument(TypedDict):
     requests: int
     rejected: int
     refused: int
+    beyond_context: int
+    span_s: float
+    good_tokens: int
     goodput_tokens_per_s: float
     output_tokens_per_s: float
     usd: float | None
@@ -67,7 +89,7 @@ class PolicyDocument(TypedDict):
     tpot_s: LatencyDocument
     e2e_s: LatencyDocument
     classes: list[ClassDocument]
-    pools: list[PoolDocument]
+    pools: list[RoutedPoolDocument]
     replicas: list[ReplicaDocument]
     destinations: list[DestinationsDocument]
 
@@ -75,7 +97,7 @@ class PolicyDocument(TypedDict):
 class SimulateFleetDocument(TypedDict):
     """How policies route to a fleet."""
 
-    schema: Literal["penstock.simulate-fleet/1"]
+    schema: Literal["penstock.simulate-fleet/2"]
     fleet: str
     model: str
     pools: list[FleetPoolDocument]

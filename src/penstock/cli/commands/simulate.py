@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock.cli.flags.misplaced import refuse_misplaced
 from penstock.cli.flags.options import (
     AsJson,
     Columns,
@@ -39,6 +40,7 @@ Examples:
 
 
 def simulate_command(
+    context: typer.Context,
     model: Annotated[
         str | None,
         typer.Argument(
@@ -182,12 +184,12 @@ def simulate_command(
 
         typer.echo(to_json(schema_of_fleets()))
         return
+    refuse_misplaced(context, of_a_fleet=fleet is not None)
     if fleet is not None:
         _fleet(
             fleet,
             chart,
             as_json=as_json,
-            misplaced=model is not None or on is not None or users is not None or find_capacity,
             trace=trace,
             columns=columns,
             input_tokens=input_tokens,
@@ -249,16 +251,11 @@ def simulate_command(
 simulate_command.__doc__ = f"{simulate_command.__doc__}\n{EXAMPLES}"
 
 
-def _fleet(path: Path, chart: Path | None, *, as_json: bool, misplaced: bool, **asked: Any) -> None:  # noqa: ANN401 - as the API has them
+def _fleet(path: Path, chart: Path | None, *, as_json: bool, **asked: Any) -> None:  # noqa: ANN401 - as the API has them
     """Compare policies on a fleet."""
     from penstock.api.simulate_fleet import simulate_fleet
     from penstock.cli.terminal import write_file
 
-    if misplaced:
-        raise UsageError(
-            "a fleet file has its own model and parts, and open arrivals; leave out the model, --on, "
-            "--users and --capacity"
-        )
     with Watch() as watch:
         answer = simulate_fleet(path, **asked, watch=watch)
     if chart is not None:

@@ -1,11 +1,12 @@
 """How is Envoy answered over ext_authz? One HTTP/1.1 request in, headers with addresses or a refusal out."""
 
 import json
+import logging
 import math
 from typing import Final
 
-from penstock.gateway.picking.asked import BadBody, read_body
-from penstock.gateway.picking.desk import Desk, Named, Refused, Wish
+from penstock.gateway.picking.asked import BadBody, Wish, read_body
+from penstock.gateway.picking.desk import Desk, Named, Refused
 from penstock.gateway.state.headers import (
     DESTINATION,
     LENGTH,
@@ -19,8 +20,9 @@ from penstock.gateway.state.headers import (
     TRY_TIMEOUT,
     TTFT_MS,
 )
-from penstock.serving import Exchange
+from penstock.serving import Exchange, HttpLine, reply
 
+log = logging.getLogger(__name__)
 _PARTIAL: Final = b"x-envoy-auth-partial-body"
 _LONGEST_WISH_MS: Final = 1e7
 _MOST_NAME: Final = 128
@@ -31,43 +33,98 @@ _WISHES: Final = frozenset(name.encode() for name in (*OBJECTIVE, *TENANT, *TTFT
 _NO_WISH: Final = Wish()
 _LONGEST_LENGTH: Final = 11
 """Digits of a body's length that can be meant."""
+_MOST_BODY_BYTES: Final = 9 * 2**20
+_MOST_LISTS: Final = 10_000
+_UNUSUAL: Final = frozenset({b"transfer-encoding", b"connection", b"expect", b"upgrade"})
+"""Headers that say more than where a body ends; Envoy sends none of them with a question."""
+_NAMED: Final = (
+    f"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n{MODEL}: %b\r\n{DESTINATION}: %b\r\n{TICKET}: %d\r\n{PICKER}: %d\r\n"
+    f"{TRY_TIMEOUT}: %d\r\n\r\n"
+).encode()
 
 
 class AuthzDoor:
-    """Envoy's question as plain HTTP."""
+    """Envoy's question as plain HTTP, and its answer as the bytes that go back."""
 
     def __init__(self, desk: Desk, number: int) -> None:
-        self.desk = desk
         self._number = number
+        self.desk = desk
+
+    @property
+    def desk(self) -> Desk:
+        """Who decides; a fleet that is read anew has another."""
+        return self._desk
+
+    @desk.setter
+    def desk(self, desk: Desk) -> None:
+        self._desk = desk
+        self._lists: dict[tuple[int, ...], bytes] = {}
 
     def handle(self, exchange: Exchange) -> None:
         """Answer 200 with a destination, or what the client is to be told."""
-        answer = self._decide(exchange)
-        if isinstance(answer, Refused):
-            again = "" if answer.retry_s is None else f"retry-after: {answer.retry_s}\r\n"
-            exchange.reply(answer.status, refusal_body(answer), more=f"{REASON}: {answer.reason}\r\n{again}".encode())
-            return
-        headers = f"{MODEL}: {answer.model}\r\n"
-        if answer.order:
-            addresses = self.desk.fleet.addresses
-            headers += (
-                f"{DESTINATION}: {','.join([addresses[index] for index in answer.order])}\r\n"
-                f"{TICKET}: {answer.ticket}\r\n{PICKER}: {self._number}\r\n"
-                f"{TRY_TIMEOUT}: {int(1000 * answer.try_s)}\r\n"
-            )
-        exchange.reply(200, b"", more=headers.encode())
+        exchange.reply_whole(self.answer(exchange.method, exchange.headers, exchange.body))
 
-    def _decide(self, exchange: Exchange) -> Named | Refused:
-        headers, body = exchange.headers, exchange.body
-        if exchange.method != b"POST":
-            return Named(self.desk.fleet.models[0])
+    def answer(self, method: bytes, headers: dict[bytes, bytes], body: bytes) -> bytes:
+        """The whole answer to a question."""
+        decided = self._decide(method, headers, body)
+        if isinstance(decided, Refused):
+            again = "" if decided.retry_s is None else f"retry-after: {decided.retry_s}\r\n"
+            more = f"{REASON}: {decided.reason}\r\n{again}".encode()
+            return reply(decided.status, refusal_body(decided), more=more)
+        model, order, ticket, try_s = decided
+        if not order:
+            return reply(200, b"", more=f"{MODEL}: {model}\r\n".encode())
+        return _NAMED % (model.encode(), self._listed(order), ticket, self._number, 1000 * try_s)
+
+    def _listed(self, order: tuple[int, ...]) -> bytes:
+        """The addresses of some endpoints; few orders are asked for again and again."""
+        listed = self._lists.get(order)
+        if listed is None:
+            if len(self._lists) > _MOST_LISTS:
+                self._lists.clear()
+            addresses = self._desk.fleet.addresses
+            listed = self._lists[order] = ",".join([addresses[index] for index in order]).encode()
+        return listed
+
+    def _decide(self, method: bytes, headers: dict[bytes, bytes], body: bytes) -> Named | Refused:
+        if method != b"POST":
+            return Named(self._desk.fleet.models[0])
         said = headers.get(_LENGTH, b"")
         whole = int(said) if said.isdigit() and len(said) <= _LONGEST_LENGTH else len(body)
         try:
             asked = read_body(body, whole, cut=headers.get(_PARTIAL) == b"true")
         except BadBody as error:
             return Refused(400, "bad-body", str(error))
-        return self.desk.decide(asked, body, wish_of(headers))
+        return self._desk.decide(asked, body, wish_of(headers))
+
+
+class QuestionLine(HttpLine):
+    """A connection from Envoy, whose questions nearly always come in one piece each: those are read at once."""
+
+    def __init__(self, door: AuthzDoor, lines: set[HttpLine] | None = None) -> None:
+        super().__init__(door.handle, lines, most_body_bytes=_MOST_BODY_BYTES)
+        self._door = door
+
+    def data_received(self, data: bytes) -> None:
+        """Answer a whole question; anything else is read on as HTTP."""
+        if self._transport is None or self.is_reading:
+            super().data_received(data)
+            return
+        head, found, body = data.partition(b"\r\n\r\n")
+        first, *lines = head.split(b"\r\n")
+        try:
+            headers = dict([line.split(b": ", 1) for line in lines])
+        except ValueError:  # a line without the two
+            headers = {}
+        usual = found and first[:5] == b"POST " and first[-9:] == b" HTTP/1.1" and _UNUSUAL.isdisjoint(headers)
+        if not usual or headers.get(b"content-length") != b"%d" % len(body):
+            super().data_received(data)
+            return
+        try:
+            self._transport.write(self._door.answer(b"POST", headers, body))
+        except Exception:  # a defect of ours, which must not stay unanswered
+            log.exception("a question could not be answered")
+            self.refuse(500)
 
 
 def wish_of(headers: dict[bytes, bytes]) -> Wish:

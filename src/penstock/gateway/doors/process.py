@@ -9,20 +9,19 @@ from typing import TYPE_CHECKING, Final
 
 import uvloop
 
-from penstock.gateway.doors.authz import AuthzDoor
+from penstock.gateway.doors.authz import AuthzDoor, QuestionLine
 from penstock.gateway.picking.desk import Desk, SharedTables
 from penstock.gateway.picking.endings import Endings
 from penstock.gateway.picking.receipts import ReceiptBook
 from penstock.gateway.state.fleet import RoutedFleet
 from penstock.gateway.state.tables import COUNTS, PICKER_STATE, REPORT, shared_array
-from penstock.serving import HttpLine
 
 if TYPE_CHECKING:
     from penstock.gateway.doors.ext_proc import ExtProcDoor
+    from penstock.serving import HttpLine
 
 _TICK_S: Final = 0.05
 _BACKLOG: Final = 4096
-_MOST_BODY_BYTES: Final = 9 * 2**20
 
 
 def tables_of(folder: Path, fleet: RoutedFleet, pickers: int) -> SharedTables:
@@ -78,9 +77,7 @@ async def _run(folder: Path, number: int, pickers: int, door: str) -> None:
     lines: set[HttpLine] = set()
     if door == "ext_authz":
         authz = AuthzDoor(desk, number)
-        await loop.create_unix_server(
-            lambda: HttpLine(authz.handle, lines, most_body_bytes=_MOST_BODY_BYTES), str(path), backlog=_BACKLOG
-        )
+        await loop.create_unix_server(lambda: QuestionLine(authz, lines), str(path), backlog=_BACKLOG)
         door_open: AuthzDoor | ExtProcDoor = authz
     else:
         from penstock.gateway.doors import ext_proc  # noqa: PLC0415 - gRPC only where it is asked for

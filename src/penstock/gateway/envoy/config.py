@@ -20,10 +20,7 @@ _MANAGER: Final = (
 )
 _ROUTES: Final = "fleet"
 _FILE_LOG: Final = "type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog"
-ENDING: Final = (
-    f"%REQ({TICKET})% %RESPONSE_CODE% %RESPONSE_FLAGS% %UPSTREAM_HOST% %UPSTREAM_REQUEST_ATTEMPT_COUNT% "
-    "%DURATION% %BYTES_SENT%\n"
-)
+ENDING: Final = f"%REQ({TICKET})% %RESPONSE_CODE% %RESPONSE_FLAGS% %UPSTREAM_HOST% %UPSTREAM_REQUEST_ATTEMPT_COUNT%\n"
 """What a picker is told when an answer it decided about has ended."""
 _ACCESS: Final = {
     "at": "%START_TIME%",
@@ -171,6 +168,8 @@ def _manager(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None)
         "@type": _MANAGER,
         "stat_prefix": "clients",
         "use_remote_address": True,
+        # Nobody's: whoever is internal could say how often and how long endpoints are tried. An empty list means all.
+        "internal_address_config": {"cidr_ranges": [{"address_prefix": "255.255.255.255", "prefix_len": 32}]},
         "normalize_path": True,
         "merge_slashes": True,
         "path_with_escaped_slashes_action": "REJECT_REQUEST",

@@ -3,7 +3,7 @@
 from typing import Final
 
 from penstock.gateway.envoy.clusters import BUFFER_BYTES, PICKERS, Value
-from penstock.gateway.state.headers import LENGTH, READ, REASON, SET_UPSTREAM, STRIPPED, TENANT
+from penstock.gateway.state.headers import FAILED, LENGTH, READ, REASON, SET_UPSTREAM, STRIPPED, TENANT
 
 _FILTERS: Final = "type.googleapis.com/envoy.extensions.filters.http"
 _PARTIAL_BYTES: Final = 64 * 2**10
@@ -15,7 +15,7 @@ _FAILED: Final[Value] = {
             "name": "failed",
             "typed_config": {
                 "@type": "type.googleapis.com/envoy.type.matcher.v3.HttpRequestHeaderMatchInput",
-                "header_name": "x-envoy-auth-failure-mode-allowed",
+                "header_name": FAILED,
             },
         },
         "value_match": {"exact": "true"},
@@ -59,6 +59,8 @@ def authz_filter(timeout_s: float, *, whole_bodies: bool) -> Value:
                 "allow_partial_message": not whole_bodies,
             },
             "allowed_headers": _names(READ),
+            # Envoy shows it whatever is allowed.
+            "disallowed_headers": _names(("authorization",)),
             "http_service": {
                 "server_uri": {"uri": "http://picker", "cluster": PICKERS, "timeout": f"{timeout_s}s"},
                 "authorization_response": {

@@ -5,12 +5,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from penstock.gateway.picking import policy
-from penstock.gateway.picking.asked import BodyAsked
+from penstock.gateway.picking.asked import BodyAsked, Wish
+from penstock.gateway.picking.flights import Flight, Flights, struct_of
 from penstock.gateway.picking.leaks import OLD_S, Leaks, oldest
 from penstock.gateway.picking.learning import Learned
 from penstock.gateway.picking.prefixes import BLOCK_BYTES, PrefixIndex
@@ -18,7 +19,7 @@ from penstock.gateway.picking.receipts import ReceiptBook
 from penstock.gateway.picking.tally import PickTally
 from penstock.gateway.state.fleet import RoutedFleet
 from penstock.gateway.state.tables import read_row
-from penstock.routing.endpoint import ENDPOINT, FLIGHT, Records, new_request
+from penstock.routing.endpoint import ENDPOINT, REQUEST, Records, new_request
 from penstock.routing.endpoint import REPORT as SAID
 from penstock.routing.fairness import TenantShares
 
@@ -27,6 +28,8 @@ _NAMED: Final = 3
 _SLACK: Final = 4.0
 """An endpoint that is silent for so many times what was predicted is given up."""
 _LEAST_TRY_S, _MOST_TRY_S = 10.0, 3600.0
+_LEAST_TOKEN_TRY_S: Final = 1.0
+"""An answer that is not streamed is waited for at least so long per token: given up too soon, it is made twice."""
 _REPORTS_EVERY_S: Final = 0.002
 _SUSPECT_S, _MOST_SUSPECT_S = 1.0, 30.0
 _LEAST_TOKEN_S: Final = 1e-6
@@ -36,13 +39,13 @@ _KEPT: Final = tuple((ENDPOINT.names or ())[(ENDPOINT.names or ()).index("prefil
 _TENANTS: Final = 256
 """Names come from clients, so they are counted in so many drawers and not one by one."""
 _PRIME: Final = 2_654_435_761
+_REQUEST: Final = struct_of(REQUEST)
 _OK: Final = 200
 _SHEDDABLE: Final = frozenset({"batch", "sheddable", "low"})
 _WEIGHTS: Final[Mapping[str, float]] = {"critical": 4.0, "high": 2.0}
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(NamedTuple):  # a frozen dataclass takes three times as long to make
     """Endpoints for a request, first choice first; empty: no picker knows better than Envoy's own weights."""
 
     model: str
@@ -59,16 +62,6 @@ class Refused:
     reason: str
     message: str
     retry_s: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What the headers of a request say about how it should be treated."""
-
-    objective: str = ""
-    tenant: str = ""
-    ttft_s: float | None = None
-    tpot_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +86,7 @@ class Desk:
         clock: Callable[[], float] = time.monotonic,
         receipts: ReceiptBook | None = None,
     ) -> None:
-        self._receipts = receipts
+        self._receipts, self._policy = receipts, policy.every_request()
         self.fleet, self._tables, self._number, self._clock = fleet, tables, number, clock
         count = len(fleet.addresses)
         self.endpoints = fleet.endpoints.copy()
@@ -109,15 +102,17 @@ class Desk:
         }
         self._prefixes = PrefixIndex()
         self._request, self._order = new_request(), np.zeros(_NAMED, np.int64)
+        self._request_bytes = self._request.view(np.uint8).data
+        self._tpot_now_s = self.endpoints["tpot_now_s"]
         self._said, self._tenants = np.zeros(1, SAID), TenantShares()
         self._hits, self._harms = np.zeros(count, np.int64), np.zeros(count)
-        self._seen = np.zeros(count, np.uint64)
-        self._flights: dict[int, Records] = {}
+        self._seen, self._sequences = np.zeros(count, np.uint64), tables.reports["sequence"]
+        self._flights = Flights()
         self._due: list[tuple[float, int]] = []
         self._unseen: list[tuple[float, int]] = []
         # No ticket of a picker that ran before this one is used again: its answers may still be under way.
         self._tickets = int(clock() * 1e6)
-        self._looked_s = -math.inf
+        self._looked_s, self._trial_s = -math.inf, math.inf
         self._leaks = Leaks(count)
         self._healthy = np.ones(count, bool)
         self._suspect_until = np.zeros(count)
@@ -168,14 +163,16 @@ class Desk:
         expected = max(1, int(self.learned.output_tokens[model]))
         if asked.limit_tokens is not None:
             expected = min(expected, asked.limit_tokens)
-        number, ttft_s, tpot_s = self._class(model, tokens, expected)
+        number, (ttft_s, tpot_s, e2e_s) = self._class(model, tokens, expected)
         tenant, fair = 0, 1.0
         if wish.tenant:
             tenant = 1 + hash(wish.tenant) % _TENANTS
             fair = self._tenants.weight(tenant, now_s)
             self._tenants.served(tenant, tokens, expected, now_s)
         self._tickets += 1
-        self._request[0] = (
+        _REQUEST.pack_into(
+            self._request_bytes,
+            0,
             now_s,
             self._bits[name],
             tokens,
@@ -183,6 +180,7 @@ class Desk:
             asked.limit_tokens or 0,
             wish.ttft_s or ttft_s,
             wish.tpot_s or tpot_s,
+            e2e_s,
             _WEIGHTS.get(wish.objective, 1.0) * fair,
             number,
             tenant,
@@ -190,21 +188,23 @@ class Desk:
             self._tickets,
             (self._tickets * _PRIME + self._number) % 2**31,
         )
+        if len(body) - asked.prefix_from < BLOCK_BYTES:
+            self._hits.fill(0)
+            return []
         keys = self._prefixes.keys(body, asked.prefix_from, name)
         self._prefixes.fill_hits(keys, self._hits, BLOCK_BYTES / per_token, now_s)
-        if keys:
-            np.minimum(self._hits, tokens - 1, out=self._hits)
+        np.minimum(self._hits, tokens - 1, out=self._hits)
         return keys
 
-    def _class(self, model: str, input_tokens: int, output_tokens: int) -> tuple[int, float, float]:
-        """The class whose lengths are nearest, and what it is promised."""
+    def _class(self, model: str, input_tokens: int, output_tokens: int) -> tuple[int, tuple[float, float, float]]:
+        """The class whose lengths are nearest, and what it is promised: first token, each after it, the last."""
         of_model = self._classes[model]
         if not of_model:
-            return 0, math.inf, math.inf
+            return 0, (math.inf, math.inf, math.inf)
         number, item = of_model[0]
         if len(of_model) > 1:
             number, item = min(of_model, key=lambda one: one[1].distance(input_tokens, output_tokens))
-        return number, item.ttft_s or math.inf, item.tpot_s or math.inf
+        return number, (item.ttft_s or math.inf, item.tpot_s or math.inf, item.e2e_s or math.inf)
 
     def _among(self, only: frozenset[int] | None) -> Records:
         if only is None:
@@ -216,7 +216,7 @@ class Desk:
         return limited
 
     def _rank(self, among: Records) -> int:
-        return policy.rank(self._request, among, self._hits, self.parameters, self._order, self._harms)
+        return self._policy.rank(self._request, among, self._hits, self.parameters, self._order, self._harms)
 
     def _shortened(self, among: Records) -> bool:
         """Take a request as just fitting where its estimated length fits nowhere: bytes are not tokens.
@@ -236,23 +236,24 @@ class Desk:
         return bool(request != before)
 
     def _named(self, found: int, model: str, keys: list[int], asked: BodyAsked) -> Named:
-        order = tuple(int(index) for index in self._order[:found])
-        first, now_s, ticket = order[0], float(self._request["now_s"][0]), self._tickets
-        flight = np.zeros(1, FLIGHT)
-        hit = int(self._hits[first])
-        policy.sent(self.endpoints, first, self._request, hit, flight, 0, self.parameters)
-        self._flights[ticket] = flight
-        ttft_s = float(flight["ttft_s"][0])
-        heappush(self._due, (now_s + ttft_s, ticket))
-        self._prefixes.note(keys, first, now_s)
+        order, ticket = tuple(self._order.tolist()[:found]), self._tickets
+        first, place = order[0], self._flights.opened(ticket)
+        hit = self._hits.item(first)
+        self._policy.sent(self.endpoints, first, self._request, hit, self._flights.rows, place, self.parameters)
+        flight = self._flights.at(place)
+        ttft_s = flight.ttft_s
+        heappush(self._due, (flight.sent_s + ttft_s, ticket))
+        if keys:
+            self._prefixes.note(keys, first, flight.sent_s)
         self.tally.sent(first, asked.body_bytes, ttft_s)
         return Named(model, order, ticket, self._try_s(first, ttft_s, asked))
 
     def _try_s(self, endpoint: int, ttft_s: float, asked: BodyAsked) -> float:
         """How long an endpoint may be silent: an answer that is not streamed is silence until its last token."""
         tokens = 0.0 if asked.stream else float(asked.limit_tokens or math.inf)
-        whole_s = tokens * float(self.endpoints["tpot_now_s"][endpoint]) if tokens else 0.0
-        return min(_MOST_TRY_S, max(_LEAST_TRY_S, _SLACK * (ttft_s + whole_s)))
+        whole_s = tokens * self._tpot_now_s.item(endpoint) if tokens else 0.0
+        least_s = max(_LEAST_TRY_S, tokens * _LEAST_TOKEN_TRY_S)
+        return min(_MOST_TRY_S, max(least_s, _SLACK * (ttft_s + whole_s)))
 
     def _unnamed(self, model: str, only: frozenset[int] | None) -> Named | Refused:
         """Say why nobody was found: nobody is up, nobody holds such an answer, or it is shed."""
@@ -271,11 +272,12 @@ class Desk:
 
     def ended(self, ticket: int, served: str, status: int, flags: str, tries: int) -> None:
         """Take note that an answer ended, as Envoy's log says."""
-        flight = self._flights.pop(ticket, None)
-        if flight is None:
+        place = self._flights.closed(ticket)
+        if place is None:
             self.tally.unknown_tickets += 1
             return
-        now_s, first = self._clock(), int(flight["endpoint"][0])
+        now_s, flight = self._clock(), self._flights.at(place)
+        first = flight.endpoint
         moved = tries > 1 or self._index_of.get(served, first) != first
         failed = status >= 500 or status == 0  # noqa: PLR2004 - HTTP
         self.tally.ended(first, failed=failed, moved=moved)
@@ -283,49 +285,59 @@ class Desk:
             self._suspect(first, now_s)
         else:
             self._suspect_s[first] = 0.0
-        policy.finished(self.endpoints, flight, 0, self._tokens(first, flight, now_s), now_s, self.parameters)
+        tokens = self._tokens(flight, now_s)
+        self._policy.finished(self.endpoints, self._flights.rows, place, tokens, now_s, self.parameters)
 
     def unseen(self, ticket: int) -> None:
         """Nobody will say when this answer ends: take it to end when that is predicted."""
-        flight = self._flights.get(ticket)
-        if flight is not None:
-            per_token_s = float(self.endpoints["tpot_now_s"][int(flight["endpoint"][0])])
-            life_s = float(flight["ttft_s"][0]) + per_token_s * int(flight["expected_output_tokens"][0])
-            heappush(self._unseen, (float(flight["sent_s"][0]) + life_s, ticket))
+        place = self._flights.place(ticket)
+        if place is not None:
+            flight = self._flights.at(place)
+            life_s = flight.ttft_s + self._tpot_now_s.item(flight.endpoint) * flight.expected_output_tokens
+            heappush(self._unseen, (flight.sent_s + life_s, ticket))
 
-    def _tokens(self, endpoint: int, flight: Records, now_s: float) -> int:
+    def _tokens(self, flight: Flight, now_s: float) -> int:
         """How many tokens an answer had, by how long one takes there; 0 where that is not known."""
-        between_s, first_s = float(self.learned.itl_s[endpoint]), float(flight["first_s"][0])
+        between_s, first_s = self.learned.itl_s.item(flight.endpoint), flight.first_s
         return 1 + round((now_s - first_s) / between_s) if between_s > _LEAST_TOKEN_S and first_s < now_s else 0
 
     def _suspect(self, endpoint: int, now_s: float) -> None:
         """Leave an endpoint alone that failed: longer each time, until it answers again."""
         self._suspect_s[endpoint] = min(_MOST_SUSPECT_S, max(_SUSPECT_S, 2 * self._suspect_s[endpoint]))
         self._suspect_until[endpoint] = now_s + self._suspect_s[endpoint]
+        self._trial_s = min(self._trial_s, self._suspect_until[endpoint])
         self.endpoints[endpoint]["accepts"] = 0
+        self._divide()
 
     def _look(self, now_s: float) -> None:
         """Take in what the scraper wrote since, and whose first token is due."""
         if now_s - self._looked_s < _REPORTS_EVERY_S:
             return
         self._looked_s = now_s
-        reports = self._tables.reports
-        for index in np.flatnonzero(reports["sequence"] != self._seen):
-            row = read_row(reports, int(index))
-            if row is not None:
-                self._seen[index] = row["sequence"]
-                self._report(int(index), row, now_s)
-        for index in np.flatnonzero((self._suspect_until > 0) & (self._suspect_until <= now_s)):
-            self._suspect_until[index] = 0.0
-            self.endpoints[index]["accepts"] = self._healthy[index]
-        self._divide()
+        if not np.array_equal(self._sequences, self._seen):
+            for index in np.flatnonzero(self._sequences != self._seen):
+                row = read_row(self._tables.reports, int(index))
+                if row is not None:
+                    self._seen[index] = row["sequence"]
+                    self._report(int(index), row, now_s)
+            self._divide()
+        if now_s >= self._trial_s:
+            self._try_again(now_s)
         while self._unseen and self._unseen[0][0] <= now_s:
             self.ended(heappop(self._unseen)[1], "", _OK, "-", 1)
         while self._due and self._due[0][0] <= now_s:
             due_s, ticket = heappop(self._due)
-            flight = self._flights.get(ticket)
-            if flight is not None:
-                self._first(flight, due_s)
+            place = self._flights.place(ticket)
+            if place is not None:
+                self._first(place, due_s)
+
+    def _try_again(self, now_s: float) -> None:
+        """Let those take requests again that were left alone long enough."""
+        for index in np.flatnonzero((self._suspect_until > 0) & (self._suspect_until <= now_s)):
+            self._suspect_until[index] = 0.0
+            self.endpoints[index]["accepts"] = self._healthy[index]
+        self._trial_s = self._suspect_until[self._suspect_until > 0].min(initial=math.inf)
+        self._divide()
 
     def _report(self, index: int, row: np.void, now_s: float) -> None:
         record = self.endpoints[index]
@@ -348,18 +360,19 @@ class Desk:
         in_flight[self._number] = self.tally.in_flight[index]
         count = self._leaks.surplus(index, float(row["active_s"]), int(row["active"]), in_flight, self._number)
         if count:
-            for ticket in oldest(self._flights.items(), index, now_s - OLD_S, count):
-                flight = self._flights.pop(ticket)
-                self.tally.in_flight[index] -= 1
-                self.tally.dropped_flights += 1
-                policy.lost(self.endpoints, flight, 0, now_s, self.parameters)
+            for ticket in oldest(self._flights.all(), index, now_s - OLD_S, count):
+                if (place := self._flights.closed(ticket)) is not None:
+                    self.tally.in_flight[index] -= 1
+                    self.tally.dropped_flights += 1
+                    policy.lost(self.endpoints, self._flights.rows, place, now_s, self.parameters)
 
-    def _first(self, flight: Records, due_s: float) -> None:
+    def _first(self, place: int, due_s: float) -> None:
         """A first token is due: take it as seen when those of this endpoint are seen on average."""
-        endpoint = int(flight["endpoint"][0])
-        self.learned.note_prediction(endpoint, float(flight["ttft_s"][0]))
-        seen_s = float(flight["sent_s"][0]) + float(flight["ttft_s"][0]) * float(self.learned.first_ratio[endpoint])
-        policy.first_token(self.endpoints, flight, 0, max(seen_s, 1e-6) if seen_s > 0 else due_s, self.parameters)
+        flight = self._flights.at(place)
+        self.learned.note_prediction(flight.endpoint, flight.ttft_s)
+        seen_s = flight.sent_s + flight.ttft_s * self.learned.first_ratio.item(flight.endpoint)
+        seen_s = max(seen_s, 1e-6) if seen_s > 0 else due_s
+        self._policy.first_token(self.endpoints, self._flights.rows, place, seen_s, self.parameters)
 
     def tick(self) -> None:
         """Look even where nobody asks, and show the others what was done."""
@@ -375,11 +388,10 @@ class Desk:
                 for name in _KEPT:
                     self.endpoints[new][name] = before.endpoints[old][name]
                 self.tally.in_flight[new] = int(before.endpoints[old]["in_flight"])
-        for ticket, flight in before._flights.items():  # noqa: SLF001 - its own kind
-            new = here[int(flight["endpoint"][0])]
+        for ticket, flight in before._flights.all():  # noqa: SLF001 - its own kind
+            new = here[flight.endpoint]
             if new is not None:
-                flight["endpoint"] = new
-                self._flights[ticket] = flight
+                self._flights.adopt(ticket, flight, new)
         self._due = [entry for entry in before._due if entry[1] in self._flights]  # noqa: SLF001 - its own kind
         self._unseen = [entry for entry in before._unseen if entry[1] in self._flights]  # noqa: SLF001 - its own kind
         self._tickets = before._tickets  # noqa: SLF001 - its own kind

@@ -7,7 +7,7 @@ from penstock.gateway.picking.desk import Desk
 
 _READ_BYTES: Final = 2**18
 _MOST_LINE_BYTES: Final = 4096
-_FIELDS: Final = 7
+_FIELDS: Final = 5
 
 
 class Endings:
@@ -33,7 +33,7 @@ class Endings:
     def _line(self, fields: list[str]) -> None:
         if len(fields) != _FIELDS or not fields[0].isdigit():
             return
-        ticket, status, flags, served, tries = fields[:5]
+        ticket, status, flags, served, tries = fields
         self.desk.ended(
             int(ticket),
             served,

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from math import ceil
 from typing import Final
 
+from penstock.gateway.picking.flights import Flight
 from penstock.routing.endpoint import Records
 
 LOOKS: Final = 5
@@ -39,12 +40,12 @@ class Leaks:
         return min(surplus, mine)
 
 
-def oldest(flights: Iterable[tuple[int, Records]], endpoint: int, before_s: float, count: int) -> list[int]:
+def oldest(flights: Iterable[tuple[int, Flight]], endpoint: int, before_s: float, count: int) -> list[int]:
     """The tickets of an endpoint's oldest decisions, no more than `count` and none that is young."""
     found: list[int] = []
     for ticket, flight in flights:
         if len(found) == count:
             break
-        if int(flight["endpoint"][0]) == endpoint and float(flight["sent_s"][0]) < before_s:
+        if flight.endpoint == endpoint and flight.sent_s < before_s:
             found.append(ticket)
     return found

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 from importlib.resources import files
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import numpy as np
 
 from penstock.routing import harm, ledger
-from penstock.routing.endpoint import FLIGHT, REPORT, default_parameters, new_endpoints, new_request
+from penstock.routing.endpoint import FLIGHT, REPORT, Records, default_parameters, new_endpoints, new_request
 from penstock.simulation.loop.compiled import kept, on_disk, stamp_of
 
 Function = TypeVar("Function", bound=Callable[..., object])
@@ -28,6 +28,30 @@ lost = _kept(ledger.lost)
 asked = _kept(ledger.asked)
 reported = _kept(ledger.reported)
 divide = _kept(ledger.divide)
+
+
+class EveryRequest(NamedTuple):
+    """What is called for every request, past numba's look at what kinds of arrays it is given.
+
+    That look takes as long as the decision. Only for arrays laid out as those of `compile_once` are: others would be
+    read as if they were.
+    """
+
+    rank: Callable[[Records, Records, Records, Records, Records, Records], int]
+    sent: Callable[[Records, int, Records, int, Records, int, Records], None]
+    first_token: Callable[[Records, Records, int, float, Records], None]
+    finished: Callable[[Records, Records, int, int, float, Records], None]
+
+
+def every_request() -> EveryRequest:
+    """Return the machine code of what is called most, compiled if it is not yet."""
+    compile_once()
+    return EveryRequest(*(_straight(entry) for entry in (rank, sent, first_token, finished)))
+
+
+def _straight(entry: object) -> Any:  # noqa: ANN401 - numba's dispatcher has no type
+    (made,) = cast("Any", entry).overloads.values()
+    return made.entry_point
 
 
 def is_compiled() -> bool:

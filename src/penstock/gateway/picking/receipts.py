@@ -16,6 +16,10 @@ from penstock.gateway.picking.policy import rank
 from penstock.routing.endpoint import ENDPOINT, PARAMETERS, REJECTED, REQUEST, Records
 from penstock.routing.receipts import PickSample
 
+_FOREIGN: Final = (
+    "not a receipt of this version, or changed since; read it with the penstock that wrote it, "
+    "or write new ones with `penstock route --receipts FILE`"
+)
 _ARRAYS: Final = {
     "request": REQUEST,
     "endpoints": ENDPOINT,
@@ -77,13 +81,29 @@ class DecisionReceipt:
 
 
 def read_receipts(path: Path) -> Iterator[DecisionReceipt]:
-    """Read a file of receipts; a last line that was cut is left out."""
+    """Read a file of receipts; a last line that was cut is left out: `ends_cut` says whether one was."""
+    for number, line in enumerate(_lines(path), 1):
+        if line.endswith("\n"):
+            yield _receipt(line, f"{path.name}, line {number}")
+
+
+def ends_cut(path: Path) -> bool:
+    """Whether a file's last line was not written to its end, as when a disk is full or a gateway is still writing."""
+    last = "\n"
+    for line in _lines(path):
+        last = line
+    return not last.endswith("\n")
+
+
+def first_line(path: Path) -> str:
+    """What a file begins with: no two decisions are the same, so that files that begin alike have the same ones."""
+    return next(_lines(path), "")
+
+
+def _lines(path: Path) -> Iterator[str]:
     try:
         with path.open(encoding="ascii") as file:
-            for number, line in enumerate(file, 1):
-                if not line.endswith("\n"):
-                    return
-                yield _receipt(line, f"{path.name}, line {number}")
+            yield from file
     except (OSError, UnicodeDecodeError) as error:
         reason = (error.strerror or "cannot be read") if isinstance(error, OSError) else "not a file of receipts"
         raise UnreadableFile(f"{path}: {reason}; `penstock route --receipts FILE` writes FILE.0.jsonl") from None
@@ -98,9 +118,9 @@ def _receipt(line: str, where: str) -> DecisionReceipt:
         }
         addresses = tuple(str(address) for address in told["addresses"])
     except (ValueError, KeyError, TypeError, zlib.error):
-        raise UnreadableFile(f"{where}: not a receipt of this version") from None
+        raise UnreadableFile(f"{where}: {_FOREIGN}") from None
     count, order = len(addresses), tuple(int(index) for index in arrays.pop("order"))
     alone = len(arrays["request"]) == len(arrays["parameters"]) == 1
     if not alone or {len(arrays["endpoints"]), len(arrays["hits"])} != {count} or not set(order) <= set(range(count)):
-        raise UnreadableFile(f"{where}: not a receipt of this version")
+        raise UnreadableFile(f"{where}: {_FOREIGN}")
     return DecisionReceipt(addresses=addresses, order=order, **arrays)

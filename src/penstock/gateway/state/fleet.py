@@ -34,6 +34,7 @@ class RoutedClass:
     output_tokens: int
     ttft_s: float | None
     tpot_s: float | None
+    e2e_s: float | None = None
     requests_per_s: float = 1.0
     """How many come at the peak: what the fleet's routes say, for how much each counts."""
 
@@ -105,6 +106,8 @@ class RoutedFleet:
         for number, item in enumerate(self.classes[:CLASSES]):
             if item.tpot_s is not None:
                 parameters["class_tpot_s"][0, number] = item.tpot_s
+            if item.e2e_s is not None:
+                parameters["class_e2e_s"][0, number] = item.e2e_s
         return parameters
 
     def having(self, name: str) -> tuple[int, ...]:
@@ -140,6 +143,7 @@ class RoutedFleet:
                 output_tokens=item.output_tokens,
                 ttft_s=item.ttft_s or inf,
                 tpot_s=item.tpot_s or inf,
+                e2e_s=item.e2e_s or inf,
             )
             for item in mine
         ) or (_CHAT,)

@@ -23,23 +23,11 @@ TPOT_MS: Final = ("x-llm-d-slo-tpot-ms", "x-slo-tpot-ms")
 READ: Final = (LENGTH, *TENANT, *OBJECTIVE, *TTFT_MS, *TPOT_MS)
 """What a picker is shown of a request's headers, besides its method and path. Never its credentials."""
 SET_UPSTREAM: Final = (DESTINATION, TICKET, PICKER, MODEL, TRY_TIMEOUT)
-_ENVOY: Final = (
-    "auth-failure-mode-allowed",
-    "decorator-operation",
-    "force-trace",
-    "hedge-on-per-try-timeout",
-    "max-retries",
-    "retriable-header-names",
-    "retriable-status-codes",
-    "retry-grpc-on",
-    "retry-on",
-    "upstream-alt-stat-name",
-    "upstream-rq-timeout-alt-response",
-    "upstream-rq-timeout-ms",
-)
-"""Of a trusted network Envoy would take these from clients: how often and how long to try is not theirs to say."""
-STRIPPED: Final = (
-    *(DESTINATION, SUBSET, SERVED, TICKET, PICKER, MODEL, LENGTH, TRY_TIMEOUT),
-    *(f"x-envoy-{name}" for name in _ENVOY),
-)
-"""What is taken off a client's request before anything else sees it."""
+FAILED: Final = "x-envoy-auth-failure-mode-allowed"
+"""What Envoy says of a request that no picker was asked about."""
+STRIPPED: Final = (DESTINATION, SUBSET, SERVED, TICKET, PICKER, MODEL, LENGTH, FAILED)
+"""What is taken off a client's request before anything else sees it.
+
+How often and how long to try (`x-envoy-max-retries`, TRY_TIMEOUT and their like) Envoy takes off by itself, because no
+client's address counts as internal.
+"""

@@ -7,6 +7,8 @@ from typing import Final
 
 _MOST: Final = 1e15
 _LABEL: Final = re.compile(rb'(\w+)="([^"\n]*)"')
+_DP_RANK: Final = re.compile(rb'\bdp_rank="(\d{1,6})"')
+_DIGITS: Final = 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +50,7 @@ def _vllm(page: bytes) -> PageReport | None:
     usage = _values(page, b"vllm:kv_cache_usage_perc") or _values(page, b"vllm:gpu_cache_usage_perc")
     if not running or not waiting:
         return None
-    kv_tokens = sum(_kv_tokens(labels) for labels in _lines(page, b"vllm:cache_config_info"))
+    kv_tokens = _vllm_kv_tokens(_lines(page, b"vllm:cache_config_info"))
     used = sum(min(1.0, each) for each in usage) / len(usage) * kv_tokens if usage else 0.0
     return PageReport(
         running=int(sum(running)),
@@ -66,18 +68,30 @@ def _sglang(page: bytes) -> PageReport | None:
     running, waiting = _values(page, b"sglang:num_running_reqs"), _values(page, b"sglang:num_queue_reqs")
     if not running or not waiting:
         return None
-    # Every tensor-parallel rank publishes the same figures; data-parallel ranks have pages of their own.
-    used, capacity = _values(page, b"sglang:num_used_tokens"), _values(page, b"sglang:max_total_num_tokens")
     return PageReport(
-        running=int(max(running)),
-        waiting=int(max(waiting)),
-        kv_used_tokens=int(max(used, default=0.0)),
-        kv_tokens=int(max(capacity, default=0.0)),
+        running=_of_ranks(page, b"sglang:num_running_reqs"),
+        waiting=_of_ranks(page, b"sglang:num_queue_reqs"),
+        kv_used_tokens=_of_ranks(page, b"sglang:num_used_tokens"),
+        kv_tokens=_of_ranks(page, b"sglang:max_total_num_tokens"),
         ttft=_sum_and_count(page, b"sglang:time_to_first_token_seconds"),
         itl=_sum_and_count(page, b"sglang:inter_token_latency_seconds"),
         output=_sum_and_count(page, b"sglang:generation_tokens_histogram"),
         prompt_tokens=sum(_values(page, b"sglang:prompt_tokens_total")),
     )
+
+
+def _of_ranks(page: bytes, name: bytes) -> int:
+    """Add what data-parallel ranks have; all tensor-parallel ranks of one say the same, and a priority's part is less.
+
+    Behind one address SGLang shows the schedulers of all ranks on one page, told apart by `dp_rank`.
+    """
+    most: dict[bytes, float] = {}
+    for line in _lines(page, name):
+        found, value = _DP_RANK.search(line), _value(line)
+        rank = found[1] if found else b""
+        if value is not None:
+            most[rank] = max(value, most.get(rank, 0.0))
+    return int(sum(most.values()))
 
 
 def _lines(page: bytes, name: bytes) -> list[bytes]:
@@ -95,24 +109,30 @@ def _lines(page: bytes, name: bytes) -> list[bytes]:
 
 def _values(page: bytes, name: bytes) -> list[float]:
     """The values of a metric that can be: finite and not negative."""
-    values = []
-    for line in _lines(page, name):
-        try:
-            value = float(line[line.rfind(b"}") + 1 :].split()[0])
-        except (ValueError, IndexError):
-            continue
-        if math.isfinite(value) and 0 <= value < _MOST:
-            values.append(value)
-    return values
+    return [value for line in _lines(page, name) if (value := _value(line)) is not None]
+
+
+def _value(line: bytes) -> float | None:
+    try:
+        value = float(line[line.rfind(b"}") + 1 :].split()[0])
+    except (ValueError, IndexError):
+        return None
+    return value if math.isfinite(value) and 0 <= value < _MOST else None
 
 
 def _sum_and_count(page: bytes, name: bytes) -> tuple[float, float]:
     return sum(_values(page, name + b"_sum")), sum(_values(page, name + b"_count"))
 
 
-def _kv_tokens(labels: bytes) -> int:
-    """Tokens the cache holds, as vLLM's configuration says."""
-    told = {key: value for key, value in _LABEL.findall(labels) if value.isdigit() and len(value) < 15}  # noqa: PLR2004
-    if b"kv_cache_size_tokens" in told:
-        return int(told[b"kv_cache_size_tokens"])
-    return int(told.get(b"num_gpu_blocks", b"0")) * int(told.get(b"block_size", b"0"))
+def _vllm_kv_tokens(lines: list[bytes]) -> int:
+    """Tokens the caches of all ranks hold, as vLLM's configuration says.
+
+    There is a line for each data-parallel rank. On each, `kv_cache_size_tokens` is of one rank, but `num_gpu_blocks` is
+    of all together (v1/engine/core_client.py), also in versions that do not say the former.
+    """
+    of_one, of_all = 0, 0
+    for line in lines:
+        told = {key: int(value) for key, value in _LABEL.findall(line) if value.isdigit() and len(value) < _DIGITS}
+        of_one += told.get(b"kv_cache_size_tokens", 0)
+        of_all = max(of_all, told.get(b"num_gpu_blocks", 0) * told.get(b"block_size", 0))
+    return of_one or of_all

@@ -8,10 +8,11 @@ from penstock.report.drawing.plain import plain
 from penstock.report.simulate.document import class_values, latency_values, pool_values
 from penstock.report.simulate.terminal import e2e_of, tpot_of, ttft_of
 from penstock.simulation.compare import PolicyRun
+from penstock.simulation.outcome import PoolOutcome
 from penstock.simulation.replica import ReplicaPool
 from penstock.workload import Workload
 
-SCHEMA: Final = "penstock.simulate-fleet/1"
+SCHEMA: Final = "penstock.simulate-fleet/2"
 
 
 def fleet_document(
@@ -26,9 +27,12 @@ def fleet_document(
             {
                 "name": pool.name,
                 "vendor": pool.vendor,
+                "role": pool.role,
                 "replicas": pool.replicas,
                 "usd_per_hour": pool.usd_per_hour,
+                "elastic": pool.elastic,
                 "kv_tokens": pool.replica.kv_tokens,
+                "most_tokens": pool.replica.most_tokens,
             }
             for pool in pools
         ],
@@ -48,15 +52,24 @@ def _run(run: PolicyRun) -> dict[str, object]:
         "requests": outcome.requests,
         "rejected": outcome.rejected,
         "refused": outcome.refused,
-        "goodput_tokens_per_s": outcome.goodput_tokens_per_s,
-        "output_tokens_per_s": outcome.output_tokens_per_s,
-        "usd": outcome.usd,
+        "beyond_context": outcome.beyond_context,
+        "span_s": run.span_s,
+        "good_tokens": run.good_tokens,
+        "goodput_tokens_per_s": run.goodput_tokens_per_s,
+        "output_tokens_per_s": run.output_tokens_per_s,
+        "usd": run.usd,
         "usd_per_good_mtok": run.usd_per_good_mtok,
         "ttft_s": latency_values(ttft_of(outcome)),
         "tpot_s": latency_values(tpot_of(outcome)),
         "e2e_s": latency_values(e2e_of(outcome)),
         "classes": [class_values(item) for item in outcome.classes],
-        "pools": [pool_values(pool) for pool in outcome.pools],
+        "pools": [_pool_values(run, pool) for pool in run.pools],
         "replicas": [plain(replica) for replica in outcome.replicas],
         "destinations": [plain(row) for row in run.destinations],
     }
+
+
+def _pool_values(run: PolicyRun, pool: PoolOutcome) -> dict[str, object]:
+    """Say what one pool did; who ran and who waited, both over all replicas and the whole run."""
+    means = {"mean_running": pool.mean_in_batches, "mean_batch": pool.mean_running}
+    return pool_values(pool) | means | {"idle_fraction": run.idle_fraction(pool)}

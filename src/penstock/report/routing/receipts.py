@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import floor, log10
 from typing import Final
 
 from rich.console import Group, RenderableType
@@ -54,12 +55,13 @@ class Explained:
 
 
 def receipts_document(
-    decisions: int, replays: Sequence[ReplayedPolicy], explained: Explained | None
+    decisions: int, replays: Sequence[ReplayedPolicy], explained: Explained | None, cut_files: Sequence[str] = ()
 ) -> dict[str, object]:
     """Everything a program would want to read."""
     return {
         "schema": SCHEMA,
         "decisions": decisions,
+        "cut_files": list(cut_files),
         "policies": [
             {
                 "policy": one.policy.name,
@@ -99,10 +101,16 @@ def _line_values(address: str, line: ReceiptLine) -> dict[str, object]:
 
 
 def render_receipts(
-    decisions: int, replays: Sequence[ReplayedPolicy], explained: Explained | None, width: int
+    decisions: int,
+    replays: Sequence[ReplayedPolicy],
+    explained: Explained | None,
+    cut_files: Sequence[str],
+    width: int,
 ) -> RenderableType:
     """Draw the whole answer."""
     pieces: list[RenderableType] = [Text(f"{decisions:,} decisions asked again", style="bold"), Text()]
+    if cut_files:
+        pieces.insert(1, Text(f"left out: the last line of {', '.join(cut_files)}, which was cut", style="yellow"))
     pieces += [sheet(_POLICIES, [_policy(one) for one in replays], width), Text()]
     if explained is not None:
         pieces += [_heading(explained), sheet(_ENDPOINTS, _endpoints(explained), width), Text()]
@@ -122,10 +130,16 @@ def _policy(one: ReplayedPolicy) -> list[Figure]:
         one.policy.name,
         f"{one.agreed_fraction:.1%}",
         f"{one.expected_miss_fraction:.2%}",
-        f"{one.usd_per_1000_requests:,.3f}",
+        _dollars(one.usd_per_1000_requests),
         f"{one.turned_away:,}",
         f"{most:.0%}",
     ]
+
+
+def _dollars(usd: float) -> str:
+    """Write an amount with three digits that say something, however small it is."""
+    decimals = 3 if usd <= 0 else min(12, max(3, 2 - floor(log10(usd))))
+    return f"{usd:,.{decimals}f}"
 
 
 def _heading(explained: Explained) -> Text:

@@ -1,6 +1,8 @@
 """How is a fleet's run shown? One row per policy, and of the first where its requests went."""
 
 from collections.abc import Sequence
+from math import floor
+from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -13,6 +15,7 @@ from penstock.simulation.replica import ReplicaPool
 from penstock.units import format_s
 from penstock.workload import Workload
 
+_ROUNDING: Final = 1e-9
 _COLUMNS = (
     Column("policy", figures=False),
     *(
@@ -45,7 +48,7 @@ def render_fleet(
     pieces: list[RenderableType] = [_heading(fleet, pools, workload, events, runs), Text()]
     pieces += [sheet(_COLUMNS, [_row(run) for run in runs], width), Text()]
     pieces += [_where(pools, run, width) for run in runs[:1]]
-    pieces += [Text(), _verdict(runs)]
+    pieces += [Text(), *_turned_away(pools, runs), _verdict(runs), *_bill(pools, runs)]
     return Group(*pieces)
 
 
@@ -77,8 +80,8 @@ def _row(run: PolicyRun) -> list[str | Text]:
     usd = run.usd_per_good_mtok
     return [
         run.policy.name,
-        Text(f"{met:.1%}", style="bold green" if attained else "bold red"),
-        f"{outcome.goodput_tokens_per_s:,.0f}",
+        Text(share_kept(met), style="bold green" if attained else "bold red"),
+        f"{run.goodput_tokens_per_s:,.0f}",
         "-" if usd is None else f"{usd:,.2f}",
         format_s(ttft_of(outcome).quantile_s(0.5)),
         format_s(ttft_of(outcome).quantile_s(0.99)),
@@ -99,11 +102,55 @@ def _where(pools: Sequence[ReplicaPool], run: PolicyRun, width: int) -> Renderab
 
 def _destination(row: Destinations) -> list[str | Text]:
     name = f"{row.slo_class}, prompts from {row.from_tokens:,} tokens"
-    return [name, f"{row.requests:,}", f"{row.met_fraction:.1%}", *(f"{share:.0%}" for share in row.shares)]
+    return [name, f"{row.requests:,}", share_kept(row.met_fraction), *(f"{share:.0%}" for share in row.shares)]
+
+
+def share_kept(fraction: float) -> str:
+    """Write a share of kept promises, cut and not rounded: 94.95% must not read as the 95.0% it falls short of."""
+    return f"{floor(fraction * 1000 + _ROUNDING) / 10:.1f}%"
+
+
+def _turned_away(pools: Sequence[ReplicaPool], runs: Sequence[PolicyRun]) -> list[Text]:
+    """Say why requests were not served."""
+    said, refused = [], runs[0].outcome.refused
+    if refused:
+        most = max(pool.replica.most_tokens for pool in pools)
+        beyond = runs[0].outcome.beyond_context
+        why = f"{beyond:,} beyond the context engines are started for, " if beyond else ""
+        said.append(
+            f"{refused:,} requests fit no pool ({why}{refused - beyond:,} beyond any KV cache): prompt and answer may "
+            f"have {most:,} tokens together. "
+        )
+    sent_nowhere = [f"{run.policy.name} {run.outcome.rejected:,}" for run in runs if run.outcome.rejected]
+    if sent_nowhere:
+        said.append(f"Turned away, because no endpoint that was up could hold them: {', '.join(sent_nowhere)}.")
+    return [Text("".join(said), style="yellow")] if said else []
+
+
+def _bill(pools: Sequence[ReplicaPool], runs: Sequence[PolicyRun]) -> list[Text]:
+    """Say what dollars are, and of elastic pools how much could be given back."""
+    first = runs[0]
+    if first.usd is None:
+        return []
+    whose = "of every policy" if len(runs) > 1 else "of the run"
+    text = f"Dollars are all replicas for the whole span {whose}, {format_s(first.span_s)}: ${first.usd:,.2f}."
+    elastic = {pool.name for pool in pools if pool.elastic}
+    idle = [
+        f"{pool.name} {first.idle_fraction(pool):.0%} (${first.idle_fraction(pool) * (pool.usd or 0.0):,.2f})"
+        for pool in first.pools
+        if pool.name in elastic
+    ]
+    if idle:
+        text += (
+            f" Elastic pools are billed like the rest; with {first.policy.name} they are without work, and could be "
+            f"given back, at most: {', '.join(idle)} of the time. A scaler says when: docs/routing.md."
+        )
+    return [Text(text, style="dim")]
 
 
 def _verdict(runs: Sequence[PolicyRun]) -> Text:
-    best = max(runs, key=lambda run: run.outcome.goodput_tokens_per_s)
+    most = max(run.good_tokens for run in runs)
+    best = [run.policy.name for run in runs if run.good_tokens == most]
     kept = [run.policy.name for run in runs if run.outcome.met and not run.outcome.rejected]
     text = Text()
     if kept:
@@ -111,7 +158,7 @@ def _verdict(runs: Sequence[PolicyRun]) -> Text:
     else:
         text.append("No policy keeps every promise at this load. ", style="red")
     if len(runs) > 1:
-        text.append(f"Most goodput: {best.policy.name}. ")
+        text.append(f"Most goodput: {', '.join(best)}. " if most else "Nobody has any goodput. ")
     text.append(
         "Routers see reports as old as said and their own requests, never how long an answer will be.", style="dim"
     )

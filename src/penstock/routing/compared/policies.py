@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from penstock.errors import UsageError
 from penstock.routing import harm
@@ -20,6 +20,8 @@ class RoutingPolicy:
     """Who published the formula, and which version was read."""
     tuning: tuple[str, ...] = ()
     """What `tuning` means to it, place by place."""
+    weighs: Literal["capacity", "file"] | None = None
+    """Where weights of replicas come from that its operator would set: what they take of the load, or a fleet file."""
 
 
 _POLICIES: Final = (
@@ -28,15 +30,24 @@ _POLICIES: Final = (
     RoutingPolicy(
         name="weighted-round-robin",
         pick=peers.weighted_round_robin,
-        source="Envoy EDF scheduler",
+        source="Envoy EDF scheduler, weights by capacity",
         tuning=("weight of each pool's replicas",),
+        weighs="capacity",
+    ),
+    RoutingPolicy(
+        name="static-weight",
+        pick=peers.weighted_round_robin,
+        source="Envoy EDF scheduler, the fleet file's weights",
+        tuning=("weight of each pool's replicas",),
+        weighs="file",
     ),
     RoutingPolicy(name="least-request", pick=peers.least_request, source="Envoy LEAST_REQUEST over all endpoints"),
     RoutingPolicy(
         name="in-flight-per-capacity",
         pick=peers.in_flight_per_capacity,
-        source="Envoy LEAST_REQUEST with weights",
+        source="Envoy LEAST_REQUEST with weights by capacity",
         tuning=("weight of each pool's replicas",),
+        weighs="capacity",
     ),
     RoutingPolicy(
         name="llm-d",
@@ -64,7 +75,7 @@ _POLICIES: Final = (
     ),
 )
 POLICIES: Final[Mapping[str, RoutingPolicy]] = {policy.name: policy for policy in _POLICIES}
-ALIASES: Final[Mapping[str, str]] = {"static-weight": "weighted-round-robin", "llm-d-token-load": "llm-d"}
+ALIASES: Final[Mapping[str, str]] = {"llm-d-token-load": "llm-d"}
 
 
 def policy_of(name: str) -> RoutingPolicy:

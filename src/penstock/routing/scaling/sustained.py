@@ -38,6 +38,7 @@ class LoadKind:
     output_tokens: int
     ttft_s: float = math.inf
     tpot_s: float = math.inf
+    e2e_s: float = math.inf
 
 
 def sustained_requests_per_s(endpoint: Record, kinds: Sequence[LoadKind]) -> float:
@@ -67,7 +68,8 @@ def _keeps(e: Record, kinds: Sequence[LoadKind], rate_per_s: float) -> bool:
     for kind, own_s in zip(kinds, prompts, strict=True):
         swing_s = _SURE * math.sqrt(squares * between_s / max(1, kind.output_tokens))
         first_s = e["request_s"] + wait_s + e["first_token_ratio"] * (own_s + between_s)
-        if between_s + swing_s > kind.tpot_s or first_s > kind.ttft_s:
+        token_s = between_s + swing_s
+        if token_s > kind.tpot_s or first_s > kind.ttft_s or first_s + kind.output_tokens * token_s > kind.e2e_s:
             return False
     return True
 

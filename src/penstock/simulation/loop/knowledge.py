@@ -76,7 +76,8 @@ def say_request(w: World, number: int, now_s: float) -> None:
     q["now_s"], q["model"], q["input_tokens"] = now_s, 1, row.input_tokens
     q["output_limit_tokens"] = promise["limit_tokens"]
     q["expected_output_tokens"] = expected_tokens(w.lengths, kind, row.input_tokens, promise["limit_tokens"])
-    q["ttft_s"], q["tpot_s"], q["weight"] = promise["ttft_s"], promise["tpot_s"], promise["weight"]
+    q["ttft_s"], q["tpot_s"], q["e2e_s"] = promise["ttft_s"], promise["tpot_s"], promise["e2e_s"]
+    q["weight"] = promise["weight"]
     q["sheddable"], q["slo_class"] = promise["sheddable"], kind
     q["number"], q["turn"] = number // w.endpoints.shape[0], int(chance_of(number) * 1048576)
     if row.leaf != NONE:

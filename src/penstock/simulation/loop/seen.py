@@ -90,20 +90,21 @@ def parameters_for(routing: Routing, classes: Sequence[SloClass]) -> Records:
     for place in range(CLASSES):
         kind = min(place, len(promises) - 1)
         parameters["class_tpot_s"][0, place] = promises["tpot_s"][kind]
+        parameters["class_e2e_s"][0, place] = promises["e2e_s"][kind]
         parameters["class_weight"][0, place] = promises["weight"][kind]
     return parameters
 
 
 def promises_of(classes: Sequence[SloClass], routing: Routing) -> NDArray[Any]:
-    """Say what each class is promised; where only the end is, half of it is taken for the first token."""
+    """Say what each class is promised."""
     promises = np.zeros(max(1, len(classes)), PROMISE)
-    promises["ttft_s"], promises["tpot_s"], promises["weight"] = inf, inf, 1.0
+    promises["ttft_s"] = promises["tpot_s"] = promises["e2e_s"] = inf
+    promises["weight"] = 1.0
     for place, item in enumerate(classes):
         if item.slo is not None:
-            promises[place]["ttft_s"] = inf if item.slo.ttft_s is None else item.slo.ttft_s
-            promises[place]["tpot_s"] = inf if item.slo.tpot_s is None else item.slo.tpot_s
-            if item.slo.ttft_s is None and item.slo.tpot_s is None and item.slo.e2e_s is not None:
-                promises[place]["ttft_s"] = item.slo.e2e_s / 2
+            promised = (item.slo.ttft_s, item.slo.tpot_s, item.slo.e2e_s)
+            for name, limit_s in zip(("ttft_s", "tpot_s", "e2e_s"), promised, strict=True):
+                promises[place][name] = inf if limit_s is None else limit_s
     for place, weight in enumerate(routing.weights[: len(promises)]):
         promises[place]["weight"] = weight
     for place, sheddable in enumerate(routing.sheddable[: len(promises)]):

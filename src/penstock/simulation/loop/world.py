@@ -208,7 +208,15 @@ EVENT: Final = np.dtype(
 )
 
 PROMISE: Final = np.dtype(
-    [("ttft_s", "f8"), ("tpot_s", "f8"), ("weight", "f8"), ("sheddable", "i8"), ("limit_tokens", "i8")], align=True
+    [
+        ("ttft_s", "f8"),
+        ("tpot_s", "f8"),
+        ("e2e_s", "f8"),
+        ("weight", "f8"),
+        ("sheddable", "i8"),
+        ("limit_tokens", "i8"),
+    ],
+    align=True,
 )
 """What requests of a class are promised, as the picker is told."""
 

@@ -1,0 +1,90 @@
+"""Which static weight does a pool get? The fleet file's, or what one replica takes of this load within its promise."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from math import inf
+
+import numpy as np
+
+from penstock.errors import UsageError
+from penstock.fleet.pools import Fleet
+from penstock.routing.compared.policies import RoutingPolicy
+from penstock.routing.endpoint import TUNING
+from penstock.routing.scaling.sustained import LoadKind, sustained_requests_per_s
+from penstock.simulation.loop.seen import endpoints_of
+from penstock.simulation.replica import ReplicaPool
+from penstock.workload import Requests, SloClass
+
+_NOTHING = 1e-9
+"""Of a pool that is to take nothing: it is sent what no other can hold."""
+
+
+def weights_choice(
+    policies: Sequence[RoutingPolicy],
+    fleet: Fleet,
+    pools: Sequence[ReplicaPool],
+    blocks: Iterable[Requests],
+    classes: Sequence[SloClass],
+) -> Mapping[str, tuple[float, ...]]:
+    """Return a replica's weight in each pool for every policy that goes by weights."""
+    weighing = {policy.name: policy.weighs for policy in policies if policy.weighs is not None}
+    if weighing and len(pools) > TUNING:
+        raise UsageError(
+            f"{', '.join(weighing)} has weights for {TUNING} pools, and the fleet has {len(pools)}; leave it out"
+        )
+    stated, taken = _stated(fleet, pools), None
+    if "capacity" in weighing.values() or (weighing and stated is None):
+        taken = capacities(pools, load_kinds(next(iter(blocks)), classes))
+    chosen = {name: stated if weighs == "file" and stated is not None else taken for name, weighs in weighing.items()}
+    return {name: weights for name, weights in chosen.items() if weights is not None}
+
+
+def _stated(fleet: Fleet, pools: Sequence[ReplicaPool]) -> tuple[float, ...] | None:
+    """What the routes say of each pool, by how much is sent of each, over its replicas; None where there are none."""
+    shares = [
+        sum(route.peak_requests_per_s * route.weights.get(pool.name, 0.0) for route in fleet.routes) for pool in pools
+    ]
+    total = sum(shares)
+    if not total:
+        return None
+    return tuple(max(share / total / pool.schedulers, _NOTHING) for share, pool in zip(shares, pools, strict=True))
+
+
+def capacities(pools: Sequence[ReplicaPool], kinds: Sequence[LoadKind]) -> tuple[float, ...]:
+    """Requests a second one replica of each pool takes; where one keeps the promise for nobody, whatever it is."""
+    unpromised = [replace(kind, ttft_s=inf, tpot_s=inf, e2e_s=inf) for kind in kinds]
+    endpoints, first = endpoints_of(pools), np.cumsum([0, *(pool.schedulers for pool in pools)])
+    for asked in (kinds, unpromised):
+        rates = tuple(
+            sustained_requests_per_s(endpoints[index], _part(asked, pool))
+            for index, pool in zip(first[:-1], pools, strict=True)
+        )
+        if all(rate > 0 for rate in rates):
+            return rates
+    return tuple(max(rate, _NOTHING) for rate in rates)
+
+
+def _part(kinds: Sequence[LoadKind], pool: ReplicaPool) -> Sequence[LoadKind]:
+    """What of a request a pool does: one that prefills makes no answers."""
+    return [replace(kind, output_tokens=1, e2e_s=inf) for kind in kinds] if pool.role == "prefill" else kinds
+
+
+def load_kinds(block: Requests, classes: Sequence[SloClass]) -> tuple[LoadKind, ...]:
+    """The mean request of each class among the first that come, and what it is promised."""
+    kinds = []
+    for number in np.unique(block.slo_class):
+        mine, slo = block.slo_class == number, classes[number].slo if number < len(classes) else None
+        promised = () if slo is None else (slo.ttft_s, slo.tpot_s, slo.e2e_s)
+        kinds.append(
+            LoadKind(
+                share=float(mine.mean()),
+                input_tokens=max(1, round(float(block.input_tokens[mine].mean()))),
+                output_tokens=max(1, round(float(block.output_tokens[mine].mean()))),
+                **{
+                    name: limit_s
+                    for name, limit_s in zip(("ttft_s", "tpot_s", "e2e_s"), promised, strict=False)
+                    if limit_s is not None
+                },
+            )
+        )
+    return tuple(kinds)

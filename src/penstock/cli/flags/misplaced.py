@@ -1,0 +1,58 @@
+"""Which flags say nothing to a fleet, or to one deployment? Each is refused with where the same is said instead."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import typer
+
+from penstock.errors import UsageError
+
+_FILE: Final = "say it in the fleet file"
+_NOT_OF_A_FLEET: Final[Mapping[str, str]] = {
+    "model": f"{_FILE}: `model: ...` of a pool",
+    "on": f"{_FILE}: `accelerator: ...` and `split: ...` of a pool",
+    "replicas": f"{_FILE}: `replicas: ...` of a pool",
+    "engine": f"{_FILE}: `engine: {{name: ...}}` of a pool",
+    "precision": f"{_FILE}: `weights: ...` of a pool",
+    "kv": f"{_FILE}: `kv: ...` of a pool",
+    "dp": f"{_FILE}: `split: {{dp: ...}}` of a pool",
+    "ep": f"{_FILE}: `split: {{ep: true}}` of a pool",
+    "mtp": f"{_FILE}: `drafted_tokens: ...` of a pool",
+    "prefill": f"{_FILE}: a pool with `role: prefill` and one with `role: decode`",
+    "prefill_split": f"{_FILE}: `split: ...` of the pool with `role: prefill`",
+    "kv_gbps": f"{_FILE}: `kv_gbps: ...` of the pool with `role: prefill`",
+    "max_num_seqs": f"{_FILE}: `settings: {{max_num_seqs: ...}}` of a pool's engine",
+    "max_num_batched_tokens": f"{_FILE}: `settings: {{max_num_batched_tokens: ...}}` of a pool's engine",
+    "no_prefix_caching": f"{_FILE}: `settings: {{enable_prefix_caching: false}}` of a pool's engine",
+    "route": "say who routes with --policy",
+    "users": "arrivals to a fleet are open: say --rate and --arrivals",
+    "think": "arrivals to a fleet are open: say --rate and --arrivals",
+    "find_capacity": "raise --rate until it no longer holds",
+    "perfetto": "the steps of one replica are written without --fleet; --chart draws the policies",
+}
+_ONLY_OF_A_FLEET: Final[Mapping[str, str]] = {
+    "policy": "between replicas of one kind say --route",
+    "event": "write the deployment as a fleet of one pool",
+    "reports": "a router of one kind of replicas sees everything",
+    "pickers": "a router of one kind of replicas sees everything",
+}
+
+
+def refuse_misplaced(context: typer.Context, *, of_a_fleet: bool) -> None:
+    """Refuse what was typed and would change nothing, in one line."""
+    unread = _NOT_OF_A_FLEET if of_a_fleet else _ONLY_OF_A_FLEET
+    typed = [
+        parameter
+        for parameter in context.command.params
+        if parameter.name in unread and _was_typed(context, parameter.name)
+    ]
+    if typed:
+        fixes = "; ".join(dict.fromkeys(unread[str(parameter.name)] for parameter in typed))
+        words = [next((word for word in one.opts if word.startswith("-")), "the model") for one in typed]
+        where = "with --fleet" if of_a_fleet else "without --fleet"
+        raise UsageError(f"{', '.join(words)} would change nothing {where}; {fixes}")
+
+
+def _was_typed(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name not in {"DEFAULT", "DEFAULT_MAP"}

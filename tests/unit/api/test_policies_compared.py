@@ -1,0 +1,182 @@
+"""Policies are judged alike: over one span, with the weights their operators would set, and shown as they are."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import penstock
+from penstock.api.asked.fleet import fleet_choice
+from penstock.api.asked.weights import capacities, load_kinds
+from penstock.api.simulate_fleet import SimulateFleetAnswer
+from penstock.errors import UsageError
+from penstock.report.routing.terminal import share_kept
+from penstock.routing.endpoint import TUNING
+from penstock.simulation.options import Fault, Sight
+from penstock.workload import SloClass, parse_slo
+from simulated import pool, requests
+
+FLEETS = Path(__file__).resolve().parents[3] / "examples" / "fleets"
+FLEET = FLEETS / "chat-70b-h100-mi300x.yaml"
+
+
+def drawn(answer: SimulateFleetAnswer) -> str:
+    console = Console(file=StringIO(), width=160, color_system=None)
+    console.print(answer.drawn(160))
+    return " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]
+
+
+def sent_to_first(answer: SimulateFleetAnswer) -> Sequence[float]:
+    shares = []
+    for run in answer.runs:
+        counts = np.array([row.requests for row in run.destinations])
+        shares.append(float(counts @ np.array([row.shares[0] for row in run.destinations]) / counts.sum()))
+    return shares
+
+
+def test_static_weights_are_the_fleet_files_and_the_others_those_of_this_load() -> None:
+    """Attack: weights of the file were ignored, and capacities were those of 1,024 in and 256 out whatever came."""
+    described = fleet_choice(FLEET)
+    route = replace(described.routes[0], weights={"h100": 0.9, "mi300x": 0.1})
+    asked = replace(described, routes=(route,))
+    policy = "static-weight,weighted-round-robin"
+    short = penstock.simulate_fleet(asked, policy=policy, input_tokens=200, output_tokens=400, requests=600)
+    long = penstock.simulate_fleet(asked, policy=policy, input_tokens=6_000, output_tokens=20, requests=600)
+    assert [row["policy"] for row in short.rows()] == policy.split(",")
+    for answer in (short, long):
+        stated, weighed = sent_to_first(answer)
+        assert stated == pytest.approx(0.9, abs=0.01)
+        kinds = load_kinds(
+            next(iter(answer.workload.blocks(seed=0, requests=9, rate_per_s=5.0))), answer.workload.classes
+        )
+        fast, slow = capacities(answer.pools, kinds)
+        assert weighed == pytest.approx(fast / (fast + slow), abs=0.01)
+    assert abs(sent_to_first(long)[1] - sent_to_first(short)[1]) > 0.02
+
+
+def test_a_pool_without_a_weight_is_sent_nothing_that_another_holds() -> None:
+    described = fleet_choice(FLEET)
+    asked = replace(described, routes=(replace(described.routes[0], weights={"mi300x": 1.0}),))
+    assert sent_to_first(penstock.simulate_fleet(asked, policy="static-weight", rate=1.0, requests=100)) == [0.0]
+
+
+def test_weights_follow_what_each_class_is_promised() -> None:
+    """A replica that cannot keep a promise for anybody is weighed as if nothing were promised."""
+    pools = [pool(name="one"), pool(name="two", kv_blocks=400)]
+    block = requests([0.0] * 4, [(1000, 100)] * 2 + [(200, 10)] * 2, classes=[0, 0, 1, 1])
+    classes = [
+        SloClass(name="a", share_fraction=0.5, slo=parse_slo("ttft=2s,e2e=9s")),
+        SloClass(name="b", share_fraction=0.5),
+    ]
+    kinds = load_kinds(block, classes)
+    assert [(kind.share, kind.input_tokens, kind.ttft_s, kind.e2e_s) for kind in kinds] == [
+        (0.5, 1000, 2.0, 9.0),
+        (0.5, 200, np.inf, np.inf),
+    ]
+    one, two = capacities(pools, kinds)
+    assert one > two > 0
+    impossible = [replace(kind, tpot_s=1e-6) for kind in kinds]
+    assert min(capacities(pools, impossible)) > 0
+
+
+def test_more_pools_than_weights_are_refused() -> None:
+    described = fleet_choice(FLEET)
+    many = tuple(replace(described.pools[0], name=f"h100-{place}") for place in range(TUNING + 1))
+    route = replace(described.routes[0], weights={"h100-0": 1.0})
+    with pytest.raises(UsageError, match=f"weights for {TUNING} pools"):
+        penstock.simulate_fleet(replace(described, pools=many, routes=(route,)), policy="static-weight", requests=10)
+
+
+def test_goodput_and_dollars_are_over_one_span() -> None:
+    """Attack: fewer good tokens of the same arrivals were called better, because the last request ended sooner."""
+    answer = penstock.simulate_fleet(FLEET, policy="penstock,round-robin,least-request", rate=9.0, requests=400)
+    spans = [run.outcome.makespan_s for run in answer.runs]
+    assert len(set(spans)) > 1
+    assert {run.span_s for run in answer.runs} == {max(spans)}
+    usd = sum(one.replicas * (one.usd_per_hour or 0.0) for one in answer.pools) * max(spans) / 3600
+    assert [run.usd for run in answer.runs] == pytest.approx([usd] * 3)
+    rows = answer.rows()
+    by_goodput = sorted(rows, key=lambda row: float(str(row["goodput_tokens_per_s"])))
+    assert by_goodput == sorted(rows, key=lambda row: int(str(row["good_tokens"])))
+    first = answer.runs[0]
+    # One whose requests end much sooner, with a token less: it is not better.
+    hasty = replace(first, outcome=replace(first.outcome, makespan_s=first.outcome.makespan_s / 2))
+    fewer = replace(first.outcome.classes[0], good_tokens=first.good_tokens - 1)
+    hasty = replace(hasty, outcome=replace(hasty.outcome, classes=(fewer,)))
+    assert hasty.goodput_tokens_per_s < first.goodput_tokens_per_s
+    assert (hasty.usd_per_good_mtok or 0) > (first.usd_per_good_mtok or 0)
+    renamed = replace(hasty, policy=replace(hasty.policy, name="hasty"))
+    assert "Most goodput: penstock. " in _text(answer, (renamed, first))
+
+
+def _text(answer: SimulateFleetAnswer, runs: Sequence[object]) -> str:
+    return drawn(replace(answer, runs=tuple(runs)))  # type: ignore[arg-type]
+
+
+def test_nobody_has_the_most_of_nothing() -> None:
+    answer = penstock.simulate_fleet(FLEET, policy="penstock,round-robin", slo="tpot=1ms", requests=30)
+    assert "Nobody has any goodput." in drawn(answer)
+    assert "Most goodput" not in drawn(answer)
+
+
+@pytest.mark.parametrize(
+    ("fraction", "said"), [(0.9495, "94.9%"), (0.95, "95.0%"), (0.963, "96.3%"), (0.99999, "99.9%"), (1.0, "100.0%")]
+)
+def test_a_share_that_falls_short_does_not_look_kept(fraction: float, said: str) -> None:
+    assert share_kept(fraction) == said
+
+
+def test_dollars_are_said_to_be_all_replicas_for_the_whole_span() -> None:
+    """Attack: `elastic: true` gave nothing back in the bill, and nothing said so."""
+    described = fleet_choice(FLEET)
+    fixed = penstock.simulate_fleet(described, rate=1.0, requests=60)
+    elastic = replace(described, pools=tuple(replace(one, elastic=True) for one in described.pools))
+    given = penstock.simulate_fleet(elastic, rate=1.0, requests=60)
+    assert "Dollars are all replicas for the whole span of the run" in drawn(fixed)
+    assert "given back" not in drawn(fixed)
+    assert "could be given back, at most: h100" in drawn(given)
+    (run,) = given.runs
+    for one in run.pools:
+        assert run.idle_fraction(one) == pytest.approx(1 - one.busy_fraction)
+    document = given.to_dict()
+    told = document["policies"][0]["pools"]  # type: ignore[index]
+    assert [row["idle_fraction"] for row in told] == [run.idle_fraction(one) for one in run.pools]
+    assert [row["elastic"] for row in document["pools"]] == [True, True]  # type: ignore[attr-defined]
+
+
+def test_who_runs_and_who_waits_are_counted_alike() -> None:
+    """Little's law holds of what the document says: requests in batches and queues are arrivals times seconds."""
+    answer = penstock.simulate_fleet(FLEET, policy="round-robin", rate=12.0, requests=2_000)
+    (run,) = answer.runs
+    served = run.outcome.served
+    assert served is not None
+    told = answer.to_dict()["policies"][0]["pools"]  # type: ignore[index]
+    there = sum(row["mean_running"] + row["mean_waiting"] for row in told)
+    overhead_s = sum(one.replica.request_s for one in answer.pools) / len(answer.pools)
+    spent_s = float((served.e2e_s - overhead_s).sum())
+    assert there == pytest.approx(spent_s / run.outcome.makespan_s, rel=0.05)
+    assert told[0]["mean_batch"] > told[0]["mean_running"] * 0.99
+
+
+def test_an_impossible_factor_or_interval_is_refused() -> None:
+    """Attack: steps of no length were accepted, and reports without an interval divided by zero."""
+    with pytest.raises(UsageError, match="write a factor above 0"):
+        penstock.simulate_fleet(FLEET, events=["slow h100/0 x0 at 1s"], requests=10)
+    with pytest.raises(UsageError, match="write an interval above 0"):
+        penstock.simulate_fleet(FLEET, reports="0ms", requests=10)
+    with pytest.raises(UsageError, match="write at 60s for 30s"):
+        Fault(kind="dies", replica=0, at_s=-1.0)
+    with pytest.raises(UsageError, match="write 0ms"):
+        Sight(report_delay_s=float("inf"))
+
+
+def test_a_trace_has_its_own_lengths_and_columns_are_a_traces() -> None:
+    trace = Path(__file__).resolve().parents[2] / "data" / "nobody-reads-it.csv"
+    with pytest.raises(UsageError, match="a trace has lengths of its own"):
+        penstock.simulate_fleet(FLEET, trace=trace, input_tokens=100)
+    with pytest.raises(UsageError, match="say which: --trace"):
+        penstock.simulate_fleet(FLEET, columns="arrival=ts")

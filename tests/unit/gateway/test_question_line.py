@@ -1,0 +1,92 @@
+"""A question in one piece is answered as one that comes in many, and as any other HTTP/1.1."""
+
+import json
+from typing import Any, cast
+
+import pytest
+
+pytest.importorskip("httptools", reason='serving is an extra: pip install "penstock[gateway]"')
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from desks import Clock, desk_of, fleet
+from penstock.gateway.doors.authz import AuthzDoor, QuestionLine
+from penstock.serving import HttpLine
+
+BODY = json.dumps({"messages": [{"role": "user", "content": "hello\r\n\r\n"}], "model": "a", "max_tokens": 4}).encode()
+HEADS = {
+    "whole": b"content-length: %d\r\n" % len(BODY),
+    "cut": b"content-length: %d\r\nx-penstock-length: 90000\r\nx-envoy-auth-partial-body: true\r\n" % len(BODY),
+    "batch": b"x-penstock-objective: batch\r\ncontent-length: %d\r\n" % len(BODY),
+}
+CHUNKED = b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
+
+
+def question(more: bytes = HEADS["whole"], body: bytes = BODY, first: bytes = b"POST /v1/chat/completions") -> bytes:
+    return first + b" HTTP/1.1\r\nhost: x\r\n" + more + b"\r\n" + body
+
+
+class Wire:
+    """Keeps what is written."""
+
+    def __init__(self) -> None:
+        self.written = b""
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def is_closing(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self.written += b"closed"
+
+
+def answered(pieces: list[bytes], *, plain: bool = False) -> bytes:
+    door, wire = AuthzDoor(desk_of(fleet(), Clock())[0], 0), Wire()
+    line = HttpLine(door.handle) if plain else QuestionLine(door)
+    line.connection_made(cast("Any", wire))
+    for piece in pieces:
+        line.data_received(piece)
+    return wire.written
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        *(question(head) for head in HEADS.values()),
+        question(b"transfer-encoding: chunked\r\n", CHUNKED),
+        question(b"transfer-encoding: chunked\r\ncontent-length: %d\r\n" % len(BODY), CHUNKED),
+        question(b"content-length: 0\r\n", b""),
+        question(b"", b"", b"GET /v1/models"),
+        question(b"connection: close\r\n" + HEADS["whole"]),
+        question(b"Content-Length: %d\r\n" % len(BODY)),
+        question(b"content-length: %d\r\n" % (len(BODY) + 5), BODY + b"     "),
+        question() + question(),
+        question(body=b"x" * len(BODY)),
+        question(b"no colon\r\n" + HEADS["whole"]),
+        b"not HTTP at all\r\n\r\n",
+    ],
+)
+def test_the_short_way_says_what_the_long_one_says(sent: bytes) -> None:
+    assert answered([sent]) == answered([sent], plain=True) != b""
+
+
+@given(st.lists(st.sampled_from(sorted(HEADS)), min_size=1, max_size=4), st.data())
+def test_where_pieces_end_changes_no_answer(names: list[str], data: st.DataObject) -> None:
+    sent = b"".join(question(HEADS[name]) for name in names)
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(sent) - 1), max_size=6)))
+    pieces = [sent[a:b] for a, b in zip([0, *cuts], [*cuts, len(sent)], strict=True)]
+    assert answered(pieces) == answered([sent], plain=True)
+
+
+def test_a_defect_is_answered_and_the_connection_ends(caplog: pytest.LogCaptureFixture) -> None:
+    door, wire = AuthzDoor(desk_of(fleet(), Clock())[0], 0), Wire()
+    door.desk.decide = None  # type: ignore[method-assign, assignment]
+    line = QuestionLine(door)
+    line.connection_made(cast("Any", wire))
+    line.data_received(question())
+    assert wire.written.startswith(b"HTTP/1.1 500 ")
+    assert wire.written.endswith(b"closed")
+    assert "could not be answered" in caplog.text
