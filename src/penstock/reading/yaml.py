@@ -17,9 +17,9 @@ _NUMBER: Final = re.compile(r"(-?)\$?\s?(-?\d[\d_,]*(?:\.\d+)?(?:e[+-]?\d{1,3})?
 _THOUSANDS: Final = {"": 1.0, "k": 1e3, "m": 1e6}
 _WHOLE_PERCENT: Final = 100
 _MOST_TIMES: Final = 10
+"""What may be at most this is a fraction, or a growth of so many times."""
 _MANY: Final = 10**9
 """A bound above which nobody needs to be told of it."""
-"""What may be at most this is a fraction, or a growth of so many times."""
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 _T = TypeVar("_T")

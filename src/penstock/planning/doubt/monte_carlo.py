@@ -149,8 +149,8 @@ def draw_confidence(
     least, own = np.min(stacked, axis=0), costs[winner]
     others = np.min(np.vstack(rest), axis=0) if rest else None
     saving = others - own if others is not None and np.isfinite(others + own).all() else None
-    # Where a fleet is impossible in some worlds there is no saving in dollars; who is cheapest can still be blamed.
     nodes, enough = nodes_needed(family.winner, problem, worlds)
+    # Where a fleet is impossible in some worlds there is no saving in dollars; who is cheapest can still be blamed.
     decided = saving if saving is not None or others is None else (own <= others).astype(float)
     return Confidence(
         draws=draws,

@@ -79,9 +79,12 @@ def _told(
     )
     told: dict[Flip, list[Mix]] = {}
     for (flip, place), problem, mix in zip(asked, problems, solved, strict=True):
-        if mix is not None and _tells(judge, place, mix):
+        if mix is None or judge.family.label(mix) == place.winner:
+            continue
+        least_usd = (1 - _HAIR) * judge.costs(place.world, place.knob.kind).get(place.winner, inf)
+        if mix.cost_usd < least_usd:
             fleet = sized(mix, problem)
-            if _tells(judge, place, fleet):
+            if judge.family.label(fleet) != place.winner and fleet.cost_usd < least_usd:
                 told.setdefault(flip, []).append(fleet)
     return told
 
@@ -96,11 +99,3 @@ def _beside(judge: Judge, world: InputWorld, knob: Knob, flip: Flip) -> Iterator
 
 def _solved(family: Family, problem: Problem, place: _Place) -> Mix | None:
     return cheapest(family.informed(problem), place.only, gap_fraction=_GAP, most_nodes=_MOST_NODES, patient=False)
-
-
-def _tells(judge: Judge, place: _Place, mix: Mix) -> bool:
-    """Whether a fleet says that another label wins than the one that is thought to."""
-    if judge.family.label(mix) == place.winner:
-        return False
-    known = judge.costs(place.world, place.knob.kind)
-    return mix.cost_usd < known.get(place.winner, inf) * (1 - _HAIR)
