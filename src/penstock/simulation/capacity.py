@@ -27,7 +27,7 @@ WARM_UP: Final = 0.1
 """Share of a trial that is served but not judged: queues start empty."""
 _ROUNDS: Final = 6
 """Requests for each seat of a closed loop, so that its beginning and end do not count for much."""
-_FIRST_STEP, _CLOSEST = 1.08, 0.15
+FIRST_STEP, _CLOSEST = 1.08, 0.15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,12 +108,14 @@ def highest_rate(
     asked: RateSearch,
     *,
     begin_per_s: float,
+    first_step: float = FIRST_STEP,
     known: Sequence[Trial] = (),
     progress: CountProgress | None = None,
 ) -> tuple[Trial | None, list[Trial]]:
     """Return the fastest trial that holds, if any, and all that were run; what is known already is not tried again.
 
-    Every trial has the same requests, only faster or slower, and so has every fleet: what differs is the fleet.
+    Every trial has the same requests, only faster or slower, and so has every fleet: what differs is the fleet. The
+    first step is how far beside the beginning a rate is tried, and the next one is twice as far.
     """
     tried: list[Trial] = []
     requests = asked.requests or requests_for(pools, asked, begin_per_s)
@@ -124,7 +126,7 @@ def highest_rate(
             progress(len(tried))
         return tried[-1]
 
-    return _search(attempt, begin_per_s, asked.tolerance, known), tried
+    return _search(attempt, begin_per_s, first_step, asked.tolerance, known), tried
 
 
 def requests_for(pools: Sequence[ReplicaPool], asked: RateSearch, rate_per_s: float) -> int:
@@ -170,11 +172,10 @@ def require_searchable(workload: Workload, classes: Sequence[SloClass]) -> None:
 
 
 def _search(
-    attempt: Callable[[float], Trial], begin: float, tolerance: float, known: Sequence[Trial] = ()
+    attempt: Callable[[float], Trial], begin: float, step: float, tolerance: float, known: Sequence[Trial] = ()
 ) -> Trial | None:
     """Widen steps until one rate holds and one does not, then close in on where the promise is just kept."""
     held, missed = _ends(known)
-    step = _FIRST_STEP
     for _ in range(_TRIALS):
         low, high = 0.0 if held is None else held.asked_per_s, inf if missed is None else missed.asked_per_s
         if high < _LEAST_SHARE * begin or low >= (1 - tolerance) * high:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from examples import deployment
+from penstock.fleet.deployment import Parallelism
 from penstock.planning.asked.plan import Bucket
 from penstock.planning.candidates.capacity import Option, length_by_length, mixed_rate
 from penstock.planning.make import Answer
@@ -92,6 +93,37 @@ def test_a_large_pool_is_simulated_as_a_smaller_one_with_its_share_of_the_load()
     assert loads[0].replicas == 32
     assert loads[0].requests_per_s == pytest.approx(30 * 32 / 50)
     assert checks[0].sustained_share == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("dp", "replicas", "simulated"), [(8, 50, 4), (8, 3, 3), (4, 7, 7), (4, 50, 8), (64, 3, 1)])
+def test_a_replica_of_many_ranks_counts_as_many_queues(dp: int, replicas: int, simulated: int) -> None:
+    ranks = replace(OPTION.deployment, parallelism=Parallelism(dp=dp))
+    wide = replace(
+        fleet(1.0), pools=(ServingPool(id="one", option=replace(OPTION, deployment=ranks), replicas=replicas),)
+    )
+    loads: list[PoolLoad] = []
+
+    def sustained(load: PoolLoad) -> float:
+        loads.append(load)
+        return load.requests_per_s
+
+    verify_by(sustained, lambda _: 1.0)(wide)
+    assert {load.replicas for load in loads} == {simulated}
+
+
+def test_a_large_pool_is_searched_first_so_that_its_load_need_not_be_tried() -> None:
+    asked: list[str] = []
+
+    def sustained(load: PoolLoad) -> float:
+        asked.append("sustained")
+        return load.requests_per_s
+
+    def attained(_: PoolLoad) -> float:
+        asked.append("attained")
+        return 1.0
+
+    verify_by(sustained, attained)(replace(fleet(1.0, replicas=50), streams=fleet(1.0).streams[:1]))
+    assert asked == ["sustained", "attained"]
 
 
 def test_a_pool_that_holds_and_would_not_with_one_replica_less_is_just_right() -> None:

@@ -55,6 +55,12 @@ def test_a_pool_at_its_capacity_keeps_the_slo_and_above_it_does_not(simulator: S
     assert simulator.attained(load(4, 3 * rate)) < 0.1
 
 
+def test_a_search_that_begins_where_others_of_its_kind_ended_ends_where_its_own_would(simulator: Simulator) -> None:
+    alone, beside = Simulator(simulator.loop), Simulator(simulator.loop)
+    beside.sustained(load(4, 34.0))
+    assert beside.sustained(load(6, 34.0)) == pytest.approx(alone.sustained(load(6, 34.0)), rel=0.005)
+
+
 def test_another_seed_gives_the_same_capacity_within_two_percent(simulator: Simulator) -> None:
     rates = [Simulator(simulator.loop, seed=seed).sustained(load(8, 34.0)) for seed in range(4)]
     assert max(rates) / min(rates) < 1.02

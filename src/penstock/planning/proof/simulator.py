@@ -12,7 +12,15 @@ from penstock.planning.candidates.capacity import Option
 from penstock.planning.candidates.screen import QueuelessScreen
 from penstock.planning.candidates.unit_screen import UnitScreen
 from penstock.planning.proof.simulated import PoolLoad
-from penstock.simulation.capacity import RateSearch, Trial, came_per_asked, highest_rate, requests_for, trial
+from penstock.simulation.capacity import (
+    FIRST_STEP,
+    RateSearch,
+    Trial,
+    came_per_asked,
+    highest_rate,
+    requests_for,
+    trial,
+)
 from penstock.simulation.options import Options
 from penstock.simulation.placement import Placement, place_on, pools_apart
 from penstock.simulation.replica import ReplicaPool
@@ -24,6 +32,8 @@ _COUNT_STEP: Final = 1.25
 _SAME: Final = 1e-9
 """Rates that are one up to rounding."""
 _SKETCH_REQUESTS, _SKETCH_SHARE, _SKETCH_TOLERANCE = 8_000, 3, 0.01
+_BESIDE_OTHERS: Final = 1.02
+"""First step of a search that begins where replicas of the same kind were seen to end, with more or fewer of them."""
 _SPREAD: Final = 0.1
 """Answers of one length differ by up to this much. Were they all alike, those that were prefilled together would end in
 the same step, and a router that counts requests would send the next burst to that one replica: nobody's traffic is so
@@ -40,6 +50,8 @@ class Simulator:
     """Knows of engines that only prefill or only decode; None where no such units are planned with."""
     _placed: dict[tuple[object, ...], Placement] = field(default_factory=dict)
     _runs: dict[tuple[object, ...], "_Runs"] = field(default_factory=dict)
+    _each: dict[tuple[object, ...], float] = field(default_factory=dict)
+    """What one replica of a kind sustained of a mix, where it was last searched for."""
 
     def sustained(self, load: PoolLoad) -> float:
         """The highest rate the pool's replicas sustain together; the search begins at the rate of the load."""
@@ -55,7 +67,16 @@ class Simulator:
 
     def _highest(self, load: PoolLoad, asked: RateSearch) -> float:
         pools = self.pools(load)
-        return self._runs_of(load, pools, asked).highest_per_s(load.requests_per_s) if pools else 0.0
+        if not pools:
+            return 0.0
+        kind = (*(id(pool.replica) for pool in pools), load.mix, load.slo)
+        each = self._each.get(kind)
+        runs = self._runs_of(load, pools, asked)
+        begin, step = (load.requests_per_s, FIRST_STEP) if each is None else (each * load.replicas, _BESIDE_OTHERS)
+        found = runs.highest_per_s(begin, step)
+        if found > 0:
+            self._each[kind] = found / load.replicas
+        return found
 
     def attained(self, load: PoolLoad) -> float:
         """Share of the requests that keep their SLO at the rate of the load; 0 where the queue only grows."""
@@ -160,11 +181,16 @@ class _Runs:
         near = min(held, key=_rate) if held else max(missed, key=_rate)
         return _share(near)
 
-    def highest_per_s(self, begin_per_s: float) -> float:
+    def highest_per_s(self, begin_per_s: float, first_step: float) -> float:
         """The highest rate that holds; searched once."""
         if not self.searched:
-            known, begin = tuple(self.trials.values()), begin_per_s / self.came
-            self.highest, tried = highest_rate(self.pools, self.asked, begin_per_s=begin, known=known)
+            self.highest, tried = highest_rate(
+                self.pools,
+                self.asked,
+                begin_per_s=begin_per_s / self.came,
+                first_step=first_step,
+                known=tuple(self.trials.values()),
+            )
             self.searched = True
             for entry in tried:
                 self._keep(entry)

@@ -90,16 +90,17 @@ def _purest(
     """Size a fleet; where one of mixed kinds had to grow, also with one kind in the place of several.
 
     Nodes of one price hold several kinds, and before a simulation the program does not care which: the filling it
-    happens to choose may miss where a purer one holds. The cheapest fleet that held is kept.
+    happens to choose may miss where a purer one holds. The cheapest fleet that held is kept. A purer one is planned
+    with the most its replicas were seen to carry: one that is no cheaper then is not simulated.
     """
     best = _sized(mix, problem, candidates, workloads, verify_of)
-    for unmixed in _unmixed(mix, problem):
+    for unmixed in _unmixed(mix, replace(problem, carried=_most_carried(best.mix, problem))):
         if best.met and best.added_usd <= _WORTH_UNMIXING * mix.cost_usd:
             break
         planned = _of_the_same_parts(unmixed, mix)
         if planned is None or (best.met and planned.cost_usd >= best.mix.cost_usd * (1 - _ROUNDING)):
             continue
-        found = _sized(planned, unmixed, candidates, workloads, verify_of)
+        found = _sized(planned, replace(unmixed, carried=problem.carried), candidates, workloads, verify_of)
         if (not found.met, found.mix.cost_usd) < (not best.met, best.mix.cost_usd):
             best = replace(found, planned=mix, attempts=best.attempts + found.attempts)
     return best
@@ -114,6 +115,16 @@ def _unmixed(mix: Mix, problem: Problem) -> Iterator[Problem]:
         if len(same) > 1:
             others = {kind.id for kind in same} - {chosen.id}
             yield replace(problem, replicas=tuple(kind for kind in problem.replicas if kind.id not in others))
+
+
+def _most_carried(mix: Mix, problem: Problem) -> dict[PoolKey, float]:
+    """What replicas carried in the period in which they carried most, in every period."""
+    most: dict[tuple[tuple[str, str], str], float] = {}
+    for pool in mix.pools:
+        for name in pool.replicas:
+            seen = pool.carried.get(name, 1.0)
+            most[pool.offer.key, name] = max(seen, most.get((pool.offer.key, name), seen))
+    return {(*kind, period): factor for kind, factor in most.items() for period in range(problem.periods)}
 
 
 def _sized(
