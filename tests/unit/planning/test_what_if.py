@@ -6,8 +6,9 @@ from functools import partial
 import pytest
 
 from penstock.planning.at_once import at_once
-from penstock.planning.doubt.what_if import DemandScenario, RulePrice
+from penstock.planning.doubt.what_if import DemandScenario, RulePrice, rule_prices
 from penstock.planning.make import Answer
+from penstock.planning.optimum.problem import Mix, Problem
 from penstock.report.plan.what_if import rule_usd, scenario_usd, small_fleet
 from small_plans import PLAIN, TWO_PARTS, solved
 
@@ -34,6 +35,23 @@ def test_every_rule_that_says_something_is_priced_and_none_is_a_gain() -> None:
     assert set(found) == {"the sites' power caps", "the spare nodes"}
     assert all(usd >= 0 for usd in found.values())
     assert found["the spare nodes"] > 0
+
+
+def test_what_is_dearer_without_a_rule_than_with_it_is_not_sized_and_prices_nothing() -> None:
+    result = solved(DUAL)
+    assert isinstance(result.answer, Answer)
+    family = result.answer.family
+    sized: list[Mix] = []
+
+    def counted(mix: Mix, _: Problem) -> Mix:
+        sized.append(mix)
+        return mix
+
+    assert all(price.usd > 0 for price in rule_prices(result.problem, family, counted))
+    assert len(sized) == 2
+    cheap = replace(family, winner=replace(family.winner, cost_usd=1.0))
+    assert all(price.usd == 0 for price in rule_prices(result.problem, cheap, counted))
+    assert len(sized) == 2
 
 
 def test_each_vendor_that_counts_carries_its_least_share() -> None:

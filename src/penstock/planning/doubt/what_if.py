@@ -18,6 +18,8 @@ Sized = Callable[[Mix, Problem], Mix]
 _GAP: Final = 1e-3
 _MOST_NODES: Final = 500
 """Of the search: what is not proven within them is said to be a bound."""
+_NO_CHEAPER: Final = 1.01
+"""A fleet that is this many times as dear as the winner before it is sized is not sized: it says nothing of a rule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +169,8 @@ def rule_prices(problem: Problem, family: Family, sized: Sized = as_solved) -> t
     rules = without_each_rule(problem)
     solved = at_once([partial(_solved, family, looser) for looser in rules.values()])
     for (name, looser), first in zip(rules.items(), solved, strict=True):
-        mix = _as_sized(first, looser, sized)
+        dearer = first is not None and first.cost_usd > _NO_CHEAPER * winner_usd
+        mix = first if dearer else _as_sized(first, looser, sized)
         if mix is None:
             continue
         without, least = min(winner_usd, mix.cost_usd), mix.cost_usd * (1 - mix.gap_fraction)
