@@ -261,7 +261,8 @@ def _row(scenario: Scenario) -> Row:
         at = scenario.first_token if name == "ttft_s" else scenario.ranged
         row |= spread_over(f"{name}_p50", at(of, 0.5)) | {f"{name}_p99": of(outcome).quantile_s(0.99)}
     return row | {
-        "requests": outcome.requests,
+        "requests": outcome.asked,
+        "served": outcome.requests,
         "refused": outcome.refused,
         "beyond_context": outcome.beyond_context,
         "met": outcome.met,

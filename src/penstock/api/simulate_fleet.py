@@ -14,7 +14,7 @@ from penstock.api.asked.fleet import AskedFleet, deployed_pool, fleet_choice, fl
 from penstock.api.asked.happenings import Happenings, happenings_choice
 from penstock.api.asked.policies import policies_choice
 from penstock.api.asked.weights import weights_choice
-from penstock.api.asked.workload import AskedTrace, trace_choice, workload_choice
+from penstock.api.asked.workload import AskedTrace, after_system_prompts, trace_choice, workload_choice
 from penstock.api.compiling import compile_first
 from penstock.api.watch import LOG, Watcher
 from penstock.errors import UsageError
@@ -23,8 +23,9 @@ from penstock.fleet.pools import Fleet, Pool
 from penstock.performance.prediction.disaggregated import transfer_token_s
 from penstock.performance.step.two_pools import HANDOVER_S
 from penstock.report.routing.document import fleet_document
-from penstock.report.routing.terminal import render_fleet, share_kept
-from penstock.simulation.compare import PolicyRun, compare, crowded
+from penstock.report.routing.terminal import render_fleet
+from penstock.report.simulate.heading import share_kept
+from penstock.simulation.compare import PolicyRun, SharedLoad, compare, crowded
 from penstock.simulation.options import Routing, Sight
 from penstock.simulation.replica import ReplicaPool, Transfer
 from penstock.workload import CountProgress, Empirical, Slo, Workload, parse_duration
@@ -39,18 +40,23 @@ class SimulateFleetAnswer(ApiAnswer):
 
     fleet: Fleet
     pools: tuple[ReplicaPool, ...]
-    workload: Workload
+    load: SharedLoad
     happenings: Happenings
     runs: tuple[PolicyRun, ...]
 
     @property
+    def workload(self) -> Workload:
+        """What every policy was sent."""
+        return self.load.workload
+
+    @property
     def good(self) -> bool:
         """Whether the first policy keeps every promise."""
-        return self.runs[0].outcome.met and not self.runs[0].outcome.rejected
+        return self.runs[0].outcome.met
 
     def document(self) -> Mapping[str, object]:
         """Collect what `simulate --fleet --json` prints."""
-        return fleet_document(self.fleet, self.pools, self.workload, self.happenings.said, self.runs)
+        return fleet_document(self.fleet, self.pools, self.load, self.happenings.said, self.runs)
 
     def rows(self) -> list[Row]:
         """One row per policy."""
@@ -58,7 +64,7 @@ class SimulateFleetAnswer(ApiAnswer):
 
     def drawn(self, columns: int) -> RenderableType:
         """Draw what `simulate --fleet` prints."""
-        return render_fleet(self.fleet, self.pools, self.workload, self.happenings.said, self.runs, columns)
+        return render_fleet(self.fleet, self.pools, self.load, self.happenings.said, self.runs, columns)
 
     def _said(self) -> tuple[str, Sequence[str]]:
         said = [f"{run.policy.name} {share_kept(run.worst_met_fraction)}" for run in self.runs]
@@ -135,7 +141,8 @@ def simulate_fleet(
         weights=weights,
         progress=partial(_told, watch, asked),
     )
-    return SimulateFleetAnswer(fleet=described, pools=tuple(pools), workload=workload, happenings=happening, runs=runs)
+    load = SharedLoad(workload=workload, requests=asked, rate_per_s=per_s, seed=seed)
+    return SimulateFleetAnswer(fleet=described, pools=tuple(pools), load=load, happenings=happening, runs=runs)
 
 
 def _told(watch: Watcher, total: int, name: str) -> CountProgress:
@@ -195,6 +202,7 @@ def _of_routes(workload: Workload, fleet: Fleet) -> Workload:
     inputs = np.array([route.input_tokens for route in fleet.routes], np.int32)
     outputs = np.array([route.output_tokens for route in fleet.routes], np.int32)
     said = f"{inputs.min():,} to {inputs.max():,} in, {outputs.min():,} to {outputs.max():,} out, as its routes say"
+    said += after_system_prompts(workload.sharing)
     lengths = Empirical(input_tokens=np.repeat(inputs, counts), output_tokens=np.repeat(outputs, counts))
     return replace(workload, name=said, lengths=lengths)
 
@@ -218,8 +226,10 @@ def _row(run: PolicyRun) -> Row:
     ttft, tpot = outcome.classes[0].ttft, outcome.classes[0].tpot
     return {
         "policy": run.policy.name,
-        "requests": outcome.requests,
+        "requests": outcome.asked,
+        "served": outcome.requests,
         "rejected": outcome.rejected,
+        "refused": outcome.refused,
         "worst_met_fraction": run.worst_met_fraction,
         "ttft_s_p50": ttft.quantile_s(0.5),
         "ttft_s_p99": ttft.quantile_s(0.99),

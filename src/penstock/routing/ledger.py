@@ -225,7 +225,9 @@ def _leave(e: Record, f: Record) -> None:
 def divide(endpoints: Records, picker: int, pickers: int) -> None:
     """Say which endpoints one of several pickers sends to first: of every pool its share.
 
-    What cannot be divided is everybody's, and so is a pool of which one is down: its share would be too small.
+    What is left over is for equal groups of pickers, where there are such, so that fewer of them see the same free
+    endpoint at once; the others of such a group are taken to be as many as all, which only keeps a picker away. Where
+    there are none it is everybody's, and so is a pool of which one is down: its share would be too small.
     """
     pools = 0
     for index in range(len(endpoints)):
@@ -237,11 +239,17 @@ def divide(endpoints: Records, picker: int, pickers: int) -> None:
                 count += 1
                 down += endpoints[index]["accepts"] == 0
         divided = count // pickers * pickers if down == 0 and pickers > 1 else 0
+        left = count - divided
+        grouped = divided > 0 and left > 0 and pickers % left == 0
         place = 0
         for index in range(len(endpoints)):
             if endpoints[index]["pool"] == pool:
-                whose = OWN if place % pickers == picker else ANOTHERS
-                endpoints[index]["whose"] = whose if place < divided else EVERYBODYS
+                whose = EVERYBODYS
+                if place < divided:
+                    whose = OWN if place % pickers == picker else ANOTHERS
+                elif grouped and picker % left != place - divided:
+                    whose = ANOTHERS
+                endpoints[index]["whose"] = whose
                 place += 1
 
 

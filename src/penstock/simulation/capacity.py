@@ -54,15 +54,18 @@ class Trial:
     asked_per_s: float
     requests: int
     attained_fraction: float
-    """Share of the requests after the beginning that kept their SLO: of the class that is worst off, as it asks."""
+    """Share of the requests after the beginning that kept their SLO: of the class that is worst off, as it asks.
+
+    Whoever was turned away or fits nowhere did not.
+    """
     spare_fraction: float
     """By how much the class that is worst off has more than it asks; negative where it has less."""
     outcome: Outcome
 
     @property
     def met(self) -> bool:
-        """Whether every promise is kept, nothing is refused and the queue keeps up."""
-        return self.spare_fraction >= 0 and self.outcome.saturation is None and not self.outcome.refused
+        """Whether every promise is kept, with what fits nowhere as a miss, and the queue keeps up."""
+        return self.spare_fraction >= 0 and self.outcome.saturation is None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,7 +216,11 @@ def _judged(outcome: Outcome, blocks: Sequence[Requests], classes: Sequence[SloC
     if served is None or not len(served.number):
         return 0.0, -1.0
     begins_s = served.arrival_s[0] + WARM_UP * outcome.arrival_span_s
-    group = np.minimum(np.concatenate([block.slo_class for block in blocks]), len(classes) - 1)[served.number]
+    groups = np.minimum(np.concatenate([block.slo_class for block in blocks]), len(classes) - 1)
+    refused = np.concatenate([block.arrival_s for block in blocks]) >= begins_s
+    # Of a run that was stopped, those that are missing may only have had no time.
+    refused[slice(None) if outcome.saturation is not None else served.number] = False
+    group = groups[served.number]
     after = np.where(served.output_tokens > 1, served.output_tokens - 1.0, np.nan)
     worst = (1.0, inf)
     for index, item in enumerate(classes):
@@ -222,7 +229,7 @@ def _judged(outcome: Outcome, blocks: Sequence[Requests], classes: Sequence[SloC
             continue
         ttft_s, e2e_s = served.ttft_s[rows], served.e2e_s[rows]
         met = item.slo.met(ttft_s=ttft_s, tpot_s=(e2e_s - ttft_s) / after[rows], e2e_s=e2e_s)
-        fraction = float(np.mean(met))
+        fraction = float(np.sum(met)) / (len(met) + int(np.sum(refused & (groups == index))))
         worst = min(worst, (fraction, fraction - item.slo.attainment_fraction), key=lambda entry: entry[1])
     return worst
 

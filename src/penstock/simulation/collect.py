@@ -57,6 +57,8 @@ class _Tables(NamedTuple):
     counts: Any
     by_replica: Any
     """The same counts by replica."""
+    last_seen_s: Any
+    """When a client saw the last token of all, in an array of one."""
 
 
 @entry
@@ -75,6 +77,7 @@ def _tally(w: World, tables: _Tables, base: int, seen_s: Any) -> None:  # noqa: 
         ttft_s = replica.request_s + row.waited_s + replica.first_ratio * served_s
         e2e_s = ttft_s + (row.last_s - row.first_s)
         seen_s[place, 0], seen_s[place, 1] = ttft_s, e2e_s
+        tables.last_seen_s[0] = max(tables.last_seen_s[0], row.arrival_s + e2e_s)
         _count(tables, group, _TTFT, ttft_s)
         _count(tables, group, _E2E, e2e_s)
         met = ttft_s <= tables.limits[group, _TTFT] and e2e_s <= tables.limits[group, _E2E]
@@ -103,11 +106,11 @@ class Collected:
     def __init__(self, classes: Sequence[SloClass], *, replicas: int, keep: bool) -> None:
         self.classes = tuple(classes) or (SloClass(name="all", share_fraction=1.0),)
         self.base = 0
-        self.refused = 0
         self.beyond_context = 0
         self.first_arrival_s: float | None = None
         self.kept: list[Served] | None = [] if keep else None
         count = len(self.classes)
+        self.refused_by_class = np.zeros(count, np.int64)
         limits = np.full((count, 3), np.inf)
         for index, item in enumerate(self.classes):
             promised = (item.slo.ttft_s, item.slo.tpot_s, item.slo.e2e_s) if item.slo is not None else (None,) * 3
@@ -119,12 +122,23 @@ class Collected:
             peaks=np.zeros((count, 3)),
             counts=np.zeros((count, 5), np.int64),
             by_replica=np.zeros((replicas, 5), np.int64),
+            last_seen_s=np.zeros(1),
         )
 
     @property
     def requests(self) -> int:
         """How many have settled."""
         return int(self.tables.counts[:, _REQUESTS].sum())
+
+    @property
+    def refused(self) -> int:
+        """How many no replica could ever hold."""
+        return int(self.refused_by_class.sum())
+
+    def refuse(self, slo_class: NDArray[np.uint8]) -> None:
+        """Count requests that no replica could ever hold, by the class each is of."""
+        last = len(self.classes) - 1
+        self.refused_by_class += np.bincount(np.minimum(slo_class, last), minlength=last + 1)
 
     def settle(self, world: World) -> None:
         """Take in every request before the oldest one that is still served."""
@@ -144,7 +158,8 @@ class Collected:
         start_s = self.first_arrival_s or 0.0
         last = max(0, int(control["next_row"]) - 1)
         span_s = float(world.rows[last & (len(world.rows) - 1)]["arrival_s"]) - start_s
-        makespan_s = float(control["now_s"]) - start_s
+        # Clients see the last token a little after the engine has it; a run that was stopped ends where it stands.
+        makespan_s = max(float(control["now_s"]), float(self.tables.last_seen_s[0])) - start_s
         timelines = {pool.name: _timeline(world, index, pool) for index, pool in enumerate(pools)}
         return Outcome(
             requests=self.requests,
@@ -194,6 +209,7 @@ class Collected:
             slo=item.slo,
             requests=requests,
             rejected=rejected,
+            refused=int(self.refused_by_class[index]),
             met=met,
             output_tokens=tokens,
             good_tokens=good,
@@ -204,7 +220,11 @@ class Collected:
 
 
 def _serve(world: World, base: int, seen_s: NDArray[np.float64]) -> Served:
-    rows = world.rows[np.arange(base, base + len(seen_s)) & (len(world.rows) - 1)]
+    places = np.arange(base, base + len(seen_s)) & (len(world.rows) - 1)
+    rows = world.rows[places]
+    picked = rows["replica"]
+    if world.control[0]["routed"]:
+        picked = np.where(picked >= 0, world.flights["endpoint"][places], picked).astype(picked.dtype)
     return Served(
         number=rows["number"],
         arrival_s=rows["arrival_s"],
@@ -216,6 +236,7 @@ def _serve(world: World, base: int, seen_s: NDArray[np.float64]) -> Served:
         hit_tokens=rows["hit_tokens"],
         preemptions=rows["preempted"],
         replica=rows["replica"],
+        picked=picked,
         slo_class=rows["slo_class"],
     )
 

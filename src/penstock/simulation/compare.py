@@ -13,10 +13,10 @@ from penstock.routing.compared.policies import RoutingPolicy
 from penstock.routing.endpoint import Records, default_parameters
 from penstock.routing.receipts import PickSample
 from penstock.simulation.options import Options, Routing
-from penstock.simulation.outcome import Outcome, PoolOutcome
+from penstock.simulation.outcome import Outcome, PoolOutcome, ReplicaOutcome
 from penstock.simulation.replica import ReplicaPool
 from penstock.simulation.run import simulate
-from penstock.workload import CountProgress, Requests, SloClass
+from penstock.workload import CountProgress, Requests, SloClass, Workload
 
 LENGTHS: Final = (0, 512, 2048, 8192, 32768)
 """Where lengths of prompts are cut when it is told who was sent where."""
@@ -40,6 +40,17 @@ class Crowd:
         return arrival_s - inside + inside / self.factor
 
 
+@dataclass(frozen=True, kw_only=True)
+class SharedLoad:
+    """What every policy was asked for."""
+
+    workload: Workload
+    requests: int
+    rate_per_s: float | None
+    """None: as a trace has it."""
+    seed: int
+
+
 def crowded(blocks: Iterable[Requests], crowds: Sequence[Crowd]) -> Iterator[Requests]:
     """Let crowds come."""
     for block in blocks:
@@ -51,24 +62,25 @@ def crowded(blocks: Iterable[Requests], crowds: Sequence[Crowd]) -> Iterator[Req
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Destinations:
-    """Where a policy sent the requests of one class and prompt length."""
+    """Where a policy sent the requests of one class and prompt length; those no pool holds are in none."""
 
     slo_class: str
     from_tokens: int
     requests: int
     met_fraction: float
     shares: tuple[float, ...]
-    """By pool; what is missing to one was turned away."""
+    """By pool that a prompt was sent to; what is missing to one was turned away."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PolicyRun:
     """One policy on the requests all of them had.
 
-    Tokens a second and dollars are over one span for all: from the first arrival to the last token of the policy that
-    took longest. All had the same requests, so that whose good tokens are more is better; over spans of their own, one
-    whose last request ends a little sooner would look better with fewer. The longest is taken because the fleet is paid
-    until the last answer is out, and because tokens over anything shorter could exceed what the hardware makes.
+    Tokens a second, dollars, and how much replicas are busy or have waiting are over one span for all: from the first
+    arrival to the last token of the policy that took longest. All had the same requests, so that whose good tokens are
+    more is better; over spans of their own, one whose last request ends a little sooner would look better with fewer.
+    The longest is taken because the fleet is paid until the last answer is out, and because tokens over anything
+    shorter could exceed what the hardware makes.
     """
 
     policy: RoutingPolicy
@@ -100,14 +112,31 @@ class PolicyRun:
 
     @property
     def pools(self) -> tuple[PoolOutcome, ...]:
-        """What the pools did, each paid for the whole span, whether it had work or not."""
-        longer = self.span_s / self.outcome.makespan_s if self.outcome.makespan_s else 1.0
-        return tuple(replace(pool, usd=None if pool.usd is None else pool.usd * longer) for pool in self.outcome.pools)
+        """What the pools did over the whole span, for which each is paid, whether it had work or not."""
+        share = self._share_of_span
+        return tuple(
+            replace(
+                pool,
+                usd=None if pool.usd is None else pool.usd / share,
+                busy_fraction=pool.busy_fraction * share,
+                mean_waiting=pool.mean_waiting * share,
+            )
+            for pool in self.outcome.pools
+        )
 
-    def idle_fraction(self, pool: PoolOutcome) -> float:
-        """Share of the span that a pool's replicas are without work: at most so much of it could be given back."""
-        busy_s = pool.busy_fraction * self.outcome.makespan_s
-        return 1.0 - busy_s / self.span_s if self.span_s else 1.0
+    @property
+    def replicas(self) -> tuple[ReplicaOutcome, ...]:
+        """What each replica did over the whole span."""
+        share = self._share_of_span
+        return tuple(
+            replace(replica, busy_fraction=replica.busy_fraction * share, mean_waiting=replica.mean_waiting * share)
+            for replica in self.outcome.replicas
+        )
+
+    @property
+    def _share_of_span(self) -> float:
+        """How much of the span this policy's own run took."""
+        return self.outcome.makespan_s / self.span_s if self.span_s and self.outcome.makespan_s else 1.0
 
     @property
     def usd(self) -> float | None:
@@ -178,7 +207,7 @@ def _destinations(
     if served is None:
         return
     pool_of = np.repeat(np.arange(len(pools)), [pool.schedulers for pool in pools])
-    pool = np.where(served.replica >= 0, pool_of[np.maximum(served.replica, 0)], -1)
+    pool = np.where(served.picked >= 0, pool_of[np.maximum(served.picked, 0)], -1)
     length = np.searchsorted(LENGTHS, served.input_tokens, "right") - 1
     after = np.where(served.output_tokens > 1, served.output_tokens - 1.0, np.nan)
     for kind, item in enumerate(classes):

@@ -60,18 +60,24 @@ class ClassOutcome:
     e2e: Latency
     rejected: int = 0
     """Turned away by the router, or by an endpoint too small for them."""
+    refused: int = 0
+    """Longer than any replica could ever hold."""
+
+    @property
+    def asked(self) -> int:
+        """All that came, served or not."""
+        return self.requests + self.rejected + self.refused
 
     @property
     def met_fraction(self) -> float | None:
-        """Share of the requests that met the SLO, those that were turned away included."""
-        asked = self.requests + self.rejected
-        return self.met / asked if asked else None
+        """Share of all that came that met the SLO: whoever was turned away or fits nowhere did not."""
+        return self.met / self.asked if self.asked else None
 
     @property
     def attained(self) -> bool:
-        """Whether enough of them did."""
+        """Whether enough of them did; where nothing is promised, whether all were served."""
         if self.slo is None or self.met_fraction is None:
-            return True
+            return self.asked == self.requests
         return self.met_fraction >= self.slo.attainment_fraction
 
 
@@ -106,6 +112,11 @@ class PoolOutcome:
     def mean_in_batches(self) -> float:
         """Requests in the batches of all replicas, over the whole run: on the basis of `mean_waiting`."""
         return self.mean_running * self.busy_fraction * self.replicas
+
+    @property
+    def idle_fraction(self) -> float:
+        """Share of the time that its replicas are without work: at most so much of it could be given back."""
+        return 1.0 - self.busy_fraction
 
     @property
     def hit_fraction(self) -> float | None:
@@ -171,7 +182,9 @@ class Served:
     hit_tokens: NDArray[np.int32]
     preemptions: NDArray[np.int32]
     replica: NDArray[np.int16]
-    """-1 where it was turned away."""
+    """Where it ended; -1 where it was turned away."""
+    picked: NDArray[np.int16]
+    """Where its prompt was sent: the same, unless prompts and answers are computed apart."""
     slo_class: NDArray[np.uint8]
 
     @property
@@ -193,7 +206,7 @@ class Outcome:
     """Of those, longer than the model allows."""
     arrival_span_s: float
     makespan_s: float
-    """From the first arrival to the last token."""
+    """From the first arrival to the last token, as its client sees it."""
     classes: tuple[ClassOutcome, ...]
     pools: tuple[PoolOutcome, ...]
     replicas: tuple[ReplicaOutcome, ...]
@@ -225,6 +238,11 @@ class Outcome:
         return good / self.makespan_s if self.makespan_s else 0.0
 
     @property
+    def asked(self) -> int:
+        """All requests that came, served or not."""
+        return sum(item.asked for item in self.classes)
+
+    @property
     def rejected(self) -> int:
         """Requests that were turned away."""
         return sum(item.rejected for item in self.classes)
@@ -249,5 +267,5 @@ class Outcome:
 
     @property
     def met(self) -> bool:
-        """Whether every class attained its SLO, everything asked was served and the queue kept up."""
-        return self.saturation is None and not self.refused and all(item.attained for item in self.classes)
+        """Whether every class attained its SLO, with those nobody served as misses, and the queue kept up."""
+        return self.saturation is None and all(item.attained for item in self.classes)

@@ -65,7 +65,7 @@ def simulate(
             world, block = make_room(world, pools, block, collected.base, places)
             control = world.control[0]
             collected.beyond_context += beyond_context(pools, block)
-            collected.refused += feed(world, pools, block, chosen, refused=collected.refused)
+            collected.refuse(feed(world, pools, block, chosen, refused=collected.refused))
         elif why != events.PAUSED:
             return collected.outcome(world, pools, stopped=why == events.SATURATED)
 

@@ -47,6 +47,13 @@ class HoursOfDay:
     covered: float
 
 
+def hours_covered(workload: Workload, arrival_span_s: float | None) -> HoursOfDay | None:
+    """From the first arrival to the last; None where they follow no day's curve."""
+    if arrival_span_s is None or not isinstance(workload.arrivals, Diurnal):
+        return None
+    return HoursOfDay(first=workload.arrivals.first_hour, covered=arrival_span_s / 3600)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
     """The answer for one deployment."""
@@ -80,10 +87,7 @@ class Scenario:
     @property
     def hours_of_day(self) -> HoursOfDay | None:
         """From the first arrival to the last; None where they follow no day's curve."""
-        arrivals = self.question.workload.arrivals
-        if self.outcome is None or not isinstance(arrivals, Diurnal):
-            return None
-        return HoursOfDay(first=arrivals.first_hour, covered=self.outcome.arrival_span_s / 3600)
+        return hours_covered(self.question.workload, None if self.outcome is None else self.outcome.arrival_span_s)
 
     def ranged(self, latency: Callable[[Outcome], Latency], fraction: float) -> Range | None:
         """Return a quantile with its P10 and P90."""

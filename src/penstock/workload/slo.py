@@ -12,8 +12,8 @@ from penstock.errors import UsageError
 DEFAULT_ATTAINMENT_FRACTION = 0.95
 """What `attain` means where it is not written; shown wherever the SLO is shown."""
 
-_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
-_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(us|ms|s|min)")
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(us|ms|s|min|h)")
 _PERCENT = re.compile(r"(\d{1,3}(?:\.\d{1,9})?)%")
 _LIMITS = {"ttft": "ttft_s", "tpot": "tpot_s", "e2e": "e2e_s"}
 _EXAMPLE = "write it as ttft=1s,tpot=50ms,attain=95%"
@@ -92,10 +92,10 @@ def parse_slo(text: str) -> Slo:
 
 
 def parse_duration(text: str) -> float:
-    """Read a time as it is typed, in seconds: 250us, 50ms, 1.5s, 2min."""
+    """Read a time as it is typed, in seconds: 250us, 50ms, 1.5s, 2min, 1h."""
     match = _DURATION.fullmatch(text.strip().lower())
     if match is None:
-        raise UsageError(f"'{text}' is not a time; write 50ms, 1.5s or 2min")
+        raise UsageError(f"'{text}' is not a time; write 50ms, 1.5s, 2min or 1h")
     return float(match[1]) * _SECONDS[match[2]]
 
 

@@ -14,7 +14,7 @@ from penstock.api.asked.fleet import fleet_choice
 from penstock.api.asked.weights import capacities, load_kinds
 from penstock.api.simulate_fleet import SimulateFleetAnswer
 from penstock.errors import UsageError
-from penstock.report.routing.terminal import share_kept
+from penstock.report.simulate.heading import share_kept
 from penstock.routing.endpoint import TUNING
 from penstock.simulation.options import Fault, Sight
 from penstock.workload import SloClass, parse_slo
@@ -141,10 +141,10 @@ def test_dollars_are_said_to_be_all_replicas_for_the_whole_span() -> None:
     assert "could be given back, at most: h100" in drawn(given)
     (run,) = given.runs
     for one in run.pools:
-        assert run.idle_fraction(one) == pytest.approx(1 - one.busy_fraction)
+        assert one.idle_fraction == pytest.approx(1 - one.busy_fraction)
     document = given.to_dict()
     told = document["policies"][0]["pools"]  # type: ignore[index]
-    assert [row["idle_fraction"] for row in told] == [run.idle_fraction(one) for one in run.pools]
+    assert [row["idle_fraction"] for row in told] == [one.idle_fraction for one in run.pools]
     assert [row["elastic"] for row in document["pools"]] == [True, True]  # type: ignore[attr-defined]
 
 

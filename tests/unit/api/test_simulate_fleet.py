@@ -1,10 +1,12 @@
 """A fleet file is simulated under several policies on the same requests, and what happens to it is typed in lines."""
 
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import penstock
 from examples import deployment
@@ -36,7 +38,7 @@ def test_policies_are_compared_on_the_same_requests() -> None:
     assert {run.outcome.requests for run in answer.runs} == {600}
     assert len(answer.runs[0].samples) == 600 / 50
     document = answer.to_dict()
-    assert document["schema"] == "penstock.simulate-fleet/2"
+    assert document["schema"] == "penstock.simulate-fleet/3"
     assert answer.good
     for run in answer.runs:
         assert sum(row.requests for row in run.destinations) == 600
@@ -117,7 +119,17 @@ def test_prefill_and_decode_pools_are_laid_out_as_a_plan_simulates_them() -> Non
     answer = penstock.simulate_fleet(_fleet(unit, slo), policy="round-robin", requests=400)
     for here, there in zip(planned, answer.pools, strict=True):
         assert replace(here, name="", usd_per_hour=None) == replace(there, name="", usd_per_hour=None, vendor="")
-    assert answer.runs[0].outcome.requests == 400
+    (run,) = answer.runs
+    assert run.outcome.requests == 400
+    # Attack: "sent to after 100%", which no policy decides; prompts go to those that prefill.
+    assert all(row.shares == (1.0, 0.0) for row in run.destinations)
+    assert run.outcome.served is not None
+    assert set(run.outcome.served.picked.tolist()) == {0, 1}
+    assert min(run.outcome.served.replica.tolist()) > 1
+    console = Console(file=StringIO(), width=160, color_system=None)
+    console.print(answer.drawn(160))
+    assert "to ahead" in console.file.getvalue()  # type: ignore[attr-defined]
+    assert "to after" not in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def _fleet(unit: Disaggregated, slo: Slo) -> Fleet:

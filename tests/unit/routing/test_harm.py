@@ -296,6 +296,28 @@ def test_a_picker_sends_to_its_own_share_unless_that_is_hopeless_or_the_prompt_i
     assert set(e["whose"].tolist()) == {EVERYBODYS}
 
 
+@pytest.mark.parametrize(
+    ("count", "pickers", "sharing"), [(10, 4, 2), (20, 16, 4), (80, 64, 4), (5, 4, 4), (8, 3, 3), (4, 6, 6)]
+)
+def test_what_is_left_of_a_pool_is_shared_by_equal_groups_of_pickers(count: int, pickers: int, sharing: int) -> None:
+    """Attack: 64 pickers all sent to the 32 of 160 endpoints that could not be divided, and 87% kept the promise.
+
+    Three pickers have no equal groups for two endpoints, and six none for four: those stay everybody's.
+    """
+    seen = []
+    for picker in range(pickers):
+        e = new_endpoints(count)
+        divide(e, picker, pickers)
+        seen.append(e["whose"].copy())
+    whose = np.array(seen)
+    divided = count // pickers * pickers
+    assert ((whose[:, :divided] == OWN).sum(axis=0) == 1).all()
+    assert ((whose[:, divided:] == EVERYBODYS).sum(axis=0) == sharing).all()
+    assert (whose[:, divided:] != OWN).all()
+    # Every picker has as much as any other.
+    assert len(set((whose == EVERYBODYS).sum(axis=1).tolist())) == 1
+
+
 def test_a_prompt_leaves_an_endpoint_that_does_not_decode_with_its_first_token() -> None:
     e, p, flights = new_endpoints(2), parameters(), np.zeros(2, FLIGHT)
     e["step_s"], e["prompt_token_s"], e["decodes"] = 1.0, 1e-4, 0  # a token a second, which nobody waits for

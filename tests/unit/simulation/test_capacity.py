@@ -35,6 +35,18 @@ def test_the_promise_holds_at_the_capacity_and_not_much_above_it() -> None:
     assert found.rate_per_s < found.saturated_rate_per_s
 
 
+def test_what_fits_nowhere_is_a_miss_at_every_rate_and_not_the_end_of_them() -> None:
+    """A cache of 400 blocks of 16 holds 6,400 tokens: some 1% of the requests are longer, whatever the rate."""
+    small = [pool(kv_blocks=400)]
+    found = capacity(small, CHAT, classes=promised(ttft_s=5.0, attainment_fraction=0.9), requests=4_000)
+    refused = found.outcome.refused / found.outcome.asked
+    assert 0.002 < refused < 0.05
+    assert found.rate_per_s > 0
+    assert (found.outcome.classes[0].met_fraction or 1.0) <= 1 - refused
+    strict = capacity(small, CHAT, classes=promised(ttft_s=5.0, attainment_fraction=0.9999), requests=4_000)
+    assert strict.rate_per_s == 0
+
+
 def test_another_seed_gives_the_same_capacity_within_three_percent() -> None:
     classes = promised(ttft_s=1.0, tpot_s=0.03)
     rates = [capacity([pool(replicas=8)], CHAT, classes=classes, seed=seed).rate_per_s for seed in range(4)]

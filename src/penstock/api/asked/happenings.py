@@ -18,6 +18,8 @@ _LINE: Final = re.compile(
     r"(?:at\s+(?P<at>\S+)\s*)?(?:for\s+(?P<during>\S+)\s*)?",
     re.IGNORECASE,
 )
+_FACTOR: Final = re.compile(r"\bx(-?\d\S*)", re.IGNORECASE)
+_FACTOR_READ: Final = re.compile(r"\d{1,3}(?:\.\d{1,3})?")
 _KINDS: Final[dict[str, FaultKind]] = {"death of": "dies", "slow": "slow", "silence of": "silent"}
 _EXAMPLES: Final = (
     "write `death of h100/0 at 60s for 30s`, `slow h100/0 x3 at 60s`, `silence of h100/0 at 60s`, `loss 5%` or "
@@ -43,7 +45,7 @@ def happenings_choice(lines: Sequence[str], pools: Sequence[ReplicaPool]) -> Hap
     for line in lines:
         match = _LINE.fullmatch(" ".join(line.split()))
         if match is None:
-            raise UsageError(f"'{line[:60]}' does not happen; {_EXAMPLES}")
+            raise UsageError(f"'{line[:60]}' {_why_not(line)}; {_EXAMPLES}")
         what = match["what"].lower()
         at_s = 0.0 if match["at"] is None else parse_duration(match["at"])
         for_s = inf if match["during"] is None else parse_duration(match["during"])
@@ -64,9 +66,19 @@ def happenings_choice(lines: Sequence[str], pools: Sequence[ReplicaPool]) -> Hap
     return Happenings(tuple(faults), tuple(crowds), loss, tuple(lines))
 
 
+def _why_not(line: str) -> str:
+    """Say what is wrong with a line that is not read; its kind and its factor are the likeliest."""
+    factor = _FACTOR.search(line)
+    if factor is not None and not _FACTOR_READ.fullmatch(factor[1]):
+        return f"has the factor {factor[1][:20]}, and one is above 0 and below 1,000, with at most three decimals"
+    return "is not something that happens to a fleet"
+
+
 def _percent(line: str, percent: str | None) -> float:
-    if percent is None or float(percent) > 100:  # noqa: PLR2004 - percent
+    if percent is None:
         raise UsageError(f"'{line[:60]}' lacks its share; write loss 5%")
+    if float(percent) > 100:  # noqa: PLR2004 - percent
+        raise UsageError(f"'{line[:60]}' is more than all; write at most loss 100%")
     return float(percent) / 100
 
 
@@ -76,5 +88,7 @@ def _replica(line: str, pool: str | None, number: str | None, pools: Sequence[Re
         if one.name == pool and number is not None and int(number) < one.schedulers:
             return first + int(number)
         first += one.schedulers
-    known = ", ".join(f"{one.name}/0 to {one.name}/{one.replicas - 1}" for one in pools)
+    known = ", ".join(
+        f"{one.name}/0 to {one.name}/{one.schedulers - 1}" if one.schedulers > 1 else f"{one.name}/0" for one in pools
+    )
     raise UsageError(f"'{line[:60]}' names no replica of the fleet; its replicas are {known}")

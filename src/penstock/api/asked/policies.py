@@ -6,7 +6,10 @@ from penstock.routing.compared.policies import RoutingPolicy, policy_of
 
 def policies_choice(text: str) -> list[RoutingPolicy]:
     """Find them all; none twice."""
-    found = [policy_of(name) for name in text.split(",") if name.strip()]
-    if not found or len({one.name for one in found}) != len(found):
-        raise UsageError(f"'{text}' names a policy twice or none; write penstock,round-robin")
+    names = text.split(",")
+    if not all(name.strip() for name in names):
+        raise UsageError(f"'{text}' has a comma without a policy; write penstock,round-robin")
+    found = [policy_of(name) for name in names]
+    if len({one.name for one in found}) != len(found):
+        raise UsageError(f"'{text}' names a policy twice; write penstock,round-robin")
     return found

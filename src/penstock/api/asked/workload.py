@@ -53,11 +53,13 @@ def workload_choice(
         raise UsageError("say how fast requests come: --rate 4, or --users 64 for a closed loop")
     if recording is not None and system_prompts is not None:
         raise UsageError("a trace says itself what its prompts share; leave out --system-prompts or --trace")
+    sharing = None if system_prompts is None else _system_prompts(system_prompts)
+    typed = f"{tokens[0]:,} in, {tokens[1]:,} out{after_system_prompts(sharing)}"
     workload = Workload(
-        name=f"{tokens[0]:,} in, {tokens[1]:,} out" if recording is None else recording.name,
+        name=typed if recording is None else recording.name,
         arrivals=arrivals_choice(arrivals, recorded=recording is not None, users=users, think=think),
         lengths=Fixed(input_tokens=tokens[0], output_tokens=tokens[1]) if recording is None else recording,
-        sharing=None if system_prompts is None else _system_prompts(system_prompts),
+        sharing=sharing,
         classes=_classes(recording, slo),
         source="synthetic" if recording is None else recording.source,
     )
@@ -128,6 +130,14 @@ def _system_prompts(text: str) -> SystemPrompts:
     if not (count.isdecimal() and tokens.isdecimal() and len(text) < 20):  # noqa: PLR2004 - no such prompts
         raise UsageError(f"'{text}' is not COUNT:TOKENS; write --system-prompts 20:1000")
     return SystemPrompts(prompts=int(count), tokens=int(tokens))
+
+
+def after_system_prompts(sharing: object) -> str:
+    """Say what every prompt begins with beyond its own tokens."""
+    if not isinstance(sharing, SystemPrompts):
+        return ""
+    which = f"one of {sharing.prompts:,} system prompts" if sharing.prompts > 1 else "a system prompt"
+    return f", after {which} of {sharing.tokens:,} tokens"
 
 
 def route_choice(text: str) -> Policy:

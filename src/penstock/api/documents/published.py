@@ -34,8 +34,8 @@ DOCUMENTS: Final[Mapping[str, Any]] = {
     "penstock.predict/1": PredictDocument,
     "penstock.preflight/2": PreflightDocument,
     "penstock.receipts/1": ReceiptsDocument,
-    "penstock.simulate-fleet/2": SimulateFleetDocument,
-    "penstock.simulate/1": SimulateDocument,
+    "penstock.simulate-fleet/3": SimulateFleetDocument,
+    "penstock.simulate/2": SimulateDocument,
 }
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 

@@ -58,12 +58,18 @@ class MediansDocument(TypedDict):
 
 
 class ClassDocument(TypedDict):
-    """Requests that were promised the same."""
+    """Requests that were promised the same.
+
+    `requests` is all that came: `served` ones, `rejected` ones that were sent nowhere, and `refused` ones that fit
+    nowhere. `met_fraction` is of all of them: whoever was not served kept no promise.
+    """
 
     name: str
     slo: Slo | None
     requests: int
+    served: int
     rejected: int
+    refused: int
     met_fraction: float | None
     attained: bool | None
     ttft_s: LatencyDocument
@@ -72,7 +78,11 @@ class ClassDocument(TypedDict):
 
 
 class PoolDocument(TypedDict):
-    """Replicas that are alike."""
+    """Replicas that are alike.
+
+    `busy_fraction` and `mean_waiting` are over the whole run, `mean_running` and `kv_mean_fraction` of one replica
+    while it is busy.
+    """
 
     name: str
     replicas: int
@@ -132,10 +142,13 @@ class SimulateDeployment(TypedDict):
     replica: Replica | None
     obstacle: NotRequired[DoesNotFit | None]
     requests: NotRequired[int]
+    """All that came; `served` and `refused` ones are apart."""
+    served: NotRequired[int]
     refused: NotRequired[int]
     beyond_context: NotRequired[int]
     arrival_span_s: NotRequired[float]
     makespan_s: NotRequired[float]
+    """From the first arrival until a client sees the last token."""
     output_tokens_per_s: NotRequired[float]
     goodput_tokens_per_s: NotRequired[float]
     usd: NotRequired[float | None]
@@ -153,7 +166,7 @@ class SimulateDeployment(TypedDict):
 class SimulateDocument(TypedDict):
     """How it behaves under load."""
 
-    schema: Literal["penstock.simulate/1"]
+    schema: Literal["penstock.simulate/2"]
     model: ModelDocument
     workload: WorkloadDocument
     deployments: list[SimulateDeployment]

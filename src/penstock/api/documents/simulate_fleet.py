@@ -4,7 +4,7 @@ from typing import Literal
 
 from typing_extensions import TypedDict
 
-from penstock.api.documents.simulate import ClassDocument, LatencyDocument, PoolDocument
+from penstock.api.documents.simulate import ClassDocument, LatencyDocument, PoolDocument, WorkloadDocument
 
 
 class FleetPoolDocument(TypedDict):
@@ -20,19 +20,13 @@ class FleetPoolDocument(TypedDict):
     most_tokens: int
 
 
-class FleetWorkloadDocument(TypedDict):
-    """What was asked of every policy."""
-
-    name: str
-    source: str
-
-
 class RoutedPoolDocument(PoolDocument):
     """What replicas that are alike did.
 
-    `finished` counts prompts where a pool prefills and their answers where one decodes; `mean_running` and
-    `mean_waiting` are over all replicas and the whole run, `mean_batch` is of one replica while it is busy; `usd` is
-    all replicas for the whole span, of which they are without work for `idle_fraction`.
+    `finished` counts prompts where a pool prefills and their answers where one decodes; `busy_fraction`,
+    `mean_running` and `mean_waiting` are over all replicas and the whole span, `mean_batch` and `kv_mean_fraction` of
+    one replica while it is busy; `usd` is all replicas for the whole span, of which they are without work for
+    `idle_fraction`.
     """
 
     mean_batch: float
@@ -40,7 +34,11 @@ class RoutedPoolDocument(PoolDocument):
 
 
 class ReplicaDocument(TypedDict):
-    """What one replica did."""
+    """What one replica did.
+
+    `busy_fraction` and `mean_waiting` are over the whole span, `kv_mean_fraction` while it is busy. `met` and
+    `good_tokens` are of answers that ended here: none where a pool only prefills.
+    """
 
     pool: str
     finished: int
@@ -55,7 +53,10 @@ class ReplicaDocument(TypedDict):
 
 
 class DestinationsDocument(TypedDict):
-    """Where requests of one class and prompt length were sent, as shares by pool."""
+    """Where prompts of one class and length were sent, as shares by pool.
+
+    A pool that only decodes is sent none: no policy chooses among its replicas. Requests that fit nowhere are left out.
+    """
 
     slo_class: str
     from_tokens: int
@@ -67,8 +68,10 @@ class DestinationsDocument(TypedDict):
 class PolicyDocument(TypedDict):
     """One policy's run.
 
-    Tokens a second and dollars are over `span_s`, the same for every policy: until the last token of the slowest.
-    `refused` fit nowhere, of which `beyond_context` are longer than any engine takes; `rejected` were sent nowhere.
+    Tokens a second, dollars and means over time are over `span_s`, the same for every policy: until a client sees the
+    last token of the slowest. `requests` is all that came: `served`, `rejected`, which were sent nowhere, and
+    `refused`, which fit nowhere, of which `beyond_context` are longer than any engine takes. `worst_met_fraction` is of
+    all that came.
     """
 
     policy: str
@@ -76,6 +79,7 @@ class PolicyDocument(TypedDict):
     met: bool
     worst_met_fraction: float
     requests: int
+    served: int
     rejected: int
     refused: int
     beyond_context: int
@@ -97,10 +101,10 @@ class PolicyDocument(TypedDict):
 class SimulateFleetDocument(TypedDict):
     """How policies route to a fleet."""
 
-    schema: Literal["penstock.simulate-fleet/2"]
+    schema: Literal["penstock.simulate-fleet/3"]
     fleet: str
     model: str
     pools: list[FleetPoolDocument]
-    workload: FleetWorkloadDocument
+    workload: WorkloadDocument
     events: list[str]
     policies: list[PolicyDocument]

@@ -174,8 +174,8 @@ class _Runs:
         """
         asked_per_s = rate_per_s / self.came
         trials = self.trials.values()
-        held = [entry for entry in trials if entry.met and entry.asked_per_s >= asked_per_s * (1 - _SAME)]
-        missed = [entry for entry in trials if not entry.met and entry.asked_per_s <= asked_per_s * (1 + _SAME)]
+        held = [entry for entry in trials if _holds(entry) and entry.asked_per_s >= asked_per_s * (1 - _SAME)]
+        missed = [entry for entry in trials if not _holds(entry) and entry.asked_per_s <= asked_per_s * (1 + _SAME)]
         if bool(held) == bool(missed):
             return None
         near = min(held, key=_rate) if held else max(missed, key=_rate)
@@ -194,7 +194,7 @@ class _Runs:
             self.searched = True
             for entry in tried:
                 self._keep(entry)
-        return 0.0 if self.highest is None else self.highest.asked_per_s * self.came
+        return 0.0 if self.highest is None or not _holds(self.highest) else self.highest.asked_per_s * self.came
 
     def _keep(self, found: Trial) -> None:
         """Remember a trial without its requests."""
@@ -203,6 +203,11 @@ class _Runs:
 
 def _rate(entry: Trial) -> float:
     return entry.asked_per_s
+
+
+def _holds(found: Trial) -> bool:
+    """Whether promises are kept and nothing is refused, at whatever rate: a fleet is bought for all that comes."""
+    return found.met and not found.outcome.refused
 
 
 def _share(found: Trial) -> float:

@@ -5,18 +5,18 @@ from typing import Final
 
 from penstock.fleet.pools import Fleet
 from penstock.report.drawing.plain import plain
-from penstock.report.simulate.document import class_values, latency_values, pool_values
+from penstock.report.simulate.document import class_values, latency_values, pool_values, workload_values
 from penstock.report.simulate.terminal import e2e_of, tpot_of, ttft_of
-from penstock.simulation.compare import PolicyRun
+from penstock.simulation.compare import PolicyRun, SharedLoad
 from penstock.simulation.outcome import PoolOutcome
 from penstock.simulation.replica import ReplicaPool
-from penstock.workload import Workload
+from penstock.simulation.scenario import hours_covered
 
-SCHEMA: Final = "penstock.simulate-fleet/2"
+SCHEMA: Final = "penstock.simulate-fleet/3"
 
 
 def fleet_document(
-    fleet: Fleet, pools: Sequence[ReplicaPool], workload: Workload, events: Sequence[str], runs: Sequence[PolicyRun]
+    fleet: Fleet, pools: Sequence[ReplicaPool], load: SharedLoad, events: Sequence[str], runs: Sequence[PolicyRun]
 ) -> dict[str, object]:
     """Everything a program would want to read."""
     return {
@@ -36,7 +36,13 @@ def fleet_document(
             }
             for pool in pools
         ],
-        "workload": {"name": workload.name, "source": workload.source},
+        "workload": workload_values(
+            load.workload,
+            requests=load.requests,
+            rate_per_s=load.rate_per_s,
+            seed=load.seed,
+            hours=hours_covered(load.workload, runs[0].outcome.arrival_span_s),
+        ),
         "events": list(events),
         "policies": [_run(run) for run in runs],
     }
@@ -47,9 +53,10 @@ def _run(run: PolicyRun) -> dict[str, object]:
     return {
         "policy": run.policy.name,
         "source": run.policy.source,
-        "met": outcome.met and not outcome.rejected,
+        "met": outcome.met,
         "worst_met_fraction": run.worst_met_fraction,
-        "requests": outcome.requests,
+        "requests": outcome.asked,
+        "served": outcome.requests,
         "rejected": outcome.rejected,
         "refused": outcome.refused,
         "beyond_context": outcome.beyond_context,
@@ -63,13 +70,13 @@ def _run(run: PolicyRun) -> dict[str, object]:
         "tpot_s": latency_values(tpot_of(outcome)),
         "e2e_s": latency_values(e2e_of(outcome)),
         "classes": [class_values(item) for item in outcome.classes],
-        "pools": [_pool_values(run, pool) for pool in run.pools],
-        "replicas": [plain(replica) for replica in outcome.replicas],
+        "pools": [_pool_values(pool) for pool in run.pools],
+        "replicas": [plain(replica) for replica in run.replicas],
         "destinations": [plain(row) for row in run.destinations],
     }
 
 
-def _pool_values(run: PolicyRun, pool: PoolOutcome) -> dict[str, object]:
-    """Say what one pool did; who ran and who waited, both over all replicas and the whole run."""
+def _pool_values(pool: PoolOutcome) -> dict[str, object]:
+    """Say what one pool did; who ran and who waited, both over all replicas and the whole span."""
     means = {"mean_running": pool.mean_in_batches, "mean_batch": pool.mean_running}
-    return pool_values(pool) | means | {"idle_fraction": run.idle_fraction(pool)}
+    return pool_values(pool) | means | {"idle_fraction": pool.idle_fraction}

@@ -1,21 +1,18 @@
 """How is a fleet's run shown? One row per policy, and of the first where its requests went."""
 
 from collections.abc import Sequence
-from math import floor
-from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from penstock.fleet.pools import Fleet
 from penstock.report.drawing.sheet import Column, sheet
+from penstock.report.simulate.heading import how_they_came, share_kept
 from penstock.report.simulate.terminal import tpot_of, ttft_of
-from penstock.simulation.compare import Destinations, PolicyRun
+from penstock.simulation.compare import Destinations, PolicyRun, SharedLoad
 from penstock.simulation.replica import ReplicaPool
 from penstock.units import format_s
-from penstock.workload import Workload
 
-_ROUNDING: Final = 1e-9
 _COLUMNS = (
     Column("policy", figures=False),
     *(
@@ -39,13 +36,13 @@ _COLUMNS = (
 def render_fleet(
     fleet: Fleet,
     pools: Sequence[ReplicaPool],
-    workload: Workload,
+    load: SharedLoad,
     events: Sequence[str],
     runs: Sequence[PolicyRun],
     width: int,
 ) -> RenderableType:
     """Draw the whole answer."""
-    pieces: list[RenderableType] = [_heading(fleet, pools, workload, events, runs), Text()]
+    pieces: list[RenderableType] = [_heading(fleet, pools, load, events, runs), Text()]
     pieces += [sheet(_COLUMNS, [_row(run) for run in runs], width), Text()]
     pieces += [_where(pools, run, width) for run in runs[:1]]
     pieces += [Text(), *_turned_away(pools, runs), _verdict(runs), *_bill(pools, runs)]
@@ -55,16 +52,16 @@ def render_fleet(
 def _heading(
     fleet: Fleet,
     pools: Sequence[ReplicaPool],
-    workload: Workload,
+    load: SharedLoad,
     events: Sequence[str],
     runs: Sequence[PolicyRun],
 ) -> Text:
     outcome = runs[0].outcome
     replicas = ", ".join(f"{pool.replicas} x {pool.name}" for pool in pools)
     text = Text.assemble((fleet.name, "bold"), (f"  {replicas}", "dim"))
-    count = outcome.requests + outcome.rejected + outcome.refused
-    rate = f", {(count - 1) / outcome.arrival_span_s:,.3g} requests/s" if outcome.arrival_span_s else ""
-    text.append(f"\n{fleet.pools[0].model}: {workload.name}, {count:,} requests{rate}", style="dim")
+    workload = load.workload
+    came = how_they_came(workload, requests=outcome.asked, rate_per_s=load.rate_per_s, span_s=outcome.arrival_span_s)
+    text.append(f"\n{fleet.pools[0].model}: {workload.name}, {came}", style="dim")
     promised = sorted({str(item.slo) for item in workload.classes if item.slo is not None})
     if promised:
         text.append(f"\nSLO {', '.join(promised)}", style="dim")
@@ -75,12 +72,11 @@ def _heading(
 
 def _row(run: PolicyRun) -> list[str | Text]:
     outcome, met = run.outcome, run.worst_met_fraction
-    attained = outcome.met and not outcome.rejected
-    busy = [replica.busy_fraction for replica in outcome.replicas]
+    busy = [replica.busy_fraction for replica in run.replicas]
     usd = run.usd_per_good_mtok
     return [
         run.policy.name,
-        Text(share_kept(met), style="bold green" if attained else "bold red"),
+        Text(share_kept(met), style="bold green" if outcome.met else "bold red"),
         f"{run.goodput_tokens_per_s:,.0f}",
         "-" if usd is None else f"{usd:,.2f}",
         format_s(ttft_of(outcome).quantile_s(0.5)),
@@ -96,18 +92,15 @@ def _row(run: PolicyRun) -> list[str | Text]:
 def _where(pools: Sequence[ReplicaPool], run: PolicyRun, width: int) -> RenderableType:
     """Say which requests a policy sent where."""
     columns = [Column(f"{run.policy.name} sent", figures=False), Column("requests"), Column("SLO met")]
-    columns += [Column(f"to {pool.name}") for pool in pools]
-    return sheet(columns, [_destination(row) for row in run.destinations], width)
+    picked = [place for place, pool in enumerate(pools) if pool.role != "decode"]
+    columns += [Column(f"to {pools[place].name}") for place in picked]
+    return sheet(columns, [_destination(row, picked) for row in run.destinations], width)
 
 
-def _destination(row: Destinations) -> list[str | Text]:
+def _destination(row: Destinations, picked: Sequence[int]) -> list[str | Text]:
     name = f"{row.slo_class}, prompts from {row.from_tokens:,} tokens"
-    return [name, f"{row.requests:,}", share_kept(row.met_fraction), *(f"{share:.0%}" for share in row.shares)]
-
-
-def share_kept(fraction: float) -> str:
-    """Write a share of kept promises, cut and not rounded: 94.95% must not read as the 95.0% it falls short of."""
-    return f"{floor(fraction * 1000 + _ROUNDING) / 10:.1f}%"
+    shares = (f"{row.shares[place]:.0%}" for place in picked)
+    return [name, f"{row.requests:,}", share_kept(row.met_fraction), *shares]
 
 
 def _turned_away(pools: Sequence[ReplicaPool], runs: Sequence[PolicyRun]) -> list[Text]:
@@ -118,8 +111,8 @@ def _turned_away(pools: Sequence[ReplicaPool], runs: Sequence[PolicyRun]) -> lis
         beyond = runs[0].outcome.beyond_context
         why = f"{beyond:,} beyond the context engines are started for, " if beyond else ""
         said.append(
-            f"{refused:,} requests fit no pool ({why}{refused - beyond:,} beyond any KV cache): prompt and answer may "
-            f"have {most:,} tokens together. "
+            f"{refused:,} request{' fits' if refused == 1 else 's fit'} no pool ({why}{refused - beyond:,} beyond any "
+            f"KV cache) and kept no promise: prompt and answer may have {most:,} tokens together. "
         )
     sent_nowhere = [f"{run.policy.name} {run.outcome.rejected:,}" for run in runs if run.outcome.rejected]
     if sent_nowhere:
@@ -136,7 +129,7 @@ def _bill(pools: Sequence[ReplicaPool], runs: Sequence[PolicyRun]) -> list[Text]
     text = f"Dollars are all replicas for the whole span {whose}, {format_s(first.span_s)}: ${first.usd:,.2f}."
     elastic = {pool.name for pool in pools if pool.elastic}
     idle = [
-        f"{pool.name} {first.idle_fraction(pool):.0%} (${first.idle_fraction(pool) * (pool.usd or 0.0):,.2f})"
+        f"{pool.name} {pool.idle_fraction:.0%} (${pool.idle_fraction * (pool.usd or 0.0):,.2f})"
         for pool in first.pools
         if pool.name in elastic
     ]
@@ -151,7 +144,7 @@ def _bill(pools: Sequence[ReplicaPool], runs: Sequence[PolicyRun]) -> list[Text]
 def _verdict(runs: Sequence[PolicyRun]) -> Text:
     most = max(run.good_tokens for run in runs)
     best = [run.policy.name for run in runs if run.good_tokens == most]
-    kept = [run.policy.name for run in runs if run.outcome.met and not run.outcome.rejected]
+    kept = [run.policy.name for run in runs if run.outcome.met]
     text = Text()
     if kept:
         text.append(f"Keeps every promise: {', '.join(kept)}. ", style="green")

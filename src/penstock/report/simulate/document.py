@@ -7,10 +7,10 @@ from penstock.report.drawing.plain import plain
 from penstock.report.model import model_document
 from penstock.report.simulate.terminal import e2e_of, tpot_of, ttft_of
 from penstock.simulation.outcome import ClassOutcome, Latency, PoolOutcome, Timeline
-from penstock.simulation.scenario import Scenario
-from penstock.workload import Trace
+from penstock.simulation.scenario import HoursOfDay, Scenario
+from penstock.workload import Trace, Workload
 
-SCHEMA: Final = "penstock.simulate/1"
+SCHEMA: Final = "penstock.simulate/2"
 """Changes with any field that is renamed, removed or means something else; new fields leave it alone."""
 _QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
@@ -22,17 +22,30 @@ def simulation_document(scenarios: Sequence[Scenario]) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         "model": model_document(scenarios[0].placement.deployment.model),
-        "workload": {
-            "name": workload.name,
-            "source": workload.source,
-            "requests": question.requests,
-            "rate_per_s": question.rate_per_s or workload.rate_per_s,
-            "users": workload.users,
-            "seed": question.seed,
-            "hours_of_day": plain(scenarios[0].hours_of_day),
-            "rows_left_out": dict(workload.lengths.dropped) if isinstance(workload.lengths, Trace) else None,
-        },
+        "workload": workload_values(
+            workload,
+            requests=question.requests,
+            rate_per_s=question.rate_per_s,
+            seed=question.seed,
+            hours=scenarios[0].hours_of_day,
+        ),
         "deployments": [_scenario(scenario) for scenario in scenarios],
+    }
+
+
+def workload_values(
+    workload: Workload, *, requests: int, rate_per_s: float | None, seed: int, hours: HoursOfDay | None
+) -> dict[str, object]:
+    """Say what was asked, so that it can be asked again."""
+    return {
+        "name": workload.name,
+        "source": workload.source,
+        "requests": requests,
+        "rate_per_s": rate_per_s or workload.rate_per_s,
+        "users": workload.users,
+        "seed": seed,
+        "hours_of_day": plain(hours),
+        "rows_left_out": dict(workload.lengths.dropped) if isinstance(workload.lengths, Trace) else None,
     }
 
 
@@ -59,7 +72,8 @@ def _scenario(scenario: Scenario) -> dict[str, object]:
     found = scenario.capacity
     ranges = {"ttft_s": ttft_of, "tpot_s": tpot_of, "e2e_s": e2e_of}
     return document | {
-        "requests": outcome.requests,
+        "requests": outcome.asked,
+        "served": outcome.requests,
         "refused": outcome.refused,
         "beyond_context": outcome.beyond_context,
         "arrival_span_s": outcome.arrival_span_s,
@@ -101,8 +115,10 @@ def class_values(item: ClassOutcome) -> dict[str, object]:
     return {
         "name": item.name,
         "slo": plain(item.slo),
-        "requests": item.requests,
+        "requests": item.asked,
+        "served": item.requests,
         "rejected": item.rejected,
+        "refused": item.refused,
         "met_fraction": item.met_fraction,
         "attained": item.attained,
         "ttft_s": latency_values(item.ttft),

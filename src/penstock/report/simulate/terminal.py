@@ -9,6 +9,7 @@ from rich.text import Text
 from penstock.performance.prediction.predict import Range
 from penstock.report.drawing.sheet import Column, sheet
 from penstock.report.drawing.sparkline import sparkline
+from penstock.report.simulate.heading import clock, how_they_came, share_kept
 from penstock.simulation.outcome import Latency, Outcome, PoolOutcome
 from penstock.simulation.scenario import Scenario
 from penstock.units import format_s
@@ -39,31 +40,18 @@ def render_simulation(scenarios: Sequence[Scenario], width: int) -> RenderableTy
 def _heading(scenario: Scenario) -> Text:
     question = scenario.question
     workload, outcome = question.workload, scenario.outcome
-    rate = question.rate_per_s or workload.rate_per_s
-    if outcome is not None and outcome.arrival_span_s:
-        rate = (question.requests - 1) / outcome.arrival_span_s
-    how = f", {workload.users} users in a closed loop" if workload.users else ""
-    if rate and not workload.users:
-        how = f", {rate:,.3g} requests/s"
-    covered = scenario.hours_of_day
-    if covered is not None and isinstance(workload.arrivals, Diurnal):
-        mean = question.rate_per_s or workload.rate_per_s or 0.0
-        how += (
-            f" between {_clock(covered.first)} and {_clock(covered.first + covered.covered)} of a day with a mean of "
-        )
-        how += f"{mean:,.3g}/s and a peak of {mean * workload.arrivals.peak_over_mean:,.3g}"
+    came = how_they_came(
+        workload,
+        requests=question.requests,
+        rate_per_s=question.rate_per_s,
+        span_s=None if outcome is None else outcome.arrival_span_s,
+    )
     text = Text.assemble((scenario.placement.deployment.model.name, "bold"))
-    text.append(f"  {workload.name}, {question.requests:,} requests{how}", style="dim")
+    text.append(f"  {workload.name}, {came}", style="dim")
     promised = {str(item.slo) for item in workload.classes if item.slo is not None}
     if promised:
         text.append(f"\nSLO {', '.join(sorted(promised))}", style="dim")
     return text
-
-
-def _clock(hour: float) -> str:
-    days, minutes = divmod(round(hour * 60), 24 * 60)
-    later = f" {days} day{'s' if days > 1 else ''} later" if days else ""
-    return f"{minutes // 60:02d}:{minutes % 60:02d}{later}"
 
 
 def name_of(scenario: Scenario) -> str:
@@ -142,11 +130,11 @@ def _span(value: Range | None) -> Text | str:
 
 
 def _met(outcome: Outcome) -> Text | str:
-    promised = [item for item in outcome.classes if item.slo is not None and item.requests]
+    promised = [item for item in outcome.classes if item.slo is not None and item.asked]
     if not promised:
         return "-"
-    share = sum(item.met for item in promised) / sum(item.requests for item in promised)
-    return Text(f"{share:.1%}", style="bold green" if all(item.attained for item in promised) else "bold red")
+    share = sum(item.met for item in promised) / sum(item.asked for item in promised)
+    return Text(share_kept(share), style="bold green" if all(item.attained for item in promised) else "bold red")
 
 
 _POOLS = (
@@ -263,7 +251,7 @@ def _capacity(scenario: Scenario) -> str:
     of_day = ""
     if isinstance(arrivals, Diurnal):
         hours = found.outcome.arrival_span_s / 3600
-        of_day = f" as the mean of a day, judged from {_clock(arrivals.first_hour)} on for {hours:.2g} h"
+        of_day = f" as the mean of a day, judged from {clock(arrivals.first_hour)} on for {hours:.2g} h"
     return (
         f"Capacity {spread.value:,.3g} requests/s{of_day} (P10-P90 {spread.low:,.3g}-{spread.high:,.3g}); "
         f"without an SLO it serves {found.saturated_rate_per_s:,.3g}."

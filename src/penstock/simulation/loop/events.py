@@ -6,7 +6,7 @@ from penstock.routing.compiled import Pick
 from penstock.simulation.loop.batching import begin, begin_together, end, end_together, enqueue
 from penstock.simulation.loop.compiled import compiled, entry, rare
 from penstock.simulation.loop.faults import befall
-from penstock.simulation.loop.knowledge import note_sent, pass_reports, say_request
+from penstock.simulation.loop.knowledge import introduce, note_sent, pass_reports, say_request
 from penstock.simulation.loop.queues import can_hold, leave_transfers
 from penstock.simulation.loop.world import DONE, NONE, UNASKED, World
 
@@ -54,6 +54,8 @@ def run(w: World, budget: int, pick: Pick) -> int:
 def _see_world(w: World, until_s: float) -> bool:
     """Let pickers have their reports; True when something happened to a replica first, which changes what is next."""
     control = w.control[0]
+    if control.reports_asked == 0:
+        introduce(w)
     fault_s = w.faults[control.next_fault]["at_s"] if control.next_fault < len(w.faults) else math.inf
     control.look_s = min(pass_reports(w, min(until_s, fault_s)), fault_s)
     if fault_s > until_s:

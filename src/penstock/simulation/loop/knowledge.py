@@ -5,11 +5,22 @@ The loop knows everything; what is here passes on only what a gateway would see,
 
 import math
 
-from penstock.routing.ledger import asked, finished, first_token, reported, sent
+from penstock.routing.ledger import asked, finished, first_token, refresh, reported, sent
 from penstock.routing.lengths import expected_tokens, saw_answer
 from penstock.simulation.loop.compiled import compiled, rare
 from penstock.simulation.loop.observe import used_at
 from penstock.simulation.loop.world import NONE, World
+
+
+@rare
+def introduce(w: World) -> None:
+    """Let every picker know what follows from an endpoint that is idle, before any has reported or was sent to.
+
+    Until that is computed a record says that there is no room in its cache, and whoever is sent to first gets all.
+    """
+    for picker in range(w.endpoints.shape[0]):
+        for r in range(w.endpoints.shape[1]):
+            refresh(w.endpoints[picker], r, 0.0, w.parameters)
 
 
 @rare

@@ -261,13 +261,16 @@ def beyond_context(pools: Sequence[ReplicaPool], block: Requests) -> int:
     return int(np.logical_and.reduce([pool.exceeds_context(inputs, outputs) for pool in pools]).sum())
 
 
-def feed(world: World, pools: Sequence[ReplicaPool], block: Requests, options: Options, *, refused: int) -> int:
-    """Load a block's rows; return how many no replica they may go to could ever hold, which are left out.
+def feed(
+    world: World, pools: Sequence[ReplicaPool], block: Requests, options: Options, *, refused: int
+) -> NDArray[np.uint8]:
+    """Load a block's rows; return the classes of those that no replica they may go to could ever hold, left out.
 
     `refused` is how many were left out before: a row keeps its number among all that came.
     """
     assigned = _assigned(pools, block, options)
-    kept = np.flatnonzero(_fits(pools, block, assigned))
+    fits = _fits(pools, block, assigned)
+    kept = np.flatnonzero(fits)
     control = world.control[0]
     start = int(control["loaded_rows"])
     rows = np.zeros(len(kept), ROW)
@@ -287,4 +290,4 @@ def feed(world: World, pools: Sequence[ReplicaPool], block: Requests, options: O
         first = min(options.users, int(control["loaded_rows"]))
         world.rows["arrival_s"][np.arange(start, first) & (len(world.rows) - 1)] = 0.0
         control["known_rows"] = first
-    return len(block) - len(kept)
+    return block.slo_class[~fits]

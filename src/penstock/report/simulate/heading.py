@@ -1,0 +1,55 @@
+"""How is it said how requests came? How many at which rate, of which trace or day, and what share was kept."""
+
+from math import floor
+from typing import Final
+
+from penstock.simulation.scenario import hours_covered
+from penstock.workload import AsRecorded, Diurnal, Trace, Workload
+
+_ROUNDING: Final = 1e-9
+_FEW_DIGITS: Final = 1e5
+"""From so many requests a second on, the rate stands for all at once."""
+
+
+def how_they_came(workload: Workload, *, requests: int, rate_per_s: float | None, span_s: float | None) -> str:
+    """Say how many requests came at which rate, and why that is not the rate that was asked for."""
+    mean = rate_per_s or workload.rate_per_s
+    said = f"{requests:,} request{'' if requests == 1 else 's'}"
+    if workload.users:
+        return f"{said}, {workload.users} users in a closed loop"
+    seen = (requests - 1) / span_s if span_s else mean
+    if seen:
+        said += ", all at once" if seen > _FEW_DIGITS else f", {seen:,.3g} requests/s"
+    return said + _of_a_day(workload, mean or 0.0, span_s) + _of_a_trace(workload, requests, rate_per_s)
+
+
+def _of_a_day(workload: Workload, mean_per_s: float, span_s: float | None) -> str:
+    covered = hours_covered(workload, span_s)
+    if covered is None or not isinstance(workload.arrivals, Diurnal):
+        return ""
+    return (
+        f" between {clock(covered.first)} and {clock(covered.first + covered.covered)} of a day with a mean of "
+        f"{mean_per_s:,.3g}/s and a peak of {mean_per_s * workload.arrivals.peak_over_mean:,.3g}"
+    )
+
+
+def _of_a_trace(workload: Workload, requests: int, rate_per_s: float | None) -> str:
+    """Say that a rate was asked for of a whole trace, where only its beginning is run, as it was recorded."""
+    lengths = workload.lengths
+    if rate_per_s is None or not isinstance(lengths, Trace) or not isinstance(workload.arrivals, AsRecorded):
+        return ""
+    if requests >= lengths.requests:
+        return ""
+    return f", the first of {lengths.requests:,} that come at {rate_per_s:,.3g}/s over the whole trace"
+
+
+def clock(hour: float) -> str:
+    """Write an hour of a day, or of a later one."""
+    days, minutes = divmod(round(hour * 60), 24 * 60)
+    later = f" {days} day{'s' if days > 1 else ''} later" if days else ""
+    return f"{minutes // 60:02d}:{minutes % 60:02d}{later}"
+
+
+def share_kept(fraction: float) -> str:
+    """Write a share of kept promises, cut and not rounded: 94.95% must not read as the 95.0% it falls short of."""
+    return f"{floor(fraction * 1000 + _ROUNDING) / 10:.1f}%"
