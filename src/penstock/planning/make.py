@@ -31,7 +31,7 @@ from penstock.planning.doubt.what_if import (
     owned_worth,
     rule_prices,
 )
-from penstock.planning.optimum.billing import BillingTerms, terms_of
+from penstock.planning.optimum.billing import BillingTerms, stepped, terms_of
 from penstock.planning.optimum.build import build_problem
 from penstock.planning.optimum.cash import Cash, cash_of
 from penstock.planning.optimum.costing import FleetCost, bill
@@ -151,6 +151,7 @@ def make_plan(plan: Plan, sources: Sources, progress: StageProgress = lambda *_:
         draw_of=sources.draw_of,
         served=sources.served,
     )
+    resolved = replace(resolved, plan=stepped(resolved.plan))
     _refuse_unknown_engines(resolved, sources.engines_of_vendor)
     _refuse_impossible_shares(resolved)
     candidates, considered, left_out = _place(resolved, sources, progress)

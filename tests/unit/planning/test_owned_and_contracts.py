@@ -5,7 +5,7 @@ import pytest
 from penstock.economics.line import Item, total_usd
 from penstock.errors import UsageError
 from penstock.planning.make import Answer, NoFleet
-from penstock.planning.optimum.billing import periods_of, terms_of
+from penstock.planning.optimum.billing import periods_of, stepped, terms_of
 from penstock.planning.optimum.build import build_problem
 from penstock.planning.optimum.problem import Offer
 from penstock.planning.proof.serving import Check, ServingFleet
@@ -228,3 +228,51 @@ def test_trays_of_a_rack_are_rented_one_by_one() -> None:
     assert isinstance(answer, Answer)
     assert not answer.winner.mix.purchases
     assert {pool.rented_nodes for pool in answer.winner.mix.pools} == {3}
+
+
+IN_TURN = with_contracts(H200, (12, 1.9), (24, 1.6)) + "acquire: [contract]\n"
+
+
+def test_contracts_of_two_terms_follow_one_another_where_that_is_cheapest() -> None:
+    """Two years and then one, in a plan of three whose demand stays: no term renewed to the end is as cheap."""
+    answer = answer_of(IN_TURN)
+    signed = {(pool.period, pool.contract_nodes) for pool in answer.winner.mix.pools}
+    nodes = max(pool.nodes for pool in answer.winner.mix.pools)
+    assert signed == {(0, (0, nodes)), (1, (0, nodes)), (2, (nodes, 0))}
+    rent = sum(line.usd for line in answer.winner.cost.lines if line.item is Item.RENT)
+    spares = sum(line.usd for line in answer.winner.cost.lines if line.item is Item.SPARES)
+    assert rent + spares == pytest.approx(nodes * 8 * HOURS * (2 * 1.6 + 1.9))
+
+
+def test_terms_that_cover_the_plan_need_no_step() -> None:
+    for terms in (((12, 1.9), (36, 1.6)), ((12, 1.5), (24, 1.6)), ((36, 1.6),)):
+        plan = stepped(plan_of(with_contracts(H200, *terms) + "acquire: [contract]\n"))
+        assert periods_of(plan) == ((0, 3),)
+
+
+@pytest.mark.parametrize("change", [-0.2, 0.2])
+def test_what_is_rented_later_costs_what_it_costs_then_though_nothing_else_changes(change: float) -> None:
+    text = with_contracts(H200, (12, 1.9)).replace("finance: {", f"finance: {{price_change_per_year: {change}, ")
+    once, yearly = (offer_of(entry) for entry in (text, text + "step_months: 12\n"))
+    node_hour_usd = 8 * HOURS
+    yearly_usd = [1.9 * node_hour_usd * (1 + change) ** year for year in range(3)]
+    assert [contract.node_usd for contract in yearly.contracts] == [pytest.approx(yearly_usd)]
+    assert once.contracts[0].node_usd == pytest.approx((sum(yearly_usd),))
+    assert once.rent_usd == pytest.approx((sum(3 / 1.9 * usd for usd in yearly_usd),))
+
+
+def test_signing_binds_to_one_term_and_not_to_those_it_is_renewed_for() -> None:
+    answer = answer_of(with_contracts(H200, (12, 1.9)) + "acquire: [contract]\n")
+    (order,) = answer.winner.cash.orders
+    assert order.months == 12
+    assert order.usd == pytest.approx(order.devices * HOURS * 1.9)
+    assert sum(year.rent_usd for year in answer.winner.cash.years) == pytest.approx(3 * order.usd)
+
+
+def test_people_by_device_are_paid_for_the_plan_and_not_for_the_rest_of_a_contract() -> None:
+    text = with_contracts(H200, (36, 1.6)).replace("horizon_years: 3", "horizon_years: 2")
+    terms = terms_of(resolved(text.replace("nvidia: {engineers: 0}", "nvidia: {engineers_per_1000_devices: 10}")))
+    (part,), (site,) = terms.resolved.plan.parts, terms.resolved.plan.sites
+    lines = {line.item: line.usd for line in terms.contracted(part, site, 0, 0)}
+    assert lines[Item.RENT] == pytest.approx(8 * HOURS * 3 * 1.6)
+    assert lines[Item.SOFTWARE] == pytest.approx(8 * 0.01 * 300_000 * 2)

@@ -39,7 +39,7 @@ accelerators: all verified      # (default) every verified part with a price in 
 #     rent_usd_per_hour: 1.95
 #     contracts: [{years: 1, usd_per_hour: 1.80}, {years: 3, usd_per_hour: 1.60}]
 #     lead_weeks: 12            # from order to service; the report says when to order
-#     discounts: [{devices: 64, off: 8%}, {devices: 512, off: 14%}]
+#     discounts: [{devices: 64, off: 8%}, {devices: 512, off: 14%}]   # of all that is bought: agree on a frame order
 #     available: 2027-03-01     # first day a node of it can serve
 #     max_nodes: 40
 #     node_kw: 11.5
@@ -64,7 +64,8 @@ stacks:                         # extra engineers and contracts per vendor (defa
   nvidia: {engineers: 0}
 engineer_usd_per_year: 280000
 
-# resale: of the book value, what a sale at the end is counted on to bring; price_change_per_year: of later purchases
+# resale: of the book value above salvage, what a sale at the end is counted on to bring
+# price_change_per_year: of what is bought or rented later, renewed contracts too
 finance: {discount_rate: 8%, depreciation_years: 4, salvage: 0%, resale: 0%, price_change_per_year: 0%}
 node: {host_usd: 70000, network_usd_per_device: 1900, idle_power: 35%, annual_failures: 4%}
 

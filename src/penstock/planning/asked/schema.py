@@ -22,7 +22,9 @@ def plan_schema() -> Schema:
                 "note": _TEXT,
                 "start": _said(_DATE, "the first day of service; default: today"),
                 "horizon_years": _said(_AMOUNT, "0.25 to 15; default 3"),
-                "step_months": _said(_WHOLE, "how often the fleet may change; default once, yearly with growth"),
+                "step_months": _said(
+                    _WHOLE, "how often the fleet may change; default once, yearly with growth or terms in turn"
+                ),
                 "orders_from": _said(_DATE, "nothing can be ordered before; see `lead_weeks`"),
                 "engine": _engine(),
                 "workloads": _list(_workload()),
@@ -117,7 +119,12 @@ def _part() -> Schema:
             "rent_usd_per_hour": _input("$ per device and hour, by the hour"),
             "contracts": _list(contract),
             "lead_weeks": _said(_AMOUNT, "from order to service"),
-            "discounts": _list(_table({"devices": _WHOLE, "off": _AMOUNT}, required=("devices", "off"))),
+            "discounts": _list(
+                _table(
+                    {"devices": _said(_WHOLE, "bought in all, at whatever time"), "off": _AMOUNT},
+                    required=("devices", "off"),
+                )
+            ),
             "available": _said(_DATE, "the first day a node of it can serve"),
             "max_nodes": _WHOLE,
             "node_kw": _said(_AMOUNT, "a server at its maximum"),
@@ -175,7 +182,9 @@ def _finance() -> Schema:
             "discount_rate": _input(),
             "depreciation_years": _input("for the books"),
             "salvage": _input("of the price, what fully depreciated hardware sells for"),
-            "resale": _input("of book value, what a sale at the end of the horizon is counted on to bring"),
+            "resale": _input(
+                "of book value above salvage, what a sale at the end of the horizon is counted on to bring"
+            ),
             "price_change_per_year": _input("of what is bought or rented later"),
         }
     )

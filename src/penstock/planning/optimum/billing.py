@@ -1,6 +1,6 @@
 """What do nodes and people cost? Dollars of a node under one reading of the plan, and the periods counted in."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from math import ceil
 from typing import Final
@@ -17,6 +17,9 @@ DAYS_PER_YEAR: Final = 365.25
 EPSILON_YEARS: Final = 1e-9
 _HOST_DEVICES: Final = 8
 """A host is priced around eight devices; a smaller node takes its share of one."""
+_WORTH_A_STEP: Final = 0.001
+_AGREED_YEARS: Final = 1.0
+"""How long the price of an hour holds that is on no contract."""
 
 Period = tuple[float, float]
 """First and last moment in years from the start."""
@@ -33,6 +36,28 @@ def periods_of(plan: Plan) -> tuple[Period, ...]:
     ends = {years_until(plan, entry.until) for entry in plan.owned if entry.until is not None}
     cuts = sorted(dates | {years for years in ends if 0 < years < plan.horizon_years})
     return tuple(zip(cuts, (*cuts[1:], plan.horizon_years), strict=True))
+
+
+def stepped(plan: Plan) -> Plan:
+    """Let the fleet change every year where contracts are best followed by one of another term.
+
+    It is settled once, with the prices of the plan: worlds in which prices differ have the same periods.
+    """
+    if plan.step_months is None and any(_best_in_turn(part, plan.horizon_years) for part in plan.parts):
+        return replace(plan, step_months=12)
+    return plan
+
+
+def _best_in_turn(part: PartPlan, years: float) -> bool:
+    """Whether terms that follow one another, or the hour at last, are cheaper than any of them renewed to the end."""
+    terms = [(contract.months, contract.rent.value) for contract in part.contracts]
+    terms += [] if part.rent is None else [(1, part.rent.value)]
+    needed = ceil(years * MONTHS_PER_YEAR - EPSILON_YEARS)
+    least = [0.0]
+    for months in range(1, needed + 1):
+        least.append(min((usd * term + least[max(0, months - term)] for term, usd in terms), default=0.0))
+    alone = min((usd * term * ceil(needed / term) for term, usd in terms), default=0.0)
+    return least[needed] < alone * (1 - _WORTH_A_STEP)
 
 
 def years_until(plan: Plan, day: date) -> float:
@@ -126,7 +151,7 @@ class BillingTerms:
     def rented(self, part: PartPlan, site: SitePlan, period: int, *, nodes: float = 1.0) -> tuple[Line, ...]:
         """Bill nodes rented by the hour for a period."""
         label, rent = f"{part.id} at {site.name}, rented", 0.0 if part.rent is None else part.rent.value
-        return self._rented(part, label, rent, self.periods[period], nodes)
+        return self._rented(part, label, rent, self.periods[period], nodes, agreed_years=_AGREED_YEARS)
 
     def contracted(
         self, part: PartPlan, site: SitePlan, number: int, period: int, *, nodes: float = 1.0
@@ -136,7 +161,8 @@ class BillingTerms:
         start, end = self.periods[period]
         ends = Term(months=contract.months).ends_years(start, end - start)
         label = f"{part.id} at {site.name}, {contract.months} months"
-        return self._rented(part, label, contract.rent.value, (start, ends), nodes)
+        years = contract.months / MONTHS_PER_YEAR
+        return self._rented(part, label, contract.rent.value, (start, ends), nodes, agreed_years=years)
 
     def served_periods(self, contract_months: int, period: int) -> int:
         """Count the whole periods a contract serves."""
@@ -144,17 +170,29 @@ class BillingTerms:
         ends = Term(months=contract_months).ends_years(start, end - start)
         return sum(1 for _, until in self.periods[period:] if until <= ends + EPSILON_YEARS)
 
-    def _rented(self, part: PartPlan, label: str, usd: float, span: Period, nodes: float) -> tuple[Line, ...]:
+    def _rented(
+        self, part: PartPlan, label: str, usd: float, span: Period, nodes: float, *, agreed_years: float
+    ) -> tuple[Line, ...]:
         accelerator = self.resolved.accelerators[part.id]
         bill = rented(
             label,
             nodes=nodes,
             devices=accelerator.node.devices,
-            usd_per_device_hour=usd * self._price_factor(span[0]),
+            usd_per_device_hour=usd * self._rent_factor(span, agreed_years),
             period_years=span,
             finance=self.finance,
         )
-        return (*bill, *self._by_device(accelerator, nodes, span))
+        # A contract may be paid beyond the plan; people are paid for the plan, as those are that a vendor takes at all.
+        served = (span[0], min(span[1], self.horizon_years))
+        return (*bill, *self._by_device(accelerator, nodes, served))
+
+    def _rent_factor(self, span: Period, agreed_years: float) -> float:
+        """How prices stand on the days on which a rent is agreed on, each by what is paid at it."""
+        agreed = [span[0] + agreed_years * n for n in range(max(1, ceil((span[1] - span[0]) / agreed_years - 1e-6)))]
+        paid = [self.finance.paid_years(begun, min(begun + agreed_years, span[1])) for begun in agreed]
+        if not sum(paid):
+            return self._price_factor(span[0])
+        return sum(self._price_factor(begun) * years for begun, years in zip(agreed, paid, strict=True)) / sum(paid)
 
     def gain(self, vendor: str, period: int) -> float:
         """How much more a replica of a vendor carries in a period than today."""

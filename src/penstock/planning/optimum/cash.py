@@ -174,8 +174,10 @@ def _paid_once(mix: Mix, terms: BillingTerms, key: Key) -> float:
 
 
 def _committed(mix: Mix, terms: BillingTerms, key: Key) -> float:
+    """What signing binds to: the first term, though the fleet is planned to renew it where the need is longer."""
     accelerator, site, number, period = key
-    whole = _windowed(terms, -1.0, inf)
+    months = part_of(terms.resolved.plan, accelerator).contracts[number].months
+    whole = _windowed(terms, -1.0, terms.periods[period][0] + months / MONTHS_PER_YEAR)
     lines = whole.contracted(*terms.named(accelerator, site), number, period, nodes=mix.contracts[key])
     return _sum(lines, frozenset({Item.RENT}))
 

@@ -151,7 +151,8 @@ def headline(answer: Answer) -> str:
     winner = label_name(verdict.winner)
     cost = f"{usd(answer.winner.cost.total_usd)} all in{drawn_cost(verdict.cost_usd)}"
     if verdict.outcome == "only choice":
-        return f"{capital(winner)} is the only choice: {cost}."
+        unserved = _unserved_in(answer)
+        return f"{capital(winner)} is the only choice: {cost}" + (f"; {unserved}." if unserved else ".")
     more = [f"{label_name(label)} {usd(more)} more" for label, more in list(verdict.others_usd.items())[:3]]
     others = ", ".join(more) or "nothing else is enough"
     if likelier(answer) is not None:
@@ -179,17 +180,23 @@ def _cheapest_in(answer: Answer) -> str:
     """Say how often the likeliest is cheapest, and what is in the other draws."""
     verdict, confidence = answer.verdict, answer.confidence
     first = f"cheapest in {verdict.likeliest_probability:.0%} of {confidence.draws:,} draws"
+    unserved = _unserved_in(answer)
     if verdict.outcome != "too close to call":
-        return first
+        return ", ".join([first, *([unserved] if unserved else [])])
     rest = sorted(confidence.probability.items(), key=lambda entry: -entry[1])
     said = [
         f"{label_name(label)} in {share:.0%}"
         for label, share in rest
         if label == verdict.winner != verdict.likeliest or (label != verdict.likeliest and share >= 1 - _ALL)
     ]
-    nothing = 1 - sum(confidence.probability.values())
-    said += [f"none compared is enough in {nothing:.0%}"] if nothing >= 1 - _ALL else []
+    said += [unserved] if unserved else []
     return ", ".join([first, *said[:3]])
+
+
+def _unserved_in(answer: Answer) -> str:
+    """Say in how many draws no fleet keeps every rule; nothing where there is hardly one."""
+    nothing = 1 - sum(answer.confidence.probability.values())
+    return f"none compared is enough in {nothing:.0%} of draws" if nothing >= 1 - _ALL else ""
 
 
 Sureness = Literal["sure", "likely", "alone", "open", "unmet"]
