@@ -94,7 +94,8 @@ def _files(
         from penstock.report.plan.vendors import rfp_pack
 
         make_directory(rfp)
-        yield from ((rfp / name, text) for name, text in rfp_pack(answer.result, found).items())
+        pack = rfp_pack(answer.result, found, answer.sustained)
+        yield from ((rfp / name, text) for name, text in pack.items())
     if html is not None:
         from penstock.report.plan.page import plan_html
 
