@@ -27,7 +27,7 @@ from penstock.planning.candidates.unit_screen import UnitScreen
 from penstock.planning.candidates.units import find_units
 from penstock.planning.launches import PoolLaunch, pool_launches
 from penstock.planning.make import Bill, NoFleet, PlanResult, Sources, make_plan
-from penstock.planning.proof.simulated import simulated_capacity, verify_by
+from penstock.planning.proof.simulated import LoadJudge, simulated_capacity, verify_by
 from penstock.planning.proof.simulator import Simulator
 from penstock.preflight import load_knowledge
 from penstock.preflight.facts.subject import subject_of
@@ -47,6 +47,8 @@ class PlanAnswer(ApiAnswer):
     """The cheapest fleet that keeps every rule, those that come close, and how sure that is."""
 
     result: PlanResult
+    sustained: LoadJudge | None = None
+    """What it was simulated with: the highest rate that replicas of one kind sustain together."""
 
     @property
     def good(self) -> bool:
@@ -89,7 +91,8 @@ def plan(file: AskedPlan, *, watch: Watcher = LOG) -> PlanAnswer:
     asked = file if isinstance(file, Plan) else read_plan(Path(file))
     folder = Path() if isinstance(file, Plan) else Path(file).parent
     compile_first(watch)
-    return PlanAnswer(result=make_plan(asked, sources_of(asked, folder, watch), watch.tell))
+    sources = sources_of(asked, folder, watch)
+    return PlanAnswer(result=make_plan(asked, sources, watch.tell), sustained=sources.sustained_of)
 
 
 def read_plan(file: Path) -> Plan:
@@ -121,6 +124,7 @@ def sources_of(asked: Plan, folder: Path, watch: Watcher = LOG) -> Sources:
         units_of=lambda model, placing: find_units(model, placing, screen),
         verify_of=verify_by(simulator.sustained, simulator.attained, bounded=simulator.bounded),
         sizing_of=verify_by(simulator.sustained, simulator.bounded),
+        sustained_of=simulator.sustained,
         read_trace=lambda name: _lengths(trace_choice(folder / name, columns.get(name), watch)),
         draw_of=drawn_under_load,
     )

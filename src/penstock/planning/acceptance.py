@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, inf
+from math import ceil, floor, inf, log10
 from typing import Final
 
 from penstock.errors import UsageError
@@ -11,6 +11,7 @@ from penstock.planning.asked.plan import WorkloadPlan
 from penstock.planning.candidates.search import Candidate
 from penstock.planning.make import Answer, Bill, PlanResult
 from penstock.planning.optimum.problem import PoolPeriod
+from penstock.planning.proof.simulated import LoadJudge, PoolLoad
 from penstock.workload.slo import Slo
 
 ACCEPTANCE_VERSION: Final = 1
@@ -18,6 +19,9 @@ _TWO_ERRORS: Final = 0.01
 """How well a run must tell the share of requests within the SLO: one point at two standard errors."""
 _LEAST_REQUESTS: Final = 500
 _LOADS: Final = (("half", 0.5), ("peak", 1.0))
+_DIGITS: Final = 4
+"""As many as are worth asking for."""
+_ROUNDING: Final = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,10 +97,12 @@ class Margin:
     """What the plan believes beside what it needs; not for vendors."""
 
     case: AcceptanceCase
+    sent_requests_per_s: float
+    """What the plan sends to as many replicas of its pool at the peak."""
     estimate_requests_per_s: float
     low_requests_per_s: float
     high_requests_per_s: float
-    """What the nodes of the case carry within the SLO: the estimate, its P10 and P90."""
+    """What the nodes of the case carry within the SLO by themselves: the estimate, its P10 and P90."""
     turns_below_requests_per_s: float | None
     """Where another fleet is cheaper; None where no such value was found."""
 
@@ -115,16 +121,21 @@ class Acceptance:
     version: int = ACCEPTANCE_VERSION
 
 
-def margins_of(result: PlanResult, answer: Answer) -> tuple[Margin, ...]:
-    """Write down what every pool of the chosen fleet must show, and of the best fleet of every other kind."""
+def margins_of(result: PlanResult, answer: Answer, sustained: LoadJudge | None = None) -> tuple[Margin, ...]:
+    """Write down what every pool of the chosen fleet must show, and of the best fleet of every other kind.
+
+    A node has fewer replicas to share bursts than its pool. So `sustained` simulates those under test by themselves,
+    and they are asked for no more than they keep; without it what a replica was judged to carry stands for that.
+    """
     found: dict[str, Margin] = {}
     for bill in (answer.winner, *answer.by_label.values()):
-        for margin in _of_fleet(result, answer, bill):
-            found.setdefault(margin.case.name, margin)
+        for pool, entry in _of_fleet(result, bill):
+            if entry.id not in found:
+                found[entry.id] = _margin(result, answer, pool, entry, sustained)
     return tuple(found.values())
 
 
-def _of_fleet(result: PlanResult, answer: Answer, bill: Bill) -> Iterator[Margin]:
+def _of_fleet(result: PlanResult, bill: Bill) -> Iterator[tuple[PoolPeriod, Candidate]]:
     """Each placement once, in the period that asks most of a replica of it."""
     hardest: dict[str, tuple[float, PoolPeriod]] = {}
     for pool in bill.mix.pools:
@@ -134,7 +145,7 @@ def _of_fleet(result: PlanResult, answer: Answer, bill: Bill) -> Iterator[Margin
                 hardest[name] = (rate, pool)
     by_id = {entry.id: entry for entry in result.candidates}
     for name, (_, pool) in hardest.items():
-        yield _margin(result, answer, pool, by_id[name])
+        yield pool, by_id[name]
 
 
 def _rates(result: PlanResult, pool: PoolPeriod, name: str) -> dict[int, float]:
@@ -148,23 +159,42 @@ def _rates(result: PlanResult, pool: PoolPeriod, name: str) -> dict[int, float]:
     }
 
 
-def _margin(result: PlanResult, answer: Answer, pool: PoolPeriod, entry: Candidate) -> Margin:
+def _margin(
+    result: PlanResult, answer: Answer, pool: PoolPeriod, entry: Candidate, sustained: LoadJudge | None
+) -> Margin:
     rates = _rates(result, pool, entry.id)
-    case = _case(result, entry, rates)
+    workload = next(plan for plan in result.plan.workloads if plan.name == entry.workload)
     _, units = _system(entry)
-    estimate, low, high = (bound * units for bound in _carried(entry, rates))
+    sent = sum(rates.values()) * units
+    judged, low, high = (bound * units for bound in _carried(entry, rates))
+    alone = 0.0 if sustained is None else sustained(_load(workload, entry, rates, units))
+    estimate = alone or judged
     turns = _turns_below(answer, entry.accelerator.id)
     return Margin(
-        case=case,
+        case=_case(result, workload, entry, rates, min(sent, estimate)),
+        sent_requests_per_s=sent,
         estimate_requests_per_s=estimate,
-        low_requests_per_s=low,
-        high_requests_per_s=high,
+        low_requests_per_s=low * estimate / judged,
+        high_requests_per_s=high * estimate / judged,
         turns_below_requests_per_s=None if turns is None else turns * estimate,
     )
 
 
-def _case(result: PlanResult, entry: Candidate, rates: Mapping[int, float]) -> AcceptanceCase:
-    workload = next(plan for plan in result.plan.workloads if plan.name == entry.workload)
+def _load(workload: WorkloadPlan, entry: Candidate, rates: Mapping[int, float], units: int) -> PoolLoad:
+    """The replicas under test as a pool of their own."""
+    total = sum(rates.values())
+    return PoolLoad(
+        option=entry.option,
+        replicas=units,
+        mix=tuple((workload.shares[number].bucket, rate / total) for number, rate in sorted(rates.items())),
+        requests_per_s=total * units,
+        slo=workload.slo,
+    )
+
+
+def _case(
+    result: PlanResult, workload: WorkloadPlan, entry: Candidate, rates: Mapping[int, float], peak_requests_per_s: float
+) -> AcceptanceCase:
     nodes, units = _system(entry)
     split, apart = entry.deployment.parallelism, entry.apart
     return AcceptanceCase(
@@ -185,7 +215,7 @@ def _case(result: PlanResult, entry: Candidate, rates: Mapping[int, float]) -> A
         drafted_tokens=0 if entry.speculation is None else entry.speculation.drafted_tokens,
         lengths=tuple(_lengths(workload, rates)),
         slo=workload.slo,
-        loads=tuple(_loads(workload.slo, sum(rates.values()) * units)),
+        loads=tuple(_loads(workload.slo, peak_requests_per_s)),
         node_watts_at_most=result.resolved.power[entry.accelerator.id].node_watts,
         prefill=None if apart is None else _prefill(apart, units),
     )
@@ -244,5 +274,6 @@ def _turns_below(answer: Answer, accelerator: str) -> float | None:
 
 
 def _short(value: float) -> float:
-    """As many digits as are worth asking for."""
-    return float(f"{value:.4g}")
+    """As many digits as are worth asking for, and never more than was said."""
+    step = 10.0 ** (floor(log10(value)) + 1 - _DIGITS)
+    return float(f"{min(value, floor(value / step * (1 + _ROUNDING)) * step):.{2 * _DIGITS}g}")

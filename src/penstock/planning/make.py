@@ -38,6 +38,7 @@ from penstock.planning.optimum.costing import FleetCost, bill
 from penstock.planning.optimum.family import Family, find_family, steps_of
 from penstock.planning.optimum.problem import Mix, Problem
 from penstock.planning.proof.serving import VerifyOf
+from penstock.planning.proof.simulated import LoadJudge
 from penstock.planning.proof.verify import Proof, Verified, planned_with_what_was_seen, prove, verify_fleet
 from penstock.simulation.options import StageProgress
 
@@ -74,6 +75,8 @@ class Sources:
     verify_of: VerifyOf | None = None
     sizing_of: VerifyOf | None = None
     """The same where only whether a pool holds is asked, not by how much."""
+    sustained_of: LoadJudge | None = None
+    """The highest rate that replicas of one kind sustain together."""
     read_trace: ReadTrace | None = None
     draw_of: DrawOf = lambda _: None
     """What devices draw while they serve; without it nodes are billed at their maximum."""

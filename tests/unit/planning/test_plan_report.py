@@ -8,17 +8,21 @@ from dataclasses import replace
 from hashlib import sha256
 from html.parser import HTMLParser
 from io import StringIO
+from math import inf, nan
 from pathlib import Path
 
 import pytest
 import typer
+from jsonschema import Draft202012Validator
 from rich.console import Console
 from typer.testing import CliRunner
 
+from penstock.api.documents.published import json_schema
 from penstock.cli.commands.plan import plan_command
 from penstock.errors import UnreadableFile, UsageError
 from penstock.fleet.file import read_fleet
 from penstock.planning.asked.inputs import DEFAULTS
+from penstock.planning.doubt.monte_carlo import Span
 from penstock.planning.make import Answer, NoFleet, PlanResult
 from penstock.planning.proof.serving import Check, ServingFleet
 from penstock.report.drawing.plain import to_json
@@ -77,6 +81,37 @@ def test_the_json_holds_the_whole_answer(result: PlanResult) -> None:
     assert {"amd", "nvidia"} <= set(answer["by_label"])
     assert all(entry["source"] for entry in document["assumptions"])
     assert sum(answer["confidence"]["probability"].values()) == pytest.approx(1)
+
+
+def refused(constant: str) -> float:
+    raise AssertionError(f"{constant} is not JSON")
+
+
+def test_what_is_impossible_is_null_in_the_json_and_its_schema_says_so(result: PlanResult) -> None:
+    answer = result.answer
+    assert isinstance(answer, Answer)
+    never = Span(low=inf, median=inf, high=inf)
+    swing = replace(answer.swings[0], saving_at_low_usd=inf, saving_at_high_usd=-inf, cost_at_high_usd=inf)
+    confidence = replace(answer.confidence, cost_usd={**answer.confidence.cost_usd, "amd": never})
+    verdict = replace(answer.verdict, cost_usd=never)
+    gone = replace(result, answer=replace(answer, swings=(swing,), confidence=confidence, verdict=verdict))
+    document = json.loads(to_json(plan_document(gone)), parse_constant=refused)
+    assert document["answer"]["confidence"]["cost_usd"]["amd"] == {"low": None, "median": None, "high": None}
+    [shown_swing] = document["answer"]["tornado"]
+    assert [shown_swing["saving_at_low_usd"], shown_swing["saving_at_high_usd"]] == [None, None]
+    assert shown_swing["cost_at_low_usd"] == pytest.approx(swing.cost_at_low_usd)
+    Draft202012Validator(json_schema("penstock.plan/1")).validate(document)
+
+
+def test_the_only_choice_is_valid_json_too() -> None:
+    alone = solved(re.sub(r".*id: h200.*\n", "", TWO_PARTS))
+    json.loads(to_json(plan_document(alone)), parse_constant=refused)
+
+
+@pytest.mark.parametrize("value", [inf, -inf, nan])
+def test_no_document_is_written_that_is_not_json(value: float) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        to_json({"value": value})
 
 
 class Tags(HTMLParser):

@@ -14,6 +14,7 @@ from penstock.errors import UsageError
 from penstock.performance.prediction.predict import Speculation
 from penstock.planning.acceptance import Acceptance, Margin, margins_of
 from penstock.planning.make import Answer, PlanResult
+from penstock.planning.proof.simulated import PoolLoad
 from penstock.report.plan.vendors import rfp_pack, vendor_sheets
 from small_plans import TWO_PARTS, solved
 
@@ -84,9 +85,37 @@ def test_the_margin_is_the_estimate_beside_that_load(result: PlanResult, answer:
     assert margin.low_requests_per_s == pytest.approx(margin.estimate_requests_per_s * (1 - SPREAD))
     peak = margin.case.loads[-1].requests_per_s
     assert margin.margin_fraction == pytest.approx(margin.estimate_requests_per_s / peak - 1)
-    assert margin.margin_fraction > -1e-3, "the plan sizes a fleet for its peak and the headroom"
+    assert margin.margin_fraction >= 0, "the plan sizes a fleet for its peak and the headroom"
     turns = next(flip for flip in answer.flips if (flip.kind, flip.subject) == ("throughput", "h200_sxm"))
     assert margin.turns_below_requests_per_s == pytest.approx(turns.at * margin.estimate_requests_per_s)
+
+
+@pytest.mark.parametrize("share", [0.9, 0.95003, 1.0, 1.3])
+def test_a_node_is_asked_for_no_more_than_its_own_replicas_keep(
+    result: PlanResult, answer: Answer, share: float
+) -> None:
+    """Attack: one node was asked for what a replica of a large pool carries, and a good one failed."""
+    simulated: list[PoolLoad] = []
+
+    def sustained(load: PoolLoad) -> float:
+        simulated.append(load)
+        return load.requests_per_s * share
+
+    for margin in margins_of(result, answer, sustained):
+        peak = margin.case.loads[-1].requests_per_s
+        assert margin.estimate_requests_per_s == pytest.approx(margin.sent_requests_per_s * share)
+        assert peak == pytest.approx(margin.sent_requests_per_s * min(1.0, share), rel=1e-3)
+        assert margin.margin_fraction >= 0
+        assert margin.low_requests_per_s == pytest.approx(margin.estimate_requests_per_s * (1 - SPREAD))
+    assert {load.replicas for load in simulated} == {8}
+    assert [part for _, part in simulated[0].mix] == pytest.approx([0.6, 0.4])
+    assert len({load.option.id for load in simulated}) == len(simulated), "each is simulated once"
+
+
+def test_the_notes_say_why_a_node_shows_less_than_the_fleet_sends_it(result: PlanResult, answer: Answer) -> None:
+    notes = rfp_pack(result, answer, lambda load: load.requests_per_s * 0.9)["internal.md"]
+    assert "a burst is shared by all replicas of a pool" in notes
+    assert "| +0% |" in notes
 
 
 def test_enough_requests_to_tell_the_attained_share_to_a_point(result: PlanResult, answer: Answer) -> None:
@@ -155,5 +184,6 @@ def test_the_command_writes_the_pack_into_a_directory_it_makes(tmp_path: Path) -
     done = CliRunner().invoke(app, [str(plan), "--rfp", str(folder)])
     assert done.exit_code == 0
     assert {"workload.yaml", "internal.md"} < {path.name for path in folder.iterdir()}
+    assert "| -" not in (folder / "internal.md").read_text().replace("| - |", ""), "no margin is negative"
     failed = CliRunner().invoke(app, [str(plan), "--rfp", str(plan / "inside")])
     assert isinstance(failed.exception, UsageError)

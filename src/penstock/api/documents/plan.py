@@ -10,9 +10,10 @@ from penstock.fleet import Parallelism
 from penstock.planning.asked.plan import Plan
 from penstock.planning.asked.resolve import Confirmer, LeftOut
 from penstock.planning.candidates.capacity import Capacity
-from penstock.planning.doubt.monte_carlo import Confidence
-from penstock.planning.doubt.sensitivity import Flip, Swing
-from penstock.planning.doubt.verdict import PlanVerdict
+from penstock.planning.doubt.knobs import KnobKind
+from penstock.planning.doubt.monte_carlo import Blame
+from penstock.planning.doubt.sensitivity import Flip
+from penstock.planning.doubt.verdict import Outcome
 from penstock.planning.doubt.what_if import DemandScenario, Owned, RulePrice
 from penstock.planning.optimum.cash import Order, Paid
 from penstock.planning.optimum.costing import FleetCost
@@ -127,17 +128,68 @@ class VerifiedDocument(TypedDict):
     cost_usd: float
 
 
+class SpanDocument(TypedDict):
+    """P10, median and P90 over the worlds in which the fleet keeps the limits; null where it does in none."""
+
+    low: float | None
+    median: float | None
+    high: float | None
+
+
+class VerdictDocument(TypedDict):
+    """The answer."""
+
+    outcome: Outcome
+    winner: str
+    others_usd: dict[str, float]
+    probability: float
+    likeliest: str
+    likeliest_probability: float
+    cost_usd: SpanDocument
+    near: list[str]
+    measure: list[str]
+
+
+class ConfidenceDocument(TypedDict):
+    """What the draws say."""
+
+    draws: int
+    seed: int
+    probability: dict[str, float]
+    fleet_usd: SpanDocument
+    cost_usd: dict[str, SpanDocument]
+    saving_usd: SpanDocument | None
+    blame: list[Blame]
+    enough_fraction: float
+    nodes: SpanDocument
+
+
+class SwingDocument(TypedDict):
+    """What the winner costs and saves at both ends of an input's range; null where it, or all else, is impossible."""
+
+    kind: KnobKind
+    subject: str
+    name: str
+    unit: str
+    low: float
+    high: float
+    saving_at_low_usd: float | None
+    saving_at_high_usd: float | None
+    cost_at_low_usd: float | None
+    cost_at_high_usd: float | None
+
+
 class FleetDocument(TypedDict):
     """The cheapest fleet, those beside it, and how sure that is."""
 
     feasible: Literal[True]
     headline: str
-    verdict: PlanVerdict
+    verdict: VerdictDocument
     winner: BillDocument
     runners_up: list[BillDocument]
     by_label: dict[str, BillDocument]
-    confidence: Confidence
-    tornado: list[Swing]
+    confidence: ConfidenceDocument
+    tornado: list[SwingDocument]
     flips: list[Flip]
     rules: list[RulePrice]
     scenarios: list[DemandScenario]

@@ -63,6 +63,10 @@ def plan_command(
         return
     if file is None:
         raise typer.BadParameter("name a plan file, or print one with --init", param_hint="FILE")
+    if html is not None:
+        from penstock.report.drawing.charts import check_drawable
+
+        check_drawable(".html")
     from penstock.api.plan import plan
     from penstock.cli.terminal import Watch, show, write_file
     from penstock.planning.make import NoFleet
@@ -79,7 +83,7 @@ def plan_command(
 def _files(
     answer: "PlanAnswer", found: "Answer", *, html: Path | None, fleet: Path | None, rfp: Path | None
 ) -> "Iterator[tuple[Path, str]]":
-    """Yield what was asked to be written; last what needs an extra that may be missing."""
+    """Yield what was asked to be written."""
     if fleet is not None:
         from penstock.fleet.file import write_fleet
         from penstock.planning.fleet_of import fleet_of
@@ -90,7 +94,8 @@ def _files(
         from penstock.report.plan.vendors import rfp_pack
 
         make_directory(rfp)
-        yield from ((rfp / name, text) for name, text in rfp_pack(answer.result, found).items())
+        pack = rfp_pack(answer.result, found, answer.sustained)
+        yield from ((rfp / name, text) for name, text in pack.items())
     if html is not None:
         from penstock.report.plan.page import plan_html
 

@@ -185,6 +185,10 @@ def simulate_command(
         typer.echo(to_json(schema_of_fleets()))
         return
     refuse_misplaced(context, of_a_fleet=fleet is not None)
+    if chart is not None:
+        from penstock.report.drawing.charts import check_drawable
+
+        check_drawable(chart.suffix)
     if fleet is not None:
         _fleet(
             fleet,

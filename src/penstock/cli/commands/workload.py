@@ -46,6 +46,10 @@ def describe_command(
     Requests kept and rows left out with the reason, how fast and how bursty they arrive, how long prompts and answers
     are, what prompts share, which distributions come close, and the commands to use it with.
     """
+    if chart is not None:
+        from penstock.report.drawing.charts import check_drawable
+
+        check_drawable(chart.suffix)
     summary = _described(trace, columns)
     if chart is not None:
         from penstock.cli.terminal import write_file

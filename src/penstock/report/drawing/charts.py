@@ -1,7 +1,8 @@
 """How is a chart kept? As SVG, PNG, or a page that holds the drawing itself: no script, no network."""
 
 from html import escape
-from typing import Any
+from importlib.util import find_spec
+from typing import Any, Final
 
 from penstock.errors import MissingExtra, UsageError
 
@@ -12,6 +13,16 @@ svg{{width:100%;height:auto}}</style></head><body>
 {drawing}
 </body></html>
 """
+_DRAWN_BY: Final = ("altair", "vl_convert")
+_SUFFIXES: Final = (".html", ".svg", ".png")
+
+
+def check_drawable(suffix: str) -> None:
+    """Refuse, before anything is computed, a chart that could not be drawn then: no such format, or no extra."""
+    if suffix not in _SUFFIXES:
+        raise UsageError(f"'{suffix}': a chart is written as .html, .svg or .png")
+    if any(find_spec(name) is None for name in _DRAWN_BY):
+        raise MissingExtra("charts need the report extra: pip install 'penstock[report]'")
 
 
 def drawn(chart: dict[str, Any], suffix: str, title: str) -> str | bytes:

@@ -5,17 +5,27 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date
 from enum import Enum
+from math import isinf
 
 
 def to_json(value: object) -> str:
-    """Write a result as JSON, keys as the fields are named."""
-    return json.dumps(plain(value), indent=2, ensure_ascii=False)
+    """Write a result as JSON, keys as the fields are named; what JSON has no number for is an error, not `Infinity`."""
+    return json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False)
 
 
 def plain_fields(value: object) -> dict[str, object]:
     """Turn a dataclass into a dict of plain values, to be extended."""
     document = plain(value)
     return document if isinstance(document, dict) else {}
+
+
+def without_infinity(document: object) -> object:
+    """Put null for what is infinite in plain values: no such fleet, no such cost."""
+    if isinstance(document, float):
+        return None if isinf(document) else document
+    if isinstance(document, dict):
+        return {key: without_infinity(entry) for key, entry in document.items()}
+    return [without_infinity(entry) for entry in document] if isinstance(document, list) else document
 
 
 def plain(value: object) -> object:

@@ -7,7 +7,7 @@ from penstock.fleet.disaggregated import Disaggregated
 from penstock.planning.candidates.search import Candidate
 from penstock.planning.make import Answer, Bill, NoFleet, PlanResult
 from penstock.planning.optimum.problem import Mix
-from penstock.report.drawing.plain import plain
+from penstock.report.drawing.plain import plain, without_infinity
 from penstock.report.plan.words import NO_FLEET, headline
 
 SCHEMA: Final = "penstock.plan/1"
@@ -70,12 +70,12 @@ def _answer(answer: Answer) -> dict[str, object]:
     return {
         "feasible": True,
         "headline": headline(answer),
-        "verdict": plain(answer.verdict),
+        "verdict": without_infinity(plain(answer.verdict)),
         "winner": _bill(answer.winner),
         "runners_up": [_bill(entry) for entry in answer.runners_up],
         "by_label": {label: _bill(entry) for label, entry in answer.by_label.items()},
-        "confidence": plain(answer.confidence),
-        "tornado": plain(answer.swings),
+        "confidence": without_infinity(plain(answer.confidence)),
+        "tornado": without_infinity(plain(answer.swings)),
         "flips": plain(answer.flips),
         "rules": plain(answer.rules),
         "scenarios": plain(answer.scenarios),

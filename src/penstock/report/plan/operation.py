@@ -40,7 +40,7 @@ def operation(result: PlanResult, answer: Answer, launches: Sequence[PoolLaunch]
     yield from _sensitivity(answer)
     yield from rules_table(answer)
     yield _section("Money as it is paid", "Plain dollars when they are due; the bill below is in today's dollars.")
-    yield from cash_table(answer.winner.cash)
+    yield from cash_table(answer.winner.cash, result.plan)
     yield _section("The bill, line by line", "Each amount is its formula evaluated on its inputs.")
     yield bill_table(answer.winner.cost)
 

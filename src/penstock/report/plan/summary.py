@@ -1,6 +1,6 @@
 """What does who pays read first? The answer, the money, the options, how sure it is and what to ask; no jargon."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Final
 
@@ -90,10 +90,10 @@ def what_to_have(mix: Mix, resolved: Resolved) -> str:
                 months = offer.contracts[number].months
                 terms[months] = terms.get(months, 0) + nodes
         ways = [
-            ("keep", max(pool.kept_nodes for pool in pools), ""),
+            ("keep", _most((pool.period, pool.kept_nodes) for pool in pools), ""),
             ("buy", bought, ""),
             *(("rent", nodes, f" for {months} months") for months, nodes in sorted(terms.items())),
-            ("rent", max(pool.rented_nodes for pool in pools), " by the hour"),
+            ("rent", _most((pool.period, pool.rented_nodes) for pool in pools), " by the hour"),
         ]
         for verb, nodes, how in ways:
             if nodes:
@@ -101,6 +101,14 @@ def what_to_have(mix: Mix, resolved: Resolved) -> str:
                 phrases.append(f"{verb} {nodes:,} {servers} of {devices} {name}{how}")
     text = ", and ".join(phrases) if len(phrases) < 3 else ", ".join(phrases)  # noqa: PLR2004 - "and" joins two
     return text[:1].upper() + text[1:]
+
+
+def _most(nodes: Iterable[tuple[int, int]]) -> int:
+    """The most at once: those of a period add up over sites."""
+    had: dict[int, int] = {}
+    for period, count in nodes:
+        had[period] = had.get(period, 0) + count
+    return max(had.values())
 
 
 def _sold(mix: Mix, resolved: Resolved) -> Iterator[str]:

@@ -5,6 +5,7 @@ from html import escape
 from typing import Final
 
 from penstock.audit.saving_claim import ClaimCheck
+from penstock.planning.asked.plan import Plan
 from penstock.planning.asked.resolve import Assumption, Confirmer, LeftOut
 from penstock.planning.candidates.capacity import Capacity
 from penstock.planning.candidates.search import Candidate
@@ -12,11 +13,11 @@ from penstock.planning.make import Answer, Bill, PlanResult
 from penstock.planning.optimum.cash import Cash, day_of
 from penstock.planning.optimum.costing import FleetCost
 from penstock.planning.optimum.problem import Mix
+from penstock.report.plan.sites import placed, placed_money
 from penstock.report.plan.what_if import rule_usd
 from penstock.report.plan.words import (
     amount,
     had,
-    money_sentences,
     owned_sentences,
     per_mtok,
     runs,
@@ -64,7 +65,7 @@ def fleet_table(mix: Mix, result: PlanResult) -> str:
         when = f"{day_of(result.terms, start)} to {day_of(result.terms, end)}" if several else "throughout"
         rows.append(
             [
-                pool.offer.accelerator,
+                placed(pool.offer.accelerator, pool.offer.site, result.plan),
                 when,
                 ", ".join(f"{count} {how}" for how, count in had(pool) if count),
                 f"{pool.spare_nodes}",
@@ -193,9 +194,10 @@ def bill_table(cost: FleetCost) -> str:
     return table(["item", "for", ("amount", "n"), "formula and inputs"], rows, classes=classes)
 
 
-def cash_table(cash: Cash) -> Iterator[str]:
+def cash_table(cash: Cash, plan: Plan) -> Iterator[str]:
     """Say what is ordered, what each quarter pays, and what is left at the end."""
-    yield "".join(f"<p><b>{escape(head)}</b> {escape(sentence)}</p>" for head, sentence in money_sentences(cash))
+    said = placed_money(cash, plan)
+    yield "".join(f"<p><b>{escape(head)}</b> {escape(sentence)}</p>" for head, sentence in said)
     heads: list[Cell] = ["from", *((name, "n") for name in ("capex", "rent", "running", "people", "sales", "to pay"))]
     rows: list[list[Cell]] = []
     for paid in (*cash.quarters, *cash.years):

@@ -11,6 +11,7 @@ from penstock.economics.line import Item
 from penstock.planning.make import Answer, Bill, NoFleet, PlanResult
 from penstock.planning.optimum.problem import Mix, PoolPeriod
 from penstock.report.drawing.bars import Use, legend, stacked_bar
+from penstock.report.plan.sites import placed, placed_money
 from penstock.report.plan.tables import apart_sentences
 from penstock.report.plan.turning import flip_sentence, turns, within_reach
 from penstock.report.plan.what_if import rule_usd, scenario_sentence, small_fleet
@@ -22,7 +23,6 @@ from penstock.report.plan.words import (
     headline,
     label_name,
     likelier,
-    money_sentences,
     near_sentence,
     not_compared_sentence,
     owned_sentences,
@@ -85,7 +85,7 @@ def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[Renderab
     yield from _likelier(result, answer)
     if enough := enough_sentence(answer):
         yield Text(f"nodes  {enough}")
-    yield from (Text(f"{head:<6} {sentence}") for head, sentence in money_sentences(answer.winner.cash))
+    yield from (Text(f"{head:<6} {sentence}") for head, sentence in placed_money(answer.winner.cash, result.plan))
     if small := small_fleet(result, answer):
         yield Text(f"small  {small}", style="yellow")
     if answer.owned is not None:
@@ -123,10 +123,11 @@ def _fleet(mix: Mix, result: PlanResult) -> Table:
             runs(pool, result.candidates),
             served(pool, result.plan.workloads),
         )
-        rows.setdefault((pool.offer.accelerator, *what), []).append(pool.period)
+        where = placed(pool.offer.accelerator, pool.offer.site, result.plan)
+        rows.setdefault((where, *what), []).append(pool.period)
     several = len({pool.period for pool in mix.pools}) > 1
-    for (accelerator, *what_runs), periods in rows.items():
-        table.add_row(f"{accelerator}{_steps(periods) if several else ''}", *what_runs)
+    for (where, *what_runs), periods in rows.items():
+        table.add_row(Text(f"{where}{_steps(periods) if several else ''}"), *what_runs)
     return table
 
 

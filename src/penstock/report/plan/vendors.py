@@ -16,6 +16,7 @@ from penstock.planning.make import Answer, Bill, PlanResult
 from penstock.planning.optimum.billing import part_of
 from penstock.planning.optimum.build import peak_requests_per_s
 from penstock.planning.optimum.cash import day_of
+from penstock.planning.proof.simulated import LoadJudge
 from penstock.report.plan.words import amount, label_name, part_name, part_names, plain_label, rate, spread
 
 _WORKLOAD_VERSION: Final = 1
@@ -178,11 +179,11 @@ def _power(result: PlanResult, ident: str) -> VendorQuestion:
     return VendorQuestion(topic="power", question=asked, counted_on=counted)
 
 
-def rfp_pack(result: PlanResult, answer: Answer) -> Mapping[str, str]:
+def rfp_pack(result: PlanResult, answer: Answer, sustained: LoadJudge | None = None) -> Mapping[str, str]:
     """Write every file of the pack by name: a letter and a benchmark for each vendor, the workload, internal notes."""
     sheets = vendor_sheets(result, answer)
     asked = {sheet.accelerator.id for sheet in sheets}
-    margins = [margin for margin in margins_of(result, answer) if margin.case.accelerator in asked]
+    margins = [margin for margin in margins_of(result, answer, sustained) if margin.case.accelerator in asked]
     files = {"workload.yaml": _workload_yaml(result)}
     for vendor in dict.fromkeys(sheet.accelerator.vendor for sheet in sheets):
         own = [sheet for sheet in sheets if sheet.accelerator.vendor == vendor]
@@ -296,15 +297,19 @@ def _internal(sheets: Sequence[VendorSheet], margins: Sequence[Margin]) -> Itera
         yield ""
     yield "## Margins of the acceptance benchmark\n"
     yield (
-        "The rate to show is what the plan sends to these nodes at the peak, less would make the fleet too small. "
+        "The plan sends to these nodes what the second column says at the peak. They are asked to show it, or what "
+        "they are estimated to carry by themselves where that is less: in the fleet a burst is shared by all replicas "
+        "of a pool, under test only by those of these nodes, so a good node carries a little less alone. "
         "A node that carries less than the last column is one with which another fleet is cheaper.\n"
     )
-    yield "| Case | To show | Estimate (P10 to P90) | Margin | Turns below |\n|---|---|---|---|---|"
+    yield "| Case | Sent in the fleet | To show | Alone: estimate (P10 to P90) | Margin | Turns below |"
+    yield "|---|---|---|---|---|---|"
     for margin in margins:
         spread = f"{margin.low_requests_per_s:.3g} to {margin.high_requests_per_s:.3g}"
         turns = margin.turns_below_requests_per_s
         yield (
-            f"| {margin.case.name} | {margin.case.loads[-1].requests_per_s:.3g}/s | "
+            f"| {margin.case.name} | {margin.sent_requests_per_s:.3g}/s | "
+            f"{margin.case.loads[-1].requests_per_s:.3g}/s | "
             f"{margin.estimate_requests_per_s:.3g}/s ({spread}) | {margin.margin_fraction:+.0%} | "
             f"{'-' if turns is None else f'{turns:.3g}/s'} |"
         )
