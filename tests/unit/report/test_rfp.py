@@ -91,10 +91,10 @@ def test_the_margin_is_the_estimate_beside_that_load(result: PlanResult, answer:
 
 
 @pytest.mark.parametrize("share", [0.9, 0.95003, 1.0, 1.3])
-def test_a_node_is_asked_for_no_more_than_its_own_replicas_keep(
+def test_a_node_is_asked_for_a_little_less_than_its_own_replicas_keep(
     result: PlanResult, answer: Answer, share: float
 ) -> None:
-    """Attack: one node was asked for what a replica of a large pool carries, and a good one failed."""
+    """One node was asked for what a replica of a large pool carries, and a good one failed."""
     simulated: list[PoolLoad] = []
 
     def sustained(load: PoolLoad) -> float:
@@ -104,7 +104,7 @@ def test_a_node_is_asked_for_no_more_than_its_own_replicas_keep(
     for margin in margins_of(result, answer, sustained):
         peak = margin.case.loads[-1].requests_per_s
         assert margin.estimate_requests_per_s == pytest.approx(margin.sent_requests_per_s * share)
-        assert peak == pytest.approx(margin.sent_requests_per_s * min(1.0, share), rel=1e-3)
+        assert peak == pytest.approx(margin.sent_requests_per_s * min(1.0, 0.95 * share), rel=1e-3)
         assert margin.margin_fraction >= 0
         assert margin.low_requests_per_s == pytest.approx(margin.estimate_requests_per_s * (1 - SPREAD))
     assert {load.replicas for load in simulated} == {8}
@@ -115,7 +115,7 @@ def test_a_node_is_asked_for_no_more_than_its_own_replicas_keep(
 def test_the_notes_say_why_a_node_shows_less_than_the_fleet_sends_it(result: PlanResult, answer: Answer) -> None:
     notes = rfp_pack(result, answer, lambda load: load.requests_per_s * 0.9)["internal.md"]
     assert "a burst is shared by all replicas of a pool" in notes
-    assert "| +0% |" in notes
+    assert "| +5% |" in notes
 
 
 def test_enough_requests_to_tell_the_attained_share_to_a_point(result: PlanResult, answer: Answer) -> None:
