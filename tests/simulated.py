@@ -1,9 +1,12 @@
 """Short ways to say what is simulated."""
 
 from collections.abc import Sequence
+from io import StringIO
 
 import numpy as np
+from rich.console import Console
 
+from penstock.api.answer import ApiAnswer
 from penstock.model.attention import EVERYTHING
 from penstock.performance.step.cost import StepCost
 from penstock.simulation.replica import Replica, ReplicaPool
@@ -82,3 +85,10 @@ def scenario_pool(scenario: Scenario) -> ReplicaPool:
         prefix_caching=settings.prefix_caching,
     )
     return ReplicaPool(name="one", replica=replica)
+
+
+def drawn(answer: ApiAnswer) -> str:
+    """What an answer looks like on a wide terminal, with its words one space apart."""
+    console = Console(file=StringIO(), width=160, color_system=None)
+    console.print(answer.drawn(160))
+    return " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]

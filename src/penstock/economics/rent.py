@@ -16,10 +16,14 @@ class Term:
 
     months: int
 
+    @property
+    def years(self) -> float:
+        """How long signing it binds."""
+        return self.months / MONTHS_PER_YEAR
+
     def ends_years(self, start_years: float, needed_years: float) -> float:
         """When a contract begun at one date and renewed until the need is met ends."""
-        years = self.months / MONTHS_PER_YEAR
-        return start_years + years * max(1, ceil(needed_years / years - _EPSILON))
+        return start_years + self.years * max(1, ceil(needed_years / self.years - _EPSILON))
 
 
 def rented(

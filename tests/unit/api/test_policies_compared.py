@@ -2,12 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 import penstock
 from penstock.api.asked.fleet import fleet_choice
@@ -18,16 +16,10 @@ from penstock.report.simulate.heading import share_kept
 from penstock.routing.endpoint import TUNING
 from penstock.simulation.options import Fault, Sight
 from penstock.workload import SloClass, parse_slo
-from simulated import pool, requests
+from simulated import drawn, pool, requests
 
 FLEETS = Path(__file__).resolve().parents[3] / "examples" / "fleets"
 FLEET = FLEETS / "chat-70b-h100-mi300x.yaml"
-
-
-def drawn(answer: SimulateFleetAnswer) -> str:
-    console = Console(file=StringIO(), width=160, color_system=None)
-    console.print(answer.drawn(160))
-    return " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]
 
 
 def sent_to_first(answer: SimulateFleetAnswer) -> Sequence[float]:

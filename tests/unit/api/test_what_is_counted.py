@@ -1,32 +1,24 @@
 """Whatever a fleet's run says of requests, seconds and dollars is of one set of requests and one span."""
 
 from dataclasses import replace
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 import penstock
-from penstock.api.answer import ApiAnswer
 from penstock.api.asked.fleet import fleet_choice
 from penstock.api.simulate_fleet import SimulateFleetAnswer
 from penstock.errors import UsageError
 from penstock.fleet.pools import Fleet
 from penstock.report.simulate.heading import how_they_came
 from penstock.workload import AsRecorded, Fixed, Poisson, Workload, read_trace
+from simulated import drawn
 
 FLEETS = Path(__file__).resolve().parents[3] / "examples" / "fleets"
 SMALL = FLEETS / "chat-h100-mi300x.yaml"
 LARGE = FLEETS / "chat-70b-h100-mi300x.yaml"
-
-
-def drawn(answer: ApiAnswer) -> str:
-    console = Console(file=StringIO(), width=160, color_system=None)
-    console.print(answer.drawn(160))
-    return " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]
 
 
 def policies(answer: SimulateFleetAnswer) -> list[Any]:

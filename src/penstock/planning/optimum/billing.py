@@ -159,10 +159,10 @@ class BillingTerms:
         """Bill nodes on a contract begun in a period, to the end of its term."""
         contract = part.contracts[number]
         start, end = self.periods[period]
-        ends = Term(months=contract.months).ends_years(start, end - start)
+        term = Term(months=contract.months)
+        span = (start, term.ends_years(start, end - start))
         label = f"{part.id} at {site.name}, {contract.months} months"
-        years = contract.months / MONTHS_PER_YEAR
-        return self._rented(part, label, contract.rent.value, (start, ends), nodes, agreed_years=years)
+        return self._rented(part, label, contract.rent.value, span, nodes, agreed_years=term.years)
 
     def served_periods(self, contract_months: int, period: int) -> int:
         """Count the whole periods a contract serves."""

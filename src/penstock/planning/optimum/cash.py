@@ -9,6 +9,7 @@ from typing import Final
 
 from penstock.economics.finance import MONTHS_PER_YEAR, Window
 from penstock.economics.line import Item, Line
+from penstock.economics.rent import Term
 from penstock.planning.asked.plan import OwnedPlan
 from penstock.planning.optimum.billing import DAYS_PER_YEAR, BillingTerms, part_of
 from penstock.planning.optimum.costing import holdings, people_lines
@@ -176,8 +177,8 @@ def _paid_once(mix: Mix, terms: BillingTerms, key: Key) -> float:
 def _committed(mix: Mix, terms: BillingTerms, key: Key) -> float:
     """What signing binds to: the first term, though the fleet is planned to renew it where the need is longer."""
     accelerator, site, number, period = key
-    months = part_of(terms.resolved.plan, accelerator).contracts[number].months
-    whole = _windowed(terms, -1.0, terms.periods[period][0] + months / MONTHS_PER_YEAR)
+    term = Term(months=part_of(terms.resolved.plan, accelerator).contracts[number].months)
+    whole = _windowed(terms, -1.0, terms.periods[period][0] + term.years)
     lines = whole.contracted(*terms.named(accelerator, site), number, period, nodes=mix.contracts[key])
     return _sum(lines, frozenset({Item.RENT}))
 

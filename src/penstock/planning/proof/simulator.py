@@ -54,7 +54,7 @@ class Simulator:
     """What one replica of a kind sustained of a mix, where it was last searched for."""
 
     def sustained(self, load: PoolLoad) -> float:
-        """The highest rate the pool's replicas sustain together; the search begins at the rate of the load."""
+        """The highest rate the pool's replicas sustain together; the search begins where others of their kind ended."""
         return self._highest(load, self._asked(load))
 
     def sketched(self, load: PoolLoad) -> float:
