@@ -94,6 +94,7 @@ def solved(
     *,
     spread: float = 0.2,
     verify_of: VerifyOf | None = None,
+    sizing_of: VerifyOf | None = None,
     capacity_of: Callable[[Deployment, Bucket, Slo], Capacity] | None = None,
 ) -> PlanResult:
     plan = plan_of(text)
@@ -105,5 +106,6 @@ def solved(
         capacity_of=length_by_length(capacity_of or made_up),
         capacity_note="made-up capacities",
         verify_of=verify_of,
+        sizing_of=sizing_of,
     )
     return make_plan(plan, sources)

@@ -123,7 +123,7 @@ def sources_of(asked: Plan, folder: Path, watch: Watcher = LOG) -> Sources:
         drafts_of=own_drafts,
         units_of=lambda model, placing: find_units(model, placing, screen),
         verify_of=verify_by(simulator.sustained, simulator.attained, bounded=simulator.bounded),
-        sizing_of=verify_by(simulator.sustained, simulator.bounded),
+        sizing_of=verify_by(simulator.sustained, simulator.bounded, sizing=True),
         sustained_of=simulator.sustained,
         read_trace=lambda name: _lengths(trace_choice(folder / name, columns.get(name), watch)),
         draw_of=drawn_under_load,

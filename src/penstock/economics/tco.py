@@ -33,7 +33,9 @@ class StackCosts:
     engineers_per_1000_devices: float
     engineer_usd_per_year: float
     support_usd_per_device_year: float
+    """For hardware that is owned; a rent holds it."""
     licence_usd_per_device_year: float = 0.0
+    """For software, however its device is had."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,13 +146,10 @@ def kept(
 
 
 def _upkeep(terms: Ownership, nodes: float, years: float, stack: StackCosts) -> Iterable[Line]:
-    """Contracts by the device, and devices that fail outside warranty."""
+    """Support by the device, and devices that fail outside warranty."""
     counted = {"nodes": nodes, "devices": float(terms.devices), "paid_years": years}
-    support, licence = stack.support_usd_per_device_year, stack.licence_usd_per_device_year
-    each = "nodes*devices*usd_per_device_year*paid_years"
+    support, each = stack.support_usd_per_device_year, "nodes*devices*usd_per_device_year*paid_years"
     yield line(Item.SUPPORT, terms.label, each, **counted, usd_per_device_year=support)
-    if licence:
-        yield line(Item.LICENCES, terms.label, each, **counted, usd_per_device_year=licence)
     yield line(
         Item.FAILURES,
         terms.label,
@@ -202,21 +201,23 @@ def people(stack: StackCosts, *, period_years: tuple[float, float], finance: Fin
     )
 
 
-def people_by_device(
+def stack_by_device(
     stack: StackCosts, *, devices: float, period_years: tuple[float, float], finance: Finance
 ) -> tuple[Line, ...]:
-    """Bill the engineers that grow with the fleet."""
-    return (
-        line(
-            Item.SOFTWARE,
-            f"{stack.vendor} stack, by size",
-            "devices*engineers_per_1000*0.001*usd_per_year*paid_years",
-            devices=devices,
-            engineers_per_1000=stack.engineers_per_1000_devices,
-            usd_per_year=stack.engineer_usd_per_year,
-            paid_years=finance.paid_years(*period_years),
-        ),
+    """Bill what grows with the fleet, owned or rented: engineers, and licences where there are any."""
+    counted = {"devices": devices, "paid_years": finance.paid_years(*period_years)}
+    engineers = line(
+        Item.SOFTWARE,
+        f"{stack.vendor} stack, by size",
+        "devices*engineers_per_1000*0.001*usd_per_year*paid_years",
+        **counted,
+        engineers_per_1000=stack.engineers_per_1000_devices,
+        usd_per_year=stack.engineer_usd_per_year,
     )
+    if not stack.licence_usd_per_device_year:
+        return (engineers,)
+    each, usd = "devices*usd_per_device_year*paid_years", stack.licence_usd_per_device_year
+    return (engineers, line(Item.LICENCES, f"{stack.vendor} stack", each, **counted, usd_per_device_year=usd))
 
 
 def as_spares(label: str, lines: tuple[Line, ...], *, nodes: float) -> Line:

@@ -37,9 +37,11 @@ from penstock.planning.optimum.cash import Cash, cash_of
 from penstock.planning.optimum.costing import FleetCost, bill
 from penstock.planning.optimum.family import Family, find_family, steps_of
 from penstock.planning.optimum.problem import Mix, Problem
+from penstock.planning.possible import refuse_impossible, unserved_lengths
+from penstock.planning.proof.prove import MAY_CARRY, Proof, planned_with_what_was_seen, prove
 from penstock.planning.proof.serving import VerifyOf
 from penstock.planning.proof.simulated import LoadJudge
-from penstock.planning.proof.verify import Proof, Verified, planned_with_what_was_seen, prove, verify_fleet
+from penstock.planning.proof.verify import Verified, verify_fleet
 from penstock.simulation.options import StageProgress
 
 RUNNERS_UP = 3
@@ -155,12 +157,11 @@ def make_plan(plan: Plan, sources: Sources, progress: StageProgress = lambda *_:
         served=sources.served,
     )
     resolved = replace(resolved, plan=stepped(resolved.plan))
-    _refuse_unknown_engines(resolved, sources.engines_of_vendor)
-    _refuse_impossible_shares(resolved)
+    refuse_impossible(resolved, sources.engines_of_vendor)
     candidates, considered, left_out = _place(resolved, sources, progress)
     problem = build_problem(resolved, candidates)
-    unserved = _unserved(resolved, candidates)
-    family = None if unserved else _family(problem, progress)
+    unserved = unserved_lengths(resolved, candidates)
+    answer = None if unserved else _answered(resolved, problem, candidates, sources, progress)
     return PlanResult(
         resolved=resolved,
         terms=terms_of(resolved),
@@ -171,33 +172,8 @@ def make_plan(plan: Plan, sources: Sources, progress: StageProgress = lambda *_:
         assumptions=assumptions(resolved),
         capacity_note=sources.capacity_note,
         claims=tuple(check_claim(claim) for claim in plan.claims),
-        answer=NoFleet(reasons=unserved or blocked(problem))
-        if family is None
-        else _answer(resolved, family, problem, candidates, sources, progress),
+        answer=answer or NoFleet(reasons=unserved or blocked(problem)),
     )
-
-
-def _refuse_unknown_engines(resolved: Resolved, engines_of_vendor: Callable[[str], Sequence[str]]) -> None:
-    vendors = {accelerator.vendor for accelerator in resolved.accelerators.values()}
-    known = sorted({engine for vendor in vendors for engine in engines_of_vendor(vendor)})
-    for workload in resolved.plan.workloads:
-        for engine in workload.engines:
-            if known and engine not in known:
-                there = f"write one of {', '.join(known)}"
-                raise UsageError(f"{workload.name}: no accelerator of the plan runs engine '{engine}'; {there}")
-
-
-def _refuse_impossible_shares(resolved: Resolved) -> None:
-    """Rules on vendors that the parts of the plan cannot keep, however many of each there are."""
-    rules = resolved.plan.constraints
-    vendors = sorted({resolved.accelerators[part.id].vendor for part in resolved.plan.parts})
-    there = f"the plan has parts of {', '.join(vendors)}"
-    if vendors and rules.min_vendors > len(vendors):
-        raise UsageError(f"constraints: min_vendors is {rules.min_vendors} and {there}; name parts of another vendor")
-    if rules.max_vendor_share is not None and vendors and rules.max_vendor_share * len(vendors) < 1:
-        least = f"{1 / len(vendors):.0%}" if len(vendors) > 1 else "100%, or name parts of another vendor"
-        said = f"max_vendor_share is {rules.max_vendor_share:.0%} and {there}"
-        raise UsageError(f"constraints: {said}, so some requests nobody may serve; write at least {least}")
 
 
 def _engines_of(workload: WorkloadPlan, resolved: Resolved, sources: Sources) -> EnginesOf:
@@ -274,19 +250,6 @@ def _place(
     return tuple(candidates), considered, tuple(left_out)
 
 
-def _unserved(resolved: Resolved, candidates: Sequence[Candidate]) -> tuple[str, ...]:
-    """Name the lengths nothing can serve, with the reason closest at hand."""
-    reasons = []
-    for workload in resolved.plan.workloads:
-        for number, share in enumerate(workload.shares):
-            if not any(entry.rates[number] for entry in candidates if entry.workload == workload.name):
-                reasons.append(
-                    f"{workload.name}: no accelerator of the plan serves {share.bucket} tokens within {workload.slo}; "
-                    "loosen the SLO, allow another weight format or add accelerators"
-                )
-    return tuple(reasons)
-
-
 def _family(problem: Problem, progress: StageProgress) -> Family | None:
     steps = steps_of(problem)
 
@@ -296,8 +259,28 @@ def _family(problem: Problem, progress: StageProgress) -> Family | None:
     return find_family(problem, runner_up_count=RUNNERS_UP, step=step)
 
 
+def _answered(
+    resolved: Resolved,
+    problem: Problem,
+    candidates: tuple[Candidate, ...],
+    sources: Sources,
+    progress: StageProgress,
+) -> Answer | None:
+    """Answer with the cheapest fleet; None where none keeps every rule, not even with what simulation may find."""
+    hopeful, family = False, _family(problem, progress)
+    if family is None and sources.verify_of is not None:
+        hopeful, family = True, _family(problem.each_carrying(MAY_CARRY), progress)
+    if family is None:
+        return None
+    proof, family = _proven(resolved, family, problem, candidates, sources, progress)
+    if hopeful and not proof.verified[0].met:
+        return None
+    return _answer(resolved, proof, family, problem, candidates, sources, progress)
+
+
 def _answer(
     resolved: Resolved,
+    proof: Proof,
     family: Family,
     problem: Problem,
     candidates: tuple[Candidate, ...],
@@ -305,7 +288,6 @@ def _answer(
     progress: StageProgress,
 ) -> Answer:
     terms = terms_of(resolved)
-    proof, family = _proven(resolved, family, problem, candidates, sources, progress)
     if proof.verified:
         # From here on every figure is of the fleets as they were simulated: cost, doubt and flips on one basis.
         family = replace(family.led_by(proof.verified[0].planned), carried=proof.carried(problem))
@@ -328,7 +310,7 @@ def _answer(
     progress("what would change the answer", 2, 4)
     swings = tornado(judged, world, knobs)
     progress("what would change the answer", 3, 4)
-    turning = settled_flips(judged, world, knobs, sized)
+    turning = settled_flips(judged, world, knobs, _sizing(resolved, candidates, sources, searched=True))
     return Answer(
         family=family,
         winner=billed(family.winner),
@@ -384,11 +366,17 @@ def _proven(
     return planned_with_what_was_seen(proof, family, problem, verify)
 
 
-def _sizing(resolved: Resolved, candidates: tuple[Candidate, ...], sources: Sources) -> Sized:
-    """How a fleet of another question is sized: as the plan's own are."""
-    simulate = sources.sizing_of or sources.verify_of
+def _sizing(
+    resolved: Resolved, candidates: tuple[Candidate, ...], sources: Sources, *, searched: bool = False
+) -> Sized:
+    """How a fleet of another question is sized: as the plan's own are; `searched` for what its pools carry at most."""
+    simulate = sources.verify_of if searched else sources.sizing_of or sources.verify_of
     if simulate is None:
         return as_solved
-    return lambda mix, problem: (
-        verify_fleet(mix, problem.of_its_kind(mix), candidates, resolved.plan.workloads, simulate).mix
-    )
+
+    def sized(mix: Mix, problem: Problem) -> Mix | None:
+        its = problem.of_its_kind(mix)
+        found = verify_fleet(mix, its, candidates, resolved.plan.workloads, simulate, sizing_of=sources.sizing_of)
+        return found.mix if found.met else None
+
+    return sized

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from penstock.economics import Finance, Item, Ownership, Site, StackCosts, owned, people, waterfall
 from penstock.economics.line import Line, total_usd
 from penstock.economics.rent import rented
-from penstock.economics.tco import as_spares, by_item, people_by_device
+from penstock.economics.tco import as_spares, by_item, stack_by_device
 
 law = settings(max_examples=200, deadline=None)
 dollars = st.floats(0, 1e5)
@@ -56,7 +56,7 @@ def test_three_plain_years_of_two_nodes_by_hand() -> None:
     assert isclose(sums[Item.SUPPORT], 2 * 8 * 1_000 * 3)
     assert isclose(sums[Item.FAILURES], 2 * 8 * 0.04 * 20_000 * 3)
     assert isclose(total_usd(people(STACK, period_years=(0, 3), finance=PLAIN)), 2 * 280_000 * 3)
-    by_size = people_by_device(STACK, devices=16, period_years=(0, 3), finance=PLAIN)
+    by_size = stack_by_device(STACK, devices=16, period_years=(0, 3), finance=PLAIN)
     assert isclose(total_usd(by_size), 16 / 1000 * 280_000 * 3)
     hours = rented("part", nodes=2, devices=8, usd_per_device_hour=2, period_years=(0, 3), finance=PLAIN)
     assert isclose(total_usd(hours), 2 * 8 * 2 * 8760 * 3)

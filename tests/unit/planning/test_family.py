@@ -10,8 +10,9 @@ from penstock.planning.make import Answer
 from penstock.planning.optimum.family import Family, find_family
 from penstock.planning.optimum.milp import Milp
 from penstock.planning.optimum.problem import Mix
+from penstock.planning.proof.prove import planned_with_what_was_seen, prove
 from penstock.planning.proof.serving import Check, ServingFleet
-from penstock.planning.proof.verify import Verified, planned_with_what_was_seen, prove
+from penstock.planning.proof.verify import Verified
 from small_plans import TWO_PARTS, solved
 
 SCORECARD = """

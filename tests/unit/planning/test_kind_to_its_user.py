@@ -35,6 +35,12 @@ def test_what_is_no_amount_is_refused(written: str) -> None:
         plan_of(TWO_PARTS.replace("buy_usd: {value: 15000, low: 12000, high: 18000}", f'buy_usd: "{written}"'))
 
 
+def test_a_discount_that_falls_with_the_volume_is_refused() -> None:
+    falling = "tp: [1], discounts: [{devices: 64, off: 20%}, {devices: 128, off: 5%}]}"
+    with pytest.raises(UsageError, match="a discount for more devices must be larger"):
+        plan_of(TWO_PARTS.replace("tp: [1]}", falling, 1))
+
+
 def test_percent_without_its_sign_is_hinted_at() -> None:
     with pytest.raises(UsageError, match="write 8% if percent is meant"):
         plan_of(PLAIN.replace("discount_rate: 0", "discount_rate: 8"))

@@ -11,7 +11,10 @@ from penstock.fleet import Deployment
 from penstock.planning.asked.plan import Bucket
 from penstock.planning.candidates.capacity import Capacity
 from penstock.planning.make import Answer, NoFleet, PlanResult
+from penstock.planning.optimum.family import NOTHING
 from penstock.planning.proof.serving import Check, ServingFleet
+from penstock.report.plan.turning import flip_sentence
+from penstock.report.plan.what_if import scenario_sentence
 from penstock.workload.slo import Slo
 from small_plans import TWO_PARTS, capacities, solved
 
@@ -96,6 +99,34 @@ def test_tornado_bars_are_the_costs_of_planning_at_both_ends() -> None:
     cheap = answer_of(solved(TWO_PARTS.replace("value: 32000, low: 24000, high: 36000", "value: 24000")))
     assert bar.cost_at_low_usd >= cheap.winner.mix.cost_usd * (1 - 1e-9)
     assert bar.cost_at_low_usd <= cheap.winner.mix.cost_usd * 1.05
+
+
+def test_where_nothing_is_enough_any_more_is_told_of_the_only_choice_too() -> None:
+    few = TWO_PARTS.replace("tp: [1]}", "tp: [1], max_nodes: 8}", 1) + "sites: [{name: main, deny: [nvidia]}]\n"
+    answer = answer_of(solved(few))
+    assert answer.verdict.outcome == "only choice"
+    flip = next(flip for flip in answer.flips if flip.kind == "demand" and flip.side == "above")
+    assert flip.instead == NOTHING
+    assert "then nothing is enough" in flip_sentence(flip)
+    for more, holds in ((0.97, True), (1.03, False)):
+        moved = few.replace("requests_per_s: 40", f"requests_per_s: {40 * flip.at * more:.3f}")
+        assert isinstance(solved(moved).answer, Answer) == holds
+
+
+def test_demand_at_which_there_is_no_fleet_is_a_scenario() -> None:
+    few = TWO_PARTS.replace("tp: [1]}", "tp: [1], max_nodes: 8}")
+    few = few.replace("requests_per_s: 40", "requests_per_s: {value: 40, low: 20, high: 900}")
+    *_, high = answer_of(solved(few)).scenarios
+    assert (high.name, high.usd) == ("high", None)
+    assert scenario_sentence(high) == "high: no fleet keeps every rule"
+
+
+def test_a_rule_that_nothing_can_keep_is_named() -> None:
+    with pytest.raises(UsageError, match="`deny` leaves no part of the plan anywhere to stand"):
+        solved(TWO_PARTS + "sites: [{name: main, deny: [nvidia, amd]}]\n")
+    alone = solved(TWO_PARTS + "constraints: {min_vendors: 2}\n", {"mi300x": 0.0, "h200_sxm": 9.0}).answer
+    assert isinstance(alone, NoFleet)
+    assert alone.reasons[0].startswith("min_vendors is 2 and no part of amd serves a workload")
 
 
 def test_rules_that_cannot_all_hold_are_named() -> None:

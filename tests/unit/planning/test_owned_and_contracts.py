@@ -181,8 +181,8 @@ def test_licences_are_paid_by_the_device_and_the_year() -> None:
     licensed = H200.replace("nvidia: {engineers: 0}", "nvidia: {engineers: 0, licence_usd_per_device_year: 4500}")
     terms = terms_of(resolved(licensed))
     part, site = terms.named("h200_sxm", "main")
-    lines = terms.bought(part, site, 0, 0)
-    assert total_usd(tuple(line for line in lines if line.item is Item.LICENCES)) == pytest.approx(8 * 4500 * 3)
+    for lines in (terms.bought(part, site, 0, 0), terms.rented(part, site, 0)):
+        assert total_usd(tuple(line for line in lines if line.item is Item.LICENCES)) == pytest.approx(8 * 4500 * 3)
 
 
 def test_newer_engines_shrink_the_fleet_of_later_years_and_never_the_first() -> None:
@@ -269,7 +269,7 @@ def test_signing_binds_to_one_term_and_not_to_those_it_is_renewed_for() -> None:
     assert sum(year.rent_usd for year in answer.winner.cash.years) == pytest.approx(3 * order.usd)
 
 
-def test_people_by_device_are_paid_for_the_plan_and_not_for_the_rest_of_a_contract() -> None:
+def test_stack_by_device_are_paid_for_the_plan_and_not_for_the_rest_of_a_contract() -> None:
     text = with_contracts(H200, (36, 1.6)).replace("horizon_years: 3", "horizon_years: 2")
     terms = terms_of(resolved(text.replace("nvidia: {engineers: 0}", "nvidia: {engineers_per_1000_devices: 10}")))
     (part,), (site,) = terms.resolved.plan.parts, terms.resolved.plan.sites

@@ -9,6 +9,7 @@ from penstock.fleet.deployment import Parallelism
 from penstock.planning.asked.plan import Bucket
 from penstock.planning.candidates.capacity import Option, length_by_length, mixed_rate
 from penstock.planning.make import Answer
+from penstock.planning.optimum.resize import nodes_needed, one_world
 from penstock.planning.proof.serving import RequestStream, ServingFleet, ServingPool
 from penstock.planning.proof.simulated import PoolLoad, simulated_capacity, verify_by
 from penstock.workload import parse_slo
@@ -130,10 +131,17 @@ def test_a_pool_that_holds_and_would_not_with_one_replica_less_is_just_right() -
     def never(_: PoolLoad) -> float:
         raise AssertionError
 
-    one, two = verify_by(never, lambda load: 0.96 if load.requests_per_s <= 30 else 0.1)(fleet(2 / 3))
+    def attained(load: PoolLoad) -> float:
+        return 0.96 if load.requests_per_s <= 30 else 0.1
+
+    one, two = verify_by(never, attained, sizing=True)(fleet(2 / 3))
     assert one.just_right
     assert two.just_right
     assert (one.sustained_share, two.sustained_share) == (1.0, 1.0)
+    # The fleet that is left is searched: other demands are judged by what its pools carry at most.
+    one, two = verify_by(lambda _: 30.0, attained)(fleet(2 / 3))
+    assert one.just_right
+    assert one.sustained_share == pytest.approx(30 / 20)
 
 
 def test_a_pool_that_gets_nothing_is_not_simulated() -> None:
@@ -175,3 +183,48 @@ def test_a_verified_fleet_is_as_large_as_one_planned_with_the_true_capacity() ->
     assert isinstance(wrong, Answer)
     assert isinstance(right, Answer)
     assert wrong.winner.cost.total_usd == pytest.approx(right.winner.cost.total_usd, rel=0.03)
+
+
+@pytest.mark.parametrize("carries", [0.7, 1.0, 1.4])
+@pytest.mark.parametrize("rate", [40, 150, 333, 400])
+def test_a_fleet_carries_what_it_was_seen_to_and_has_the_nodes_it_needs_for_that(carries: float, rate: int) -> None:
+    """What demand does to it is judged by that: a pool that is just right has room for less than one more node."""
+
+    def sustained(load: PoolLoad) -> float:
+        return carries * 6.0 * load.replicas * 1000 / load.mean_tokens
+
+    def attained(load: PoolLoad) -> float:
+        return 0.955 if load.requests_per_s <= sustained(load) * 1.0001 else 0.5
+
+    text = TWO_PARTS.replace("requests_per_s: 40", f"requests_per_s: {rate}")
+    verify, sizing = verify_by(sustained, attained), verify_by(sustained, attained, sizing=True)
+    result = solved(text, {"mi300x": 6.0, "h200_sxm": 6.0}, verify_of=verify, sizing_of=sizing)
+    answer = result.answer
+    assert isinstance(answer, Answer)
+    for entry in answer.verified:
+        if entry.met:
+            nodes, enough = nodes_needed(entry.mix, result.problem, one_world())
+            assert enough.all()
+            assert nodes[0] == sum(pool.nodes for pool in entry.mix.pools)
+            for pool in entry.mix.pools:
+                assert all(factor <= carries * 1.03 for factor in pool.carried.values())
+
+
+@pytest.mark.parametrize(("carries", "serves"), [(1.06, True), (1.0, False)])
+def test_no_fleet_is_said_only_where_simulation_finds_none_either(carries: float, *, serves: bool) -> None:
+    """Eight replicas say what one carries; in a pool of sixty it carries more, and a limit on nodes may just hold."""
+
+    def sustained(load: PoolLoad) -> float:
+        return carries * 6.0 * load.replicas * 1000 / load.mean_tokens
+
+    def attained(load: PoolLoad) -> float:
+        return 0.955 if load.requests_per_s <= sustained(load) * 1.0001 else 0.5
+
+    demand = TWO_PARTS.replace("requests_per_s: 40", "requests_per_s: 400")
+    free = solved(demand, {"mi300x": 6.0, "h200_sxm": 6.0}).answer
+    assert isinstance(free, Answer)
+    (pool,) = free.by_label["amd"].mix.pools
+    short = demand.replace("tp: [1]}", f"tp: [1], max_nodes: {pool.nodes - 1}}}", 1)
+    short += "sites: [{name: main, deny: [nvidia]}]\n"
+    answer = solved(short, {"mi300x": 6.0, "h200_sxm": 6.0}, verify_of=verify_by(sustained, attained)).answer
+    assert isinstance(answer, Answer) == serves

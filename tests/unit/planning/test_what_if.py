@@ -69,7 +69,7 @@ def test_demand_low_base_and_high_are_solved_again() -> None:
     text = TWO_PARTS.replace("requests_per_s: 40", "requests_per_s: {value: 40, low: 20, high: 100}")
     scenarios = answer_of(text).scenarios
     assert [scenario.name for scenario in scenarios] == ["low", "base", "high"]
-    assert [scenario.usd for scenario in scenarios] == sorted(scenario.usd for scenario in scenarios)
+    assert [scenario.usd for scenario in scenarios] == sorted(scenario.usd or 0.0 for scenario in scenarios)
     assert answer_of(TWO_PARTS).scenarios == ()
     high = answer_of(TWO_PARTS.replace("requests_per_s: 40", "requests_per_s: 100"))
     assert scenarios[2].usd == pytest.approx(high.winner.cost.total_usd, rel=2e-3)

@@ -58,7 +58,7 @@ sites:                          # (default: one, without a cap)
     # power_cap_kw: 400         # owned nodes at their maximum, cooling apart
     # deny: [intel]             # vendors or accelerators that may not stand here (export, policy)
 
-stacks:                         # extra engineers and contracts per vendor (defaults shown)
+stacks:                         # extra engineers; support of what is owned, licences of all devices (defaults shown)
   amd: {engineers: {value: 2, low: 0, high: 6}, support_usd_per_device_year: 0, licence_usd_per_device_year: 0}
   # nvidia: {software_gain_per_year: {value: 0%, low: 0%, high: 20%}}   # newer engines; off by default
   nvidia: {engineers: 0}

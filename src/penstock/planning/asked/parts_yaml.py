@@ -2,6 +2,7 @@
 
 import re
 from datetime import date
+from itertools import pairwise
 from math import inf
 from typing import Final
 
@@ -124,7 +125,10 @@ def _discounts(value: Value) -> tuple[Discount, ...]:
             )
         )
         table.done()
-    return tuple(sorted(found, key=lambda discount: discount.devices))
+    found.sort(key=lambda discount: discount.devices)
+    if any(more.fraction <= less.fraction for less, more in pairwise(found)):
+        value.refuse("a discount for more devices must be larger; is one of them of another order?")
+    return tuple(found)
 
 
 def read_owned(value: Value) -> tuple[OwnedPlan, ...]:

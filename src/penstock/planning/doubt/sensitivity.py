@@ -45,7 +45,7 @@ class Swing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flip:
-    """A value of one input, all others as they are, beyond which another label is cheapest."""
+    """A value of one input, all others as they are, beyond which another label is cheapest, or nothing is enough."""
 
     kind: KnobKind
     subject: str
@@ -86,7 +86,7 @@ class Judge:
         return {label: float(usd[0]) for label, usd in found.items()}
 
     def saving(self, world: InputWorld, kind: KnobKind) -> float:
-        """What the winning label saves over the best other one; negative once it has lost."""
+        """What the winning label saves over the best other one; negative once it has lost, with or without another."""
         return self.margin(self.costs(world, kind))
 
     def margin(self, costs: Mapping[str, float]) -> float:
@@ -127,7 +127,7 @@ def _finite(usd: float) -> float:
 
 def flips(judge: Judge, world: InputWorld, knobs: Sequence[Knob]) -> tuple[Flip, ...]:
     """Find, for each input, the nearest value on either side that changes the winner; the nearest first."""
-    if not isfinite(judge.saving(world, "rate")):
+    if judge.saving(world, "rate") == -inf:
         return ()
     found = []
     for knob in knobs:
@@ -185,6 +185,7 @@ def _flip(judge: Judge, world: InputWorld, knob: Knob, side: Literal["above", "b
             holds = middle
         else:
             lost = middle
+    costs = judge.costs(knob.turned(world, lost), knob.kind)
     return Flip(
         kind=knob.kind,
         subject=knob.subject,
@@ -194,6 +195,6 @@ def _flip(judge: Judge, world: InputWorld, knob: Knob, side: Literal["above", "b
         at=lost,
         side=side,
         winner=judge.winner,
-        instead=cheapest_label(judge.costs(knob.turned(world, lost), knob.kind)),
+        instead=cheapest_label(costs),
         within_range=knob.input.low <= lost <= knob.input.high,
     )

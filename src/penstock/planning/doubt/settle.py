@@ -84,7 +84,7 @@ def _told(
         least_usd = (1 - _HAIR) * judge.costs(place.world, place.knob.kind).get(place.winner, inf)
         if mix.cost_usd < least_usd:
             fleet = sized(mix, problem)
-            if judge.family.label(fleet) != place.winner and fleet.cost_usd < least_usd:
+            if fleet is not None and judge.family.label(fleet) != place.winner and fleet.cost_usd < least_usd:
                 told.setdefault(flip, []).append(fleet)
     return told
 

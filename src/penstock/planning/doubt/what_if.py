@@ -9,12 +9,12 @@ from penstock.planning.at_once import at_once
 from penstock.planning.candidates.search import Candidate
 from penstock.planning.doubt.knobs import InputWorld, Knob
 from penstock.planning.optimum.build import build_problem
-from penstock.planning.optimum.family import Family
+from penstock.planning.optimum.family import NOTHING, Family
 from penstock.planning.optimum.mix import LOOSE, cheapest
 from penstock.planning.optimum.problem import Mix, Offer, Problem
 
-Sized = Callable[[Mix, Problem], Mix]
-"""A fleet of a problem as simulation would make it."""
+Sized = Callable[[Mix, Problem], Mix | None]
+"""A fleet of a problem as simulation would make it; None where its parts do not hold, however many there may be."""
 _GAP: Final = 1e-3
 _MOST_NODES: Final = 500
 """Of the search: what is not proven within them is said to be a bound."""
@@ -37,10 +37,11 @@ class RulePrice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemandScenario:
-    """The cheapest fleet where demand is at one end of its range."""
+    """The cheapest fleet where demand is at one end of its range, or that there is none."""
 
     name: Literal["low", "base", "high"]
-    usd: float
+    usd: float | None
+    """None where no fleet keeps every rule."""
     label: str
     parts: Mapping[str, int]
     """Devices by accelerator, in the largest period."""
@@ -170,9 +171,10 @@ def rule_prices(problem: Problem, family: Family, sized: Sized = as_solved) -> t
     solved = at_once([partial(_solved, family, looser) for looser in rules.values()])
     for (name, looser), first in zip(rules.items(), solved, strict=True):
         dearer = first is not None and first.cost_usd > _NO_CHEAPER * winner_usd
-        mix = first if dearer else _as_sized(first, looser, sized)
-        if mix is None:
+        if first is None:
             continue
+        # The winner keeps the looser rules too, so where nothing else holds it is the fleet without the rule.
+        mix = first if dearer else _as_sized(first, looser, sized) or family.winner
         without, least = min(winner_usd, mix.cost_usd), mix.cost_usd * (1 - mix.gap_fraction)
         parts = " + ".join(sorted(mix.support if mix.cost_usd < winner_usd else family.winner.support))
         proven = least >= without * (1 - LOOSE)
@@ -187,7 +189,8 @@ def _solved(family: Family, problem: Problem) -> Mix | None:
 
 def _as_sized(mix: Mix | None, problem: Problem, sized: Sized) -> Mix | None:
     """Size a fleet; one after another, as simulations rest on each other. What is proven is of the fleet solved."""
-    return None if mix is None else replace(sized(mix, problem), gap_fraction=mix.gap_fraction)
+    found = None if mix is None else sized(mix, problem)
+    return None if mix is None or found is None else replace(found, gap_fraction=mix.gap_fraction)
 
 
 def demand_scenarios(
@@ -212,10 +215,12 @@ def demand_scenarios(
         ("base", family.winner),
         ("high", more),
     )
-    return tuple(_scenario(name, family, mix) for name, mix in ends if mix is not None)
+    return tuple(_scenario(name, family, mix) for name, mix in ends)
 
 
-def _scenario(name: Literal["low", "base", "high"], family: Family, mix: Mix) -> DemandScenario:
+def _scenario(name: Literal["low", "base", "high"], family: Family, mix: Mix | None) -> DemandScenario:
+    if mix is None:
+        return DemandScenario(name=name, usd=None, label=NOTHING, parts={})
     proven = name == "base" or mix.gap_fraction <= LOOSE
     return DemandScenario(name=name, usd=mix.cost_usd, label=family.label(mix), parts=dict(_parts(mix)), proven=proven)
 

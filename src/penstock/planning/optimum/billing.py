@@ -9,7 +9,7 @@ from penstock.catalog.accelerator import Accelerator
 from penstock.economics.finance import MONTHS_PER_YEAR, Finance
 from penstock.economics.line import Line
 from penstock.economics.rent import Term, rented
-from penstock.economics.tco import Ownership, Resale, Site, StackCosts, kept, owned, people, people_by_device
+from penstock.economics.tco import Ownership, Resale, Site, StackCosts, kept, owned, people, stack_by_device
 from penstock.planning.asked.plan import OwnedPlan, PartPlan, Plan, SitePlan, WorkloadPlan
 from penstock.planning.asked.resolve import Resolved
 
@@ -216,7 +216,7 @@ class BillingTerms:
         )
 
     def _by_device(self, accelerator: Accelerator, nodes: float, span: Period) -> tuple[Line, ...]:
-        return people_by_device(
+        return stack_by_device(
             self.stack(accelerator.vendor),
             devices=nodes * accelerator.node.devices,
             period_years=span,

@@ -42,7 +42,7 @@ def build_problem(
         _offer(terms, part, site)
         for part in plan.parts
         for site in plan.sites
-        if not _denied(site, resolved.accelerators[part.id])
+        if not denied(site, resolved.accelerators[part.id])
     )
     vendors = dict.fromkeys(offer.vendor for offer in offers)
     periods = range(len(terms.periods))
@@ -155,5 +155,6 @@ def _replica(candidate: Candidate) -> ReplicaKind:
     )
 
 
-def _denied(site: SitePlan, accelerator: Accelerator) -> bool:
+def denied(site: SitePlan, accelerator: Accelerator) -> bool:
+    """Whether a part may not stand at a site."""
     return accelerator.id in site.deny or accelerator.vendor in site.deny

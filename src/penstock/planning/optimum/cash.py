@@ -38,6 +38,8 @@ class Order:
     """The term of a contract; None is a purchase."""
     usd: float
     """What the order says: price with host and network, or every hour of the term."""
+    quoted: bool
+    """Whether the plan states the price; else it is the catalog's, and nobody has offered it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +153,7 @@ def _orders(mix: Mix, terms: BillingTerms) -> Iterator[Order]:
             on = day_of(terms, terms.periods[period][0])
             lead = timedelta(weeks=part.lead_weeks) if part.lead_weeks is not None else None
             bought = months_of is None
+            price = part.buy if bought else part.contracts[number].rent
             yield Order(
                 on=on,
                 by=on - lead if lead is not None and bought else None,
@@ -160,6 +163,7 @@ def _orders(mix: Mix, terms: BillingTerms) -> Iterator[Order]:
                 devices=nodes * terms.resolved.accelerators[accelerator].node.devices,
                 months=None if bought else part.contracts[number].months,
                 usd=_paid_once(mix, terms, key) if bought else _committed(mix, terms, key),
+                quoted=price is not None and price.given,
             )
 
 

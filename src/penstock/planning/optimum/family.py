@@ -14,6 +14,8 @@ from penstock.planning.optimum.mix import cheapest, runners_up
 from penstock.planning.optimum.problem import Mix, PoolKey, Problem, Restriction
 from penstock.planning.optimum.resize import Array, Worlds, resized_usd
 
+NOTHING: Final = "nothing"
+"""Stands for a label where no fleet keeps every rule."""
 COMPETING = ("amd", "nvidia")
 """The vendors whose mix is asked for even where it does not win."""
 _HOPELESS: Final = 2.0
@@ -166,8 +168,9 @@ def steps_of(problem: Problem) -> tuple[str, ...]:
 
 
 def cheapest_label(costs: Mapping[str, float]) -> str:
-    """The label with the least cost; the first by name where two are equal."""
-    return min(sorted(costs), key=lambda label: costs[label])
+    """The label with the least cost; the first by name where two are equal, none of them where all are infinite."""
+    least = min(sorted(costs), key=lambda label: costs[label])
+    return NOTHING if costs[least] == inf else least
 
 
 def best_other(costs: Mapping[str, float], label: str) -> float:

@@ -143,6 +143,16 @@ class Problem:
         units = {replica.id for replica in self.replicas if replica.apart}
         return self if any(name in units for pool in mix.pools for name in pool.replicas) else self.whole
 
+    def each_carrying(self, factor: float) -> "Problem":
+        """The same with replicas that carry so many times what their rates say, in every pool."""
+        keys = (
+            (offer.key, kind.id, period)
+            for offer in self.offers
+            for kind in self.replicas_on(offer.accelerator)
+            for period in range(self.periods)
+        )
+        return replace(self, carried=dict.fromkeys(keys, factor))
+
     def replicas_on(self, accelerator: str) -> tuple[ReplicaKind, ...]:
         """The kinds that run there."""
         return tuple(replica for replica in self.replicas if replica.accelerator == accelerator)

@@ -56,8 +56,8 @@ class Check:
     pool: str | None = None
     """None is all of the workload's pools together."""
     sustained_share: float | None = None
-    """The highest load it sustains within the SLO, as a share of what it was given; 1 where it is just right, None
-    where nobody searched."""
+    """The highest load it sustains within the SLO, as a share of what it was given; 1 where it is just right
+    and by how much was not asked, None where nobody searched."""
     just_right: bool = False
     """Whether it holds, and would not with one replica less."""
 

@@ -80,11 +80,14 @@ def _scaled(seen: Capacity, factor: float, replicas: int) -> Capacity:
     return replace(seen, requests_per_s=seen.requests_per_s.scaled(factor), grounds=grounds)
 
 
-def verify_by(sustained: LoadJudge, attained: LoadJudge, *, bounded: LoadJudge | None = None) -> VerifyOf:
+def verify_by(
+    sustained: LoadJudge, attained: LoadJudge, *, bounded: LoadJudge | None = None, sizing: bool = False
+) -> VerifyOf:
     """Run every pool of a fleet with the requests it is given and judge each by itself.
 
     Which pool a request goes to is drawn by the plan's shares, whatever the pools' state; so pools run apart, those of
-    different replicas side by side. `bounded` says whether a pool would hold where by how much is not asked.
+    different replicas side by side. `bounded` says whether a pool would hold where by how much is not asked. For
+    `sizing` a pool that is just right need not be searched for what it carries; what other demands do to it needs that.
     """
 
     def verify(fleet: ServingFleet) -> tuple[Check, ...]:
@@ -101,7 +104,7 @@ def verify_by(sustained: LoadJudge, attained: LoadJudge, *, bounded: LoadJudge |
             found.update(checks)
         return tuple(found[name] for name in loads)
 
-    by = _Judges(sustained=sustained, attained=attained, bounded=bounded or attained)
+    by = _Judges(sustained=sustained, attained=attained, bounded=bounded or attained, sizing=sizing)
     return verify
 
 
@@ -114,6 +117,7 @@ class _Judges:
     sustained: LoadJudge
     attained: LoadJudge
     bounded: LoadJudge
+    sizing: bool
 
 
 def _checked(pool: ServingPool, load: PoolLoad, workload: str, by: _Judges) -> Check:
@@ -129,8 +133,10 @@ def _checked(pool: ServingPool, load: PoolLoad, workload: str, by: _Judges) -> C
         and kept >= required
         and (fewer is None or by.bounded(replace(load, requests_per_s=load.requests_per_s * fewer)) < required)
     )
-    if small and not just_right:
-        share = by.sustained(load) / load.requests_per_s
+    if small and not (just_right and by.sizing):
+        found = by.sustained(load) / load.requests_per_s
+        # Chance may have a search end below a rate that held.
+        share = max(1.0, found) if kept >= required else found
     return Check(
         workload=workload,
         pool=pool.id,

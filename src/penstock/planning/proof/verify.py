@@ -1,20 +1,16 @@
 """Does the fleet really keep its promise? Simulated, and what a miss costs to put right."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from functools import partial
-from math import inf
-from statistics import fmean
+from math import ceil, inf
 from typing import Final
 
 from penstock.planning.asked.plan import WorkloadPlan
-from penstock.planning.at_once import at_once
 from penstock.planning.candidates.search import Candidate
 from penstock.planning.optimum.balance import evenly_busy
-from penstock.planning.optimum.family import Family
 from penstock.planning.optimum.mix import cheapest
-from penstock.planning.optimum.problem import Mix, PoolKey, Problem, Restriction
+from penstock.planning.optimum.problem import Mix, PoolKey, PoolPeriod, Problem, Restriction
 from penstock.planning.proof.serving import Check, VerifyOf, at_todays_speed, pool_id, serving_fleet
 
 _HEADROOM: Final = 0.98
@@ -26,10 +22,6 @@ _WORTH_UNMIXING: Final = 0.01
 """Growth, as a share of the planned cost, below which a purer filling is not looked for."""
 _PERIODS_GAP, _MOST_NODES, _FEW_NODES = 1e-3, 2_000, 500
 """How well a fleet that changes over time is planned again: to a tenth of a percent."""
-_PLANNED_AGAIN, _WORTH_PLANNING = 3, 0.003
-"""How often the best of each kind is planned with what was seen, and by which share it must look cheaper."""
-_MAY_SHRINK: Final = 0.93
-"""What simulation may make of a planned cost: many replicas carry up to 5% more each than the eight first looked at."""
 
 CheckKey = tuple[int, str]
 """Period and pool, or workload where a check is of all its pools."""
@@ -71,13 +63,38 @@ def verify_fleet(
 
     Should it not hold then, by a hair that another rate did not tell, it is sized by what every pool attains.
     """
-    if sizing_of is None:
-        return _purest(mix, problem, candidates, workloads, verify_of)
-    found = _purest(mix, problem, candidates, workloads, sizing_of)
+    found = _purest(mix, problem, candidates, workloads, sizing_of or verify_of)
     checks = _checks(found.mix, problem, candidates, workloads, verify_of)
     if found.met and not all(check.met for check in checks.values()):
-        return _purest(mix, problem, candidates, workloads, verify_of)
-    return replace(found, checks=_worst(checks), pools=tuple(checks.values()))
+        found = _purest(mix, problem, candidates, workloads, verify_of)
+        checks = _checks(found.mix, problem, candidates, workloads, verify_of)
+    seen = _as_seen(found.mix, checks, problem)
+    return replace(found, mix=seen, checks=_worst(checks), pools=tuple(checks.values()))
+
+
+def _as_seen(mix: Mix, checks: Mapping[CheckKey, Check], problem: Problem) -> Mix:
+    """Return a fleet whose pools carry what they were seen to; that says what other demands and prices make of it."""
+    plain, found = replace(problem, carried={}), dict[PoolKey, float]()
+    for key, check, busy in _pools_checked(mix, checks, plain):
+        if check.sustained_share is not None and check.met:
+            found[key] = busy * check.sustained_share
+    pools = []
+    for pool in mix.pools:
+        own = {name: found.get((pool.offer.key, name, pool.period)) for name in pool.replicas}
+        seen = {name: min(factor, _most(pool, name, plain)) for name, factor in own.items() if factor is not None}
+        pools.append(replace(pool, carried={**pool.carried, **seen}))
+    return replace(mix, pools=tuple(pools))
+
+
+def _most(pool: PoolPeriod, name: str, plain: Problem) -> float:
+    """What replicas may carry for a pool not to do with a node less: its sizing has found that it does not."""
+    if pool.offer.lot_nodes > 1:
+        return inf
+    devices = {kind.id: kind.devices for kind in plain.replicas}
+    nodes = ceil(sum(count * devices[kind] for kind, count in pool.replicas.items()) / pool.offer.devices)
+    count, alone = pool.replicas[name], len(pool.replicas) == 1
+    fewer = min(count - 1, (nodes - 1) * pool.offer.devices // devices[name]) if alone else count - 1
+    return plain.busy_share(pool, name) * count / (fewer + _LEAST)
 
 
 def _purest(
@@ -97,7 +114,7 @@ def _purest(
     for unmixed in _unmixed(mix, replace(problem, carried=_most_carried(best.mix, problem))):
         if best.met and best.added_usd <= _WORTH_UNMIXING * mix.cost_usd:
             break
-        planned = _of_the_same_parts(unmixed, mix)
+        planned = of_the_same_parts(unmixed, mix)
         if planned is None or (best.met and planned.cost_usd >= best.mix.cost_usd * (1 - _ROUNDING)):
             continue
         found = _sized(planned, replace(unmixed, carried=problem.carried), candidates, workloads, verify_of)
@@ -180,7 +197,7 @@ def _planned_again(
     missed = [key for key, check, _ in _pools_checked(tried, checks, problem) if not check.met]
     for _ in range(_TIGHTER if missed else 1):
         known = replace(problem, carried=dict(carried))
-        larger = _still_carrying(larger, known) or _of_the_same_parts(known, tried)
+        larger = _still_carrying(larger, known) or of_the_same_parts(known, tried)
         if larger is None:
             return None
         if _sizes(larger) not in seen:
@@ -204,7 +221,7 @@ def _still_carrying(mix: Mix | None, problem: Problem) -> Mix | None:
     return replace(spread, pools=tuple(pools))
 
 
-def _of_the_same_parts(problem: Problem, mix: Mix) -> Mix | None:
+def of_the_same_parts(problem: Problem, mix: Mix) -> Mix | None:
     """Plan a fleet again; one of several vendors stays one, as its question is what such a fleet costs."""
     vendors = _always_carrying(problem, mix)
     found = cheapest(
@@ -306,91 +323,3 @@ def _worst(checks: Mapping[CheckKey, Check]) -> tuple[Check, ...]:
         if before is None or check.attainment_fraction < before.attainment_fraction:
             worst[check.workload] = check
     return tuple(worst.values())
-
-
-@dataclass(frozen=True, kw_only=True)
-class Proof:
-    """The fleets that were simulated, the cheapest that held first."""
-
-    verified: tuple[Verified, ...]
-
-    def mix(self, planned: Mix, informed: Problem) -> Mix:
-        """The fleet as it has to be: what simulation made of it, or of its replicas where nobody simulated it."""
-        own = next((entry.mix for entry in self.verified if entry.planned.identity == planned.identity), None)
-        return own or _of_the_same_parts(informed, planned) or planned
-
-    def carried(self, problem: Problem) -> dict[PoolKey, float]:
-        """What replicas of each kind carry beside their rates, for fleets nobody simulated.
-
-        It is the mean over the pools they were simulated in; a kind that never was carries as its part's others do.
-        """
-        seen: dict[str, list[float]] = {}
-        for entry in self.verified:
-            for pool in entry.mix.pools:
-                for name in pool.replicas:
-                    seen.setdefault(name, []).append(pool.carried.get(name, 1.0))
-        kinds = {name: fmean(factors) for name, factors in seen.items()}
-        others = fmean(kinds.values())
-        found = {}
-        for offer in problem.offers:
-            here = [kinds[kind.id] for kind in problem.replicas_on(offer.accelerator) if kind.id in kinds]
-            for kind in problem.replicas_on(offer.accelerator):
-                factor = kinds.get(kind.id, fmean(here) if here else others)
-                found.update({(offer.key, kind.id, period): factor for period in range(problem.periods)})
-        return found
-
-    @property
-    def regret_usd(self) -> float | None:
-        """What the first fleet costs beside the cheapest that held; None where none did."""
-        held = [entry.mix.cost_usd for entry in self.verified if entry.met]
-        return self.verified[0].mix.cost_usd - min(held) if held else None
-
-
-def prove(family: Family, verify: Callable[[Mix], Verified], step: Callable[[int], None] = lambda _: None) -> Proof:
-    """Simulate the winner, what the verdict compares it with, and every fleet that could still be cheaper.
-
-    A fleet may shrink: one that is planned dearer can win, as long as it is not dearer by more than fleets ever shrink.
-    """
-    found: list[Verified] = []
-    compared = {mix.identity for mix in family.competing().by_label.values()}
-    for mix in (family.winner, *sorted(family.fleets, key=lambda mix: mix.cost_usd)):
-        best_usd = min((entry.mix.cost_usd for entry in found if entry.met), default=inf)
-        least = min(_MAY_SHRINK, *(entry.mix.cost_usd / entry.planned.cost_usd for entry in found), 1.0)
-        seen = any(entry.planned.identity == mix.identity for entry in found)
-        if not seen and (mix.identity in compared or mix.cost_usd * least < best_usd):
-            step(len(found))
-            found.append(verify(mix))
-    return Proof(verified=_cheapest_that_held_first(found))
-
-
-def planned_with_what_was_seen(
-    proof: Proof, family: Family, problem: Problem, verify: Callable[[Mix], Verified]
-) -> tuple[Proof, Family]:
-    """Plan the best of each kind again with what replicas were seen to carry, and simulate what is cheaper then.
-
-    Before a simulation a replica is judged in a pool of up to eight; in a pool of fifty another split may carry more.
-    Nothing but a simulation of it says so, and the program has to be asked again. What held and is cheaper joins.
-    """
-    for _ in range(_PLANNED_AGAIN):
-        best = {family.label(entry.mix): entry for entry in reversed(proof.verified) if entry.met}
-        known = replace(problem, carried=proof.carried(problem))
-        asked = [
-            partial(
-                cheapest, known, family.restriction(label), gap_fraction=_PERIODS_GAP, most_nodes=500, patient=False
-            )
-            for label in best
-        ]
-        found = []
-        for before, mix in zip(best.values(), at_once(asked), strict=True):
-            if mix is not None and mix.cost_usd < (1 - _WORTH_PLANNING) * before.mix.cost_usd:
-                now = verify(mix)
-                found += [now] if now.met and now.mix.cost_usd < before.mix.cost_usd * (1 - _ROUNDING) else []
-        if not found:
-            break
-        proof = Proof(verified=_cheapest_that_held_first((*proof.verified, *found)))
-        family = replace(family, others=(*family.others, *(entry.planned for entry in found)))
-    return proof, family
-
-
-def _cheapest_that_held_first(found: Sequence[Verified]) -> tuple[Verified, ...]:
-    return tuple(sorted(found, key=lambda entry: (not entry.met, entry.mix.cost_usd)))

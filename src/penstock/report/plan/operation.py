@@ -98,7 +98,8 @@ def _pair(answer: Answer) -> list[tuple[str, Bill]]:
 
 
 def _sensitivity(answer: Answer) -> Iterator[str]:
-    if answer.verdict.outcome == "only choice":
+    alone = answer.verdict.outcome == "only choice"
+    if alone and not answer.flips:
         return
     confidence = answer.confidence
     yield _section(
@@ -111,7 +112,7 @@ def _sensitivity(answer: Answer) -> Iterator[str]:
     yield (
         f'<ul class="watch">{"".join(items)}</ul>' if items else "<p>No single input, from a tenth to ten times it.</p>"
     )
-    if answer.swings:
+    if answer.swings and not alone:
         widest = answer.swings[0]
         note = (
             f"The widest is {swing_name(widest)}: {usd(widest.width_usd)} from end to end. "

@@ -27,6 +27,7 @@ from penstock.report.plan.words import (
     plain_label,
     rate,
     sureness,
+    unserved_fraction,
     usd,
 )
 
@@ -202,9 +203,11 @@ def _in_draws(answer: Answer) -> str:
     low = " so the figure as estimated is an optimistic one;" if answer.winner.cost.total_usd < span.low else ""
     middle = f"{usd(span.median)} in the middle one"
     enough = f" The {said}." if (said := enough_sentence(answer, node="server", draws="cases")) else ""
-    return (
-        f"In eight of ten cases it costs {usd(span.low)} to {usd(span.high)} in today's money,{low} {middle}.{enough}"
-    )
+    cost = f"it costs {usd(span.low)} to {usd(span.high)} in today's money"
+    if none := unserved_fraction(answer):
+        rules = f"In {none:.0%} of cases no fleet compared keeps every rule of the plan."
+        return f"{rules} In eight of ten of the others {cost},{low} {middle}.{enough}"
+    return f"In eight of ten cases {cost},{low} {middle}.{enough}"
 
 
 def _only_kind(result: PlanResult, answer: Answer) -> str:
@@ -250,12 +253,16 @@ def _tiles(answer: Answer) -> str:
             4,
             (
                 f"{usd(span.low)} to {usd(span.high)}",
-                f"of that in eight of ten cases, {usd(span.median)} in the middle",
+                f"of that in eight of ten {_counted_cases(answer)}, {usd(span.median)} in the middle",
             ),
         )
     if signed:
         entries[1:1] = [(usd(signed), "bound by rental contracts")]
     return tiles(entries)
+
+
+def _counted_cases(answer: Answer) -> str:
+    return "cases in which there is a fleet" if unserved_fraction(answer) else "cases"
 
 
 def tiles(entries: Sequence[tuple[str, str]]) -> str:
@@ -324,16 +331,19 @@ def _doubt(result: PlanResult, answer: Answer) -> Iterator[str]:
         yield "<h2>How sure it is, and what would change it</h2>"
         yield figure(
             "What the fleet of each kind that is cheapest as estimated may cost.",
-            "A bar holds eight of ten cases; the white mark is the middle one.",
+            f"A bar holds eight of ten {_counted_cases(answer)}; the white mark is the middle one.",
             span_bars(answer, {ident: chart_name(name) for ident, name in names.items()}),
         )
+    elif answer.flips:
+        yield "<h2>What would change it</h2>"
+    if answer.verdict.outcome != "only choice" or answer.flips:
         yield _watched(answer, names)
     if answer.scenarios:
         yield "<h3>If demand is another</h3>" + listed([_scenario(entry, names) for entry in answer.scenarios])
 
 
 def _watched(answer: Answer, names: Mapping[str, str]) -> str:
-    if not answer.verdict.others_usd:
+    if not answer.flips and not answer.verdict.others_usd:
         return "<p>As estimated nothing else is enough, so no single value turns the choice.</p>"
     if not answer.flips:
         return "<p>No single input changes the choice, from a tenth to ten times its value.</p>"
@@ -348,7 +358,7 @@ def _watched(answer: Answer, names: Mapping[str, str]) -> str:
 def _scenario(scenario: DemandScenario, names: Mapping[str, str]) -> str:
     fleet = " and ".join(f"{devices:,} {names.get(part, part)}" for part, devices in scenario.parts.items())
     where = {"low": "At the low end of its range", "base": "As planned", "high": "At the high end of its range"}
-    return f"{where[scenario.name]}: {scenario_usd(scenario)} for {fleet}."
+    return f"{where[scenario.name]}: {scenario_usd(scenario)}" + (f" for {fleet}." if fleet else ".")
 
 
 def _asking(result: PlanResult, answer: Answer) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from penstock.planning.doubt.sensitivity import Flip
+from penstock.planning.optimum.family import NOTHING
 from penstock.report.plan.words import amount, capital, label_name, plain_label, spread
 
 
@@ -25,10 +26,18 @@ def flip_sentence(*ends: Flip) -> str:
     inside = (", within its range" if within_reach(ends) else "") + _not_solved(ends)
     winner, now = capital(label_name(flip.winner)), f"(now {_plain(flip.current, flip)}{inside})"
     if flip is last:
-        return f"{winner} stops winning {_flip_condition(flip)} {now}: then {label_name(flip.instead)}"
-    return (
-        f"{winner} wins only {_between(flip, last)} {now}: {_instead(*map(label_name, (flip.instead, last.instead)))}"
-    )
+        return f"{winner} stops winning {_flip_condition(flip)} {now}: then {_fleet(flip)}"
+    return f"{winner} wins only {_between(flip, last)} {now}: {_instead(*map(_fleet, ends))}"
+
+
+def _fleet(flip: Flip) -> str:
+    """Name what is cheapest beyond a value."""
+    return "nothing is enough" if flip.instead == NOTHING else label_name(flip.instead)
+
+
+def cheaper_then(flip: Flip, names: Mapping[str, str]) -> str:
+    """Say the same to who does not know what the catalog calls parts."""
+    return "nothing is enough" if flip.instead == NOTHING else f"{plain_label(flip.instead, names)} is cheaper"
 
 
 def _not_solved(ends: Sequence[Flip]) -> str:
@@ -56,8 +65,8 @@ def plain_flip(ends: Sequence[Flip], names: Mapping[str, str]) -> str:
     subject, now, rough = names.get(flip.subject, flip.subject), _plain(flip.current, flip), _not_solved(ends)
     if flip is not last:
         condition = _between(flip, last, subject)
-        instead = _instead(*(plain_label(end.instead, names) for end in ends))
-        return f"{condition[:1].upper()}{condition[1:]} it stays so (planned: {now}{rough}), {instead} is cheaper."
+        instead = _instead(*(cheaper_then(end, names) for end in ends))
+        return f"{condition[:1].upper()}{condition[1:]} it stays so (planned: {now}{rough}), {instead}."
     if flip.kind == "engineers":
         few = "fewer" if flip.side == "below" else "more"
         condition = f"with {few} than {_plain(flip.at, flip)} extra {label_name(flip.subject)} engineers"
@@ -66,8 +75,7 @@ def plain_flip(ends: Sequence[Flip], names: Mapping[str, str]) -> str:
         condition, now = f"if {subject} serves {less} than {flip.at:.0%} of what is estimated", "100%"
     else:
         condition = _flip_condition(flip, subject)
-    instead = plain_label(flip.instead, names)
-    return f"{condition[:1].upper()}{condition[1:]}, {instead} is cheaper (planned: {now}{rough})."
+    return f"{condition[:1].upper()}{condition[1:]}, {cheaper_then(flip, names)} (planned: {now}{rough})."
 
 
 def _term(flip: Flip) -> str:

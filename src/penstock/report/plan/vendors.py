@@ -17,7 +17,8 @@ from penstock.planning.optimum.billing import part_of
 from penstock.planning.optimum.build import peak_requests_per_s
 from penstock.planning.optimum.cash import day_of
 from penstock.planning.proof.simulated import LoadJudge
-from penstock.report.plan.words import amount, label_name, part_name, part_names, plain_label, rate, spread
+from penstock.report.plan.turning import cheaper_then
+from penstock.report.plan.words import amount, label_name, part_name, part_names, rate, spread
 
 _WORKLOAD_VERSION: Final = 1
 _INTERNAL: Final = "internal.md"
@@ -143,18 +144,12 @@ def _turns(flips: Sequence[Flip], names: Mapping[str, str], kind: str, price: In
         and flip.current == price.value
         and (named in flip.name if named else "months" not in flip.name)
     ]
-    return "; ".join(
-        f"{flip.side} {amount(flip.at, flip.unit)} {plain_label(flip.instead, names)} is cheaper" for flip in found
-    )
+    return "; ".join(f"{flip.side} {amount(flip.at, flip.unit)} {cheaper_then(flip, names)}" for flip in found)
 
 
 def _delivery(part: PartPlan, flips: Sequence[Flip], names: Mapping[str, str]) -> Iterator[VendorQuestion]:
     late = next((flip for flip in flips if flip.kind == "delivery" and flip.side == "above"), None)
-    turns = (
-        ""
-        if late is None
-        else f"later than {late.at:.0f} months from the start {plain_label(late.instead, names)} is cheaper"
-    )
+    turns = "" if late is None else f"later than {late.at:.0f} months from the start {cheaper_then(late, names)}"
     weeks = "not said in the plan" if part.lead_weeks is None else f"{part.lead_weeks:g} weeks"
     yield VendorQuestion(
         topic="lead time", question="How many weeks from order to a node that serves?", counted_on=weeks, turns=turns

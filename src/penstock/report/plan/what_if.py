@@ -14,11 +14,13 @@ _ROUNDING: Final = 1e-6
 def scenario_sentence(scenario: DemandScenario) -> str:
     """Say what demand at one end of its range takes and costs."""
     fleet = " + ".join(f"{devices} {part}" for part, devices in scenario.parts.items())
-    return f"{scenario.name}: {scenario_usd(scenario)} ({fleet})"
+    return f"{scenario.name}: {scenario_usd(scenario)}" + (f" ({fleet})" if fleet else "")
 
 
 def scenario_usd(scenario: DemandScenario) -> str:
     """Dollars, or the most it can be where a cheaper fleet was not ruled out."""
+    if scenario.usd is None:
+        return "no fleet keeps every rule"
     return usd(scenario.usd) if scenario.proven else f"{usd(scenario.usd)} at most"
 
 

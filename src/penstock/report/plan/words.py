@@ -195,8 +195,14 @@ def _cheapest_in(answer: Answer) -> str:
 
 def _unserved_in(answer: Answer) -> str:
     """Say in how many draws no fleet keeps every rule; nothing where there is hardly one."""
+    nothing = unserved_fraction(answer)
+    return f"none compared is enough in {nothing:.0%} of draws" if nothing else ""
+
+
+def unserved_fraction(answer: Answer) -> float:
+    """Return the share of draws in which no fleet compared keeps every rule; 0 where there is hardly one."""
     nothing = 1 - sum(answer.confidence.probability.values())
-    return f"none compared is enough in {nothing:.0%} of draws" if nothing >= 1 - _ALL else ""
+    return nothing if nothing >= 1 - _ALL else 0.0
 
 
 Sureness = Literal["sure", "likely", "alone", "open", "unmet"]
@@ -259,10 +265,11 @@ def had(pool: PoolPeriod) -> tuple[tuple[str, int], ...]:
 def order_sentence(order: Order) -> str:
     """Say what to order or sign, and by when."""
     what = f"{order.nodes} {order.accelerator} nodes ({order.devices} devices)"
+    price = "" if order.quoted else ", at the catalog's price"
     if order.months is not None:
-        return f"{what} for {order.months} months from {order.on}: {usd(order.usd)} committed"
+        return f"{what} for {order.months} months from {order.on}: {usd(order.usd)} committed{price}"
     by = f", order by {order.by}" if order.by is not None else ""
-    return f"{what} to serve on {order.on}{by}: {usd(order.usd)}"
+    return f"{what} to serve on {order.on}{by}: {usd(order.usd)}{price}"
 
 
 def money_sentences(cash: Cash) -> Iterator[tuple[str, str]]:

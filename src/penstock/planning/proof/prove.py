@@ -1,0 +1,109 @@
+"""Which fleets are simulated, and which is cheapest then? Every one that could still win, and what they teach."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
+from statistics import fmean
+from typing import Final
+
+from penstock.planning.at_once import at_once
+from penstock.planning.optimum.family import Family
+from penstock.planning.optimum.mix import cheapest
+from penstock.planning.optimum.problem import Mix, PoolKey, Problem
+from penstock.planning.proof.verify import Verified, of_the_same_parts
+
+_GAP, _MOST_NODES, _ROUNDING = 1e-3, 500, 1e-6
+_PLANNED_AGAIN, _WORTH_PLANNING = 3, 0.003
+"""How often the best of each kind is planned with what was seen, and by which share it must look cheaper."""
+MAY_CARRY: Final = 1.07
+"""What simulation may find: many replicas carry up to 5% more each than the eight first looked at."""
+_MAY_SHRINK: Final = 1 / MAY_CARRY
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """The fleets that were simulated, the cheapest that held first."""
+
+    verified: tuple[Verified, ...]
+
+    def mix(self, planned: Mix, informed: Problem) -> Mix:
+        """The fleet as it has to be: what simulation made of it, or of its replicas where nobody simulated it."""
+        own = next((entry.mix for entry in self.verified if entry.planned.identity == planned.identity), None)
+        return own or of_the_same_parts(informed, planned) or planned
+
+    def carried(self, problem: Problem) -> dict[PoolKey, float]:
+        """What replicas of each kind carry beside their rates, for fleets nobody simulated.
+
+        It is the mean over the pools they were simulated in; a kind that never was carries as its part's others do.
+        """
+        seen: dict[str, list[float]] = {}
+        for entry in self.verified:
+            for pool in entry.mix.pools:
+                for name in pool.replicas:
+                    seen.setdefault(name, []).append(pool.carried.get(name, 1.0))
+        kinds = {name: fmean(factors) for name, factors in seen.items()}
+        others = fmean(kinds.values())
+        found = {}
+        for offer in problem.offers:
+            here = [kinds[kind.id] for kind in problem.replicas_on(offer.accelerator) if kind.id in kinds]
+            for kind in problem.replicas_on(offer.accelerator):
+                factor = kinds.get(kind.id, fmean(here) if here else others)
+                found.update({(offer.key, kind.id, period): factor for period in range(problem.periods)})
+        return found
+
+    @property
+    def regret_usd(self) -> float | None:
+        """What the first fleet costs beside the cheapest that held; None where none did."""
+        held = [entry.mix.cost_usd for entry in self.verified if entry.met]
+        return self.verified[0].mix.cost_usd - min(held) if held else None
+
+
+def prove(family: Family, verify: Callable[[Mix], Verified], step: Callable[[int], None] = lambda _: None) -> Proof:
+    """Simulate the winner, what the verdict compares it with, and every fleet that could still be cheaper.
+
+    A fleet may shrink: one that is planned dearer can win, as long as it is not dearer by more than fleets ever shrink.
+    """
+    found: list[Verified] = []
+    compared = {mix.identity for mix in family.competing().by_label.values()}
+    for mix in (family.winner, *sorted(family.fleets, key=lambda mix: mix.cost_usd)):
+        best_usd = min((entry.mix.cost_usd for entry in found if entry.met), default=inf)
+        least = min(_MAY_SHRINK, *(entry.mix.cost_usd / entry.planned.cost_usd for entry in found), 1.0)
+        seen = any(entry.planned.identity == mix.identity for entry in found)
+        if not seen and (mix.identity in compared or mix.cost_usd * least < best_usd):
+            step(len(found))
+            found.append(verify(mix))
+    return Proof(verified=_cheapest_that_held_first(found))
+
+
+def planned_with_what_was_seen(
+    proof: Proof, family: Family, problem: Problem, verify: Callable[[Mix], Verified]
+) -> tuple[Proof, Family]:
+    """Plan the best of each kind again with what replicas were seen to carry, and simulate what is cheaper then.
+
+    Before a simulation a replica is judged in a pool of up to eight; in a pool of fifty another split may carry more.
+    Nothing but a simulation of it says so, and the program has to be asked again. What held and is cheaper joins.
+    """
+    for _ in range(_PLANNED_AGAIN):
+        best = {family.label(entry.mix): entry for entry in reversed(proof.verified) if entry.met}
+        known = replace(problem, carried=proof.carried(problem))
+        asked = [
+            partial(
+                cheapest, known, family.restriction(label), gap_fraction=_GAP, most_nodes=_MOST_NODES, patient=False
+            )
+            for label in best
+        ]
+        found = []
+        for before, mix in zip(best.values(), at_once(asked), strict=True):
+            if mix is not None and mix.cost_usd < (1 - _WORTH_PLANNING) * before.mix.cost_usd:
+                now = verify(mix)
+                found += [now] if now.met and now.mix.cost_usd < before.mix.cost_usd * (1 - _ROUNDING) else []
+        if not found:
+            break
+        proof = Proof(verified=_cheapest_that_held_first((*proof.verified, *found)))
+        family = replace(family, others=(*family.others, *(entry.planned for entry in found)))
+    return proof, family
+
+
+def _cheapest_that_held_first(found: Sequence[Verified]) -> tuple[Verified, ...]:
+    return tuple(sorted(found, key=lambda entry: (not entry.met, entry.mix.cost_usd)))
