@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -55,26 +55,36 @@ def chat(tokens: int, *, stream: bool = False, prompt: str = "hello", model: str
     return {"model": model, "messages": said, "max_tokens": tokens, "ignore_eos": True, "stream": stream}
 
 
-def during(script: Callable[[int, int], Awaitable[None]], *, speed: float = 1.0, engine: str = "vllm") -> None:
-    """Serve one endpoint and a place for commands while a script runs."""
-    port, control = free_ports(2)
-    replica = EmulatedReplica(
+def emulated(port: int, *, pool: str = "pool", model: str = MODEL, engine: str = "vllm") -> EmulatedReplica:
+    return EmulatedReplica(
         address=f"127.0.0.1:{port}",
-        pool="pool",
-        model=MODEL,
+        pool=pool,
+        model=model,
         engine=engine,
         replica=Replica(cost=COST, kv_blocks=200),
         max_tokens=3200,
         usual_output_tokens=20,
     )
 
+
+def during(script: Callable[[int, int], Awaitable[None]], *, speed: float = 1.0, engine: str = "vllm") -> None:
+    """Serve one endpoint and a place for commands while a script runs."""
+    port, control = free_ports(2)
+    serve([emulated(port, engine=engine)], control, lambda: script(port, control), speed=speed)
+
+
+def serve(
+    replicas: Sequence[EmulatedReplica], control: int, script: Callable[[], Awaitable[None]], *, speed: float = 1.0
+) -> None:
+    """Serve endpoints and a place for commands while a script runs."""
+
     async def main() -> None:
         ready = asyncio.Event()
         serving = asyncio.create_task(
-            emulate([replica], control=f"127.0.0.1:{control}", speed=speed, seed=0, ready=ready.set)
+            emulate(replicas, control=f"127.0.0.1:{control}", speed=speed, seed=0, ready=ready.set)
         )
         await asyncio.wait_for(ready.wait(), 5)
-        await script(port, control)
+        await script()
         os.kill(os.getpid(), signal.SIGTERM)
         await asyncio.wait_for(serving, 5)
 
