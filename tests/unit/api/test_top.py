@@ -3,10 +3,12 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import StringIO
 from subprocess import CompletedProcess
 from threading import Thread
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from penstock.api.top import look_at_gateway
@@ -14,6 +16,8 @@ from penstock.cli.root import app
 from penstock.emulator.engine import Totals
 from penstock.emulator.metrics_page import EngineState, Observed, vllm_page
 from penstock.errors import UsageError
+from penstock.gateway.view import read_view
+from penstock.report.top import render_top
 
 Run = Callable[..., CompletedProcess[str]]
 
@@ -77,3 +81,15 @@ def test_a_gateway_is_shown() -> None:
     assert shown.exit_code == 0
     assert "10.0.0.1:8000" in shown.stdout
     assert "1 of 1 pickers" in shown.stdout
+    assert "Envoy" not in shown.stdout  # pickers behind a gateway of others have none
+
+
+def test_what_envoy_counted_is_said_to_be_older_than_the_table() -> None:
+    """Envoy is asked once a second: just after traffic it tells of requests in a second that has no picks."""
+    asked = "penstock_requests_total {}\npenstock_active_requests 0.0\npenstock_fallback_requests_total 3.0\n"
+    before, now = (read_view(GATEWAY + asked.format(count)) for count in (100.0, 117.0))
+    console = Console(file=StringIO(), width=150, color_system=None)
+    console.print(render_top(now, before, 1.0))
+    envoy, pickers, *_ = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert envoy.rstrip() == "Envoy, up to 1 s ago:  17 requests/s  0 active  0 5xx/s  3 by weight"
+    assert pickers.startswith("Now:  0.0 picks/s  1 of 1 pickers")
