@@ -110,7 +110,7 @@ def read_completion(path: bytes, body: bytes) -> CompletionAsked:
         raise UsageError("the body is not a JSON object")
     chat = path.startswith(b"/v1/chat/")
     _refuse_what_is_not_emulated(asked, chat=chat)
-    temperature = _sampling(asked).get("temperature", 1.0)
+    _check_sampling(asked)
     prompts = (_chat_prompt(asked.get("messages")),) if chat else _text_prompts(asked.get("prompt"))
     least, limit = _whole(asked, "min_tokens", 0, least=0), _limit(asked, chat=chat)
     if limit is not None and least > limit:
@@ -125,7 +125,7 @@ def read_completion(path: bytes, body: bytes) -> CompletionAsked:
         limit_tokens=limit,
         least_tokens=least,
         ignore_eos=_flag(asked, "ignore_eos"),
-        greedy=temperature < _GREEDY_BELOW,
+        greedy=_is_greedy(asked.get("temperature")),
         stop=first_stop(stops, least_tokens=least, included=included),
         held_chars=0 if included else max((len(text) - 1 for text in stops), default=0),
         stream=stream,
@@ -146,17 +146,18 @@ def _refuse_what_is_not_emulated(asked: Mapping[str, object], *, chat: bool) -> 
         )
 
 
-def _sampling(asked: Mapping[str, object]) -> dict[str, float]:
+def _check_sampling(asked: Mapping[str, object]) -> None:
     """Check what decides which token comes next, though here it decides nothing."""
-    found = {}
     for name, (holds, said) in _RANGES.items():
         value = asked.get(name)
         if value is None:
             continue
         if not isinstance(value, int | float) or isinstance(value, bool) or not holds(value):
             raise UsageError(f"{name} must be {said}, got {_short(value)}.")
-        found[name] = float(value)
-    return found
+
+
+def _is_greedy(temperature: object) -> bool:
+    return isinstance(temperature, int | float) and temperature < _GREEDY_BELOW
 
 
 def _limit(asked: Mapping[str, object], *, chat: bool) -> int | None:

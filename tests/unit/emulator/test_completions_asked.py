@@ -77,7 +77,7 @@ def test_log_probabilities_are_a_number_of_texts_and_a_yes_of_chats() -> None:
 
 
 def test_what_nobody_knows_and_what_only_samples_is_taken() -> None:
-    more = {"temperature": 0.7, "top_p": 1, "top_k": -1, "seed": 3, "user": "me", "of_another_engine": {"x": 1}}
+    more = {"temperature": 0.7, "top_p": 1, "top_k": 10**400, "seed": 3, "user": "me", "of_another_engine": {"x": 1}}
     assert read({**CHAT, **more}).choices_per_prompt == 1
 
 
