@@ -12,6 +12,12 @@ def look_at_gateway(metrics: str = "127.0.0.1:9464") -> GatewayView:
     """Read a gateway's own metrics once, as `penstock top` does again and again."""
     try:
         with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=5) as answer:
-            return read_view(answer.read().decode("utf-8", "replace"))
+            view = read_view(answer.read().decode("utf-8", "replace"))
     except (OSError, ValueError, HTTPException):
         raise UsageError(f"no gateway shows its metrics on {metrics}; start one with --metrics {metrics}") from None
+    if not view.endpoints and not view.pickers:
+        raise UsageError(
+            f"{metrics} answers but is no gateway (an engine, perhaps); give what `penstock route` has as --metrics, "
+            "127.0.0.1:9464 if nothing else was said"
+        )
+    return view

@@ -3,19 +3,27 @@
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
+from penstock.emulator.asked import CompletionAsked, Prompt, read_completion
 from penstock.emulator.engine import EmulatedEngine, EmulatedRequest, Totals
 from penstock.emulator.faults import EndpointFault
 from penstock.emulator.metrics_page import EngineState, Observed, sglang_page, vllm_page
-from penstock.emulator.openai import CompletionAnswer, CompletionAsked, error_body, models_body, read_completion
+from penstock.emulator.openai import CompletionAnswer, Ending, error_body, models_body
 from penstock.errors import UsageError
 from penstock.serving import TEXT, Exchange
 from penstock.simulation.replica import Replica
 
-_COMPLETIONS: Final = (b"/v1/chat/completions", b"/v1/completions")
+_METHODS: Final[dict[bytes, tuple[bytes, ...]]] = {
+    b"/v1/chat/completions": (b"POST",),
+    b"/v1/completions": (b"POST",),
+    b"/v1/models": (b"GET",),
+    b"/metrics": (b"GET",),
+    b"/health": (b"GET",),
+    b"/ping": (b"GET", b"POST"),
+}
 _EVENTS: Final = b"text/event-stream; charset=utf-8"
 _TRIES: Final = 3
 """Times a step is planned anew when the only request that ran was preempted."""
@@ -40,16 +48,36 @@ class EmulatedReplica:
 
 @dataclass(slots=True, eq=False)
 class _Served:
-    """A request with whom it is for."""
+    """What one client asked for, and how far its answer is."""
 
-    request: EmulatedRequest
     asked: CompletionAsked
     answer: CompletionAnswer
     exchange: Exchange
+    choices: "list[_Choice]" = field(default_factory=list)
+    sent: int = 0
+    """Tokens of all choices."""
+    complete: int = 0
+    """Choices the client has all of."""
+
+
+@dataclass(slots=True, eq=False)
+class _Choice:
+    """One of its answers: a sequence of its own in the engine."""
+
+    served: _Served
+    number: int
+    request: EmulatedRequest
+    ending: Ending
+    """How it will end."""
     lag_s: float = 0.0
     """How much later than the engine a client sees tokens: detokenising and HTTP."""
     sent: int = 0
     last_s: float = 0.0
+
+    @property
+    def complete(self) -> bool:
+        """Whether the client has all of it."""
+        return self.sent == self.ending.tokens
 
 
 class EmulatedEndpoint:
@@ -70,7 +98,7 @@ class EmulatedEndpoint:
     def _begin_anew(self) -> None:
         self.engine = EmulatedEngine(self.of.replica)
         self._observed = Observed()
-        self._served: dict[int, _Served] = {}
+        self._choices: dict[int, _Choice] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._end_s = 0.0
         self._page: bytes | None = None
@@ -82,23 +110,25 @@ class EmulatedEndpoint:
         return (self._loop.time() - self._start) * self.speed
 
     def handle(self, exchange: Exchange) -> None:
-        """CompletionAnswer a request, or have it wait for its tokens."""
+        """Answer a request, or have it wait for its tokens."""
         if self.fault.name == "hang":
             self._hung.append(exchange)
             return
         path = exchange.path.partition(b"?")[0]
-        if exchange.method == b"POST" and path in _COMPLETIONS:
+        methods = _METHODS.get(path)
+        if methods is None:
+            exchange.reply(404, error_body("Not Found", "NotFoundError", 404))
+        elif exchange.method not in methods:
+            more = b"allow: " + b", ".join(methods) + b"\r\n"
+            exchange.reply(405, error_body("Method Not Allowed", "BadRequestError", 405), more=more)
+        elif path.endswith(b"/completions"):
             self._complete(exchange, path)
-        elif exchange.method != b"GET":
-            exchange.reply(405, error_body("Method Not Allowed", "BadRequestError", 405))
         elif path == b"/metrics":
             exchange.reply(200, self._metrics(), TEXT)
-        elif path in {b"/health", b"/ping"}:
-            exchange.reply(200, b"")
         elif path == b"/v1/models":
             exchange.reply(200, models_body(self.of.model, self.of.adapters, self.of.max_tokens))
         else:
-            exchange.reply(404, error_body("Not Found", "NotFoundError", 404))
+            exchange.reply(200, b"")
 
     def set_fault(self, fault: EndpointFault) -> None:
         """Fail from now on, or be well again."""
@@ -130,31 +160,50 @@ class EmulatedEndpoint:
             return
         try:
             asked = read_completion(path, exchange.body)
-            request = self._request(asked)
+            model = asked.model or self.of.model
+            if model not in (self.of.model, *self.of.adapters):
+                message = f"The model `{model[:200]}` does not exist."
+                exchange.reply(404, error_body(message, "NotFoundError", 404))
+                return
+            served = _Served(asked, CompletionAnswer(asked, model, self.requests, int(time.time())), exchange)
+            self._lay_out(served)
         except UsageError as error:
             exchange.reply(400, error_body(str(error), "BadRequestError", 400))
             return
-        if asked.model not in (self.of.model, *self.of.adapters):
-            message = f"The model `{asked.model[:200]}` does not exist."
-            exchange.reply(404, error_body(message, "NotFoundError", 404))
-            return
-        served = _Served(request, asked, CompletionAnswer(asked, self.requests, int(time.time())), exchange)
         exchange.on_gone = lambda: self._abort(served)
         if asked.stream:
             exchange.start(_EVENTS)
         self._later(self.of.replica.request_s, lambda: self._arrive(served))
 
-    def _request(self, asked: CompletionAsked) -> EmulatedRequest:
-        room = self.of.max_tokens - asked.input_tokens
+    def _lay_out(self, served: _Served) -> None:
+        """Make a sequence of every choice, as vLLM does; those of one prompt find its blocks computed."""
+        asked, replica = served.asked, self.of.replica
+        if asked.greedy and asked.choices_per_prompt > 1 and self.of.engine == "vllm":
+            raise UsageError(f"n must be 1 when using greedy sampling, got {asked.choices_per_prompt}.")
+        for prompt in asked.prompts:
+            keys = prompt.keys(replica.block_tokens) if replica.prefix_caching else []
+            limit = self._limit(asked, prompt)
+            for _ in range(asked.choices_per_prompt):
+                ending = self._ending(asked, limit)
+                request = EmulatedRequest(input_tokens=prompt.tokens, output_tokens=ending.tokens, keys=keys)
+                served.choices.append(_Choice(served, len(served.choices), request, ending))
+
+    def _limit(self, asked: CompletionAsked, prompt: Prompt) -> int:
+        room = self.of.max_tokens - prompt.tokens
         limit = asked.limit_tokens if asked.limit_tokens is not None else room
         if room < 1 or limit > room:
             raise UsageError(
                 f"This model's maximum context length is {self.of.max_tokens} tokens; "
-                f"the prompt has {asked.input_tokens} and {limit} are asked for"
+                f"the prompt has {prompt.tokens} and {limit} are asked for"
             )
+        return limit
+
+    def _ending(self, asked: CompletionAsked, limit: int) -> Ending:
         drawn = limit if asked.ignore_eos else 1 + int(self._random.expovariate(1 / self.of.usual_output_tokens))
-        keys = asked.keys(self.of.replica.block_tokens) if self.of.replica.prefix_caching else []
-        return EmulatedRequest(input_tokens=asked.input_tokens, output_tokens=min(drawn, limit), keys=keys)
+        tokens = min(max(drawn, asked.least_tokens), limit)
+        if asked.stop is not None and asked.stop.tokens <= tokens:
+            return Ending(asked.stop.tokens, "stop", asked.stop.text)
+        return Ending(tokens, "length" if tokens == limit else "stop")
 
     def _later(self, seconds: float, call: Callable[[], None]) -> None:
         """Call when so many of the engine's seconds have passed."""
@@ -166,15 +215,17 @@ class EmulatedEndpoint:
     def _arrive(self, served: _Served) -> None:
         if served.exchange.answered:
             return
-        served.request.arrival_s = self.now_s
-        self._served[id(served.request)] = served
-        self.engine.add(served.request)
+        for choice in served.choices:
+            choice.request.arrival_s = self.now_s
+            self._choices[id(choice.request)] = choice
+            self.engine.add(choice.request)
         self._wake()
 
     def _abort(self, served: _Served) -> None:
-        if self._served.pop(id(served.request), None) is not None:
-            self.engine.remove(served.request)
-        self._observed.ended["abort"] += 1
+        for choice in served.choices:
+            if self._choices.pop(id(choice.request), None) is not None:
+                self.engine.remove(choice.request)
+            self._observed.ended["abort"] += not choice.complete
 
     def _wake(self) -> None:
         if self._timer is None and self.fault.name != "hang" and not self.engine.idle:
@@ -194,57 +245,63 @@ class EmulatedEndpoint:
         now_s = self._end_s
         self.latest_s = max(self.latest_s, self.now_s - now_s)
         for request in self.engine.end(now_s):
-            served = self._served.get(id(request))
-            if served is None:
+            choice = self._choices.get(id(request))
+            if choice is None:
                 continue
             if request.generated == 1:
-                self._first(served)
+                self._first(choice)
             else:
-                self._observed.itl_s.add(now_s - served.last_s)
-            served.last_s = now_s
+                self._observed.itl_s.add(now_s - choice.last_s)
+            choice.last_s = now_s
             if request.finished:
-                del self._served[id(request)]
-            self._later(served.lag_s, lambda served=served: self._deliver(served))  # type: ignore[misc]
+                del self._choices[id(request)]
+            self._later(choice.lag_s, lambda choice=choice: self._deliver(choice))  # type: ignore[misc]
         if not self.engine.idle:
             # From the planned end and not from now: lateness of the clock must not add up.
             self._begin(now_s)
 
-    def _first(self, served: _Served) -> None:
-        request, replica = served.request, self.of.replica
+    def _first(self, choice: _Choice) -> None:
+        request, replica = choice.request, self.of.replica
         first_s, admitted_s = request.first_s or 0.0, request.admitted_s or 0.0
-        served.lag_s = max(0.0, (replica.first_ratio - 1) * (first_s - admitted_s))
+        choice.lag_s = max(0.0, (replica.first_ratio - 1) * (first_s - admitted_s))
         waited_s = admitted_s - request.arrival_s
         self._observed.queue_s.add(max(0.0, waited_s))
-        self._observed.ttft_s.add(replica.request_s + first_s - request.arrival_s + served.lag_s)
+        self._observed.ttft_s.add(replica.request_s + first_s - request.arrival_s + choice.lag_s)
 
-    def _deliver(self, served: _Served) -> None:
-        exchange, request = served.exchange, served.request
-        if exchange.answered:
+    def _deliver(self, choice: _Choice) -> None:
+        served = choice.served
+        if served.exchange.answered:
             return
+        choice.sent += 1
         served.sent += 1
-        if self.fault.name == "drop" and exchange.started and served.sent >= self.fault.times:
-            exchange.cut()
+        if self.fault.name == "drop" and served.exchange.started and served.sent >= self.fault.times:
+            choice.sent -= 1
+            served.exchange.cut()
             self._abort(served)
             return
-        last = request.finished and served.sent == request.generated
         if served.asked.stream:
-            exchange.send(served.answer.tokens(1))
-        if last:
-            self._finish(served)
+            opening = served.answer.opening() if served.sent == 1 else b""
+            served.exchange.send(opening + served.answer.token(choice.number, choice.sent, last=choice.complete))
+        if choice.complete:
+            self._finish(choice)
 
-    def _finish(self, served: _Served) -> None:
-        request, asked = served.request, served.asked
-        reason = "length" if request.output_tokens == asked.limit_tokens else "stop"
-        seen = self._observed
-        seen.ended[reason] += 1
-        seen.e2e_s.add(self.of.replica.request_s + served.last_s - request.arrival_s + served.lag_s)
+    def _finish(self, choice: _Choice) -> None:
+        request, served, seen = choice.request, choice.served, self._observed
+        seen.ended[choice.ending.reason] += 1
+        seen.e2e_s.add(self.of.replica.request_s + choice.last_s - request.arrival_s + choice.lag_s)
         seen.input_tokens.add(request.input_tokens)
         seen.output_tokens.add(request.generated)
-        if asked.stream:
-            served.exchange.send(served.answer.closing(request.generated, reason))
+        if served.asked.stream:
+            served.exchange.send(served.answer.end(choice.number, choice.ending))
+        served.complete += 1
+        if served.complete < len(served.choices):
+            return
+        endings = [one.ending for one in served.choices]
+        if served.asked.stream:
+            served.exchange.send(served.answer.closing(endings))
             served.exchange.finish()
         else:
-            served.exchange.reply(200, served.answer.whole(request.generated, reason))
+            served.exchange.reply(200, served.answer.whole(endings))
 
     def _metrics(self) -> bytes:
         if self.fault.name == "stale" and self._page is not None:

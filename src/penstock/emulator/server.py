@@ -3,7 +3,7 @@
 import asyncio
 import json
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,6 +15,10 @@ from penstock.serving import Exchange, Handler, HttpLine
 
 _BACKLOG: Final = 4096
 _MOST_COMMAND_BYTES: Final = 2**20
+_TARGETS: Final = ("endpoint", "pool", "model")
+_KEYS: Final = (*_TARGETS, "fault", "times")
+_ALL: Final = "all"
+_MOST_SHOWN: Final = 8
 
 
 @dataclass(slots=True, eq=False)
@@ -84,7 +88,11 @@ async def _listen(
 
 
 class _Commands:
-    """Faults as they are told over HTTP: GET / shows, POST / {"endpoint": …, "fault": …, "times": …} sets."""
+    """Faults as they are told over HTTP: GET / shows, POST / {"pool": …, "fault": …, "times": …} sets.
+
+    Who it is for: an `endpoint` (its address, or "all"), a `pool`, a `model`, several of these (then all must hold), or
+    nobody, which is all.
+    """
 
     def __init__(self, ports: dict[str, _Port]) -> None:
         self._ports = ports
@@ -93,7 +101,7 @@ class _Commands:
     def handle(self, exchange: Exchange) -> None:
         """Show or set."""
         if exchange.method == b"GET":
-            exchange.reply(200, json.dumps([_shown(port.endpoint) for port in self._ports.values()]).encode())
+            exchange.reply(200, json.dumps([_shown(port) for port in self._ports.values()]).encode())
             return
         try:
             chosen, fault = self._read(exchange.body)
@@ -111,16 +119,34 @@ class _Commands:
             raise UsageError("the body is not JSON") from None
         if not isinstance(told, dict):
             raise UsageError("the body is not a JSON object")
-        fault = read_fault(told.get("fault"), told.get("times", 1.0))
-        name = told.get("endpoint", "all")
-        chosen = [
-            port
-            for address, port in self._ports.items()
-            if name in {"all", address, port.endpoint.of.pool, port.endpoint.of.model}
-        ]
+        unknown = [name for name in told if name not in _KEYS]
+        if unknown:
+            raise UsageError(f"'{unknown[0][:100]}' is not a key; write {', '.join(_KEYS)}")
+        return self._chosen(told), read_fault(told.get("fault"), told.get("times", 1.0))
+
+    def _chosen(self, told: Mapping[str, object]) -> list[_Port]:
+        chosen = list(self._ports.values())
+        for target in _TARGETS:
+            if target not in told or (target == "endpoint" and told[target] == _ALL):
+                continue
+            wanted = told[target]
+            if all(_named(port)[target] != wanted for port in self._ports.values()):
+                raise UsageError(self._not_found(target, wanted))
+            chosen = [port for port in chosen if _named(port)[target] == wanted]
         if not chosen:
-            raise UsageError(f"no endpoint, pool or model is called {name!r}; GET / lists them")
-        return chosen, fault
+            said = " and ".join(f"{target} {told[target]!r}" for target in _TARGETS if target in told)
+            raise UsageError(f"no endpoint is of {said}; GET / lists them")
+        return chosen
+
+    def _not_found(self, target: str, wanted: object) -> str:
+        """Say what there is, and what else goes by that name."""
+        names = [_named(port) for port in self._ports.values()]
+        for other in _TARGETS:
+            if any(named[other] == wanted for named in names):
+                return f'{wanted!r} is no {target} but a {other}; write {{"{other}": "{wanted}"}}'
+        there = list(dict.fromkeys(named[target] for named in names))
+        shown = ", ".join(there[:_MOST_SHOWN]) + (", ..." if len(there) > _MOST_SHOWN else "")
+        return f"no {target} is called {wanted!r}; write one of {shown}{', or all' if target == 'endpoint' else ''}"
 
     async def _set(self, chosen: Sequence[_Port], fault: EndpointFault, exchange: Exchange) -> None:
         for port in chosen:
@@ -129,14 +155,19 @@ class _Commands:
             elif port.server is None:
                 await port.open()
             port.endpoint.set_fault(fault)
-        exchange.reply(200, json.dumps([_shown(port.endpoint) for port in chosen]).encode())
+        exchange.reply(200, json.dumps([_shown(port) for port in chosen]).encode())
 
 
-def _shown(endpoint: EmulatedEndpoint) -> dict[str, object]:
+def _named(port: _Port) -> dict[str, str]:
+    """By what a command can mean it."""
+    of = port.endpoint.of
+    return {"endpoint": of.address, "pool": of.pool, "model": of.model}
+
+
+def _shown(port: _Port) -> dict[str, object]:
+    endpoint = port.endpoint
     return {
-        "endpoint": endpoint.of.address,
-        "pool": endpoint.of.pool,
-        "model": endpoint.of.model,
+        **_named(port),
         "fault": endpoint.fault.name,
         "requests": endpoint.requests,
         "running": len(endpoint.engine.running),

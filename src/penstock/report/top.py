@@ -17,29 +17,47 @@ def render_top(view: GatewayView, before: GatewayView | None, seconds: float) ->
         table.add_column(name, justify="right")
     for one in view.endpoints:
         table.add_row(*_cells(one, earlier.get(one.address), seconds))
-    return Group(_head(view, before, seconds), table)
+    heads = [_pickers(view, before, seconds)]
+    if "requests_total" in view.totals:
+        heads.insert(0, _envoy(view, before, seconds))
+    return Group(*heads, table)
 
 
-def _head(view: GatewayView, before: GatewayView | None, seconds: float) -> Text:
+def _envoy(view: GatewayView, before: GatewayView | None, seconds: float) -> Text:
+    """What Envoy counts is asked for once a second, so it may be of another second than the rest."""
+
     def rate(name: str) -> str:
         if before is None:
             return "-"
         return f"{(view.totals.get(name, 0.0) - before.totals.get(name, 0.0)) / seconds:,.0f}"
 
-    up = sum(values.get("picker_up", 0.0) for values in view.pickers.values())
-    decisions = sum(values.get("decisions_total", 0.0) for values in view.pickers.values())
-    spent_s = sum(values.get("decision_seconds_total", 0.0) for values in view.pickers.values())
-    usd = sum(one.values.get("endpoint_usd_per_hour", 0.0) for one in view.endpoints)
     pieces = [
         f"{rate('requests_total')} requests/s",
         f"{view.totals.get('active_requests', 0.0):,.0f} active",
         f"{rate('requests_5xx_total')} 5xx/s",
+        f"{view.totals.get('fallback_requests_total', 0.0):,.0f} by weight",
+    ]
+    return Text("Envoy, up to 1 s ago:  " + "  ".join(pieces), style="bold")
+
+
+def _pickers(view: GatewayView, before: GatewayView | None, seconds: float) -> Text:
+    """What pickers count is of this moment, like the table."""
+    up = sum(values.get("picker_up", 0.0) for values in view.pickers.values())
+    decisions = sum(values.get("decisions_total", 0.0) for values in view.pickers.values())
+    spent_s = sum(values.get("decision_seconds_total", 0.0) for values in view.pickers.values())
+    usd = sum(one.values.get("endpoint_usd_per_hour", 0.0) for one in view.endpoints)
+    picks = "-" if before is None else f"{(_picked(view) - _picked(before)) / seconds:,.1f}"
+    pieces = [
+        f"{picks} picks/s",
         f"{up:.0f} of {len(view.pickers)} pickers",
         f"{1e6 * spent_s / decisions:.0f} us a decision" if decisions else "no decision yet",
-        f"{view.totals.get('fallback_requests_total', 0.0):,.0f} by weight",
         f"${usd:,.2f} an hour",
     ]
-    return Text("  ".join(pieces), style="bold")
+    return Text("Now:  " + "  ".join(pieces), style="bold")
+
+
+def _picked(view: GatewayView) -> float:
+    return sum(one.values.get("picks_total", 0.0) for one in view.endpoints)
 
 
 def _cells(one: EndpointView, before: EndpointView | None, seconds: float) -> list[str]:

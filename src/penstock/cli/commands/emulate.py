@@ -16,6 +16,7 @@ Examples:
 - `penstock emulate fleet.yaml --port 18000 --write running.yaml`
 - `penstock emulate fleet.yaml --port 18000 --control 127.0.0.1:17999 --speed 10`
 - `curl -d '{"endpoint": "127.0.0.1:18000", "fault": "slow", "times": 3}' 127.0.0.1:17999`
+- `curl -d '{"pool": "h100", "fault": "die"}' 127.0.0.1:17999`
 """
 
 
@@ -46,7 +47,8 @@ def emulate_command(
 
     Serves OpenAI-compatible endpoints for every replica of a fleet from one process: chat and text completions,
     streamed or not, `/v1/models`, `/health` and the `/metrics` of vLLM or SGLang. Batching, KV blocks and seconds are
-    those of the simulator, on a real clock. Faults are set while it runs: die, hang, slow, refuse, stale, lie, drop.
+    those of the simulator, on a real clock. Faults are set while it runs: die, hang, slow, refuse, stale, lie, drop,
+    none; for an endpoint (or "all"), a pool or a model, and for all where none is named.
     """
     from penstock.api.emulate import emulate
 
