@@ -9,6 +9,7 @@ from rich.console import RenderableType
 
 from penstock.api.answer import ApiAnswer, Row
 from penstock.api.asked.policies import policies_choice
+from penstock.api.asked.seen_weights import weighed
 from penstock.errors import UsageError
 from penstock.gateway.picking.receipts import DecisionReceipt, ends_cut, first_line, read_receipts
 from penstock.report.routing.receipts import Explained, ReplayedPolicy, receipts_document, render_receipts
@@ -96,7 +97,8 @@ def _check_once(files: Sequence[Path]) -> None:
 
 
 def _replayed(known: Sequence[DecisionReceipt], policy: RoutingPolicy) -> ReplayedPolicy:
-    found = replay([(receipt.sample, receipt.parameters) for receipt in known], policy.pick)
+    seen = [(receipt.sample, receipt.parameters) for receipt in known]
+    found = replay(weighed(seen, policy.name) if policy.weighs else seen, policy.pick)
     sent = Counter(
         receipt.addresses[index] for receipt, index in zip(known, found.chosen, strict=True) if index != REJECTED
     )

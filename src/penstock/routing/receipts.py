@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
+import numpy as np
+
 from penstock.routing.compiled import Pick
 from penstock.routing.endpoint import REJECTED, Records
 from penstock.routing.harm import harm_of, misses, terms_of, work_seconds
@@ -126,15 +128,22 @@ class Replay:
 
 
 def replay(seen: Sequence[tuple[PickSample, Records]], pick: Pick) -> Replay:
-    """Ask a policy again, one pick at a time, with its parameters: each sees the fleet as the one that ran left it."""
+    """Ask a policy again, one pick at a time, with its parameters: each sees the fleet as the one that ran left it.
+
+    Turns are its own: of whoever takes endpoints in turn, by how many it would have sent to each itself.
+    """
     chosen, misses_expected, usd = [], 0.0, 0.0
+    sent: Records = np.zeros(0, np.int64)
     for number, (sample, parameters) in enumerate(seen):
         # Of a sample every so many-th request is there: in turn is in turn among those.
-        request = sample.request.copy()
-        request["number"] = number
-        index = int(pick(request, sample.endpoints, sample.hits, parameters))
+        request, endpoints = sample.request.copy(), sample.endpoints.copy()
+        if len(sent) != len(endpoints):
+            sent = np.zeros(len(endpoints), np.int64)
+        request["number"], endpoints["sent"] = number, sent
+        index = int(pick(request, endpoints, sample.hits, parameters))
         chosen.append(index)
         if index != REJECTED:
+            sent[index] += 1
             line = _line(sample, index, parameters)
             misses_expected += line.miss_fraction
             usd += line.usd
