@@ -55,7 +55,24 @@ def test_in_turn_costs_more_and_goes_everywhere_that_serves_the_model(written: P
     assert (turns.policy.name, least.policy.name) == ("round-robin", "least-request")
     assert set(turns.sent) == {f"10.0.0.{index}:8000" for index in (0, 2, 4, 6)}
     assert turns.agreed_fraction < 1
-    assert turns.usd_per_1000_requests > ours.usd_per_1000_requests
+    assert turns.engine_usd_per_1000_requests > ours.engine_usd_per_1000_requests
+
+
+def test_what_is_paid_anyway_differs_in_no_bill_and_the_answer_says_so(written: Path, tmp_path: Path) -> None:
+    """Attack: "$ per 1,000 requests" named a policy 10% cheaper on a fleet that costs the same under every one."""
+    answer = receipts([written])
+    assert [one.elastic_usd_per_1000_requests for one in answer.replays] == [0.0] * 3
+    shown = CliRunner().invoke(app, ["receipts", str(written)], env={"COLUMNS": "160"}).stdout
+    assert "paid anyway, and cost the same under every policy" in " ".join(shown.split())
+    e, q = new_endpoints(2), new_request()
+    e["usd_per_s"], e["saved_usd_per_s"], e["kv_tokens"], e["prompt_token_s"] = 1e-3, (0.0, 1e-3), 500_000, 1e-4
+    q["input_tokens"], q["expected_output_tokens"] = 1000, 200
+    book = ReceiptBook(tmp_path / "elastic.jsonl", 1, ("10.0.0.0:8000", "10.0.0.1:8000"))
+    for _ in range(2):
+        book.note(q, e, np.zeros(2, np.int64), default_parameters(), np.array([0]))
+    book.close()
+    (turns,) = receipts([tmp_path / "elastic.jsonl"], policy="round-robin").replays
+    assert turns.elastic_usd_per_1000_requests == pytest.approx(turns.engine_usd_per_1000_requests / 2)
 
 
 def test_every_policy_can_be_asked(written: Path) -> None:
@@ -135,7 +152,7 @@ def test_the_command_prints_the_document_of_its_schema_and_a_table_that_loses_no
     answer = receipts([written], policy="penstock,round-robin", explained=3)
     assert printed.exit_code == 0
     assert printed.stdout == answer.to_json() + "\n"
-    Draft202012Validator(json_schema("penstock.receipts/1")).validate(json.loads(printed.stdout))
+    Draft202012Validator(json_schema("penstock.receipts/2")).validate(json.loads(printed.stdout))
     assert len(repr(answer)) < 200
     assert [row["policy"] for row in answer.rows()] == ["penstock", "round-robin"]
     for columns in ("60", "80", "160"):
