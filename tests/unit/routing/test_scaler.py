@@ -144,6 +144,13 @@ def test_what_lasts_for_one_interval_is_not_asked_for_and_what_lasts_for_three_i
         assert least <= max(takes(pools, answer) for answer in answers) <= most
 
 
+def test_a_load_that_doubles_at_once_is_not_taken_for_a_slope() -> None:
+    pools = [replace(FAST_OF_10, most=30), replace(CHEAP_OF_10, most=30)]
+    answers = asked(CheapestSet(pools), [20.0] * 60 + [40.0] * 60, (5, 1))
+    assert takes(pools, answers[64]) >= 44.0
+    assert max(takes(pools, answer) for answer in answers) <= 55.0
+
+
 def test_the_last_replica_stays_unless_it_may_go() -> None:
     quiet = [0.0] * 100
     assert asked(CheapestSet([FAST_OF_10, CHEAP_OF_10]), quiet, (5, 3))[-1] == (0, 1)
