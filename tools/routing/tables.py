@@ -143,10 +143,11 @@ def _mooncake(rows: list[Row]) -> str:
 
 
 def _elasticity(rows: list[Row]) -> str:
-    head = ["fleet", "scaler", "router", "setting", "$ a day", "requests within the SLO"]
+    head = ["fleet", "asked every", "scaler", "router", "setting", "$ a day", "requests within the SLO"]
     cells = [
         [
             str(row["fleet"]),
+            f"{float(row['asked_every_s']):g} s",
             str(row["scaler"]),
             str(row["router"]),
             f"{float(row['setting']):g}",

@@ -9,6 +9,7 @@ from rich.console import RenderableType
 
 from penstock.api.answer import ApiAnswer, Row
 from penstock.api.asked.policies import policies_choice
+from penstock.api.asked.seen_weights import weighed
 from penstock.errors import UsageError
 from penstock.gateway.picking.receipts import DecisionReceipt, ends_cut, first_line, read_receipts
 from penstock.report.routing.receipts import Explained, ReplayedPolicy, receipts_document, render_receipts
@@ -44,7 +45,8 @@ class ReceiptsAnswer(ApiAnswer):
                 "agreed_fraction": one.agreed_fraction,
                 "turned_away": one.turned_away,
                 "expected_miss_fraction": one.expected_miss_fraction,
-                "usd_per_1000_requests": one.usd_per_1000_requests,
+                "engine_usd_per_1000_requests": one.engine_usd_per_1000_requests,
+                "elastic_usd_per_1000_requests": one.elastic_usd_per_1000_requests,
             }
             for one in self.replays
         ]
@@ -96,7 +98,8 @@ def _check_once(files: Sequence[Path]) -> None:
 
 
 def _replayed(known: Sequence[DecisionReceipt], policy: RoutingPolicy) -> ReplayedPolicy:
-    found = replay([(receipt.sample, receipt.parameters) for receipt in known], policy.pick)
+    seen = [(receipt.sample, receipt.parameters) for receipt in known]
+    found = replay(weighed(seen, policy.name) if policy.weighs else seen, policy.pick)
     sent = Counter(
         receipt.addresses[index] for receipt, index in zip(known, found.chosen, strict=True) if index != REJECTED
     )
@@ -106,7 +109,8 @@ def _replayed(known: Sequence[DecisionReceipt], policy: RoutingPolicy) -> Replay
         agreed_fraction=found.agreed / len(known),
         turned_away=found.rejected,
         expected_miss_fraction=found.expected_misses / served,
-        usd_per_1000_requests=1000 * found.usd / served,
+        engine_usd_per_1000_requests=1000 * found.engine_usd / served,
+        elastic_usd_per_1000_requests=1000 * found.elastic_usd / served,
         sent=dict(sorted(sent.items())),
     )
 

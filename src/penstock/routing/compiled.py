@@ -11,9 +11,11 @@ from typing import Any, Final, TypeVar, cast
 from weakref import WeakValueDictionary
 
 import numba
+import numpy as np
 from numba import types
 from numba.experimental import function_type  # noqa: F401 - teaches numba what a pointer is
 
+from penstock.errors import DeploymentError
 from penstock.routing.endpoint import ENDPOINT, PARAMETERS, REJECTED, REQUEST, Records
 
 Function = TypeVar("Function", bound=Callable[..., object])
@@ -79,11 +81,11 @@ class PythonPick:
     def answer(self, address: int) -> int:
         """Return what the policy chooses among the endpoints that lie there."""
         try:
-            chosen = int(self._pick(self._request, self._seen[address], self._hits, self._parameters))
+            chosen = _index(self._pick(self._request, self._seen[address], self._hits, self._parameters))
         except BaseException as error:  # noqa: BLE001 - whoever called the loop raises it
             self.failed = error
             return NOWHERE
-        return chosen if -NOWHERE < chosen < NOWHERE else NOWHERE
+        return min(chosen, NOWHERE)
 
     @staticmethod
     def pointer() -> Any:  # noqa: ANN401 - numba's C callbacks have no type
@@ -91,6 +93,15 @@ class PythonPick:
         return _python_pointer()
 
 
+def _index(chosen: object) -> int:
+    """Take an answer as it is meant, or say what would be: 1.7, "3" and -2 mean no endpoint."""
+    if isinstance(chosen, int | np.integer) and not isinstance(chosen, bool) and chosen >= REJECTED:
+        return int(chosen)
+    said = str(chosen) if isinstance(chosen, int | np.integer) else repr(chosen).splitlines()[0][:_SHOWN]
+    raise DeploymentError(f"the policy returned {said}; return an endpoint's index as an int, or -1 to reject")
+
+
+_SHOWN: Final = 60
 NOWHERE: Final = 2**31 - 1
 """An endpoint no fleet has."""
 _ASKED: "WeakValueDictionary[int, PythonPick]" = WeakValueDictionary()

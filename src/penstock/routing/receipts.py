@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
+import numpy as np
+
 from penstock.routing.compiled import Pick
 from penstock.routing.endpoint import REJECTED, Records
 from penstock.routing.harm import harm_of, misses, terms_of, work_seconds
@@ -48,8 +50,10 @@ class ReceiptLine:
     """Chance that the request misses its promise there."""
     harm: float = float("nan")
     """Expected missed promises, those of others and dollars included: the least wins."""
-    usd: float = float("nan")
-    """The request's share of what the endpoint costs."""
+    engine_usd: float = float("nan")
+    """The seconds it adds to the endpoint's steps, at the endpoint's price; what is shared with others is left out."""
+    elastic_usd: float = float("nan")
+    """Of that, what is saved where it does not go: nothing where the endpoint is paid anyway."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +100,7 @@ def _line(sample: PickSample, index: int, parameters: Records) -> ReceiptLine:
         return ReceiptLine(endpoint=index, ruled_out=ruled_out, cached_tokens=hit)
     terms = terms_of(q, parameters[0], sample.endpoints, sample.hits)
     ttft_s, tpot_s, prompt_s = times_of(q, e, hit, share_of_chance(q))
+    work_s = work_seconds(q, e, prompt_s)
     return ReceiptLine(
         endpoint=index,
         ruled_out=None,
@@ -105,7 +110,8 @@ def _line(sample: PickSample, index: int, parameters: Records) -> ReceiptLine:
         resident_tpot_s=float(e["resident_tpot_s"]),
         miss_fraction=misses(q, e, hit, terms),
         harm=harm_of(q, e, hit, parameters[0], terms, inf),
-        usd=work_seconds(q, e, prompt_s) * float(e["usd_per_s"]),
+        engine_usd=work_s * float(e["usd_per_s"]),
+        elastic_usd=work_s * float(e["saved_usd_per_s"]),
     )
 
 
@@ -117,7 +123,8 @@ class Replay:
     """The endpoint of each pick, or REJECTED."""
     agreed: int
     expected_misses: float
-    usd: float
+    engine_usd: float
+    elastic_usd: float
 
     @property
     def rejected(self) -> int:
@@ -126,17 +133,27 @@ class Replay:
 
 
 def replay(seen: Sequence[tuple[PickSample, Records]], pick: Pick) -> Replay:
-    """Ask a policy again, one pick at a time, with its parameters: each sees the fleet as the one that ran left it."""
-    chosen, misses_expected, usd = [], 0.0, 0.0
+    """Ask a policy again, one pick at a time, with its parameters: each sees the fleet as the one that ran left it.
+
+    Turns are its own: of whoever takes endpoints in turn, by how many it would have sent to each itself.
+    """
+    chosen, lines = list[int](), list[ReceiptLine]()
+    sent: Records = np.zeros(0, np.int64)
     for number, (sample, parameters) in enumerate(seen):
         # Of a sample every so many-th request is there: in turn is in turn among those.
-        request = sample.request.copy()
-        request["number"] = number
-        index = int(pick(request, sample.endpoints, sample.hits, parameters))
+        request, endpoints = sample.request.copy(), sample.endpoints.copy()
+        if len(sent) != len(endpoints):
+            sent = np.zeros(len(endpoints), np.int64)
+        request["number"], endpoints["sent"] = number, sent
+        index = int(pick(request, endpoints, sample.hits, parameters))
         chosen.append(index)
         if index != REJECTED:
-            line = _line(sample, index, parameters)
-            misses_expected += line.miss_fraction
-            usd += line.usd
-    agreed = sum(index == sample.chosen for index, (sample, _) in zip(chosen, seen, strict=True))
-    return Replay(chosen=tuple(chosen), agreed=agreed, expected_misses=misses_expected, usd=usd)
+            sent[index] += 1
+            lines.append(_line(sample, index, parameters))
+    return Replay(
+        chosen=tuple(chosen),
+        agreed=sum(index == sample.chosen for index, (sample, _) in zip(chosen, seen, strict=True)),
+        expected_misses=float(sum(line.miss_fraction for line in lines)),
+        engine_usd=float(sum(line.engine_usd for line in lines)),
+        elastic_usd=float(sum(line.elastic_usd for line in lines)),
+    )

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
@@ -16,6 +17,9 @@ from penstock.gateway.picking.asked import Wish
 from penstock.gateway.picking.desk import Desk, Named
 from penstock.gateway.picking.receipts import ReceiptBook
 from penstock.report.routing.receipts import _dollars
+from penstock.routing.compared.policies import POLICIES
+from penstock.routing.endpoint import default_parameters, new_endpoints, new_request
+from penstock.routing.scaling.sustained import LoadKind, weights_by_capacity
 
 DECISIONS = 24
 
@@ -51,13 +55,86 @@ def test_in_turn_costs_more_and_goes_everywhere_that_serves_the_model(written: P
     assert (turns.policy.name, least.policy.name) == ("round-robin", "least-request")
     assert set(turns.sent) == {f"10.0.0.{index}:8000" for index in (0, 2, 4, 6)}
     assert turns.agreed_fraction < 1
-    assert turns.usd_per_1000_requests > ours.usd_per_1000_requests
+    assert turns.engine_usd_per_1000_requests > ours.engine_usd_per_1000_requests
+
+
+def test_what_is_paid_anyway_differs_in_no_bill_and_the_answer_says_so(written: Path, tmp_path: Path) -> None:
+    """Attack: "$ per 1,000 requests" named a policy 10% cheaper on a fleet that costs the same under every one."""
+    answer = receipts([written])
+    assert [one.elastic_usd_per_1000_requests for one in answer.replays] == [0.0] * 3
+    shown = CliRunner().invoke(app, ["receipts", str(written)], env={"COLUMNS": "160"}).stdout
+    assert "paid anyway, and cost the same under every policy" in " ".join(shown.split())
+    e, q = new_endpoints(2), new_request()
+    e["usd_per_s"], e["saved_usd_per_s"], e["kv_tokens"], e["prompt_token_s"] = 1e-3, (0.0, 1e-3), 500_000, 1e-4
+    q["input_tokens"], q["expected_output_tokens"] = 1000, 200
+    book = ReceiptBook(tmp_path / "elastic.jsonl", 1, ("10.0.0.0:8000", "10.0.0.1:8000"))
+    for _ in range(2):
+        book.note(q, e, np.zeros(2, np.int64), default_parameters(), np.array([0]))
+    book.close()
+    (turns,) = receipts([tmp_path / "elastic.jsonl"], policy="round-robin").replays
+    assert turns.elastic_usd_per_1000_requests == pytest.approx(turns.engine_usd_per_1000_requests / 2)
 
 
 def test_every_policy_can_be_asked(written: Path) -> None:
     peers = "weighted-round-robin,in-flight-per-capacity,llm-d,llm-d-scorers,dynamo,sglang-cache-aware"
     for one in receipts([written], policy=peers).replays:
         assert sum(one.sent.values()) + one.turned_away == DECISIONS, one.policy.name
+
+
+def weighted_decisions(path: Path, name: str, *, counts: tuple[int, int] = (2, 2)) -> tuple[float, float]:
+    """Write down what a weighted policy does by itself; return its weights, as the simulator would set them."""
+    e, q, p = new_endpoints(sum(counts)), new_request(), default_parameters()
+    second = np.arange(sum(counts)) >= counts[0]
+    e["pool"], e["step_s"], e["prompt_token_s"] = second, np.where(second, 0.02, 0.01), np.where(second, 8e-5, 2e-5)
+    e["kv_tokens"], e["max_running"], e["step_tokens"], e["request_s"] = 500_000, 256, 8192, 0.0
+    q["input_tokens"], q["expected_output_tokens"], q["ttft_s"], q["tpot_s"] = 1000, 200, 2.0, 0.06
+    load = [LoadKind(share=1.0, input_tokens=1000, output_tokens=200, ttft_s=2.0, tpot_s=0.06)]
+    weights = weights_by_capacity([e[0], e[-1]], [load, load])
+    weighing, rng = p.copy(), np.random.default_rng(1)
+    weighing["tuning"][0, :2] = weights
+    # What was learned since is not what an operator set.
+    e["decode_correction"][second], hits = 1.3, np.zeros(len(e), np.int64)
+    book = ReceiptBook(path, 1, tuple(f"10.0.0.{index}:8000" for index in range(len(e))))
+    for number in range(200):
+        q["number"], q["turn"] = number, rng.integers(0, 1000)
+        chosen = int(POLICIES[name].pick(q, e, hits, weighing))
+        book.note(q, e, hits, p, np.array([chosen]))
+        e["sent"][chosen] += 1
+        e["in_flight"][chosen] += 1
+        e["in_flight"][rng.choice(np.flatnonzero(e["in_flight"]))] -= number > 20
+    book.close()
+    return weights[0], weights[1]
+
+
+@pytest.mark.parametrize("name", ["weighted-round-robin", "in-flight-per-capacity"])
+def test_a_weighted_policy_makes_its_own_decisions_again(name: str, tmp_path: Path) -> None:
+    """Attack: 27% of them, by weights of its own and by turns of whoever ran."""
+    path = tmp_path / "own.0.jsonl"
+    fast, slow = weighted_decisions(path, name)
+    (found,) = receipts([path], policy=name).replays
+    assert found.agreed_fraction == 1.0
+    if name == "weighted-round-robin":
+        shares = [found.sent[f"10.0.0.{index}:8000"] / 200 for index in range(4)]
+        assert shares == pytest.approx([fast / (fast + slow) / 2] * 2 + [slow / (fast + slow) / 2] * 2, abs=0.01)
+
+
+def test_by_equal_weights_in_turn_is_in_turn_whoever_ran(tmp_path: Path) -> None:
+    """Attack: of four equal endpoints it named whoever was behind under the policy that ran."""
+    path = tmp_path / "equal.0.jsonl"
+    weighted_decisions(path, "least-request", counts=(4, 0))
+    for one in receipts([path], policy="weighted-round-robin,round-robin").replays:
+        assert list(one.sent.values()) == [50] * 4, one.policy.name
+
+
+def test_more_kinds_than_there_are_weights_are_refused(tmp_path: Path) -> None:
+    path, q, e = tmp_path / "many.0.jsonl", new_request(), new_endpoints(9)
+    e["pool"], e["kv_tokens"], e["step_s"] = range(9), 500_000, 0.01
+    q["input_tokens"], q["expected_output_tokens"] = 1000, 200
+    book = ReceiptBook(path, 1, tuple(f"10.0.0.{index}:8000" for index in range(9)))
+    book.note(q, e, np.zeros(9, np.int64), default_parameters(), np.array([0]))
+    book.close()
+    with pytest.raises(UsageError, match="weighted-round-robin has weights for 8 kinds of endpoints, not for 9"):
+        receipts([path], policy="weighted-round-robin")
 
 
 def test_an_explained_decision_has_every_endpoint_and_the_order_that_was_named(written: Path) -> None:
@@ -75,7 +152,7 @@ def test_the_command_prints_the_document_of_its_schema_and_a_table_that_loses_no
     answer = receipts([written], policy="penstock,round-robin", explained=3)
     assert printed.exit_code == 0
     assert printed.stdout == answer.to_json() + "\n"
-    Draft202012Validator(json_schema("penstock.receipts/1")).validate(json.loads(printed.stdout))
+    Draft202012Validator(json_schema("penstock.receipts/2")).validate(json.loads(printed.stdout))
     assert len(repr(answer)) < 200
     assert [row["policy"] for row in answer.rows()] == ["penstock", "round-robin"]
     for columns in ("60", "80", "160"):

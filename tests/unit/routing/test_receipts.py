@@ -33,7 +33,7 @@ def test_every_endpoint_has_its_line() -> None:
     # 1,000 tokens of 20 us and the step that carries them; a token is a step.
     assert receipt.line.ttft_s == pytest.approx(1000 * 2e-5 + 0.02)
     assert receipt.line.tpot_s == pytest.approx(0.02)
-    assert receipt.line.usd == pytest.approx(1000 * 2e-5 * 1e-3)
+    assert receipt.line.engine_usd == pytest.approx(1000 * 2e-5 * 1e-3)
 
 
 def test_a_rejection_has_no_line() -> None:
@@ -51,7 +51,7 @@ def test_what_round_robin_would_have_cost() -> None:
     samples = [sample(number) for number in range(12)]
     ours, theirs = replay(samples, pick), replay(samples, round_robin)
     assert theirs.agreed < 12
-    assert theirs.usd > ours.usd
+    assert theirs.engine_usd > ours.engine_usd
     assert theirs.expected_misses > ours.expected_misses
 
 
@@ -65,4 +65,4 @@ def test_what_nobody_can_serve_is_rejected_and_costs_nothing() -> None:
     taken, parameters = sample()
     taken.endpoints["accepts"] = 0
     found = replay([(taken, parameters)], pick)
-    assert (found.chosen, found.rejected, found.usd, found.expected_misses) == ((REJECTED,), 1, 0.0, 0.0)
+    assert (found.chosen, found.rejected, found.engine_usd, found.expected_misses) == ((REJECTED,), 1, 0.0, 0.0)

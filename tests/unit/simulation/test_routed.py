@@ -77,9 +77,20 @@ def test_a_policy_that_chooses_no_endpoint_is_refused(index: int, fix: str) -> N
     assert len(str(caught.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize("index", [-1, -7])
-def test_a_rejection_is_counted_and_misses(index: int) -> None:
-    outcome = routed(always(index), count=10)
+@pytest.mark.parametrize("answer", [-2, 1.7, "3", True, None, float("nan"), np.array([3]), np.zeros((40, 2))])
+def test_an_answer_that_is_no_index_is_refused(answer: Any) -> None:  # noqa: ANN401 - whatever people return
+    """Attack: -2 turned every request away, 1.7, "3" and True were cut to an index, None was a bare TypeError."""
+    with pytest.raises(DeploymentError, match="return an endpoint's index as an int, or -1 to reject") as caught:
+        routed(always(answer), count=10)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_numpy_integer_is_an_index() -> None:
+    assert routed(always(np.int64(3)), count=10).requests == 10  # type: ignore[arg-type]
+
+
+def test_a_rejection_is_counted_and_misses() -> None:
+    outcome = routed(always(-1), count=10)
     assert (outcome.requests, outcome.rejected) == (0, 10)
     assert outcome.classes[0].met_fraction == 0
 

@@ -1,8 +1,6 @@
 """Which static weight does a pool get? The fleet file's, or what one replica takes of this load within its promise."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from math import inf
 
 import numpy as np
 
@@ -10,13 +8,10 @@ from penstock.errors import UsageError
 from penstock.fleet.pools import Fleet
 from penstock.routing.compared.policies import RoutingPolicy
 from penstock.routing.endpoint import TUNING
-from penstock.routing.scaling.sustained import LoadKind, sustained_requests_per_s
+from penstock.routing.scaling.sustained import NO_WEIGHT, LoadKind, weights_by_capacity
 from penstock.simulation.loop.seen import endpoints_of
 from penstock.simulation.replica import ReplicaPool
 from penstock.workload import Requests, SloClass
-
-_NOTHING = 1e-9
-"""Of a pool that is to take nothing: it is sent what no other can hold."""
 
 
 def weights_choice(
@@ -47,26 +42,13 @@ def _stated(fleet: Fleet, pools: Sequence[ReplicaPool]) -> tuple[float, ...] | N
     total = sum(shares)
     if not total:
         return None
-    return tuple(max(share / total / pool.schedulers, _NOTHING) for share, pool in zip(shares, pools, strict=True))
+    return tuple(max(share / total / pool.schedulers, NO_WEIGHT) for share, pool in zip(shares, pools, strict=True))
 
 
 def capacities(pools: Sequence[ReplicaPool], kinds: Sequence[LoadKind]) -> tuple[float, ...]:
     """Requests a second one replica of each pool takes; where one keeps the promise for nobody, whatever it is."""
-    unpromised = [replace(kind, ttft_s=inf, tpot_s=inf, e2e_s=inf) for kind in kinds]
     endpoints, first = endpoints_of(pools), np.cumsum([0, *(pool.schedulers for pool in pools)])
-    for asked in (kinds, unpromised):
-        rates = tuple(
-            sustained_requests_per_s(endpoints[index], _part(asked, pool))
-            for index, pool in zip(first[:-1], pools, strict=True)
-        )
-        if all(rate > 0 for rate in rates):
-            return rates
-    return tuple(max(rate, _NOTHING) for rate in rates)
-
-
-def _part(kinds: Sequence[LoadKind], pool: ReplicaPool) -> Sequence[LoadKind]:
-    """What of a request a pool does: one that prefills makes no answers."""
-    return [replace(kind, output_tokens=1, e2e_s=inf) for kind in kinds] if pool.role == "prefill" else kinds
+    return weights_by_capacity([endpoints[index] for index in first[:-1]], [kinds] * len(pools))
 
 
 def load_kinds(block: Requests, classes: Sequence[SloClass]) -> tuple[LoadKind, ...]:

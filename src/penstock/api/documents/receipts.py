@@ -13,7 +13,8 @@ class ReplayedPolicyDocument(TypedDict):
     agreed_fraction: float
     turned_away: int
     expected_miss_fraction: float
-    usd_per_1000_requests: float
+    engine_usd_per_1000_requests: float
+    elastic_usd_per_1000_requests: float
     sent: dict[str, int]
 
 
@@ -27,7 +28,8 @@ class ReceiptLineDocument(TypedDict):
     tpot_s: float | None
     miss_fraction: float | None
     harm: float | None
-    usd: float | None
+    engine_usd: float | None
+    elastic_usd: float | None
 
 
 class ExplainedDocument(TypedDict):
@@ -43,7 +45,7 @@ class ExplainedDocument(TypedDict):
 class ReceiptsDocument(TypedDict):
     """Decisions of a gateway, asked again."""
 
-    schema: Literal["penstock.receipts/1"]
+    schema: Literal["penstock.receipts/2"]
     decisions: int
     cut_files: list[str]
     policies: list[ReplayedPolicyDocument]

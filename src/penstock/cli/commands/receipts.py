@@ -35,7 +35,8 @@ def receipts_command(
     """What would another policy have done with yesterday's traffic?
 
     Decisions that a gateway wrote down are made again by other policies, each with what was known at its time: how
-    often they name the same endpoint, how many requests would miss their promise, and what they would cost.
+    often they name the same endpoint, how many requests would miss their promise, and the engine time they would
+    take, in dollars. That is no bill: pools that are not `elastic` are paid anyway and cost the same under all of them.
     """
     from penstock.api.receipts import receipts
 

@@ -69,7 +69,7 @@ def own_page(
     alive = [now_s - float(at) < _ALIVE_S for at in states["alive_s"]]
     lines += _metric("penstock_picker_up", "Whether a picker gives signs of life.", zip(pickers, alive, strict=True))
     kinds = [f'pool="{kind.name}",model="{kind.model}"' for kind in wish.kinds]
-    for name, (said, values) in wish.shown().items():
+    for name, (said, values) in wish.shown(reports).items():
         lines += _metric(name, said, zip(kinds, values, strict=True))
     for metric, value in envoy.items():
         lines += _metric(metric, "As Envoy counts.", [("", value)])

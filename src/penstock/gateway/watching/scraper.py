@@ -208,7 +208,7 @@ class Scraper:
 
     async def _wish_again(self, fleet: RoutedFleet, wish: ReplicaWish) -> None:
         """Ask now and then how many replicas of each pool should be up."""
-        wish.begin(fleet, self._counts, self._states)
+        wish.begin(fleet, self._counts, self._states, time.monotonic())
         while True:
             await asyncio.sleep(WISH_EVERY_S)
             wish.look(self._reports, self._counts, self._states, time.monotonic())

@@ -13,18 +13,19 @@ from penstock.routing.compared.policies import RoutingPolicy
 from penstock.routing.receipts import Receipt, ReceiptLine
 from penstock.units import format_s
 
-SCHEMA: Final = "penstock.receipts/1"
+SCHEMA: Final = "penstock.receipts/2"
 _POLICIES: Final = (
     Column("policy", figures=False),
     Column("same\nendpoint"),
     Column("expected to miss\nits promise"),
-    Column("$ per 1,000\nrequests"),
+    Column("engine time of\n1,000 requests, $"),
+    Column("of it in\nelastic pools, $"),
     Column("turned\naway"),
     Column("most to one\nendpoint"),
 )
 _ENDPOINTS: Final = (
     Column("endpoint", figures=False),
-    *(Column(head) for head in ("order", "TTFT", "TPOT", "misses", "harm", "$", "cached\ntokens")),
+    *(Column(head) for head in ("order", "TTFT", "TPOT", "misses", "harm", "engine\ntime, $", "cached\ntokens")),
 )
 
 
@@ -37,8 +38,10 @@ class ReplayedPolicy:
     turned_away: int
     expected_miss_fraction: float
     """Of the requests it would have sent somewhere, by what was known at the time."""
-    usd_per_1000_requests: float
-    """Their share of what the endpoints cost."""
+    engine_usd_per_1000_requests: float
+    """The seconds they add to the endpoints' steps, at the endpoints' prices: no bill, which has idle seconds too."""
+    elastic_usd_per_1000_requests: float
+    """Of that, what could be given back; pools that are paid anyway cost the same under every policy."""
     sent: Mapping[str, int]
     """By address."""
 
@@ -69,7 +72,8 @@ def receipts_document(
                 "agreed_fraction": one.agreed_fraction,
                 "turned_away": one.turned_away,
                 "expected_miss_fraction": one.expected_miss_fraction,
-                "usd_per_1000_requests": one.usd_per_1000_requests,
+                "engine_usd_per_1000_requests": one.engine_usd_per_1000_requests,
+                "elastic_usd_per_1000_requests": one.elastic_usd_per_1000_requests,
                 "sent": dict(one.sent),
             }
             for one in replays
@@ -91,7 +95,7 @@ def _explained_values(explained: Explained) -> dict[str, object]:
 
 def _line_values(address: str, line: ReceiptLine) -> dict[str, object]:
     able = line.ruled_out is None
-    figures = ("ttft_s", "tpot_s", "miss_fraction", "harm", "usd")
+    figures = ("ttft_s", "tpot_s", "miss_fraction", "harm", "engine_usd", "elastic_usd")
     return {
         "address": address,
         "ruled_out": line.ruled_out,
@@ -117,7 +121,9 @@ def render_receipts(
     pieces.append(
         Text(
             "Each decision by itself, with the fleet as the policy that ran had left it; "
-            "what another one would have made of the fleet, `penstock simulate --fleet` says.",
+            "what another one would have made of the fleet, `penstock simulate --fleet` says. "
+            "Engine time is what requests add to steps, at the endpoints' prices, and no bill: pools that are not "
+            "`elastic` are paid anyway, and cost the same under every policy.",
             style="dim",
         )
     )
@@ -130,7 +136,8 @@ def _policy(one: ReplayedPolicy) -> list[Figure]:
         one.policy.name,
         f"{one.agreed_fraction:.1%}",
         f"{one.expected_miss_fraction:.2%}",
-        _dollars(one.usd_per_1000_requests),
+        _dollars(one.engine_usd_per_1000_requests),
+        _dollars(one.elastic_usd_per_1000_requests),
         f"{one.turned_away:,}",
         f"{most:.0%}",
     ]
@@ -166,6 +173,6 @@ def _endpoint(address: str, place: str, line: ReceiptLine) -> list[Figure]:
         format_s(line.tpot_s),
         f"{line.miss_fraction:.2%}",
         f"{line.harm:.2g}",
-        f"{line.usd:.2g}",
+        f"{line.engine_usd:.2g}",
         f"{line.cached_tokens:,}",
     ]

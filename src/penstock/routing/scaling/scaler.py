@@ -6,11 +6,12 @@ while, because a load that fell may come back. All of it is pure: the gateway pu
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Final, Protocol
 
 from penstock.errors import UsageError
+from penstock.routing.scaling.forecast import SeenRate, expected_requests_per_s
 
 _MOST_SETS: Final = 100_000
 """Sets of replicas that are tried one by one, in a tenth of a second; beyond, pools are filled in order."""
@@ -30,8 +31,10 @@ class ScaledPool:
     """From asking for a replica until it serves."""
 
     def __post_init__(self) -> None:
-        if not (self.requests_per_s > 0 and self.usd_per_hour >= 0 and 0 <= self.floor <= self.most):
+        if not (0 < self.requests_per_s < math.inf and self.usd_per_hour >= 0 and 0 <= self.floor <= self.most):
             raise UsageError(f"pool '{self.name}' needs a rate above 0, a price, and a floor of at most {self.most}")
+        if not 0 <= self.load_s < math.inf:
+            raise UsageError(f"pool '{self.name}' cannot load in {self.load_s} s; write seconds, 0 or more")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,10 @@ class Scaler(Protocol):
 
 def cheapest(pools: Sequence[ScaledPool], requests_per_s: float) -> tuple[int, ...]:
     """Return the set of replicas that serves a rate for the fewest dollars; all of them where none is enough."""
+    if not math.isfinite(requests_per_s):
+        raise UsageError(
+            f"no set serves {requests_per_s} requests/s; write a finite rate, as a report's count over its time"
+        )
     tried = math.prod(pool.most - pool.floor + 1 for pool in pools) / max(pool.most - pool.floor + 1 for pool in pools)
     return _filled(pools, requests_per_s) if tried > _MOST_SETS else _best_of_all(pools, requests_per_s)
 
@@ -110,33 +117,75 @@ def _best_of_all(pools: Sequence[ScaledPool], requests_per_s: float) -> tuple[in
 
 @dataclass(slots=True)
 class CheapestSet:
-    """Ours: the cheapest set for the load expected when a replica asked for now is up."""
+    """Ours: the cheapest set for the load expected when a replica asked for now is up.
+
+    One that has just begun, or has not heard for a while, does not know what came before: what is up stays.
+    """
 
     pools: Sequence[ScaledPool]
     spare_fraction: float = 0.1
     """Kept above the expected load, for bursts and errors of the rates."""
     hold_s: float = 600.0
     """How long a smaller set must have been enough before replicas go."""
-    _seen: list[tuple[float, float]] = field(default_factory=list)
-    _expected: list[tuple[float, float]] = field(default_factory=list)
+    settle_s: float = 60.0
+    """Over which the load is taken; nothing is asked for because of what lasts for less than half of it."""
+    gap_s: float = 300.0
+    """Between two reports; after a longer silence what was known is forgotten."""
+    to_zero: bool = False
+    """Whether the last replica may go; the next request would wait until one has loaded."""
+    _seen: list[SeenRate] = field(default_factory=list)
+    _expected: list[SeenRate] = field(default_factory=list)
+    _begun_s: float = math.inf
+    _held: tuple[int, ...] = ()
+    """What does not go before the load has been known for a while."""
+    _answer: tuple[int, ...] = ()
 
     def wanted(self, report: LoadReport) -> tuple[int, ...]:
         """Take the cheapest set for the highest load expected of late; nothing goes before what replaces it is up."""
+        if not self._seen or not 0 < report.now_s - self._seen[-1].now_s <= self.gap_s:
+            self._begin(report)
+        known_s = report.now_s - self._begun_s
+        rate = self._highest_expected(report, known_s) * (1.0 + self.spare_fraction)
+        present = tuple(min(one.up + one.coming, pool.most) for one, pool in zip(report.pools, self.pools, strict=True))
+        if known_s < self.hold_s:
+            self._held = _each_most(self._held, present)
+            answer = self._cheapest(rate, self._held)
+        else:
+            answer = self._cheapest(rate, tuple(pool.floor for pool in self.pools))
+            if not all(one.up >= want for one, want in zip(report.pools, answer, strict=True)):
+                answer = _each_most(present, answer)
+        self._answer = answer
+        return answer
+
+    def _begin(self, report: LoadReport) -> None:
+        """Keep what was asked for last; where nothing was and nothing is up, all of it: the fleet may be starting."""
+        self._seen, self._expected, self._begun_s = [], [], report.now_s
+        up = any(one.up + one.coming for one in report.pools)
+        starting = not (up or self.to_zero or self._answer)
+        self._held = tuple(pool.most if starting else pool.floor for pool in self.pools)
+        self._held = _each_most(self._held, self._answer or self._held)
+
+    def _highest_expected(self, report: LoadReport, known_s: float) -> float:
+        """Return the highest load expected over the holding time; none before it could settle."""
         ahead_s = max(pool.load_s for pool in self.pools)
-        self._seen = _since(self._seen, report.now_s - ahead_s, (report.now_s, report.requests_per_s))
-        then_s, then = self._seen[0]
-        slope = (report.requests_per_s - then) / (report.now_s - then_s) if report.now_s > then_s else 0.0
-        expected = report.requests_per_s + max(0.0, slope) * ahead_s
-        self._expected = _since(self._expected, report.now_s - self.hold_s, (report.now_s, expected))
-        most = max(rate for _, rate in self._expected)
-        target = cheapest(self.pools, most * (1.0 + self.spare_fraction))
-        if all(one.up >= want for one, want in zip(report.pools, target, strict=True)):
-            return target
-        return tuple(max(one.up + one.coming, want) for one, want in zip(report.pools, target, strict=True))
+        now = SeenRate(report.now_s, report.requests_per_s)
+        self._seen = [*(one for one in self._seen if one.now_s >= now.now_s - max(ahead_s, self.settle_s)), now]
+        self._expected = [one for one in self._expected if one.now_s >= now.now_s - self.hold_s]
+        if known_s >= self.settle_s:
+            # A slope over less than a loading time says nothing of the next one.
+            expected = expected_requests_per_s(self._seen, ahead_s if known_s >= ahead_s else 0.0, self.settle_s)
+            self._expected.append(SeenRate(now.now_s, expected))
+        return max((one.requests_per_s for one in self._expected), default=0.0)
+
+    def _cheapest(self, requests_per_s: float, floors: Sequence[int]) -> tuple[int, ...]:
+        """Return the cheapest set on top of what stays; any one replica is enough for the least of them."""
+        least = 0.0 if self.to_zero else min(pool.requests_per_s for pool in self.pools)
+        staying = [replace(pool, floor=floor) for pool, floor in zip(self.pools, floors, strict=True)]
+        return cheapest(staying, max(requests_per_s, least))
 
 
-def _since(seen: list[tuple[float, float]], begin_s: float, newest: tuple[float, float]) -> list[tuple[float, float]]:
-    return [entry for entry in [*seen, newest] if entry[0] >= begin_s]
+def _each_most(some: Sequence[int], others: Sequence[int]) -> tuple[int, ...]:
+    return tuple(max(pair) for pair in zip(some, others, strict=True))
 
 
 @dataclass(slots=True)

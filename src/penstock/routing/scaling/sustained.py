@@ -8,7 +8,7 @@ takes seconds; this is for weights and for scaling, where one number a replica i
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from penstock.routing.compiled import interpreted
@@ -27,6 +27,8 @@ _ROUNDS: Final = 40
 _decode_seconds, _prompt_seconds = interpreted(decode_seconds), interpreted(prompt_seconds)
 _CLOSE: Final = 1e-4
 _LEAST_PER_S: Final = 1e-6
+NO_WEIGHT: Final = 1e-9
+"""Of whoever is to take nothing: it is sent what no other can hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,33 @@ def sustained_requests_per_s(endpoint: Record, kinds: Sequence[LoadKind]) -> flo
         if high < _LEAST_PER_S:
             return 0.0
     return low
+
+
+def weights_by_capacity(endpoints: Sequence[Record], loads: Sequence[Sequence[LoadKind]]) -> tuple[float, ...]:
+    """Weigh endpoints as an operator would: by the rate each takes of its load, before anything was learned of it.
+
+    Where one keeps the promise for nobody, by the rate each takes without one.
+    """
+    fresh = [_fresh(endpoint) for endpoint in endpoints]
+    unpromised = [
+        [replace(kind, ttft_s=math.inf, tpot_s=math.inf, e2e_s=math.inf) for kind in kinds] for kinds in loads
+    ]
+    for asked in (loads, unpromised):
+        rates = tuple(sustained_requests_per_s(e, _part(e, kinds)) for e, kinds in zip(fresh, asked, strict=True))
+        if all(rate > 0 for rate in rates):
+            return rates
+    return tuple(max(rate, NO_WEIGHT) for rate in rates)
+
+
+def _fresh(endpoint: Record) -> Record:
+    fresh = endpoint.copy()
+    fresh["prefill_correction"] = fresh["decode_correction"] = 1.0
+    return fresh
+
+
+def _part(endpoint: Record, kinds: Sequence[LoadKind]) -> Sequence[LoadKind]:
+    """What of a request an endpoint does: one that prefills makes no answers."""
+    return kinds if endpoint["decodes"] else [replace(kind, output_tokens=1, e2e_s=math.inf) for kind in kinds]
 
 
 def _keeps(e: Record, kinds: Sequence[LoadKind], rate_per_s: float) -> bool:
