@@ -36,6 +36,7 @@ from penstock.planning.optimum.build import build_problem
 from penstock.planning.optimum.cash import Cash, cash_of
 from penstock.planning.optimum.costing import FleetCost, bill
 from penstock.planning.optimum.family import Family, find_family, steps_of
+from penstock.planning.optimum.mix import cheapest
 from penstock.planning.optimum.problem import Mix, Problem
 from penstock.planning.possible import refuse_impossible, unserved_lengths
 from penstock.planning.proof.prove import MAY_CARRY, Proof, planned_with_what_was_seen, prove
@@ -250,13 +251,13 @@ def _place(
     return tuple(candidates), considered, tuple(left_out)
 
 
-def _family(problem: Problem, progress: StageProgress) -> Family | None:
+def _family(problem: Problem, progress: StageProgress, *, may_carry: float | None) -> Family | None:
     steps = steps_of(problem)
 
     def step(name: str) -> None:
         progress(f"optimising: {name}", steps.index(name), len(steps))
 
-    return find_family(problem, runner_up_count=RUNNERS_UP, step=step)
+    return find_family(problem, runner_up_count=RUNNERS_UP, may_carry=may_carry, step=step)
 
 
 def _answered(
@@ -267,13 +268,11 @@ def _answered(
     progress: StageProgress,
 ) -> Answer | None:
     """Answer with the cheapest fleet; None where none keeps every rule, not even with what simulation may find."""
-    hopeful, family = False, _family(problem, progress)
-    if family is None and sources.verify_of is not None:
-        hopeful, family = True, _family(problem.each_carrying(MAY_CARRY), progress)
+    family = _family(problem, progress, may_carry=None if sources.verify_of is None else MAY_CARRY)
     if family is None:
         return None
     proof, family = _proven(resolved, family, problem, candidates, sources, progress)
-    if hopeful and not proof.verified[0].met:
+    if proof.verified and not proof.verified[0].met and cheapest(problem) is None:
         return None
     return _answer(resolved, proof, family, problem, candidates, sources, progress)
 

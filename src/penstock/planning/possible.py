@@ -42,12 +42,13 @@ def _refuse_impossible_shares(resolved: Resolved) -> None:
 def unserved_lengths(resolved: Resolved, candidates: Sequence[Candidate]) -> tuple[str, ...]:
     """Name the lengths nothing can serve, with the reason closest at hand."""
     reasons = []
+    splits = ", allow other splits (`tp`)" if any(part.tp for part in resolved.plan.parts) else ""
     for workload in resolved.plan.workloads:
         for number, share in enumerate(workload.shares):
             if not any(entry.rates[number] for entry in candidates if entry.workload == workload.name):
                 reasons.append(
                     f"{workload.name}: no accelerator of the plan serves {share.bucket} tokens within {workload.slo}; "
-                    "loosen the SLO, allow another weight format or add accelerators"
+                    f"loosen the SLO, allow another weight format{splits} or add accelerators"
                 )
     serving = {entry.deployment.accelerator.vendor for entry in candidates}
     least = resolved.plan.constraints.min_vendors

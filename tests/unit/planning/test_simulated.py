@@ -228,3 +228,23 @@ def test_no_fleet_is_said_only_where_simulation_finds_none_either(carries: float
     short += "sites: [{name: main, deny: [nvidia]}]\n"
     answer = solved(short, {"mi300x": 6.0, "h200_sxm": 6.0}, verify_of=verify_by(sustained, attained)).answer
     assert isinstance(answer, Answer) == serves
+
+
+def test_a_kind_of_fleet_that_just_holds_is_not_missed_where_another_is_dearer() -> None:
+    """Pools of eight say a limit on nodes is too tight for one vendor; its own pool carries a little more."""
+
+    def sustained(load: PoolLoad) -> float:
+        return 1.06 * 6.0 * load.replicas * 1000 / load.mean_tokens
+
+    def attained(load: PoolLoad) -> float:
+        return 0.955 if load.requests_per_s <= sustained(load) * 1.0001 else 0.5
+
+    demand = TWO_PARTS.replace("requests_per_s: 40", "requests_per_s: 400") + "stacks: {amd: {engineers: 0}}\n"
+    free = solved(demand, {"mi300x": 6.0, "h200_sxm": 6.0}).answer
+    assert isinstance(free, Answer)
+    (pool,) = free.by_label["amd"].mix.pools
+    tight = demand.replace("tp: [1]}", f"tp: [1], max_nodes: {pool.nodes - 1}}}", 1)
+    for simulated in (None, verify_by(sustained, attained)):
+        answer = solved(tight, {"mi300x": 6.0, "h200_sxm": 6.0}, verify_of=simulated).answer
+        assert isinstance(answer, Answer)
+        assert ("amd" in answer.by_label) == (simulated is not None)

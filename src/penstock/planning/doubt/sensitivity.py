@@ -60,6 +60,8 @@ class Flip:
     """Whether the input's own range reaches it: then it is a matter of what is true, not of what might come."""
     solved: bool = False
     """Whether fleets were solved again at this value; else it is of the fleets compared, resized."""
+    returns: bool = False
+    """Whether the winner is the cheapest again farther away: counts of nodes move in steps."""
 
     @property
     def distance_fraction(self) -> float:
@@ -143,24 +145,33 @@ def nearest_first(found: Iterable[Flip]) -> tuple[Flip, ...]:
     return tuple(sorted(found, key=lambda flip: (not flip.within_range, flip.distance_fraction, flip.name)))
 
 
-def _nearest_loss(judge: Judge, world: InputWorld, knob: Knob, bound: float) -> tuple[float, float] | None:
-    """Return two values between which the winner first loses on the way to a bound; None where it does not."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Loss:
+    """Two values between which the winner first loses, and whether it wins again beyond them."""
+
+    holds: float
+    lost: float
+    returns: bool = False
+
+
+def _nearest_loss(judge: Judge, world: InputWorld, knob: Knob, bound: float) -> _Loss | None:
+    """Find where the winner first loses on the way to a bound; None where it does not."""
     current = knob.input.value
     if bound == current:
         return None
     if knob.kind not in _STAIRS:
-        return None if judge.saving(knob.turned(world, bound), knob.kind) >= 0 else (current, bound)
+        return None if judge.saving(knob.turned(world, bound), knob.kind) >= 0 else _Loss(holds=current, lost=bound)
     places = _places(current, bound)
     # All places at once, as draws are; there each input moves a figure along a line, so the place is then asked itself.
     wide = replace(knob, input=replace(knob.input, low=min(current, bound), high=max(current, bound)))
     problem = build_problem(world.resolved, judge.candidates)
     drawn = drawn_worlds(world, judge.candidates, problem, {knob.name: places}, [wide])
     costs = judge.family.costs(problem, drawn)
+    margins = [judge.margin({label: float(usd[n]) for label, usd in costs.items()}) for n in range(len(places))]
     before = current
     for number, place in enumerate(places.tolist()):
-        seems_lost = judge.margin({label: float(usd[number]) for label, usd in costs.items()}) < 0
-        if seems_lost and judge.saving(knob.turned(world, place), knob.kind) < 0:
-            return before, place
+        if margins[number] < 0 and judge.saving(knob.turned(world, place), knob.kind) < 0:
+            return _Loss(holds=before, lost=place, returns=max(margins[number:]) > 0)
         before = place
     return None
 
@@ -174,10 +185,10 @@ def _places(current: float, bound: float) -> Array:
 
 def _flip(judge: Judge, world: InputWorld, knob: Knob, side: Literal["above", "below"], bound: float) -> Flip | None:
     current = knob.input.value
-    between = _nearest_loss(judge, world, knob, bound)
-    if between is None:
+    found = _nearest_loss(judge, world, knob, bound)
+    if found is None:
         return None
-    holds, lost = between
+    holds, lost = found.holds, found.lost
     near_zero = _TOLERANCE**2 * abs(bound - current)
     while abs(lost - holds) > max(near_zero, _TOLERANCE * max(abs(lost), abs(holds))):
         middle = (holds + lost) / 2
@@ -197,4 +208,5 @@ def _flip(judge: Judge, world: InputWorld, knob: Knob, side: Literal["above", "b
         winner=judge.winner,
         instead=cheapest_label(costs),
         within_range=knob.input.low <= lost <= knob.input.high,
+        returns=found.returns,
     )

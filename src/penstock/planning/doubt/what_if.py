@@ -12,6 +12,7 @@ from penstock.planning.optimum.build import build_problem
 from penstock.planning.optimum.family import NOTHING, Family
 from penstock.planning.optimum.mix import LOOSE, cheapest
 from penstock.planning.optimum.problem import Mix, Offer, Problem
+from penstock.planning.optimum.resize import one_world, resized_usd
 
 Sized = Callable[[Mix, Problem], Mix | None]
 """A fleet of a problem as simulation would make it; None where its parts do not hold, however many there may be."""
@@ -174,12 +175,22 @@ def rule_prices(problem: Problem, family: Family, sized: Sized = as_solved) -> t
         if first is None:
             continue
         # The winner keeps the looser rules too, so where nothing else holds it is the fleet without the rule.
-        mix = first if dearer else _as_sized(first, looser, sized) or family.winner
+        fleet = first if dearer else _as_sized(first, looser, sized) or family.winner
+        mix = _cheapest_known(fleet, family, looser)
         without, least = min(winner_usd, mix.cost_usd), mix.cost_usd * (1 - mix.gap_fraction)
         parts = " + ".join(sorted(mix.support if mix.cost_usd < winner_usd else family.winner.support))
         proven = least >= without * (1 - LOOSE)
         found.append(RulePrice(rule=name, without_usd=without, usd=winner_usd - without, without=parts, proven=proven))
     return tuple(sorted(found, key=lambda entry: -entry.usd))
+
+
+def _cheapest_known(found: Mix, family: Family, looser: Problem) -> Mix:
+    """A fleet solved without a rule, or one of the plan's own where that needs less without it, such as spare nodes."""
+    best = found
+    for mix in family.fleets:
+        usd = float(resized_usd(mix, looser, one_world())[0])
+        best = replace(mix, cost_usd=usd, gap_fraction=found.gap_fraction) if usd < best.cost_usd else best
+    return best
 
 
 def _solved(family: Family, problem: Problem) -> Mix | None:

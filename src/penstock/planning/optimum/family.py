@@ -52,13 +52,13 @@ class Family:
         rest = (self.winner, *self.runners_up)
         return replace(self, winner=mix, runners_up=tuple(entry for entry in rest if entry.identity != mix.identity))
 
-    def each(self, change: Callable[[Mix], Mix]) -> "Family":
-        """Return the family with every fleet changed."""
+    def each(self, change: Callable[[Mix], Mix | None]) -> "Family":
+        """Return the family with every fleet changed; one of which nothing is left is gone, but for the winner."""
         return replace(
             self,
-            winner=change(self.winner),
-            runners_up=tuple(change(mix) for mix in self.runners_up),
-            others=tuple(change(mix) for mix in self.others),
+            winner=change(self.winner) or self.winner,
+            runners_up=tuple(found for mix in self.runners_up if (found := change(mix)) is not None),
+            others=tuple(found for mix in self.others if (found := change(mix)) is not None),
         )
 
     def joined_by(self, fleets: Iterable[Mix]) -> "Family":
@@ -124,30 +124,41 @@ class Family:
         return found
 
 
-def find_family(problem: Problem, *, runner_up_count: int, step: Step = lambda _: None) -> Family | None:
+def find_family(
+    problem: Problem, *, runner_up_count: int, may_carry: float | None = None, step: Step = lambda _: None
+) -> Family | None:
     """Solve every question once; None where no fleet at all keeps the rules.
 
     Every fleet solved keeps the rules of the problem, so the winner is the cheapest of them all: a solver that stops
-    within its gap, or is wrong, on one question is corrected by the others.
+    within its gap, or is wrong, on one question is corrected by the others. Where limits leave a question without an
+    answer, it is asked again with replicas that carry `may_carry` times as much: simulation says whether they do.
     """
-    asked = [
-        # First, so that where both cost the same no prompt is computed apart.
-        *([] if problem.whole is problem else [(_WHOLE, partial(cheapest, problem.whole))]),
-        (_FIRST, partial(cheapest, problem)),
-        *((name, partial(cheapest, problem, restriction)) for name, restriction in questions(problem)),
-    ]
-    solved = []
-    for name, found in zip((name for name, _ in asked), at_once([ask for _, ask in asked]), strict=True):
-        step(name)
-        solved += [found] if found is not None else []
-    if not solved:
+    names, problems = tuple(_asked(problem)), (problem, problem.each_carrying(may_carry or 1.0))
+    solved: dict[str, Mix | None] = {}
+    for hopeful, known in enumerate(problems):
+        open_ones = [name for name in names if solved.get(name) is None]
+        if hopeful and (may_carry is None or not (problem.site_watts or problem.max_nodes)):
+            break
+        asks = [partial(cheapest, *_asked(known)[name]) for name in open_ones]
+        for name, found in zip(open_ones, at_once(asks), strict=True):
+            step(name)
+            solved[name] = found
+    fleets = tuple(mix for mix in solved.values() if mix is not None)
+    if not fleets:
         return None
     step(_NEXT)
-    first = min(solved, key=lambda mix: mix.cost_usd)
+    first = min(fleets, key=lambda mix: mix.cost_usd)
     following = runners_up(problem, first, count=runner_up_count)
     vendors = {offer.vendor for offer in problem.offers}
-    family = Family(winner=first, runners_up=following, others=tuple(solved), by_vendor=len(vendors) > 1)
+    family = Family(winner=first, runners_up=following, others=fleets, by_vendor=len(vendors) > 1)
     return family.led_by(min(family.fleets, key=lambda mix: mix.cost_usd))
+
+
+def _asked(problem: Problem) -> dict[str, tuple[Problem, Restriction]]:
+    """Every question, by name: without pools apart first, so that where both cost the same no prompt is apart."""
+    whole = {} if problem.whole is problem else {_WHOLE: (problem.whole, Restriction())}
+    alone = {name: (problem, restriction) for name, restriction in questions(problem)}
+    return {**whole, _FIRST: (problem, Restriction()), **alone}
 
 
 def questions(problem: Problem) -> Iterator[tuple[str, Restriction]]:
@@ -163,8 +174,7 @@ def questions(problem: Problem) -> Iterator[tuple[str, Restriction]]:
 
 def steps_of(problem: Problem) -> tuple[str, ...]:
     """What `find_family` will say, for a progress bar."""
-    whole = () if problem.whole is problem else (_WHOLE,)
-    return (*whole, _FIRST, *(name for name, _ in questions(problem)), _NEXT)
+    return (*_asked(problem), _NEXT)
 
 
 def cheapest_label(costs: Mapping[str, float]) -> str:

@@ -27,10 +27,15 @@ class Proof:
 
     verified: tuple[Verified, ...]
 
-    def mix(self, planned: Mix, informed: Problem) -> Mix:
-        """The fleet as it has to be: what simulation made of it, or of its replicas where nobody simulated it."""
-        own = next((entry.mix for entry in self.verified if entry.planned.identity == planned.identity), None)
-        return own or of_the_same_parts(informed, planned) or planned
+    def mix(self, planned: Mix, informed: Problem) -> Mix | None:
+        """The fleet as it has to be: what simulation made of it, or of its replicas where nobody simulated it.
+
+        None where its parts are not enough then, within the limits of the plan.
+        """
+        own = next((entry for entry in self.verified if entry.planned.identity == planned.identity), None)
+        if own is None:
+            return of_the_same_parts(informed, planned)
+        return own.mix if own.met else None
 
     def carried(self, problem: Problem) -> dict[PoolKey, float]:
         """What replicas of each kind carry beside their rates, for fleets nobody simulated.

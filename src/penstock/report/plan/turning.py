@@ -26,8 +26,14 @@ def flip_sentence(*ends: Flip) -> str:
     inside = (", within its range" if within_reach(ends) else "") + _not_solved(ends)
     winner, now = capital(label_name(flip.winner)), f"(now {_plain(flip.current, flip)}{inside})"
     if flip is last:
-        return f"{winner} stops winning {_flip_condition(flip)} {now}: then {_fleet(flip)}"
-    return f"{winner} wins only {_between(flip, last)} {now}: {_instead(*map(_fleet, ends))}"
+        return f"{winner} stops winning {_flip_condition(flip)} {now}: then {_fleet(flip)}{_again(ends)}"
+    only = "" if any(end.returns for end in ends) else "only "
+    return f"{winner} wins {only}{_between(flip, last)} {now}: {_instead(*map(_fleet, ends))}{_again(ends)}"
+
+
+def _again(ends: Sequence[Flip]) -> str:
+    """Say that nodes come in steps where the winner is the cheapest again farther away."""
+    return " at first, farther on it wins again" if any(end.returns for end in ends) else ""
 
 
 def _fleet(flip: Flip) -> str:
@@ -38,6 +44,10 @@ def _fleet(flip: Flip) -> str:
 def cheaper_then(flip: Flip, names: Mapping[str, str]) -> str:
     """Say the same to who does not know what the catalog calls parts."""
     return "nothing is enough" if flip.instead == NOTHING else f"{plain_label(flip.instead, names)} is cheaper"
+
+
+def _again_plainly(ends: Sequence[Flip]) -> str:
+    return " at first; farther on it is as planned again" if any(end.returns for end in ends) else ""
 
 
 def _not_solved(ends: Sequence[Flip]) -> str:
@@ -65,7 +75,7 @@ def plain_flip(ends: Sequence[Flip], names: Mapping[str, str]) -> str:
     subject, now, rough = names.get(flip.subject, flip.subject), _plain(flip.current, flip), _not_solved(ends)
     if flip is not last:
         condition = _between(flip, last, subject)
-        instead = _instead(*(cheaper_then(end, names) for end in ends))
+        instead = _instead(*(cheaper_then(end, names) for end in ends)) + _again_plainly(ends)
         return f"{condition[:1].upper()}{condition[1:]} it stays so (planned: {now}{rough}), {instead}."
     if flip.kind == "engineers":
         few = "fewer" if flip.side == "below" else "more"
@@ -75,7 +85,8 @@ def plain_flip(ends: Sequence[Flip], names: Mapping[str, str]) -> str:
         condition, now = f"if {subject} serves {less} than {flip.at:.0%} of what is estimated", "100%"
     else:
         condition = _flip_condition(flip, subject)
-    return f"{condition[:1].upper()}{condition[1:]}, {cheaper_then(flip, names)} (planned: {now}{rough})."
+    instead = cheaper_then(flip, names) + _again_plainly(ends)
+    return f"{condition[:1].upper()}{condition[1:]}, {instead} (planned: {now}{rough})."
 
 
 def _term(flip: Flip) -> str:
