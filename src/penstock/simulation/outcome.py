@@ -173,7 +173,7 @@ class Served:
     """Place among the requests that were sent, from 0; refused ones have one too."""
     arrival_s: NDArray[np.float64]
     waited_s: NDArray[np.float64]
-    """In queues, before its first admission."""
+    """In queues and for its KV on the way, before its first token."""
     ttft_s: NDArray[np.float64]
     """Infinite where it was turned away."""
     e2e_s: NDArray[np.float64]

@@ -20,7 +20,7 @@ ROW: Final = np.dtype(
         ("number", "i8"),  # among all that were sent, those no replica could hold included
         ("arrival_s", "f8"),
         ("queued_s", "f8"),  # when it joined the queue of its replica: later than arrival after a KV transfer
-        ("waited_s", "f8"),  # in queues, before its first token
+        ("waited_s", "f8"),  # in queues and for its KV on the way, before its first token
         ("first_s", "f8"),  # end of the step with its first token
         ("last_s", "f8"),  # end of the step with its newest token
         ("after", "i8"),  # next row in the running list, in the waiting queue, or in transfer
