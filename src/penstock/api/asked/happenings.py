@@ -87,10 +87,10 @@ def _percent(line: str, percent: str | None) -> float:
 def _replica(line: str, pool: str | None, number: str | None, pools: Sequence[ReplicaPool]) -> int:
     first = 0
     for one in pools:
-        if one.name == pool and number is not None and int(number) < one.schedulers:
+        if one.name == pool and number is not None and int(number) < one.replicas:
             return first + int(number)
-        first += one.schedulers
+        first += one.replicas
     known = ", ".join(
-        f"{one.name}/0 to {one.name}/{one.schedulers - 1}" if one.schedulers > 1 else f"{one.name}/0" for one in pools
+        f"{one.name}/0 to {one.name}/{one.replicas - 1}" if one.replicas > 1 else f"{one.name}/0" for one in pools
     )
     raise UsageError(f"'{line[:60]}' names no replica of the fleet; its replicas are {known}")

@@ -47,13 +47,13 @@ def _stated(fleet: Fleet, pools: Sequence[ReplicaPool]) -> tuple[float, ...] | N
     total = sum(shares)
     if not total:
         return None
-    return tuple(max(share / total / pool.schedulers, _NOTHING) for share, pool in zip(shares, pools, strict=True))
+    return tuple(max(share / total / pool.replicas, _NOTHING) for share, pool in zip(shares, pools, strict=True))
 
 
 def capacities(pools: Sequence[ReplicaPool], kinds: Sequence[LoadKind]) -> tuple[float, ...]:
     """Requests a second one replica of each pool takes; where one keeps the promise for nobody, whatever it is."""
     unpromised = [replace(kind, ttft_s=inf, tpot_s=inf, e2e_s=inf) for kind in kinds]
-    endpoints, first = endpoints_of(pools), np.cumsum([0, *(pool.schedulers for pool in pools)])
+    endpoints, first = endpoints_of(pools), np.cumsum([0, *(pool.replicas for pool in pools)])
     for asked in (kinds, unpromised):
         rates = tuple(
             sustained_requests_per_s(endpoints[index], _part(asked, pool))

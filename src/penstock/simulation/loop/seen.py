@@ -37,18 +37,26 @@ _Happening = tuple[float, int, int, float]
 
 
 def endpoints_of(pools: Sequence[ReplicaPool], routing: Routing | None = None) -> Records:
-    """Describe every replica, pool by pool, as a picker that has not heard of it yet; each rank answers for itself."""
-    endpoints = new_endpoints(sum(pool.schedulers for pool in pools))
+    """Describe every replica, pool by pool, as a picker that has not heard of it yet.
+
+    Ranks have one address, and are one endpoint: together they have the seats and the cache of all, one of them serves
+    a request, and which one its engine decides.
+    """
+    endpoints = new_endpoints(sum(pool.replicas for pool in pools))
     vendors = sorted({pool.vendor for pool in pools})
     first = 0
     for index, pool in enumerate(pools):
-        mine = endpoints[first : first + pool.schedulers]
-        first += pool.schedulers
+        mine = endpoints[first : first + pool.replicas]
+        first += pool.replicas
         mine["pool"], mine["vendor"] = index, vendors.index(pool.vendor)
         mine["accepts"], mine["decodes"] = pool.role != "decode", pool.role != "prefill"
         believed = 1.0 if routing is None else routing.believed.get(pool.vendor, 1.0)
-        price = (pool.usd_per_hour or 0.0) / pool.replica.ranks
-        describe_replica(mine, pool.replica, pool.replica.cost.seen_by_rank.scaled(believed), usd_per_hour=price)
+        replica, price = pool.replica, pool.usd_per_hour or 0.0
+        describe_replica(mine, replica, replica.cost.scaled(believed), usd_per_hour=price)
+        if replica.ranks > 1:
+            mine["max_context_tokens"] = replica.most_tokens
+            for limit in ("kv_tokens", "max_running", "step_tokens"):
+                mine[limit] *= replica.ranks
         mine["saved_usd_per_s"] = mine["usd_per_s"] * pool.elastic
     return endpoints
 
