@@ -5,9 +5,11 @@ import pytest
 
 from penstock.routing.compared.policies import POLICIES
 from penstock.routing.endpoint import Records
+from penstock.simulation.capacity import RateSearch, trial
 from penstock.simulation.options import Fault, Options, Routing
 from penstock.simulation.outcome import Outcome
 from penstock.simulation.run import simulate
+from penstock.workload import Fixed, Poisson, Slo, SloClass, Workload
 from simulated import conversation_lengths, pool, requests
 
 
@@ -118,3 +120,13 @@ def test_answers_that_had_begun_are_lost_and_every_request_is_counted_once() -> 
     assert outcome.served is not None
     assert outcome.served.number[outcome.served.replica == -2].tolist() == fresh.number[begun].tolist()
     assert set(outcome.served.picked[outcome.served.replica == -2].tolist()) == {0}
+
+
+def test_what_is_lost_keeps_no_promise_of_any_kind_where_a_rate_is_judged() -> None:
+    """An answer without times is not one that is too short to have a time per token."""
+    kinds = (SloClass(name="all", share_fraction=1.0, slo=Slo(tpot_s=1.0)),)
+    asked = Workload(name="fixed", arrivals=Poisson(), lengths=Fixed(input_tokens=200, output_tokens=300))
+    options = Options(routing=Routing(faults=(dead(20.0),)))
+    judged = trial([pool(replicas=4)], RateSearch(workload=asked, classes=kinds, options=options), 20.0, requests=1_000)
+    assert judged.outcome.lost > 0
+    assert judged.attained_fraction < 1.0
