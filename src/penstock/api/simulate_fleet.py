@@ -230,6 +230,7 @@ def _row(run: PolicyRun) -> Row:
         "served": outcome.requests,
         "rejected": outcome.rejected,
         "refused": outcome.refused,
+        "lost": outcome.lost,
         "worst_met_fraction": run.worst_met_fraction,
         "ttft_s_p50": ttft.quantile_s(0.5),
         "ttft_s_p99": ttft.quantile_s(0.99),

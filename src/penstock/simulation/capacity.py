@@ -56,7 +56,7 @@ class Trial:
     attained_fraction: float
     """Share of the requests after the beginning that kept their SLO: of the class that is worst off, as it asks.
 
-    Whoever was turned away or fits nowhere did not.
+    Whoever was turned away, fits nowhere or was broken off did not.
     """
     spare_fraction: float
     """By how much the class that is worst off has more than it asks; negative where it has less."""
@@ -228,7 +228,9 @@ def _judged(outcome: Outcome, blocks: Sequence[Requests], classes: Sequence[SloC
         if item.slo is None or not rows.any():
             continue
         ttft_s, e2e_s = served.ttft_s[rows], served.e2e_s[rows]
-        met = item.slo.met(ttft_s=ttft_s, tpot_s=(e2e_s - ttft_s) / after[rows], e2e_s=e2e_s)
+        with np.errstate(invalid="ignore"):  # who was not served has no times, and kept nothing
+            tpot_s = (e2e_s - ttft_s) / after[rows]
+        met = np.isfinite(ttft_s) & item.slo.met(ttft_s=ttft_s, tpot_s=tpot_s, e2e_s=e2e_s)
         fraction = float(np.sum(met)) / (len(met) + int(np.sum(refused & (groups == index))))
         worst = min(worst, (fraction, fraction - item.slo.attainment_fraction), key=lambda entry: entry[1])
     return worst

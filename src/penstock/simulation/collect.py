@@ -16,6 +16,8 @@ from penstock.simulation.loop.world import (
     BINS_PER_E,
     BUSY,
     LEAST_S,
+    LOST,
+    NONE,
     OUTPUT,
     PROMPT,
     QUEUED,
@@ -38,7 +40,7 @@ from penstock.simulation.replica import ReplicaPool
 from penstock.workload import SloClass
 
 _TTFT, _TPOT, _E2E = range(3)
-_REQUESTS, _MET, _TOKENS, _GOOD, _REJECTED = range(5)
+_REQUESTS, _MET, _TOKENS, _GOOD, _REJECTED, _LOST = range(6)
 _GROWTH_FRACTION = 0.02
 """A queue that grows by more than this share of the arrivals is not keeping up."""
 _QUEUE_PER_REPLICA = 8
@@ -69,7 +71,7 @@ def _tally(w: World, tables: _Tables, base: int, seen_s: Any) -> None:  # noqa: 
         row = w.rows[(base + place) & mask]
         group = min(row.slo_class, len(tables.limits) - 1)
         if row.replica < 0:
-            tables.counts[group, _REJECTED] += 1
+            tables.counts[group, _LOST if row.replica == LOST else _REJECTED] += 1
             seen_s[place, 0] = seen_s[place, 1] = math.inf
             continue
         replica = w.replicas[row.replica]
@@ -120,8 +122,8 @@ class Collected:
             bins=np.zeros((count, 3, BINS), np.int64),
             sums=np.zeros((count, 3)),
             peaks=np.zeros((count, 3)),
-            counts=np.zeros((count, 5), np.int64),
-            by_replica=np.zeros((replicas, 5), np.int64),
+            counts=np.zeros((count, 6), np.int64),
+            by_replica=np.zeros((replicas, 6), np.int64),
             last_seen_s=np.zeros(1),
         )
 
@@ -169,28 +171,30 @@ class Collected:
             makespan_s=makespan_s,
             classes=tuple(self._class(index) for index in range(len(self.classes))),
             pools=tuple(_pool(world, index, pool, makespan_s) for index, pool in enumerate(pools)),
-            replicas=tuple(self._replica(world, index, pools, makespan_s) for index in range(len(world.replicas))),
+            replicas=tuple(self._replica(world, head, pools, makespan_s) for head in world.heads),
             timelines=timelines,
             saturation=None if control["closed"] else _saturation(world, start_s, span_s, last, stopped=stopped),
             served=_join(self.kept) if self.kept is not None else None,
             log=world.log[: int(control["log_size"])],
         )
 
-    def _replica(self, world: World, index: int, pools: Sequence[ReplicaPool], makespan_s: float) -> ReplicaOutcome:
-        mine, pool = world.replicas[index], pools[int(world.replicas[index]["pool"])]
-        _, met, _, good, _ = (int(value) for value in self.tables.by_replica[index])
-        busy_s = float(mine["busy_s"])
+    def _replica(self, world: World, head: int, pools: Sequence[ReplicaPool], makespan_s: float) -> ReplicaOutcome:
+        """Say what the ranks of one engine did together."""
+        pool = pools[int(world.replicas[head]["pool"])]
+        ranks = slice(head, head + pool.replica.ranks)
+        mine, done = world.replicas[ranks], self.tables.by_replica[ranks].sum(axis=0)
+        busy_s = float(mine["busy_s"].sum())
         return ReplicaOutcome(
             pool=pool.name,
-            finished=int(mine["finished"]),
-            met=met,
-            output_tokens=int(mine["decode_total"]),
-            good_tokens=good,
-            preemptions=int(mine["preemptions"]),
-            busy_fraction=busy_s / makespan_s if makespan_s else 0.0,
-            mean_waiting=float(mine["waiting_s"]) / makespan_s if makespan_s else 0.0,
-            kv_mean_fraction=float(mine["used_s"]) / (busy_s * pool.replica.kv_blocks) if busy_s else 0.0,
-            kv_peak_fraction=float(mine["peak_used"]) / pool.replica.kv_blocks,
+            finished=int(mine["finished"].sum()),
+            met=int(done[_MET]),
+            output_tokens=int(mine["decode_total"].sum()),
+            good_tokens=int(done[_GOOD]),
+            preemptions=int(mine["preemptions"].sum()),
+            busy_fraction=busy_s / (makespan_s * pool.replica.ranks) if makespan_s else 0.0,
+            mean_waiting=float(mine["waiting_s"].sum()) / makespan_s if makespan_s else 0.0,
+            kv_mean_fraction=float(mine["used_s"].sum()) / (busy_s * pool.replica.kv_blocks) if busy_s else 0.0,
+            kv_peak_fraction=float(mine["peak_used"].max()) / pool.replica.kv_blocks,
         )
 
     def _class(self, index: int) -> ClassOutcome:
@@ -203,12 +207,13 @@ class Collected:
             )
             for what in range(3)
         ]
-        requests, met, tokens, good, rejected = (int(value) for value in tables.counts[index])
+        requests, met, tokens, good, rejected, lost = (int(value) for value in tables.counts[index])
         return ClassOutcome(
             name=item.name,
             slo=item.slo,
             requests=requests,
             rejected=rejected,
+            lost=lost,
             refused=int(self.refused_by_class[index]),
             met=met,
             output_tokens=tokens,
@@ -224,7 +229,7 @@ def _serve(world: World, base: int, seen_s: NDArray[np.float64]) -> Served:
     rows = world.rows[places]
     picked = rows["replica"]
     if world.control[0]["routed"]:
-        picked = np.where(picked >= 0, world.flights["endpoint"][places], picked).astype(picked.dtype)
+        picked = np.where(picked != NONE, world.flights["endpoint"][places], picked).astype(picked.dtype)
     return Served(
         number=rows["number"],
         arrival_s=rows["arrival_s"],

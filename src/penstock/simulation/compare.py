@@ -206,7 +206,7 @@ def _destinations(
     served = outcome.served
     if served is None:
         return
-    pool_of = np.repeat(np.arange(len(pools)), [pool.schedulers for pool in pools])
+    pool_of = np.repeat(np.arange(len(pools)), [pool.replicas for pool in pools])
     pool = np.where(served.picked >= 0, pool_of[np.maximum(served.picked, 0)], -1)
     length = np.searchsorted(LENGTHS, served.input_tokens, "right") - 1
     after = np.where(served.output_tokens > 1, served.output_tokens - 1.0, np.nan)

@@ -46,7 +46,10 @@ FaultKind = Literal["dies", "slow", "silent"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """Something that happens to one replica for a while."""
+    """Something that happens to one replica for a while.
+
+    What overlaps adds up: a replica is dead or silent while any of its faults says so, and as slow as the slowest.
+    """
 
     kind: FaultKind
     replica: int
@@ -62,6 +65,11 @@ class Fault:
             raise UsageError(f"steps cannot take {self.factor:g} times as long; write a factor above 0: x3 is slower")
         if not (self.at_s >= 0 and self.for_s > 0):
             raise UsageError("what happens to a replica begins at 0 s or later and lasts; write at 60s for 30s")
+
+    @property
+    def over_s(self) -> float:
+        """When it ends."""
+        return self.at_s + self.for_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -62,15 +62,17 @@ class ClassOutcome:
     """Turned away by the router, or by an endpoint too small for them."""
     refused: int = 0
     """Longer than any replica could ever hold."""
+    lost: int = 0
+    """Broken off when their replica died after the first token: nobody can send those again."""
 
     @property
     def asked(self) -> int:
         """All that came, served or not."""
-        return self.requests + self.rejected + self.refused
+        return self.requests + self.rejected + self.refused + self.lost
 
     @property
     def met_fraction(self) -> float | None:
-        """Share of all that came that met the SLO: whoever was turned away or fits nowhere did not."""
+        """Share of all that came that met the SLO: whoever was turned away, fits nowhere or was broken off did not."""
         return self.met / self.asked if self.asked else None
 
     @property
@@ -173,16 +175,16 @@ class Served:
     """Place among the requests that were sent, from 0; refused ones have one too."""
     arrival_s: NDArray[np.float64]
     waited_s: NDArray[np.float64]
-    """In queues, before its first admission."""
+    """In queues and for its KV on the way, before its first token."""
     ttft_s: NDArray[np.float64]
-    """Infinite where it was turned away."""
+    """Infinite where it was turned away or broken off."""
     e2e_s: NDArray[np.float64]
     input_tokens: NDArray[np.int32]
     output_tokens: NDArray[np.int32]
     hit_tokens: NDArray[np.int32]
     preemptions: NDArray[np.int32]
     replica: NDArray[np.int16]
-    """Where it ended; -1 where it was turned away."""
+    """Where it ended; -1 where it was turned away, -2 where its answer was broken off."""
     picked: NDArray[np.int16]
     """Where its prompt was sent: the same, unless prompts and answers are computed apart."""
     slo_class: NDArray[np.uint8]
@@ -246,6 +248,11 @@ class Outcome:
     def rejected(self) -> int:
         """Requests that were turned away."""
         return sum(item.rejected for item in self.classes)
+
+    @property
+    def lost(self) -> int:
+        """Requests whose answer was broken off."""
+        return sum(item.lost for item in self.classes)
 
     @property
     def preemptions(self) -> int:

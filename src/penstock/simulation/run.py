@@ -112,8 +112,8 @@ def _consult(
     elif why == events.IMPOSSIBLE:
         if asked is not None and asked.failed is not None:
             raise asked.failed
-        if chosen >= len(world.replicas):
-            said, last = "one" if chosen == NOWHERE else f"endpoint {chosen}", len(world.replicas) - 1
+        if chosen >= len(world.heads):
+            said, last = "one" if chosen == NOWHERE else f"endpoint {chosen}", len(world.heads) - 1
             raise DeploymentError(f"the policy chose {said}, not of 0 to {last}; return an index, or -1 to reject")
-        pool = pools[int(world.replicas[chosen]["pool"])]
+        pool = pools[int(world.replicas[world.heads[chosen]]["pool"])]
         raise DeploymentError(f"the policy sent a prompt to '{pool.name}', which only decodes; `accepts` is 0 there")

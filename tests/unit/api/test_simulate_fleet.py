@@ -78,6 +78,10 @@ def test_what_happens_is_read_line_by_line() -> None:
     assert read.crowds == (Crowd(factor=3.0, at_s=60.0, for_s=20.0),)
 
 
+def test_of_several_losses_the_largest_counts() -> None:
+    assert happenings_choice(["loss 5%", "loss 50%", "loss 20%"], POOLS).report_loss == 0.5
+
+
 @pytest.mark.parametrize(
     ("line", "fix"),
     [
@@ -86,6 +90,7 @@ def test_what_happens_is_read_line_by_line() -> None:
         ("slow b200/0 x3", "names no replica"),
         ("crowd x3", "write crowd x3 at 60s for 20s"),
         ("loss", "write"),
+        ("loss 5% at 60s", "whole run; write loss 5% without"),
         ("death of h100/0 at noon", "write 50ms"),
     ],
 )

@@ -156,3 +156,33 @@ def test_what_cannot_happen_says_why(line: str, fix: str) -> None:
 def test_a_comma_without_a_policy_is_refused(policy: str) -> None:
     with pytest.raises(UsageError, match="a comma without a policy"):
         penstock.simulate_fleet(SMALL, policy=policy, requests=10)
+
+
+def test_one_deployment_and_a_fleet_of_it_mean_the_same_by_who_runs() -> None:
+    """Requests in batches over the whole run stand on the basis of those that wait; those of a busy replica apart."""
+    told: Any = penstock.simulate("llama-3.1-8b", on="h100", replicas=2, rate=8, requests=400).to_dict()
+    (pool,) = told["deployments"][0]["pools"]
+    assert pool["mean_running"] == pytest.approx(pool["mean_batch"] * pool["busy_fraction"] * 2)
+    assert pool["mean_running"] != pytest.approx(pool["mean_batch"])
+
+
+def test_the_cache_of_a_run_is_the_one_it_was_asked_to_have() -> None:
+    """Attack: bf16 and 327,680 bytes a token of a run whose blocks were those of an FP8 cache."""
+    told: list[Any] = [
+        penstock.simulate("llama-3.1-8b", on="h100", kv=kv, rate=1, requests=20).to_dict()["model"]
+        for kv in ("auto", "fp8")
+    ]
+    as_stored, halved = told
+    assert (as_stored["cache_dtype"], halved["cache_dtype"]) == ("bf16", "fp8")
+    assert halved["cache_bytes_per_token"] == as_stored["cache_bytes_per_token"] / 2
+
+
+def test_answers_a_death_broke_off_are_counted_apart() -> None:
+    answer = penstock.simulate_fleet(
+        SMALL, policy="penstock,round-robin", rate=10, requests=600, events=["death of h100/0 at 20s for 10s"]
+    )
+    for told in policies(answer):
+        assert told["lost"] > 0
+        assert told["served"] + told["rejected"] + told["refused"] + told["lost"] == told["requests"] == 600
+        assert sum(one["lost"] for one in told["classes"]) == told["lost"]
+    assert "Lost with the replica that had begun to answer them: penstock" in drawn(answer)

@@ -43,6 +43,18 @@ def predicted(
     return predict_disaggregated(pools, "trtllm", demand, shipped_efficiencies(), shipped_apart())
 
 
+def test_a_slower_link_delays_a_first_token_by_its_own_seconds() -> None:
+    """What a client sees of steps is longer than steps; bytes on a link are as late as the link makes them."""
+    demand = PoolsDemand(requests_per_s=0.01, input_tokens=4096, output_tokens=256)
+    slow, fast = (
+        predict_disaggregated(told, "trtllm", demand, shipped_efficiencies(), shipped_apart())
+        for told in (replace(deployed(), kv_bytes_per_s=rate) for rate in (1e9, 1e15))
+    )
+    assert fast.decode.first_ratio != 1.0
+    moved_s = 4096 * transfer_token_s(slow.deployed)
+    assert slow.ttft_s.value - fast.ttft_s.value == pytest.approx(moved_s, rel=1e-3)
+
+
 def test_devices_are_those_of_both_pools() -> None:
     assert deployed().devices == 1 * 4 + 4 * 8
 

@@ -18,6 +18,7 @@ from penstock.performance.evidence.waits import FIRST, fit_first_tokens, waited
 from penstock.performance.prediction.choose import predict_on
 from penstock.performance.prediction.predict import Prediction
 from penstock.performance.prediction.stack import stack_of
+from penstock.performance.step.cost import step_cost
 from penstock.performance.step.work import ReplicaWork, rooflines_s
 
 SHIPPED = shipped_efficiencies()
@@ -211,3 +212,16 @@ def test_terms_keep_their_bounds_and_strangers_borrow_from_their_architecture() 
     assert all((fitted.slowdowns >= TERMS.least - 1e-12).all() for fitted in calibration.by_kin.values())
     assert calibration.nearest(("CDNA 3", "mi325x", "sglang"))[0] == ("CDNA 3",)
     assert calibration.nearest(("Hopper", "h100", "vllm"))[0] == ()
+
+
+def test_a_rank_of_a_dense_model_runs_as_the_replica_it_would_be_alone() -> None:
+    alone = deployment("llama-3.1-70b", "h100_sxm", tp=2)
+    ranks = replace(alone, parallelism=replace(alone.parallelism, dp=2))
+    one, two = (stack_of(ReplicaWork(told), "vllm", SHIPPED) for told in (alone, ranks))
+    assert two.slowdowns.tolist() == one.slowdowns.tolist()
+    assert (two.request_s, two.first_ratio, two.novelty) == (one.request_s, one.first_ratio, one.novelty)
+    whole = step_cost(ReplicaWork(alone), one.slowdowns)
+    shared = step_cost(ReplicaWork(ranks), two.slowdowns)
+    assert shared.step_s == whole.step_s
+    assert shared.of_rank.decode_s == pytest.approx(whole.decode_s, rel=1e-12)
+    assert shared.of_rank.prefill_token_s == pytest.approx(whole.prefill_token_s, rel=1e-12)

@@ -168,3 +168,20 @@ def test_handing_over_does_not_keep_the_link_from_others() -> None:
         [requests],
     )
     assert 1.0 < outcome.makespan_s < 1.2
+
+
+def test_what_makes_steps_longer_to_a_client_does_not_make_the_link_slower() -> None:
+    """A thousand tokens at 1 ms each and half a second to hand over are 1.5 s later, whatever the ratio of steps."""
+    one = Requests(
+        arrival_s=np.zeros(1),
+        input_tokens=np.full(1, 1000, np.int32),
+        output_tokens=np.full(1, 2, np.int32),
+        slo_class=np.zeros(1, np.uint8),
+    )
+    replica = Replica(cost=DECODE, kv_blocks=1000, first_ratio=2.5)
+
+    def first_s(transfer: Transfer) -> float:
+        ahead = ReplicaPool(name="p", replica=replica, role="prefill", transfer=transfer)
+        return simulate([ahead, ReplicaPool(name="d", replica=replica, role="decode")], [one]).classes[0].ttft.max_s
+
+    assert first_s(Transfer(token_s=1e-3, start_s=0.5)) - first_s(Transfer(token_s=0.0)) == pytest.approx(1.5, abs=1e-9)

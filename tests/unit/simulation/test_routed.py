@@ -183,10 +183,11 @@ def test_a_prefix_is_known_only_after_its_delay() -> None:
         assert (known <= 2) == (delay_s == 0.0)
 
 
-def test_a_dead_endpoint_loses_no_request() -> None:
+def test_a_dead_endpoint_loses_only_what_it_had_begun() -> None:
     fault = Fault(kind="dies", replica=1, at_s=20.0, for_s=30.0)
     outcome = routed(faults=(fault,))
-    assert (outcome.requests, outcome.rejected) == (3_000, 0)
+    assert (outcome.requests + outcome.lost, outcome.rejected) == (3_000, 0)
+    assert 0 < outcome.lost < 60
     assert outcome.served is not None
     down = (outcome.served.arrival_s > 20.0) & (outcome.served.arrival_s < 50.0)
     assert not (outcome.served.replica[down] == 1).any()
@@ -207,23 +208,69 @@ def test_pickers_that_share_nothing_serve_everything(pickers: int) -> None:
     assert (outcome.requests, outcome.rejected) == (3_000, 0)
 
 
-def test_every_rank_is_an_endpoint_of_its_own() -> None:
-    ranked = replace(COST, ranks=4, expert_s=0.004, expert_miss=0.97)
-    fleet = [ReplicaPool(name="ranks", replica=Replica(cost=ranked, kv_blocks=8000), replicas=2)]
-    outcome = routed(fleet=fleet)
+@pytest.mark.parametrize("expert_s", [0.0, 0.004])
+def test_a_policy_picks_replicas_and_their_engines_pick_ranks(expert_s: float) -> None:
+    """One replica of four ranks and one of one: two addresses, and round robin halves the requests."""
+    ranked = replace(COST, ranks=4, expert_s=expert_s, expert_miss=0.97)
+    fleet = [
+        ReplicaPool(name="ranks", replica=Replica(cost=ranked, kv_blocks=8000)),
+        pool(name="plain"),
+    ]
+    outcome = routed(POLICIES["round-robin"].pick, fleet=fleet)
     assert (outcome.requests, outcome.rejected) == (3_000, 0)
+    assert [replica.finished for replica in outcome.replicas] == [1_500, 1_500]
     assert outcome.served is not None
-    assert set(outcome.served.replica.tolist()) == set(range(8))
+    assert set(outcome.served.picked.tolist()) == {0, 1}
+    by_rank = np.bincount(outcome.served.replica, minlength=5)
+    assert by_rank[4] == 1_500
+    assert by_rank[:4].min() > 300
 
 
-def test_a_death_loses_and_doubles_nothing_where_seats_are_freed_a_step_late() -> None:
+def test_ranks_are_reported_together_and_one_of_them_must_hold_a_request() -> None:
+    seen: list[Records] = []
+
+    def spy(_request: Records, endpoints: Records, _hits: Records, _parameters: Records) -> int:
+        seen.append(endpoints.copy())
+        return 0
+
+    ranked = Replica(cost=replace(COST, ranks=4), kv_blocks=100)
+    sent = requests([0.0] * 8 + [1.0], [(160, 400)] * 9)
+    fleet = [ReplicaPool(name="ranks", replica=ranked)]
+    simulate(fleet, [sent], options=Options(routing=Routing(pick=spy, sight=Sight(report_interval_s=0.01))))
+    assert {len(endpoints) for endpoints in seen} == {1}
+    (last,) = seen[-1]
+    assert (last["running"] + last["waiting"], last["kv_tokens"]) == (8, 4 * 1600)
+    assert last["max_context_tokens"] == 1600
+    assert last["kv_used_tokens"] > 8 * 160
+
+
+def test_a_prefix_on_any_rank_is_known_of_the_replica() -> None:
+    hits: list[int] = []
+
+    def spy(_request: Records, _endpoints: Records, found: Records, _parameters: Records) -> int:
+        hits.append(int(found[0]))
+        return 0
+
+    workload = Workload(
+        name="shared",
+        arrivals=Poisson(),
+        lengths=Fixed(input_tokens=100, output_tokens=10),
+        sharing=SystemPrompts(prompts=1, tokens=1600),
+    )
+    fleet = [ReplicaPool(name="ranks", replica=Replica(cost=replace(COST, ranks=4), kv_blocks=8000))]
+    blocks = workload.blocks(seed=0, requests=20, rate_per_s=1.0)
+    simulate(fleet, blocks, options=Options(routing=Routing(pick=spy)))
+    assert hits[-1] >= 1600
+
+
+def test_a_death_counts_every_request_once_where_seats_are_freed_a_step_late() -> None:
     ahead = Replica(cost=COST, kv_blocks=8000, asynchronous=True)
     fleet = [ReplicaPool(name="ahead", replica=ahead, replicas=4)]
     outcome = routed(fleet=fleet, faults=(Fault(kind="dies", replica=1, at_s=20.0, for_s=30.0),))
-    assert (outcome.requests, outcome.rejected) == (3_000, 0)
+    assert (outcome.requests + outcome.lost, outcome.rejected) == (3_000, 0)
     assert outcome.served is not None
     assert sorted(outcome.served.number.tolist()) == list(range(3_000))
-    assert outcome.output_tokens >= int(outcome.served.output_tokens.sum())
+    assert outcome.output_tokens == int(outcome.served.output_tokens[outcome.served.replica >= 0].sum())
 
 
 def test_a_picker_sees_one_first_token_where_prompts_are_computed_apart() -> None:
@@ -287,7 +334,7 @@ def test_a_dead_replicas_requests_go_where_the_context_is_long_enough() -> None:
         ReplicaPool(name="short", replica=short, replicas=2),
     ]
     sent = requests([0.0] * 20, [(1_000, 500)] * 20)
-    fault = Fault(kind="dies", replica=0, at_s=1.0)
+    fault = Fault(kind="dies", replica=0, at_s=0.01)
     outcome = simulate(fleet, [sent], options=Options(routing=Routing(faults=(fault,)), keep_requests=True))
     assert (outcome.requests, outcome.rejected) == (20, 0)
     assert outcome.served is not None

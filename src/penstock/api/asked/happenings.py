@@ -38,7 +38,7 @@ class Happenings:
 
 
 def happenings_choice(lines: Sequence[str], pools: Sequence[ReplicaPool]) -> Happenings:
-    """Read what happens, line by line."""
+    """Read what happens, line by line; of several losses the largest counts."""
     faults: list[Fault] = []
     crowds: list[Crowd] = []
     loss = 0.0
@@ -50,7 +50,9 @@ def happenings_choice(lines: Sequence[str], pools: Sequence[ReplicaPool]) -> Hap
         at_s = 0.0 if match["at"] is None else parse_duration(match["at"])
         for_s = inf if match["during"] is None else parse_duration(match["during"])
         if what == "loss":
-            loss = _percent(line, match["percent"])
+            if match["at"] is not None or match["during"] is not None:
+                raise UsageError(f"'{line[:60]}' holds for the whole run; write loss 5% without at and for")
+            loss = max(loss, _percent(line, match["percent"]))
         elif what == "crowd":
             crowds.append(Crowd(factor=float(match["factor"] or 0), at_s=at_s, for_s=0.0 if for_s == inf else for_s))
         else:
@@ -85,10 +87,10 @@ def _percent(line: str, percent: str | None) -> float:
 def _replica(line: str, pool: str | None, number: str | None, pools: Sequence[ReplicaPool]) -> int:
     first = 0
     for one in pools:
-        if one.name == pool and number is not None and int(number) < one.schedulers:
+        if one.name == pool and number is not None and int(number) < one.replicas:
             return first + int(number)
-        first += one.schedulers
+        first += one.replicas
     known = ", ".join(
-        f"{one.name}/0 to {one.name}/{one.schedulers - 1}" if one.schedulers > 1 else f"{one.name}/0" for one in pools
+        f"{one.name}/0 to {one.name}/{one.replicas - 1}" if one.replicas > 1 else f"{one.name}/0" for one in pools
     )
     raise UsageError(f"'{line[:60]}' names no replica of the fleet; its replicas are {known}")

@@ -42,12 +42,12 @@ def _stated(fleet: Fleet, pools: Sequence[ReplicaPool]) -> tuple[float, ...] | N
     total = sum(shares)
     if not total:
         return None
-    return tuple(max(share / total / pool.schedulers, NO_WEIGHT) for share, pool in zip(shares, pools, strict=True))
+    return tuple(max(share / total / pool.replicas, NO_WEIGHT) for share, pool in zip(shares, pools, strict=True))
 
 
 def capacities(pools: Sequence[ReplicaPool], kinds: Sequence[LoadKind]) -> tuple[float, ...]:
     """Requests a second one replica of each pool takes; where one keeps the promise for nobody, whatever it is."""
-    endpoints, first = endpoints_of(pools), np.cumsum([0, *(pool.schedulers for pool in pools)])
+    endpoints, first = endpoints_of(pools), np.cumsum([0, *(pool.replicas for pool in pools)])
     return weights_by_capacity([endpoints[index] for index in first[:-1]], [kinds] * len(pools))
 
 

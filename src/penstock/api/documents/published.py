@@ -35,7 +35,7 @@ DOCUMENTS: Final[Mapping[str, Any]] = {
     "penstock.preflight/2": PreflightDocument,
     "penstock.receipts/2": ReceiptsDocument,
     "penstock.simulate-fleet/3": SimulateFleetDocument,
-    "penstock.simulate/2": SimulateDocument,
+    "penstock.simulate/3": SimulateDocument,
 }
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 

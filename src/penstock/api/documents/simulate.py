@@ -60,8 +60,9 @@ class MediansDocument(TypedDict):
 class ClassDocument(TypedDict):
     """Requests that were promised the same.
 
-    `requests` is all that came: `served` ones, `rejected` ones that were sent nowhere, and `refused` ones that fit
-    nowhere. `met_fraction` is of all of them: whoever was not served kept no promise.
+    `requests` is all that came: `served` ones, `rejected` ones that were sent nowhere, `refused` ones that fit
+    nowhere, and `lost` ones whose replica died when their answer had begun. `met_fraction` is of all of them: whoever
+    was not served to the end kept no promise.
     """
 
     name: str
@@ -70,6 +71,7 @@ class ClassDocument(TypedDict):
     served: int
     rejected: int
     refused: int
+    lost: int
     met_fraction: float | None
     attained: bool | None
     ttft_s: LatencyDocument
@@ -80,8 +82,8 @@ class ClassDocument(TypedDict):
 class PoolDocument(TypedDict):
     """Replicas that are alike.
 
-    `busy_fraction` and `mean_waiting` are over the whole run, `mean_running` and `kv_mean_fraction` of one replica
-    while it is busy.
+    `busy_fraction`, `mean_running` and `mean_waiting` are over all replicas and the whole run, `mean_batch` and
+    `kv_mean_fraction` of one replica while it is busy.
     """
 
     name: str
@@ -95,6 +97,7 @@ class PoolDocument(TypedDict):
     looked_up_tokens: int
     busy_fraction: float
     mean_running: float
+    mean_batch: float
     mean_waiting: float
     kv_mean_fraction: float
     kv_peak_fraction: float
@@ -166,7 +169,7 @@ class SimulateDeployment(TypedDict):
 class SimulateDocument(TypedDict):
     """How it behaves under load."""
 
-    schema: Literal["penstock.simulate/2"]
+    schema: Literal["penstock.simulate/3"]
     model: ModelDocument
     workload: WorkloadDocument
     deployments: list[SimulateDeployment]

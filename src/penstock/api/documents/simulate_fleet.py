@@ -29,12 +29,11 @@ class RoutedPoolDocument(PoolDocument):
     `idle_fraction`.
     """
 
-    mean_batch: float
     idle_fraction: float
 
 
 class ReplicaDocument(TypedDict):
-    """What one replica did.
+    """What one replica did, all its ranks together.
 
     `busy_fraction` and `mean_waiting` are over the whole span, `kv_mean_fraction` while it is busy. `met` and
     `good_tokens` are of answers that ended here: none where a pool only prefills.
@@ -69,9 +68,9 @@ class PolicyDocument(TypedDict):
     """One policy's run.
 
     Tokens a second, dollars and means over time are over `span_s`, the same for every policy: until a client sees the
-    last token of the slowest. `requests` is all that came: `served`, `rejected`, which were sent nowhere, and
-    `refused`, which fit nowhere, of which `beyond_context` are longer than any engine takes. `worst_met_fraction` is of
-    all that came.
+    last token of the slowest. `requests` is all that came: `served`, `rejected`, which were sent nowhere,
+    `refused`, which fit nowhere, of which `beyond_context` are longer than any engine takes, and `lost`, whose replica
+    died when their answer had begun. `worst_met_fraction` is of all that came.
     """
 
     policy: str
@@ -82,6 +81,7 @@ class PolicyDocument(TypedDict):
     served: int
     rejected: int
     refused: int
+    lost: int
     beyond_context: int
     span_s: float
     good_tokens: int

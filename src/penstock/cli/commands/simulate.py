@@ -75,7 +75,9 @@ def simulate_command(
         typer.Option(
             "--event",
             help="What happens to a fleet: 'death of h100/0 at 60s for 30s', 'slow h100/0 x3 at 60s', "
-            "'silence of h100/0 at 60s', 'loss 5%', 'crowd x3 at 60s for 20s'. May be given several times.",
+            "'silence of h100/0 at 60s', 'loss 5%', 'crowd x3 at 60s for 20s'. May be given several times. "
+            "Deaths, slowness and silence are of replicas that serve whole requests with one rank "
+            "(no dp, no prefill or decode pools).",
         ),
     ] = None,
     reports: Annotated[

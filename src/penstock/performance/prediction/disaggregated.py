@@ -187,7 +187,7 @@ def predict_apart_on(
 
 
 def seen_s(answer: Steady, request_s: float, first_ratio: float) -> float:
-    """Time to first token as a client sees it: as the simulator has it, waiting is not multiplied."""
+    """Time to first token as a client sees it: as the simulator has it, waiting and transfers are not multiplied."""
     return request_s + answer.ttft_s + (first_ratio - 1) * answer.served_s
 
 

@@ -1,6 +1,6 @@
 """What stack serves? The slowdowns and the overhead that apply to one deployment today, and on what grounds."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from penstock.fleet.deployment import Deployment
@@ -46,8 +46,14 @@ class Stack:
 
 
 def stack_of(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies) -> Stack:
-    """Ask the evidence about a deployment, and its nearest kin about first tokens."""
-    deployment = work.deployment
+    """Ask the evidence about a deployment, and its nearest kin about first tokens.
+
+    Ranks of a dense model share nothing, so each is asked about as the replica it would be alone.
+    """
+    deployment, split = work.deployment, work.deployment.parallelism
+    if split.dp > 1 and deployment.model.experts is None:
+        alone = replace(deployment, parallelism=replace(split, dp=1))
+        return stack_of(ReplicaWork(alone), measured_engine, efficiencies)
     seen = efficiencies.seen(work, measured_engine)
     novelty = efficiencies.novelty(work, measured_engine, seen)
     kin = kin_path(deployment, measured_engine)

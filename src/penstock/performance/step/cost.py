@@ -68,21 +68,6 @@ class StepCost:
             experts_prefill_token_s=0.0,
         )
 
-    @property
-    def seen_by_rank(self) -> "StepCost":
-        """The same steps told from one rank, whose tokens are one of `ranks` equal shares of the engine's."""
-        return replace(
-            self,
-            decode_s=self.ranks * self.decode_s,
-            prefill_token_s=self.ranks * self.prefill_token_s,
-            expert_miss=self.expert_miss**self.ranks,
-            context_s=tuple(self.ranks * value for value in self.context_s),
-            pair_s=tuple(self.ranks * value for value in self.pair_s),
-            ranks=1,
-            experts_decode_s=0.0,
-            experts_prefill_token_s=0.0,
-        )
-
     def seconds(self, contexts: tuple[int, ...] = (), chunks: tuple[tuple[int, int], ...] = ()) -> float:
         """Return the time of one step with these decodes (tokens behind each) and prompt chunks (from, to)."""
         tokens = len(contexts) + sum(to - start for start, to in chunks)

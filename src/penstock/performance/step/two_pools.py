@@ -63,7 +63,7 @@ class Steady:
     ttft_s: float
     """Until the decode worker gives the first token; without end where a rate is more than they can serve."""
     served_s: float
-    """Of that, what is no waiting for a worker: the prompt's steps, its transfer, the step with the first token."""
+    """Of that, steps: those of the prompt and the one with the first token, no waiting and no transfer."""
     decoding: float
     """Requests in a decode worker's step."""
     prefill_busy: float
@@ -145,11 +145,11 @@ class Columns:
     def first_token_s(self, rate: Array, decode_s: Array) -> tuple[Array, Array]:
         """Waiting for a prefill worker and for the end of a decode step; prefill, transfer and the step with the token.
 
-        The second is the part that is no waiting.
+        The second is the part that is steps.
         """
         waited_s, prefill_s = self.prefilling_s(rate)
-        served_s = prefill_s + self.link_s + self.start_s + decode_s
-        return waited_s + decode_s / 2 + served_s, served_s
+        served_s = prefill_s + decode_s
+        return waited_s + self.link_s + self.start_s + decode_s / 2 + served_s, served_s
 
 
 class _Steps:

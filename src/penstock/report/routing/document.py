@@ -59,6 +59,7 @@ def _run(run: PolicyRun) -> dict[str, object]:
         "served": outcome.requests,
         "rejected": outcome.rejected,
         "refused": outcome.refused,
+        "lost": outcome.lost,
         "beyond_context": outcome.beyond_context,
         "span_s": run.span_s,
         "good_tokens": run.good_tokens,
@@ -77,6 +78,4 @@ def _run(run: PolicyRun) -> dict[str, object]:
 
 
 def _pool_values(pool: PoolOutcome) -> dict[str, object]:
-    """Say what one pool did; who ran and who waited, both over all replicas and the whole span."""
-    means = {"mean_running": pool.mean_in_batches, "mean_batch": pool.mean_running}
-    return pool_values(pool) | means | {"idle_fraction": pool.idle_fraction}
+    return pool_values(pool) | {"idle_fraction": pool.idle_fraction}

@@ -116,8 +116,11 @@ def _turned_away(pools: Sequence[ReplicaPool], runs: Sequence[PolicyRun]) -> lis
         )
     sent_nowhere = [f"{run.policy.name} {run.outcome.rejected:,}" for run in runs if run.outcome.rejected]
     if sent_nowhere:
-        said.append(f"Turned away, because no endpoint that was up could hold them: {', '.join(sent_nowhere)}.")
-    return [Text("".join(said), style="yellow")] if said else []
+        said.append(f"Turned away, because no endpoint that was up could hold them: {', '.join(sent_nowhere)}. ")
+    broken_off = [f"{run.policy.name} {run.outcome.lost:,}" for run in runs if run.outcome.lost]
+    if broken_off:
+        said.append(f"Lost with the replica that had begun to answer them: {', '.join(broken_off)}.")
+    return [Text("".join(said).rstrip(), style="yellow")] if said else []
 
 
 def _bill(pools: Sequence[ReplicaPool], runs: Sequence[PolicyRun]) -> list[Text]:

@@ -10,7 +10,7 @@ from penstock.simulation.outcome import ClassOutcome, Latency, PoolOutcome, Time
 from penstock.simulation.scenario import HoursOfDay, Scenario
 from penstock.workload import Trace, Workload
 
-SCHEMA: Final = "penstock.simulate/2"
+SCHEMA: Final = "penstock.simulate/3"
 """Changes with any field that is renamed, removed or means something else; new fields leave it alone."""
 _QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
@@ -18,10 +18,10 @@ _QUANTILES = (0.5, 0.9, 0.95, 0.99)
 def simulation_document(scenarios: Sequence[Scenario]) -> dict[str, object]:
     """Everything a program would want to read."""
     question = scenarios[0].question
-    workload = question.workload
+    workload, deployment = question.workload, scenarios[0].placement.deployment
     return {
         "schema": SCHEMA,
-        "model": model_document(scenarios[0].placement.deployment.model),
+        "model": model_document(deployment.model, deployment.chosen_cache_dtype),
         "workload": workload_values(
             workload,
             requests=question.requests,
@@ -119,6 +119,7 @@ def class_values(item: ClassOutcome) -> dict[str, object]:
         "served": item.requests,
         "rejected": item.rejected,
         "refused": item.refused,
+        "lost": item.lost,
         "met_fraction": item.met_fraction,
         "attained": item.attained,
         "ttft_s": latency_values(item.ttft),
@@ -128,8 +129,9 @@ def class_values(item: ClassOutcome) -> dict[str, object]:
 
 
 def pool_values(pool: PoolOutcome) -> dict[str, object]:
-    """Say what one pool did."""
+    """Say what one pool did; who ran and who waited, both over all replicas and the whole run."""
     document = {name: value for name, value in vars(pool).items() if name != "itl"}
+    document |= {"mean_running": pool.mean_in_batches, "mean_batch": pool.mean_running}
     return {**document, "hit_fraction": pool.hit_fraction, "itl_s": latency_values(pool.itl)}
 
 

@@ -5,7 +5,7 @@ import math
 from penstock.routing.compiled import Pick
 from penstock.simulation.loop.batching import begin, begin_together, end, end_together, enqueue
 from penstock.simulation.loop.compiled import compiled, entry, rare
-from penstock.simulation.loop.faults import befall
+from penstock.simulation.loop.faults import ask_again, befall, give_up, suspect
 from penstock.simulation.loop.knowledge import introduce, note_sent, pass_reports, say_request
 from penstock.simulation.loop.queues import can_hold, leave_transfers
 from penstock.simulation.loop.world import DONE, NONE, UNASKED, World
@@ -36,7 +36,9 @@ def run(w: World, budget: int, pick: Pick) -> int:
         soonest_s = min(arrival_s, ready_s, end_s)
         if soonest_s == math.inf:
             return FINISHED
-        if control.routed and soonest_s >= control.look_s and _see_world(w, soonest_s):
+        if control.routed and soonest_s >= control.look_s and _see_world(w, soonest_s, pick):
+            if control.chosen >= len(w.heads):
+                return IMPOSSIBLE
             continue
         control.now_s = soonest_s
         if arrival_s == soonest_s:
@@ -51,7 +53,7 @@ def run(w: World, budget: int, pick: Pick) -> int:
 
 
 @rare
-def _see_world(w: World, until_s: float) -> bool:
+def _see_world(w: World, until_s: float, pick: Pick) -> bool:
     """Let pickers have their reports; True when something happened to a replica first, which changes what is next."""
     control = w.control[0]
     if control.reports_asked == 0:
@@ -62,7 +64,7 @@ def _see_world(w: World, until_s: float) -> bool:
         return False
     control.look_s = 0.0
     control.now_s = fault_s
-    befall(w, control.next_fault)
+    befall(w, control.next_fault, pick)
     control.next_fault += 1
     return True
 
@@ -82,42 +84,34 @@ def _arrive(w: World, now_s: float, pick: Pick) -> int:
             control.chosen = pick(w.request, w.endpoints[row.picker], w.hits, w.parameters)
             if control.sampled_every > 0 and number % control.sampled_every == 0:
                 return SAMPLED
-        r = control.chosen
-        if r >= len(w.replicas) or (r >= 0 and w.replicas[r].decodes_only):
+        e = control.chosen
+        if e >= len(w.heads) or (e >= 0 and w.replicas[w.heads[e]].decodes_only):
             return IMPOSSIBLE
         control.chosen = UNASKED
-        if r >= 0 and w.replicas[r].down:
-            r = _elsewhere(w, number, r)
-        if r < 0 or not can_hold(w, number, r):
+        if e >= 0 and w.replicas[w.heads[e]].down:
+            suspect(w, row.picker, e)
+            e = ask_again(w, number, pick)
+            if e >= len(w.heads):
+                control.chosen = e
+                return IMPOSSIBLE
+        if e < 0 or not can_hold(w, number, w.heads[e]):
             _reject(w, number, now_s)
             return FINISHED
-        note_sent(w, number, r)
+        note_sent(w, number, e)
+        r = w.heads[e]
+        if w.replicas[r].ranks > 1:
+            r = _rank(w, r)
     _hand(w, number, r, now_s)
     return FINISHED if w.replicas[r].waiting <= control.stop_waiting else SATURATED
 
 
 @rare
-def _elsewhere(w: World, number: int, refused: int) -> int:
-    """Find a replica for a request whose connection was refused: the next that is up and holds it."""
-    for ahead in range(1, len(w.replicas)):
-        r = (refused + ahead) % len(w.replicas)
-        if not w.replicas[r].down and not w.replicas[r].decodes_only and can_hold(w, number, r):
-            return r
-    return NONE
-
-
-@rare
 def _reject(w: World, number: int, now_s: float) -> None:
-    """Let a request go unserved, by its picker or by an engine too small for it; a user sends the next one."""
+    """Let a request go unserved, by its picker or by an engine too small for it."""
     control = w.control[0]
-    row = w.rows[number & (len(w.rows) - 1)]
     control.next_row += 1
     control.now_s = now_s
-    control.rejected += 1
-    row.state, row.replica = DONE, NONE
-    if control.closed and control.known_rows < control.loaded_rows:
-        w.rows[control.known_rows & (len(w.rows) - 1)].arrival_s = now_s + control.think_s
-        control.known_rows += 1
+    give_up(w, number, NONE, now_s)
 
 
 @compiled

@@ -1,9 +1,14 @@
-"""What happens when a replica dies, slows down or falls silent? Its requests go elsewhere, as a gateway sends them."""
+"""What happens when a replica dies, slows down or falls silent? Its requests go elsewhere, as a gateway sends them.
 
-from penstock.routing.ledger import divide, lost, sent
+Whoever finds a connection refused or broken leaves that replica alone from then on, until it is back; the rest hear of
+a death when health checks notice it. Faults come only where every replica has one rank, and so is its own endpoint.
+"""
+
+from penstock.routing.compiled import Pick
+from penstock.routing.ledger import divide, lost
 from penstock.simulation.loop.batching import enqueue
 from penstock.simulation.loop.compiled import rare
-from penstock.simulation.loop.knowledge import say_request
+from penstock.simulation.loop.knowledge import note_sent, say_request
 from penstock.simulation.loop.observe import count_queue
 from penstock.simulation.loop.queues import can_hold
 from penstock.simulation.loop.step_events import FAR
@@ -12,6 +17,7 @@ from penstock.simulation.loop.world import (
     DIES,
     DONE,
     IS_NOTICED,
+    LOST,
     NONE,
     REPORTS_AGAIN,
     RETURNS,
@@ -22,7 +28,7 @@ from penstock.simulation.loop.world import (
 
 
 @rare
-def befall(w: World, number: int) -> None:
+def befall(w: World, number: int, pick: Pick) -> None:
     """Let a fault happen."""
     fault = w.faults[number]
     replica = w.replicas[fault["replica"]]
@@ -33,7 +39,7 @@ def befall(w: World, number: int) -> None:
     elif fault["kind"] == REPORTS_AGAIN:
         replica.silent = 0
     elif fault["kind"] == DIES:
-        _die(w, fault["replica"], fault["at_s"])
+        _die(w, fault["replica"], fault["at_s"], pick)
     elif fault["kind"] == RETURNS:
         replica.down = 0
         _tell(w, fault["replica"], 1)
@@ -51,27 +57,62 @@ def _tell(w: World, r: int, accepts: int) -> None:
 
 
 @rare
-def _die(w: World, r: int, now_s: float) -> None:
-    """Take a replica down: what it held is lost, and its requests start again elsewhere, with the time they lost."""
+def suspect(w: World, picker: int, r: int) -> None:
+    """Let a picker leave alone a replica that refused it."""
+    if w.endpoints[picker, r]["accepts"] != 0:
+        w.endpoints[picker, r]["accepts"] = 0
+        if w.endpoints.shape[0] > 1:
+            divide(w.endpoints[picker], picker, w.endpoints.shape[0])
+
+
+@rare
+def ask_again(w: World, number: int, pick: Pick) -> int:
+    """Ask a request's picker who is next, until somebody is up; NONE where it names only those who are not."""
+    picker = w.rows[number & (len(w.rows) - 1)].picker
+    for _ in range(len(w.replicas)):
+        r = pick(w.request, w.endpoints[picker], w.hits, w.parameters)
+        if r < 0 or r >= len(w.replicas) or not w.replicas[r].down:
+            return r
+        suspect(w, picker, r)
+    return NONE
+
+
+@rare
+def give_up(w: World, number: int, where: int, now_s: float) -> None:
+    """Let a request end unserved: turned away, or lost; in a closed loop its user sends the next one."""
+    control, row = w.control[0], w.rows[number & (len(w.rows) - 1)]
+    row.state, row.replica = DONE, where
+    if control.closed and control.known_rows < control.loaded_rows:
+        w.rows[control.known_rows & (len(w.rows) - 1)].arrival_s = now_s + control.think_s
+        control.known_rows += 1
+
+
+@rare
+def _die(w: World, r: int, now_s: float, pick: Pick) -> None:
+    """Take a replica down: what it held is lost, and every connection to it breaks."""
     mask = len(w.rows) - 1
     replica = w.replicas[r]
     count_queue(w, r, now_s)
-    first = NONE
-    # Its lists become one, newest first, threaded through `lru_after`, which nothing uses any more.
+    first, last = NONE, NONE
+    # Its lists become one, threaded through `lru_after`, which nothing uses any more.
     for start in (replica.running_first, replica.waiting_first):
         number = start
         while number != NONE:
             row = w.rows[number & mask]
             following = row.after
             if row.state != DONE:  # its answer ended with the last step, and only its seat was not yet free
-                row.lru_after = first
-                first = number
+                row.lru_after = NONE
+                if last == NONE:
+                    first = number
+                else:
+                    w.rows[last & mask].lru_after = number
+                last = number
             number = following
     _wipe(w, r)
     replica.down = 1
     while first != NONE:
         following = w.rows[first & mask].lru_after
-        _again(w, first, r, now_s)
+        _break_off(w, first, r, now_s, pick)
         first = following
 
 
@@ -96,26 +137,28 @@ def _wipe(w: World, r: int) -> None:
 
 
 @rare
-def _again(w: World, number: int, dead: int, now_s: float) -> None:
-    """Send a request of a dead replica to the one with the fewest requests of those that are up and hold it."""
-    place = number & (len(w.rows) - 1)
+def _break_off(w: World, number: int, dead: int, now_s: float, pick: Pick) -> None:
+    """Break a connection to a dead replica: an answer that had begun is lost, any other request is asked for again."""
+    place, control = number & (len(w.rows) - 1), w.control[0]
     row = w.rows[place]
     lost(w.endpoints[row.picker], w.flights, place, now_s, w.parameters)
-    best, fewest = NONE, 0
-    for r in range(len(w.replicas)):
-        other = w.replicas[r]
-        if r != dead and not other.down and not other.decodes_only and can_hold(w, number, r):
-            load = w.endpoints[row.picker, r]["in_flight"]
-            if best == NONE or load < fewest:
-                best, fewest = r, load
-    if best == NONE:
-        w.control[0].rejected += 1
-        w.control[0].in_flight -= 1
-        row.state, row.replica = DONE, NONE
+    suspect(w, row.picker, dead)
+    r = LOST
+    if row.generated == 0:
+        say_request(w, number, now_s)
+        r = ask_again(w, number, pick)
+        if r >= len(w.replicas):
+            control.chosen = r  # that nobody can serve it is said outside
+            r = NONE
+        if r < 0 or not can_hold(w, number, r):
+            r = NONE
+    if r < 0:
+        control.in_flight -= 1
+        give_up(w, number, r, now_s)
         return
-    row.state, row.generated, row.computed, row.shared, row.entered = WAITING, 0, 0, 0, 0
+    row.state, row.computed, row.shared, row.entered = WAITING, 0, 0, 0
     row.own_cached, row.building, row.lru_junk, row.doubled = 0, 0, 0, NONE
-    say_request(w, number, now_s)
-    sent(w.endpoints[row.picker], best, w.request, 0, w.flights, place, w.parameters)
-    w.replicas[best].outstanding_tokens += row.input_tokens
-    enqueue(w, best, number, now_s)
+    row.waited_s = now_s - row.arrival_s  # whatever was done of it was for nothing
+    note_sent(w, number, r)
+    w.replicas[r].outstanding_tokens += row.input_tokens
+    enqueue(w, r, number, now_s)

@@ -47,26 +47,31 @@ def pass_reports(w: World, until_s: float) -> float:
 @compiled
 def _ask(w: World, number: int, now_s: float) -> None:
     """Take an endpoint's report as it is now, inside a leap of steps or not."""
-    r, place = number % len(w.replicas), number & (w.reports.shape[1] - 1)
-    replica = w.replicas[r]
-    lost = replica.silent or replica.down or chance_of(number) < w.control[0].report_loss
+    e, place = number % len(w.heads), number & (w.reports.shape[1] - 1)
+    head = w.replicas[w.heads[e]]
+    lost = head.silent or head.down or chance_of(number) < w.control[0].report_loss
+    running, waiting, used = 0, 0, 0
+    for r in range(head.head, head.head + head.ranks):
+        running += w.replicas[r].running
+        waiting += w.replicas[r].waiting
+        used += used_at(w, r, now_s)
     for picker in range(w.endpoints.shape[0]):
         report = w.reports[picker, place]
         if lost:
             report["asked_s"] = -math.inf
             continue
-        asked(w.endpoints[picker], r, w.reports[picker], place, now_s)
-        report["running"], report["waiting"] = replica.running, replica.waiting
-        report["kv_used_tokens"] = used_at(w, r, now_s) * replica.block_tokens
+        asked(w.endpoints[picker], e, w.reports[picker], place, now_s)
+        report["running"], report["waiting"] = running, waiting
+        report["kv_used_tokens"] = used * head.block_tokens
 
 
 @compiled
 def _see(w: World, number: int, now_s: float) -> None:
     """Let every picker have a report, unless it was lost."""
-    r, place = number % len(w.replicas), number & (w.reports.shape[1] - 1)
+    e, place = number % len(w.heads), number & (w.reports.shape[1] - 1)
     for picker in range(w.endpoints.shape[0]):
         if w.reports[picker, place]["asked_s"] != -math.inf:
-            reported(w.endpoints[picker], r, w.reports[picker], place, now_s, w.parameters)
+            reported(w.endpoints[picker], e, w.reports[picker], place, now_s, w.parameters)
 
 
 @compiled
@@ -100,31 +105,40 @@ def say_request(w: World, number: int, now_s: float) -> None:
 
 @rare
 def _say_hits(w: World, number: int, now_s: float) -> None:
-    """Prompt tokens that are cached at each replica, as far as the picker has heard of it."""
+    """Prompt tokens that are cached at each engine, on any of its ranks, as far as the picker has heard of it."""
     row = w.rows[number & (len(w.rows) - 1)]
-    for r in range(len(w.replicas)):
-        replica = w.replicas[r]
-        tree = w.segments[replica.pool]
+    for e in range(len(w.heads)):
+        head = w.replicas[w.heads[e]]
+        tree = w.segments[head.pool]
         depth, segment = tree[row.leaf].depth + 1, row.leaf
         for level in range(depth - 1, -1, -1):
             w.path[level] = segment
             segment = tree[segment].parent
-        most, found = (row.input_tokens - 1) // replica.block_tokens, 0
-        for level in range(depth):
-            held = w.cached[r, w.path[level]]
-            known = held.blocks if now_s - held.since_s >= w.control[0].cache_delay_s else 0
-            usable = min(known, most - found)
-            found += usable
-            if usable < tree[w.path[level]].blocks:
-                break
-        w.hits[r] = found * replica.block_tokens if replica.caching else 0
+        w.hits[e] = 0
+        for r in range(head.head, (head.head + head.ranks) * head.caching):
+            w.hits[e] = max(w.hits[e], _cached_blocks(w, number, r, depth, now_s) * head.block_tokens)
+
+
+@rare
+def _cached_blocks(w: World, number: int, r: int, depth: int, now_s: float) -> int:
+    """Blocks of a prompt on one rank, along `path`."""
+    row, tree = w.rows[number & (len(w.rows) - 1)], w.segments[w.replicas[r].pool]
+    most, found = (row.input_tokens - 1) // w.replicas[r].block_tokens, 0
+    for level in range(depth):
+        held = w.cached[r, w.path[level]]
+        known = held.blocks if now_s - held.since_s >= w.control[0].cache_delay_s else 0
+        usable = min(known, most - found)
+        found += usable
+        if usable < tree[w.path[level]].blocks:
+            break
+    return found
 
 
 @compiled
-def note_sent(w: World, number: int, r: int) -> None:
+def note_sent(w: World, number: int, e: int) -> None:
     """Let the picker that sent a request remember it."""
     place = number & (len(w.rows) - 1)
-    sent(w.endpoints[w.rows[place].picker], r, w.request, w.hits[r], w.flights, place, w.parameters)
+    sent(w.endpoints[w.rows[place].picker], e, w.request, w.hits[e], w.flights, place, w.parameters)
 
 
 @compiled

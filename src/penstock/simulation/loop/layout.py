@@ -50,8 +50,10 @@ def build(pools: Sequence[ReplicaPool], options: Options, classes: Sequence[SloC
     count = sum(pool.schedulers for pool in pools)
     control = np.zeros(1, CONTROL)
     control["policy"], control["stop_waiting"], control["width_s"] = policy, options.stop_waiting, _FIRST_WIDTH_S
-    routing, known = options.routing or Routing(), 1 if options.routing is None else count
-    _route(control, routing, count, asked=options.routing is not None)
+    routing, replicas = options.routing or Routing(), _replicas(pools)
+    heads = np.unique(replicas["head"])
+    known = 1 if options.routing is None else len(heads)
+    _route(control, routing, len(heads), asked=options.routing is not None)
     control["first_of_equals"] = options.first_of_equals and options.route != "round-robin"
     limits = np.full((len(pools), kinds), 2**62, np.int64)
     context_s, pair_s = np.zeros((len(pools), kinds)), np.zeros((len(pools), kinds))
@@ -62,8 +64,9 @@ def build(pools: Sequence[ReplicaPool], options: Options, classes: Sequence[SloC
     return World(
         control=control,
         rows=np.zeros(_FIRST_ROWS, ROW),
-        replicas=_replicas(pools),
+        replicas=replicas,
         ends=np.full(count, np.inf),
+        heads=heads,
         costs=_costs(pools),
         limits=limits,
         context_s=context_s,
@@ -82,9 +85,9 @@ def build(pools: Sequence[ReplicaPool], options: Options, classes: Sequence[SloC
         log=np.zeros(options.log_steps, EVENT),
         endpoints=pickers_endpoints(pools, routing)[:, :known].copy(),
         flights=np.zeros(_FIRST_ROWS if options.routing is not None else 1, FLIGHT),
-        reports=np.zeros((routing.pickers, power_of_two(reports_on_their_way(routing, count))), REPORT),
+        reports=np.zeros((routing.pickers, power_of_two(reports_on_their_way(routing, len(heads)))), REPORT),
         request=new_request(),
-        hits=np.zeros(count, np.int64),
+        hits=np.zeros(len(heads), np.int64),
         parameters=parameters_for(routing, classes),
         lengths=new_lengths(max(1, len(classes)), answer_tokens=routing.answer_tokens),
         promises=promises_of(classes, routing),

@@ -97,6 +97,8 @@ def send(w: World, r: int, number: int, now_s: float) -> None:
     replica.link_free_s = start_s + row.input_tokens * cost.transfer_token_s
     # Handing over takes its time without keeping the link from others.
     row.queued_s = replica.link_free_s + cost.transfer_start_s
+    # No step: what makes steps longer to a client does not make a link slower.
+    row.waited_s += row.queued_s - now_s
     row.generated, row.computed, row.received = 0, 0, 1
     row.state, row.after = WAITING, NONE
     if replica.transfer_last == NONE:

@@ -4,7 +4,7 @@ An endpoint's coefficients are those of the replica's steps. Attention that sees
 window were full: seconds per request and per prompt token instead of per token of context.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import ceil, inf
 from typing import Any, Final
 
@@ -27,26 +27,36 @@ from penstock.simulation.loop.world import (
     RETURNS,
     STOPS_REPORTING,
 )
-from penstock.simulation.options import Fault, Routing
+from penstock.simulation.options import Fault, FaultKind, Routing
 from penstock.simulation.replica import Replica, ReplicaPool
 from penstock.workload import SloClass
 
 _HOUR_S: Final = 3600.0
+_Happening = tuple[float, int, int, float]
+"""When, to which replica, what, and how many times longer its steps are then."""
 
 
 def endpoints_of(pools: Sequence[ReplicaPool], routing: Routing | None = None) -> Records:
-    """Describe every replica, pool by pool, as a picker that has not heard of it yet; each rank answers for itself."""
-    endpoints = new_endpoints(sum(pool.schedulers for pool in pools))
+    """Describe every replica, pool by pool, as a picker that has not heard of it yet.
+
+    Ranks have one address, and are one endpoint: together they have the seats and the cache of all, one of them serves
+    a request, and which one its engine decides.
+    """
+    endpoints = new_endpoints(sum(pool.replicas for pool in pools))
     vendors = sorted({pool.vendor for pool in pools})
     first = 0
     for index, pool in enumerate(pools):
-        mine = endpoints[first : first + pool.schedulers]
-        first += pool.schedulers
+        mine = endpoints[first : first + pool.replicas]
+        first += pool.replicas
         mine["pool"], mine["vendor"] = index, vendors.index(pool.vendor)
         mine["accepts"], mine["decodes"] = pool.role != "decode", pool.role != "prefill"
         believed = 1.0 if routing is None else routing.believed.get(pool.vendor, 1.0)
-        price = (pool.usd_per_hour or 0.0) / pool.replica.ranks
-        describe_replica(mine, pool.replica, pool.replica.cost.seen_by_rank.scaled(believed), usd_per_hour=price)
+        replica, price = pool.replica, pool.usd_per_hour or 0.0
+        describe_replica(mine, replica, replica.cost.scaled(believed), usd_per_hour=price)
+        if replica.ranks > 1:
+            mine["max_context_tokens"] = replica.most_tokens
+            for limit in ("kv_tokens", "max_running", "step_tokens"):
+                mine[limit] *= replica.ranks
         mine["saved_usd_per_s"] = mine["usd_per_s"] * pool.elastic
     return endpoints
 
@@ -118,31 +128,46 @@ def reports_on_their_way(routing: Routing, count: int) -> int:
 
 
 def faults_of(routing: Routing, pools: Sequence[ReplicaPool]) -> NDArray[Any]:
-    """Lay out what will happen to replicas, in order of time."""
+    """Lay out what will happen to replicas, in order of time; what overlaps at one replica is one thing."""
     count = sum(pool.schedulers for pool in pools)
     if routing.faults and any(pool.role != "both" or pool.replica.ranks > 1 for pool in pools):
         raise DeploymentError(
             "faults are simulated where every replica serves whole requests and has one rank; leave them out"
         )
-    rows: list[tuple[float, int, int, float]] = []
+    alike: dict[tuple[int, FaultKind], list[Fault]] = {}
     for fault in routing.faults:
         if not 0 <= fault.replica < count:
             raise DeploymentError(f"replica {fault.replica} cannot fail; the fleet has 0 to {count - 1}")
-        rows += _happenings(fault)
+        alike.setdefault((fault.replica, fault.kind), []).append(fault)
+    rows: list[_Happening] = []
+    for (_, kind), faults in alike.items():
+        rows += _changes_of_speed(faults) if kind == "slow" else _outages(faults)
     return np.array(sorted(rows), FAULT)
 
 
-def _happenings(fault: Fault) -> list[tuple[float, int, int, float]]:
-    begin, over, which = fault.at_s, fault.at_s + fault.for_s, fault.replica
-    kinds = {
-        "slow": (CHANGES_SPEED, CHANGES_SPEED),
-        "silent": (STOPS_REPORTING, REPORTS_AGAIN),
-        "dies": (DIES, RETURNS),
-    }
-    first, last = kinds[fault.kind]
-    rows = [(begin, which, first, fault.factor)]
-    if over < inf:
-        rows.append((over, which, last, 1.0))
-    if fault.kind == "dies" and fault.noticed_s < fault.for_s:
-        rows.append((begin + fault.noticed_s, which, IS_NOTICED, 1.0))
-    return rows
+def _changes_of_speed(faults: Sequence[Fault]) -> Iterator[_Happening]:
+    """As slow as the slowest of what holds at a time; the end of one leaves the others."""
+    factor = 1.0
+    for at_s in sorted({fault.at_s for fault in faults} | {fault.over_s for fault in faults} - {inf}):
+        now = max((fault.factor for fault in faults if fault.at_s <= at_s < fault.over_s), default=1.0)
+        if now != factor:
+            yield at_s, faults[0].replica, CHANGES_SPEED, now
+        factor = now
+
+
+def _outages(faults: Sequence[Fault]) -> Iterator[_Happening]:
+    """Deaths or silences that touch last from the first beginning to the last end, and are noticed once."""
+    joined: list[tuple[float, float, float]] = []
+    for fault in sorted(faults, key=lambda each: each.at_s):
+        at_s, over_s, noticed_s = fault.at_s, fault.over_s, fault.at_s + fault.noticed_s
+        if joined and at_s <= joined[-1][1]:
+            first_s, last_s, known_s = joined.pop()
+            at_s, over_s, noticed_s = first_s, max(last_s, over_s), min(known_s, noticed_s)
+        joined.append((at_s, over_s, noticed_s))
+    which, dies = faults[0].replica, faults[0].kind == "dies"
+    for at_s, over_s, noticed_s in joined:
+        yield at_s, which, DIES if dies else STOPS_REPORTING, 1.0
+        if over_s < inf:
+            yield over_s, which, RETURNS if dies else REPORTS_AGAIN, 1.0
+        if dies and noticed_s < over_s:
+            yield noticed_s, which, IS_NOTICED, 1.0

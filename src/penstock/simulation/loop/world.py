@@ -7,6 +7,8 @@ import numpy.typing as npt
 
 NONE: Final = -1
 """No row, no segment, no event."""
+LOST: Final = -2
+"""No replica, because the one that served a request died when its answer had begun."""
 UNASKED: Final = -2
 """Nobody has been asked for a route yet."""
 
@@ -20,7 +22,7 @@ ROW: Final = np.dtype(
         ("number", "i8"),  # among all that were sent, those no replica could hold included
         ("arrival_s", "f8"),
         ("queued_s", "f8"),  # when it joined the queue of its replica: later than arrival after a KV transfer
-        ("waited_s", "f8"),  # in queues, before its first token
+        ("waited_s", "f8"),  # in queues and for its KV on the way, before its first token
         ("first_s", "f8"),  # end of the step with its first token
         ("last_s", "f8"),  # end of the step with its newest token
         ("after", "i8"),  # next row in the running list, in the waiting queue, or in transfer
@@ -42,7 +44,7 @@ ROW: Final = np.dtype(
         ("hit_tokens", "i8"),  # at its first admission
         ("preempted", "i8"),  # times
         ("picker", "i8"),
-        ("replica", "i8"),
+        ("replica", "i8"),  # NONE: turned away; LOST: broken off
         ("pool", "i8"),  # NONE: any
         ("slo_class", "u1"),
         ("state", "u1"),
@@ -178,7 +180,6 @@ CONTROL: Final = np.dtype(
         ("width_s", "f8"),  # of a timeline column
         ("stop_waiting", "i8"),
         ("chosen", "i8"),  # by whoever was asked; UNASKED before
-        ("rejected", "i8"),
         ("sampled_every", "i8"),  # picks between two that are shown outside; 0: none is
         ("report_s", "f8"),  # between two reports, whoever they are of
         ("report_delay_s", "f8"),
@@ -244,6 +245,8 @@ class World(NamedTuple):
     replicas: Any
     ends: Any
     """`end_s` of the replicas, side by side: the next of them is looked for at every event."""
+    heads: Any
+    """First scheduler of each engine: what has an address, and a picker can name."""
     costs: Any
     limits: Any
     """Tokens each kind of attention reads at most, by cost and kind."""
@@ -271,7 +274,7 @@ class World(NamedTuple):
     timeline: Any
     log: Any
     endpoints: Any
-    """What each picker knows, by picker and replica."""
+    """What each picker knows, by picker and engine."""
     flights: Any
     """What the picker remembers of each row."""
     reports: Any
