@@ -202,10 +202,9 @@ class Supervisor:
         self.children["scraper"] = Child("scraper", scrape, signs=self._scraper_sign)
         for child in self.children.values():
             child.start()
+        self._await(lambda: all(states["alive_s"][n] > 0 for n in numbers), "pickers")
         if settings.only_pick is not None:
-            self._await(lambda: all(states["alive_s"][n] > 0 for n in numbers), "pickers")
             return
-        self._await(lambda: all(Path(settings.socket(n)).exists() for n in numbers), "pickers")
         self.children["envoy"] = Child("envoy", self._envoy())
         self.children["envoy"].start()
         self._await(lambda: envoy_ready(settings.admin), "envoy")

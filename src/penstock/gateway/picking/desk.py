@@ -376,9 +376,8 @@ class Desk:
 
     def tick(self) -> None:
         """Look even where nobody asks, and show the others what was done."""
-        now_s = self._clock()
-        self._look(now_s)
-        self.tally.write(self._mine, self._state, now_s)
+        self._look(self._clock())
+        self.tally.write(self._mine, self._state)
 
     def adopt(self, before: "Desk") -> None:
         """Go on from what was known before the fleet was read anew."""

@@ -51,7 +51,7 @@ COUNTS: Final = np.dtype(
 
 PICKER_STATE: Final = np.dtype(
     [
-        ("alive_s", "f8"),
+        ("alive_s", "f8"),  # when it last answered at its own door
         ("decisions", "i8"),
         ("rejected", "i8"),
         ("refused", "i8"),  # not JSON, no such model

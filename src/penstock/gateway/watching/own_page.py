@@ -66,14 +66,21 @@ def own_page(
     pickers = [f'picker="{number}"' for number in range(len(states))]
     for name, (metric, said) in _BY_PICKER.items():
         lines += _metric(metric, said, zip(pickers, states[name], strict=True))
-    alive = [now_s - float(at) < _ALIVE_S for at in states["alive_s"]]
-    lines += _metric("penstock_picker_up", "Whether a picker gives signs of life.", zip(pickers, alive, strict=True))
+    alive = pickers_up(states, now_s)
+    lines += _metric(
+        "penstock_picker_up", "Whether a picker answers at its own door.", zip(pickers, alive, strict=True)
+    )
     kinds = [f'pool="{kind.name}",model="{kind.model}"' for kind in wish.kinds]
     for name, (said, values) in wish.shown().items():
         lines += _metric(name, said, zip(kinds, values, strict=True))
     for metric, value in envoy.items():
         lines += _metric(metric, "As Envoy counts.", [("", value)])
     return ("\n".join(lines) + "\n").encode()
+
+
+def pickers_up(states: Records, now_s: float) -> list[bool]:
+    """Which pickers answered at their own doors a moment ago."""
+    return [now_s - float(at) < _ALIVE_S for at in states["alive_s"]]
 
 
 def _metric(name: str, said: str, values: Iterable[tuple[str, float]]) -> list[str]:

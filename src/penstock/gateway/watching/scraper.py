@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import json
+import logging
 import signal
 import sys
 import time
@@ -17,12 +18,14 @@ from penstock.gateway.envoy.clusters import model_endpoints
 from penstock.gateway.state.fleet import RoutedFleet
 from penstock.gateway.state.names import addresses_of
 from penstock.gateway.state.tables import COUNTS, PICKER_STATE, REPORT, begin_write, end_write, shared_array
-from penstock.gateway.watching.own_page import own_page
+from penstock.gateway.watching.fallback import FallbackWatch
+from penstock.gateway.watching.own_page import own_page, pickers_up
 from penstock.gateway.watching.pages import PageReport, read_page
 from penstock.gateway.watching.wish import WISH_EVERY_S, ReplicaWish
 from penstock.routing.endpoint import Records
 from penstock.serving import TEXT, Exchange, HttpLine
 
+log = logging.getLogger(__name__)
 _BUSY_S, _IDLE_S = 0.1, 1.0
 """Between two looks at an endpoint that has work, and at one that has none."""
 _LOOK_S: Final = 5e-4
@@ -40,6 +43,7 @@ _ENVOY: Final = {
     "http.clients.downstream_rq_4xx": "penstock_requests_4xx_total",
     "http.clients.downstream_rq_5xx": "penstock_requests_5xx_total",
     "http.clients.ext_authz.penstock.failure_mode_allowed": "penstock_fallback_requests_total",
+    "http.clients.ext_proc.failure_mode_allowed": "penstock_fallback_requests_total",
 }
 
 
@@ -142,6 +146,7 @@ class Scraper:
         self._envoy: dict[str, float] = {}
         self._states = shared_array(folder / "pickers.table", PICKER_STATE, (pickers,))
         self._wish: ReplicaWish | None = None
+        self._fallback = FallbackWatch()
 
     def begin(self) -> None:
         """Watch the fleet's endpoints, and no others."""
@@ -234,12 +239,19 @@ class Scraper:
             except (OSError, TimeoutError, ValueError, KeyError, asyncio.IncompleteReadError):
                 continue
             now_s = time.monotonic()
+            self._watch_fallback(now_s)
             for address, count in active.items():
                 if address in index_of:
                     index = index_of[address]
                     begin_write(reports, index)
                     reports["active"][index], reports["active_s"][index] = count, now_s
                     end_write(reports, index)
+
+    def _watch_fallback(self, now_s: float) -> None:
+        up, passed = pickers_up(self._states, now_s), self._envoy.get("penstock_fallback_requests_total", 0.0)
+        said = self._fallback.look(passed, float(self._states["decisions"].sum()), sum(up), len(up))
+        if said is not None:
+            log.warning(said)
 
 
 async def _asked(admin: str, target: str) -> bytes:

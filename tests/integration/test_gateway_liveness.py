@@ -1,0 +1,49 @@
+"""Pickers that nobody can ask are found out: by the socket Envoy uses, not by whether a process runs."""
+
+import asyncio
+import signal
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ports import free_ports
+
+pytest.importorskip("httptools", reason='the gateway is an extra: pip install "penstock[gateway]"')
+
+from gateway_stack import Running, running
+
+pytestmark = pytest.mark.xdist_group("gateway")
+
+
+def until(there: Callable[[], bool], seconds: float = 15.0) -> None:
+    begun = time.monotonic()
+    while not there():
+        assert time.monotonic() - begun < seconds
+        time.sleep(0.2)
+
+
+def decided(stack: Running) -> float:
+    page = urllib.request.urlopen(f"http://{stack.stack.metrics}/metrics", timeout=5).read().decode()
+    return sum(float(line.split()[-1]) for line in page.splitlines() if line.startswith("penstock_decisions_total{"))
+
+
+@pytest.mark.parametrize("door", ["ext_authz", "ext_proc"])
+def test_a_reload_before_the_first_request_leaves_pickers_listening(tmp_path: Path, door: str) -> None:
+    metrics = f"127.0.0.1:{free_ports(1)[0]}"
+    with running(tmp_path, door=door, pickers=2, metrics=metrics, own_log=str(tmp_path / "own.log")) as stack:
+        stack.processes["gateway"].send_signal(signal.SIGHUP)
+        until(lambda: "read again" in (tmp_path / "own.log").read_text())
+        time.sleep(1.0)
+        seen = asyncio.run(stack.load(40, 4))
+        assert seen.failed == 0
+        until(lambda: decided(stack) > 20)  # on a busy machine one or the other comes too late
+        for number in range(2):
+            (Path(stack.stack.folder) / f"picker-{number}.sock").unlink()
+        before = set(stack.children("picker"))
+        until(lambda: not before & set(stack.children("picker")) and len(stack.children("picker")) == 2)
+        time.sleep(1.5)
+        assert asyncio.run(stack.load(20, 4)).failed == 0
+        until(lambda: decided(stack) > 10)
