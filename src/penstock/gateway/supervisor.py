@@ -203,6 +203,7 @@ class Supervisor:
         for child in self.children.values():
             child.start()
         self._await(lambda: all(states["alive_s"][n] > 0 for n in numbers), "pickers")
+        self._await(lambda: settings.metrics is None or _is_listening(settings.metrics), "scraper")
         if settings.only_pick is not None:
             return
         self.children["envoy"] = Child("envoy", self._envoy())
@@ -327,6 +328,17 @@ def _refuse_taken(address: str) -> None:
             tried.bind((name, int(port)))
         except OSError as error:
             raise UsageError(f"cannot listen on {address}: {error.strerror or error}; choose another port") from None
+
+
+def _is_listening(address: str) -> bool:
+    """Whether somebody listens there; where the address means all of the machine, on its loopback."""
+    host, _, port = address.rpartition(":")
+    name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host.strip("[]"), host.strip("[]"))  # noqa: S104 - not bound here
+    try:
+        socket.create_connection((name, int(port)), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
 
 
 def _sign_of(states: Records, number: int) -> Callable[[], float]:

@@ -1,7 +1,7 @@
 """Which cluster is a request for? By the model a picker read, by the body where no picker answered."""
 
 import json
-from typing import Final
+from typing import Final, cast
 
 from penstock.gateway.envoy.access import OPEN, credentials
 from penstock.gateway.envoy.clusters import Value, cluster_name
@@ -27,6 +27,13 @@ _RETRY: Final[Value] = {
     "host_selection_retry_max_attempts": 5,
     "retry_back_off": {"base_interval": "0.01s", "max_interval": "0.1s"},
 }
+_RETRY_MODEL: Final[Value] = {
+    **_RETRY,
+    "retry_on": f"{_RETRY['retry_on']},retriable-status-codes",
+    "retriable_status_codes": [404],
+}
+"""Of completions, whose only 404 is an engine's that does not know the model; a path nobody has is not tried again."""
+_COMPLETIONS: Final[Value] = {"safe_regex": {"regex": "/v1/(chat/)?completions"}}
 _NO_PICK: Final[Value] = {
     "penstock.pick": {
         "@type": "type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute",
@@ -45,22 +52,22 @@ def virtual_host(fleet: RoutedFleet, *, door: str | None, access: Access | None 
     """All routes, first match first; what Envoy answers itself is not asked about at the door."""
     off: Value = {} if door is None else _NO_PICK if door == "ext_authz" else _NO_PICK_GRPC
     routes: list[Value] = [
-        _direct({"path": "/v1/models", "headers": [_is_get()]}, 200, models_body(fleet), off),
+        _direct({"path": "/v1/models", "headers": [_is("GET")]}, 200, models_body(fleet), off),
         _direct({"path": "/health"}, 200, "", off if access is None else {**off, **OPEN}),
     ]
     if len(fleet.names) == 1:
-        routes.append(_to({"prefix": "/v1/"}, 0))
+        routes += _to({}, 0)
     else:
         for number, name in enumerate(fleet.names):
             named: Value = {"name": MODEL, "string_match": {"exact": name}}
-            routes.append(_to({"prefix": "/v1/", "headers": [named]}, number))
+            routes += _to({"headers": [named]}, number)
         for number, name in enumerate(fleet.names):
             read: Value = {
                 "filter": MODEL_METADATA,
                 "path": [{"key": "model"}],
                 "value": {"string_match": {"exact": name}},
             }
-            routes.append(_to({"prefix": "/v1/", "dynamic_metadata": [read]}, number))
+            routes += _to({"dynamic_metadata": [read]}, number)
         routes.append(_direct({"prefix": "/v1/"}, 404, error_body("no model of this fleet was asked for", 404), {}))
     routes.append(_direct({"prefix": "/"}, 404, error_body("Not Found", 404), off))
     host: Value = {"name": "fleet", "domains": ["*"], "routes": routes}
@@ -94,8 +101,8 @@ def error_body(message: str, code: int) -> str:
     return json.dumps({"error": {"message": message, "type": "NotFoundError", "param": None, "code": code}})
 
 
-def _is_get() -> Value:
-    return {"name": ":method", "string_match": {"exact": "GET"}}
+def _is(method: str) -> Value:
+    return {"name": ":method", "string_match": {"exact": method}}
 
 
 def _direct(match: Value, status: int, body: str, more: Value) -> Value:
@@ -111,9 +118,12 @@ def _direct(match: Value, status: int, body: str, more: Value) -> Value:
     }
 
 
-def _to(match: Value, number: int) -> Value:
-    return {
-        "match": match,
-        # A stream lasts as long as it lasts.
-        "route": {"cluster": cluster_name(number), "timeout": "0s", "retry_policy": _RETRY},
-    }
+def _to(match: Value, number: int) -> list[Value]:
+    """Route to a model: completions, then all else."""
+    # A stream lasts as long as it lasts.
+    there: Value = {"cluster": cluster_name(number), "timeout": "0s"}
+    headers = [_is("POST"), *cast("list[Value]", match.get("headers", []))]
+    return [
+        {"match": {**_COMPLETIONS, **match, "headers": headers}, "route": {**there, "retry_policy": _RETRY_MODEL}},
+        {"match": {"prefix": "/v1/", **match}, "route": {**there, "retry_policy": _RETRY}},
+    ]

@@ -29,6 +29,7 @@ REPORT: Final = np.dtype(
         ("failures", "i8"),
         ("active", "i8"),  # requests Envoy has open there; -1: unknown
         ("active_s", "f8"),
+        ("other_model", "i8"),  # whether it serves another model than the fleet file says
     ],
     align=True,
 )
