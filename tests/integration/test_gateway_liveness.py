@@ -1,6 +1,8 @@
 """Pickers that nobody can ask are found out: by the socket Envoy uses, not by whether a process runs."""
 
 import asyncio
+import json
+import os
 import signal
 import time
 import urllib.request
@@ -13,7 +15,7 @@ from ports import free_ports
 
 pytest.importorskip("httptools", reason='the gateway is an extra: pip install "penstock[gateway]"')
 
-from gateway_stack import Running, running
+from gateway_stack import Answers, Running, chat, running
 
 pytestmark = pytest.mark.xdist_group("gateway")
 
@@ -47,3 +49,26 @@ def test_a_reload_before_the_first_request_leaves_pickers_listening(tmp_path: Pa
         time.sleep(1.5)
         assert asyncio.run(stack.load(20, 4)).failed == 0
         until(lambda: decided(stack) > 10)
+
+
+def test_pickers_that_die_behind_ext_proc_lose_next_to_nothing_and_dead_endpoints_are_said_in_json(
+    tmp_path: Path,
+) -> None:
+    def kill(pids: list[int]) -> None:
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+
+    async def dying(stack: Running, pids: list[int]) -> Answers:
+        return await stack.load_during(lambda: kill(pids), 100, 3)
+
+    with running(tmp_path, door="ext_proc", pickers=2) as stack:
+        assert asyncio.run(dying(stack, stack.children("picker")[:1])).failed == 0
+        until(lambda: len(stack.children("picker")) == 2)
+        time.sleep(1.0)
+        # A question that was half answered when its picker died is not asked again.
+        assert asyncio.run(dying(stack, stack.children("picker"))).failed <= 2
+        stack.fault("die")
+        time.sleep(1.0)
+        status, body = asyncio.run(stack.ask(chat()))
+        assert status == 503
+        assert json.loads(body)["error"]["code"] == 503

@@ -7,7 +7,8 @@ from typing import Final, Literal
 from penstock.gateway.envoy.access import access_filter, jwks_cluster, tls_socket
 from penstock.gateway.envoy.clusters import BUFFER_BYTES, Value, model_cluster, picker_cluster
 from penstock.gateway.envoy.filters import authz_filter, ext_proc_filter, model_filter, router_filter, strip_filter
-from penstock.gateway.envoy.routes import virtual_host
+from penstock.gateway.envoy.own_answers import own_answers
+from penstock.gateway.envoy.routes import STREAM_IDLE_S, virtual_host
 from penstock.gateway.envoy.tracing import Traces, collector_cluster, traced
 from penstock.gateway.state.access import Access, Certificate
 from penstock.gateway.state.fleet import RoutedFleet
@@ -176,10 +177,11 @@ def _manager(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None)
         "server_name": "penstock",
         "request_headers_timeout": "10s",
         "request_timeout": "120s",
-        "stream_idle_timeout": "900s",
+        "stream_idle_timeout": f"{STREAM_IDLE_S}s",
         "common_http_protocol_options": {"idle_timeout": "600s"},
         "http_filters": [*asked, router_filter()],
         "rds": {"route_config_name": _ROUTES, "config_source": settings.found("rds")},
+        "local_reply_config": own_answers(),
         "access_log": _logs(settings),
         **(traced(settings.traces) if settings.traces is not None else {}),
     }

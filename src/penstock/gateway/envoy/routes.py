@@ -8,12 +8,12 @@ from penstock.gateway.envoy.clusters import Value, cluster_name
 from penstock.gateway.envoy.filters import MODEL_METADATA
 from penstock.gateway.state.access import Access
 from penstock.gateway.state.fleet import RoutedFleet
-from penstock.gateway.state.headers import MODEL
+from penstock.gateway.state.headers import MODEL, TRY_TIMEOUT
 
 _RETRY: Final[Value] = {
     # Nothing has reached the client in any of these cases, and asking a model twice does no harm.
     "retry_on": "connect-failure,refused-stream,reset,reset-before-request,gateway-error",
-    "num_retries": 3,
+    "num_retries": 3,  # four tries with the first
     # Where no picker says how long an endpoint may be silent.
     "per_try_timeout": "120s",
     "retry_host_predicate": [
@@ -33,6 +33,15 @@ _RETRY_MODEL: Final[Value] = {
     "retriable_status_codes": [404],
 }
 """Of completions, whose only 404 is an engine's that does not know the model; a path nobody has is not tried again."""
+STREAM_IDLE_S: Final = 900
+"""A stream that has begun and then stalls is given up after so long without a byte."""
+_TRIES: Final = 4
+_LONGEST_TRY_S: Final = 3600
+_LONG_TRY: Final[Value] = {
+    "name": TRY_TIMEOUT,
+    "range_match": {"start": 1000 * STREAM_IDLE_S // _TRIES, "end": 1000 * _LONGEST_TRY_S + 1},
+}
+"""Answers that are not streamed are silence until their last token: a picker says how long each try may take."""
 _COMPLETIONS: Final[Value] = {"safe_regex": {"regex": "/v1/(chat/)?completions"}}
 _NO_PICK: Final[Value] = {
     "penstock.pick": {
@@ -119,11 +128,14 @@ def _direct(match: Value, status: int, body: str, more: Value) -> Value:
 
 
 def _to(match: Value, number: int) -> list[Value]:
-    """Route to a model: completions, then all else."""
+    """Route to a model: completions, those that may take long first, then all else."""
     # A stream lasts as long as it lasts.
     there: Value = {"cluster": cluster_name(number), "timeout": "0s"}
     headers = [_is("POST"), *cast("list[Value]", match.get("headers", []))]
+    model = {**there, "retry_policy": _RETRY_MODEL}
+    long = {**model, "idle_timeout": f"{_TRIES * _LONGEST_TRY_S + 60}s"}
     return [
-        {"match": {**_COMPLETIONS, **match, "headers": headers}, "route": {**there, "retry_policy": _RETRY_MODEL}},
+        {"match": {**_COMPLETIONS, **match, "headers": [_LONG_TRY, *headers]}, "route": long},
+        {"match": {**_COMPLETIONS, **match, "headers": headers}, "route": model},
         {"match": {"prefix": "/v1/", **match}, "route": {**there, "retry_policy": _RETRY}},
     ]
