@@ -7,7 +7,7 @@ from penstock.gateway.envoy.access import OPEN, credentials
 from penstock.gateway.envoy.clusters import Value, cluster_name
 from penstock.gateway.envoy.filters import MODEL_METADATA
 from penstock.gateway.state.access import Access
-from penstock.gateway.state.fleet import RoutedFleet
+from penstock.gateway.state.fleet import RoutedFleet, listed
 from penstock.gateway.state.headers import MODEL, TRY_TIMEOUT
 
 _RETRY: Final[Value] = {
@@ -77,7 +77,8 @@ def virtual_host(fleet: RoutedFleet, *, door: str | None, access: Access | None 
                 "value": {"string_match": {"exact": name}},
             }
             routes += _to({"dynamic_metadata": [read]}, number)
-        routes.append(_direct({"prefix": "/v1/"}, 404, error_body("no model of this fleet was asked for", 404), {}))
+        unknown = f"no model of this fleet was asked for; write one of {listed(fleet.names)}"
+        routes.append(_direct({"prefix": "/v1/"}, 404, error_body(unknown, 404), {}))
     routes.append(_direct({"prefix": "/"}, 404, error_body("Not Found", 404), off))
     host: Value = {"name": "fleet", "domains": ["*"], "routes": routes}
     if access is not None:

@@ -18,7 +18,7 @@ from penstock.gateway.picking.prefixes import BLOCK_BYTES, PrefixIndex
 from penstock.gateway.picking.receipts import ReceiptBook
 from penstock.gateway.picking.suspects import Suspects, has_failed, is_upstream
 from penstock.gateway.picking.tally import PickTally
-from penstock.gateway.state.fleet import RoutedFleet
+from penstock.gateway.state.fleet import RoutedFleet, listed
 from penstock.gateway.state.tables import read_row
 from penstock.routing.endpoint import ENDPOINT, REQUEST, Records, new_request
 from penstock.routing.endpoint import REPORT as SAID
@@ -128,8 +128,7 @@ class Desk:
         model = self._model(asked)
         if model is None:
             self.tally.refused += 1
-            said = (asked.model or "")[:100]
-            return Refused(404, "no-such-model", f"The model `{said}` does not exist.")
+            return self._no_model(asked.model)
         self._look(begun)
         keys = self._fill(asked, body, wish, model, begun)
         among = self._among(only)
@@ -150,9 +149,14 @@ class Desk:
             policy.divide(self.endpoints, self._number, len(self._tables.counts))
 
     def _model(self, asked: BodyAsked) -> str | None:
-        if asked.model is None:
-            return self.fleet.names[0] if len(self.fleet.names) == 1 else None
+        if not asked.model:  # as engines do, whose one model it is for
+            return self.fleet.models[0] if len(self.fleet.models) == 1 else None
         return asked.model if asked.model in self._bits else None
+
+    def _no_model(self, said: str | None) -> Refused:
+        if not said:
+            return Refused(400, "no-model", f"model is missing; write one of {listed(self.fleet.names)}")
+        return Refused(404, "no-such-model", f"The model `{said[:100]}` does not exist.")
 
     def _fill(self, asked: BodyAsked, body: bytes, wish: Wish, name: str, now_s: float) -> list[int]:
         """Write the request's record and what is believed cached of it; return its blocks."""
