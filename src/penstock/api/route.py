@@ -180,6 +180,14 @@ def envoy_settings(options: GatewayOptions, folder: Path) -> "EnvoySettings":
     )
 
 
+def _refuse_missing_folders(options: GatewayOptions) -> None:
+    """Refuse files nobody could write, before anything is started."""
+    for flag, path in (("--receipts", options.receipts), ("--access-log", options.access_log)):
+        if path is not None and not Path(path).absolute().parent.is_dir():
+            folder = Path(path).absolute().parent
+            raise UsageError(f"{flag}: there is no folder {folder}; make it (mkdir -p {folder}) or write elsewhere")
+
+
 def _memory_folder() -> str | None:
     """A folder in memory, where there is one."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - a folder of our own is made in it
@@ -194,6 +202,7 @@ def route(
 ) -> None:
     """Serve a fleet behind one address until SIGTERM, as `penstock route`; an edited fleet file is read again."""
     told = options or GatewayOptions()
+    _refuse_missing_folders(told)
     watched = None if isinstance(fleet, Fleet) else Path(fleet)
 
     def read(made: int) -> "RoutedFleet":

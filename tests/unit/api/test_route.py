@@ -105,6 +105,13 @@ def test_what_cannot_be_meant_is_said(listen: str, more: dict[str, object], said
         envoy_settings(GatewayOptions(listen=listen, **more), tmp_path)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("flag", ["receipts", "access_log"])
+def test_a_folder_that_is_missing_is_said_before_anything_starts(fleet: Fleet, flag: str, tmp_path: Path) -> None:
+    options = GatewayOptions(**{flag: str(tmp_path / "none" / "x")})  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=f"--{flag.replace('_', '-')}: there is no folder .*none; make it"):
+        route(fleet, options)
+
+
 def test_a_fleet_without_addresses_is_refused() -> None:
     with pytest.raises(UsageError, match="no endpoints"):
         routed_fleet(fleet_choice(EXAMPLE))
