@@ -216,8 +216,11 @@ def route(
 
 
 def envoy_document(fleet: AskedFleet, options: GatewayOptions | None = None) -> str:
-    """Write the whole configuration as one document, for an Envoy that others run."""
-    settings = envoy_settings(options or GatewayOptions(), folder=Path("/run/penstock"))
-    from penstock.gateway.envoy.files import envoy_files  # noqa: PLC0415 - with the extra
+    """Write the configuration of an Envoy that others run as one file, which asks `penstock route --only-pick`."""
+    told = options or GatewayOptions()
+    if told.only_pick is None:
+        raise UsageError("an Envoy you run has to know where to ask; add --door ext_proc --only-pick HOST:PORT")
+    settings = envoy_settings(told, folder=Path("/run/penstock"))
+    from penstock.gateway.envoy.files import envoy_files, standing_document  # noqa: PLC0415 - with the extra
 
-    return json.dumps(envoy_files(routed_fleet(fleet), settings), indent=2)
+    return json.dumps(standing_document(envoy_files(routed_fleet(fleet), settings)), indent=2)

@@ -143,9 +143,9 @@ def routes(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None = 
 def clusters(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None = None) -> Value:
     """All clusters; the endpoints in them are files of their own."""
     folder = str(settings.folder / "xds")
-    sockets = [settings.socket(number) for number in range(settings.pickers)]
+    places = [settings.only_pick] if settings.only_pick else [settings.socket(n) for n in range(settings.pickers)]
     made = [model_cluster(number, f"{folder}/eds-{number}.json", folder) for number in range(len(fleet.names))]
-    made.append(picker_cluster(sockets, http2=settings.door != "ext_authz"))
+    made.append(picker_cluster(places, http2=settings.door != "ext_authz"))
     if access is not None and access.tokens is not None and access.tokens.fetched:
         made.append(jwks_cluster(access.tokens))
     if settings.traces is not None:
@@ -194,7 +194,7 @@ def _logs(settings: EnvoySettings) -> list[Value]:
             {"text_format_source": {"inline_string": ENDING}},
             {"header_filter": {"header": {"name": PICKER, "string_match": {"exact": str(number)}}}},
         )
-        for number in range(settings.pickers if settings.pick else 0)
+        for number in range(settings.pickers if settings.pick and settings.only_pick is None else 0)
     ]
     if settings.access_log is not None:
         logs.append(_log(settings.access_log, {"json_format": _ACCESS}, None))
