@@ -59,7 +59,8 @@ def test_only_who_has_a_key_is_served_and_the_tenant_is_who_the_key_says(tmp_pat
         assert status(stack, bearer(KEY)) == 200
         assert status(stack, f"x-api-key: {OTHER}\r\n") == 200
         assert status(stack, bearer(KEY) + "x-penstock-tenant: batch\r\n") == 200
-        assert tenants(log) == ["search", "batch", "search"]
+        assert status(stack, f"authorization: bearer {KEY}\r\n") == 200
+        assert tenants(log) == ["search", "batch", "search", "search"]
         assert KEY not in log.read_text()
 
 

@@ -180,6 +180,14 @@ def envoy_settings(options: GatewayOptions, folder: Path) -> "EnvoySettings":
     )
 
 
+def _refuse_missing_folders(options: GatewayOptions) -> None:
+    """Refuse files nobody could write, before anything is started."""
+    for flag, path in (("--receipts", options.receipts), ("--access-log", options.access_log)):
+        if path is not None and not Path(path).absolute().parent.is_dir():
+            folder = Path(path).absolute().parent
+            raise UsageError(f"{flag}: there is no folder {folder}; make it (mkdir -p {folder}) or write elsewhere")
+
+
 def _memory_folder() -> str | None:
     """A folder in memory, where there is one."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - a folder of our own is made in it
@@ -194,6 +202,7 @@ def route(
 ) -> None:
     """Serve a fleet behind one address until SIGTERM, as `penstock route`; an edited fleet file is read again."""
     told = options or GatewayOptions()
+    _refuse_missing_folders(told)
     watched = None if isinstance(fleet, Fleet) else Path(fleet)
 
     def read(made: int) -> "RoutedFleet":
@@ -207,8 +216,11 @@ def route(
 
 
 def envoy_document(fleet: AskedFleet, options: GatewayOptions | None = None) -> str:
-    """Write the whole configuration as one document, for an Envoy that others run."""
-    settings = envoy_settings(options or GatewayOptions(), folder=Path("/run/penstock"))
-    from penstock.gateway.envoy.files import envoy_files  # noqa: PLC0415 - with the extra
+    """Write the configuration of an Envoy that others run as one file, which asks `penstock route --only-pick`."""
+    told = options or GatewayOptions()
+    if told.only_pick is None:
+        raise UsageError("an Envoy you run has to know where to ask; add --door ext_proc --only-pick HOST:PORT")
+    settings = envoy_settings(told, folder=Path("/run/penstock"))
+    from penstock.gateway.envoy.files import envoy_files, standing_document  # noqa: PLC0415 - with the extra
 
-    return json.dumps(envoy_files(routed_fleet(fleet), settings), indent=2)
+    return json.dumps(standing_document(envoy_files(routed_fleet(fleet), settings)), indent=2)

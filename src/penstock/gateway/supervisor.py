@@ -32,6 +32,7 @@ _SILENT_S: Final = 3.0
 """A picker or scraper that gives no sign of life for so long is ended and started again."""
 _START_S: Final = 90.0
 """Until all is up: a machine that compiles the policy for the first time takes half a minute."""
+_MISSING_TURNS: Final = 10
 _FLUSH_MS: Final = "10"
 _BACK_OFF_S: Final = (0.0, 0.2, 1.0, 5.0)
 _LASTED_S: Final = 10.0
@@ -134,6 +135,7 @@ class Supervisor:
         self._stopped = False
         self._asked_to_reload = False
         self._changed_ns: tuple[int, ...] = ()
+        self._missing_turns = 0
         self._pipes: list[int] = []
         self.children: dict[str, Child] = {}
         self.fleet = read(0)
@@ -202,10 +204,10 @@ class Supervisor:
         self.children["scraper"] = Child("scraper", scrape, signs=self._scraper_sign)
         for child in self.children.values():
             child.start()
+        self._await(lambda: all(states["alive_s"][n] > 0 for n in numbers), "pickers")
+        self._await(lambda: settings.metrics is None or _is_listening(settings.metrics), "scraper")
         if settings.only_pick is not None:
-            self._await(lambda: all(states["alive_s"][n] > 0 for n in numbers), "pickers")
             return
-        self._await(lambda: all(Path(settings.socket(n)).exists() for n in numbers), "pickers")
         self.children["envoy"] = Child("envoy", self._envoy())
         self.children["envoy"].start()
         self._await(lambda: envoy_ready(settings.admin), "envoy")
@@ -246,6 +248,7 @@ class Supervisor:
                 log.warning("%s gives no sign of life; it is ended", child.name)
                 child.tell(signal.SIGKILL)
         changed = self._file_times()
+        self.note_missing(changed)
         if self._asked_to_reload or (changed != self._changed_ns and 0 not in changed):
             self._asked_to_reload, self._changed_ns = False, changed
             self._reload()
@@ -258,6 +261,14 @@ class Supervisor:
         elif now_s >= child.wait_until_s:
             child.wait_until_s = 0.0
             child.start()
+
+    def note_missing(self, changed: tuple[int, ...]) -> None:
+        """Say once that a file is gone; not while it is being replaced."""
+        self._missing_turns = self._missing_turns + 1 if 0 in changed else 0
+        if self._missing_turns == _MISSING_TURNS:
+            files = (self._watched, self._settings.access_file)
+            gone = ", ".join(str(path) for path in files if path is not None and not path.exists())
+            log.error("%s cannot be found any more; what was read last stays", gone)
 
     def _file_times(self) -> tuple[int, ...]:
         """When the files that are read again were changed; 0 for one that is being replaced."""
@@ -328,6 +339,17 @@ def _refuse_taken(address: str) -> None:
             tried.bind((name, int(port)))
         except OSError as error:
             raise UsageError(f"cannot listen on {address}: {error.strerror or error}; choose another port") from None
+
+
+def _is_listening(address: str) -> bool:
+    """Whether somebody listens there; where the address means all of the machine, on its loopback."""
+    host, _, port = address.rpartition(":")
+    name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host.strip("[]"), host.strip("[]"))  # noqa: S104 - not bound here
+    try:
+        socket.create_connection((name, int(port)), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
 
 
 def _sign_of(states: Records, number: int) -> Callable[[], float]:

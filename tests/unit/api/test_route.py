@@ -82,13 +82,28 @@ def test_envoy_refuses_what_is_wrong(tmp_path: Path) -> None:
         validate(tmp_path / "envoy.json")
 
 
-def test_the_printed_configuration_has_every_file(fleet: Fleet) -> None:
-    files = json.loads(envoy_document(fleet))
-    assert set(files) == {"envoy.json", "xds/lds.json", "xds/cds.json", "xds/rds.json", "xds/eds-0.json"}
-    hosts = files["xds/eds-0.json"]["resources"][0]["endpoints"][0]["lb_endpoints"]
-    assert len(hosts) == 4
-    filters = files["xds/lds.json"]["resources"][0]["filter_chains"][0]["filters"][0]["typed_config"]["http_filters"]
+def test_the_printed_configuration_is_one_file_that_envoy_takes(fleet: Fleet, tmp_path: Path) -> None:
+    options = GatewayOptions(door="ext_proc", only_pick="127.0.0.1:9002", listen="127.0.0.1:18098")
+    text = envoy_document(fleet, options)
+    assert "/run/penstock" not in text
+    told = json.loads(text)["static_resources"]
+    model, pickers = told["clusters"]
+    assert len(model["load_assignment"]["endpoints"][0]["lb_endpoints"]) == 4
+    place = pickers["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]["address"]["socket_address"]
+    assert place == {"address": "127.0.0.1", "port_value": 9002}
+    filters = told["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]["http_filters"]
     assert [one["name"] for one in filters] == ["penstock.strip", "penstock.pick", "envoy.filters.http.router"]
+    try:
+        envoy_program()
+    except Exception:  # noqa: BLE001 - whatever keeps Envoy away
+        pytest.skip("Envoy is not here")
+    (tmp_path / "envoy.json").write_text(text)
+    validate(tmp_path / "envoy.json")
+
+
+def test_a_configuration_that_would_ask_nobody_is_not_printed(fleet: Fleet) -> None:
+    with pytest.raises(UsageError, match="--only-pick"):
+        envoy_document(fleet)
 
 
 @pytest.mark.parametrize(
@@ -103,6 +118,13 @@ def test_the_printed_configuration_has_every_file(fleet: Fleet) -> None:
 def test_what_cannot_be_meant_is_said(listen: str, more: dict[str, object], said: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=said):
         envoy_settings(GatewayOptions(listen=listen, **more), tmp_path)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("flag", ["receipts", "access_log"])
+def test_a_folder_that_is_missing_is_said_before_anything_starts(fleet: Fleet, flag: str, tmp_path: Path) -> None:
+    options = GatewayOptions(**{flag: str(tmp_path / "none" / "x")})  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=f"--{flag.replace('_', '-')}: there is no folder .*none; make it"):
+        route(fleet, options)
 
 
 def test_a_fleet_without_addresses_is_refused() -> None:

@@ -40,8 +40,24 @@ def test_a_model_is_only_sent_to_endpoints_that_serve_it() -> None:
         assert all(routed.served[index] == model for index in named.order)
 
 
-@pytest.mark.parametrize("model", ["c", "", None, "a " * 100])
-def test_a_model_that_nobody_serves_is_refused(model: str | None) -> None:
+@pytest.mark.parametrize("model", ["", None])
+def test_no_model_is_the_only_one_and_else_the_names_to_write_are_said(model: str | None) -> None:
+    desk, _ = desk_of(fleet(), Clock())
+    refused = desk.decide(asked(model), b"", Wish())
+    assert isinstance(refused, Refused)
+    assert (refused.status, refused.message) == (400, "model is missing; write one of a, b")
+    one = replace(fleet(), models=("a",), served=("a",) * 4, adapters=(("sql",),) * 4, classes=())
+    one.endpoints["serves"] = 3
+    desk, tables = desk_of(one, clock := Clock())
+    for index in range(4):
+        report(tables, index, clock)
+    named = desk.decide(asked(model), b"", Wish())
+    assert isinstance(named, Named)
+    assert named.model == "a"
+
+
+@pytest.mark.parametrize("model", ["c", "a " * 100])
+def test_a_model_that_nobody_serves_is_refused(model: str) -> None:
     desk, _ = desk_of(fleet(), Clock())
     refused = desk.decide(asked(model), b"", Wish())
     assert isinstance(refused, Refused)

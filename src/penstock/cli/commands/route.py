@@ -13,7 +13,7 @@ Examples:
 - `penstock route running.yaml --listen 0.0.0.0:8443 --access access.yaml --tls-cert gateway.pem --tls-key gateway.key`
 - `penstock route running.yaml --door ext_proc`
 - `penstock route fleet.yaml --door ext_proc --only-pick 0.0.0.0:9002 --follow-names`
-- `penstock route running.yaml --print-envoy`
+- `penstock route fleet.yaml --door ext_proc --only-pick 127.0.0.1:9002 --print-envoy > envoy.json`
 """
 
 
@@ -65,7 +65,7 @@ def route_command(
         float, typer.Option("--drain", metavar="SECONDS", min=0, help="Wait so long for answers when stopped.")
     ] = 30.0,
     print_envoy: Annotated[
-        bool, typer.Option("--print-envoy", help="Print Envoy's configuration, for an Envoy you run, and stop.")
+        bool, typer.Option("--print-envoy", help="Print a file for `envoy -c` that asks at --only-pick, and stop.")
     ] = False,
 ) -> None:
     """Which endpoint should serve each request?

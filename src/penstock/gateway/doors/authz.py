@@ -1,8 +1,10 @@
 """How is Envoy answered over ext_authz? One HTTP/1.1 request in, headers with addresses or a refusal out."""
 
+import asyncio
 import json
 import logging
 import math
+from pathlib import Path
 from typing import Final
 
 from penstock.gateway.picking.asked import BadBody, Wish, read_body
@@ -25,6 +27,8 @@ from penstock.serving import Exchange, HttpLine, reply
 log = logging.getLogger(__name__)
 _PARTIAL: Final = b"x-envoy-auth-partial-body"
 _LONGEST_WISH_MS: Final = 1e7
+_BACKLOG: Final = 4096
+_ARE_YOU_THERE: Final = b"GET / HTTP/1.1\r\nhost: picker\r\nconnection: close\r\n\r\n"
 _MOST_NAME: Final = 128
 
 
@@ -49,6 +53,35 @@ class AuthzDoor:
     def __init__(self, desk: Desk, number: int) -> None:
         self._number = number
         self.desk = desk
+        self._path = ""
+        self._server: asyncio.Server | None = None
+        """Kept: uvloop closes a Unix server that nobody holds, and no question would come any more."""
+
+    async def start(self, path: Path) -> None:
+        """Listen where Envoy asks."""
+        self._path, lines = str(path), set[HttpLine]()
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_unix_server(lambda: QuestionLine(self, lines), self._path, backlog=_BACKLOG)
+
+    async def answers(self) -> bool:
+        """Whether a question that comes through its own socket, as Envoy's do, is answered."""
+        try:
+            reader, writer = await asyncio.open_unix_connection(self._path)
+        except OSError:
+            return False
+        try:
+            writer.write(_ARE_YOU_THERE)
+            return (await reader.read()).startswith(b"HTTP/1.1 200 ")
+        except OSError:
+            return False
+        finally:
+            writer.close()
+
+    async def stop(self, seconds: float) -> None:
+        """Take no new questions; one is answered at once, so there is none to wait for."""
+        del seconds
+        if self._server is not None:
+            self._server.close()
 
     @property
     def desk(self) -> Desk:

@@ -34,6 +34,9 @@ _HINT: Final = "envoy.lb.subset_hint"
 _LB: Final = "envoy.lb"
 _SERVING: Final = b"\x08\x01"
 """grpc.health.v1.HealthCheckResponse with status SERVING."""
+_HEALTH: Final = "grpc.health.v1.Health"
+_OWN_CONNECTION: Final = (("grpc.use_local_subchannel_pool", 1),)
+"""Each time anew: a connection that is open says nothing about who comes next."""
 _DUPLEX: Final = processing_mode_pb2.ProcessingMode.FULL_DUPLEX_STREAMED
 _OK: Final = 200
 
@@ -179,25 +182,34 @@ class ExtProcDoor:
         self.desk = desk
         self._number = number
         self._server: Any = None
-        self._alone = False
+        self._address, self._alone = "", False
         """Whether the gateway is others': then nothing but this stream tells when an answer ended."""
 
     async def start(self, address: str, certificate: "tuple[Path, Path] | None" = None) -> None:
         """Listen; pickers that share an address over TCP each take connections of their own."""
-        self._alone = not address.startswith("unix:")
+        self._address, self._alone = address, not address.startswith("unix:")
         options = [("grpc.max_receive_message_length", _MOST_BODY_BYTES), ("grpc.so_reuseport", int(self._alone))]
         self._server = grpc.aio.server(options=options)
         add_ExternalProcessorServicer_to_server(self, self._server)
         check = grpc.unary_unary_rpc_method_handler(_serving)
-        self._server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler("grpc.health.v1.Health", {"Check": check}),)
-        )
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_HEALTH, {"Check": check}),))
         if certificate is None:
             self._server.add_insecure_port(address)
         else:
             chain, key = (path.read_bytes() for path in certificate)
             self._server.add_secure_port(address, grpc.ssl_server_credentials([(key, chain)]))
         await self._server.start()
+
+    async def answers(self) -> bool:
+        """Whether a question through its own socket is answered; one that is shared may lead to another picker."""
+        if self._alone:
+            return True
+        async with grpc.aio.insecure_channel(self._address, options=_OWN_CONNECTION) as channel:
+            try:
+                said = await channel.unary_unary(f"/{_HEALTH}/Check")(b"", timeout=1.0)
+            except grpc.aio.AioRpcError:
+                return False
+        return bool(said == _SERVING)
 
     async def stop(self, seconds: float) -> None:
         """Take no new requests, and go on with those under way for so long."""

@@ -3,13 +3,15 @@
 import asyncio
 import json
 import signal
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import uvloop
 
-from penstock.gateway.doors.authz import AuthzDoor, QuestionLine
+from penstock.gateway.doors.authz import AuthzDoor
 from penstock.gateway.picking.desk import Desk, SharedTables
 from penstock.gateway.picking.endings import Endings
 from penstock.gateway.picking.receipts import ReceiptBook
@@ -18,10 +20,11 @@ from penstock.gateway.state.tables import COUNTS, PICKER_STATE, REPORT, shared_a
 
 if TYPE_CHECKING:
     from penstock.gateway.doors.ext_proc import ExtProcDoor
-    from penstock.serving import HttpLine
+    from penstock.routing.endpoint import Records
 
 _TICK_S: Final = 0.05
-_BACKLOG: Final = 4096
+_ALIVE_EVERY_S: Final = 0.5
+_ALIVE_S: Final = 2.0
 
 
 def tables_of(folder: Path, fleet: RoutedFleet, pickers: int) -> SharedTables:
@@ -64,6 +67,32 @@ def _door(folder: Path, own: str) -> _Door:
     return _Door(address=said["address"], certificate=certificate, drain_s=said["drain_s"])
 
 
+async def _opened(folder: Path, number: int, door: str, place: _Door, desk: Desk) -> "AuthzDoor | ExtProcDoor":
+    """Listen where Envoy asks."""
+    path = folder / f"picker-{number}.sock"
+    path.unlink(missing_ok=True)
+    if door == "ext_authz":
+        authz = AuthzDoor(desk, number)
+        await authz.start(path)
+        return authz
+    from penstock.gateway.doors import ext_proc  # noqa: PLC0415 - gRPC only where it is asked for
+
+    grpc_door = ext_proc.ExtProcDoor(desk, number)
+    await grpc_door.start(place.address, place.certificate)
+    return grpc_door
+
+
+async def show_life(door: "AuthzDoor | ExtProcDoor", states: "Records", number: int) -> None:
+    """Give a sign of life whenever the door answers where Envoy asks: a process that runs may listen to nobody."""
+    while True:
+        try:
+            if await asyncio.wait_for(door.answers(), _ALIVE_S):
+                states["alive_s"][number] = time.monotonic()
+        except TimeoutError:
+            continue
+        await asyncio.sleep(_ALIVE_EVERY_S)
+
+
 async def _run(folder: Path, number: int, pickers: int, door: str) -> None:
     loop = asyncio.get_running_loop()
     fleet = RoutedFleet.read(folder / "fleet.bin")
@@ -71,19 +100,8 @@ async def _run(folder: Path, number: int, pickers: int, door: str) -> None:
     desk = Desk(fleet, tables_of(folder, fleet, pickers), number, receipts=receipts)
     endings = Endings(str(folder / f"endings-{number}.pipe"), desk)
     loop.add_reader(endings.descriptor, endings.read)
-    path = folder / f"picker-{number}.sock"
-    path.unlink(missing_ok=True)
-    place = _door(folder, f"unix:{path}")
-    lines: set[HttpLine] = set()
-    if door == "ext_authz":
-        authz = AuthzDoor(desk, number)
-        await loop.create_unix_server(lambda: QuestionLine(authz, lines), str(path), backlog=_BACKLOG)
-        door_open: AuthzDoor | ExtProcDoor = authz
-    else:
-        from penstock.gateway.doors import ext_proc  # noqa: PLC0415 - gRPC only where it is asked for
-
-        door_open = ext_proc.ExtProcDoor(desk, number)
-        await door_open.start(place.address, place.certificate)
+    place = _door(folder, f"unix:{folder}/picker-{number}.sock")
+    door_open = await _opened(folder, number, door, place, desk)
 
     def reload() -> None:
         nonlocal desk, receipts
@@ -98,13 +116,17 @@ async def _run(folder: Path, number: int, pickers: int, door: str) -> None:
     stopped = asyncio.Event()
     loop.add_signal_handler(signal.SIGHUP, reload)
     loop.add_signal_handler(signal.SIGTERM, stopped.set)
-    while not stopped.is_set():
-        desk.tick()
-        try:
-            await asyncio.wait_for(stopped.wait(), _TICK_S)
-        except TimeoutError:
-            continue
-    if not isinstance(door_open, AuthzDoor):
+    if RoutedFleet.read(folder / "fleet.bin").generation != fleet.generation:
+        reload()  # the fleet was read again before this picker could be told
+    states = shared_array(folder / "pickers.table", PICKER_STATE, (pickers,))
+    life = asyncio.create_task(show_life(door_open, states, number))
+    try:
+        while not stopped.is_set():
+            desk.tick()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stopped.wait(), _TICK_S)
+    finally:
+        life.cancel()
         await door_open.stop(place.drain_s)
 
 

@@ -36,8 +36,13 @@ def credentials(access: Access) -> Value:
     """The keys themselves, with the routes: a key that comes or goes closes no connection."""
     if not access.keys:
         return {}
-    known = [{"key": entry.key, "client": entry.tenant} for entry in access.keys]
+    known = [{"key": key, "client": entry.tenant} for entry in access.keys for key in _ways(entry.key)]
     return {ACCESS_FILTER: {"@type": f"{_KEY_AUTH}.ApiKeyAuthPerRoute", "credentials": known, **_FROM_AND_TO}}
+
+
+def _ways(key: str) -> tuple[str, ...]:
+    """How a key may come: Envoy takes off `Bearer`, but a scheme is the same in small letters (RFC 9110, 11.1)."""
+    return key, f"bearer {key}", f"BEARER {key}"
 
 
 def _keys_asked() -> Value:

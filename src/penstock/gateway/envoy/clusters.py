@@ -96,18 +96,21 @@ def model_endpoints(fleet: RoutedFleet, number: int, healthy: Sequence[bool] | N
     }
 
 
-def picker_cluster(sockets: Sequence[str], *, http2: bool) -> Value:
-    """The pickers, each behind a socket of its own; one that does not answer is left out for a while."""
+def picker_cluster(places: Sequence[str], *, http2: bool) -> Value:
+    """The pickers, each behind a socket of its own or all at one address; who does not answer is left out for a while.
+
+    A place that begins with a slash is a socket's path, any other host:port.
+    """
     protocol: Value = {"http2_protocol_options": {}} if http2 else {"http_protocol_options": {}}
     return {
         "name": PICKERS,
-        "type": "STATIC",
+        "type": "STATIC" if all(place.startswith("/") for place in places) else "STRICT_DNS",
         "connect_timeout": "0.1s",
         "lb_policy": "LEAST_REQUEST",
         "per_connection_buffer_limit_bytes": BUFFER_BYTES,
         "load_assignment": {
             "cluster_name": PICKERS,
-            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": {"pipe": {"path": path}}}} for path in sockets]}],
+            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": _place(place)}} for place in places]}],
         },
         "common_lb_config": {"healthy_panic_threshold": {"value": 1}},
         "outlier_detection": {
@@ -125,6 +128,13 @@ def picker_cluster(sockets: Sequence[str], *, http2: bool) -> Value:
             }
         },
     }
+
+
+def _place(place: str) -> Value:
+    if place.startswith("/"):
+        return {"pipe": {"path": place}}
+    host, _, port = place.rpartition(":")
+    return {"socket_address": {"address": host.strip("[]"), "port_value": int(port)}}
 
 
 def named_cluster(name: str, host: str, port: int) -> Value:

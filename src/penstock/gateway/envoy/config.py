@@ -7,7 +7,8 @@ from typing import Final, Literal
 from penstock.gateway.envoy.access import access_filter, jwks_cluster, tls_socket
 from penstock.gateway.envoy.clusters import BUFFER_BYTES, Value, model_cluster, picker_cluster
 from penstock.gateway.envoy.filters import authz_filter, ext_proc_filter, model_filter, router_filter, strip_filter
-from penstock.gateway.envoy.routes import virtual_host
+from penstock.gateway.envoy.own_answers import own_answers
+from penstock.gateway.envoy.routes import STREAM_IDLE_S, virtual_host
 from penstock.gateway.envoy.tracing import Traces, collector_cluster, traced
 from penstock.gateway.state.access import Access, Certificate
 from penstock.gateway.state.fleet import RoutedFleet
@@ -142,9 +143,9 @@ def routes(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None = 
 def clusters(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None = None) -> Value:
     """All clusters; the endpoints in them are files of their own."""
     folder = str(settings.folder / "xds")
-    sockets = [settings.socket(number) for number in range(settings.pickers)]
+    places = [settings.only_pick] if settings.only_pick else [settings.socket(n) for n in range(settings.pickers)]
     made = [model_cluster(number, f"{folder}/eds-{number}.json", folder) for number in range(len(fleet.names))]
-    made.append(picker_cluster(sockets, http2=settings.door != "ext_authz"))
+    made.append(picker_cluster(places, http2=settings.door != "ext_authz"))
     if access is not None and access.tokens is not None and access.tokens.fetched:
         made.append(jwks_cluster(access.tokens))
     if settings.traces is not None:
@@ -176,10 +177,11 @@ def _manager(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None)
         "server_name": "penstock",
         "request_headers_timeout": "10s",
         "request_timeout": "120s",
-        "stream_idle_timeout": "900s",
+        "stream_idle_timeout": f"{STREAM_IDLE_S}s",
         "common_http_protocol_options": {"idle_timeout": "600s"},
         "http_filters": [*asked, router_filter()],
         "rds": {"route_config_name": _ROUTES, "config_source": settings.found("rds")},
+        "local_reply_config": own_answers(),
         "access_log": _logs(settings),
         **(traced(settings.traces) if settings.traces is not None else {}),
     }
@@ -192,7 +194,7 @@ def _logs(settings: EnvoySettings) -> list[Value]:
             {"text_format_source": {"inline_string": ENDING}},
             {"header_filter": {"header": {"name": PICKER, "string_match": {"exact": str(number)}}}},
         )
-        for number in range(settings.pickers if settings.pick else 0)
+        for number in range(settings.pickers if settings.pick and settings.only_pick is None else 0)
     ]
     if settings.access_log is not None:
         logs.append(_log(settings.access_log, {"json_format": _ACCESS}, None))

@@ -37,6 +37,25 @@ def static_document(files: dict[str, Value]) -> Value:
     }
 
 
+def standing_document(files: dict[str, Value]) -> Value:
+    """The same as one file for an Envoy that others run: it names no file and no socket of a gateway of ours."""
+    told = json.loads(json.dumps({key: value for key, value in static_document(files).items() if key != "admin"}))
+    ends = {
+        entry["cluster_name"]: {key: value for key, value in entry.items() if key != "@type"}
+        for name, content in json.loads(json.dumps(files)).items()
+        if name.startswith("xds/eds-")
+        for entry in content["resources"]
+    }
+    for cluster in told["static_resources"]["clusters"]:
+        if cluster.pop("eds_cluster_config", None) is not None:
+            cluster["type"], cluster["load_assignment"] = "STATIC", ends[cluster["name"]]
+    for listener in told["static_resources"]["listeners"]:
+        shown = listener["filter_chains"][0].get("transport_socket")
+        if shown is not None:
+            del shown["typed_config"]["common_tls_context"]["tls_certificate_sds_secret_configs"][0]["sds_config"]
+    return cast("Value", told)
+
+
 def _resources(files: dict[str, Value], name: str) -> list[Value]:
     """What a file holds, each without the name of its type, which its place tells."""
     held = cast("list[Value]", files.get(f"xds/{name}.json", {"resources": []})["resources"])

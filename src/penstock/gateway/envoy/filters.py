@@ -21,6 +21,12 @@ _FAILED: Final[Value] = {
         "value_match": {"exact": "true"},
     }
 }
+_ASK_ANOTHER: Final[Value] = {
+    # A picker that dies with a question leaves it to the next, or to its own successor, back in 0.1 s.
+    "retry_on": "connect-failure,refused-stream,reset,reset-before-request,5xx,unavailable",
+    "num_retries": 10,
+    "retry_back_off": {"base_interval": "0.05s", "max_interval": "0.5s"},
+}
 _SKIP: Final[Value] = {
     "name": "skip",
     "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.common.matcher.action.v3.SkipFilter"},
@@ -79,7 +85,7 @@ def ext_proc_filter(timeout_s: float, *, full_duplex: bool) -> Value:
         "name": "penstock.pick",
         "typed_config": {
             "@type": f"{_FILTERS}.ext_proc.v3.ExternalProcessor",
-            "grpc_service": {"envoy_grpc": {"cluster_name": PICKERS}},
+            "grpc_service": {"envoy_grpc": {"cluster_name": PICKERS}, "retry_policy": _ASK_ANOTHER},
             "failure_mode_allow": not full_duplex,
             "message_timeout": f"{timeout_s}s",
             "processing_mode": {

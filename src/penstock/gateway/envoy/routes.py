@@ -1,19 +1,19 @@
 """Which cluster is a request for? By the model a picker read, by the body where no picker answered."""
 
 import json
-from typing import Final
+from typing import Final, cast
 
 from penstock.gateway.envoy.access import OPEN, credentials
 from penstock.gateway.envoy.clusters import Value, cluster_name
 from penstock.gateway.envoy.filters import MODEL_METADATA
 from penstock.gateway.state.access import Access
-from penstock.gateway.state.fleet import RoutedFleet
-from penstock.gateway.state.headers import MODEL
+from penstock.gateway.state.fleet import RoutedFleet, listed
+from penstock.gateway.state.headers import MODEL, TRY_TIMEOUT
 
 _RETRY: Final[Value] = {
     # Nothing has reached the client in any of these cases, and asking a model twice does no harm.
     "retry_on": "connect-failure,refused-stream,reset,reset-before-request,gateway-error",
-    "num_retries": 3,
+    "num_retries": 3,  # four tries with the first
     # Where no picker says how long an endpoint may be silent.
     "per_try_timeout": "120s",
     "retry_host_predicate": [
@@ -27,6 +27,22 @@ _RETRY: Final[Value] = {
     "host_selection_retry_max_attempts": 5,
     "retry_back_off": {"base_interval": "0.01s", "max_interval": "0.1s"},
 }
+_RETRY_MODEL: Final[Value] = {
+    **_RETRY,
+    "retry_on": f"{_RETRY['retry_on']},retriable-status-codes",
+    "retriable_status_codes": [404],
+}
+"""Of completions, whose only 404 is an engine's that does not know the model; a path nobody has is not tried again."""
+STREAM_IDLE_S: Final = 900
+"""A stream that has begun and then stalls is given up after so long without a byte."""
+_TRIES: Final = 4
+_LONGEST_TRY_S: Final = 3600
+_LONG_TRY: Final[Value] = {
+    "name": TRY_TIMEOUT,
+    "range_match": {"start": 1000 * STREAM_IDLE_S // _TRIES, "end": 1000 * _LONGEST_TRY_S + 1},
+}
+"""Answers that are not streamed are silence until their last token: a picker says how long each try may take."""
+_COMPLETIONS: Final[Value] = {"safe_regex": {"regex": "/v1/(chat/)?completions"}}
 _NO_PICK: Final[Value] = {
     "penstock.pick": {
         "@type": "type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute",
@@ -45,23 +61,24 @@ def virtual_host(fleet: RoutedFleet, *, door: str | None, access: Access | None 
     """All routes, first match first; what Envoy answers itself is not asked about at the door."""
     off: Value = {} if door is None else _NO_PICK if door == "ext_authz" else _NO_PICK_GRPC
     routes: list[Value] = [
-        _direct({"path": "/v1/models", "headers": [_is_get()]}, 200, models_body(fleet), off),
+        _direct({"path": "/v1/models", "headers": [_is("GET")]}, 200, models_body(fleet), off),
         _direct({"path": "/health"}, 200, "", off if access is None else {**off, **OPEN}),
     ]
     if len(fleet.names) == 1:
-        routes.append(_to({"prefix": "/v1/"}, 0))
+        routes += _to({}, 0)
     else:
         for number, name in enumerate(fleet.names):
             named: Value = {"name": MODEL, "string_match": {"exact": name}}
-            routes.append(_to({"prefix": "/v1/", "headers": [named]}, number))
+            routes += _to({"headers": [named]}, number)
         for number, name in enumerate(fleet.names):
             read: Value = {
                 "filter": MODEL_METADATA,
                 "path": [{"key": "model"}],
                 "value": {"string_match": {"exact": name}},
             }
-            routes.append(_to({"prefix": "/v1/", "dynamic_metadata": [read]}, number))
-        routes.append(_direct({"prefix": "/v1/"}, 404, error_body("no model of this fleet was asked for", 404), {}))
+            routes += _to({"dynamic_metadata": [read]}, number)
+        unknown = f"no model of this fleet was asked for; write one of {listed(fleet.names)}"
+        routes.append(_direct({"prefix": "/v1/"}, 404, error_body(unknown, 404), {}))
     routes.append(_direct({"prefix": "/"}, 404, error_body("Not Found", 404), off))
     host: Value = {"name": "fleet", "domains": ["*"], "routes": routes}
     if access is not None:
@@ -94,8 +111,8 @@ def error_body(message: str, code: int) -> str:
     return json.dumps({"error": {"message": message, "type": "NotFoundError", "param": None, "code": code}})
 
 
-def _is_get() -> Value:
-    return {"name": ":method", "string_match": {"exact": "GET"}}
+def _is(method: str) -> Value:
+    return {"name": ":method", "string_match": {"exact": method}}
 
 
 def _direct(match: Value, status: int, body: str, more: Value) -> Value:
@@ -111,9 +128,15 @@ def _direct(match: Value, status: int, body: str, more: Value) -> Value:
     }
 
 
-def _to(match: Value, number: int) -> Value:
-    return {
-        "match": match,
-        # A stream lasts as long as it lasts.
-        "route": {"cluster": cluster_name(number), "timeout": "0s", "retry_policy": _RETRY},
-    }
+def _to(match: Value, number: int) -> list[Value]:
+    """Route to a model: completions, those that may take long first, then all else."""
+    # A stream lasts as long as it lasts.
+    there: Value = {"cluster": cluster_name(number), "timeout": "0s"}
+    headers = [_is("POST"), *cast("list[Value]", match.get("headers", []))]
+    model = {**there, "retry_policy": _RETRY_MODEL}
+    long = {**model, "idle_timeout": f"{_TRIES * _LONGEST_TRY_S + 60}s"}
+    return [
+        {"match": {**_COMPLETIONS, **match, "headers": [_LONG_TRY, *headers]}, "route": long},
+        {"match": {**_COMPLETIONS, **match, "headers": headers}, "route": model},
+        {"match": {"prefix": "/v1/", **match}, "route": {**there, "retry_policy": _RETRY}},
+    ]

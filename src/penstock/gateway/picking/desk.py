@@ -16,8 +16,9 @@ from penstock.gateway.picking.leaks import OLD_S, Leaks, oldest
 from penstock.gateway.picking.learning import Learned
 from penstock.gateway.picking.prefixes import BLOCK_BYTES, PrefixIndex
 from penstock.gateway.picking.receipts import ReceiptBook
+from penstock.gateway.picking.suspects import Suspects, has_failed, is_upstream
 from penstock.gateway.picking.tally import PickTally
-from penstock.gateway.state.fleet import RoutedFleet
+from penstock.gateway.state.fleet import RoutedFleet, listed
 from penstock.gateway.state.tables import read_row
 from penstock.routing.endpoint import ENDPOINT, REQUEST, Records, new_request
 from penstock.routing.endpoint import REPORT as SAID
@@ -31,7 +32,6 @@ _LEAST_TRY_S, _MOST_TRY_S = 10.0, 3600.0
 _LEAST_TOKEN_TRY_S: Final = 1.0
 """An answer that is not streamed is waited for at least so long per token: given up too soon, it is made twice."""
 _REPORTS_EVERY_S: Final = 0.002
-_SUSPECT_S, _MOST_SUSPECT_S = 1.0, 30.0
 _LEAST_TOKEN_S: Final = 1e-6
 """No engine makes a token in less, whatever it reports."""
 _KEPT: Final = tuple((ENDPOINT.names or ())[(ENDPOINT.names or ()).index("prefill_correction") :])
@@ -112,11 +112,10 @@ class Desk:
         self._unseen: list[tuple[float, int]] = []
         # No ticket of a picker that ran before this one is used again: its answers may still be under way.
         self._tickets = int(clock() * 1e6)
-        self._looked_s, self._trial_s = -math.inf, math.inf
+        self._looked_s = -math.inf
         self._leaks = Leaks(count)
         self._healthy = np.ones(count, bool)
-        self._suspect_until = np.zeros(count)
-        self._suspect_s = np.zeros(count)
+        self._suspects = Suspects(count)
         now_s = clock()
         self._up = np.zeros(count, np.int64)
         self._divide()
@@ -129,8 +128,7 @@ class Desk:
         model = self._model(asked)
         if model is None:
             self.tally.refused += 1
-            said = (asked.model or "")[:100]
-            return Refused(404, "no-such-model", f"The model `{said}` does not exist.")
+            return self._no_model(asked.model)
         self._look(begun)
         keys = self._fill(asked, body, wish, model, begun)
         among = self._among(only)
@@ -151,9 +149,14 @@ class Desk:
             policy.divide(self.endpoints, self._number, len(self._tables.counts))
 
     def _model(self, asked: BodyAsked) -> str | None:
-        if asked.model is None:
-            return self.fleet.names[0] if len(self.fleet.names) == 1 else None
+        if not asked.model:  # as engines do, whose one model it is for
+            return self.fleet.models[0] if len(self.fleet.models) == 1 else None
         return asked.model if asked.model in self._bits else None
+
+    def _no_model(self, said: str | None) -> Refused:
+        if not said:
+            return Refused(400, "no-model", f"model is missing; write one of {listed(self.fleet.names)}")
+        return Refused(404, "no-such-model", f"The model `{said[:100]}` does not exist.")
 
     def _fill(self, asked: BodyAsked, body: bytes, wish: Wish, name: str, now_s: float) -> list[int]:
         """Write the request's record and what is believed cached of it; return its blocks."""
@@ -279,12 +282,14 @@ class Desk:
         now_s, flight = self._clock(), self._flights.at(place)
         first = flight.endpoint
         moved = tries > 1 or self._index_of.get(served, first) != first
-        failed = status >= 500 or status == 0  # noqa: PLR2004 - HTTP
+        failed = has_failed(status, flags, tries)
         self.tally.ended(first, failed=failed, moved=moved)
-        if moved or (failed and any(flag in flags for flag in ("UF", "UC", "UT", "UPE"))):
-            self._suspect(first, now_s)
-        else:
-            self._suspect_s[first] = 0.0
+        if moved or (failed and is_upstream(flags)):
+            self._suspects.failed(first, now_s)
+            self.endpoints[first]["accepts"] = 0
+            self._divide()
+        elif status:  # a client that left before the answer says nothing of who would have given it
+            self._suspects.answered(first)
         tokens = self._tokens(flight, now_s)
         self._policy.finished(self.endpoints, self._flights.rows, place, tokens, now_s, self.parameters)
 
@@ -301,14 +306,6 @@ class Desk:
         between_s, first_s = self.learned.itl_s.item(flight.endpoint), flight.first_s
         return 1 + round((now_s - first_s) / between_s) if between_s > _LEAST_TOKEN_S and first_s < now_s else 0
 
-    def _suspect(self, endpoint: int, now_s: float) -> None:
-        """Leave an endpoint alone that failed: longer each time, until it answers again."""
-        self._suspect_s[endpoint] = min(_MOST_SUSPECT_S, max(_SUSPECT_S, 2 * self._suspect_s[endpoint]))
-        self._suspect_until[endpoint] = now_s + self._suspect_s[endpoint]
-        self._trial_s = min(self._trial_s, self._suspect_until[endpoint])
-        self.endpoints[endpoint]["accepts"] = 0
-        self._divide()
-
     def _look(self, now_s: float) -> None:
         """Take in what the scraper wrote since, and whose first token is due."""
         if now_s - self._looked_s < _REPORTS_EVERY_S:
@@ -321,7 +318,7 @@ class Desk:
                     self._seen[index] = row["sequence"]
                     self._report(int(index), row, now_s)
             self._divide()
-        if now_s >= self._trial_s:
+        if now_s >= self._suspects.trial_s:
             self._try_again(now_s)
         while self._unseen and self._unseen[0][0] <= now_s:
             self.ended(heappop(self._unseen)[1], "", _OK, "-", 1)
@@ -333,16 +330,14 @@ class Desk:
 
     def _try_again(self, now_s: float) -> None:
         """Let those take requests again that were left alone long enough."""
-        for index in np.flatnonzero((self._suspect_until > 0) & (self._suspect_until <= now_s)):
-            self._suspect_until[index] = 0.0
+        for index in self._suspects.tried_again(now_s):
             self.endpoints[index]["accepts"] = self._healthy[index]
-        self._trial_s = self._suspect_until[self._suspect_until > 0].min(initial=math.inf)
         self._divide()
 
     def _report(self, index: int, row: np.void, now_s: float) -> None:
         record = self.endpoints[index]
         self._healthy[index] = row["healthy"] != 0
-        record["accepts"] = self._healthy[index] and now_s >= self._suspect_until[index]
+        record["accepts"] = self._healthy[index] and now_s >= self._suspects.until_s[index]
         if row["kv_tokens"] > 0:
             record["kv_tokens"] = row["kv_tokens"]
         if row["active_s"] > 0:
@@ -376,9 +371,8 @@ class Desk:
 
     def tick(self) -> None:
         """Look even where nobody asks, and show the others what was done."""
-        now_s = self._clock()
-        self._look(now_s)
-        self.tally.write(self._mine, self._state, now_s)
+        self._look(self._clock())
+        self.tally.write(self._mine, self._state)
 
     def adopt(self, before: "Desk") -> None:
         """Go on from what was known before the fleet was read anew."""

@@ -34,7 +34,7 @@ class PickTally:
         self.unknown_tickets, self.dropped_flights = before.unknown_tickets, before.dropped_flights
         self.decide_s = before.decide_s
 
-    def write(self, mine: Records, state: Records, now_s: float) -> None:
+    def write(self, mine: Records, state: Records) -> None:
         """Show the counts to the other processes."""
         mine["picked"], mine["ended"], mine["failed"], mine["moved"] = (
             self.picked,
@@ -44,6 +44,6 @@ class PickTally:
         )
         mine["in_flight"], mine["prompt_bytes"] = self.in_flight, self.prompt_bytes
         mine["predicted_ttft_s"] = self.predicted_ttft_s
-        state["alive_s"], state["decisions"], state["decide_s"] = now_s, self.decisions, self.decide_s
+        state["decisions"], state["decide_s"] = self.decisions, self.decide_s
         state["rejected"], state["refused"] = self.rejected, self.refused
         state["unknown_tickets"], state["dropped_flights"] = self.unknown_tickets, self.dropped_flights

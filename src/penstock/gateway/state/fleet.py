@@ -17,11 +17,18 @@ from penstock.routing.scaling.sustained import LoadKind, sustained_requests_per_
 _CHAT = LoadKind(share=1.0, input_tokens=1024, output_tokens=256)
 _MOST_MODELS = 60
 """One bit each in an endpoint's record."""
+_MOST_LISTED = 10
 
 
 def asked_names(models: Sequence[str], adapters: Sequence[Sequence[str]]) -> tuple[str, ...]:
     """The models of a fleet, then their adapters, each once."""
     return (*models, *dict.fromkeys(name for names in adapters for name in names))
+
+
+def listed(names: Sequence[str]) -> str:
+    """Write names as somebody reads them who has to choose one: all, or the first ten."""
+    more = len(names) - _MOST_LISTED
+    return ", ".join(names[:_MOST_LISTED]) + (f" and {more} more (/v1/models)" if more > 0 else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ REPORT: Final = np.dtype(
         ("failures", "i8"),
         ("active", "i8"),  # requests Envoy has open there; -1: unknown
         ("active_s", "f8"),
+        ("other_model", "i8"),  # whether it serves another model than the fleet file says
     ],
     align=True,
 )
@@ -51,7 +52,7 @@ COUNTS: Final = np.dtype(
 
 PICKER_STATE: Final = np.dtype(
     [
-        ("alive_s", "f8"),
+        ("alive_s", "f8"),  # when it last answered at its own door
         ("decisions", "i8"),
         ("rejected", "i8"),
         ("refused", "i8"),  # not JSON, no such model

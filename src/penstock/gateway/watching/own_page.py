@@ -13,7 +13,10 @@ _SECONDS_PER_HOUR: Final = 3600.0
 _BY_ENDPOINT: Final[Mapping[str, tuple[str, str]]] = {
     "picked": ("penstock_picks_total", "Requests whose first choice was this endpoint."),
     "ended": ("penstock_answers_total", "Of the picks, answers that have ended."),
-    "failed": ("penstock_failed_answers_total", "Of the answers, those that ended with 5xx or were cut."),
+    "failed": (
+        "penstock_failed_answers_total",
+        "Of the answers, those that ended with 5xx, were cut by the endpoint, or were 404 for its model.",
+    ),
     "moved": ("penstock_moved_answers_total", "Of the answers, those another endpoint gave."),
     "in_flight": ("penstock_in_flight_requests", "Requests sent there and not ended."),
     "prompt_bytes": ("penstock_prompt_bytes_total", "Bytes of bodies sent there."),
@@ -45,7 +48,14 @@ def own_page(
     for name, (metric, said) in _BY_ENDPOINT.items():
         lines += _metric(metric, said, zip(labels, counts[name].sum(axis=0), strict=True))
     gauges: dict[str, tuple[str, Iterable[float]]] = {
-        "penstock_endpoint_up": ("Whether the endpoint answered when it was last asked.", reports["healthy"]),
+        "penstock_endpoint_up": (
+            "Whether the endpoint answered when it was last asked, with the right model.",
+            reports["healthy"],
+        ),
+        "penstock_endpoint_other_model": (
+            "Whether it serves another model than the fleet file says, and therefore gets nothing.",
+            reports["other_model"],
+        ),
         "penstock_endpoint_report_age_seconds": (
             "How old what it said of itself is.",
             [min(now_s - float(at), 1e9) for at in reports["reported_s"]],
@@ -66,14 +76,21 @@ def own_page(
     pickers = [f'picker="{number}"' for number in range(len(states))]
     for name, (metric, said) in _BY_PICKER.items():
         lines += _metric(metric, said, zip(pickers, states[name], strict=True))
-    alive = [now_s - float(at) < _ALIVE_S for at in states["alive_s"]]
-    lines += _metric("penstock_picker_up", "Whether a picker gives signs of life.", zip(pickers, alive, strict=True))
+    alive = pickers_up(states, now_s)
+    lines += _metric(
+        "penstock_picker_up", "Whether a picker answers at its own door.", zip(pickers, alive, strict=True)
+    )
     kinds = [f'pool="{kind.name}",model="{kind.model}"' for kind in wish.kinds]
     for name, (said, values) in wish.shown(reports).items():
         lines += _metric(name, said, zip(kinds, values, strict=True))
     for metric, value in envoy.items():
         lines += _metric(metric, "As Envoy counts.", [("", value)])
     return ("\n".join(lines) + "\n").encode()
+
+
+def pickers_up(states: Records, now_s: float) -> list[bool]:
+    """Which pickers answered at their own doors a moment ago."""
+    return [now_s - float(at) < _ALIVE_S for at in states["alive_s"]]
 
 
 def _metric(name: str, said: str, values: Iterable[tuple[str, float]]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Final
 _MOST: Final = 1e15
 _LABEL: Final = re.compile(rb'(\w+)="([^"\n]*)"')
 _DP_RANK: Final = re.compile(rb'\bdp_rank="(\d{1,6})"')
+_MODEL: Final = re.compile(rb'\bmodel_name="([^"\n]{1,256})"')
 _DIGITS: Final = 15
 
 
@@ -25,6 +26,8 @@ class PageReport:
     itl: tuple[float, float]
     output: tuple[float, float]
     prompt_tokens: float
+    models: frozenset[str] = frozenset()
+    """What it calls the model it serves; engines that serve it under several names say the first."""
 
     @property
     def most(self) -> float:
@@ -61,6 +64,7 @@ def _vllm(page: bytes) -> PageReport | None:
         itl=_sum_and_count(page, b"vllm:inter_token_latency_seconds"),
         output=_sum_and_count(page, b"vllm:request_generation_tokens"),
         prompt_tokens=sum(_values(page, b"vllm:prompt_tokens_total")),
+        models=_models(page, b"vllm:num_requests_running"),
     )
 
 
@@ -77,6 +81,7 @@ def _sglang(page: bytes) -> PageReport | None:
         itl=_sum_and_count(page, b"sglang:inter_token_latency_seconds"),
         output=_sum_and_count(page, b"sglang:generation_tokens_histogram"),
         prompt_tokens=sum(_values(page, b"sglang:prompt_tokens_total")),
+        models=_models(page, b"sglang:num_running_reqs"),
     )
 
 
@@ -92,6 +97,11 @@ def _of_ranks(page: bytes, name: bytes) -> int:
         if value is not None:
             most[rank] = max(value, most.get(rank, 0.0))
     return int(sum(most.values()))
+
+
+def _models(page: bytes, name: bytes) -> frozenset[str]:
+    found = (_MODEL.search(line) for line in _lines(page, name))
+    return frozenset(match[1].decode("utf-8", "replace") for match in found if match)
 
 
 def _lines(page: bytes, name: bytes) -> list[bytes]:

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import json
+import logging
 import signal
 import sys
 import time
@@ -17,12 +18,15 @@ from penstock.gateway.envoy.clusters import model_endpoints
 from penstock.gateway.state.fleet import RoutedFleet
 from penstock.gateway.state.names import addresses_of
 from penstock.gateway.state.tables import COUNTS, PICKER_STATE, REPORT, begin_write, end_write, shared_array
-from penstock.gateway.watching.own_page import own_page
+from penstock.gateway.watching.fallback import FallbackWatch
+from penstock.gateway.watching.own_page import own_page, pickers_up
 from penstock.gateway.watching.pages import PageReport, read_page
+from penstock.gateway.watching.served import ServedModel
 from penstock.gateway.watching.wish import WISH_EVERY_S, ReplicaWish
 from penstock.routing.endpoint import Records
 from penstock.serving import TEXT, Exchange, HttpLine
 
+log = logging.getLogger(__name__)
 _BUSY_S, _IDLE_S = 0.1, 1.0
 """Between two looks at an endpoint that has work, and at one that has none."""
 _LOOK_S: Final = 5e-4
@@ -40,17 +44,18 @@ _ENVOY: Final = {
     "http.clients.downstream_rq_4xx": "penstock_requests_4xx_total",
     "http.clients.downstream_rq_5xx": "penstock_requests_5xx_total",
     "http.clients.ext_authz.penstock.failure_mode_allowed": "penstock_fallback_requests_total",
+    "http.clients.ext_proc.failure_mode_allowed": "penstock_fallback_requests_total",
 }
 
 
 class Watched:
     """One endpoint and the connection to it."""
 
-    def __init__(self, index: int, address: str, reports: Records) -> None:
-        self._index, self._reports = index, reports
+    def __init__(self, index: int, address: str, reports: Records, served: ServedModel | None = None) -> None:
+        self._index, self._reports, self._served = index, reports, served
         host, _, port = address.rpartition(":")
         self._host, self._port = host.strip("[]"), int(port)
-        self._request = f"GET /metrics HTTP/1.1\r\nhost: {address}\r\n\r\n".encode()
+        self._request = f"GET %b HTTP/1.1\r\nhost: {address}\r\n\r\n".encode()
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._failed = 0
         self.healthy = True
@@ -59,8 +64,11 @@ class Watched:
         """Ask once; return whether it has work."""
         begun_s = time.monotonic()
         try:
-            status, page = await asyncio.wait_for(self._ask(), _TIMEOUT_S)
+            status, page = await asyncio.wait_for(self._ask(b"/metrics"), _TIMEOUT_S)
             report = read_page(page) if status == 200 else None  # noqa: PLR2004 - HTTP
+            if report is not None and self._served is not None and self._served.doubted(report.models, begun_s):
+                _, models = await asyncio.wait_for(self._ask(b"/v1/models"), _TIMEOUT_S)
+                self._served.listed(models, begun_s)
             failed = status >= 500  # noqa: PLR2004 - HTTP
         except ConnectionRefusedError:
             self._failed = _FAILURES
@@ -70,15 +78,19 @@ class Watched:
         if failed:
             self.close()
         self._failed = self._failed + 1 if failed else 0
-        self.healthy = self._failed < _FAILURES
+        self.healthy = self._failed < _FAILURES and not self._other
         self._write(report, begun_s, failed=failed)
         return report is not None and report.running + report.waiting > 0
 
-    async def _ask(self) -> tuple[int, bytes]:
+    @property
+    def _other(self) -> bool:
+        return self._served is not None and self._served.other
+
+    async def _ask(self, path: bytes) -> tuple[int, bytes]:
         if self._streams is None:
             self._streams = await asyncio.open_connection(self._host, self._port, limit=2**17)
         reader, writer = self._streams
-        writer.write(self._request)
+        writer.write(self._request % path)
         head = await reader.readuntil(b"\r\n\r\n")
         lowered = head.lower()
         status = int(head[9:12])
@@ -104,7 +116,7 @@ class Watched:
         rows, index = self._reports, self._index
         begin_write(rows, index)
         row = rows[index]
-        row["healthy"] = self.healthy
+        row["healthy"], row["other_model"] = self.healthy, self._other
         row["scrapes"] += 1
         row["failures"] += failed
         if report is not None:
@@ -142,6 +154,7 @@ class Scraper:
         self._envoy: dict[str, float] = {}
         self._states = shared_array(folder / "pickers.table", PICKER_STATE, (pickers,))
         self._wish: ReplicaWish | None = None
+        self._fallback = FallbackWatch()
 
     def begin(self) -> None:
         """Watch the fleet's endpoints, and no others."""
@@ -152,7 +165,9 @@ class Scraper:
         reports = shared_array(self._folder / f"reports-{made}.table", REPORT, (count,))
         counts = shared_array(self._folder / f"counts-{made}.table", COUNTS, (self._pickers, count))
         self._fleet, self._reports, self._counts = fleet, reports, counts
-        watched = [Watched(index, address, reports) for index, address in enumerate(fleet.addresses)]
+        watched = [
+            Watched(index, address, reports, _served(fleet, index)) for index, address in enumerate(fleet.addresses)
+        ]
         self._watched = watched
         self._tasks = [asyncio.create_task(self._watch(one, counts[:, index])) for index, one in enumerate(watched)]
         self._tasks.append(asyncio.create_task(self._tell_envoy(fleet, watched)))
@@ -234,12 +249,24 @@ class Scraper:
             except (OSError, TimeoutError, ValueError, KeyError, asyncio.IncompleteReadError):
                 continue
             now_s = time.monotonic()
+            self._watch_fallback(now_s)
             for address, count in active.items():
                 if address in index_of:
                     index = index_of[address]
                     begin_write(reports, index)
                     reports["active"][index], reports["active_s"][index] = count, now_s
                     end_write(reports, index)
+
+    def _watch_fallback(self, now_s: float) -> None:
+        up, passed = pickers_up(self._states, now_s), self._envoy.get("penstock_fallback_requests_total", 0.0)
+        said = self._fallback.look(passed, float(self._states["decisions"].sum()), sum(up), len(up))
+        if said is not None:
+            log.warning(said)
+
+
+def _served(fleet: RoutedFleet, index: int) -> ServedModel:
+    names, checked = frozenset(fleet.names), fleet.engines[index] == "vllm"
+    return ServedModel(fleet.addresses[index], fleet.served[index], names, checks_names=checked)
 
 
 async def _asked(admin: str, target: str) -> bytes:
