@@ -64,7 +64,9 @@ def test_no_page_says_more_than_a_table_holds_or_stops_a_picker() -> None:
         row = tables.reports[0]
         row["healthy"], row["sequence"] = 1, row["sequence"] + 2
         if report is not None:
-            assert all(0 <= value < 2**53 for value in np.hstack(astuple(report))), report
+            *figures, models = astuple(report)
+            assert all(0 <= value < 2**53 for value in np.hstack(figures)), report
+            assert all(0 < len(name) <= 256 for name in models), report
             row["reported_s"] = clock.now_s
             for name in ("running", "waiting", "kv_used_tokens", "kv_tokens", "prompt_tokens"):
                 row[name] = getattr(report, name)
