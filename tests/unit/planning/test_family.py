@@ -9,7 +9,8 @@ import pytest
 from penstock.planning.make import Answer
 from penstock.planning.optimum.family import Family, find_family
 from penstock.planning.optimum.milp import Milp
-from penstock.planning.optimum.problem import Mix
+from penstock.planning.optimum.mix import cheapest
+from penstock.planning.optimum.problem import Demand, Mix, Offer, Problem, ReplicaKind, Tier
 from penstock.planning.proof.prove import planned_with_what_was_seen, prove
 from penstock.planning.proof.serving import Check, ServingFleet
 from penstock.planning.proof.verify import Verified
@@ -140,3 +141,30 @@ def test_what_is_printed_never_says_that_another_fleet_is_cheaper() -> None:
     assert answer.regret_usd == 0
     assert isclose(answer.winner.cost.total_usd, answer.verified[0].mix.cost_usd, rel_tol=1e-9)
     assert all(more >= 0 for more in answer.verdict.others_usd.values())
+
+
+def test_an_optimum_that_presolve_cuts_off_is_found_without_it() -> None:
+    """Less to do was dearer ($481k) than more ($325k), with a gap of zero."""
+    kinds = {"red1": (1, 1.1), "red2": (2, 0.1), "green1": (1, 1.1), "green2": (2, 1.4)}
+    red = Offer(accelerator="red", vendor="amd", site="site", devices=2, node_watts=5000.0, tiers=(_tier(0, 166_000),))
+    tiers = (_tier(0, 314_000), _tier(4, 157_000))
+    green = replace(red, accelerator="green", vendor="nvidia", tiers=tiers, rent_usd=(158_000.0,))
+    problem = Problem(
+        periods=1,
+        offers=(red, green),
+        replicas=tuple(
+            ReplicaKind(id=name, accelerator=name[:-1], workload="chat", devices=devices, requests_per_s={0: rate})
+            for name, (devices, rate) in kinds.items()
+        ),
+        demands=(Demand(key=("chat", 0), requests_per_s=(2.0,), tokens=1000),),
+        vendor_usd={"amd": (1000.0,)},
+        max_nodes={"red": 2, "green": 2},
+        max_vendor_share=0.7,
+    )
+    found = cheapest(problem, gap_fraction=0.0)
+    assert found is not None
+    assert found.cost_usd == pytest.approx(325_000)
+
+
+def _tier(min_devices: int, usd: float) -> Tier:
+    return Tier(min_devices=min_devices, node_usd=(usd,))
