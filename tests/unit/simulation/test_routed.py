@@ -161,6 +161,14 @@ def test_what_is_reported_is_true_when_it_is_asked_inside_a_leap() -> None:
     assert 64 * (16 + 8.0 / 0.015) < seen[-1] < 64 * (16 + 8.0 / 0.012 + 16)
 
 
+SHARED = Workload(
+    name="shared",
+    arrivals=Poisson(),
+    lengths=Fixed(input_tokens=100, output_tokens=10),
+    sharing=SystemPrompts(prompts=1, tokens=1600),
+)
+
+
 def test_a_prefix_is_known_only_after_its_delay() -> None:
     hits: list[int] = []
 
@@ -168,15 +176,9 @@ def test_a_prefix_is_known_only_after_its_delay() -> None:
         hits.append(int(found[0]))
         return 0
 
-    workload = Workload(
-        name="shared",
-        arrivals=Poisson(),
-        lengths=Fixed(input_tokens=100, output_tokens=10),
-        sharing=SystemPrompts(prompts=1, tokens=1600),
-    )
     for delay_s, first in ((0.0, 1), (5.0, 5)):
         hits.clear()
-        blocks = workload.blocks(seed=0, requests=200, rate_per_s=1.0)
+        blocks = SHARED.blocks(seed=0, requests=200, rate_per_s=1.0)
         simulate([pool()], blocks, options=Options(routing=Routing(pick=spy, sight=Sight(cache_delay_s=delay_s))))
         known = next(number for number, found in enumerate(hits) if found >= 1600)
         assert known >= first - 2
@@ -251,14 +253,8 @@ def test_a_prefix_on_any_rank_is_known_of_the_replica() -> None:
         hits.append(int(found[0]))
         return 0
 
-    workload = Workload(
-        name="shared",
-        arrivals=Poisson(),
-        lengths=Fixed(input_tokens=100, output_tokens=10),
-        sharing=SystemPrompts(prompts=1, tokens=1600),
-    )
     fleet = [ReplicaPool(name="ranks", replica=Replica(cost=replace(COST, ranks=4), kv_blocks=8000))]
-    blocks = workload.blocks(seed=0, requests=20, rate_per_s=1.0)
+    blocks = SHARED.blocks(seed=0, requests=20, rate_per_s=1.0)
     simulate(fleet, blocks, options=Options(routing=Routing(pick=spy)))
     assert hits[-1] >= 1600
 

@@ -169,8 +169,8 @@ def _stack() -> Schema:
         {
             "engineers": _input("extra engineers as soon as one node of the vendor serves"),
             "engineers_per_1000_devices": _input(),
-            "support_usd_per_device_year": _said(_input(), "of hardware that is owned; a rent holds it"),
-            "licence_usd_per_device_year": _said(_input(), "of software, however its device is had"),
+            "support_usd_per_device_year": _input("of hardware that is owned; a rent holds it"),
+            "licence_usd_per_device_year": _input("of software, however its device is had"),
             "software_gain_per_year": _input("how much more replicas carry with each year's engines"),
         }
     )

@@ -196,7 +196,6 @@ def _flip(judge: Judge, world: InputWorld, knob: Knob, side: Literal["above", "b
             holds = middle
         else:
             lost = middle
-    costs = judge.costs(knob.turned(world, lost), knob.kind)
     return Flip(
         kind=knob.kind,
         subject=knob.subject,
@@ -206,7 +205,7 @@ def _flip(judge: Judge, world: InputWorld, knob: Knob, side: Literal["above", "b
         at=lost,
         side=side,
         winner=judge.winner,
-        instead=cheapest_label(costs),
+        instead=cheapest_label(judge.costs(knob.turned(world, lost), knob.kind)),
         within_range=knob.input.low <= lost <= knob.input.high,
         returns=found.returns,
     )
