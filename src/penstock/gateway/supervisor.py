@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from penstock.errors import PenstockError, UsageError
 from penstock.gateway.admin import ask_admin, envoy_ready, stats
@@ -27,6 +27,8 @@ from penstock.gateway.watching.scraper import write_json
 from penstock.routing.endpoint import Records
 
 log = logging.getLogger(__name__)
+_Seen: TypeAlias = tuple[int, int] | None
+"""A file as it looks from outside: when it was changed, and how many bytes it has."""
 _TURN_S: Final = 0.1
 _SILENT_S: Final = 3.0
 """A picker or scraper that gives no sign of life for so long is ended and started again."""
@@ -134,7 +136,8 @@ class Supervisor:
         self._generation = 0
         self._stopped = False
         self._asked_to_reload = False
-        self._changed_ns: tuple[int, ...] = ()
+        self._read_at: tuple[_Seen, ...] = ()
+        self._last_seen: tuple[_Seen, ...] = ()
         self._missing_turns = 0
         self._pipes: list[int] = []
         self.children: dict[str, Child] = {}
@@ -169,7 +172,7 @@ class Supervisor:
             _refuse_taken(address)
         (settings.folder / "xds").mkdir(parents=True, exist_ok=True)
         settings.folder.chmod(0o700)
-        self._changed_ns = self._file_times()
+        self._read_at = self._last_seen = self._files()
         write_files(self.fleet, settings)
         for number in range(settings.pickers):
             path = settings.pipe(number)
@@ -247,11 +250,9 @@ class Supervisor:
             elif child.silent(now_s):
                 log.warning("%s gives no sign of life; it is ended", child.name)
                 child.tell(signal.SIGKILL)
-        changed = self._file_times()
-        self.note_missing(changed)
-        if self._asked_to_reload or (changed != self._changed_ns and 0 not in changed):
-            self._asked_to_reload, self._changed_ns = False, changed
-            self._reload()
+        if self.settled(self._files()) or self._asked_to_reload:
+            self._asked_to_reload, self._read_at = False, self._last_seen
+            self.reload()
 
     def _again(self, child: Child, now_s: float) -> None:
         if child.wait_until_s == 0.0:
@@ -262,27 +263,36 @@ class Supervisor:
             child.wait_until_s = 0.0
             child.start()
 
-    def note_missing(self, changed: tuple[int, ...]) -> None:
+    def settled(self, seen: tuple[_Seen, ...]) -> bool:
+        """Whether files differ from those that were read, and are as they were a turn ago: written to the end."""
+        still, self._last_seen = seen == self._last_seen, seen
+        self._note_missing(seen)
+        return still and seen != self._read_at and None not in seen
+
+    def _note_missing(self, seen: tuple[_Seen, ...]) -> None:
         """Say once that a file is gone; not while it is being replaced."""
-        self._missing_turns = self._missing_turns + 1 if 0 in changed else 0
+        self._missing_turns = self._missing_turns + 1 if None in seen else 0
         if self._missing_turns == _MISSING_TURNS:
             files = (self._watched, self._settings.access_file)
             gone = ", ".join(str(path) for path in files if path is not None and not path.exists())
             log.error("%s cannot be found any more; what was read last stays", gone)
 
-    def _file_times(self) -> tuple[int, ...]:
-        """When the files that are read again were changed; 0 for one that is being replaced."""
+    def _files(self) -> tuple[_Seen, ...]:
+        """How the files that are read again look from outside; None for one that is being replaced."""
         moved = self._settings.folder / "names.moved"
         files = (self._watched, self._settings.access_file, moved if moved.exists() else None)
-        return tuple(_changed_ns(path) for path in files if path is not None)
+        return tuple(_seen(path) for path in files if path is not None)
 
-    def _reload(self) -> None:
+    def reload(self) -> None:
         """Read the fleet again; what cannot be read changes nothing."""
         try:
             fleet = self._read(self._generation + 1)
             write_files(fleet, self._settings)
         except PenstockError as error:
             log.error("the fleet is not read again: %s", error)  # noqa: TRY400 - expected, one line
+            return
+        except Exception:
+            log.exception("the fleet is not read again, by a fault of ours; what was read last stays")
             return
         self._generation += 1
         self.fleet = fleet
@@ -356,11 +366,12 @@ def _sign_of(states: Records, number: int) -> Callable[[], float]:
     return lambda: float(states["alive_s"][number])
 
 
-def _changed_ns(path: Path) -> int:
+def _seen(path: Path) -> _Seen:
     try:
-        return path.stat().st_mtime_ns
+        found = path.stat()
     except OSError:
-        return 0
+        return None
+    return found.st_mtime_ns, found.st_size  # two writes within one tick of the clock differ in size at least
 
 
 def write_files(fleet: RoutedFleet, settings: EnvoySettings) -> None:

@@ -10,7 +10,9 @@ import pytest
 pytest.importorskip("httptools", reason='the gateway is an extra: pip install "penstock[gateway]"')
 
 from desks import fleet
+from penstock.errors import UsageError
 from penstock.gateway.envoy.config import EnvoySettings
+from penstock.gateway.state.fleet import RoutedFleet
 from penstock.gateway.supervisor import Child, Supervisor
 
 
@@ -31,11 +33,32 @@ def test_a_fleet_file_that_is_gone_is_said_once(tmp_path: Path, caplog: pytest.L
     settings = EnvoySettings(listen="127.0.0.1:1", folder=tmp_path, pickers=1)
     supervisor = Supervisor(settings, lambda _: fleet(), tmp_path / "fleet.yaml")
     for _ in range(5):
-        supervisor.note_missing((0,))
-    supervisor.note_missing((1,))  # it was being replaced
+        supervisor.settled((None,))
+    supervisor.settled(((1, 1),))  # it was being replaced
     assert not caplog.records
     for _ in range(50):
-        supervisor.note_missing((0,))
+        supervisor.settled((None,))
     assert [record.message for record in caplog.records] == [
         f"{tmp_path}/fleet.yaml cannot be found any more; what was read last stays"
     ]
+
+
+def test_a_file_is_read_again_once_it_is_written_to_the_end(tmp_path: Path) -> None:
+    settings = EnvoySettings(listen="127.0.0.1:1", folder=tmp_path, pickers=1)
+    supervisor = Supervisor(settings, lambda _: fleet(), tmp_path / "fleet.yaml")
+    looks: list[tuple[int, int] | None] = [None, (1, 0), (1, 80), (2, 120), (2, 120)]
+    assert [supervisor.settled((look,)) for look in looks] == [False, False, False, False, True]
+
+
+@pytest.mark.parametrize("failure", [UsageError("half a file"), ValueError("half a line"), OSError("a disk")])
+def test_whatever_fails_in_reading_the_fleet_leaves_the_gateway_as_it_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, failure: Exception
+) -> None:
+    def read(made: int) -> RoutedFleet:
+        if made:
+            raise failure
+        return fleet()
+
+    supervisor = Supervisor(EnvoySettings(listen="127.0.0.1:1", folder=tmp_path, pickers=1), read, None)
+    supervisor.reload()
+    assert "the fleet is not read again" in caplog.records[0].message
