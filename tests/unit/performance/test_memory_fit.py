@@ -367,3 +367,15 @@ def test_releases_are_ordered_as_they_come_out() -> None:
 def test_a_candidate_has_what_its_release_brings() -> None:
     assert Release("0.20.0rc1") < Release("0.20")
     assert engine_defaults("vllm", load_accelerator("mi300x"), version="0.20.0rc1").memory_fraction == 0.92
+
+
+def test_a_larger_share_of_memory_is_offered_where_it_is_enough() -> None:
+    """DeepSeek-R1 in FP8 runs on four B200 in public; SGLang's own share of their memory is too small for it."""
+    placed = deployment("deepseek-r1", "b200", tp=4)
+    report = report_fit(replace(placed, engine=replace(placed.engine, memory_fraction=0.85)), 9216)
+    assert report.fit.obstacle_is("weights")
+    change = report.remedies[0].change
+    assert change.startswith("--memory-fraction 0.9")
+    asked = float(change.split()[-1])
+    assert fit(replace(placed, engine=replace(placed.engine, memory_fraction=asked)), 9216).fits
+    assert not fit(replace(placed, engine=replace(placed.engine, memory_fraction=asked - 0.01)), 9216).fits

@@ -168,3 +168,21 @@ def test_an_optimum_that_presolve_cuts_off_is_found_without_it() -> None:
 
 def _tier(min_devices: int, usd: float) -> Tier:
     return Tier(min_devices=min_devices, node_usd=(usd,))
+
+
+@pytest.mark.parametrize("share", ["52%", "60%", "80%"])
+def test_a_share_of_devices_counts_what_replicas_were_seen_to_carry(share: str) -> None:
+    """A replica seen to carry 30% more takes as many devices from its vendor's share as one that is so much faster."""
+    rule = f"constraints: {{max_vendor_share: {share}, share_of: devices, spare_nodes: 0}}\n"
+    problem = solved(TWO_PARTS.replace("requests_per_s: 40", "requests_per_s: 400") + rule).problem
+    seen = {key: 1.3 for key in problem.each_carrying(1.3).carried if key[0][0] == "mi300x"}
+    faster = [
+        replace(kind, requests_per_s={length: 1.3 * rate for length, rate in kind.requests_per_s.items()})
+        if kind.accelerator == "mi300x"
+        else kind
+        for kind in problem.replicas
+    ]
+    known, really = cheapest(replace(problem, carried=seen)), cheapest(replace(problem, replicas=tuple(faster)))
+    assert known is not None
+    assert really is not None
+    assert isclose(known.cost_usd, really.cost_usd, rel_tol=1e-5)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from penstock.planning.doubt.knobs import InputWorld, Knob, capacity_spreads, knobs_of
-from penstock.planning.doubt.sensitivity import Flip, Judge, flips, tornado
+from penstock.planning.doubt.sensitivity import Flip, Judge, flips, nearest_first, tornado
 from penstock.planning.make import Answer, PlanResult
 from penstock.planning.optimum.build import build_problem
 from penstock.planning.optimum.mix import cheapest
@@ -126,3 +126,21 @@ def test_no_nearer_demand_or_throughput_changes_the_winner_than_the_one_said(req
                 # Between two places that are looked at, a winner may lose by a hair and win again.
                 least = -0.005 * family.winner.cost_usd
                 assert judged.saving(knob.turned(world, float(at)), knob.kind) >= least, (knob.name, side, at)
+
+
+def test_a_stated_price_that_turns_the_answer_at_once_stands_before_a_guess_that_has_far_to_go() -> None:
+    near = Flip(
+        kind="rent",
+        subject="mi300x",
+        name="a quote",
+        unit="$",
+        current=1.30,
+        at=1.28,
+        side="below",
+        winner="nvidia",
+        instead="amd",
+        within_range=False,
+    )
+    guess = replace(near, name="a guess", current=1.0, at=1.1, within_range=True, doubt_fraction=0.15)
+    loose = replace(near, name="a wide guess", current=1.0, at=1.05, within_range=True, doubt_fraction=0.45)
+    assert [flip.name for flip in nearest_first([guess, near, loose])] == ["a wide guess", "a quote", "a guess"]

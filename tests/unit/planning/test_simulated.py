@@ -210,6 +210,28 @@ def test_a_fleet_carries_what_it_was_seen_to_and_has_the_nodes_it_needs_for_that
                 assert all(factor <= carries * 1.03 for factor in pool.carried.values())
 
 
+@pytest.mark.parametrize("rate", [40, 47, 61])
+def test_replicas_put_on_devices_left_over_are_not_said_to_be_needed(rate: int) -> None:
+    """Two workloads on one part: nodes are whole, and what stands there beyond the need goes when demand does."""
+
+    def sustained(load: PoolLoad) -> float:
+        return 6.0 * load.replicas * 1000 / load.mean_tokens
+
+    def attained(load: PoolLoad) -> float:
+        return 0.955 if load.requests_per_s <= sustained(load) * 1.0001 else 0.5
+
+    text = TWO_PARTS.replace("requests_per_s: 40", f"requests_per_s: {rate}")
+    (first,) = text[text.index("  - name: chat") : text.index("accelerators:")].split("\n\n")
+    text = text.replace(first, first + first.replace("name: chat", "name: docs"))
+    verify, sizing = verify_by(sustained, attained), verify_by(sustained, attained, sizing=True)
+    result = solved(text, {"mi300x": 6.0, "h200_sxm": 6.0}, verify_of=verify, sizing_of=sizing)
+    assert isinstance(result.answer, Answer)
+    mixed = [pool for entry in result.answer.verified if entry.met for pool in entry.mix.pools if len(pool.replicas) > 1]
+    assert mixed
+    for pool in mixed:
+        assert all(0.97 < factor < 1.03 for factor in pool.carried.values()), pool.carried
+
+
 @pytest.mark.parametrize(("carries", "serves"), [(1.06, True), (1.0, False)])
 def test_no_fleet_is_said_only_where_simulation_finds_none_either(carries: float, *, serves: bool) -> None:
     """Eight replicas say what one carries; in a pool of sixty it carries more, and a limit on nodes may just hold."""

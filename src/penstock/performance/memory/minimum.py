@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, floor
+from typing import Final
 
 from penstock.catalog.accelerator import Precision
 from penstock.fleet.deployment import Deployment, Parallelism
@@ -15,6 +16,8 @@ from penstock.performance.memory.sharding import refusal
 from penstock.units import format_gib
 
 MAX_NODES = 16
+_MOST_HUNDREDTHS: Final = 95
+"""Of a device's memory: above it, what drivers and other processes take is too close to advise it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +45,7 @@ def remedies(result: MemoryFit, fewest: MemoryFit | None) -> tuple[Remedy, ...]:
         return ()
     deployment = result.deployment
     devices = deployment.parallelism.devices
-    changes = [_smaller_fraction(result)]
+    changes = [_smaller_fraction(result), _larger_fraction(result)]
     if result.obstacle.longest_context_tokens is not None:
         changes.append(f"a context of at most {result.obstacle.longest_context_tokens:,} tokens")
     if deployment.chosen_cache_dtype is not CacheDtype.FP8:
@@ -67,6 +70,18 @@ def _smaller_fraction(result: MemoryFit) -> str | None:
     deployment, hundredths = result.deployment, ceil(result.deployment.engine.memory_fraction * 100)
     while result.obstacle_is("fraction") and hundredths > 1:
         hundredths -= 1
+        engine = replace(deployment.engine, memory_fraction=hundredths / 100)
+        result = fit(replace(deployment, engine=engine), result.context_tokens)
+        if result.fits:
+            return f"--memory-fraction {hundredths / 100:.2f}"
+    return None
+
+
+def _larger_fraction(result: MemoryFit) -> str | None:
+    """Name the smallest share of memory, in hundredths, at which weights and cache find room."""
+    deployment, hundredths = result.deployment, floor(result.deployment.engine.memory_fraction * 100)
+    while (result.obstacle_is("weights") or result.obstacle_is("context")) and hundredths < _MOST_HUNDREDTHS:
+        hundredths += 1
         engine = replace(deployment.engine, memory_fraction=hundredths / 100)
         result = fit(replace(deployment, engine=engine), result.context_tokens)
         if result.fits:

@@ -16,6 +16,8 @@ from penstock.planning.optimum.resize import Array, one_world
 
 _TOLERANCE: Final = 0.005
 """A flip is located to half a percent of the way between where the answer holds and where it does not."""
+_STATED_MOVES: Final = 0.05
+"""What is stated without a range, as a price is, moves by as much before an order is signed."""
 _STAIRS: Final = ("throughput", "demand")
 """Inputs that decide how many nodes there are: costs move in steps, and a winner may change more than once."""
 _LOOKED_AT: Final = (np.arange(1, 193) / 192) ** 1.5
@@ -58,6 +60,8 @@ class Flip:
     instead: str
     within_range: bool
     """Whether the input's own range reaches it: then it is a matter of what is true, not of what might come."""
+    doubt_fraction: float = 0.0
+    """Half of the range the plan holds possible, of its value; 0 where it is stated without one."""
     solved: bool = False
     """Whether fleets were solved again at this value; else it is of the fleets compared, resized."""
     returns: bool = False
@@ -67,6 +71,11 @@ class Flip:
     def distance_fraction(self) -> float:
         """How far it is from what the plan has, of that."""
         return abs(self.at - self.current) / max(abs(self.current), 1e-9)
+
+    @property
+    def doubts_away(self) -> float:
+        """How far it is beside how far the input may be off: 3% of a stated price are nearer than 40% of a guess."""
+        return self.distance_fraction / max(self.doubt_fraction, _STATED_MOVES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,8 +150,8 @@ def flips(judge: Judge, world: InputWorld, knobs: Sequence[Knob]) -> tuple[Flip,
 
 
 def nearest_first(found: Iterable[Flip]) -> tuple[Flip, ...]:
-    """Those that the range of their input reaches, then the others; the nearest first."""
-    return tuple(sorted(found, key=lambda flip: (not flip.within_range, flip.distance_fraction, flip.name)))
+    """The nearest first, beside how far each input may be off."""
+    return tuple(sorted(found, key=lambda flip: (flip.doubts_away, flip.distance_fraction, flip.name)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,5 +216,6 @@ def _flip(judge: Judge, world: InputWorld, knob: Knob, side: Literal["above", "b
         winner=judge.winner,
         instead=cheapest_label(judge.costs(knob.turned(world, lost), knob.kind)),
         within_range=knob.input.low <= lost <= knob.input.high,
+        doubt_fraction=(knob.input.high - knob.input.low) / 2 / max(abs(current), 1e-9),
         returns=found.returns,
     )

@@ -160,7 +160,7 @@ class _Built:
                 continue
             number = self.milp.variable(upper=most * offer.devices // replica.devices, whole=True)
             self.count[offer.key, replica.id, period] = number
-            carried = problem.utilisation_fraction * self._carried_by(offer, replica.id, period)
+            carried = problem.utilisation_fraction * self._carried_by(offer.key, replica.id, period)
             self.milp.row([*loads, (number, -carried)], at_most=0)
             taken.append((number, float(replica.devices)))
         nodes = [(variable, -float(offer.devices)) for variable in self._in_service(offer, period)]
@@ -170,8 +170,8 @@ class _Built:
         self.milp.row([*taken, (used, -float(most * offer.devices))], at_most=0)
         self.milp.row([*((variable, 1.0) for variable in self._in_service(offer, period)), (used, -1.0)], at_least=0)
 
-    def _carried_by(self, offer: Offer, name: str, period: int) -> float:
-        return self.problem.carried.get((offer.key, name, period), 1.0)
+    def _carried_by(self, offer: tuple[str, str], name: str, period: int) -> float:
+        return self.problem.carried.get((offer, name, period), 1.0)
 
     def _owned(self, offer: Offer, period: int) -> list[int]:
         kept = self.kept.get((offer.key, period))
@@ -297,7 +297,8 @@ class _Built:
         for (key, name, demand, at), variable in self.share.items():
             if at == period:
                 own = (1.0 if vendors[key] == vendor else 0.0) - limit
-                taken = rates[demand] / self.problem.rate_of(kinds[name], demand[1], at) * kinds[name].devices
+                each = self.problem.rate_of(kinds[name], demand[1], at)
+                taken = rates[demand] / each / self._carried_by(key, name, at) * kinds[name].devices
                 terms.append((variable, own * taken))
         self.milp.row(terms, at_most=0)
 
@@ -356,7 +357,7 @@ class _Built:
             if (key, when) == (offer.key, period) and at[v] > _NEGLIGIBLE
         }
         room = (kept_nodes + owned + sum(on_contract) + rented_nodes - spare) * offer.devices
-        carried = {name: self._carried_by(offer, name, period) for name in replicas}
+        carried = {name: self._carried_by(offer.key, name, period) for name in replicas}
         return PoolPeriod(
             offer=offer,
             period=period,

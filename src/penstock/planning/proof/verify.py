@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from math import ceil, inf
+from math import ceil
 from typing import Final
 
 from penstock.planning.asked.plan import WorkloadPlan
@@ -81,20 +81,33 @@ def _as_seen(mix: Mix, checks: Mapping[CheckKey, Check], problem: Problem) -> Mi
     pools = []
     for pool in mix.pools:
         own = {name: found.get((pool.offer.key, name, pool.period)) for name in pool.replicas}
-        seen = {name: min(factor, _most(pool, name, plain)) for name, factor in own.items() if factor is not None}
-        pools.append(replace(pool, carried={**pool.carried, **seen}))
+        seen = {**pool.carried, **{name: factor for name, factor in own.items() if factor is not None}}
+        pools.append(replace(pool, carried=seen if pool.offer.lot_nodes > 1 else _taking_its_nodes(pool, seen, plain)))
     return replace(mix, pools=tuple(pools))
 
 
-def _most(pool: PoolPeriod, name: str, plain: Problem) -> float:
-    """What replicas may carry for a pool not to do with a node less: its sizing has found that it does not."""
-    if pool.offer.lot_nodes > 1:
-        return inf
+def _taking_its_nodes(pool: PoolPeriod, seen: Mapping[str, float], plain: Problem) -> dict[str, float]:
+    """What replicas carry without a pool doing with a node less: its sizing has found that it does not.
+
+    Each kind was searched alone and by chance carries a little more: where together they would do with fewer nodes,
+    all carry as much less as it takes. Which of them has a replica too many does not matter as long as the nodes are
+    needed.
+    """
     devices = {kind.id: kind.devices for kind in plain.replicas}
-    nodes = ceil(sum(count * devices[kind] for kind, count in pool.replicas.items()) / pool.offer.devices)
-    count, alone = pool.replicas[name], len(pool.replicas) == 1
-    fewer = min(count - 1, (nodes - 1) * pool.offer.devices // devices[name]) if alone else count - 1
-    return plain.busy_share(pool, name) * count / (fewer + _LEAST)
+    busy = {name: plain.busy_share(pool, name) * count for name, count in pool.replicas.items()}
+    factors = {name: seen.get(name, 1.0) for name in pool.replicas}
+    own = ceil(sum(count * devices[name] for name, count in pool.replicas.items()) / pool.offer.devices)
+
+    def enough(slack: float) -> bool:
+        taken = sum(ceil(busy[name] / factors[name] / slack - _LEAST) * devices[name] for name in busy)
+        return ceil(taken / pool.offer.devices) < own
+
+    high, low = 1.0, min(1.0, *(busy[name] / factors[name] / pool.replicas[name] for name in busy))
+    while enough(high) and high - low > _ROUNDING:
+        middle = (low + high) / 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    slack = low if enough(high) else high
+    return {name: factors[name] * slack for name in seen}
 
 
 def _purest(
