@@ -226,7 +226,9 @@ def test_replicas_put_on_devices_left_over_are_not_said_to_be_needed(rate: int) 
     verify, sizing = verify_by(sustained, attained), verify_by(sustained, attained, sizing=True)
     result = solved(text, {"mi300x": 6.0, "h200_sxm": 6.0}, verify_of=verify, sizing_of=sizing)
     assert isinstance(result.answer, Answer)
-    mixed = [pool for entry in result.answer.verified if entry.met for pool in entry.mix.pools if len(pool.replicas) > 1]
+    mixed = [
+        pool for entry in result.answer.verified if entry.met for pool in entry.mix.pools if len(pool.replicas) > 1
+    ]
     assert mixed
     for pool in mixed:
         assert all(0.97 < factor < 1.03 for factor in pool.carried.values()), pool.carried

@@ -133,16 +133,10 @@ def find_family(
     within its gap, or is wrong, on one question is corrected by the others. Where limits leave a question without an
     answer, it is asked again with replicas that carry `may_carry` times as much: simulation says whether they do.
     """
-    names, problems = tuple(_asked(problem)), (problem, problem.each_carrying(may_carry or 1.0))
-    solved: dict[str, Mix | None] = {}
-    for hopeful, known in enumerate(problems):
-        open_ones = [name for name in names if solved.get(name) is None]
-        if hopeful and (may_carry is None or not (problem.site_watts or problem.max_nodes)):
-            break
-        asks = [partial(cheapest, *_asked(known)[name]) for name in open_ones]
-        for name, found in zip(open_ones, at_once(asks), strict=True):
-            step(name)
-            solved[name] = found
+    solved = _solved(_asked(problem), step)
+    if may_carry is not None and (problem.site_watts or problem.max_nodes):
+        hopeful = _asked(problem.each_carrying(may_carry))
+        solved |= _solved({name: asked for name, asked in hopeful.items() if solved[name] is None}, step)
     fleets = tuple(mix for mix in solved.values() if mix is not None)
     if not fleets:
         return None
@@ -152,6 +146,15 @@ def find_family(
     vendors = {offer.vendor for offer in problem.offers}
     family = Family(winner=first, runners_up=following, others=fleets, by_vendor=len(vendors) > 1)
     return family.led_by(min(family.fleets, key=lambda mix: mix.cost_usd))
+
+
+def _solved(asked: Mapping[str, tuple[Problem, Restriction]], step: Step) -> dict[str, Mix | None]:
+    """Answer questions that do not hang on each other."""
+    found: dict[str, Mix | None] = {}
+    for name, mix in zip(asked, at_once([partial(cheapest, *entry) for entry in asked.values()]), strict=True):
+        step(name)
+        found[name] = mix
+    return found
 
 
 def _asked(problem: Problem) -> dict[str, tuple[Problem, Restriction]]:
