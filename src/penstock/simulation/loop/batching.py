@@ -13,7 +13,15 @@ from penstock.simulation.loop.compiled import compiled, rare
 from penstock.simulation.loop.knowledge import note_finished, note_first_token
 from penstock.simulation.loop.kv_blocks import compute, hold, lookup, release, take
 from penstock.simulation.loop.observe import count_gap, grown_blocks, observe
-from penstock.simulation.loop.queues import join_running, leave_running, leave_waiting, send, wait_first, wait_last
+from penstock.simulation.loop.queues import (
+    ask_again_later,
+    join_running,
+    leave_running,
+    leave_waiting,
+    send,
+    wait_first,
+    wait_last,
+)
 from penstock.simulation.loop.step_events import (
     enter_decode,
     find_next_event,
@@ -407,6 +415,4 @@ def _finish(w: World, r: int, number: int, tokens: int, now_s: float) -> None:
     note_finished(w, r, number)
     replica.outstanding_tokens -= row.input_tokens
     control.in_flight -= 1
-    if control.closed and control.known_rows < control.loaded_rows:
-        w.rows[control.known_rows & mask].arrival_s = now_s + control.think_s
-        control.known_rows += 1
+    ask_again_later(w, now_s)
