@@ -3,11 +3,12 @@
 import math
 
 from penstock.routing.compiled import Pick
-from penstock.simulation.loop.batching import begin, begin_together, end, end_together, enqueue
+from penstock.simulation.loop.batching import begin, end, enqueue
 from penstock.simulation.loop.compiled import compiled, entry, rare
 from penstock.simulation.loop.faults import ask_again, befall, give_up, suspect
 from penstock.simulation.loop.knowledge import introduce, note_sent, pass_reports, say_request
 from penstock.simulation.loop.queues import can_hold, forget_first, leave_transfers
+from penstock.simulation.loop.ranks import begin_together, end_together
 from penstock.simulation.loop.world import DONE, NONE, UNASKED, World
 
 FINISHED, MORE_ROWS, SATURATED, PAUSED, SAMPLED, IMPOSSIBLE = range(6)
