@@ -82,6 +82,17 @@ def test_a_capacity_has_its_interval(penstock: Run) -> None:
     assert found["rate_per_s"]["value"] <= found["saturated_rate_per_s"]
 
 
+def test_users_who_think_keep_what_an_open_loop_at_their_rate_keeps(penstock: Run) -> None:
+    """A plan for 2,000 users was held against users in step, and 0.0% kept their SLO."""
+    fleet = ("llama-3.1-70b", "--precision", "fp8", "--on", "mi325x:1", "--replicas", "24", "--engine", "vllm")
+    asked = (*fleet, "--in", "2048", "--out", "512", "--slo", "ttft=2s,tpot=60ms,attain=95%", "--json")
+    (closed,) = json.loads(penstock("simulate", *asked, "--users", "2000", "--think", "20s").stdout)["deployments"]
+    (opened,) = json.loads(penstock("simulate", *asked, "--rate", "42").stdout)["deployments"]
+    assert (closed["requests"], closed["classes"][0]["requests"]) == (10_000, 8_000)
+    assert closed["classes"][0]["met_fraction"] == pytest.approx(opened["classes"][0]["met_fraction"], abs=0.03)
+    assert closed["met"]
+
+
 def test_prefill_and_decode_apart(penstock: Run) -> None:
     result = penstock("simulate", *CHAT, "--on", "h100:1", "--rate", "2", "--prefill", "1", "--kv-gbps", "50", "--json")
     pools = json.loads(result.stdout)["deployments"][0]["pools"]
@@ -130,6 +141,7 @@ def test_what_does_not_fit_is_said(penstock: Run) -> None:
     [
         ((), "say how fast requests come"),
         (("--rate", "1", "--users", "4"), "leave out --rate"),
+        (("--users", "400", "--think", "2s", "--requests", "700"), "write --requests 800 or more"),
         (("--rate", "1", "--slo", "ttft=soon"), "is not a time"),
         (("--rate", "1", "--arrivals", "gamma"), "lacks its number"),
         (("--rate", "1", "--prefill", "8"), "--kv-gbps"),

@@ -96,3 +96,32 @@ def test_a_clock_that_runs_faster_changes_nothing_else(sent: Requests, replica: 
     assert second.served is not None
     assert second.served.e2e_s == pytest.approx(first.served.e2e_s * factor, rel=1e-9)
     assert second.preemptions == first.preemptions
+
+
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(
+    users=st.integers(1, 200),
+    think_s=st.floats(0.2, 20.0),
+    replicas=st.integers(1, 4),
+    tokens=st.tuples(st.integers(1, 2000), st.integers(1, 100)),
+    seed=st.integers(0, 2**32),
+)
+def test_users_are_as_many_as_think_and_wait(
+    users: int, think_s: float, replicas: int, tokens: tuple[int, int], seed: int
+) -> None:
+    """Little's law of a closed loop: N = X (R + Z), whatever the load."""
+    count = max(12_000, 30 * users)
+    sent = Requests(
+        arrival_s=np.zeros(count),
+        input_tokens=np.full(count, tokens[0], np.int32),
+        output_tokens=np.full(count, tokens[1], np.int32),
+        slo_class=np.zeros(count, np.uint8),
+    )
+    fleet = ReplicaPool(name="a", replica=Replica(cost=COST, kv_blocks=3000), replicas=replicas)
+    options = Options(users=users, think_s=think_s, spread_s=think_s, seed=seed, keep_requests=True)
+    served = simulate([fleet], [sent], options=options).served
+    assert served is not None
+    inside = slice(2 * users, count - 2 * users)
+    answer_s = served.e2e_s[inside].mean()
+    rate = len(served.e2e_s[inside]) / (served.arrival_s[inside.stop] - served.arrival_s[inside.start])
+    assert rate * (answer_s + think_s) == pytest.approx(users, rel=0.03)

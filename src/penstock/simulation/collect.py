@@ -40,7 +40,7 @@ from penstock.simulation.replica import ReplicaPool
 from penstock.workload import SloClass
 
 _TTFT, _TPOT, _E2E = range(3)
-_REQUESTS, _MET, _TOKENS, _GOOD, _REJECTED, _LOST = range(6)
+_REQUESTS, _MET, _TOKENS, _GOOD, _REJECTED, _LOST, _UNJUDGED = range(7)
 _GROWTH_FRACTION = 0.02
 """A queue that grows by more than this share of the arrivals is not keeping up."""
 _QUEUE_PER_REPLICA = 8
@@ -64,7 +64,7 @@ class _Tables(NamedTuple):
 
 
 @entry
-def _tally(w: World, tables: _Tables, base: int, seen_s: Any) -> None:  # noqa: ANN401 - an array, to numba
+def _tally(w: World, tables: _Tables, base: int, seen_s: Any, warm_up: int) -> None:  # noqa: ANN401 - an array, to numba
     """Note when a client sees a row's first and last token, and hold that against the SLO of its class."""
     mask = len(w.rows) - 1
     for place in range(len(seen_s)):
@@ -80,18 +80,21 @@ def _tally(w: World, tables: _Tables, base: int, seen_s: Any) -> None:  # noqa: 
         e2e_s = ttft_s + (row.last_s - row.first_s)
         seen_s[place, 0], seen_s[place, 1] = ttft_s, e2e_s
         tables.last_seen_s[0] = max(tables.last_seen_s[0], row.arrival_s + e2e_s)
-        _count(tables, group, _TTFT, ttft_s)
-        _count(tables, group, _E2E, e2e_s)
+        judged = base + place >= warm_up
+        if judged:
+            _count(tables, group, _TTFT, ttft_s)
+            _count(tables, group, _E2E, e2e_s)
         met = ttft_s <= tables.limits[group, _TTFT] and e2e_s <= tables.limits[group, _E2E]
         if row.output_tokens > 1:
             tpot_s = (e2e_s - ttft_s) / (row.output_tokens - 1)
-            _count(tables, group, _TPOT, tpot_s)
+            if judged:
+                _count(tables, group, _TPOT, tpot_s)
             met = met and tpot_s <= tables.limits[group, _TPOT]
         for counts in (tables.counts[group], tables.by_replica[row.replica]):
-            counts[_REQUESTS] += 1
+            counts[_REQUESTS if judged else _UNJUDGED] += 1
             counts[_TOKENS] += row.output_tokens
             if met:
-                counts[_MET] += 1
+                counts[_MET] += judged
                 counts[_GOOD] += row.output_tokens
 
 
@@ -105,9 +108,10 @@ def _count(tables: _Tables, group: int, what: int, seconds: float) -> None:
 class Collected:
     """The finished requests of a run so far."""
 
-    def __init__(self, classes: Sequence[SloClass], *, replicas: int, keep: bool) -> None:
+    def __init__(self, classes: Sequence[SloClass], *, replicas: int, keep: bool, warm_up: int = 0) -> None:
         self.classes = tuple(classes) or (SloClass(name="all", share_fraction=1.0),)
         self.base = 0
+        self.warm_up = warm_up
         self.beyond_context = 0
         self.first_arrival_s: float | None = None
         self.kept: list[Served] | None = [] if keep else None
@@ -122,15 +126,15 @@ class Collected:
             bins=np.zeros((count, 3, BINS), np.int64),
             sums=np.zeros((count, 3)),
             peaks=np.zeros((count, 3)),
-            counts=np.zeros((count, 6), np.int64),
-            by_replica=np.zeros((replicas, 6), np.int64),
+            counts=np.zeros((count, 7), np.int64),
+            by_replica=np.zeros((replicas, 7), np.int64),
             last_seen_s=np.zeros(1),
         )
 
     @property
     def requests(self) -> int:
         """How many have settled."""
-        return int(self.tables.counts[:, _REQUESTS].sum())
+        return int(self.tables.counts[:, [_REQUESTS, _UNJUDGED]].sum())
 
     @property
     def refused(self) -> int:
@@ -148,7 +152,7 @@ class Collected:
         if self.first_arrival_s is None and upto > self.base:
             self.first_arrival_s = float(world.rows[self.base & (len(world.rows) - 1)]["arrival_s"])
         seen_s = np.empty((upto - self.base, 2))
-        _tally(world, self.tables, self.base, seen_s)
+        _tally(world, self.tables, self.base, seen_s, self.warm_up)
         if self.kept is not None:
             self.kept.append(_serve(world, self.base, seen_s))
         self.base = upto
@@ -207,13 +211,14 @@ class Collected:
             )
             for what in range(3)
         ]
-        requests, met, tokens, good, rejected, lost = (int(value) for value in tables.counts[index])
+        requests, met, tokens, good, rejected, lost, unjudged = (int(value) for value in tables.counts[index])
         return ClassOutcome(
             name=item.name,
             slo=item.slo,
             requests=requests,
             rejected=rejected,
             lost=lost,
+            unjudged=unjudged,
             refused=int(self.refused_by_class[index]),
             met=met,
             output_tokens=tokens,

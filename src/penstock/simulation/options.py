@@ -115,6 +115,13 @@ class Options:
     users: int | None = None
     """A closed loop of so many users; arrival times are then ignored."""
     think_s: float = 0.0
+    """Mean of the pauses between an answer and the next request of a user; each is exponential."""
+    spread_s: float = 0.0
+    """Over which users who think send their first requests; the others send at once."""
+    seed: int = 0
+    """Of the pauses and the first requests."""
+    warm_up: int = 0
+    """Requests at the beginning that are served and not judged."""
     keep_requests: bool = False
     log_steps: int = 0
     stop_waiting: int = 200_000

@@ -49,12 +49,13 @@ class ClassOutcome:
     name: str
     slo: Slo | None
     requests: int
-    """Finished."""
+    """Finished, and judged."""
     met: int
     """Requests within every limit of their SLO; all of them where nothing is promised."""
     output_tokens: int
+    """Of all that finished, judged or not."""
     good_tokens: int
-    """Output tokens of the requests that met their SLO."""
+    """Of those that met their SLO."""
     ttft: Latency
     tpot: Latency
     e2e: Latency
@@ -64,10 +65,12 @@ class ClassOutcome:
     """Longer than any replica could ever hold."""
     lost: int = 0
     """Broken off when their replica died after the first token: nobody can send those again."""
+    unjudged: int = 0
+    """Finished, but of the beginning of a closed loop, when not all users had begun: only their tokens count."""
 
     @property
     def asked(self) -> int:
-        """All that came, served or not."""
+        """All that came to be judged, served or not."""
         return self.requests + self.rejected + self.refused + self.lost
 
     @property
@@ -242,7 +245,7 @@ class Outcome:
     @property
     def asked(self) -> int:
         """All requests that came, served or not."""
-        return sum(item.asked for item in self.classes)
+        return sum(item.asked + item.unjudged for item in self.classes)
 
     @property
     def rejected(self) -> int:

@@ -8,7 +8,7 @@ from penstock.routing.compiled import NOWHERE, NoPick, PythonPick, pick_pointer
 from penstock.routing.harm import pick as least_harm
 from penstock.simulation.collect import Collected
 from penstock.simulation.loop import events
-from penstock.simulation.loop.layout import beyond_context, build, feed, make_room
+from penstock.simulation.loop.layout import Users, beyond_context, build, feed, make_room
 from penstock.simulation.loop.segments import SegmentPlaces
 from penstock.simulation.loop.world import World
 from penstock.simulation.options import Options, Policy, Routing
@@ -40,14 +40,10 @@ def simulate(
     _check(pools)
     world = build(pools, chosen, classes, policy=_policy(chosen.route))
     control = world.control[0]
-    control["closed"], control["users"], control["think_s"] = (
-        chosen.users is not None,
-        chosen.users or 0,
-        chosen.think_s,
-    )
+    users = Users(world, chosen)
     asked = _asked(chosen.routing, world)
     pick = _pointer(chosen.routing) if asked is None else asked.pointer()
-    collected = Collected(classes, replicas=len(world.replicas), keep=chosen.keep_requests)
+    collected = Collected(classes, replicas=len(world.replicas), keep=chosen.keep_requests, warm_up=chosen.warm_up)
     rows, places = _cut(blocks, _BLOCK), SegmentPlaces()
     while True:
         why = events.run(world, _EVENTS, pick)
@@ -65,7 +61,9 @@ def simulate(
             world, block = make_room(world, pools, block, collected.base, places)
             control = world.control[0]
             collected.beyond_context += beyond_context(pools, block)
+            first = int(control["loaded_rows"])
             collected.refuse(feed(world, pools, block, chosen, refused=collected.refused))
+            users.pause(world, first)
         elif why != events.PAUSED:
             return collected.outcome(world, pools, stopped=why == events.SATURATED)
 

@@ -1,10 +1,12 @@
 """What would this deployment do with that workload? One run, the same run at both ends of the error, and a capacity."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from math import exp
+from typing import Final
 
+from penstock.errors import UsageError
 from penstock.fleet.disaggregated import Disaggregated
 from penstock.performance.memory.budget import DoesNotFit
 from penstock.performance.prediction.predict import Range
@@ -15,6 +17,11 @@ from penstock.simulation.placement import Placement, pools_apart
 from penstock.simulation.replica import ReplicaPool
 from penstock.simulation.run import simulate
 from penstock.workload import CountProgress, Diurnal, Workload
+
+_LEAST_ROUNDS: Final = 2
+"""Requests of each user who thinks: the first is not judged."""
+_ALONE: Final = 20
+"""Requests that show how long an answer takes when nobody else asks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +44,8 @@ class SimulationQuestion:
     def __post_init__(self) -> None:
         if self.capacity:
             require_searchable(self.workload, self.workload.classes)
+        if self.workload.users is not None and self.workload.think_s:
+            require_rounds(self.workload.users, self.requests)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,9 +161,46 @@ def _run(
     pools: list[ReplicaPool], question: SimulationQuestion, told: CountProgress | None, *, log_steps: int
 ) -> Outcome:
     workload = question.workload
-    options = Options(route=question.route, users=workload.users, think_s=workload.think_s, log_steps=log_steps)
+    options = Options(
+        route=question.route,
+        users=workload.users,
+        think_s=workload.think_s,
+        seed=question.seed,
+        log_steps=log_steps,
+    )
+    options = spread_out(options, pools, workload)
     blocks = workload.blocks(seed=question.seed, requests=question.requests, rate_per_s=question.rate_per_s)
     return simulate(pools, blocks, classes=workload.classes, options=options, progress=told)
+
+
+def require_rounds(users: int, requests: int) -> None:
+    """Refuse a run that would be over before it is what it is asked about."""
+    if requests < _LEAST_ROUNDS * users:
+        raise UsageError(
+            f"{requests:,} requests are too few for {users:,} users who think: the first of each is not judged; "
+            f"write --requests {_LEAST_ROUNDS * users} or more"
+        )
+
+
+def spread_out(options: Options, pools: Sequence[ReplicaPool], workload: Workload) -> Options:
+    """Let users who think begin over one round, a pause and an answer, and judge them from the second one on.
+
+    How long an answer takes is found by a shorter run, which begins with how long it takes alone.
+    """
+    users, think_s = options.users, options.think_s
+    if users is None or not think_s:
+        return options
+    answer_s = 0.0
+    for tried, requests in ((replace(options, users=1, think_s=0.0), _ALONE), (options, 2 * users)):
+        warm_up = 0 if tried.users == 1 else users
+        short = replace(tried, spread_s=think_s + answer_s, warm_up=warm_up, log_steps=0)
+        blocks = workload.blocks(seed=options.seed, requests=requests)
+        answer_s = _answer_s(simulate(pools, blocks, options=short)) or answer_s
+    return replace(options, spread_s=think_s + answer_s, warm_up=users)
+
+
+def _answer_s(outcome: Outcome) -> float | None:
+    return outcome.classes[0].e2e.mean_s
 
 
 def _capacity(

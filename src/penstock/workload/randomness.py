@@ -17,6 +17,8 @@ class RandomStream(IntEnum):
     SHARING = 3
     ROUNDS = 4
     SAMPLE = 5
+    STARTS = 6
+    PAUSES = 7
 
 
 def generator(seed: int, stream: RandomStream, block: int) -> np.random.Generator:

@@ -59,7 +59,7 @@ class Workload:
 
     @property
     def think_s(self) -> float:
-        """How long a user of a closed loop waits before asking again."""
+        """How long a user of a closed loop waits before asking again, on average."""
         return self.arrivals.think_s if isinstance(self.arrivals, ClosedLoop) else 0.0
 
     @property

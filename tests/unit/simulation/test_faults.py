@@ -53,6 +53,19 @@ def test_faults_that_overlap_are_their_union(several: tuple[Fault, ...], same: t
     assert once.served.e2e_s.tobytes() == again.served.e2e_s.tobytes()
 
 
+def test_after_a_death_the_others_are_as_if_they_had_been_alone() -> None:
+    """First tokens are later after a death because fewer replicas carry the load, and for nothing else."""
+    sent = conversation_lengths(20_000, 80.0)
+    later = sent.arrival_s > 130.0
+    p99 = []
+    for replicas, faults in ((7, ()), (8, (dead(70.0),))):
+        options = Options(routing=Routing(faults=faults), keep_requests=True)
+        served = simulate([pool(replicas=replicas)], [sent], options=options).served
+        assert served is not None
+        p99.append(float(np.quantile(served.ttft_s[later], 0.99)))
+    assert p99[1] == pytest.approx(p99[0], rel=0.05)
+
+
 def test_who_finds_a_replica_dead_asks_the_policy_again_and_goes_where_it_says() -> None:
     named: dict[int, int] = {}
     refused: list[float] = []

@@ -98,9 +98,9 @@ def test_users_of_a_closed_loop_wait_for_their_answers() -> None:
 
 
 def test_think_time_leaves_the_engine_idle() -> None:
-    rows = requests([0.0] * 10, [(100, 10)] * 10)
+    rows = requests([0.0] * 4_000, [(100, 10)] * 4_000)
     outcome = simulate([pool()], [rows], options=Options(users=1, think_s=1.0))
-    assert outcome.makespan_s == pytest.approx(outcome.pools[0].busy_fraction * outcome.makespan_s + 9 * 1.0)
+    assert outcome.pools[0].idle_fraction * outcome.makespan_s == pytest.approx(3_999 * 1.0, rel=0.05)
 
 
 def test_shared_prompts_are_hit() -> None:

@@ -33,6 +33,8 @@ from penstock.workload import (
 AskedTrace: TypeAlias = str | PathLike[str] | Trace
 """A file, or a trace that was read."""
 _SYNTHETIC_REQUESTS: Final = 10_000
+_ROUNDS: Final = 5
+"""Requests of each user who thinks, at least."""
 
 
 def workload_choice(
@@ -63,7 +65,8 @@ def workload_choice(
         classes=_classes(recording, slo),
         source="synthetic" if recording is None else recording.source,
     )
-    return workload, _SYNTHETIC_REQUESTS if recording is None else recording.requests
+    count = _SYNTHETIC_REQUESTS if recording is None else recording.requests
+    return workload, max(count, _ROUNDS * (users or 0)) if workload.think_s else count
 
 
 def arrivals_choice(text: str | None, *, recorded: bool, users: int | None, think: str) -> Arrivals:

@@ -127,10 +127,23 @@ def simulate_command(
         int | None,
         typer.Option("--users", metavar="N", min=1, help="A closed loop of so many users instead of arrivals."),
     ] = None,
-    think: Annotated[str, typer.Option("--think", help="How long a user of a closed loop waits: 2s, 500ms.")] = "0s",
+    think: Annotated[
+        str,
+        typer.Option(
+            "--think",
+            help="How long a user of a closed loop waits on average before asking again: 2s, 500ms. Pauses are "
+            "exponential; first requests are spread over a pause and an answer, and not judged. 0s: all start at "
+            "once, as benchmarks do.",
+        ),
+    ] = "0s",
     requests: Annotated[
         int | None,
-        typer.Option("--requests", metavar="N", min=1, help="How many. Default: the trace once, else 10,000."),
+        typer.Option(
+            "--requests",
+            metavar="N",
+            min=1,
+            help="How many. Default: the trace once, else 10,000; at least 5 for each user who thinks.",
+        ),
     ] = None,
     system_prompts: Annotated[
         str | None, typer.Option("--system-prompts", help="Every request begins with one of COUNT:TOKENS prompts.")

@@ -13,7 +13,15 @@ from penstock.simulation.loop.compiled import compiled, rare
 from penstock.simulation.loop.knowledge import note_finished, note_first_token
 from penstock.simulation.loop.kv_blocks import compute, hold, lookup, release, take
 from penstock.simulation.loop.observe import count_gap, grown_blocks, observe
-from penstock.simulation.loop.queues import join_running, leave_running, leave_waiting, send, wait_first, wait_last
+from penstock.simulation.loop.queues import (
+    ask_again_later,
+    join_running,
+    leave_running,
+    leave_waiting,
+    send,
+    wait_first,
+    wait_last,
+)
 from penstock.simulation.loop.step_events import (
     enter_decode,
     find_next_event,
@@ -26,9 +34,7 @@ from penstock.simulation.loop.step_time import (
     chunk_s,
     cut_short,
     cut_together,
-    plan_own,
     plan_times,
-    plan_together,
     steps_s,
     take_steps,
 )
@@ -59,8 +65,8 @@ def begin(w: World, r: int, now_s: float) -> None:
     """Schedule the next step, or as many equal ones as nothing can change; a replica without work becomes idle."""
     replica = w.replicas[r]
     preemptions = replica.preemptions
-    pair_s = _schedule(w, r, now_s, False)  # noqa: FBT003 - compiled code takes no keywords
-    late = replica.ahead and _let_go(w, r)
+    pair_s = schedule(w, r, now_s, False)  # noqa: FBT003 - compiled code takes no keywords
+    late = replica.ahead and let_go(w, r)
     if replica.running == 0:
         replica.steps = 0
         # With nothing running and someone waiting, the blocks of a preempted request free the next admission.
@@ -70,64 +76,12 @@ def begin(w: World, r: int, now_s: float) -> None:
     plan_times(w, r, pair_s)
     steps = 1
     if replica.prefill_tokens == 0 and replica.preemptions == preemptions and not late:
-        steps = _equal_steps(w, r)
+        steps = equal_steps(w, r)
     take_steps(w, r, steps)
 
 
-@rare
-def begin_together(w: World, head: int, now_s: float) -> None:
-    """Schedule the next steps of an engine whose ranks wait for each other; one without work goes along."""
-    first = w.replicas[head]
-    ranks = first.ranks
-    running, waiting, alike = 0, 0, True
-    later = first.prompts_wait > 0 and _prompts_wait(w, head)
-    for r in range(head, head + ranks):
-        replica = w.replicas[r]
-        preemptions = replica.preemptions
-        plan_own(w, r, _schedule(w, r, now_s, later))
-        late = replica.ahead and _let_go(w, r)
-        running += replica.running
-        waiting += replica.waiting
-        alike = alike and replica.prefill_tokens == 0 and replica.preemptions == preemptions and not late
-    steps = plan_together(w, head)
-    if later:
-        steps = min(steps, first.prompts_wait - first.waited)
-    if not alike:
-        steps = 1
-    for r in range(head, head + ranks):
-        if alike and w.replicas[r].decoding > 0:
-            steps = min(steps, _equal_steps(w, r))
-    first.waited = first.waited + steps if later else 0
-    for r in range(head, head + ranks):
-        if running > 0:
-            take_steps(w, r, steps)
-        else:
-            w.replicas[r].steps = 0
-            w.ends[r] = w.replicas[r].end_s = now_s if waiting > 0 else math.inf
-
-
-@rare
-def _prompts_wait(w: World, head: int) -> bool:
-    """Whether prompts wait for each other: some rank has none, every rank has work meanwhile, not for too long."""
-    first = w.replicas[head]
-    some, every, busy = False, True, True
-    for r in range(head, head + first.ranks):
-        replica = w.replicas[r]
-        some = some or replica.waiting > 0
-        every = every and replica.waiting > 0
-        busy = busy and replica.decoding > 0
-    return some and not every and busy and first.waited < first.prompts_wait
-
-
-@rare
-def end_together(w: World, head: int) -> None:
-    """Account for the steps that the ranks of an engine have just ended."""
-    for r in range(head, head + w.replicas[head].ranks):
-        end(w, r)
-
-
 @compiled
-def _schedule(w: World, r: int, now_s: float, later: bool) -> float:  # noqa: FBT001 - compiled code takes no keywords
+def schedule(w: World, r: int, now_s: float, later: bool) -> float:  # noqa: FBT001 - compiled code takes no keywords
     """Fill the next step: decodes, the prompt that was begun, then newcomers unless they are to come later.
 
     Returns the seconds of the prompts' attention.
@@ -145,7 +99,7 @@ def _schedule(w: World, r: int, now_s: float, later: bool) -> float:  # noqa: FB
 
 
 @rare
-def _let_go(w: World, r: int) -> bool:
+def let_go(w: World, r: int) -> bool:
     """Free the seats and blocks of who ended with the last step; True when somebody waits whom the next may admit."""
     replica = w.replicas[r]
     number = replica.gone_first
@@ -296,7 +250,7 @@ def _preempt(w: World, r: int, number: int, now_s: float) -> None:
 
 
 @compiled
-def _equal_steps(w: World, r: int) -> int:
+def equal_steps(w: World, r: int) -> int:
     """How many decode steps in a row have the same batch and enough blocks?"""
     replica = w.replicas[r]
     steps: int = replica.next_event - replica.step
@@ -407,6 +361,4 @@ def _finish(w: World, r: int, number: int, tokens: int, now_s: float) -> None:
     note_finished(w, r, number)
     replica.outstanding_tokens -= row.input_tokens
     control.in_flight -= 1
-    if control.closed and control.known_rows < control.loaded_rows:
-        w.rows[control.known_rows & mask].arrival_s = now_s + control.think_s
-        control.known_rows += 1
+    ask_again_later(w, now_s)

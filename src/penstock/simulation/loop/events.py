@@ -3,11 +3,12 @@
 import math
 
 from penstock.routing.compiled import Pick
-from penstock.simulation.loop.batching import begin, begin_together, end, end_together, enqueue
+from penstock.simulation.loop.batching import begin, end, enqueue
 from penstock.simulation.loop.compiled import compiled, entry, rare
 from penstock.simulation.loop.faults import ask_again, befall, give_up, suspect
 from penstock.simulation.loop.knowledge import introduce, note_sent, pass_reports, say_request
-from penstock.simulation.loop.queues import can_hold, leave_transfers
+from penstock.simulation.loop.queues import can_hold, forget_first, leave_transfers
+from penstock.simulation.loop.ranks import begin_together, end_together
 from penstock.simulation.loop.world import DONE, NONE, UNASKED, World
 
 FINISHED, MORE_ROWS, SATURATED, PAUSED, SAMPLED, IMPOSSIBLE = range(6)
@@ -31,7 +32,7 @@ def run(w: World, budget: int, pick: Pick) -> int:
         end_s = w.ends[ends]
         ready_s = w.rows[w.replicas[ready].transfer_first & (len(w.rows) - 1)].queued_s if ready != NONE else math.inf
         arrival_s = math.inf
-        if control.next_row < control.known_rows:
+        if control.next_row < min(control.known_rows, control.loaded_rows):
             arrival_s = w.rows[control.next_row & (len(w.rows) - 1)].arrival_s
         soonest_s = min(arrival_s, ready_s, end_s)
         if soonest_s == math.inf:
@@ -111,6 +112,8 @@ def _reject(w: World, number: int, now_s: float) -> None:
     control = w.control[0]
     control.next_row += 1
     control.now_s = now_s
+    if control.think_s > 0:
+        forget_first(w)
     give_up(w, number, NONE, now_s)
 
 
@@ -150,6 +153,8 @@ def _hand(w: World, number: int, r: int, now_s: float) -> None:
     control.next_row += 1
     control.in_flight += 1
     control.now_s = now_s
+    if control.think_s > 0:
+        forget_first(w)
     w.replicas[r].outstanding_tokens += row.input_tokens
     enqueue(w, r, number, now_s)
 

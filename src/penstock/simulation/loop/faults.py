@@ -10,7 +10,7 @@ from penstock.simulation.loop.batching import enqueue
 from penstock.simulation.loop.compiled import rare
 from penstock.simulation.loop.knowledge import note_sent, say_request
 from penstock.simulation.loop.observe import count_queue
-from penstock.simulation.loop.queues import can_hold
+from penstock.simulation.loop.queues import ask_again_later, can_hold
 from penstock.simulation.loop.step_events import FAR
 from penstock.simulation.loop.world import (
     CHANGES_SPEED,
@@ -80,11 +80,9 @@ def ask_again(w: World, number: int, pick: Pick) -> int:
 @rare
 def give_up(w: World, number: int, where: int, now_s: float) -> None:
     """Let a request end unserved: turned away, or lost; in a closed loop its user sends the next one."""
-    control, row = w.control[0], w.rows[number & (len(w.rows) - 1)]
+    row = w.rows[number & (len(w.rows) - 1)]
     row.state, row.replica = DONE, where
-    if control.closed and control.known_rows < control.loaded_rows:
-        w.rows[control.known_rows & (len(w.rows) - 1)].arrival_s = now_s + control.think_s
-        control.known_rows += 1
+    ask_again_later(w, now_s)
 
 
 @rare

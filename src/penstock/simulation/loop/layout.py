@@ -1,6 +1,6 @@
 """How is a run laid out in memory? Allocates the arrays, loads requests into them, and makes room as they come."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,7 +37,7 @@ from penstock.simulation.loop.world import (
 )
 from penstock.simulation.options import Options, Routing
 from penstock.simulation.replica import ReplicaPool
-from penstock.workload import Prefixes, Requests, SloClass
+from penstock.workload import ClosedLoop, Prefixes, Requests, SloClass
 
 _FIRST_ROWS = 1 << 15
 _FIRST_STEPS = 1 << 12
@@ -66,6 +66,8 @@ def build(pools: Sequence[ReplicaPool], options: Options, classes: Sequence[SloC
         rows=np.zeros(_FIRST_ROWS, ROW),
         replicas=replicas,
         ends=np.full(count, np.inf),
+        wakes=np.zeros(options.users or 1),
+        pauses=np.zeros(options.users or 1),
         heads=heads,
         costs=_costs(pools),
         limits=limits,
@@ -294,3 +296,36 @@ def feed(
         world.rows["arrival_s"][np.arange(start, first) & (len(world.rows) - 1)] = 0.0
         control["known_rows"] = first
     return block.slo_class[~fits]
+
+
+class Users:
+    """The users of a closed loop, told to the loop: when each begins, and the pause before each further request."""
+
+    def __init__(self, world: World, options: Options) -> None:
+        control = world.control[0]
+        control["closed"] = options.users is not None
+        self._pauses: Iterator[NDArray[np.float64]] | None = None
+        self._held = np.empty(0)
+        if options.users is None:
+            return
+        control["users"], control["think_s"] = options.users, options.think_s
+        if options.think_s > 0:
+            loop = ClosedLoop(users=options.users, think_s=options.think_s)
+            world.wakes[:] = loop.starts_s(options.seed, options.spread_s)
+            self._pauses = loop.pauses(options.seed)
+            world.pauses[:] = self._take(options.users)
+
+    def pause(self, world: World, first: int) -> None:
+        """Write the pauses before rows that have just been loaded, from `first` on."""
+        if self._pauses is None:
+            return
+        numbers = np.arange(first, int(world.control[0]["loaded_rows"]))
+        world.rows["arrival_s"][numbers & (len(world.rows) - 1)] = self._take(len(numbers))
+        if first == 0 and len(numbers):
+            world.rows["arrival_s"][0] = world.wakes[0]
+
+    def _take(self, rows: int) -> NDArray[np.float64]:
+        while self._pauses is not None and len(self._held) < rows:
+            self._held = np.concatenate([self._held, next(self._pauses)])
+        taken, self._held = self._held[:rows], self._held[rows:]
+        return taken

@@ -1,4 +1,7 @@
-"""Who waits at a replica, who runs, whose KV is on its way, and in which order? Lists threaded through the rows."""
+"""Who waits at a replica, who runs, whose KV is on its way, in which order? Lists threaded through the rows.
+
+Users of a closed loop who think wait in a heap: who wakes first is sent first.
+"""
 
 from penstock.simulation.loop.compiled import compiled, rare
 from penstock.simulation.loop.observe import count_queue
@@ -120,3 +123,57 @@ def leave_transfers(w: World, r: int) -> int:
         replica.transfer_last = NONE
     w.control[0].transferring -= 1
     return number
+
+
+@compiled
+def ask_again_later(w: World, now_s: float) -> None:
+    """Let the user whose request has just ended send the next one, where the loop is closed and there is one."""
+    control = w.control[0]
+    if not control.closed:
+        return
+    if control.think_s > 0:
+        _think(w, now_s)
+    elif control.known_rows < control.loaded_rows:
+        w.rows[control.known_rows & (len(w.rows) - 1)].arrival_s = now_s
+        control.known_rows += 1
+
+
+@rare
+def _think(w: World, now_s: float) -> None:
+    """Remember when a user wakes: a heap of as many times as rows are known and not yet sent.
+
+    While the last rows are not sent, users think on for whom there is none: whoever wakes first has the next.
+    """
+    control, wakes = w.control[0], w.wakes
+    if control.next_row >= control.loaded_rows:
+        return
+    beyond = control.known_rows - control.loaded_rows
+    # Until a row's time is known, it is the pause before it.
+    pause_s = w.rows[control.known_rows & (len(w.rows) - 1)].arrival_s if beyond < 0 else w.pauses[beyond]
+    at_s = now_s + pause_s
+    place = control.known_rows - control.next_row
+    while place > 0 and wakes[(place - 1) >> 1] > at_s:
+        wakes[place] = wakes[(place - 1) >> 1]
+        place = (place - 1) >> 1
+    wakes[place] = at_s
+    control.known_rows += 1
+    w.rows[control.next_row & (len(w.rows) - 1)].arrival_s = wakes[0]
+
+
+@rare
+def forget_first(w: World) -> None:
+    """Take the user who has just been sent out of those who think; the next row comes when the next of them wakes."""
+    control, wakes = w.control[0], w.wakes
+    left = control.known_rows - control.next_row
+    if left <= 0 or control.next_row >= control.loaded_rows:
+        return
+    last_s, place, child = wakes[left], 0, 1
+    while child < left:
+        if child + 1 < left and wakes[child + 1] < wakes[child]:
+            child += 1
+        if wakes[child] >= last_s:
+            break
+        wakes[place] = wakes[child]
+        place, child = child, 2 * child + 1
+    wakes[place] = last_s
+    w.rows[control.next_row & (len(w.rows) - 1)].arrival_s = wakes[0]

@@ -171,7 +171,7 @@ CONTROL: Final = np.dtype(
         ("first_of_equals", "u1"),  # the all-knowing router takes the first of equal replicas, and not each in turn
         ("policy", "u1"),
         ("users", "i8"),  # of a closed loop
-        ("think_s", "f8"),
+        ("think_s", "f8"),  # mean of their pauses
         ("now_s", "f8"),
         ("turn", "i8"),  # of round robin
         ("in_flight", "i8"),
@@ -245,6 +245,10 @@ class World(NamedTuple):
     replicas: Any
     ends: Any
     """`end_s` of the replicas, side by side: the next of them is looked for at every event."""
+    wakes: Any
+    """Heap of when the users who think will have done so."""
+    pauses: Any
+    """Of users for whom there is no further row: before it, a row says its own."""
     heads: Any
     """First scheduler of each engine: what has an address, and a picker can name."""
     costs: Any

@@ -115,7 +115,12 @@ class AsRecorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedLoop:
-    """A fixed number of users; each sends its next request `think_s` after its last answer."""
+    """A fixed number of users; each sends its next request a pause after its last answer, `think_s` on average.
+
+    Users who start together and always pause equally long stay together, and wait for each other in waves that no
+    service has. Of a pause usually no more is known than its mean, and an exponential one supposes no more; where users
+    think by themselves, how many think at a time depends on little else.
+    """
 
     users: int
     think_s: float = 0.0
@@ -130,6 +135,16 @@ class ClosedLoop:
         """Yield zeros: in a closed loop the answers decide."""
         while True:
             yield np.zeros(NATIVE_BLOCK)
+
+    def starts_s(self, seed: int, spread_s: float) -> Float64s:
+        """When users send their first requests: anywhere within so long, in order."""
+        starts: Float64s = np.sort(generator(seed, RandomStream.STARTS, 0).random(self.users)) * spread_s
+        return starts
+
+    def pauses(self, seed: int) -> Iterator[Float64s]:
+        """Yield pauses, one before each request."""
+        for block in count():
+            yield generator(seed, RandomStream.PAUSES, block).standard_exponential(NATIVE_BLOCK) * self.think_s
 
 
 OpenLoop = Poisson | Gamma | Diurnal

@@ -1,0 +1,60 @@
+"""What do ranks that wait for each other do next? The schedulers of one engine, whose steps begin and end together."""
+
+import math
+
+from penstock.simulation.loop.batching import end, equal_steps, let_go, schedule
+from penstock.simulation.loop.compiled import rare
+from penstock.simulation.loop.step_time import plan_own, plan_together, take_steps
+from penstock.simulation.loop.world import World
+
+
+@rare
+def begin_together(w: World, head: int, now_s: float) -> None:
+    """Schedule the next steps of an engine whose ranks wait for each other; one without work goes along."""
+    first = w.replicas[head]
+    ranks = first.ranks
+    running, waiting, alike = 0, 0, True
+    later = first.prompts_wait > 0 and _prompts_wait(w, head)
+    for r in range(head, head + ranks):
+        replica = w.replicas[r]
+        preemptions = replica.preemptions
+        plan_own(w, r, schedule(w, r, now_s, later))
+        late = replica.ahead and let_go(w, r)
+        running += replica.running
+        waiting += replica.waiting
+        alike = alike and replica.prefill_tokens == 0 and replica.preemptions == preemptions and not late
+    steps = plan_together(w, head)
+    if later:
+        steps = min(steps, first.prompts_wait - first.waited)
+    if not alike:
+        steps = 1
+    for r in range(head, head + ranks):
+        if alike and w.replicas[r].decoding > 0:
+            steps = min(steps, equal_steps(w, r))
+    first.waited = first.waited + steps if later else 0
+    for r in range(head, head + ranks):
+        if running > 0:
+            take_steps(w, r, steps)
+        else:
+            w.replicas[r].steps = 0
+            w.ends[r] = w.replicas[r].end_s = now_s if waiting > 0 else math.inf
+
+
+@rare
+def _prompts_wait(w: World, head: int) -> bool:
+    """Whether prompts wait for each other: some rank has none, every rank has work meanwhile, not for too long."""
+    first = w.replicas[head]
+    some, every, busy = False, True, True
+    for r in range(head, head + first.ranks):
+        replica = w.replicas[r]
+        some = some or replica.waiting > 0
+        every = every and replica.waiting > 0
+        busy = busy and replica.decoding > 0
+    return some and not every and busy and first.waited < first.prompts_wait
+
+
+@rare
+def end_together(w: World, head: int) -> None:
+    """Account for the steps that the ranks of an engine have just ended."""
+    for r in range(head, head + w.replicas[head].ranks):
+        end(w, r)
