@@ -44,6 +44,8 @@ class Stack:
     """The model of each endpoint, in turn."""
     adapters: tuple[str, ...] = ()
     """Of the first endpoint of the first model, and of it alone."""
+    unloaded: bool = False
+    """Whether its engine knows none of them, although the fleet says so."""
     door: str = "ext_authz"
     pickers: int = 1
     only: int | None = None
@@ -243,7 +245,7 @@ def _serve_endpoints(stack: Stack) -> None:
             address=address,
             pool=f"pool-{index}",
             model=_model_of(stack, index),
-            adapters=stack.adapters if index == 0 else (),
+            adapters=stack.adapters if index == 0 and not stack.unloaded else (),
             engine="sglang" if index % 2 else "vllm",
             replica=Replica(cost=cost, kv_blocks=40_000),
             max_tokens=600_000,

@@ -271,3 +271,61 @@ def test_pickers_send_to_shares_of_their_own_while_all_are_up() -> None:
     for desk in desks:
         assert isinstance(desk.decide(asked(), b"{}", Wish()), Named)
         assert set(desk.endpoints["whose"].tolist()) == {EVERYBODYS}
+
+
+def with_adapter() -> tuple[Desk, Clock]:
+    """Two endpoints of each model; both of `a` are said to have `sql`."""
+    routed = replace(fleet(), adapters=(("sql",), (), ("sql",), ()))
+    routed.endpoints["serves"][[0, 2]] |= 1 << 2
+    clock = Clock()
+    return desk_of(routed, clock)[0], clock
+
+
+def first_of(desk: Desk, model: str) -> Named:
+    named = desk.decide(asked(model), b"", Wish())
+    assert isinstance(named, Named)
+    return named
+
+
+def test_an_adapter_that_is_not_found_is_left_out_there_and_nothing_else_is() -> None:
+    desk, clock = with_adapter()
+    named = first_of(desk, "sql")
+    gone, other = named.order
+    desk.not_found(named.ticket, desk.fleet.addresses[gone], "sql")
+    desk.ended(named.ticket, desk.fleet.addresses[other], 200, "-", 2)
+    assert {first_of(desk, "sql").order for _ in range(8)} == {(other,)}
+    assert set(first_of(desk, "a").order) == {gone, other}
+    clock.now_s += 1.1
+    assert set(first_of(desk, "sql").order) == {gone, other}
+
+
+def test_an_adapter_nobody_knows_goes_by_weights_and_is_not_shed() -> None:
+    desk, _ = with_adapter()
+    named = first_of(desk, "sql")
+    for index in named.order:
+        desk.not_found(named.ticket, desk.fleet.addresses[index], "sql")
+    desk.ended(named.ticket, desk.fleet.addresses[named.order[1]], 404, "-", 4)
+    assert first_of(desk, "sql").order == ()
+    assert len(first_of(desk, "a").order) == 2
+
+
+def test_a_name_that_stays_unknown_is_tried_less_and_less_often() -> None:
+    desk, clock = with_adapter()
+    begun_s, tried = clock.now_s, 0
+    while clock.now_s < begun_s + 60:
+        named = first_of(desk, "sql")
+        if named.order[0] == 0:
+            desk.not_found(named.ticket, desk.fleet.addresses[0], "sql")
+            tried += 1
+        desk.ended(named.ticket, desk.fleet.addresses[2], 200, "-", 1)
+        clock.now_s += 0.05
+    assert 4 <= tried <= 7
+
+
+def test_an_endpoint_that_does_not_know_its_model_is_left_alone_whole() -> None:
+    desk, _ = with_adapter()
+    named = first_of(desk, "a")
+    gone, other = named.order
+    desk.not_found(named.ticket, desk.fleet.addresses[gone], "a")
+    desk.ended(named.ticket, desk.fleet.addresses[other], 200, "-", 2)
+    assert first_of(desk, "a").order == first_of(desk, "sql").order == (other,)

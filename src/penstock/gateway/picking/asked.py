@@ -10,6 +10,8 @@ from typing import Final, NamedTuple
 _DECODER: Final = JSONDecoder()
 _MOST_TOKENS: Final = 2**31
 _SEARCHED_BYTES: Final = 4096
+_SHEDDABLE: Final = frozenset({"batch", "sheddable", "low"})
+_WEIGHTS: Final[Mapping[str, float]] = {"critical": 4.0, "high": 2.0}
 _BEGINS: Final = (b'"messages"', b'"prompt"', b'"input"')
 
 
@@ -37,6 +39,16 @@ class Wish:
     tenant: str = ""
     ttft_s: float | None = None
     tpot_s: float | None = None
+
+    @property
+    def weight(self) -> float:
+        """What its miss counts, 1 for an ordinary one."""
+        return _WEIGHTS.get(self.objective, 1.0)
+
+    @property
+    def sheddable(self) -> bool:
+        """Whether it may be refused where nobody can serve it in time."""
+        return self.objective in _SHEDDABLE
 
 
 def read_body(body: bytes, whole_bytes: int, *, cut: bool = False) -> BodyAsked:
