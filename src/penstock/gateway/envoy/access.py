@@ -15,6 +15,10 @@ _JWT: Final = "type.googleapis.com/envoy.extensions.filters.http.jwt_authn.v3.Jw
 _TLS: Final = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3"
 _ROOTS: Final = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 """Where systems keep the authorities they trust: Debian, Fedora, Alpine."""
+_FETCHED_EVERY_S: Final = 60
+"""A key that its issuer takes back opens nothing after that long."""
+_SCHEMES: Final = ("Bearer", "bearer", "BEARER")
+"""Where a token may be, and nowhere else: from a query, where Envoy looks too by itself, it would go on to engines."""
 _FROM_AND_TO: Final[Value] = {
     "key_sources": [{"header": "Authorization"}, {"header": "x-api-key"}],
     "forwarding": {"header": TENANT[0], "hide_credentials": True},
@@ -53,10 +57,12 @@ def _tokens_asked(tokens: SignedTokens) -> Value:
     source: Value = {"local_jwks": {"inline_string": tokens.jwks}}
     if tokens.fetched:
         fetched = {"uri": tokens.jwks, "cluster": _JWKS, "timeout": "5s"}
-        source = {"remote_jwks": {"http_uri": fetched, "cache_duration": "600s", "async_fetch": {}}}
+        source = {"remote_jwks": {"http_uri": fetched, "cache_duration": f"{_FETCHED_EVERY_S}s", "async_fetch": {}}}
     provider = {
         "issuer": tokens.issuer,
         "audiences": list(tokens.audiences),
+        "require_expiration": True,
+        "from_headers": [{"name": "Authorization", "value_prefix": f"{scheme} "} for scheme in _SCHEMES],
         "forward": False,
         "claim_to_headers": [{"header_name": TENANT[0], "claim_name": tokens.tenant_claim}],
         **source,
