@@ -329,3 +329,29 @@ def test_an_endpoint_that_does_not_know_its_model_is_left_alone_whole() -> None:
     desk.not_found(named.ticket, desk.fleet.addresses[gone], "a")
     desk.ended(named.ticket, desk.fleet.addresses[other], 200, "-", 2)
     assert first_of(desk, "a").order == first_of(desk, "sql").order == (other,)
+
+
+def weight_of(desk: Desk, tenant: str, choices: int = 1, objective: str = "") -> float:
+    desk.decide(asked()._replace(choices=choices), b"", Wish(tenant=tenant, objective=objective))
+    return float(desk._request["weight"][0])  # noqa: SLF001 - what it was decided by
+
+
+def test_a_tenant_that_asks_for_several_answers_has_had_as_many() -> None:
+    desk, _ = desk_of(fleet(), Clock())
+    for _ in range(10):
+        weight_of(desk, "one")
+        weight_of(desk, "four", choices=4)
+    assert weight_of(desk, "one") == 1.0
+    assert weight_of(desk, "four", choices=4) < 0.75
+
+
+def test_what_is_shed_is_not_counted_as_served() -> None:
+    routed = fleet()
+    routed.endpoints["step_s"] = 10.0  # nobody keeps a promise here
+    desk, _ = desk_of(routed, Clock())
+    for _ in range(10):
+        shed = desk.decide(asked(), b"", Wish(tenant="shed", objective="batch"))
+        assert isinstance(shed, Refused)
+        assert shed.status == 429
+    weight_of(desk, "other")
+    assert weight_of(desk, "shed") == 1.0

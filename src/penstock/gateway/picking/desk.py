@@ -19,11 +19,11 @@ from penstock.gateway.picking.prefixes import BLOCK_BYTES, PrefixIndex
 from penstock.gateway.picking.receipts import ReceiptBook
 from penstock.gateway.picking.suspects import Suspects, UnknownNames, has_failed, is_upstream
 from penstock.gateway.picking.tally import PickTally
+from penstock.gateway.picking.tenants import Tenants
 from penstock.gateway.state.fleet import RoutedFleet, listed
 from penstock.gateway.state.tables import read_row
 from penstock.routing.endpoint import ENDPOINT, REQUEST, Records, new_request
 from penstock.routing.endpoint import REPORT as SAID
-from penstock.routing.fairness import TenantShares
 
 _NAMED: Final = 3
 """Endpoints named for a request: the picked one, and two to go on to."""
@@ -32,8 +32,6 @@ _LEAST_TOKEN_S: Final = 1e-6
 """No engine makes a token in less, whatever it reports."""
 _KEPT: Final = tuple((ENDPOINT.names or ())[(ENDPOINT.names or ()).index("prefill_correction") :])
 """Of an endpoint's record: all that is not fixed."""
-_TENANTS: Final = 256
-"""Names come from clients, so they are counted in so many drawers and not one by one."""
 _PRIME: Final = 2_654_435_761
 _REQUEST: Final = struct_of(REQUEST)
 _OK: Final = 200
@@ -98,7 +96,8 @@ class Desk:
         self._request, self._order = new_request(), np.zeros(_NAMED, np.int64)
         self._request_bytes = self._request.view(np.uint8).data
         self._tpot_now_s = self.endpoints["tpot_now_s"]
-        self._said, self._tenants = np.zeros(1, SAID), TenantShares()
+        self._said, self._tenants = np.zeros(1, SAID), Tenants()
+        self._tenant = 0
         self._hits, self._harms = np.zeros(count, np.int64), np.zeros(count)
         self._seen, self._sequences = np.zeros(count, np.uint64), tables.reports["sequence"]
         self._flights = Flights()
@@ -161,11 +160,7 @@ class Desk:
         if asked.limit_tokens is not None:
             expected = min(expected, asked.limit_tokens)
         number, (ttft_s, tpot_s, e2e_s) = self._class(model, tokens, expected)
-        tenant, fair = 0, 1.0
-        if wish.tenant:
-            tenant = 1 + hash(wish.tenant) % _TENANTS
-            fair = self._tenants.weight(tenant, now_s)
-            self._tenants.served(tenant, tokens, expected, now_s)
+        self._tenant, fair = self._tenants.weighed(wish.tenant, now_s)
         self._tickets += 1
         _REQUEST.pack_into(
             self._request_bytes,
@@ -180,7 +175,7 @@ class Desk:
             e2e_s,
             wish.weight * fair,
             number,
-            tenant,
+            self._tenant,
             wish.sheddable,
             self._tickets,
             (self._tickets * _PRIME + self._number) % 2**31,
@@ -242,6 +237,8 @@ class Desk:
         heappush(self._due, (flight.sent_s + ttft_s, ticket))
         if keys:
             self._prefixes.note(keys, first, flight.sent_s)
+        answers = asked.choices * flight.expected_output_tokens
+        self._tenants.served(self._tenant, flight.input_tokens, answers, flight.sent_s)
         self.tally.sent(first, asked.body_bytes, ttft_s)
         return Named(model, order, ticket, try_s(asked, ttft_s, self._tpot_now_s.item(first)))
 
