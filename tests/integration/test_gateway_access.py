@@ -190,15 +190,47 @@ def collector() -> Iterator[tuple[str, list[bytes]]]:
         server.server_close()
 
 
-def test_tls_for_clients_and_spans_for_a_collector(tmp_path: Path) -> None:
-    chain, key = tmp_path / "gateway.pem", tmp_path / "gateway.key"
-    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=gateway"]
+def certificate(chain: Path, key: Path, name: str) -> None:
+    """Write files in place, as who copies them does."""
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}"]
     made += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(chain)]
     subprocess.run(made, check=True, capture_output=True)
+
+
+def shown(stack: Running) -> str:
+    """The certificate a client is shown."""
+    return ssl.get_server_certificate((stack.host, stack.port)).strip()
+
+
+def test_a_certificate_is_read_again_however_it_is_replaced(tmp_path: Path) -> None:
+    folder = tmp_path / "shown"
+    folder.mkdir()
+    chain, key = folder / "gateway.pem", folder / "gateway.key"
+    certificate(chain, key, "first")
+    with running(tmp_path, tls=(str(chain), str(key)), step_s=0.02) as stack:
+        for turn in range(3):
+            assert shown(stack) == chain.read_text().strip()
+            certificate(chain, key, f"in place {turn}")
+            begun = time.monotonic()
+            while shown(stack) != chain.read_text().strip() and time.monotonic() - begun < 10:
+                time.sleep(0.1)
+        certificate(tmp_path / "new.pem", tmp_path / "new.key", "moved")
+        (tmp_path / "new.key").replace(key)
+        (tmp_path / "new.pem").replace(chain)
+        time.sleep(1)
+        assert shown(stack) == (last := chain.read_text().strip())
+        chain.write_text("nonsense")
+        time.sleep(1)
+        assert shown(stack) == last
+
+
+def test_tls_for_clients_and_spans_for_a_collector(tmp_path: Path) -> None:
+    chain, key = tmp_path / "gateway.pem", tmp_path / "gateway.key"
+    certificate(chain, key, "gateway")
     with collector() as (address, taken), running(tmp_path, tls=(str(chain), str(key)), traces=address) as stack:
         trusted = ssl.create_default_context(cafile=str(chain))
         asked = urllib.request.Request(
-            f"https://{stack.stack.listen}/v1/chat/completions",
+            f"https://{stack.stack.listen}/v1/chat/completions?trial=nobody-elses",
             chat(prompt="nobody else's business"),
             {"content-type": "application/json"},
         )
@@ -217,4 +249,6 @@ def test_tls_for_clients_and_spans_for_a_collector(tmp_path: Path) -> None:
         stack.stack.addresses[0].encode(),
     ):
         assert word in spans
+    assert b"/v1/chat/completions" in spans
     assert b"nobody else" not in spans
+    assert b"nobody-else" not in spans

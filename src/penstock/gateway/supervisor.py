@@ -285,7 +285,10 @@ class Supervisor:
         """How the files that are read again look from outside; None for one that is being replaced."""
         moved = self._settings.folder / "names.moved"
         files = (self._watched, self._settings.access_file, *self._named, moved if moved.exists() else None)
-        return tuple(_seen(path) for path in files if path is not None)
+        shown = self._settings.certificate
+        # One that is gone keeps no fleet from being read: Envoy goes on with what it has.
+        certificate = tuple(_seen(path) or (0, 0) for path in (shown.chain, shown.key)) if shown is not None else ()
+        return (*(_seen(path) for path in files if path is not None), *certificate)
 
     def reload(self) -> None:
         """Read the fleet again; what cannot be read changes nothing."""

@@ -97,12 +97,17 @@ def tls_socket(secrets: Value) -> Value:
     return {"name": "envoy.transport_sockets.tls", "typed_config": config}
 
 
-def certificates(certificate: Certificate) -> Value:
-    """The certificate, read again when its folder changes, as cert-manager and Kubernetes replace it."""
+def certificates(certificate: Certificate, generation: int = 0) -> Value:
+    """The certificate, read again when its folder changes, as cert-manager and Kubernetes replace it.
+
+    Files that are written in place move nothing in their folder, and Envoy reads again only what is named otherwise
+    than before: every other generation names the same file by way of its own folder.
+    """
     chain, key = certificate.chain.absolute(), certificate.key.absolute()
+    way = "/./" if generation % 2 else "/"
     shown = {
-        "certificate_chain": {"filename": str(chain)},
-        "private_key": {"filename": str(key)},
+        "certificate_chain": {"filename": f"{chain.parent}{way}{chain.name}"},
+        "private_key": {"filename": f"{key.parent}{way}{key.name}"},
         "watched_directory": {"path": str(chain.parent)},
     }
     secret = {"@type": f"{_TLS}.Secret", "name": CERTIFICATE, "tls_certificate": shown}
