@@ -265,7 +265,7 @@ def _serve_endpoints(stack: Stack) -> None:
 
 
 def _fleet(stack: Stack, addresses: Sequence[str], made: int) -> Any:  # noqa: ANN401 - imported below
-    from penstock.gateway.state.fleet import RoutedClass, RoutedFleet  # noqa: PLC0415
+    from penstock.gateway.state.fleet import RoutedClass, RoutedFleet, RoutedPool  # noqa: PLC0415
     from penstock.routing.endpoint import new_endpoints  # noqa: PLC0415
 
     count = len(addresses)
@@ -305,6 +305,8 @@ def _fleet(stack: Stack, addresses: Sequence[str], made: int) -> Any:  # noqa: A
         adapters=adapters,
         classes=tuple(promised),
         endpoints=endpoints,
+        kinds=tuple(RoutedPool(name=f"pool-{index}", model=model, most=1) for index, model in enumerate(served)),
+        kind_records=endpoints,
     )
 
 
