@@ -355,3 +355,23 @@ def test_what_is_shed_is_not_counted_as_served() -> None:
         assert shed.status == 429
     weight_of(desk, "other")
     assert weight_of(desk, "shed") == 1.0
+
+
+def test_steps_that_swing_are_not_taken_for_faster_than_they_are() -> None:
+    """Every fourth step carries a prompt and takes seven times as long; a report comes after each."""
+    clock = Clock()
+    desk, tables = desk_of(fleet(1), clock)
+    steps, seconds, under_way = 0, 0.0, list[int]()
+    for turn in range(4000):
+        step_s = 0.07 if turn % 4 == 0 else 0.01
+        clock.now_s += step_s
+        steps, seconds = steps + 1, seconds + step_s
+        report(tables, 0, clock, itl_count=100.0 * steps, itl_sum_s=100.0 * seconds, running=1)
+        desk.tick()
+        if turn % 10 == 0:
+            named = desk.decide(asked(), b"", Wish())
+            assert isinstance(named, Named)
+            under_way.append(named.ticket)
+            if turn:
+                desk.ended(under_way.pop(0), "", 200, "-", 1)
+    assert desk.endpoints["tpot_now_s"][0] == pytest.approx(0.025, rel=0.2)
