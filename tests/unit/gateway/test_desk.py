@@ -357,6 +357,29 @@ def test_what_is_shed_is_not_counted_as_served() -> None:
     assert weight_of(desk, "shed") == 1.0
 
 
+def test_of_those_that_may_be_shed_who_had_more_than_a_share_is_shed_first() -> None:
+    routed = fleet()
+    routed.endpoints["step_s"] = 0.049  # of 0.05 that are promised: as likely kept as not
+    desk, _ = desk_of(routed, Clock())
+    for _ in range(9):
+        weight_of(desk, "heavy")
+    weight_of(desk, "light")
+    for tenant, kind in (("heavy", Refused), ("light", Named)):
+        desk.decide(asked(), b"", Wish(tenant=tenant))
+        answer = desk.decide(asked(), b"", Wish(tenant=tenant, objective="batch"))
+        assert isinstance(answer, kind), tenant
+    assert isinstance(desk.decide(asked(), b"", Wish(tenant="heavy")), Named)
+
+
+@pytest.mark.parametrize(("step_s", "kind"), [(0.045, Named), (0.052, Refused)])
+def test_what_may_be_shed_is_where_it_more_likely_misses_than_not(step_s: float, kind: type) -> None:
+    routed = fleet()
+    routed.endpoints["step_s"] = step_s
+    desk, _ = desk_of(routed, Clock())
+    assert isinstance(desk.decide(asked(), b"", Wish(objective="batch")), kind)
+    assert isinstance(desk.decide(asked(), b"", Wish()), Named)
+
+
 def test_steps_that_swing_are_not_taken_for_faster_than_they_are() -> None:
     """Every fourth step carries a prompt and takes seven times as long; a report comes after each."""
     clock = Clock()

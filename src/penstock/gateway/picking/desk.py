@@ -20,7 +20,7 @@ from penstock.gateway.picking.receipts import ReceiptBook
 from penstock.gateway.picking.suspects import Suspects, UnknownNames, has_failed, is_upstream
 from penstock.gateway.picking.tally import PickTally
 from penstock.gateway.picking.tenants import Tenants
-from penstock.gateway.state.fleet import RoutedFleet, listed
+from penstock.gateway.state.fleet import SHED_FRACTION, RoutedFleet, listed
 from penstock.gateway.state.tables import read_row
 from penstock.routing.endpoint import ENDPOINT, REQUEST, Records, new_request
 from penstock.routing.endpoint import REPORT as SAID
@@ -161,6 +161,8 @@ class Desk:
             expected = min(expected, asked.limit_tokens)
         number, (ttft_s, tpot_s, e2e_s) = self._class(model, tokens, expected)
         self._tenant, fair = self._tenants.weighed(wish.tenant, now_s)
+        if wish.sheddable:
+            self.parameters["shed_fraction"] = SHED_FRACTION * fair
         self._tickets += 1
         _REQUEST.pack_into(
             self._request_bytes,
