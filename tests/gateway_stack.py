@@ -44,6 +44,8 @@ class Stack:
     """The model of each endpoint, in turn."""
     adapters: tuple[str, ...] = ()
     """Of the first endpoint of the first model, and of it alone."""
+    unloaded: bool = False
+    """Whether its engine knows none of them, although the fleet says so."""
     door: str = "ext_authz"
     pickers: int = 1
     only: int | None = None
@@ -243,7 +245,7 @@ def _serve_endpoints(stack: Stack) -> None:
             address=address,
             pool=f"pool-{index}",
             model=_model_of(stack, index),
-            adapters=stack.adapters if index == 0 else (),
+            adapters=stack.adapters if index == 0 and not stack.unloaded else (),
             engine="sglang" if index % 2 else "vllm",
             replica=Replica(cost=cost, kv_blocks=40_000),
             max_tokens=600_000,
@@ -263,7 +265,7 @@ def _serve_endpoints(stack: Stack) -> None:
 
 
 def _fleet(stack: Stack, addresses: Sequence[str], made: int) -> Any:  # noqa: ANN401 - imported below
-    from penstock.gateway.state.fleet import RoutedClass, RoutedFleet  # noqa: PLC0415
+    from penstock.gateway.state.fleet import RoutedClass, RoutedFleet, RoutedPool  # noqa: PLC0415
     from penstock.routing.endpoint import new_endpoints  # noqa: PLC0415
 
     count = len(addresses)
@@ -303,6 +305,8 @@ def _fleet(stack: Stack, addresses: Sequence[str], made: int) -> Any:  # noqa: A
         adapters=adapters,
         classes=tuple(promised),
         endpoints=endpoints,
+        kinds=tuple(RoutedPool(name=f"pool-{index}", model=model, most=1) for index, model in enumerate(served)),
+        kind_records=endpoints,
     )
 
 

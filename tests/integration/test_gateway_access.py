@@ -37,6 +37,15 @@ def status(stack: Running, headers: str = "", path: str = "/v1/chat/completions"
     return asyncio.run(stack.ask(chat(), headers=headers, path=path))[0]
 
 
+def error(stack: Running, headers: str = "", body: bytes | None = None) -> tuple[int, str]:
+    """What kind of error is answered, as OpenAI's clients read it."""
+    seen, said = asyncio.run(stack.ask(body or chat(), headers=headers))
+    told = json.loads(said)["error"]
+    assert told["code"] == seen
+    assert told["message"]
+    return seen, told["type"]
+
+
 def bearer(key: str) -> str:
     return f"authorization: Bearer {key}\r\n"
 
@@ -52,9 +61,12 @@ def tenants(log: Path) -> list[str | None]:
 def test_only_who_has_a_key_is_served_and_the_tenant_is_who_the_key_says(tmp_path: Path, door: str) -> None:
     access, log = tmp_path / "access.yaml", tmp_path / "access.log"
     keys_file(access, search=KEY, batch=OTHER)
-    with running(tmp_path, door=door, access=str(access), access_log=str(log)) as stack:
-        assert status(stack) == 401
-        assert status(stack, bearer("sk-wrong-0123456789abcdef")) == 401
+    # Of several models a whole body is read, or none.
+    several = ("llama", "other")
+    with running(tmp_path, door=door, access=str(access), access_log=str(log), models=several) as stack:
+        assert error(stack) == (401, "authentication_error")
+        assert error(stack, bearer("sk-wrong-0123456789abcdef")) == (401, "authentication_error")
+        assert error(stack, bearer(KEY), chat(prompt="x" * 9 * 2**20)) == (413, "invalid_request_error")
         assert sum(stack.served().values()) == 0
         assert status(stack, bearer(KEY)) == 200
         assert status(stack, f"x-api-key: {OTHER}\r\n") == 200
@@ -88,32 +100,67 @@ def test_a_key_that_comes_or_goes_cuts_no_answer(tmp_path: Path) -> None:
         assert status(stack, bearer(NEW)) == 200
 
 
-def token(**claims: object) -> str:
+def token(secret: bytes = SECRET, /, **claims: object) -> str:
     def part(raw: bytes) -> str:
         return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
     head = part(json.dumps({"alg": "HS256", "typ": "JWT"}).encode())
     signed = f"{head}.{part(json.dumps(claims).encode())}"
-    return f"{signed}.{part(hmac.digest(SECRET, signed.encode(), 'sha256'))}"
+    return f"{signed}.{part(hmac.digest(secret, signed.encode(), 'sha256'))}"
+
+
+def public_keys(path: Path, secret: bytes) -> None:
+    key = {"kty": "oct", "alg": "HS256", "k": base64.urlsafe_b64encode(secret).rstrip(b"=").decode()}
+    path.write_text(json.dumps({"keys": [key]}))
 
 
 def test_a_signed_token_names_the_tenant(tmp_path: Path) -> None:
     access, log = tmp_path / "access.yaml", tmp_path / "access.log"
-    public = {"kty": "oct", "alg": "HS256", "k": base64.urlsafe_b64encode(SECRET).rstrip(b"=").decode()}
-    (tmp_path / "jwks.json").write_text(json.dumps({"keys": [public]}))
+    public_keys(tmp_path / "jwks.json", SECRET)
     access.write_text(
         "version: 1\ntokens: {issuer: 'https://login.example', audiences: [penstock], jwks: jwks.json,"
         " tenant_claim: team}\n"
     )
     good = {"iss": "https://login.example", "aud": "penstock", "exp": time.time() + 600, "team": "search"}
     with running(tmp_path, access=str(access), access_log=str(log)) as stack:
-        assert status(stack) == 401
-        assert status(stack, bearer(token(**good))) == 200
-        for wrong in ({"exp": time.time() - 600}, {"iss": "https://elsewhere.example"}, {"aud": "others"}):
-            assert status(stack, bearer(token(**{**good, **wrong}))) in {401, 403}
+        assert error(stack) == (401, "authentication_error")
+        for scheme in ("Bearer", "bearer"):
+            assert status(stack, f"authorization: {scheme} {token(**good)}\r\n") == 200
+        for wrong in ({"exp": time.time() - 600}, {"iss": "https://elsewhere.example"}, {"nbf": time.time() + 600}):
+            assert error(stack, bearer(token(**{**good, **wrong}))) == (401, "authentication_error")
+        assert error(stack, bearer(token(**{**good, "aud": "others"}))) == (403, "permission_error")
+        endless = {name: value for name, value in good.items() if name != "exp"}
+        assert status(stack, bearer(token(**endless))) == 401
+        # In a query it would go on to the engine, and into its log.
+        assert status(stack, path=f"/v1/chat/completions?access_token={token(**good)}") == 401
         head, claims, signature = token(**good).split(".")
-        assert status(stack, bearer(f"{head}.{claims}.{signature[::-1]}")) == 401
-        assert tenants(log) == ["search"]
+        unsigned = base64.urlsafe_b64encode(b'{"alg":"none"}').rstrip(b"=").decode()
+        for forged in (
+            f"{head}.{claims}.{signature[::-1]}",
+            f"{unsigned}.{claims}.",
+            f"{unsigned}.{claims}.{signature}",
+        ):
+            assert status(stack, bearer(forged)) == 401
+        assert tenants(log) == ["search", "search"]
+
+
+def test_public_keys_in_a_file_are_read_again_when_they_change(tmp_path: Path) -> None:
+    access, keys, new = tmp_path / "access.yaml", tmp_path / "jwks.json", SECRET[::-1]
+    public_keys(keys, SECRET)
+    access.write_text("version: 1\ntokens: {issuer: me, audiences: [penstock], jwks: jwks.json}\n")
+    good = {"iss": "me", "aud": "penstock", "exp": time.time() + 600, "sub": "search"}
+    with running(tmp_path, access=str(access)) as stack:
+        assert status(stack, bearer(token(**good))) == 200
+        public_keys(keys, new)
+        for _ in range(50):
+            time.sleep(0.1)
+            if status(stack, bearer(token(new, **good))) == 200:
+                break
+        assert status(stack, bearer(token(new, **good))) == 200
+        assert status(stack, bearer(token(**good))) == 401
+        keys.write_text("{}")
+        time.sleep(0.5)
+        assert status(stack, bearer(token(new, **good))) == 200
 
 
 @contextmanager
@@ -143,15 +190,47 @@ def collector() -> Iterator[tuple[str, list[bytes]]]:
         server.server_close()
 
 
-def test_tls_for_clients_and_spans_for_a_collector(tmp_path: Path) -> None:
-    chain, key = tmp_path / "gateway.pem", tmp_path / "gateway.key"
-    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=gateway"]
+def certificate(chain: Path, key: Path, name: str) -> None:
+    """Write files in place, as who copies them does."""
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}"]
     made += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(chain)]
     subprocess.run(made, check=True, capture_output=True)
+
+
+def shown(stack: Running) -> str:
+    """The certificate a client is shown."""
+    return ssl.get_server_certificate((stack.host, stack.port)).strip()
+
+
+def test_a_certificate_is_read_again_however_it_is_replaced(tmp_path: Path) -> None:
+    folder = tmp_path / "shown"
+    folder.mkdir()
+    chain, key = folder / "gateway.pem", folder / "gateway.key"
+    certificate(chain, key, "first")
+    with running(tmp_path, tls=(str(chain), str(key)), step_s=0.02) as stack:
+        for turn in range(3):
+            assert shown(stack) == chain.read_text().strip()
+            certificate(chain, key, f"in place {turn}")
+            begun = time.monotonic()
+            while shown(stack) != chain.read_text().strip() and time.monotonic() - begun < 10:
+                time.sleep(0.1)
+        certificate(tmp_path / "new.pem", tmp_path / "new.key", "moved")
+        (tmp_path / "new.key").replace(key)
+        (tmp_path / "new.pem").replace(chain)
+        time.sleep(1)
+        assert shown(stack) == (last := chain.read_text().strip())
+        chain.write_text("nonsense")
+        time.sleep(1)
+        assert shown(stack) == last
+
+
+def test_tls_for_clients_and_spans_for_a_collector(tmp_path: Path) -> None:
+    chain, key = tmp_path / "gateway.pem", tmp_path / "gateway.key"
+    certificate(chain, key, "gateway")
     with collector() as (address, taken), running(tmp_path, tls=(str(chain), str(key)), traces=address) as stack:
         trusted = ssl.create_default_context(cafile=str(chain))
         asked = urllib.request.Request(
-            f"https://{stack.stack.listen}/v1/chat/completions",
+            f"https://{stack.stack.listen}/v1/chat/completions?trial=nobody-elses",
             chat(prompt="nobody else's business"),
             {"content-type": "application/json"},
         )
@@ -170,4 +249,6 @@ def test_tls_for_clients_and_spans_for_a_collector(tmp_path: Path) -> None:
         stack.stack.addresses[0].encode(),
     ):
         assert word in spans
+    assert b"/v1/chat/completions" in spans
     assert b"nobody else" not in spans
+    assert b"nobody-else" not in spans

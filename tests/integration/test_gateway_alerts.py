@@ -1,7 +1,9 @@
-"""A real Prometheus scrapes the gateway, and its alerts fire when something dies and are over when it is back."""
+"""What alerts and dashboard ask for is on a live page, and alerts fire in a real Prometheus and are over again."""
 
+import asyncio
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -12,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ports import free_ports
 
@@ -20,7 +23,9 @@ pytest.importorskip("httptools", reason='the gateway is an extra: pip install "p
 from gateway_stack import running
 
 pytestmark = pytest.mark.xdist_group("gateway")
-ALERTS = Path(__file__).resolve().parents[2] / "deploy" / "alerts.yaml"
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+ALERTS = DEPLOY / "alerts.yaml"
+_SAMPLE = re.compile(r"^(penstock_\w+)(?:\{([^}]*)\})? \S+$", re.MULTILINE)
 
 
 def program() -> str:
@@ -76,3 +81,33 @@ def test_alerts_fire_when_an_endpoint_dies_and_are_over_when_it_is_back(tmp_path
         assert await_alerts(base, dead, 60) == dead
         stack.fault("none", 1)
         assert await_alerts(base, set(), 30) == set()
+
+
+def asked() -> list[tuple[str, str]]:
+    """What alerts, dashboard and KEDA ask for, each with the legend it is shown by."""
+    rules = yaml.safe_load(ALERTS.read_text())["groups"]
+    panels = json.loads((DEPLOY / "dashboard.json").read_text())["panels"]
+    scaled = yaml.safe_load((DEPLOY / "keda.yaml").read_text())["spec"]["triggers"]
+    return [
+        *((rule["expr"], "") for group in rules for rule in group["rules"]),
+        *((target["expr"], target.get("legendFormat", "")) for panel in panels for target in panel["targets"]),
+        *((trigger["metadata"]["query"], "") for trigger in scaled),
+    ]
+
+
+def test_every_metric_and_label_that_is_asked_for_is_on_the_page_of_a_live_gateway(tmp_path: Path) -> None:
+    place = f"127.0.0.1:{free_ports(1)[0]}"
+    with running(tmp_path, endpoints=2, metrics=place) as stack:
+        assert asyncio.run(stack.load(10, 2)).failed == 0
+        time.sleep(2.5)  # Envoy's own counts are asked for once a second
+        page = urllib.request.urlopen(f"http://{place}/metrics", timeout=5).read().decode()
+    labels: dict[str, set[str]] = {}
+    for name, written in _SAMPLE.findall(page):
+        labels.setdefault(name, set()).update(re.findall(r"(\w+)=", written))
+    for expression, legend in asked():
+        names = set(re.findall(r"penstock_\w+", expression))
+        assert names
+        assert names <= labels.keys(), expression
+        grouped = {name for found in re.findall(r"by \(([^)]*)\)", expression) for name in re.split(r",\s*", found)}
+        wanted = grouped | set(re.findall(r"(\w+)=", expression)) | set(re.findall(r"\{\{(\w+)\}\}", legend))
+        assert all(wanted <= labels[name] for name in names), (expression, legend)

@@ -104,3 +104,21 @@ def test_clients_that_leave_are_no_failure_of_an_endpoint(tmp_path: Path) -> Non
             assert time.monotonic() - begun < 15
             time.sleep(0.2)
         assert metric(stack, "penstock_failed_answers_total") == 0
+
+
+def test_an_adapter_an_endpoint_does_not_know_takes_nothing_from_its_model(tmp_path: Path) -> None:
+    log = tmp_path / "access.log"
+    with running(tmp_path, endpoints=2, adapters=("sql-lora",), unloaded=True, access_log=str(log)) as stack:
+
+        async def both() -> None:
+            for _ in range(5):
+                assert (await stack.ask(chat(model="sql-lora")))[0] == 404
+                await asyncio.sleep(0.1)  # until the picker has read of it
+                assert (await stack.load(20, 4)).failed == 0
+
+        asyncio.run(both())
+        time.sleep(0.5)
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        served = [line["served"] for line in lines if line["path"].startswith("/v1") and line["status"] == 200]
+        assert len(served) == 100
+        assert 25 < served.count(stack.stack.addresses[0]) < 75

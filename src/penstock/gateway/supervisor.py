@@ -21,6 +21,7 @@ from penstock.gateway.envoy.config import EnvoySettings
 from penstock.gateway.envoy.files import envoy_files, static_document
 from penstock.gateway.envoy.program import envoy_program, validate
 from penstock.gateway.picking import policy
+from penstock.gateway.state.access import files_named
 from penstock.gateway.state.fleet import RoutedFleet
 from penstock.gateway.state.tables import PICKER_STATE, shared_array
 from penstock.gateway.watching.scraper import write_json
@@ -139,6 +140,8 @@ class Supervisor:
         self._read_at: tuple[_Seen, ...] = ()
         self._last_seen: tuple[_Seen, ...] = ()
         self._missing_turns = 0
+        self._named: tuple[Path, ...] = ()
+        """Files the access file names."""
         self._pipes: list[int] = []
         self.children: dict[str, Child] = {}
         self.fleet = read(0)
@@ -172,6 +175,7 @@ class Supervisor:
             _refuse_taken(address)
         (settings.folder / "xds").mkdir(parents=True, exist_ok=True)
         settings.folder.chmod(0o700)
+        self._named = files_named(settings.access_file)
         self._read_at = self._last_seen = self._files()
         write_files(self.fleet, settings)
         for number in range(settings.pickers):
@@ -273,21 +277,25 @@ class Supervisor:
         """Say once that a file is gone; not while it is being replaced."""
         self._missing_turns = self._missing_turns + 1 if None in seen else 0
         if self._missing_turns == _MISSING_TURNS:
-            files = (self._watched, self._settings.access_file)
+            files = (self._watched, self._settings.access_file, *self._named)
             gone = ", ".join(str(path) for path in files if path is not None and not path.exists())
             log.error("%s cannot be found any more; what was read last stays", gone)
 
     def _files(self) -> tuple[_Seen, ...]:
         """How the files that are read again look from outside; None for one that is being replaced."""
         moved = self._settings.folder / "names.moved"
-        files = (self._watched, self._settings.access_file, moved if moved.exists() else None)
-        return tuple(_seen(path) for path in files if path is not None)
+        files = (self._watched, self._settings.access_file, *self._named, moved if moved.exists() else None)
+        shown = self._settings.certificate
+        # One that is gone keeps no fleet from being read: Envoy goes on with what it has.
+        certificate = tuple(_seen(path) or (0, 0) for path in (shown.chain, shown.key)) if shown is not None else ()
+        return (*(_seen(path) for path in files if path is not None), *certificate)
 
     def reload(self) -> None:
         """Read the fleet again; what cannot be read changes nothing."""
         try:
             fleet = self._read(self._generation + 1)
             write_files(fleet, self._settings)
+            self._named = files_named(self._settings.access_file)
         except PenstockError as error:
             log.error("the fleet is not read again: %s", error)  # noqa: TRY400 - expected, one line
             return

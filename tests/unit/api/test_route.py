@@ -18,6 +18,8 @@ from penstock.gateway.envoy.files import envoy_files, static_document
 from penstock.gateway.envoy.program import envoy_program, validate
 from penstock.gateway.state.fleet import RoutedFleet
 from penstock.gateway.supervisor import Supervisor, write_files
+from penstock.simulation.loop.seen import endpoints_of
+from penstock.simulation.replica import ReplicaPool
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "fleets" / "chat-h100-mi300x.yaml"
 
@@ -38,6 +40,21 @@ def test_an_endpoints_record_is_its_placement(fleet: Fleet) -> None:
         assert record["usd_per_s"] == pytest.approx((pool.usd_per_hour or 0) / 3600)
         assert routed.served[index] == pool.model
     assert len(set(routed.endpoints["vendor"])) == 2
+
+
+def test_ranks_behind_one_address_are_one_endpoint_with_the_seats_and_the_cache_of_all(fleet: Fleet) -> None:
+    two = tuple(replace(pool, dp=2) for pool in fleet.pools)
+    routed = routed_fleet(replace(fleet, pools=two))
+    pools = [
+        ReplicaPool(name=pool.name, replica=placed_pool(fleet, pool), replicas=pool.replicas, vendor=pool.vendor)
+        for pool in two
+    ]
+    simulated = endpoints_of(pools)
+    for name in ("kv_tokens", "max_running", "step_tokens", "max_context_tokens", "step_s"):
+        assert routed.endpoints[name].tolist() == simulated[name].tolist(), name
+    rank = placed_pool(fleet, two[0])
+    assert routed.endpoints["kv_tokens"][0] == 2 * rank.kv_tokens
+    assert routed.endpoints["max_context_tokens"][0] == rank.most_tokens
 
 
 def test_what_is_emulated_is_what_is_routed_to(fleet: Fleet) -> None:

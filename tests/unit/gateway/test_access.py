@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("httptools", reason='the gateway is an extra: pip install "penstock[gateway]"')
 
 from penstock.errors import MissingExtra, UsageError
+from penstock.gateway.envoy.access import access_filter
 from penstock.gateway.envoy.config import DOORS, Door, EnvoySettings
 from penstock.gateway.envoy.files import envoy_files, static_document
 from penstock.gateway.envoy.program import envoy_program, validate
@@ -58,6 +59,7 @@ def test_keys_and_tokens_are_read(tmp_path: Path) -> None:
         (KEYS.replace("sk-0123456789abcdef", "short"), r"access.yaml:3: .*16 characters"),
         (KEYS.replace("tenant:", "tenent:"), r"access.yaml:3: "),
         (TOKENS.replace("'https://login.example/keys'", "nowhere.json"), "nowhere.json.*https address"),
+        (TOKENS.replace("'https://login.example/keys'", "access.yaml"), "no public keys.*JWKS"),
         (KEYS.replace("version: 1", "version: 9"), "version"),
         ("- 1\n", "keys"),
     ],
@@ -94,3 +96,12 @@ def test_envoy_accepts_what_is_made_of_it(tmp_path: Path, door: Door, text: str)
 def test_a_collector_is_an_http_address(address: str) -> None:
     with pytest.raises(UsageError, match="v1/traces"):
         Traces(address=address)
+
+
+def test_a_token_is_looked_for_in_one_header_and_must_end() -> None:
+    tokens = SignedTokens(issuer="me", audiences=("penstock",), jwks="https://login.example/keys")
+    made = json.loads(json.dumps(access_filter(Access(tokens=tokens))))
+    provider = made["typed_config"]["providers"]["tokens"]
+    assert {place["name"] for place in provider["from_headers"]} == {"Authorization"}
+    assert (provider["require_expiration"], provider["forward"]) == (True, False)
+    assert provider["remote_jwks"]["cache_duration"] == "60s"

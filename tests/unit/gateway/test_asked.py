@@ -80,3 +80,11 @@ def test_hostile_bodies_are_read_or_refused(fields: dict[str, object], cut_at: i
         assert asked.model is None or isinstance(asked.model, str)
         assert asked.limit_tokens is None or asked.limit_tokens > 0
         assert 0 <= asked.prefix_from <= len(shown)
+
+
+@pytest.mark.parametrize(
+    ("said", "choices"), [("4", 4), ("1", 1), ("0", 1), ("-3", 1), ("true", 1), ('"9"', 1), ("1e9", 1), ("1" * 30, 128)]
+)
+def test_several_answers_may_be_asked_for(said: str, choices: int) -> None:
+    body = f'{{"model": "m", "n": {said}, "prompt": "x"}}'.encode()
+    assert read_body(body, len(body)).choices == choices

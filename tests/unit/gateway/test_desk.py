@@ -271,3 +271,130 @@ def test_pickers_send_to_shares_of_their_own_while_all_are_up() -> None:
     for desk in desks:
         assert isinstance(desk.decide(asked(), b"{}", Wish()), Named)
         assert set(desk.endpoints["whose"].tolist()) == {EVERYBODYS}
+
+
+def with_adapter() -> tuple[Desk, Clock]:
+    """Two endpoints of each model; both of `a` are said to have `sql`."""
+    routed = replace(fleet(), adapters=(("sql",), (), ("sql",), ()))
+    routed.endpoints["serves"][[0, 2]] |= 1 << 2
+    clock = Clock()
+    return desk_of(routed, clock)[0], clock
+
+
+def first_of(desk: Desk, model: str) -> Named:
+    named = desk.decide(asked(model), b"", Wish())
+    assert isinstance(named, Named)
+    return named
+
+
+def test_an_adapter_that_is_not_found_is_left_out_there_and_nothing_else_is() -> None:
+    desk, clock = with_adapter()
+    named = first_of(desk, "sql")
+    gone, other = named.order
+    desk.not_found(named.ticket, desk.fleet.addresses[gone], "sql")
+    desk.ended(named.ticket, desk.fleet.addresses[other], 200, "-", 2)
+    assert {first_of(desk, "sql").order for _ in range(8)} == {(other,)}
+    assert set(first_of(desk, "a").order) == {gone, other}
+    clock.now_s += 1.1
+    assert set(first_of(desk, "sql").order) == {gone, other}
+
+
+def test_an_adapter_nobody_knows_goes_by_weights_and_is_not_shed() -> None:
+    desk, _ = with_adapter()
+    named = first_of(desk, "sql")
+    for index in named.order:
+        desk.not_found(named.ticket, desk.fleet.addresses[index], "sql")
+    desk.ended(named.ticket, desk.fleet.addresses[named.order[1]], 404, "-", 4)
+    assert first_of(desk, "sql").order == ()
+    assert len(first_of(desk, "a").order) == 2
+
+
+def test_a_name_that_stays_unknown_is_tried_less_and_less_often() -> None:
+    desk, clock = with_adapter()
+    begun_s, tried = clock.now_s, 0
+    while clock.now_s < begun_s + 60:
+        named = first_of(desk, "sql")
+        if named.order[0] == 0:
+            desk.not_found(named.ticket, desk.fleet.addresses[0], "sql")
+            tried += 1
+        desk.ended(named.ticket, desk.fleet.addresses[2], 200, "-", 1)
+        clock.now_s += 0.05
+    assert 4 <= tried <= 7
+
+
+def test_an_endpoint_that_does_not_know_its_model_is_left_alone_whole() -> None:
+    desk, _ = with_adapter()
+    named = first_of(desk, "a")
+    gone, other = named.order
+    desk.not_found(named.ticket, desk.fleet.addresses[gone], "a")
+    desk.ended(named.ticket, desk.fleet.addresses[other], 200, "-", 2)
+    assert first_of(desk, "a").order == first_of(desk, "sql").order == (other,)
+
+
+def weight_of(desk: Desk, tenant: str, choices: int = 1, objective: str = "") -> float:
+    desk.decide(asked()._replace(choices=choices), b"", Wish(tenant=tenant, objective=objective))
+    return float(desk._request["weight"][0])  # noqa: SLF001 - what it was decided by
+
+
+def test_a_tenant_that_asks_for_several_answers_has_had_as_many() -> None:
+    desk, _ = desk_of(fleet(), Clock())
+    for _ in range(10):
+        weight_of(desk, "one")
+        weight_of(desk, "four", choices=4)
+    assert weight_of(desk, "one") == 1.0
+    assert weight_of(desk, "four", choices=4) < 0.75
+
+
+def test_what_is_shed_is_not_counted_as_served() -> None:
+    routed = fleet()
+    routed.endpoints["step_s"] = 10.0  # nobody keeps a promise here
+    desk, _ = desk_of(routed, Clock())
+    for _ in range(10):
+        shed = desk.decide(asked(), b"", Wish(tenant="shed", objective="batch"))
+        assert isinstance(shed, Refused)
+        assert shed.status == 429
+    weight_of(desk, "other")
+    assert weight_of(desk, "shed") == 1.0
+
+
+def test_of_those_that_may_be_shed_who_had_more_than_a_share_is_shed_first() -> None:
+    routed = fleet()
+    routed.endpoints["step_s"] = 0.049  # of 0.05 that are promised: as likely kept as not
+    desk, _ = desk_of(routed, Clock())
+    for _ in range(9):
+        weight_of(desk, "heavy")
+    weight_of(desk, "light")
+    for tenant, kind in (("heavy", Refused), ("light", Named)):
+        desk.decide(asked(), b"", Wish(tenant=tenant))
+        answer = desk.decide(asked(), b"", Wish(tenant=tenant, objective="batch"))
+        assert isinstance(answer, kind), tenant
+    assert isinstance(desk.decide(asked(), b"", Wish(tenant="heavy")), Named)
+
+
+@pytest.mark.parametrize(("step_s", "kind"), [(0.045, Named), (0.052, Refused)])
+def test_what_may_be_shed_is_where_it_more_likely_misses_than_not(step_s: float, kind: type) -> None:
+    routed = fleet()
+    routed.endpoints["step_s"] = step_s
+    desk, _ = desk_of(routed, Clock())
+    assert isinstance(desk.decide(asked(), b"", Wish(objective="batch")), kind)
+    assert isinstance(desk.decide(asked(), b"", Wish()), Named)
+
+
+def test_steps_that_swing_are_not_taken_for_faster_than_they_are() -> None:
+    """Every fourth step carries a prompt and takes seven times as long; a report comes after each."""
+    clock = Clock()
+    desk, tables = desk_of(fleet(1), clock)
+    steps, seconds, under_way = 0, 0.0, list[int]()
+    for turn in range(4000):
+        step_s = 0.07 if turn % 4 == 0 else 0.01
+        clock.now_s += step_s
+        steps, seconds = steps + 1, seconds + step_s
+        report(tables, 0, clock, itl_count=100.0 * steps, itl_sum_s=100.0 * seconds, running=1)
+        desk.tick()
+        if turn % 10 == 0:
+            named = desk.decide(asked(), b"", Wish())
+            assert isinstance(named, Named)
+            under_way.append(named.ticket)
+            if turn:
+                desk.ended(under_way.pop(0), "", 200, "-", 1)
+    assert desk.endpoints["tpot_now_s"][0] == pytest.approx(0.025, rel=0.2)

@@ -2,6 +2,9 @@
 
 import asyncio
 import gc
+import shutil
+import ssl
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +16,10 @@ import uvloop
 
 from desks import Clock, desk_of, fleet
 from penstock.gateway.doors.authz import AuthzDoor
+from penstock.gateway.doors.ext_proc import ExtProcDoor
 from penstock.gateway.doors.process import show_life
 from penstock.gateway.state.tables import PICKER_STATE
+from ports import free_ports
 
 
 def test_a_door_nobody_has_come_through_is_open_after_its_garbage_is_collected(tmp_path: Path) -> None:
@@ -51,3 +56,34 @@ def test_a_picker_whose_socket_is_gone_gives_no_sign_of_life(tmp_path: Path) -> 
     first, then, last = uvloop.run(scene())
     assert first > 0
     assert then == last
+
+
+def certificate(chain: Path, key: Path, name: str) -> str:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not here")
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}"]
+    subprocess.run([*made, "-keyout", str(key), "-out", str(chain)], check=True, capture_output=True)
+    return chain.read_text().strip()
+
+
+def test_a_gateway_of_others_is_shown_the_certificate_as_it_is_now(tmp_path: Path) -> None:
+    """Certificates run out while pickers run: cert-manager writes new ones, and nobody starts pickers again."""
+    pair, port = (tmp_path / "picker.pem", tmp_path / "picker.key"), free_ports(1)[0]
+    first = certificate(*pair, "first")
+
+    async def shown() -> str:
+        return (await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))).strip()
+
+    async def scene() -> None:
+        door = ExtProcDoor(desk_of(fleet(), Clock())[0], 0)
+        await door.start(f"127.0.0.1:{port}", pair)
+        assert await shown() == first
+        second = certificate(*pair, "second")
+        assert await shown() == second
+        pair[0].write_text(first)  # not of that key
+        assert await shown() == second
+        pair[1].unlink()
+        assert await shown() == second
+        await door.stop(0.0)
+
+    asyncio.run(scene())

@@ -196,8 +196,7 @@ class ExtProcDoor:
         if certificate is None:
             self._server.add_insecure_port(address)
         else:
-            chain, key = (path.read_bytes() for path in certificate)
-            self._server.add_secure_port(address, grpc.ssl_server_credentials([(key, chain)]))
+            self._server.add_secure_port(address, _shown(*certificate))
         await self._server.start()
 
     async def answers(self) -> bool:
@@ -260,3 +259,18 @@ def _refusal(refused: Refused) -> Any:  # noqa: ANN401 - generated
         details=refused.reason,
     )
     return pb.ProcessingResponse(immediate_response=immediate)
+
+
+def _shown(chain: "Path", key: "Path") -> Any:  # noqa: ANN401 - grpcio has no types
+    """Show whoever connects the certificate as its files are then; what cannot be read leaves the last one."""
+
+    def pair() -> Any:  # noqa: ANN401 - same
+        return grpc.ssl_server_certificate_configuration([(key.read_bytes(), chain.read_bytes())])
+
+    def pair_now() -> Any:  # noqa: ANN401 - same
+        try:
+            return pair()
+        except OSError:
+            return None
+
+    return grpc.dynamic_ssl_server_credentials(pair(), pair_now)

@@ -15,6 +15,10 @@ _JWT: Final = "type.googleapis.com/envoy.extensions.filters.http.jwt_authn.v3.Jw
 _TLS: Final = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3"
 _ROOTS: Final = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 """Where systems keep the authorities they trust: Debian, Fedora, Alpine."""
+_FETCHED_EVERY_S: Final = 60
+"""A key that its issuer takes back opens nothing after that long."""
+_SCHEMES: Final = ("Bearer", "bearer", "BEARER")
+"""Where a token may be, and nowhere else: from a query, where Envoy looks too by itself, it would go on to engines."""
 _FROM_AND_TO: Final[Value] = {
     "key_sources": [{"header": "Authorization"}, {"header": "x-api-key"}],
     "forwarding": {"header": TENANT[0], "hide_credentials": True},
@@ -53,10 +57,12 @@ def _tokens_asked(tokens: SignedTokens) -> Value:
     source: Value = {"local_jwks": {"inline_string": tokens.jwks}}
     if tokens.fetched:
         fetched = {"uri": tokens.jwks, "cluster": _JWKS, "timeout": "5s"}
-        source = {"remote_jwks": {"http_uri": fetched, "cache_duration": "600s", "async_fetch": {}}}
+        source = {"remote_jwks": {"http_uri": fetched, "cache_duration": f"{_FETCHED_EVERY_S}s", "async_fetch": {}}}
     provider = {
         "issuer": tokens.issuer,
         "audiences": list(tokens.audiences),
+        "require_expiration": True,
+        "from_headers": [{"name": "Authorization", "value_prefix": f"{scheme} "} for scheme in _SCHEMES],
         "forward": False,
         "claim_to_headers": [{"header_name": TENANT[0], "claim_name": tokens.tenant_claim}],
         **source,
@@ -91,12 +97,17 @@ def tls_socket(secrets: Value) -> Value:
     return {"name": "envoy.transport_sockets.tls", "typed_config": config}
 
 
-def certificates(certificate: Certificate) -> Value:
-    """The certificate, read again when its folder changes, as cert-manager and Kubernetes replace it."""
+def certificates(certificate: Certificate, generation: int = 0) -> Value:
+    """The certificate, read again when its folder changes, as cert-manager and Kubernetes replace it.
+
+    Files that are written in place move nothing in their folder, and Envoy reads again only what is named otherwise
+    than before: every other generation names the same file by way of its own folder.
+    """
     chain, key = certificate.chain.absolute(), certificate.key.absolute()
+    way = "/./" if generation % 2 else "/"
     shown = {
-        "certificate_chain": {"filename": str(chain)},
-        "private_key": {"filename": str(key)},
+        "certificate_chain": {"filename": f"{chain.parent}{way}{chain.name}"},
+        "private_key": {"filename": f"{key.parent}{way}{key.name}"},
         "watched_directory": {"path": str(chain.parent)},
     }
     secret = {"@type": f"{_TLS}.Secret", "name": CERTIFICATE, "tls_certificate": shown}

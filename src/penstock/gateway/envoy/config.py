@@ -8,11 +8,11 @@ from penstock.gateway.envoy.access import access_filter, jwks_cluster, tls_socke
 from penstock.gateway.envoy.clusters import BUFFER_BYTES, Value, model_cluster, picker_cluster
 from penstock.gateway.envoy.filters import authz_filter, ext_proc_filter, model_filter, router_filter, strip_filter
 from penstock.gateway.envoy.own_answers import own_answers
-from penstock.gateway.envoy.routes import STREAM_IDLE_S, virtual_host
+from penstock.gateway.envoy.routes import COMPLETIONS, STREAM_IDLE_S, virtual_host
 from penstock.gateway.envoy.tracing import Traces, collector_cluster, traced
 from penstock.gateway.state.access import Access, Certificate
 from penstock.gateway.state.fleet import RoutedFleet
-from penstock.gateway.state.headers import PICKER, TENANT, TICKET
+from penstock.gateway.state.headers import MODEL, PICKER, TENANT, TICKET
 
 Door = Literal["ext_authz", "ext_proc", "ext_proc_buffered"]
 DOORS: Final[tuple[Door, ...]] = ("ext_authz", "ext_proc", "ext_proc_buffered")
@@ -23,6 +23,21 @@ _ROUTES: Final = "fleet"
 _FILE_LOG: Final = "type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog"
 ENDING: Final = f"%REQ({TICKET})% %RESPONSE_CODE% %RESPONSE_FLAGS% %UPSTREAM_HOST% %UPSTREAM_REQUEST_ATTEMPT_COUNT%\n"
 """What a picker is told when an answer it decided about has ended."""
+UNKNOWN: Final = f"unknown %REQ({TICKET})% %UPSTREAM_HOST% %REQ({MODEL})%\n"
+"""What it is told before that of an endpoint that does not know the name which is asked for."""
+_NOT_FOUND: Final[list[Value]] = [
+    {
+        "status_code_filter": {
+            "comparison": {"op": "EQ", "value": {"default_value": 404, "runtime_key": "penstock.none_404"}}
+        }
+    },
+    {
+        "header_filter": {
+            "header": {"name": ":path", "string_match": {"safe_regex": {"regex": f"{COMPLETIONS}(\\?.*)?"}}}
+        }
+    },
+]
+"""Of completions: elsewhere 404 is a path an engine does not have."""
 _ACCESS: Final = {
     "at": "%START_TIME%",
     "method": "%REQ(:METHOD)%",
@@ -179,7 +194,7 @@ def _manager(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None)
         "request_timeout": "120s",
         "stream_idle_timeout": f"{STREAM_IDLE_S}s",
         "common_http_protocol_options": {"idle_timeout": "600s"},
-        "http_filters": [*asked, router_filter()],
+        "http_filters": [*asked, router_filter(_unknown_names(settings))],
         "rds": {"route_config_name": _ROUTES, "config_source": settings.found("rds")},
         "local_reply_config": own_answers(),
         "access_log": _logs(settings),
@@ -187,14 +202,29 @@ def _manager(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None)
     }
 
 
-def _logs(settings: EnvoySettings) -> list[Value]:
-    logs = [
+def _unknown_names(settings: EnvoySettings) -> list[Value]:
+    return [
         _log(
             settings.pipe(number),
-            {"text_format_source": {"inline_string": ENDING}},
-            {"header_filter": {"header": {"name": PICKER, "string_match": {"exact": str(number)}}}},
+            {"text_format_source": {"inline_string": UNKNOWN}},
+            {"and_filter": {"filters": [*_NOT_FOUND, _of_picker(number)]}},
         )
-        for number in range(settings.pickers if settings.pick and settings.only_pick is None else 0)
+        for number in range(_told_pickers(settings))
+    ]
+
+
+def _told_pickers(settings: EnvoySettings) -> int:
+    return settings.pickers if settings.pick and settings.only_pick is None else 0
+
+
+def _of_picker(number: int) -> Value:
+    return {"header_filter": {"header": {"name": PICKER, "string_match": {"exact": str(number)}}}}
+
+
+def _logs(settings: EnvoySettings) -> list[Value]:
+    logs = [
+        _log(settings.pipe(number), {"text_format_source": {"inline_string": ENDING}}, _of_picker(number))
+        for number in range(_told_pickers(settings))
     ]
     if settings.access_log is not None:
         logs.append(_log(settings.access_log, {"json_format": _ACCESS}, None))

@@ -17,7 +17,7 @@ def envoy_files(fleet: RoutedFleet, settings: EnvoySettings) -> dict[str, Value]
     files["xds/cds.json"] = clusters(fleet, settings, access)
     files["xds/rds.json"] = routes(fleet, settings, access)
     if settings.certificate is not None:
-        files["xds/sds.json"] = certificates(settings.certificate)
+        files["xds/sds.json"] = certificates(settings.certificate, fleet.generation)
     files["xds/lds.json"] = listeners(fleet, settings, access)
     files["envoy.json"] = bootstrap(settings)
     return files

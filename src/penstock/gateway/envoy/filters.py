@@ -130,9 +130,10 @@ def model_filter() -> Value:
     }
 
 
-def router_filter() -> Value:
-    """Send it."""
-    return {"name": "envoy.filters.http.router", "typed_config": {"@type": f"{_FILTERS}.router.v3.Router"}}
+def router_filter(tries: list[Value]) -> Value:
+    """Send it; `tries` are logs of every try, not only of the last one."""
+    config: Value = {"@type": f"{_FILTERS}.router.v3.Router", **({"upstream_log": tries} if tries else {})}
+    return {"name": "envoy.filters.http.router", "typed_config": config}
 
 
 def _names(names: tuple[str, ...]) -> Value:

@@ -13,9 +13,13 @@ def own_answers() -> Value:
     """Which of Envoy's own answers are rewritten: not those of pickers and routes, which are JSON already."""
     found = [
         _by_status(401, "authentication_error", "no key or token this gateway knows"),
+        _by_status(403, "permission_error", "the token is for another audience, or an upgrade is asked for"),
+        _by_status(408, "invalid_request_error", "the request did not come to its end in time"),
         _by_status(413, "invalid_request_error", "the body is too large"),
+        _by_status(431, "invalid_request_error", "the headers are too large"),
         _by_status(500, "server_error", "no picker answered; try again", retry_after_s=1),
         _rewritten({"response_flag_filter": {"flags": list(_FLAGS)}}, "server_error", _SAID),
+        _rewritten({"response_flag_filter": {"flags": ["DPE"]}}, "invalid_request_error", _SAID),
     ]
     return {"mappers": found}
 

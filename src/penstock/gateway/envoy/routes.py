@@ -42,7 +42,8 @@ _LONG_TRY: Final[Value] = {
     "range_match": {"start": 1000 * STREAM_IDLE_S // _TRIES, "end": 1000 * _LONGEST_TRY_S + 1},
 }
 """Answers that are not streamed are silence until their last token: a picker says how long each try may take."""
-_COMPLETIONS: Final[Value] = {"safe_regex": {"regex": "/v1/(chat/)?completions"}}
+COMPLETIONS: Final = "/v1/(chat/)?completions"
+_COMPLETIONS: Final[Value] = {"safe_regex": {"regex": COMPLETIONS}}
 _NO_PICK: Final[Value] = {
     "penstock.pick": {
         "@type": "type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute",

@@ -19,6 +19,9 @@ _TAGS: Final = {
     "penstock.tenant": TENANT[0],
 }
 
+_NO_QUERY: Final[Value] = {"tag": "http.url", "value": "%PATH(NQ)%"}
+"""In place of Envoy's own: a query is the client's, and may be a secret."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traces:
@@ -44,7 +47,8 @@ class Traces:
 def traced(traces: Traces) -> Value:
     """What the connection manager is told: sampled here unless a client already traces; engines go on from it."""
     exporter = {"http_uri": {"uri": traces.address, "cluster": _COLLECTOR, "timeout": "1s"}}
-    tags = [{"tag": tag, "request_header": {"name": header}} for tag, header in _TAGS.items()]
+    tags: list[Value] = [{"tag": tag, "request_header": {"name": header}} for tag, header in _TAGS.items()]
+    tags.append(_NO_QUERY)
     return {
         "tracing": {
             "random_sampling": {"value": 100 * traces.fraction},

@@ -9,7 +9,11 @@ from typing import Final, NamedTuple
 
 _DECODER: Final = JSONDecoder()
 _MOST_TOKENS: Final = 2**31
+_MOST_CHOICES: Final = 128
+"""As many as OpenAI takes; engines refuse more than they have seats."""
 _SEARCHED_BYTES: Final = 4096
+_SHEDDABLE: Final = frozenset({"batch", "sheddable", "low"})
+_WEIGHTS: Final[Mapping[str, float]] = {"critical": 4.0, "high": 2.0}
 _BEGINS: Final = (b'"messages"', b'"prompt"', b'"input"')
 
 
@@ -27,6 +31,8 @@ class BodyAsked(NamedTuple):  # made for every request, which a frozen dataclass
     """Of the whole body, seen or not."""
     prefix_from: int
     """Where the prompt begins."""
+    choices: int = 1
+    """Answers that are asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +44,16 @@ class Wish:
     ttft_s: float | None = None
     tpot_s: float | None = None
 
+    @property
+    def weight(self) -> float:
+        """What its miss counts, 1 for an ordinary one."""
+        return _WEIGHTS.get(self.objective, 1.0)
+
+    @property
+    def sheddable(self) -> bool:
+        """Whether it may be refused where nobody can serve it in time."""
+        return self.objective in _SHEDDABLE
+
 
 def read_body(body: bytes, whole_bytes: int, *, cut: bool = False) -> BodyAsked:
     """Read a body, or the beginning of one of `whole_bytes`."""
@@ -46,7 +62,7 @@ def read_body(body: bytes, whole_bytes: int, *, cut: bool = False) -> BodyAsked:
     if model is not None and not isinstance(model, str):
         raise BadBody("model must be a string")
     stream, seen = fields.get("stream") is True, len(body)
-    return BodyAsked(model, _limit(fields), stream, max(seen, whole_bytes), _prompt_at(body))
+    return BodyAsked(model, _limit(fields), stream, max(seen, whole_bytes), _prompt_at(body), _choices(fields))
 
 
 def _prompt_at(body: bytes) -> int:
@@ -104,3 +120,8 @@ def _limit(fields: Mapping[str, object]) -> int | None:
         if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _MOST_TOKENS:
             return value
     return None
+
+
+def _choices(fields: Mapping[str, object]) -> int:
+    value = fields.get("n")
+    return min(value, _MOST_CHOICES) if isinstance(value, int) and value > 1 else 1

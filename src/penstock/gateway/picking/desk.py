@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
@@ -14,35 +14,27 @@ from penstock.gateway.picking.asked import BodyAsked, Wish
 from penstock.gateway.picking.flights import Flight, Flights, struct_of
 from penstock.gateway.picking.leaks import OLD_S, Leaks, oldest
 from penstock.gateway.picking.learning import Learned
+from penstock.gateway.picking.patience import try_s
 from penstock.gateway.picking.prefixes import BLOCK_BYTES, PrefixIndex
 from penstock.gateway.picking.receipts import ReceiptBook
-from penstock.gateway.picking.suspects import Suspects, has_failed, is_upstream
+from penstock.gateway.picking.suspects import Suspects, UnknownNames, has_failed, is_upstream
 from penstock.gateway.picking.tally import PickTally
-from penstock.gateway.state.fleet import RoutedFleet, listed
+from penstock.gateway.picking.tenants import Tenants
+from penstock.gateway.state.fleet import SHED_FRACTION, RoutedFleet, listed
 from penstock.gateway.state.tables import read_row
 from penstock.routing.endpoint import ENDPOINT, REQUEST, Records, new_request
 from penstock.routing.endpoint import REPORT as SAID
-from penstock.routing.fairness import TenantShares
 
 _NAMED: Final = 3
 """Endpoints named for a request: the picked one, and two to go on to."""
-_SLACK: Final = 4.0
-"""An endpoint that is silent for so many times what was predicted is given up."""
-_LEAST_TRY_S, _MOST_TRY_S = 10.0, 3600.0
-_LEAST_TOKEN_TRY_S: Final = 1.0
-"""An answer that is not streamed is waited for at least so long per token: given up too soon, it is made twice."""
 _REPORTS_EVERY_S: Final = 0.002
 _LEAST_TOKEN_S: Final = 1e-6
 """No engine makes a token in less, whatever it reports."""
 _KEPT: Final = tuple((ENDPOINT.names or ())[(ENDPOINT.names or ()).index("prefill_correction") :])
 """Of an endpoint's record: all that is not fixed."""
-_TENANTS: Final = 256
-"""Names come from clients, so they are counted in so many drawers and not one by one."""
 _PRIME: Final = 2_654_435_761
 _REQUEST: Final = struct_of(REQUEST)
 _OK: Final = 200
-_SHEDDABLE: Final = frozenset({"batch", "sheddable", "low"})
-_WEIGHTS: Final[Mapping[str, float]] = {"critical": 4.0, "high": 2.0}
 
 
 class Named(NamedTuple):  # a frozen dataclass takes three times as long to make
@@ -104,7 +96,8 @@ class Desk:
         self._request, self._order = new_request(), np.zeros(_NAMED, np.int64)
         self._request_bytes = self._request.view(np.uint8).data
         self._tpot_now_s = self.endpoints["tpot_now_s"]
-        self._said, self._tenants = np.zeros(1, SAID), TenantShares()
+        self._said, self._tenants = np.zeros(1, SAID), Tenants()
+        self._tenant = 0
         self._hits, self._harms = np.zeros(count, np.int64), np.zeros(count)
         self._seen, self._sequences = np.zeros(count, np.uint64), tables.reports["sequence"]
         self._flights = Flights()
@@ -115,7 +108,7 @@ class Desk:
         self._looked_s = -math.inf
         self._leaks = Leaks(count)
         self._healthy = np.ones(count, bool)
-        self._suspects = Suspects(count)
+        self._suspects, self._unknown = Suspects(count), UnknownNames(fleet)
         now_s = clock()
         self._up = np.zeros(count, np.int64)
         self._divide()
@@ -167,11 +160,9 @@ class Desk:
         if asked.limit_tokens is not None:
             expected = min(expected, asked.limit_tokens)
         number, (ttft_s, tpot_s, e2e_s) = self._class(model, tokens, expected)
-        tenant, fair = 0, 1.0
-        if wish.tenant:
-            tenant = 1 + hash(wish.tenant) % _TENANTS
-            fair = self._tenants.weight(tenant, now_s)
-            self._tenants.served(tenant, tokens, expected, now_s)
+        self._tenant, fair = self._tenants.weighed(wish.tenant, now_s)
+        if wish.sheddable:
+            self.parameters["shed_fraction"] = SHED_FRACTION * fair
         self._tickets += 1
         _REQUEST.pack_into(
             self._request_bytes,
@@ -184,10 +175,10 @@ class Desk:
             wish.ttft_s or ttft_s,
             wish.tpot_s or tpot_s,
             e2e_s,
-            _WEIGHTS.get(wish.objective, 1.0) * fair,
+            wish.weight * fair,
             number,
-            tenant,
-            wish.objective in _SHEDDABLE,
+            self._tenant,
+            wish.sheddable,
             self._tickets,
             (self._tickets * _PRIME + self._number) % 2**31,
         )
@@ -248,20 +239,16 @@ class Desk:
         heappush(self._due, (flight.sent_s + ttft_s, ticket))
         if keys:
             self._prefixes.note(keys, first, flight.sent_s)
+        answers = asked.choices * flight.expected_output_tokens
+        self._tenants.served(self._tenant, flight.input_tokens, answers, flight.sent_s)
         self.tally.sent(first, asked.body_bytes, ttft_s)
-        return Named(model, order, ticket, self._try_s(first, ttft_s, asked))
-
-    def _try_s(self, endpoint: int, ttft_s: float, asked: BodyAsked) -> float:
-        """How long an endpoint may be silent: an answer that is not streamed is silence until its last token."""
-        tokens = 0.0 if asked.stream else float(asked.limit_tokens or math.inf)
-        whole_s = tokens * self._tpot_now_s.item(endpoint) if tokens else 0.0
-        least_s = max(_LEAST_TRY_S, tokens * _LEAST_TOKEN_TRY_S)
-        return min(_MOST_TRY_S, max(least_s, _SLACK * (ttft_s + whole_s)))
+        return Named(model, order, ticket, try_s(asked, ttft_s, self._tpot_now_s.item(first)))
 
     def _unnamed(self, model: str, only: frozenset[int] | None) -> Named | Refused:
         """Say why nobody was found: nobody is up, nobody holds such an answer, or it is shed."""
         mine = [index for index in self.fleet.having(model) if only is None or index in only]
-        up = self.endpoints[[index for index in mine if self.endpoints[index]["accepts"]]]
+        up = self.endpoints[mine]
+        up = up[(up["accepts"] != 0) & (up["serves"] & self._bits[model] != 0)]
         if not len(up):
             return Named(model) if only is None else Refused(503, "no-endpoints", "no endpoint is ready", 1)
         most, limit = int(up["max_context_tokens"].max()), int(self._request["output_limit_tokens"][0])
@@ -284,14 +271,31 @@ class Desk:
         moved = tries > 1 or self._index_of.get(served, first) != first
         failed = has_failed(status, flags, tries)
         self.tally.ended(first, failed=failed, moved=moved)
-        if moved or (failed and is_upstream(flags)):
-            self._suspects.failed(first, now_s)
-            self.endpoints[first]["accepts"] = 0
-            self._divide()
+        if self._unknown.told(ticket):
+            pass  # what it does not know was taken note of when it said so
+        elif moved or (failed and is_upstream(flags)):
+            self._suspect(first, now_s)
         elif status:  # a client that left before the answer says nothing of who would have given it
             self._suspects.answered(first)
         tokens = self._tokens(flight, now_s)
         self._policy.finished(self.endpoints, self._flights.rows, place, tokens, now_s, self.parameters)
+
+    def not_found(self, ticket: int, served: str, name: str) -> None:
+        """An endpoint says it does not know a name: an adapter is left out there, its model is all it has."""
+        index, now_s = self._index_of.get(served), self._clock()
+        if index is None or name not in self._bits or (place := self._flights.place(ticket)) is None:
+            return
+        if self._flights.at(place).endpoint == index:
+            self._unknown.tell(ticket)
+        if name == self.fleet.served[index]:
+            self._suspect(index, now_s)
+        else:
+            self._unknown.leave(self.endpoints, index, name, now_s)
+
+    def _suspect(self, index: int, now_s: float) -> None:
+        self._suspects.failed(index, now_s)
+        self.endpoints[index]["accepts"] = 0
+        self._divide()
 
     def unseen(self, ticket: int) -> None:
         """Nobody will say when this answer ends: take it to end when that is predicted."""
@@ -320,6 +324,8 @@ class Desk:
             self._divide()
         if now_s >= self._suspects.trial_s:
             self._try_again(now_s)
+        if now_s >= self._unknown.trial_s:
+            self._unknown.try_again(self.endpoints, now_s)
         while self._unseen and self._unseen[0][0] <= now_s:
             self.ended(heappop(self._unseen)[1], "", _OK, "-", 1)
         while self._due and self._due[0][0] <= now_s:
@@ -357,6 +363,7 @@ class Desk:
         if count:
             for ticket in oldest(self._flights.all(), index, now_s - OLD_S, count):
                 if (place := self._flights.closed(ticket)) is not None:
+                    self._unknown.told(ticket)
                     self.tally.in_flight[index] -= 1
                     self.tally.dropped_flights += 1
                     policy.lost(self.endpoints, self._flights.rows, place, now_s, self.parameters)

@@ -7,7 +7,9 @@ from penstock.gateway.picking.desk import Desk
 
 _READ_BYTES: Final = 2**18
 _MOST_LINE_BYTES: Final = 4096
-_FIELDS: Final = 5
+_FIELDS, _UNKNOWN_FIELDS = 5, 4
+_UNKNOWN: Final = "unknown"
+"""How a line begins that says which endpoint did not know a name."""
 
 
 class Endings:
@@ -28,9 +30,12 @@ class Endings:
         *lines, rest = data.split(b"\n")
         self._rest = rest if len(rest) < _MOST_LINE_BYTES else b""
         for line in lines:
-            self._line(line.decode("ascii", "replace").split(" "))
+            self._line(line.decode("utf-8", "replace"))
 
-    def _line(self, fields: list[str]) -> None:
+    def _line(self, line: str) -> None:
+        fields = line.split(" ")
+        if fields[0] == _UNKNOWN:
+            self._unknown(line.split(" ", _UNKNOWN_FIELDS - 1))
         if len(fields) != _FIELDS or not fields[0].isdigit():
             return
         ticket, status, flags, served, tries = fields
@@ -41,3 +46,8 @@ class Endings:
             flags,
             int(tries) if tries.isdigit() else 1,
         )
+
+    def _unknown(self, fields: list[str]) -> None:
+        """Take a line whose last field is a name, which may have spaces."""
+        if len(fields) == _UNKNOWN_FIELDS and fields[1].isdigit():
+            self.desk.not_found(int(fields[1]), fields[2], fields[3])

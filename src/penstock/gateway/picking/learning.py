@@ -12,6 +12,8 @@ _BYTES_PER_TOKEN: Final = 4.0
 _LEAST_TOKENS: Final = 5000.0
 """Prompt tokens from which on bytes and tokens are compared: requests that are cut in two by a report even out."""
 _FEWEST_BYTES, _MOST_BYTES = 1.0, 20.0
+_TOKENS, _FIRSTS = 2000.0, 10.0
+"""Tokens and first tokens by which what was seen before counts half: fewer than corrections take, so none swings."""
 _REQUESTS: Final = 50.0
 """Requests after which a mean follows what is observed."""
 
@@ -35,6 +37,9 @@ class Learned:
         """First tokens as observed over those predicted."""
         self._predicted_s = np.zeros(count)
         self._predicted = np.zeros(count)
+        self._between = [FadingMean(_TOKENS) for _ in range(count)]
+        self._first = [FadingMean(_FIRSTS) for _ in range(count)]
+        self._first_predicted = [FadingMean(_FIRSTS) for _ in range(count)]
 
     def note_prediction(self, endpoint: int, ttft_s: float) -> None:
         """Remember what was predicted for a request whose first token is due."""
@@ -48,20 +53,28 @@ class Learned:
             self._bytes_then[endpoint] = prompt_bytes[endpoint]
             return
         model = self._fleet.served[endpoint]
-        ttft_s = _mean(last, report, "ttft_sum_s", "ttft_count")
-        if ttft_s is not None and self._predicted[endpoint] > 0:
-            predicted_s = self._predicted_s[endpoint] / self._predicted[endpoint]
-            self.first_ratio[endpoint] = ttft_s / max(1e-6, predicted_s)
-            self._predicted_s[endpoint] = self._predicted[endpoint] = 0.0
-        itl_s = _mean(last, report, "itl_sum_s", "itl_count")
-        if itl_s is not None:
-            self.itl_s[endpoint] = itl_s
+        self._take_seconds(endpoint, last, report)
         tokens = _mean(last, report, "output_sum", "output_count")
         if tokens is not None:
             tokens = min(tokens, float(self._fleet.endpoints["max_context_tokens"][endpoint]))  # whatever it reports
             share = min(1.0, (report["output_count"] - last["output_count"]) / _REQUESTS)
             self.output_tokens[model] += share * (tokens - self.output_tokens[model])
         self._compare_bytes(endpoint, model, last, report, float(prompt_bytes[endpoint]))
+
+    def _take_seconds(self, endpoint: int, last: np.void, report: np.void) -> None:
+        """Learn seconds over many steps: between two reports lie two or three, with a prompt in them or without.
+
+        Corrections multiply, so that what swings around a mean would be taken for less than that mean.
+        """
+        times, amount = _between(last, report, "ttft_sum_s", "ttft_count")
+        if times > 0 and self._predicted[endpoint] > 0:
+            seen_s = self._first[endpoint].add(amount, times)
+            due_s = self._first_predicted[endpoint].add(self._predicted_s[endpoint], self._predicted[endpoint])
+            self.first_ratio[endpoint] = seen_s / max(1e-6, due_s)
+            self._predicted_s[endpoint] = self._predicted[endpoint] = 0.0
+        times, amount = _between(last, report, "itl_sum_s", "itl_count")
+        if times > 0:
+            self.itl_s[endpoint] = self._between[endpoint].add(amount, times)
 
     def _compare_bytes(self, endpoint: int, model: str, last: np.void, report: np.void, sent: float) -> None:
         tokens = float(report["prompt_tokens"] - last["prompt_tokens"])
@@ -77,8 +90,26 @@ class Learned:
             self.bytes_per_token[model] += 0.2 * (ratio - self.bytes_per_token[model])
 
 
+class FadingMean:
+    """A mean of what was seen of late: of as many as `half` before, half as much is left."""
+
+    def __init__(self, half: float) -> None:
+        self._half, self._sum, self._count = half, 0.0, 0.0
+
+    def add(self, amount: float, times: float) -> float:
+        """Take so many that are so much together; return the mean."""
+        kept = 0.5 ** (times / self._half)
+        self._sum, self._count = kept * self._sum + amount, kept * self._count + times
+        return self._sum / self._count
+
+
 def _mean(last: np.void, report: np.void, total: str, count: str) -> float | None:
     """The mean of what came between two reports; None where nothing did."""
-    times = float(report[count] - last[count])
-    amount = float(report[total] - last[total])
-    return amount / times if times > 0 and amount >= 0 else None
+    times, amount = _between(last, report, total, count)
+    return amount / times if times > 0 else None
+
+
+def _between(last: np.void, report: np.void, total: str, count: str) -> tuple[float, float]:
+    """How many came between two reports, and how much they are together; none where it is less than nothing."""
+    times, amount = float(report[count] - last[count]), float(report[total] - last[total])
+    return (times, amount) if times > 0 and amount >= 0 else (0.0, 0.0)

@@ -1,5 +1,6 @@
 """Who may ask? Keys or signed tokens, checked by Envoy; whoever they name is the tenant a picker hears of."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -43,6 +44,8 @@ class SignedTokens:
     jwks: str
     """The public keys: their text, or the address they are fetched from."""
     tenant_claim: str = "sub"
+    file: Path | None = None
+    """Where the text is from; read again when it changes."""
 
     @property
     def fetched(self) -> bool:
@@ -106,21 +109,42 @@ def _key(table: Table) -> Callable[[], TenantKey]:
     return partial(TenantKey, tenant=table.required("tenant").text(), key=table.required("key").text())
 
 
+def files_named(path: Path | None) -> tuple[Path, ...]:
+    """Return the files an access file takes keys from, which are read again when they change as it is itself."""
+    tokens = read_access(path).tokens if path is not None else None
+    return (tokens.file,) if tokens is not None and tokens.file is not None else ()
+
+
 def _tokens(table: Table, *, beside: Path) -> Callable[[], SignedTokens]:
+    jwks, file = table.required("jwks").parsed(partial(_public_keys, beside=beside))
     return partial(
         SignedTokens,
         issuer=table.required("issuer").text(),
         audiences=tuple(value.text() for value in table.required("audiences").items()),
-        jwks=table.required("jwks").parsed(partial(_public_keys, beside=beside)),
+        jwks=jwks,
         tenant_claim=table.optional("tenant_claim", Value.text, "sub"),
+        file=file,
     )
 
 
-def _public_keys(written: str, beside: Path) -> str:
-    """An address stays one; a file is read now, and again whenever the gateway reads its fleet."""
+def _public_keys(written: str, beside: Path) -> tuple[str, Path | None]:
+    """An address stays one; a file is read now, and again when it changes."""
     if urlsplit(written).scheme in _PORTS:
-        return written
+        return written, None
+    path = beside / written
     try:
-        return read_text(beside / written, "name a JWKS file beside this one, or its https address")
+        text = read_text(path, "name a JWKS file beside this one, or its https address")
     except UnreadableFile as error:
         raise UsageError(str(error)) from None
+    if not _has_keys(text):
+        raise UsageError(f'{path.name} has no public keys; write a JWKS, such as {{"keys": [{{"kty": "RSA", ...}}]}}')
+    return text, path
+
+
+def _has_keys(text: str) -> bool:
+    """Whether a text is a set of keys; Envoy keeps the last one it could read and says nothing."""
+    try:
+        keys = json.loads(text)["keys"]
+        return bool(keys) and all(isinstance(key["kty"], str) for key in keys)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return False
