@@ -39,10 +39,10 @@ from penstock.planning.optimum.family import Family, find_family, steps_of
 from penstock.planning.optimum.mix import cheapest
 from penstock.planning.optimum.problem import Mix, Problem
 from penstock.planning.possible import refuse_impossible, unserved_lengths
-from penstock.planning.proof.prove import MAY_CARRY, Proof, planned_with_what_was_seen, prove
+from penstock.planning.proof.prove import Proof, planned_with_what_was_seen, prove
 from penstock.planning.proof.serving import VerifyOf
 from penstock.planning.proof.simulated import LoadJudge
-from penstock.planning.proof.verify import Verified, verify_fleet
+from penstock.planning.proof.verify import MAY_CARRY, Verified, verify_fleet
 from penstock.simulation.options import StageProgress
 
 RUNNERS_UP = 3

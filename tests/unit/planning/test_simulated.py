@@ -12,6 +12,7 @@ from penstock.planning.make import Answer
 from penstock.planning.optimum.resize import nodes_needed, one_world
 from penstock.planning.proof.serving import RequestStream, ServingFleet, ServingPool
 from penstock.planning.proof.simulated import PoolLoad, simulated_capacity, verify_by
+from penstock.planning.proof.verify import as_seen
 from penstock.workload import parse_slo
 from small_plans import TWO_PARTS, capacities, plan_of, solved
 
@@ -272,3 +273,12 @@ def test_a_kind_of_fleet_that_just_holds_is_not_missed_where_another_is_dearer()
         answer = solved(tight, {"mi300x": 6.0, "h200_sxm": 6.0}, verify_of=simulated).answer
         assert isinstance(answer, Answer)
         assert ("amd" in answer.by_label) == (simulated is not None)
+
+
+def test_a_pool_that_serves_nothing_in_a_period_carries_as_planned() -> None:
+    """A node that was bought for a later step stands there without a replica."""
+    result = solved(TWO_PARTS)
+    assert isinstance(result.answer, Answer)
+    mix = result.answer.winner.mix
+    idle = replace(mix, pools=tuple(replace(pool, replicas={}, load={}) for pool in mix.pools))
+    assert all(not pool.carried for pool in as_seen(idle, {}, result.problem).pools)

@@ -132,6 +132,15 @@ class Problem:
         gain = self.gains.get(replica.accelerator)
         return replica.requests_per_s[bucket] * (gain[period] if gain else 1.0)
 
+    def replicas_alone(self, replica: ReplicaKind) -> float:
+        """How many of a kind would carry all of its workload that they can, in the period that asks for most."""
+        demands = self.demands_of(replica)
+        busy = (
+            sum(demand.requests_per_s[period] / self.rate_of(replica, demand.key[1], period) for demand in demands)
+            for period in range(self.periods)
+        )
+        return max(busy) / self.utilisation_fraction
+
     @property
     def whole(self) -> "Problem":
         """The same with replicas that prefill and decode alone; itself where there are no others."""

@@ -11,13 +11,13 @@ from penstock.planning.at_once import at_once
 from penstock.planning.optimum.family import Family
 from penstock.planning.optimum.mix import cheapest
 from penstock.planning.optimum.problem import Mix, PoolKey, Problem
-from penstock.planning.proof.verify import Verified, of_the_same_parts
+from penstock.planning.proof.verify import MAY_CARRY, Verified, of_the_same_parts, sizes_of
 
-_GAP, _MOST_NODES, _ROUNDING = 1e-3, 500, 1e-6
-_PLANNED_AGAIN, _WORTH_PLANNING = 3, 0.003
+_GAP, _MOST_NODES, _LESS = 1e-3, 500, 1 - 1e-6
+_PLANNED_AGAIN, _WORTH_PLANNING = 4, 0.003
 """How often the best of each kind is planned with what was seen, and by which share it must look cheaper."""
-MAY_CARRY: Final = 1.07
-"""What simulation may find: many replicas carry up to 5% more each than the eight first looked at."""
+_LARGE: Final = 0.6
+"""Of the replicas that carry a workload alone: a kind seen in no pool of so many is not known in such a pool."""
 _MAY_SHRINK: Final = 1 / MAY_CARRY
 
 
@@ -42,12 +42,7 @@ class Proof:
 
         It is the mean over the pools they were simulated in; a kind that never was carries as its part's others do.
         """
-        seen: dict[str, list[float]] = {}
-        for entry in self.verified:
-            for pool in entry.mix.pools:
-                for name in pool.replicas:
-                    seen.setdefault(name, []).append(pool.carried.get(name, 1.0))
-        kinds = {name: fmean(factors) for name, factors in seen.items()}
+        kinds = {name: fmean(factor for _, factor in seen) for name, seen in self._seen.items()}
         others = fmean(kinds.values())
         found = {}
         for offer in problem.offers:
@@ -55,6 +50,27 @@ class Proof:
             for kind in problem.replicas_on(offer.accelerator):
                 factor = kinds.get(kind.id, fmean(here) if here else others)
                 found.update({(offer.key, kind.id, period): factor for period in range(problem.periods)})
+        return found
+
+    def hoped(self, problem: Problem) -> dict[PoolKey, float]:
+        """What they may carry: as in the largest pool they were seen in, or what any may where none was large."""
+        found = problem.each_carrying(MAY_CARRY).carried
+        kinds = {kind.id: kind for kind in problem.replicas}
+        known = {}
+        for name, seen in self._seen.items():
+            count, factor = max(seen)
+            if count >= _LARGE * problem.replicas_alone(kinds[name]):
+                known[name] = factor
+        return {key: known.get(key[1], factor) for key, factor in found.items()}
+
+    @property
+    def _seen(self) -> dict[str, list[tuple[int, float]]]:
+        """By kind: how many there were in each pool, and what each carried."""
+        found: dict[str, list[tuple[int, float]]] = {}
+        for entry in self.verified:
+            for pool in entry.mix.pools:
+                for name, count in pool.replicas.items():
+                    found.setdefault(name, []).append((count, pool.carried.get(name, 1.0)))
         return found
 
     @property
@@ -86,27 +102,29 @@ def planned_with_what_was_seen(
 ) -> tuple[Proof, Family]:
     """Plan the best of each kind again with what replicas were seen to carry, and simulate what is cheaper then.
 
-    Before a simulation a replica is judged in a pool of up to eight; in a pool of fifty another split may carry more.
-    Nothing but a simulation of it says so, and the program has to be asked again. What held and is cheaper joins.
+    Before a simulation a replica is judged in a pool of up to eight; in a pool of fifty another split, or another part,
+    may carry more. Nothing but a simulation of it says so: a kind of replica that was in none is taken to carry what
+    any may, until it was. What held and is cheaper joins; what did not teaches the next round.
     """
     for _ in range(_PLANNED_AGAIN):
         best = {family.label(entry.mix): entry for entry in reversed(proof.verified) if entry.met}
-        known = replace(problem, carried=proof.carried(problem))
+        known = replace(problem, carried=proof.hoped(problem))
         asked = [
             partial(
                 cheapest, known, family.restriction(label), gap_fraction=_GAP, most_nodes=_MOST_NODES, patient=False
             )
             for label in best
         ]
+        seen = {sizes_of(entry.planned) for entry in proof.verified}
         found = []
         for before, mix in zip(best.values(), at_once(asked), strict=True):
             if mix is not None and mix.cost_usd < (1 - _WORTH_PLANNING) * before.mix.cost_usd:
-                now = verify(mix)
-                found += [now] if now.met and now.mix.cost_usd < before.mix.cost_usd * (1 - _ROUNDING) else []
+                found += [(before, verify(mix))] if sizes_of(mix) not in seen else []
         if not found:
             break
-        proof = Proof(verified=_cheapest_that_held_first((*proof.verified, *found)))
-        family = replace(family, others=(*family.others, *(entry.planned for entry in found)))
+        proof = Proof(verified=_cheapest_that_held_first((*proof.verified, *(now for _, now in found))))
+        better = [now.planned for before, now in found if now.met and now.mix.cost_usd < _LESS * before.mix.cost_usd]
+        family = replace(family, others=(*family.others, *better))
     return proof, family
 
 

@@ -14,6 +14,8 @@ from penstock.planning.optimum.problem import Mix, PoolKey, PoolPeriod, Problem,
 from penstock.planning.proof.serving import Check, VerifyOf, at_todays_speed, pool_id, serving_fleet
 
 _HEADROOM: Final = 0.98
+MAY_CARRY: Final = 1.07
+"""What simulation may find: many replicas carry up to 5% more each than the eight first looked at."""
 _LEAST: Final = 0.01
 _ROUNDING: Final = 1e-6
 _ATTEMPTS, _ENOUGH, _TIGHTER = 10, 4, 60
@@ -68,11 +70,11 @@ def verify_fleet(
     if found.met and not all(check.met for check in checks.values()):
         found = _purest(mix, problem, candidates, workloads, verify_of)
         checks = _checks(found.mix, problem, candidates, workloads, verify_of)
-    seen = _as_seen(found.mix, checks, problem)
+    seen = as_seen(found.mix, checks, problem)
     return replace(found, mix=seen, checks=_worst(checks), pools=tuple(checks.values()))
 
 
-def _as_seen(mix: Mix, checks: Mapping[CheckKey, Check], problem: Problem) -> Mix:
+def as_seen(mix: Mix, checks: Mapping[CheckKey, Check], problem: Problem) -> Mix:
     """Return a fleet whose pools carry what they were seen to; that says what other demands and prices make of it."""
     plain, found = replace(problem, carried={}), dict[PoolKey, float]()
     for key, check, busy in _pools_checked(mix, checks, plain):
@@ -102,7 +104,8 @@ def _taking_its_nodes(pool: PoolPeriod, seen: Mapping[str, float], plain: Proble
         taken = sum(ceil(busy[name] / factors[name] / slack - _LEAST) * devices[name] for name in busy)
         return ceil(taken / pool.offer.devices) < own
 
-    high, low = 1.0, min(1.0, *(busy[name] / factors[name] / pool.replicas[name] for name in busy))
+    loaded = [busy[name] / factors[name] / count for name, count in pool.replicas.items() if busy[name] > 0]
+    high, low = 1.0, min(loaded, default=1.0)
     while enough(high) and high - low > _ROUNDING:
         middle = (low + high) / 2
         low, high = (low, middle) if enough(middle) else (middle, high)
@@ -121,10 +124,10 @@ def _purest(
 
     Nodes of one price hold several kinds, and before a simulation the program does not care which: the filling it
     happens to choose may miss where a purer one holds. The cheapest fleet that held is kept. A purer one is planned
-    with the most its replicas were seen to carry: one that is no cheaper then is not simulated.
+    with what replicas may carry in one large pool: one that is no cheaper then is not simulated.
     """
     best = _sized(mix, problem, candidates, workloads, verify_of)
-    for unmixed in _unmixed(mix, replace(problem, carried=_most_carried(best.mix, problem))):
+    for unmixed in _unmixed(mix, problem.each_carrying(MAY_CARRY)):
         if best.met and best.added_usd <= _WORTH_UNMIXING * mix.cost_usd:
             break
         planned = of_the_same_parts(unmixed, mix)
@@ -147,16 +150,6 @@ def _unmixed(mix: Mix, problem: Problem) -> Iterator[Problem]:
             yield replace(problem, replicas=tuple(kind for kind in problem.replicas if kind.id not in others))
 
 
-def _most_carried(mix: Mix, problem: Problem) -> dict[PoolKey, float]:
-    """What replicas carried in the period in which they carried most, in every period."""
-    most: dict[tuple[tuple[str, str], str], float] = {}
-    for pool in mix.pools:
-        for name in pool.replicas:
-            seen = pool.carried.get(name, 1.0)
-            most[pool.offer.key, name] = max(seen, most.get((pool.offer.key, name), seen))
-    return {(*kind, period): factor for kind, factor in most.items() for period in range(problem.periods)}
-
-
 def _sized(
     mix: Mix,
     problem: Problem,
@@ -173,7 +166,7 @@ def _sized(
     carried: dict[PoolKey, float] = {}
     seen: set[tuple[object, ...]] = set()
     for attempt in range(1, _ATTEMPTS + 1):
-        seen.add(_sizes(tried))
+        seen.add(sizes_of(tried))
         checks = _checks(tried, problem, candidates, workloads, verify_of)
         found = Verified(planned=mix, mix=tried, checks=_worst(checks), pools=tuple(checks.values()), attempts=attempt)
         if best is None or (not found.met, found.mix.cost_usd) < (not best.met, best.mix.cost_usd):
@@ -213,7 +206,7 @@ def _planned_again(
         larger = _still_carrying(larger, known) or of_the_same_parts(known, tried)
         if larger is None:
             return None
-        if _sizes(larger) not in seen:
+        if sizes_of(larger) not in seen:
             return carried, larger
         for key in missed:
             carried[key] = carried.get(key, 1.0) * _HEADROOM
@@ -299,7 +292,7 @@ def _pools_checked(
                 yield (pool.offer.key, name, pool.period), check, busy
 
 
-def _sizes(mix: Mix) -> tuple[object, ...]:
+def sizes_of(mix: Mix) -> tuple[object, ...]:
     """What the simulator would see: a fleet of the same sizes and shares need not be run twice."""
     return tuple(
         (
