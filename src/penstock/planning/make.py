@@ -39,13 +39,15 @@ from penstock.planning.optimum.family import Family, find_family, steps_of
 from penstock.planning.optimum.mix import cheapest
 from penstock.planning.optimum.problem import Mix, Problem
 from penstock.planning.possible import refuse_impossible, unserved_lengths
-from penstock.planning.proof.prove import Proof, planned_with_what_was_seen, prove
+from penstock.planning.proof.prove import Proof, planned_with_what_was_seen, prove, proven_here
 from penstock.planning.proof.serving import VerifyOf
 from penstock.planning.proof.simulated import LoadJudge
 from penstock.planning.proof.verify import MAY_CARRY, Verified, verify_fleet
 from penstock.simulation.options import StageProgress
 
 RUNNERS_UP = 3
+_LOOKED_AGAIN = 2
+"""How often a plan is answered again with fleets found on the way that are cheaper."""
 _WORTH_SAYING = 0.02
 """Share of prompt tokens that prompts have in common from which on it matters."""
 
@@ -271,10 +273,20 @@ def _answered(
     family = _family(problem, progress, may_carry=None if sources.verify_of is None else MAY_CARRY)
     if family is None:
         return None
-    proof, family = _proven(resolved, family, problem, candidates, sources, progress)
-    if proof.verified and not proof.verified[0].met and cheapest(problem) is None:
+    verify = _verifier(resolved, problem, candidates, sources)
+    if verify is None:
+        return _answer(resolved, Proof(verified=()), family, problem, candidates, sources, progress)
+    proof, family = _proven(family, problem, verify, progress)
+    if not proof.verified[0].met and cheapest(problem) is None:
         return None
-    return _answer(resolved, proof, family, problem, candidates, sources, progress)
+    answer = _answer(resolved, proof, family, problem, candidates, sources, progress)
+    for _ in range(_LOOKED_AGAIN):
+        better = proven_here(proof, family, problem, answer.family.of_other_worlds, verify)
+        if better is None:
+            break
+        proof, family = better
+        answer = _answer(resolved, proof, family, problem, candidates, sources, progress)
+    return answer
 
 
 def _answer(
@@ -309,9 +321,9 @@ def _answer(
     progress("what would change the answer", 2, 4)
     swings = tornado(judged, world, knobs)
     progress("what would change the answer", 3, 4)
-    turning = settled_flips(judged, world, knobs, _sizing(resolved, candidates, sources, searched=True))
+    turning, found = settled_flips(judged, world, knobs, _sizing(resolved, candidates, sources, searched=True))
     return Answer(
-        family=family,
+        family=found,
         winner=billed(family.winner),
         runners_up=tuple(billed(mix) for mix in family.runners_up),
         by_label={label: billed(mix) for label, mix in proven.by_label.items()},
@@ -340,22 +352,25 @@ def _of_parts(resolved: Resolved, support: AbstractSet[str]) -> Resolved:
     return replace(resolved, plan=replace(resolved.plan, parts=tuple(parts)))
 
 
-def _proven(
-    resolved: Resolved,
-    family: Family,
-    problem: Problem,
-    candidates: tuple[Candidate, ...],
-    sources: Sources,
-    progress: StageProgress,
-) -> tuple[Proof, Family]:
-    if sources.verify_of is None:
-        return Proof(verified=()), family
+def _verifier(
+    resolved: Resolved, problem: Problem, candidates: tuple[Candidate, ...], sources: Sources
+) -> Callable[[Mix], Verified] | None:
+    """How a fleet of this plan is simulated; None where nothing simulates."""
     simulate, sizing = sources.verify_of, sources.sizing_of
-    fleets = len(family.fleets)
+    if simulate is None:
+        return None
 
     def verify(mix: Mix) -> Verified:
         its = problem.of_its_kind(mix)
         return verify_fleet(mix, its, candidates, resolved.plan.workloads, simulate, sizing_of=sizing)
+
+    return verify
+
+
+def _proven(
+    family: Family, problem: Problem, verify: Callable[[Mix], Verified], progress: StageProgress
+) -> tuple[Proof, Family]:
+    fleets = len(family.fleets)
 
     def step(number: int) -> None:
         progress("simulating fleets that may be cheapest", number, fleets)

@@ -31,8 +31,10 @@ workloads:
      lengths: [{input: 2k, output: 512}]}
   - {name: fast, model: llama-3.1-8b, slo: "ttft=1s,tpot=25ms,attain=95%", requests_per_s: FAST,
      lengths: [{input: 1k, output: 256}]}
-accelerators: [{id: mi300x, buy_usd: 15000}, {id: h200, buy_usd: 32000}]
-acquire: [buy]
+accelerators:
+  - {id: mi300x, contracts: [{years: 3, usd_per_hour: 1.25}]}
+  - {id: h200, contracts: [{years: 3, usd_per_hour: 2.05}]}
+acquire: [contract]
 stacks: {amd: {engineers: 0.3}, nvidia: {engineers: 0}}
 draws: 100
 """

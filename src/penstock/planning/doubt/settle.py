@@ -35,8 +35,10 @@ class _Place:
     """Fleets that could say otherwise."""
 
 
-def settled_flips(judge: Judge, world: InputWorld, knobs: Sequence[Knob], sized: Sized = as_solved) -> tuple[Flip, ...]:
-    """Find where the answer changes; the nearest such values with fleets solved there, not only those of the plan.
+def settled_flips(
+    judge: Judge, world: InputWorld, knobs: Sequence[Knob], sized: Sized = as_solved
+) -> tuple[tuple[Flip, ...], Family]:
+    """Find where the answer changes; the nearest such values with fleets solved there, which join those of the plan.
 
     Fleets that win today were made for today's values. Just before a flip, a fleet nobody has seen may be cheaper than
     the winner: then the flip is nearer. At the flip, the winner's label may have a better fleet: then it is farther
@@ -59,7 +61,7 @@ def settled_flips(judge: Judge, world: InputWorld, knobs: Sequence[Knob], sized:
             moved = {flip.name for flip in _shown(found)}
             again = flips(judge, world, [knob for knob in knobs if knob.name in moved])
             found = nearest_first((*again, *(flip for flip in found if flip.name not in moved)))
-    return tuple(replace(flip, solved=flip.kind == "delivery" or flip in settled) for flip in found)
+    return tuple(replace(flip, solved=flip.kind == "delivery" or flip in settled) for flip in found), judge.family
 
 
 def _shown(found: Sequence[Flip]) -> Iterator[Flip]:

@@ -11,6 +11,7 @@ from penstock.planning.at_once import at_once
 from penstock.planning.optimum.family import Family
 from penstock.planning.optimum.mix import cheapest
 from penstock.planning.optimum.problem import Mix, PoolKey, Problem
+from penstock.planning.optimum.resize import one_world, resized_usd
 from penstock.planning.proof.verify import MAY_CARRY, Verified, of_the_same_parts, sizes_of
 
 _GAP, _MOST_NODES, _LESS = 1e-3, 500, 1 - 1e-6
@@ -126,6 +127,33 @@ def planned_with_what_was_seen(
         better = [now.planned for before, now in found if now.met and now.mix.cost_usd < _LESS * before.mix.cost_usd]
         family = replace(family, others=(*family.others, *better))
     return proof, family
+
+
+def proven_here(
+    proof: Proof, family: Family, problem: Problem, found: Sequence[Mix], verify: Callable[[Mix], Verified]
+) -> tuple[Proof, Family] | None:
+    """Bring fleets that were found for other demands and prices into this plan, where they are cheaper and hold here.
+
+    The winner is the cheapest of all fleets solved anywhere in a plan. None where none of them is.
+    """
+    best = {family.label(entry.mix): entry.mix.cost_usd for entry in reversed(proof.verified) if entry.met}
+    seen, better = {sizes_of(entry.planned) for entry in proof.verified}, []
+    for mix in found:
+        label, usd = family.label(mix), float(resized_usd(mix, problem, one_world())[0])
+        if usd >= (1 - _WORTH_PLANNING) * best.get(label, inf):
+            continue
+        carried = {(pool.offer.key, name, pool.period): f for pool in mix.pools for name, f in pool.carried.items()}
+        here = of_the_same_parts(replace(problem, carried=carried), mix)
+        if here is not None and sizes_of(here) not in seen:
+            seen.add(sizes_of(here))
+            now = verify(here)
+            if now.met and now.mix.cost_usd < _LESS * best.get(label, inf):
+                best[label] = now.mix.cost_usd
+                better.append(now)
+    if not better:
+        return None
+    family = replace(family, others=(*family.others, *(entry.planned for entry in better)))
+    return Proof(verified=_cheapest_that_held_first((*proof.verified, *better))), family
 
 
 def _cheapest_that_held_first(found: Sequence[Verified]) -> tuple[Verified, ...]:

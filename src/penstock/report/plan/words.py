@@ -154,7 +154,7 @@ def headline(answer: Answer) -> str:
         unserved = _unserved_in(answer)
         return f"{capital(winner)} is the only choice: {cost}" + (f"; {unserved}." if unserved else ".")
     more = [f"{label_name(label)} {usd(more)} more" for label, more in list(verdict.others_usd.items())[:3]]
-    others = ", ".join(more) or "nothing else is enough"
+    others = ", ".join(more) or "nothing else is enough as estimated"
     if likelier(answer) is not None:
         word = "Probably" if verdict.likeliest_probability > _HALF else "Likelier"
         first = f"{word} {label_name(verdict.likeliest)}: {_cheapest_in(answer)}"
@@ -231,7 +231,10 @@ def enough_sentence(answer: Answer, *, node: str = "node", draws: str = "draws")
     if confidence.nodes.low == confidence.nodes.high:
         return ""
     these = f"{most} {node} is" if most == 1 else f"{most} {node}s are"
-    said = f"{these} enough in {confidence.enough_fraction:.0%} of {draws}"
+    # Load stays where it was planned in every draw: where kinds of replica, or parts, share it, more are enough.
+    shared = len(mix.pools) > len(periods) or any(len(pool.replicas) > 1 for pool in mix.pools)
+    share = f"{'at least ' if shared else ''}{confidence.enough_fraction:.0%}"
+    said = f"{these} enough in {share} of {draws}"
     return said if confidence.nodes.high <= most else f"{said}; nine of ten take at most {confidence.nodes.high:.0f}"
 
 
