@@ -380,6 +380,18 @@ def test_what_may_be_shed_is_where_it_more_likely_misses_than_not(step_s: float,
     assert isinstance(desk.decide(asked(), b"", Wish()), Named)
 
 
+def test_what_is_late_by_its_own_length_is_not_shed_by_an_idle_fleet() -> None:
+    """90,000 tokens at 20 us each take longer than the promised second anywhere, today and whenever they come again."""
+    routed, clock = fleet(2), Clock()
+    routed.endpoints["prompt_token_s"] = 2e-5
+    desk, _ = desk_of(routed, clock)
+    long = asked(body_bytes=360_000)
+    assert isinstance(desk.decide(long, b"", Wish(objective="batch")), Named)
+    for _ in range(20):
+        desk.decide(long, b"", Wish())
+    assert isinstance(desk.decide(long, b"", Wish(objective="batch")), Refused), "others wait there already"
+
+
 def test_steps_that_swing_are_not_taken_for_faster_than_they_are() -> None:
     """Every fourth step carries a prompt and takes seven times as long; a report comes after each."""
     clock = Clock()

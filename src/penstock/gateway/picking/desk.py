@@ -17,6 +17,7 @@ from penstock.gateway.picking.learning import Learned
 from penstock.gateway.picking.patience import try_s
 from penstock.gateway.picking.prefixes import BLOCK_BYTES, PrefixIndex
 from penstock.gateway.picking.receipts import ReceiptBook
+from penstock.gateway.picking.second_look import late_by_itself, shortened
 from penstock.gateway.picking.suspects import Suspects, UnknownNames, has_failed, is_upstream
 from penstock.gateway.picking.tally import PickTally
 from penstock.gateway.picking.tenants import Tenants
@@ -126,7 +127,10 @@ class Desk:
         keys = self._fill(asked, body, wish, model, begun)
         among = self._among(only)
         found = self._rank(among)
-        if not found and self._shortened(among):
+        if not found and shortened(self._request, among, self._hits):
+            found = self._rank(among)
+        if not found and wish.sheddable and late_by_itself(self._request, among):
+            self._request["sheddable"] = 0
             found = self._rank(among)
         self.tally.decisions += 1
         if self._receipts is not None:
@@ -211,23 +215,6 @@ class Desk:
 
     def _rank(self, among: Records) -> int:
         return self._policy.rank(self._request, among, self._hits, self.parameters, self._order, self._harms)
-
-    def _shortened(self, among: Records) -> bool:
-        """Take a request as just fitting where its estimated length fits nowhere: bytes are not tokens.
-
-        An image, or a script that JSON escapes, has far fewer tokens than its bytes say; the engine with the most room
-        counts them, and refuses what is too long.
-        """
-        request = self._request[0]
-        up = among[(among["accepts"] != 0) & (among["serves"] & request["model"] != 0)]
-        room = int(np.minimum(up["max_context_tokens"], up["kv_tokens"]).max(initial=0))
-        limit, before = int(request["output_limit_tokens"]), request.copy()
-        request["input_tokens"] = max(1, min(request["input_tokens"], room - max(1, limit)))
-        request["expected_output_tokens"] = max(
-            1, min(request["expected_output_tokens"], room - request["input_tokens"])
-        )
-        np.minimum(self._hits, request["input_tokens"] - 1, out=self._hits)
-        return bool(request != before)
 
     def _named(self, found: int, model: str, keys: list[int], asked: BodyAsked) -> Named:
         order, ticket = tuple(self._order.tolist()[:found]), self._tickets
