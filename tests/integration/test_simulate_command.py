@@ -142,6 +142,7 @@ def test_what_does_not_fit_is_said(penstock: Run) -> None:
         ((), "say how fast requests come"),
         (("--rate", "1", "--users", "4"), "leave out --rate"),
         (("--users", "400", "--think", "2s", "--requests", "700"), "write --requests 800 or more"),
+        (("--rate", "1", "--think", "2s"), "say how many with --users"),
         (("--rate", "1", "--slo", "ttft=soon"), "is not a time"),
         (("--rate", "1", "--arrivals", "gamma"), "lacks its number"),
         (("--rate", "1", "--prefill", "8"), "--kv-gbps"),

@@ -73,6 +73,8 @@ def arrivals_choice(text: str | None, *, recorded: bool, users: int | None, thin
     """Read how requests arrive."""
     if users is not None:
         return ClosedLoop(users=users, think_s=parse_duration(think))
+    if parse_duration(think) > 0:
+        raise UsageError("--think is of users who wait for their answer; say how many with --users")
     name, _, number = (text or ("recorded" if recorded else "poisson")).strip().lower().partition(":")
     if number and name in {"recorded", "poisson"}:
         raise UsageError(f"'{text}': {name} has no number; a rate is --rate {number}, bursts are gamma:{number}")
