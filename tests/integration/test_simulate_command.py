@@ -4,6 +4,7 @@ import json
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from conftest import Run
@@ -53,22 +54,22 @@ def test_a_run_costs_what_a_plan_would_pay_for_its_hours(penstock: Run) -> None:
     assert document["usd"] == pytest.approx(2 * rent.value * document["makespan_s"] / 3600)
 
 
-def test_a_closed_loop_that_drafts_takes_what_predict_says(penstock: Run) -> None:
-    where = (
-        "deepseek-r1",
-        "--on",
-        "mi355x:8",
-        "--engine",
-        "sglang",
-        "--in",
-        "1024",
-        "--out",
-        "1024",
-        "--mtp",
-        "--json",
-    )
-    simulated = json.loads(penstock("simulate", *where, "--users", "16", "--requests", "200").stdout)["deployments"][0]
-    predicted = json.loads(penstock("predict", *where, "--concurrency", "16").stdout)["deployments"][0]
+def drawn_lengths(path: Path, inputs: int, outputs: int, count: int) -> str:
+    """As benchmarks draw them, 8/9 to 10/9 of a mean: users whose answers are equally long stay in step."""
+    rng = np.random.default_rng(0)
+    prompts, answers = (rng.integers(mean * 8 // 9, mean * 10 // 9, count) for mean in (inputs, outputs))
+    rows = [f"{number},{prompts[number]},{answers[number]}" for number in range(count)]
+    path.write_text("\n".join(("arrived_at,input_tokens,output_tokens", *rows)) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def test_a_closed_loop_that_drafts_takes_what_predict_says(penstock: Run, tmp_path: Path) -> None:
+    where = ("deepseek-r1", "--on", "mi355x:8", "--engine", "sglang", "--mtp", "--json")
+    trace = drawn_lengths(tmp_path / "trace.csv", 1024, 1024, 400)
+    loop = penstock("simulate", *where, "--trace", trace, "--users", "16", "--requests", "400")
+    (simulated,) = json.loads(loop.stdout)["deployments"]
+    said = penstock("predict", *where, "--in", "1024", "--out", "1024", "--concurrency", "16")
+    (predicted,) = json.loads(said.stdout)["deployments"]
     assert simulated["speculation"]["grounds"] == predicted["speculation"]["grounds"]
     assert simulated["latency"]["tpot_s"]["p50"] == pytest.approx(predicted["tpot_s"]["value"], rel=0.05)
 
@@ -99,11 +100,12 @@ def test_prefill_and_decode_apart(penstock: Run) -> None:
     assert [pool["name"] for pool in pools] == ["h100_sxm prefill", "h100_sxm decode"]
 
 
-def test_prompts_and_answers_apart_are_predicted_as_they_are_simulated(penstock: Run) -> None:
+def test_prompts_and_answers_apart_are_predicted_as_they_are_simulated(penstock: Run, tmp_path: Path) -> None:
     asked = ("deepseek-r1", "--on", "gb200:8", "--ep", "--replicas", "2", "--prefill", "1", "--prefill-split", "dp4,ep")
-    lengths = ("--in", "1024", "--out", "512", "--precision", "nvfp4", "--engine", "trtllm", "--json")
-    predicted = penstock("predict", *asked, *lengths, "--concurrency", "64")
-    simulated = penstock("simulate", *asked, *lengths, "--users", "64", "--requests", "4000")
+    served = ("--precision", "nvfp4", "--engine", "trtllm", "--json")
+    trace = drawn_lengths(tmp_path / "trace.csv", 1024, 512, 4000)
+    predicted = penstock("predict", *asked, *served, "--in", "1024", "--out", "512", "--concurrency", "64")
+    simulated = penstock("simulate", *asked, *served, "--trace", trace, "--users", "64", "--requests", "4000")
     (fast,) = json.loads(predicted.stdout)["deployments"]
     (slow,) = json.loads(simulated.stdout)["deployments"]
     assert fast["devices"] == 2 * 8 + 4

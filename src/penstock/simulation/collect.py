@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from penstock.simulation.loop.compiled import compiled, entry
 from penstock.simulation.loop.events import settled
-from penstock.simulation.loop.observe import bin_of, count_queues
+from penstock.simulation.loop.observe import bin_of, client_lag_s, count_queues
 from penstock.simulation.loop.world import (
     BINS,
     BINS_PER_E,
@@ -74,9 +74,7 @@ def _tally(w: World, tables: _Tables, base: int, seen_s: Any, warm_up: int) -> N
             tables.counts[group, _LOST if row.replica == LOST else _REJECTED] += 1
             seen_s[place, 0] = seen_s[place, 1] = math.inf
             continue
-        replica = w.replicas[row.replica]
-        served_s = row.first_s - row.arrival_s - row.waited_s
-        ttft_s = replica.request_s + row.waited_s + replica.first_ratio * served_s
+        ttft_s = row.first_s - row.arrival_s + client_lag_s(w, row.replica, base + place)
         e2e_s = ttft_s + (row.last_s - row.first_s)
         seen_s[place, 0], seen_s[place, 1] = ttft_s, e2e_s
         tables.last_seen_s[0] = max(tables.last_seen_s[0], row.arrival_s + e2e_s)

@@ -12,7 +12,7 @@ import math
 from penstock.simulation.loop.compiled import compiled, rare
 from penstock.simulation.loop.knowledge import note_finished, note_first_token
 from penstock.simulation.loop.kv_blocks import compute, hold, lookup, release, take
-from penstock.simulation.loop.observe import count_gap, grown_blocks, observe
+from penstock.simulation.loop.observe import client_lag_s, count_gap, grown_blocks, observe
 from penstock.simulation.loop.queues import (
     ask_again_later,
     join_running,
@@ -339,7 +339,7 @@ def _decode_or_finish(w: World, r: int, number: int, now_s: float) -> None:
 
 @compiled
 def _finish(w: World, r: int, number: int, tokens: int, now_s: float) -> None:
-    """Free a request's blocks and seat; in a closed loop its user sends the next one."""
+    """Free a request's blocks and seat; in a closed loop its user sends the next one with the answer in hand."""
     replica, control = w.replicas[r], w.control[0]
     mask = len(w.rows) - 1
     row = w.rows[number & mask]
@@ -361,4 +361,5 @@ def _finish(w: World, r: int, number: int, tokens: int, now_s: float) -> None:
     note_finished(w, r, number)
     replica.outstanding_tokens -= row.input_tokens
     control.in_flight -= 1
-    ask_again_later(w, now_s)
+    # Where first tokens are said to be quicker than their steps, still nobody has an answer before it is finished.
+    ask_again_later(w, now_s + max(0.0, client_lag_s(w, r, number)))

@@ -112,7 +112,7 @@ def _reject(w: World, number: int, now_s: float) -> None:
     control = w.control[0]
     control.next_row += 1
     control.now_s = now_s
-    if control.think_s > 0:
+    if control.pauses:
         forget_first(w)
     give_up(w, number, NONE, now_s)
 
@@ -123,11 +123,9 @@ def _proceed(w: World, r: int, now_s: float) -> None:
     if w.replicas[r].together:
         _proceed_together(w, w.replicas[r].head, now_s)
         return
-    control = w.control[0]
-    known = control.known_rows
     end(w, r)
     # Whoever asks again at this very moment is in the queue before the next step is scheduled, unless that was before.
-    if control.known_rows > known and control.think_s == 0 and not w.replicas[r].ahead:
+    if not w.replicas[r].ahead and _asks_again(w, now_s):
         w.replicas[r].steps = 0
     else:
         begin(w, r, now_s)
@@ -136,14 +134,21 @@ def _proceed(w: World, r: int, now_s: float) -> None:
 @rare
 def _proceed_together(w: World, head: int, now_s: float) -> None:
     """The same for ranks that step together."""
-    control = w.control[0]
-    known = control.known_rows
     end_together(w, head)
-    if control.known_rows > known and control.think_s == 0 and not w.replicas[head].ahead:
+    if not w.replicas[head].ahead and _asks_again(w, now_s):
         for r in range(head, head + w.replicas[head].ranks):
             w.replicas[r].steps = 0
     else:
         begin_together(w, head, now_s)
+
+
+@compiled
+def _asks_again(w: World, now_s: float) -> bool:
+    """Whether a user of a closed loop, whose answer has just ended, sends the next request at once."""
+    control = w.control[0]
+    if not control.closed or control.next_row >= min(control.known_rows, control.loaded_rows):
+        return False
+    return bool(w.rows[control.next_row & (len(w.rows) - 1)].arrival_s <= now_s)
 
 
 @compiled
@@ -153,7 +158,7 @@ def _hand(w: World, number: int, r: int, now_s: float) -> None:
     control.next_row += 1
     control.in_flight += 1
     control.now_s = now_s
-    if control.think_s > 0:
+    if control.pauses:
         forget_first(w)
     w.replicas[r].outstanding_tokens += row.input_tokens
     enqueue(w, r, number, now_s)

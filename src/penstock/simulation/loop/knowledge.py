@@ -8,7 +8,7 @@ import math
 from penstock.routing.ledger import asked, finished, first_token, refresh, reported, sent
 from penstock.routing.lengths import expected_tokens, saw_answer
 from penstock.simulation.loop.compiled import compiled, rare
-from penstock.simulation.loop.observe import used_at
+from penstock.simulation.loop.observe import client_lag_s, used_at
 from penstock.simulation.loop.world import NONE, World
 
 
@@ -146,17 +146,8 @@ def note_first_token(w: World, r: int, number: int) -> None:
     """Let the picker see a first token, when the client does."""
     if w.control[0].routed:
         place = number & (len(w.rows) - 1)
-        seen_s = first_seen_s(w, r, number)
+        seen_s = w.rows[place].first_s + client_lag_s(w, r, number)
         first_token(w.endpoints[w.rows[place].picker], w.flights, place, seen_s, w.parameters)
-
-
-@compiled
-def first_seen_s(w: World, r: int, number: int) -> float:
-    """When a client sees the first token of a request."""
-    row, replica = w.rows[number & (len(w.rows) - 1)], w.replicas[r]
-    served_s = row.first_s - row.arrival_s - row.waited_s
-    seen_s: float = row.arrival_s + replica.request_s + row.waited_s + replica.first_ratio * served_s
-    return seen_s
 
 
 @compiled
@@ -165,6 +156,6 @@ def note_finished(w: World, r: int, number: int) -> None:
     if w.control[0].routed:
         place = number & (len(w.rows) - 1)
         row = w.rows[place]
-        end_s = first_seen_s(w, r, number) + row.last_s - row.first_s
+        end_s = row.last_s + client_lag_s(w, r, number)
         finished(w.endpoints[row.picker], w.flights, place, row.output_tokens, end_s, w.parameters)
         saw_answer(w.lengths, min(row.slo_class, len(w.promises) - 1), row.input_tokens, row.output_tokens)

@@ -299,7 +299,10 @@ def feed(
 
 
 class Users:
-    """The users of a closed loop, told to the loop: when each begins, and the pause before each further request."""
+    """The users of a closed loop, told to the loop: when each begins, and the pause before each further request.
+
+    Where nobody thinks and clients have answers as soon as engines do, there are no pauses: who ends first asks first.
+    """
 
     def __init__(self, world: World, options: Options) -> None:
         control = world.control[0]
@@ -308,7 +311,8 @@ class Users:
         self._held = np.empty(0)
         if options.users is None:
             return
-        control["users"], control["think_s"] = options.users, options.think_s
+        lags = (world.replicas["request_s"] != 0) | (world.replicas["first_ratio"] != 1)
+        control["users"], control["pauses"] = options.users, options.think_s > 0 or lags.any()
         if options.think_s > 0:
             loop = ClosedLoop(users=options.users, think_s=options.think_s)
             world.wakes[:] = loop.starts_s(options.seed, options.spread_s)
@@ -317,7 +321,7 @@ class Users:
 
     def pause(self, world: World, first: int) -> None:
         """Write the pauses before rows that have just been loaded, from `first` on."""
-        if self._pauses is None:
+        if not world.control[0]["pauses"]:
             return
         numbers = np.arange(first, int(world.control[0]["loaded_rows"]))
         world.rows["arrival_s"][numbers & (len(world.rows) - 1)] = self._take(len(numbers))
@@ -325,7 +329,9 @@ class Users:
             world.rows["arrival_s"][0] = world.wakes[0]
 
     def _take(self, rows: int) -> NDArray[np.float64]:
-        while self._pauses is not None and len(self._held) < rows:
+        if self._pauses is None:
+            return np.zeros(rows)
+        while len(self._held) < rows:
             self._held = np.concatenate([self._held, next(self._pauses)])
         taken, self._held = self._held[:rows], self._held[rows:]
         return taken

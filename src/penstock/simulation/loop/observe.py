@@ -35,6 +35,18 @@ def count_gap(w: World, r: int, seconds: float, count: int) -> None:
 
 
 @compiled
+def client_lag_s(w: World, r: int, number: int) -> float:
+    """How much later than the engine has them a client sees a request's first token, and so all that follow.
+
+    Of what a first token takes, only the time from admission on is longer to a client: not a queue, nor a link.
+    """
+    row, replica = w.rows[number & (len(w.rows) - 1)], w.replicas[r]
+    served_s = row.first_s - row.arrival_s - row.waited_s
+    lag_s: float = replica.request_s + (replica.first_ratio - 1) * served_s
+    return lag_s
+
+
+@compiled
 def observe(w: World, r: int, now_s: float) -> None:
     """Add the steps that just ended to what is reported."""
     replica, control = w.replicas[r], w.control[0]

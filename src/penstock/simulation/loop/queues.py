@@ -1,6 +1,6 @@
 """Who waits at a replica, who runs, whose KV is on its way, in which order? Lists threaded through the rows.
 
-Users of a closed loop who think wait in a heap: who wakes first is sent first.
+Users of a closed loop who think, or whose answers are on their way, wait in a heap: who wakes first is sent first.
 """
 
 from penstock.simulation.loop.compiled import compiled, rare
@@ -126,23 +126,23 @@ def leave_transfers(w: World, r: int) -> int:
 
 
 @compiled
-def ask_again_later(w: World, now_s: float) -> None:
-    """Let the user whose request has just ended send the next one, where the loop is closed and there is one."""
+def ask_again_later(w: World, seen_s: float) -> None:
+    """Let the user who sees the end of a request then send the next one, where the loop is closed and there is one."""
     control = w.control[0]
     if not control.closed:
         return
-    if control.think_s > 0:
-        _think(w, now_s)
+    if control.pauses:
+        _pause(w, seen_s)
     elif control.known_rows < control.loaded_rows:
-        w.rows[control.known_rows & (len(w.rows) - 1)].arrival_s = now_s
+        w.rows[control.known_rows & (len(w.rows) - 1)].arrival_s = seen_s
         control.known_rows += 1
 
 
 @rare
-def _think(w: World, now_s: float) -> None:
+def _pause(w: World, seen_s: float) -> None:
     """Remember when a user wakes: a heap of as many times as rows are known and not yet sent.
 
-    While the last rows are not sent, users think on for whom there is none: whoever wakes first has the next.
+    While the last rows are not sent, users pause on for whom there is none: whoever wakes first has the next.
     """
     control, wakes = w.control[0], w.wakes
     if control.next_row >= control.loaded_rows:
@@ -150,7 +150,7 @@ def _think(w: World, now_s: float) -> None:
     beyond = control.known_rows - control.loaded_rows
     # Until a row's time is known, it is the pause before it.
     pause_s = w.rows[control.known_rows & (len(w.rows) - 1)].arrival_s if beyond < 0 else w.pauses[beyond]
-    at_s = now_s + pause_s
+    at_s = seen_s + pause_s
     place = control.known_rows - control.next_row
     while place > 0 and wakes[(place - 1) >> 1] > at_s:
         wakes[place] = wakes[(place - 1) >> 1]
@@ -162,7 +162,7 @@ def _think(w: World, now_s: float) -> None:
 
 @rare
 def forget_first(w: World) -> None:
-    """Take the user who has just been sent out of those who think; the next row comes when the next of them wakes."""
+    """Take the user who has just been sent out of those who pause; the next row comes when the next of them wakes."""
     control, wakes = w.control[0], w.wakes
     left = control.known_rows - control.next_row
     if left <= 0 or control.next_row >= control.loaded_rows:

@@ -166,12 +166,12 @@ CONTROL: Final = np.dtype(
         ("known_rows", "i8"),  # rows whose arrival time is known
         ("loaded_rows", "i8"),
         ("final", "u1"),  # no more rows will be loaded
-        ("closed", "u1"),  # users send their next request when one finishes
+        ("closed", "u1"),  # users send their next request when one is answered
+        ("pauses", "u1"),  # but not as soon as an engine ends one: they think, or the answer is on its way to them
         ("routed", "u1"),  # by a picker that knows only what it sees
         ("first_of_equals", "u1"),  # the all-knowing router takes the first of equal replicas, and not each in turn
         ("policy", "u1"),
         ("users", "i8"),  # of a closed loop
-        ("think_s", "f8"),  # mean of their pauses
         ("now_s", "f8"),
         ("turn", "i8"),  # of round robin
         ("in_flight", "i8"),
@@ -246,7 +246,7 @@ class World(NamedTuple):
     ends: Any
     """`end_s` of the replicas, side by side: the next of them is looked for at every event."""
     wakes: Any
-    """Heap of when the users who think will have done so."""
+    """Heap of when the users who think, or wait for the rest of an answer, will send their next request."""
     pauses: Any
     """Of users for whom there is no further row: before it, a row says its own."""
     heads: Any
