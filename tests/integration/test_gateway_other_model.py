@@ -121,5 +121,7 @@ def test_an_adapter_an_endpoint_does_not_know_takes_nothing_from_its_model(tmp_p
         lines = [json.loads(line) for line in log.read_text().splitlines()]
         served = [line["served"] for line in lines if line["path"].startswith("/v1") and line["status"] == 200]
         assert len(served) == 100
-        # One that is suspected gets none for seconds; how even the shares are hangs on how busy the machine is.
-        assert 10 < served.count(stack.stack.addresses[0]) < 90
+        counts = [served[begin : begin + 20].count(stack.stack.addresses[0]) for begin in range(0, 100, 20)]
+        # Whoever is left out for a name it does not know gets none. Later shares follow what is learned of equals.
+        assert 8 <= counts[0] <= 12
+        assert 10 < sum(counts) < 90
