@@ -45,6 +45,7 @@ class ReceiptsAnswer(ApiAnswer):
                 "agreed_fraction": one.agreed_fraction,
                 "turned_away": one.turned_away,
                 "expected_miss_fraction": one.expected_miss_fraction,
+                "sent_miss_fraction": one.sent_miss_fraction,
                 "engine_usd_per_1000_requests": one.engine_usd_per_1000_requests,
                 "elastic_usd_per_1000_requests": one.elastic_usd_per_1000_requests,
             }
@@ -108,7 +109,8 @@ def _replayed(known: Sequence[DecisionReceipt], policy: RoutingPolicy) -> Replay
         policy=policy,
         agreed_fraction=found.agreed / len(known),
         turned_away=found.rejected,
-        expected_miss_fraction=found.expected_misses / served,
+        expected_miss_fraction=found.miss_fraction,
+        sent_miss_fraction=found.expected_misses / served,
         engine_usd_per_1000_requests=1000 * found.engine_usd / served,
         elastic_usd_per_1000_requests=1000 * found.elastic_usd / served,
         sent=dict(sorted(sent.items())),

@@ -123,6 +123,7 @@ class Replay:
     """The endpoint of each pick, or REJECTED."""
     agreed: int
     expected_misses: float
+    """Of those it would have sent somewhere."""
     engine_usd: float
     elastic_usd: float
 
@@ -130,6 +131,14 @@ class Replay:
     def rejected(self) -> int:
         """How many requests it would have turned away."""
         return sum(index == REJECTED for index in self.chosen)
+
+    @property
+    def miss_fraction(self) -> float:
+        """Of all requests, those expected to miss their promise; one that is turned away has missed it.
+
+        Else policies would be compared over different requests: the late ones of one would be nowhere of another.
+        """
+        return (self.expected_misses + self.rejected) / max(1, len(self.chosen))
 
 
 def replay(seen: Sequence[tuple[PickSample, Records]], pick: Pick) -> Replay:

@@ -75,6 +75,24 @@ def test_what_is_paid_anyway_differs_in_no_bill_and_the_answer_says_so(written: 
     assert turns.elastic_usd_per_1000_requests == pytest.approx(turns.engine_usd_per_1000_requests / 2)
 
 
+def test_what_is_turned_away_has_missed_its_promise_as_what_is_served_late_has(tmp_path: Path) -> None:
+    """Attack: 0.52% of the two requests one policy served stood beside 32.5% of all four of another."""
+    e, q, p = new_endpoints(2), new_request(), default_parameters()
+    e["kv_tokens"], e["max_running"], e["step_tokens"], e["tpot_now_s"] = 500_000, 256, 8192, 0.02
+    e["prompt_token_s"], e["free_tokens"] = 1e-3, 500_000
+    q["ttft_s"], q["tpot_s"], q["expected_output_tokens"], q["sheddable"] = 2.0, 0.06, 200, 1
+    book = ReceiptBook(tmp_path / "shed.jsonl", 1, ("10.0.0.0:8000", "10.0.0.1:8000"))
+    for tokens, chosen in ((100, [0]), (100, [1]), (8000, []), (8000, [])):  # the long ones are four times too late
+        q["input_tokens"] = tokens
+        book.note(q, e, np.zeros(2, np.int64), p, np.array(chosen, np.int64))
+    book.close()
+    ours, turns = receipts([tmp_path / "shed.jsonl"], policy="penstock,round-robin").replays
+    assert (ours.turned_away, turns.turned_away) == (2, 0)
+    assert ours.sent_miss_fraction < 0.01
+    assert turns.expected_miss_fraction == turns.sent_miss_fraction == pytest.approx(0.5, abs=0.01)
+    assert ours.expected_miss_fraction == pytest.approx(0.5, abs=0.01), "over the same four requests"
+
+
 def test_every_policy_can_be_asked(written: Path) -> None:
     peers = "weighted-round-robin,in-flight-per-capacity,llm-d,llm-d-scorers,dynamo,sglang-cache-aware"
     for one in receipts([written], policy=peers).replays:
@@ -152,7 +170,7 @@ def test_the_command_prints_the_document_of_its_schema_and_a_table_that_loses_no
     answer = receipts([written], policy="penstock,round-robin", explained=3)
     assert printed.exit_code == 0
     assert printed.stdout == answer.to_json() + "\n"
-    Draft202012Validator(json_schema("penstock.receipts/2")).validate(json.loads(printed.stdout))
+    Draft202012Validator(json_schema("penstock.receipts/3")).validate(json.loads(printed.stdout))
     assert len(repr(answer)) < 200
     assert [row["policy"] for row in answer.rows()] == ["penstock", "round-robin"]
     for columns in ("60", "80", "160"):

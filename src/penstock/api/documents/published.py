@@ -33,7 +33,7 @@ DOCUMENTS: Final[Mapping[str, Any]] = {
     "penstock.predict-apart/1": PredictApartDocument,
     "penstock.predict/1": PredictDocument,
     "penstock.preflight/2": PreflightDocument,
-    "penstock.receipts/2": ReceiptsDocument,
+    "penstock.receipts/3": ReceiptsDocument,
     "penstock.simulate-fleet/3": SimulateFleetDocument,
     "penstock.simulate/3": SimulateDocument,
 }

@@ -13,6 +13,7 @@ class ReplayedPolicyDocument(TypedDict):
     agreed_fraction: float
     turned_away: int
     expected_miss_fraction: float
+    sent_miss_fraction: float
     engine_usd_per_1000_requests: float
     elastic_usd_per_1000_requests: float
     sent: dict[str, int]
@@ -45,7 +46,7 @@ class ExplainedDocument(TypedDict):
 class ReceiptsDocument(TypedDict):
     """Decisions of a gateway, asked again."""
 
-    schema: Literal["penstock.receipts/2"]
+    schema: Literal["penstock.receipts/3"]
     decisions: int
     cut_files: list[str]
     policies: list[ReplayedPolicyDocument]

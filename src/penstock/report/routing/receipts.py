@@ -13,11 +13,11 @@ from penstock.routing.compared.policies import RoutingPolicy
 from penstock.routing.receipts import Receipt, ReceiptLine
 from penstock.units import format_s
 
-SCHEMA: Final = "penstock.receipts/2"
+SCHEMA: Final = "penstock.receipts/3"
 _POLICIES: Final = (
     Column("policy", figures=False),
     Column("same\nendpoint"),
-    Column("expected to miss\nits promise"),
+    Column("expected to miss its\npromise, or turned away"),
     Column("engine time of\n1,000 requests, $"),
     Column("of it in\nelastic pools, $"),
     Column("turned\naway"),
@@ -37,7 +37,9 @@ class ReplayedPolicy:
     agreed_fraction: float
     turned_away: int
     expected_miss_fraction: float
-    """Of the requests it would have sent somewhere, by what was known at the time."""
+    """Of all requests, by what was known at the time; one that is turned away has missed its promise."""
+    sent_miss_fraction: float
+    """Of those it would have sent somewhere."""
     engine_usd_per_1000_requests: float
     """The seconds they add to the endpoints' steps, at the endpoints' prices: no bill, which has idle seconds too."""
     elastic_usd_per_1000_requests: float
@@ -72,6 +74,7 @@ def receipts_document(
                 "agreed_fraction": one.agreed_fraction,
                 "turned_away": one.turned_away,
                 "expected_miss_fraction": one.expected_miss_fraction,
+                "sent_miss_fraction": one.sent_miss_fraction,
                 "engine_usd_per_1000_requests": one.engine_usd_per_1000_requests,
                 "elastic_usd_per_1000_requests": one.elastic_usd_per_1000_requests,
                 "sent": dict(one.sent),
@@ -120,6 +123,7 @@ def render_receipts(
         pieces += [_heading(explained), sheet(_ENDPOINTS, _endpoints(explained), width), Text()]
     pieces.append(
         Text(
+            "A request that is turned away has missed its promise. "
             "Each decision by itself, with the fleet as the policy that ran had left it; "
             "what another one would have made of the fleet, `penstock simulate --fleet` says. "
             "Engine time is what requests add to steps, at the endpoints' prices, and no bill: pools that are not "
