@@ -224,5 +224,7 @@ def envoy_document(fleet: AskedFleet, options: GatewayOptions | None = None) -> 
         raise UsageError("an Envoy you run has to know where to ask; add --door ext_proc --only-pick HOST:PORT")
     settings = envoy_settings(told, folder=Path("/run/penstock"))
     from penstock.gateway.envoy.files import envoy_files, standing_document  # noqa: PLC0415 - with the extra
+    from penstock.gateway.state.access import access_of  # noqa: PLC0415 - same
 
-    return json.dumps(standing_document(envoy_files(routed_fleet(fleet), settings)), indent=2)
+    files = envoy_files(routed_fleet(fleet), settings, access_of(settings.access_file))
+    return json.dumps(standing_document(files), indent=2)

@@ -21,7 +21,7 @@ from penstock.gateway.envoy.config import EnvoySettings
 from penstock.gateway.envoy.files import envoy_files, static_document
 from penstock.gateway.envoy.program import envoy_program, validate
 from penstock.gateway.picking import policy
-from penstock.gateway.state.access import files_named
+from penstock.gateway.state.access import Access, access_of
 from penstock.gateway.state.fleet import RoutedFleet
 from penstock.gateway.state.tables import PICKER_STATE, shared_array
 from penstock.gateway.watching.scraper import write_json
@@ -175,9 +175,10 @@ class Supervisor:
             _refuse_taken(address)
         (settings.folder / "xds").mkdir(parents=True, exist_ok=True)
         settings.folder.chmod(0o700)
-        self._named = files_named(settings.access_file)
+        access = access_of(settings.access_file)
+        self._named = access.files if access is not None else ()
         self._read_at = self._last_seen = self._files()
-        write_files(self.fleet, settings)
+        write_files(self.fleet, settings, access)
         for number in range(settings.pickers):
             path = settings.pipe(number)
             if not Path(path).exists():
@@ -188,7 +189,7 @@ class Supervisor:
             write_json(settings.folder / "receipts.json", {"path": settings.receipts, "every": settings.receipt_every})
         if settings.only_pick is None:
             whole = settings.folder / "whole.json"
-            write_json(whole, static_document(envoy_files(self.fleet, settings)))
+            write_json(whole, static_document(envoy_files(self.fleet, settings, access)))
             validate(whole)
         else:
             shown = settings.certificate
@@ -293,9 +294,8 @@ class Supervisor:
     def reload(self) -> None:
         """Read the fleet again; what cannot be read changes nothing."""
         try:
-            fleet = self._read(self._generation + 1)
-            write_files(fleet, self._settings)
-            self._named = files_named(self._settings.access_file)
+            fleet, access = self._read(self._generation + 1), access_of(self._settings.access_file)
+            write_files(fleet, self._settings, access)
         except PenstockError as error:
             log.error("the fleet is not read again: %s", error)  # noqa: TRY400 - expected, one line
             return
@@ -303,7 +303,7 @@ class Supervisor:
             log.exception("the fleet is not read again, by a fault of ours; what was read last stays")
             return
         self._generation += 1
-        self.fleet = fleet
+        self.fleet, self._named = fleet, access.files if access is not None else ()
         for name, child in self.children.items():
             if name != "envoy":
                 child.tell(signal.SIGHUP)
@@ -382,9 +382,9 @@ def _seen(path: Path) -> _Seen:
     return found.st_mtime_ns, found.st_size  # two writes within one tick of the clock differ in size at least
 
 
-def write_files(fleet: RoutedFleet, settings: EnvoySettings) -> None:
-    """Write what Envoy, the pickers and the scraper read; all of it or, where it cannot be read, nothing."""
-    files = envoy_files(fleet, settings)
+def write_files(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None) -> None:
+    """Write what Envoy, the pickers and the scraper read; all of it or, where it cannot be made, nothing."""
+    files = envoy_files(fleet, settings, access)
     fleet.write(settings.folder / "fleet.bin")
     for name, content in files.items():
         write_json(settings.folder / name, content)

@@ -82,10 +82,11 @@ def test_envoy_accepts_its_configuration(fleet: Fleet, tmp_path: Path, door: str
             GatewayOptions(listen="127.0.0.1:18099", door=door, pickers=2, access_log="/dev/null"), folder=tmp_path
         )
         (tmp_path / "xds").mkdir(exist_ok=True)
-        write_files(routed_fleet(chosen), settings)
+        write_files(routed_fleet(chosen), settings, None)
         validate(tmp_path / "envoy.json")
         # Listeners, routes and clusters come from files, which `validate` does not read: as one document it does.
-        (tmp_path / "whole.json").write_text(json.dumps(static_document(envoy_files(routed_fleet(chosen), settings))))
+        files = envoy_files(routed_fleet(chosen), settings, None)
+        (tmp_path / "whole.json").write_text(json.dumps(static_document(files)))
         validate(tmp_path / "whole.json")
 
 

@@ -13,7 +13,7 @@ from penstock.gateway.envoy.config import DOORS, Door, EnvoySettings
 from penstock.gateway.envoy.files import envoy_files, static_document
 from penstock.gateway.envoy.program import envoy_program, validate
 from penstock.gateway.envoy.tracing import Traces
-from penstock.gateway.state.access import Access, SignedTokens, TenantKey, read_access
+from penstock.gateway.state.access import Access, SignedTokens, TenantKey, access_of, read_access
 from penstock.gateway.state.fleet import RoutedFleet
 from penstock.gateway.supervisor import write_files
 from penstock.routing.endpoint import new_endpoints
@@ -87,8 +87,9 @@ def test_envoy_accepts_what_is_made_of_it(tmp_path: Path, door: Door, text: str)
         traces=Traces(address="http://127.0.0.1:4318/v1/traces"),
     )
     (tmp_path / "xds").mkdir()
-    write_files(fleet(), settings)
-    (tmp_path / "whole.json").write_text(json.dumps(static_document(envoy_files(fleet(), settings))))
+    access = access_of(settings.access_file)
+    write_files(fleet(), settings, access)
+    (tmp_path / "whole.json").write_text(json.dumps(static_document(envoy_files(fleet(), settings, access))))
     validate(tmp_path / "whole.json")
 
 

@@ -3,6 +3,7 @@
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from penstock.errors import UsageError
 from penstock.gateway.envoy.config import EnvoySettings
 from penstock.gateway.state.fleet import RoutedFleet
 from penstock.gateway.supervisor import Child, Supervisor
+from penstock.reading.text import read_text
 
 
 def test_a_reload_does_not_end_a_program_that_is_still_starting() -> None:
@@ -62,3 +64,27 @@ def test_whatever_fails_in_reading_the_fleet_leaves_the_gateway_as_it_is(
     supervisor = Supervisor(EnvoySettings(listen="127.0.0.1:1", folder=tmp_path, pickers=1), read, None)
     supervisor.reload()
     assert "the fleet is not read again" in caplog.records[0].message
+
+
+def test_the_access_file_is_read_once_for_each_time_the_fleet_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read twice, it could be one file for Envoy and another for who watches what it names."""
+    access, seen = tmp_path / "access.yaml", list[str]()
+    (tmp_path / "xds").mkdir()
+    for name in ("first.json", "second.json"):
+        (tmp_path / name).write_text('{"keys": [{"kty": "oct", "k": "c2VjcmV0"}]}')
+
+    def counted(path: Path, remedy: str) -> str:
+        seen.append(path.name)
+        return read_text(path, remedy)
+
+    monkeypatch.setattr("penstock.gateway.state.access.read_text", counted)
+    settings = EnvoySettings(listen="127.0.0.1:1", folder=tmp_path, pickers=1, access_file=access)
+    supervisor = Supervisor(settings, lambda made: replace(fleet(), generation=made), None)
+    for name in ("first.json", "second.json"):
+        seen.clear()
+        access.write_text(f"version: 1\ntokens: {{issuer: me, audiences: [us], jwks: {name}}}\n")
+        supervisor.reload()
+        assert seen.count("access.yaml") == seen.count(name) == 1
+        assert supervisor._named == (tmp_path / name,)  # noqa: SLF001 - what is watched from then on

@@ -6,13 +6,12 @@ from typing import cast
 from penstock.gateway.envoy.access import certificates
 from penstock.gateway.envoy.clusters import Value, model_endpoints
 from penstock.gateway.envoy.config import EnvoySettings, bootstrap, clusters, listeners, routes
-from penstock.gateway.state.access import read_access
+from penstock.gateway.state.access import Access
 from penstock.gateway.state.fleet import RoutedFleet
 
 
-def envoy_files(fleet: RoutedFleet, settings: EnvoySettings) -> dict[str, Value]:
+def envoy_files(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None) -> dict[str, Value]:
     """Every file by its name in the gateway's folder: endpoints first, then who names them."""
-    access = read_access(settings.access_file) if settings.access_file is not None else None
     files = {f"xds/eds-{number}.json": model_endpoints(fleet, number) for number in range(len(fleet.names))}
     files["xds/cds.json"] = clusters(fleet, settings, access)
     files["xds/rds.json"] = routes(fleet, settings, access)

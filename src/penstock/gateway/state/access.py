@@ -73,6 +73,11 @@ class Access:
         if len(set(said)) < len(said):
             raise UsageError("two tenants have the same key; give each its own")
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """What it takes keys from, read again when it changes as the access file is itself."""
+        return (self.tokens.file,) if self.tokens is not None and self.tokens.file is not None else ()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
@@ -109,10 +114,9 @@ def _key(table: Table) -> Callable[[], TenantKey]:
     return partial(TenantKey, tenant=table.required("tenant").text(), key=table.required("key").text())
 
 
-def files_named(path: Path | None) -> tuple[Path, ...]:
-    """Return the files an access file takes keys from, which are read again when they change as it is itself."""
-    tokens = read_access(path).tokens if path is not None else None
-    return (tokens.file,) if tokens is not None and tokens.file is not None else ()
+def access_of(path: Path | None) -> Access | None:
+    """Read an access file; None where there is none and all may ask."""
+    return None if path is None else read_access(path)
 
 
 def _tokens(table: Table, *, beside: Path) -> Callable[[], SignedTokens]:
