@@ -15,13 +15,13 @@ class Tenants:
         self._shares = TenantShares()
 
     def weighed(self, name: str, now_s: float) -> tuple[int, float]:
-        """Return a tenant's drawer and what its request weighs now; 0 and 1 where nobody says whose it is."""
-        if not name:
-            return 0, 1.0
-        drawer = 1 + hash(name) % _DRAWERS
+        """Return a tenant's drawer and what its request weighs now; all that are nobody's are one tenant's, drawer 0.
+
+        Whoever leaves out the name, or has a token without one, would else have no share to be beyond.
+        """
+        drawer = 1 + hash(name) % _DRAWERS if name else 0
         return drawer, self._shares.weight(drawer, now_s)
 
     def served(self, drawer: int, input_tokens: int, output_tokens: int, now_s: float) -> None:
         """Count a request that is sent somewhere; one that is shed was not served."""
-        if drawer:
-            self._shares.served(drawer, input_tokens, output_tokens, now_s)
+        self._shares.served(drawer, input_tokens, output_tokens, now_s)
