@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -132,6 +133,35 @@ def test_ten_reloads_lose_nothing_and_a_removed_endpoint_gets_nothing(stack: Run
     assert len(list(Path(stack.stack.folder).glob("reports-*.table"))) <= 3  # fleets that were are not kept
     watched.write_text(json.dumps(stack.stack.addresses))
     time.sleep(1.0)
+
+
+def test_counters_of_endpoints_that_stay_go_on_when_the_fleet_is_read_again(stack: Running) -> None:
+    from penstock.api.top import look_at_gateway  # noqa: PLC0415
+
+    watched, seen = Path(str(stack.stack.watched)), list[dict[tuple[str, str], float]]()
+
+    def look() -> float:
+        page = look_at_gateway(str(stack.stack.metrics))
+        names = ("picks_total", "answers_total", "prompt_bytes_total", "predicted_ttft_seconds_total", "scrapes_total")
+        seen.append({(one.address, name): one.values[name] for one in page.endpoints for name in names})
+        picked = sum(one.values["picks_total"] for one in page.endpoints)
+        return picked - sum(one["decisions_total"] for one in page.pickers.values())
+
+    def reload() -> None:
+        for turn in range(6):
+            watched.write_text(json.dumps(stack.stack.addresses[:: -1 if turn % 2 else 1]))
+            for _ in range(20):
+                look()
+                time.sleep(0.02)
+
+    asyncio.run(stack.load(20, 4))
+    time.sleep(0.5)
+    before = look()
+    asyncio.run(stack.load_during(reload, 300))
+    time.sleep(0.5)
+    assert look() == before, "every decision since is a pick of somebody"
+    for earlier, later in pairwise(seen):
+        assert [key for key in earlier if later[key] < earlier[key]] == []
 
 
 def test_requests_in_flight_come_back_to_zero(stack: Running) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from penstock.gateway.picking import policy
 from penstock.gateway.picking.asked import BodyAsked, Wish
+from penstock.gateway.picking.coming_back import retry_s
 from penstock.gateway.picking.flights import Flight, Flights, struct_of
 from penstock.gateway.picking.leaks import OLD_S, Leaks, oldest
 from penstock.gateway.picking.learning import Learned
@@ -244,8 +245,8 @@ class Desk:
             message = f"This model's maximum context length is {most} tokens; an answer of {limit} is asked for"
             return Refused(400, "too-long", message)
         self.tally.rejected += 1
-        wait_s = float((up["wait_s"] + up["seats_wait_s"]).min())
-        return Refused(429, "saturated", "no endpoint can serve this in time", max(1, math.ceil(min(wait_s, 60))))
+        again_s = retry_s(self._request, self._among(only), self._hits)
+        return Refused(429, "saturated", "no endpoint can serve this in time", again_s)
 
     def ended(self, ticket: int, served: str, status: int, flags: str, tries: int) -> None:
         """Take note that an answer ended, as Envoy's log says."""
@@ -383,4 +384,4 @@ class Desk:
         self._due = [entry for entry in before._due if entry[1] in self._flights]  # noqa: SLF001 - its own kind
         self._unseen = [entry for entry in before._unseen if entry[1] in self._flights]  # noqa: SLF001 - its own kind
         self._tickets = before._tickets  # noqa: SLF001 - its own kind
-        self.tally.go_on(before.tally)
+        self.tally.go_on(before.tally, here)

@@ -1,6 +1,11 @@
 """What has a picker done? Plain counts, shown in shared memory now and then: a record's field costs a microsecond."""
 
+from collections.abc import Mapping
+from typing import Final
+
 from penstock.routing.endpoint import Records
+
+_BY_ENDPOINT: Final = ("picked", "answered", "failed", "moved", "prompt_bytes", "predicted_ttft_s")
 
 
 class PickTally:
@@ -28,8 +33,13 @@ class PickTally:
         self.failed[endpoint] += failed
         self.moved[endpoint] += moved
 
-    def go_on(self, before: "PickTally") -> None:
-        """Keep counting where another has stopped."""
+    def go_on(self, before: "PickTally", here: Mapping[int, int | None]) -> None:
+        """Keep counting where another has stopped; `here` says where its endpoints are now, None where one is gone."""
+        for name in _BY_ENDPOINT:
+            was, counts = getattr(before, name), getattr(self, name)
+            for old, new in here.items():
+                if new is not None:
+                    counts[new] = was[old]
         self.decisions, self.rejected, self.refused = before.decisions, before.rejected, before.refused
         self.unknown_tickets, self.dropped_flights = before.unknown_tickets, before.dropped_flights
         self.decide_s = before.decide_s

@@ -2,8 +2,9 @@
 
 import mmap
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -50,6 +51,10 @@ COUNTS: Final = np.dtype(
 )
 """What one picker did with one endpoint."""
 
+_HEARD: Final = tuple(name for name in REPORT.names or () if name != "sequence")
+"""All but that a row is new: who reads them waits for the first report on the new fleet."""
+_COUNTED: Final = tuple(name for name in COUNTS.names or () if name != "in_flight")
+
 PICKER_STATE: Final = np.dtype(
     [
         ("alive_s", "f8"),  # when it last answered at its own door
@@ -64,6 +69,14 @@ PICKER_STATE: Final = np.dtype(
 )
 
 
+class Tables(NamedTuple):
+    """What is known of a fleet's endpoints."""
+
+    reports: Records
+    counts: Records
+    """By picker and endpoint."""
+
+
 def shared_array(path: Path, dtype: np.dtype[np.void], shape: tuple[int, ...]) -> Records:
     """Map an array from a file, made where it is missing or of another size; every process sees the same bytes."""
     size = int(np.prod(shape)) * dtype.itemsize
@@ -75,6 +88,20 @@ def shared_array(path: Path, dtype: np.dtype[np.void], shape: tuple[int, ...]) -
     finally:
         os.close(descriptor)
     return np.frombuffer(mapped, dtype).reshape(shape)
+
+
+def go_on(before: Sequence[str], then: Tables, after: Sequence[str], now: Tables) -> None:
+    """Fill the tables of a fleet that was read again, for endpoints that were in it before; addresses tell which.
+
+    A picker that has not read it yet has counted no less than it showed; one that has shows its own again, and more.
+    """
+    was = {address: index for index, address in enumerate(before)}
+    kept = [(was[address], index) for index, address in enumerate(after) if address in was]
+    old, new = [pair[0] for pair in kept], [pair[1] for pair in kept]
+    for name in _COUNTED:
+        now.counts[name][:, new] = np.maximum(now.counts[name][:, new], then.counts[name][:, old])
+    for name in _HEARD:
+        now.reports[name][new] = then.reports[name][old]
 
 
 def begin_write(rows: Records, index: int) -> None:

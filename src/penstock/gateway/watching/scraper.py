@@ -17,7 +17,16 @@ from penstock.errors import UsageError
 from penstock.gateway.envoy.clusters import model_endpoints
 from penstock.gateway.state.fleet import RoutedFleet
 from penstock.gateway.state.names import addresses_of
-from penstock.gateway.state.tables import COUNTS, PICKER_STATE, REPORT, begin_write, end_write, shared_array
+from penstock.gateway.state.tables import (
+    COUNTS,
+    PICKER_STATE,
+    REPORT,
+    Tables,
+    begin_write,
+    end_write,
+    go_on,
+    shared_array,
+)
 from penstock.gateway.watching.fallback import FallbackWatch
 from penstock.gateway.watching.own_page import own_page, pickers_up
 from penstock.gateway.watching.pages import PageReport, read_page
@@ -164,6 +173,8 @@ class Scraper:
         made, count = fleet.generation, len(fleet.addresses)
         reports = shared_array(self._folder / f"reports-{made}.table", REPORT, (count,))
         counts = shared_array(self._folder / f"counts-{made}.table", COUNTS, (self._pickers, count))
+        if self._watched:
+            go_on(self._fleet.addresses, Tables(self._reports, self._counts), fleet.addresses, Tables(reports, counts))
         self._fleet, self._reports, self._counts = fleet, reports, counts
         watched = [
             Watched(index, address, reports, _served(fleet, index)) for index, address in enumerate(fleet.addresses)

@@ -49,7 +49,7 @@ class ReplicaWish:
         )
 
     def begin(self, fleet: RoutedFleet, counts: Records, states: Records, now_s: float) -> None:
-        """Go on with a fleet that was read again, whose counts begin anew."""
+        """Go on with a fleet that was read again, without the counts of endpoints that left it."""
         self._fleet, self._then_s = fleet, now_s
         self._before, self._shed = self._picked(counts), float(states["rejected"].sum())
 

@@ -1,0 +1,93 @@
+"""Who is shed is told when an endpoint would keep the promise, by the same predictions it was shed by."""
+
+import math
+
+import numpy as np
+import pytest
+
+from desks import MODELS, Clock, asked, desk_of, fleet
+from penstock.gateway.picking.asked import Wish
+from penstock.gateway.picking.coming_back import predicted_s, retry_s
+from penstock.gateway.picking.desk import Desk, Refused
+from penstock.routing.times import share_of_chance, times_of
+
+BATCH = Wish(objective="batch")
+LONG = asked(body_bytes=400_000)
+"""A hundred thousand tokens."""
+LONG_S = 100_000 * 2e-5 + 100_000 / 8192 * 0.01
+"""At 20 us each, and 10 ms for each of its steps."""
+
+
+def told_s(desk: Desk, wish: Wish = BATCH, body_bytes: int = 400) -> int:
+    shed = desk.decide(asked(body_bytes=body_bytes), b"", wish)
+    assert isinstance(shed, Refused)
+    assert shed.status == 429
+    assert shed.retry_s is not None
+    return shed.retry_s
+
+
+def test_what_is_predicted_is_what_routing_predicts() -> None:
+    routed, clock = fleet(6), Clock()
+    routed.endpoints["sequence_s"], routed.endpoints["context_token_s"] = 1e-4, 1e-8
+    routed.endpoints["prompt_pair_s"], routed.endpoints["request_s"] = 1e-10, 0.02
+    routed.endpoints["kv_tokens"] = [20_000 + 10_000 * index for index in range(6)]
+    desk, _ = desk_of(routed, clock)
+    for turn in range(300):
+        clock.now_s += 0.001
+        desk.decide(asked(MODELS[turn % 2], 400 * (turn % 90 + 1)), b"", Wish())
+    request = desk._request  # noqa: SLF001 - the last one
+    hits = np.minimum(np.arange(6) * 20, int(request["input_tokens"][0]) - 1)
+    first_s, tpot_s = predicted_s(request, desk.endpoints, hits)
+    for index, endpoint in enumerate(desk.endpoints):
+        due_s, token_s, _ = times_of(request[0], endpoint, int(hits[index]), share_of_chance(request[0]))
+        assert (first_s[index], tpot_s[index]) == (pytest.approx(due_s), pytest.approx(token_s))
+    assert first_s.max() > 2 * first_s.min(), "endpoints that differ"
+
+
+@pytest.mark.parametrize("waiting", [5, 10, 20])
+def test_a_queue_of_prompts_is_waited_for_as_far_as_it_is_longer_than_the_promise(waiting: int) -> None:
+    """A second is promised."""
+    routed = fleet(2)
+    routed.endpoints["prompt_token_s"] = 2e-5
+    routed.endpoints["max_context_tokens"] = routed.endpoints["kv_tokens"] = 10_000_000
+    desk, _ = desk_of(routed, Clock())
+    for _ in range(waiting):
+        desk.decide(LONG, b"", Wish())
+    assert told_s(desk) == pytest.approx(waiting * LONG_S - 1, abs=1)
+
+
+def test_the_endpoint_that_is_soonest_there_counts() -> None:
+    routed = fleet(4)
+    routed.endpoints["prompt_token_s"] = 2e-5
+    routed.endpoints["max_context_tokens"] = routed.endpoints["kv_tokens"] = 10_000_000
+    desk, _ = desk_of(routed, Clock())
+    for count, only in ((20, 0), (4, 2)):
+        for _ in range(count):
+            desk.decide(LONG, b"", Wish(), frozenset({only}))
+    assert told_s(desk) == pytest.approx(4 * LONG_S - 1, abs=1)
+    alone = desk.decide(asked(), b"", BATCH, frozenset({0}))
+    assert isinstance(alone, Refused)
+    assert alone.retry_s == pytest.approx(20 * LONG_S - 1, abs=1)
+
+
+def test_tokens_that_are_too_slow_wait_for_answers_to_end() -> None:
+    """Half of those that are there must leave: half of the seconds an answer takes."""
+    routed = fleet(2)
+    routed.endpoints["step_s"], routed.endpoints["sequence_s"], routed.endpoints["max_running"] = 1e-6, 0.001, 1000
+    desk, _ = desk_of(routed, Clock())
+    for _ in range(100):  # 0.1 s a token, where 0.05 are promised
+        desk.decide(asked(body_bytes=4), b"", Wish())
+    life_s = 50 * 0.1
+    assert told_s(desk, body_bytes=4) == pytest.approx(math.ceil(life_s / 2), abs=1)
+
+
+def test_it_is_a_second_at_least_and_a_minute_at_most() -> None:
+    routed = fleet(2)
+    routed.endpoints["step_s"] = 0.052
+    desk, _ = desk_of(routed, Clock())
+    assert told_s(desk) == 1
+    for _ in range(3000):
+        desk.decide(asked(body_bytes=40_000), b"", Wish())
+    assert told_s(desk, body_bytes=40_000) == 60
+    desk.endpoints["accepts"] = 0
+    assert retry_s(desk._request, desk.endpoints, np.zeros(2, np.int64)) == 60  # noqa: SLF001 - nobody is there

@@ -1,0 +1,80 @@
+"""A fleet that is read again loses no count of an endpoint that stays: a counter that falls was set to zero."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from desks import Clock, asked, desk_of, fleet
+from penstock.gateway.picking.asked import Wish
+from penstock.gateway.picking.desk import Named
+from penstock.gateway.state.tables import COUNTS, REPORT, Tables, go_on
+from penstock.gateway.watching.scraper import Scraper
+
+COUNTED = ("picked", "ended", "failed", "moved", "prompt_bytes", "predicted_ttft_s")
+
+
+def test_a_picker_counts_on_for_endpoints_that_stay_wherever_they_stand_in_the_new_fleet() -> None:
+    clock = Clock()
+    before, old = desk_of(fleet(4), clock)
+    for turn in range(40):
+        clock.now_s += 0.1
+        named = before.decide(asked("ab"[turn % 2]), b"", Wish())
+        assert isinstance(named, Named)
+        if turn % 4:
+            before.ended(named.ticket, "", 503 if turn % 8 == 1 else 200, "-", 1)
+    before.tick()
+    smaller = fleet(4)
+    stay = [3, 2, 0]  # the second is gone
+    smaller = replace(
+        smaller,
+        addresses=tuple(smaller.addresses[index] for index in stay),
+        served=tuple(smaller.served[index] for index in stay),
+        pools=("p",) * 3,
+        engines=("vllm",) * 3,
+        endpoints=smaller.endpoints[stay],
+    )
+    after, new = desk_of(smaller, clock)
+    after.adopt(before)
+    after.tick()
+    assert old.counts["picked"].sum() == 40
+    for name in (*COUNTED, "in_flight"):
+        assert new.counts[name][0].tolist() == old.counts[name][0][stay].tolist(), name
+    after.decide(asked("a"), b"", Wish())
+    after.tick()
+    assert new.states["decisions"][0] == 41
+    assert new.counts["picked"].sum() == 41 - old.counts["picked"][0, 1]
+
+
+def test_what_is_shown_never_falls_whoever_reads_the_fleet_first() -> None:
+    then = Tables(np.zeros(2, REPORT), np.zeros((2, 2), COUNTS))
+    then.reports["scrapes"], then.reports["failures"], then.reports["sequence"] = (70, 50), (3, 0), 140
+    then.counts["picked"], then.counts["in_flight"] = [[10, 20], [30, 40]], 5
+    now = Tables(np.zeros(2, REPORT), np.zeros((2, 2), COUNTS))
+    now.counts["picked"][0] = [0, 12]  # the first picker has read it already, and has counted on
+    go_on(("a:1", "b:1"), then, ("c:1", "a:1"), now)
+    assert now.counts["picked"].tolist() == [[0, 12], [0, 30]]
+    assert now.counts["in_flight"].sum() == 0, "of these a picker that has not read it yet says nothing"
+    assert now.reports["scrapes"].tolist() == [0, 70]
+    assert now.reports["sequence"].tolist() == [0, 0], "nothing was heard of the new fleet yet"
+
+
+def test_the_page_counts_looks_on_when_the_fleet_is_read_again(tmp_path: Path) -> None:
+    (tmp_path / "xds").mkdir()
+
+    async def scene() -> list[int]:
+        scraper, seen = Scraper(tmp_path, 1), []
+        for generation in range(3):
+            addresses = tuple(f"127.0.0.1:{port}" for port in (1, 2, 3, 4))  # nobody listens there
+            replace(fleet(), generation=generation, addresses=addresses[:: 1 if generation % 2 else -1]).write(
+                tmp_path / "fleet.bin"
+            )
+            scraper.begin()
+            seen.append(int(scraper._reports["scrapes"].min()))  # noqa: SLF001 - what its page shows
+            await asyncio.sleep(0.5)
+        scraper.end()
+        return seen
+
+    first, second, third = asyncio.run(scene())
+    assert first == 0 < second < third
