@@ -129,6 +129,13 @@ def test_a_signed_token_names_the_tenant(tmp_path: Path) -> None:
         for wrong in ({"exp": time.time() - 600}, {"iss": "https://elsewhere.example"}, {"nbf": time.time() + 600}):
             assert error(stack, bearer(token(**{**good, **wrong}))) == (401, "authentication_error")
         assert error(stack, bearer(token(**{**good, "aud": "others"}))) == (403, "permission_error")
+        # Clocks differ: a minute is Envoy's own allowance.
+        assert status(stack, bearer(token(**{**good, "exp": time.time() - 30}))) == 200
+        # Signed or not, no header can have it: not the gateway's failure, and not served as somebody else's.
+        for torn in ("search\r\nx-other: 1", "a\nb", "a\0b"):
+            assert error(stack, bearer(token(**{**good, "team": torn}))) == (403, "permission_error")
+        nameless = {name: value for name, value in good.items() if name != "team"}
+        assert status(stack, bearer(token(**nameless))) == 200
         endless = {name: value for name, value in good.items() if name != "exp"}
         assert status(stack, bearer(token(**endless))) == 401
         # In a query it would go on to the engine, and into its log.
@@ -141,7 +148,7 @@ def test_a_signed_token_names_the_tenant(tmp_path: Path) -> None:
             f"{unsigned}.{claims}.{signature}",
         ):
             assert status(stack, bearer(forged)) == 401
-        assert tenants(log) == ["search", "search"]
+        assert tenants(log) == ["search", "search", "search", None]
 
 
 def test_public_keys_in_a_file_are_read_again_when_they_change(tmp_path: Path) -> None:

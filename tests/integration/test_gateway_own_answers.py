@@ -1,0 +1,79 @@
+"""What Envoy answers itself is JSON, says when to come back where that helps, and has the status it should."""
+
+import asyncio
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("httptools", reason='the gateway is an extra: pip install "penstock[gateway]"')
+
+from gateway_stack import Running, chat, running
+
+pytestmark = pytest.mark.xdist_group("gateway")
+
+
+async def said_to(stack: Running, raw: bytes) -> tuple[int, dict[bytes, bytes], bytes]:
+    """Send bytes; return the status, headers and body that come back."""
+    reader, writer = await asyncio.open_connection(stack.host, stack.port)
+    writer.write(raw)
+    answer = await asyncio.wait_for(reader.read(), 20)
+    writer.close()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    first, *lines = head.split(b"\r\n")
+    return int(first.split()[1]), dict(line.split(b": ", 1) for line in lines), body
+
+
+_POST = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\n"
+
+
+@pytest.mark.parametrize("door", ["ext_authz", "ext_proc"])
+def test_what_envoy_answers_to_what_is_not_http_is_json_and_pickers_keep_their_own_words(
+    tmp_path: Path, door: str
+) -> None:
+    not_http = {
+        b"HELLO WORLD\r\n\r\n": 400,
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03": 400,
+        b"GET /v1/models HTTP/1.1\r\nhost x\r\n\r\n": 400,
+        b"GET /v1/models HTTP/1.1\r\nhost: x\r\na: \0\r\n\r\n": 400,
+        b"GET /v1/models HTTP/1.0\r\n\r\n": 426,
+        b"GET /v1/models HTTP/9.9\r\nhost: x\r\n\r\n": 426,
+        _POST + b"content-length: abc\r\n\r\n": 400,
+        _POST + b"content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n": 400,
+        _POST + b"transfer-encoding: foo\r\n\r\n": 501,
+    }
+    with running(tmp_path, door=door, endpoints=1) as stack:
+        for raw, status in not_http.items():
+            seen, headers, body = asyncio.run(said_to(stack, raw))
+            assert (seen, headers[b"content-type"]) == (status, b"application/json"), raw
+            told = json.loads(body)["error"]
+            assert (told["type"], told["code"]) == ("invalid_request_error", status), raw
+        body = b'{"model": 3}'
+        seen, _, said = asyncio.run(said_to(stack, _POST + b"content-length: %d\r\n\r\n%b" % (len(body), body)))
+        assert (seen, json.loads(said)["error"]["type"]) == (400, "bad-body")
+
+
+def test_a_fleet_of_which_nothing_is_up_says_when_to_come_back(tmp_path: Path) -> None:
+    with running(tmp_path, endpoints=2) as stack:
+        stack.fault("die")
+        time.sleep(1.0)
+        body = chat()
+        seen, headers, said = asyncio.run(said_to(stack, _POST + b"content-length: %d\r\n\r\n%b" % (len(body), body)))
+        assert (seen, headers[b"retry-after"]) == (503, b"5")
+        assert json.loads(said)["error"]["type"] == "server_error"
+
+
+def test_bodies_beyond_the_buffer_are_refused_where_all_of_one_is_read(tmp_path: Path) -> None:
+    """Of one model a picker sees the beginning, and the rest goes on as it comes, to one endpoint only."""
+    long = chat(prompt="x" * 9 * 2**20)
+    with running(tmp_path / "one", endpoints=2, only=0) as stack:
+        seen, said = asyncio.run(stack.ask(long))
+        assert (seen, b"context" in said) == (400, True), "the engine's own answer"
+        stack.fault("refuse", 0)
+        assert asyncio.run(stack.ask(long))[0] == 503
+        time.sleep(3)  # it is tried again
+        assert asyncio.run(stack.ask(chat(prompt="x" * 2**20)))[0] == 200, "the other's"
+    for number, more in enumerate(({"models": ("llama", "other")}, {"door": "ext_proc"})):
+        with running(tmp_path / str(number), endpoints=2, **more) as stack:
+            assert asyncio.run(stack.ask(long))[0] == 413
