@@ -74,6 +74,6 @@ def test_bodies_beyond_the_buffer_are_refused_where_all_of_one_is_read(tmp_path:
         assert asyncio.run(stack.ask(long))[0] == 503
         time.sleep(3)  # it is tried again
         assert asyncio.run(stack.ask(chat(prompt="x" * 2**20)))[0] == 200, "the other's"
-    for number, more in enumerate(({"models": ("llama", "other")}, {"door": "ext_proc"})):
-        with running(tmp_path / str(number), endpoints=2, **more) as stack:
+    for door, models in (("ext_authz", ("llama", "other")), ("ext_proc", ("llama",))):
+        with running(tmp_path / door, endpoints=2, door=door, models=models) as stack:
             assert asyncio.run(stack.ask(long))[0] == 413

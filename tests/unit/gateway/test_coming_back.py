@@ -7,7 +7,7 @@ import pytest
 
 from desks import MODELS, Clock, asked, desk_of, fleet
 from penstock.gateway.picking.asked import Wish
-from penstock.gateway.picking.coming_back import predicted_s, retry_s
+from penstock.gateway.picking.coming_back import Crowd, predicted_s, room_s
 from penstock.gateway.picking.desk import Desk, Refused
 from penstock.routing.times import share_of_chance, times_of
 
@@ -56,18 +56,18 @@ def test_a_queue_of_prompts_is_waited_for_as_far_as_it_is_longer_than_the_promis
     assert told_s(desk) == pytest.approx(waiting * LONG_S - 1, abs=1)
 
 
-def test_the_endpoint_that_is_soonest_there_counts() -> None:
+@pytest.mark.parametrize(("only", "waiting"), [(None, 4), (frozenset({0}), 20)])
+def test_the_endpoint_that_is_soonest_there_counts(only: frozenset[int] | None, waiting: int) -> None:
     routed = fleet(4)
     routed.endpoints["prompt_token_s"] = 2e-5
     routed.endpoints["max_context_tokens"] = routed.endpoints["kv_tokens"] = 10_000_000
     desk, _ = desk_of(routed, Clock())
-    for count, only in ((20, 0), (4, 2)):
+    for count, endpoint in ((20, 0), (4, 2)):
         for _ in range(count):
-            desk.decide(LONG, b"", Wish(), frozenset({only}))
-    assert told_s(desk) == pytest.approx(4 * LONG_S - 1, abs=1)
-    alone = desk.decide(asked(), b"", BATCH, frozenset({0}))
-    assert isinstance(alone, Refused)
-    assert alone.retry_s == pytest.approx(20 * LONG_S - 1, abs=1)
+            desk.decide(LONG, b"", Wish(), frozenset({endpoint}))
+    shed = desk.decide(asked(), b"", BATCH, only)
+    assert isinstance(shed, Refused)
+    assert shed.retry_s == pytest.approx(waiting * LONG_S - 1, abs=1)
 
 
 def test_tokens_that_are_too_slow_wait_for_answers_to_end() -> None:
@@ -86,8 +86,28 @@ def test_it_is_a_second_at_least_and_a_minute_at_most() -> None:
     routed.endpoints["step_s"] = 0.052
     desk, _ = desk_of(routed, Clock())
     assert told_s(desk) == 1
-    for _ in range(3000):
+    for _ in range(3000):  # most of them wait for a seat
         desk.decide(asked(body_bytes=40_000), b"", Wish())
     assert told_s(desk, body_bytes=40_000) == 60
     desk.endpoints["accepts"] = 0
-    assert retry_s(desk._request, desk.endpoints, np.zeros(2, np.int64)) == 60  # noqa: SLF001 - nobody is there
+    assert room_s(desk._request, desk.endpoints, np.zeros(2, np.int64)) == 60  # noqa: SLF001 - nobody is there
+
+
+def test_a_turn_is_waited_for_behind_all_that_come_for_each_that_is_let_in() -> None:
+    """Room is there in a second; of twelve that come in it one is let in."""
+    crowd, now_s = Crowd(), 1000.0
+    for turn in range(1200):
+        now_s += 1 / 12
+        crowd.came(now_s, let_in=turn % 12 == 0)
+    assert crowd.for_each == pytest.approx(12, rel=0.1)
+    crowd.came(now_s + 600, let_in=False)
+    assert crowd.for_each == pytest.approx(1), "what was minutes ago says nothing"
+    routed = fleet(2)
+    routed.endpoints["step_s"] = 0.052
+    desk, _ = desk_of(routed, clock := Clock())
+    told = list[int]()
+    for _ in range(10):
+        clock.now_s += 0.1
+        told.append(told_s(desk))
+    assert told == sorted(told)
+    assert (told[0], told[-1]) == (1, 10)

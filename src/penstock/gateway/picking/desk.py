@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock.gateway.picking import policy
 from penstock.gateway.picking.asked import BodyAsked, Wish
-from penstock.gateway.picking.coming_back import retry_s
+from penstock.gateway.picking.coming_back import Crowd, retry_s
 from penstock.gateway.picking.flights import Flight, Flights, struct_of
 from penstock.gateway.picking.leaks import OLD_S, Leaks, oldest
 from penstock.gateway.picking.learning import Learned
@@ -99,7 +99,7 @@ class Desk:
         self._request_bytes = self._request.view(np.uint8).data
         self._tpot_now_s = self.endpoints["tpot_now_s"]
         self._said, self._tenants = np.zeros(1, SAID), Tenants()
-        self._tenant = 0
+        self._tenant, self._crowd = 0, Crowd()
         self._hits, self._harms = np.zeros(count, np.int64), np.zeros(count)
         self._seen, self._sequences = np.zeros(count, np.uint64), tables.reports["sequence"]
         self._flights = Flights()
@@ -134,6 +134,8 @@ class Desk:
             self._request["sheddable"] = 0
             found = self._rank(among)
         self.tally.decisions += 1
+        if wish.sheddable:
+            self._crowd.came(begun, let_in=found > 0)
         if self._receipts is not None:
             self._receipts.note(self._request, among, self._hits, self.parameters, self._order[:found])
         answer = self._named(found, model, keys, asked) if found else self._unnamed(model, only)
@@ -245,7 +247,7 @@ class Desk:
             message = f"This model's maximum context length is {most} tokens; an answer of {limit} is asked for"
             return Refused(400, "too-long", message)
         self.tally.rejected += 1
-        again_s = retry_s(self._request, self._among(only), self._hits)
+        again_s = retry_s(self._request, self._among(only), self._hits, self._crowd)
         return Refused(429, "saturated", "no endpoint can serve this in time", again_s)
 
     def ended(self, ticket: int, served: str, status: int, flags: str, tries: int) -> None:

@@ -156,6 +156,10 @@ async def _chunks(reader: asyncio.StreamReader) -> bytes:
 class Scraper:
     """All endpoints of a fleet as it was read last."""
 
+    _fleet: RoutedFleet
+    _reports: Records
+    _counts: Records
+
     def __init__(self, folder: Path, pickers: int) -> None:
         self._folder, self._pickers = folder, pickers
         self._tasks: list[asyncio.Task[None]] = []
