@@ -7,7 +7,7 @@ import pytest
 
 from desks import MODELS, Clock, asked, desk_of, fleet
 from penstock.gateway.picking.asked import Wish
-from penstock.gateway.picking.coming_back import Crowd, predicted_s, room_s
+from penstock.gateway.picking.coming_back import SheddableCrowd, predicted_s, room_s
 from penstock.gateway.picking.desk import Desk, Refused
 from penstock.routing.times import share_of_chance, times_of
 
@@ -95,7 +95,7 @@ def test_it_is_a_second_at_least_and_a_minute_at_most() -> None:
 
 def test_a_turn_is_waited_for_behind_all_that_come_for_each_that_is_let_in() -> None:
     """Room is there in a second; of twelve that come in it one is let in."""
-    crowd, now_s = Crowd(), 1000.0
+    crowd, now_s = SheddableCrowd(), 1000.0
     for turn in range(1200):
         now_s += 1 / 12
         crowd.came(now_s, let_in=turn % 12 == 0)

@@ -9,7 +9,7 @@ import numpy as np
 from desks import Clock, asked, desk_of, fleet
 from penstock.gateway.picking.asked import Wish
 from penstock.gateway.picking.desk import Named
-from penstock.gateway.state.tables import COUNTS, REPORT, Tables, go_on
+from penstock.gateway.state.tables import COUNTS, REPORT, EndpointTables, go_on
 from penstock.gateway.watching.scraper import Scraper
 
 COUNTED = ("picked", "ended", "failed", "moved", "prompt_bytes", "predicted_ttft_s")
@@ -48,10 +48,10 @@ def test_a_picker_counts_on_for_endpoints_that_stay_wherever_they_stand_in_the_n
 
 
 def test_what_is_shown_never_falls_whoever_reads_the_fleet_first() -> None:
-    then = Tables(np.zeros(2, REPORT), np.zeros((2, 2), COUNTS))
+    then = EndpointTables(np.zeros(2, REPORT), np.zeros((2, 2), COUNTS))
     then.reports["scrapes"], then.reports["failures"], then.reports["sequence"] = (70, 50), (3, 0), 140
     then.counts["picked"], then.counts["in_flight"] = [[10, 20], [30, 40]], 5
-    now = Tables(np.zeros(2, REPORT), np.zeros((2, 2), COUNTS))
+    now = EndpointTables(np.zeros(2, REPORT), np.zeros((2, 2), COUNTS))
     now.counts["picked"][0] = [0, 12]  # the first picker has read it already, and has counted on
     go_on(("a:1", "b:1"), then, ("c:1", "a:1"), now)
     assert now.counts["picked"].tolist() == [[0, 12], [0, 30]]

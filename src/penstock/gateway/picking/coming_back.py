@@ -13,7 +13,7 @@ _LEAST_LIFE_S: Final = 1e-3
 _HALF_LIFE_S: Final = 10.0
 
 
-class Crowd:
+class SheddableCrowd:
     """How many that may be shed come for each that is let in; what was ten seconds ago counts half."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Crowd:
         return self._came / max(1.0, self._let_in)
 
 
-def retry_s(request: Records, endpoints: Records, hits: Records, crowd: Crowd) -> int:
+def retry_s(request: Records, endpoints: Records, hits: Records, crowd: SheddableCrowd) -> int:
     """Return the seconds: as long as one endpoint takes to have room, for each that comes before one is let in."""
     soonest_s = max(_LEAST_S, room_s(request, endpoints, hits))
     return min(_MOST_S, math.ceil(soonest_s * crowd.for_each))

@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock.gateway.picking import policy
 from penstock.gateway.picking.asked import BodyAsked, Wish
-from penstock.gateway.picking.coming_back import Crowd, retry_s
+from penstock.gateway.picking.coming_back import SheddableCrowd, retry_s
 from penstock.gateway.picking.flights import Flight, Flights, struct_of
 from penstock.gateway.picking.leaks import OLD_S, Leaks, oldest
 from penstock.gateway.picking.learning import Learned
@@ -99,7 +99,7 @@ class Desk:
         self._request_bytes = self._request.view(np.uint8).data
         self._tpot_now_s = self.endpoints["tpot_now_s"]
         self._said, self._tenants = np.zeros(1, SAID), Tenants()
-        self._tenant, self._crowd = 0, Crowd()
+        self._tenant, self._crowd = 0, SheddableCrowd()
         self._hits, self._harms = np.zeros(count, np.int64), np.zeros(count)
         self._seen, self._sequences = np.zeros(count, np.uint64), tables.reports["sequence"]
         self._flights = Flights()

@@ -69,7 +69,7 @@ PICKER_STATE: Final = np.dtype(
 )
 
 
-class Tables(NamedTuple):
+class EndpointTables(NamedTuple):
     """What is known of a fleet's endpoints."""
 
     reports: Records
@@ -90,7 +90,7 @@ def shared_array(path: Path, dtype: np.dtype[np.void], shape: tuple[int, ...]) -
     return np.frombuffer(mapped, dtype).reshape(shape)
 
 
-def go_on(before: Sequence[str], then: Tables, after: Sequence[str], now: Tables) -> None:
+def go_on(before: Sequence[str], then: EndpointTables, after: Sequence[str], now: EndpointTables) -> None:
     """Fill the tables of a fleet that was read again, for endpoints that were in it before; addresses tell which.
 
     A picker that has not read it yet has counted no less than it showed; one that has shows its own again, and more.

@@ -21,7 +21,7 @@ from penstock.gateway.state.tables import (
     COUNTS,
     PICKER_STATE,
     REPORT,
-    Tables,
+    EndpointTables,
     begin_write,
     end_write,
     go_on,
@@ -178,7 +178,12 @@ class Scraper:
         reports = shared_array(self._folder / f"reports-{made}.table", REPORT, (count,))
         counts = shared_array(self._folder / f"counts-{made}.table", COUNTS, (self._pickers, count))
         if self._watched:
-            go_on(self._fleet.addresses, Tables(self._reports, self._counts), fleet.addresses, Tables(reports, counts))
+            go_on(
+                self._fleet.addresses,
+                EndpointTables(self._reports, self._counts),
+                fleet.addresses,
+                EndpointTables(reports, counts),
+            )
         self._fleet, self._reports, self._counts = fleet, reports, counts
         watched = [
             Watched(index, address, reports, _served(fleet, index)) for index, address in enumerate(fleet.addresses)
