@@ -96,21 +96,34 @@ LIMITED = """
 sites:"""
 
 
-def test_one_kind_of_fleet_as_estimated_is_not_the_only_choice_where_draws_have_another() -> None:
-    """Attack: "a mix is the only choice" beside draws in which one vendor alone was enough in 35%."""
+def limited(spread: float) -> PlanResult:
+    """Two nodes of one vendor just miss and three of two vendors are plenty; no more can be had."""
 
     def just_missing(deployment: Deployment, bucket: Bucket, slo: Slo) -> Capacity:
         # 50 requests/s at 80% of capacity need 62.5: 16 x 3.9 on two nodes carry 62.4, and more half the time.
         assert bucket.context_tokens > 0
         assert slo.attainment_fraction > 0
         rate = 3.9 * deployment.parallelism.devices
-        spread = Range(value=rate, low=rate * 0.9, high=rate * 1.1)
-        return Capacity(requests_per_s=spread, tier="calibrated", grounds="made up", prefill_fraction=0.25)
+        seen = Range(value=rate, low=rate * (1 - spread), high=rate * (1 + spread))
+        return Capacity(requests_per_s=seen, tier="calibrated", grounds="made up", prefill_fraction=0.25)
 
     head, rest = PLAIN.split("accelerators:")
     text = f"{head}accelerators:{LIMITED}{rest.split('sites:')[1]}"
     text = text.replace("requests_per_s: 40", "requests_per_s: 50").replace("spare_nodes: 1", "spare_nodes: 0")
-    result = solved(text, capacity_of=just_missing)
+    return solved(text, capacity_of=just_missing)
+
+
+def test_a_mix_whose_pools_carry_it_together_is_enough_in_every_draw() -> None:
+    """Three nodes carry 93.6 where 62.5 is asked, in whichever of them a world is slower."""
+    answer = limited(0.1).answer
+    assert isinstance(answer, Answer)
+    assert sum(answer.confidence.probability.values()) == pytest.approx(1)
+    assert answer.confidence.enough_fraction == 1
+
+
+def test_one_kind_of_fleet_as_estimated_is_not_the_only_choice_where_draws_have_another() -> None:
+    """Attack: "a mix is the only choice" beside draws in which one vendor alone was enough in 35%."""
+    result = limited(0.4)
     answer = result.answer
     assert isinstance(answer, Answer)
     assert set(answer.by_label) == {"mix"}
@@ -119,7 +132,7 @@ def test_one_kind_of_fleet_as_estimated_is_not_the_only_choice_where_draws_have_
     assert answer.verdict.outcome == "too close to call"
     assert f"NVIDIA in {alone:.0%}" in headline(answer) or "NVIDIA: cheapest in" in headline(answer)
     nothing = 1 - sum(answer.confidence.probability.values())
-    assert 0.01 < nothing < 0.9, "in some worlds no fleet, resized as it is, keeps to its nodes: nobody wins those"
+    assert 0.01 < nothing < 0.9, "in some worlds no fleet, resized, keeps to its nodes: nobody wins those"
     assert f"none compared is enough in {nothing:.0%}" in headline(answer)
     assert "nothing else is enough" in plan_html(result)
     assert "only choice" not in headline(answer)

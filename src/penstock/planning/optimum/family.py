@@ -12,7 +12,8 @@ from penstock.planning.at_once import at_once
 from penstock.planning.candidates.search import Step
 from penstock.planning.optimum.mix import cheapest, runners_up
 from penstock.planning.optimum.problem import Mix, PoolKey, Problem, Restriction
-from penstock.planning.optimum.resize import Array, Worlds, resized_usd
+from penstock.planning.optimum.refill import Array
+from penstock.planning.optimum.resize import Worlds, resized_usd
 
 NOTHING: Final = "nothing"
 """Stands for a label where no fleet keeps every rule."""

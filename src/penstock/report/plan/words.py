@@ -231,7 +231,7 @@ def enough_sentence(answer: Answer, *, node: str = "node", draws: str = "draws")
     if confidence.nodes.low == confidence.nodes.high:
         return ""
     these = f"{most} {node} is" if most == 1 else f"{most} {node}s are"
-    # Load stays where it was planned in every draw: where kinds of replica, or parts, share it, more are enough.
+    # In draws nodes are filled anew, or load is shared out anew, not both, and not in every way there is.
     shared = len(mix.pools) > len(periods) or any(len(pool.replicas) > 1 for pool in mix.pools)
     share = f"{'at least ' if shared else ''}{confidence.enough_fraction:.0%}"
     said = f"{these} enough in {share} of {draws}"
