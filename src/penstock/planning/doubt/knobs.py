@@ -242,7 +242,7 @@ def _money(resolved: Resolved) -> Iterator[Knob]:
         ("money", "engineer_usd_per_year", "cost of an engineer", _ENGINEER_USD[1]),
         ("node", "host_usd", "host of a node", 7e5),
         ("node", "network_usd_per_device", "network per device", 2e4),
-        ("node", "annual_failures", "device failures", 0.5),
+        ("node", "annual_failures", "rate of device failures", 0.5),
         ("node", "idle_power", "idle power", 1.0),
     ):
         current: Input = getattr(getattr(plan, section), key)

@@ -62,6 +62,10 @@ class Family:
             others=tuple(found for mix in self.others if (found := change(mix)) is not None),
         )
 
+    def with_others(self, fleets: Iterable[Mix]) -> "Family":
+        """Return the family with further fleets that compete."""
+        return replace(self, others=(*self.others, *fleets))
+
     def joined_by(self, fleets: Iterable[Mix]) -> "Family":
         """Return the family with fleets that were cheapest in other worlds, each once."""
         seen = {mix.identity: mix for mix in (*self.of_other_worlds, *fleets)}
