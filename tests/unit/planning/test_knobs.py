@@ -36,7 +36,7 @@ MOVES = {
     "cost of an engineer": {"an engineer"},
     "host of a node": {"host of a node"},
     "network per device": {"network"},
-    "rate of device failures": {"rate of device failures"},
+    "device failures": {"device failures"},
     "idle power": {"idle power"},
     "mi300x delivery": {"mi300x comes"},
 }

@@ -13,7 +13,7 @@ from penstock.planning.doubt.monte_carlo import Blame, Span
 from penstock.planning.doubt.verdict import judge
 from penstock.planning.make import Answer, PlanResult
 from penstock.report.plan.page import plan_html
-from penstock.report.plan.words import headline, near_sentence, sureness
+from penstock.report.plan.words import headline, mix_sentence, near_sentence, sureness
 from penstock.workload.slo import Slo
 from small_plans import PLAIN, TWO_PARTS, solved
 
@@ -88,6 +88,18 @@ def test_a_call_is_close_once_another_kind_is_cheapest_in_a_tenth_of_the_draws(
     result: PlanResult, lost: float, outcome: str
 ) -> None:
     assert drawn(result, {"nvidia": 1 - lost, "amd": lost, "mix": 0.0}).verdict.outcome == outcome
+
+
+def test_a_mix_is_said_to_be_one_only_as_long_as_its_vendors_always_carry_what_counts(result: PlanResult) -> None:
+    answer = result.answer
+    assert isinstance(answer, Answer)
+    assert mix_sentence(result, answer) == "a mix is of vendors that carry at least 10% each"
+    bill = answer.by_label["mix"]
+    first, *rest = bill.mix.pools
+    in_turn = replace(bill, mix=replace(bill.mix, pools=(replace(first, load={}), *rest)))
+    one_at_a_time = replace(answer, by_label={**answer.by_label, "mix": in_turn})
+    said = mix_sentence(result, one_at_a_time)
+    assert said == "the mix shown has a vendor that carries less than 10%, or nothing, in some period"
 
 
 LIMITED = """

@@ -264,7 +264,7 @@ def _run_inputs(plan: Plan) -> _Named:
             (f"{vendor}: software gain", entry.software_gain_per_year),
         ]
     failures, used = plan.node.annual_failures, plan.constraints.utilisation
-    return [*found, ("rate of device failures", failures), ("use of capacity at the peak", used)]
+    return [*found, ("device failures", failures), ("use of capacity at the peak", used)]
 
 
 def _money_inputs(plan: Plan) -> _Named:

@@ -231,6 +231,10 @@ def _around(value: float) -> tuple[float, float]:
     return value / _WIDE, value * _WIDE or 1.0
 
 
+_SINGULAR: Final = {"device failures": "rate of device failures"}
+"""What is said to be below or above a value; draws go by the name."""
+
+
 def _money(resolved: Resolved) -> Iterator[Knob]:
     plan = resolved.plan
     for section, key, name, most in (
@@ -242,7 +246,7 @@ def _money(resolved: Resolved) -> Iterator[Knob]:
         ("money", "engineer_usd_per_year", "cost of an engineer", _ENGINEER_USD[1]),
         ("node", "host_usd", "host of a node", 7e5),
         ("node", "network_usd_per_device", "network per device", 2e4),
-        ("node", "annual_failures", "rate of device failures", 0.5),
+        ("node", "annual_failures", "device failures", 0.5),
         ("node", "idle_power", "idle power", 1.0),
     ):
         current: Input = getattr(getattr(plan, section), key)
@@ -260,7 +264,7 @@ def _money(resolved: Resolved) -> Iterator[Knob]:
         }.get(key, 0.0)
         yield Knob(
             kind="rate",
-            subject=name,
+            subject=_SINGULAR.get(name, name),
             name=name,
             input=current,
             least=least,

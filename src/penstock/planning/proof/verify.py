@@ -249,7 +249,7 @@ def _still_carrying(mix: Mix | None, problem: Problem) -> Mix | None:
 
 def of_the_same_parts(problem: Problem, mix: Mix) -> Mix | None:
     """Plan a fleet again; one of several vendors stays one, as its question is what such a fleet costs."""
-    vendors = _always_carrying(problem, mix)
+    vendors = always_carrying(problem, mix)
     found = cheapest(
         problem,
         Restriction(only_accelerators=mix.support, require_vendors=vendors if len(vendors) > 1 else frozenset()),
@@ -259,7 +259,7 @@ def of_the_same_parts(problem: Problem, mix: Mix) -> Mix | None:
     return None if found is None else evenly_busy(found, problem)
 
 
-def _always_carrying(problem: Problem, mix: Mix) -> frozenset[str]:
+def always_carrying(problem: Problem, mix: Mix) -> frozenset[str]:
     """The vendors that carry enough to count in every period."""
     carried: dict[tuple[str, int], float] = {}
     whole = [0.0] * problem.periods
@@ -270,7 +270,7 @@ def _always_carrying(problem: Problem, mix: Mix) -> frozenset[str]:
             whole[pool.period] += tokens
             at = (pool.offer.vendor, pool.period)
             carried[at] = carried.get(at, 0.0) + tokens
-    least = problem.min_vendor_share - _ROUNDING
+    least = problem.min_vendor_share - 10 * _ROUNDING
     return frozenset(
         vendor
         for vendor in {vendor for vendor, _ in carried}
