@@ -223,17 +223,20 @@ def test_a_runner_up_is_never_cheaper_and_never_uses_all_parts_of_a_fleet_before
 
 
 @law
-@given(problem=problems(), factor=st.floats(0.5, 2.0))
-def test_resizing_gives_a_fleet_that_works_and_never_beats_the_optimum(problem: Problem, factor: float) -> None:
+@given(problem=problems(), red=st.floats(0.5, 2.0), green=st.floats(0.5, 2.0))
+def test_resizing_gives_a_fleet_that_works_and_never_beats_the_optimum(
+    problem: Problem, red: float, green: float
+) -> None:
     first = cheapest(problem, gap_fraction=0.0)
     assume(first is not None)
     assert first is not None
     assert isclose(float(resized_usd(first, problem, one_world())[0]), first.cost_usd, rel_tol=1e-6)
-    worlds = one_world({"red": factor, "green": factor})
+    factors = {"red": red, "green": green}
+    worlds = one_world(factors)
     faster = replace(
         problem,
         replicas=tuple(
-            replace(r, requests_per_s={key: rate * factor for key, rate in r.requests_per_s.items()})
+            replace(r, requests_per_s={key: rate * factors[r.accelerator] for key, rate in r.requests_per_s.items()})
             for r in problem.replicas
         ),
     )

@@ -273,9 +273,13 @@ def _answered(
     family = _family(problem, progress, may_carry=None if sources.verify_of is None else MAY_CARRY)
     if family is None:
         return None
-    verify = _verifier(resolved, problem, candidates, sources)
-    if verify is None:
+    simulated = _simulating(resolved, candidates, sources)
+    if simulated is None:
         return _answer(resolved, Proof(verified=()), family, problem, candidates, sources, progress)
+
+    def verify(mix: Mix) -> Verified:
+        return simulated(mix, problem)
+
     proof, family = _proven(family, problem, verify, progress)
     if not proof.verified[0].met and cheapest(problem) is None:
         return None
@@ -304,7 +308,7 @@ def _answer(
         family = replace(family.led_by(proof.verified[0].planned), carried=proof.carried(problem))
         family = family.each(lambda mix: proof.mix(mix, family.informed(problem)))
 
-    sized = _sizing(resolved, candidates, sources)
+    sized = _sizing(_simulating(resolved, candidates, sources, searched=False))
 
     def billed(mix: Mix) -> Bill:
         return Bill(mix=mix, cost=bill(mix, terms, candidates), cash=cash_of(mix, terms))
@@ -321,7 +325,7 @@ def _answer(
     progress("what would change the answer", 2, 4)
     swings = tornado(judged, world, knobs)
     progress("what would change the answer", 3, 4)
-    turning, found = settled_flips(judged, world, knobs, _sizing(resolved, candidates, sources, searched=True))
+    turning, found = settled_flips(judged, world, knobs, _sizing(_simulating(resolved, candidates, sources)))
     return Answer(
         family=found,
         winner=billed(family.winner),
@@ -352,19 +356,22 @@ def _of_parts(resolved: Resolved, support: AbstractSet[str]) -> Resolved:
     return replace(resolved, plan=replace(resolved.plan, parts=tuple(parts)))
 
 
-def _verifier(
-    resolved: Resolved, problem: Problem, candidates: tuple[Candidate, ...], sources: Sources
-) -> Callable[[Mix], Verified] | None:
-    """How a fleet of this plan is simulated; None where nothing simulates."""
-    simulate, sizing = sources.verify_of, sources.sizing_of
+_Simulated = Callable[[Mix, Problem], Verified]
+
+
+def _simulating(
+    resolved: Resolved, candidates: tuple[Candidate, ...], sources: Sources, *, searched: bool = True
+) -> _Simulated | None:
+    """How a fleet is simulated and sized, `searched` for what its pools carry at most; None where nothing simulates."""
+    simulate = sources.verify_of if searched else sources.sizing_of or sources.verify_of
     if simulate is None:
         return None
 
-    def verify(mix: Mix) -> Verified:
+    def simulated(mix: Mix, problem: Problem) -> Verified:
         its = problem.of_its_kind(mix)
-        return verify_fleet(mix, its, candidates, resolved.plan.workloads, simulate, sizing_of=sizing)
+        return verify_fleet(mix, its, candidates, resolved.plan.workloads, simulate, sizing_of=sources.sizing_of)
 
-    return verify
+    return simulated
 
 
 def _proven(
@@ -380,17 +387,13 @@ def _proven(
     return planned_with_what_was_seen(proof, family, problem, verify)
 
 
-def _sizing(
-    resolved: Resolved, candidates: tuple[Candidate, ...], sources: Sources, *, searched: bool = False
-) -> Sized:
-    """How a fleet of another question is sized: as the plan's own are; `searched` for what its pools carry at most."""
-    simulate = sources.verify_of if searched else sources.sizing_of or sources.verify_of
-    if simulate is None:
+def _sizing(simulated: _Simulated | None) -> Sized:
+    """How a fleet of another question is sized: as the plan's own are; None of it where it does not hold."""
+    if simulated is None:
         return as_solved
 
     def sized(mix: Mix, problem: Problem) -> Mix | None:
-        its = problem.of_its_kind(mix)
-        found = verify_fleet(mix, its, candidates, resolved.plan.workloads, simulate, sizing_of=sources.sizing_of)
+        found = simulated(mix, problem)
         return found.mix if found.met else None
 
     return sized

@@ -13,7 +13,7 @@ from penstock.planning.doubt.monte_carlo import Blame, Span
 from penstock.planning.doubt.verdict import judge
 from penstock.planning.make import Answer, PlanResult
 from penstock.report.plan.page import plan_html
-from penstock.report.plan.words import headline, near_sentence, sureness
+from penstock.report.plan.words import headline, mix_sentence, near_sentence, sureness
 from penstock.workload.slo import Slo
 from small_plans import PLAIN, TWO_PARTS, solved
 
@@ -90,27 +90,52 @@ def test_a_call_is_close_once_another_kind_is_cheapest_in_a_tenth_of_the_draws(
     assert drawn(result, {"nvidia": 1 - lost, "amd": lost, "mix": 0.0}).verdict.outcome == outcome
 
 
+def test_a_mix_is_said_to_be_one_only_as_long_as_its_vendors_always_carry_what_counts(result: PlanResult) -> None:
+    answer = result.answer
+    assert isinstance(answer, Answer)
+    assert mix_sentence(result, answer) == "a mix is of vendors that carry at least 10% each"
+    bill = answer.by_label["mix"]
+    first, *rest = bill.mix.pools
+    in_turn = replace(bill, mix=replace(bill.mix, pools=(replace(first, load={}), *rest)))
+    one_at_a_time = replace(answer, by_label={**answer.by_label, "mix": in_turn})
+    said = mix_sentence(result, one_at_a_time)
+    assert said == "the mix shown has a vendor that carries less than 10%, or nothing, in some period"
+
+
 LIMITED = """
   - {id: mi300x, buy_usd: 15000, node_kw: 10, tp: [1], max_nodes: 1}
   - {id: h200, buy_usd: 15000, node_kw: 10, tp: [1], max_nodes: 2}
 sites:"""
 
 
-def test_one_kind_of_fleet_as_estimated_is_not_the_only_choice_where_draws_have_another() -> None:
-    """Attack: "a mix is the only choice" beside draws in which one vendor alone was enough in 35%."""
+def limited(spread: float) -> PlanResult:
+    """Two nodes of one vendor just miss and three of two vendors are plenty; no more can be had."""
 
     def just_missing(deployment: Deployment, bucket: Bucket, slo: Slo) -> Capacity:
         # 50 requests/s at 80% of capacity need 62.5: 16 x 3.9 on two nodes carry 62.4, and more half the time.
         assert bucket.context_tokens > 0
         assert slo.attainment_fraction > 0
         rate = 3.9 * deployment.parallelism.devices
-        spread = Range(value=rate, low=rate * 0.9, high=rate * 1.1)
-        return Capacity(requests_per_s=spread, tier="calibrated", grounds="made up", prefill_fraction=0.25)
+        seen = Range(value=rate, low=rate * (1 - spread), high=rate * (1 + spread))
+        return Capacity(requests_per_s=seen, tier="calibrated", grounds="made up", prefill_fraction=0.25)
 
     head, rest = PLAIN.split("accelerators:")
     text = f"{head}accelerators:{LIMITED}{rest.split('sites:')[1]}"
     text = text.replace("requests_per_s: 40", "requests_per_s: 50").replace("spare_nodes: 1", "spare_nodes: 0")
-    result = solved(text, capacity_of=just_missing)
+    return solved(text, capacity_of=just_missing)
+
+
+def test_a_mix_whose_pools_carry_it_together_is_enough_in_every_draw() -> None:
+    """Three nodes carry 93.6 where 62.5 is asked, in whichever of them a world is slower."""
+    answer = limited(0.1).answer
+    assert isinstance(answer, Answer)
+    assert sum(answer.confidence.probability.values()) == pytest.approx(1)
+    assert answer.confidence.enough_fraction == 1
+
+
+def test_one_kind_of_fleet_as_estimated_is_not_the_only_choice_where_draws_have_another() -> None:
+    """Attack: "a mix is the only choice" beside draws in which one vendor alone was enough in 35%."""
+    result = limited(0.4)
     answer = result.answer
     assert isinstance(answer, Answer)
     assert set(answer.by_label) == {"mix"}
@@ -119,7 +144,7 @@ def test_one_kind_of_fleet_as_estimated_is_not_the_only_choice_where_draws_have_
     assert answer.verdict.outcome == "too close to call"
     assert f"NVIDIA in {alone:.0%}" in headline(answer) or "NVIDIA: cheapest in" in headline(answer)
     nothing = 1 - sum(answer.confidence.probability.values())
-    assert 0.01 < nothing < 0.9, "in some worlds no fleet, resized as it is, keeps to its nodes: nobody wins those"
+    assert 0.01 < nothing < 0.9, "in some worlds no fleet, resized, keeps to its nodes: nobody wins those"
     assert f"none compared is enough in {nothing:.0%}" in headline(answer)
     assert "nothing else is enough" in plan_html(result)
     assert "only choice" not in headline(answer)

@@ -30,7 +30,9 @@ def plan_command(
     schema: Annotated[bool, typer.Option("--schema", help="Print a JSON schema of plan files for editors.")] = False,
     html: Annotated[
         Path | None,
-        typer.Option("--html", help="Write the report as one self-contained HTML file.", show_default=False),
+        typer.Option(
+            "--html", help="Write the report as one self-contained HTML file (extra: report).", show_default=False
+        ),
     ] = None,
     fleet: Annotated[
         Path | None, typer.Option("--fleet", help="Write the chosen fleet as fleet.yaml.", show_default=False)

@@ -11,7 +11,7 @@ from penstock.fleet.engine import engine_defaults
 from penstock.model import CacheDtype
 from penstock.model.attention import CompressedAttention
 from penstock.model.weight import FP8_CHANNEL
-from penstock.performance.memory.budget import MemoryFit, fit
+from penstock.performance.memory.budget import MemoryFit, Obstacle, fit
 from penstock.performance.memory.sharding import refusal
 from penstock.units import format_gib
 
@@ -45,7 +45,7 @@ def remedies(result: MemoryFit, fewest: MemoryFit | None) -> tuple[Remedy, ...]:
         return ()
     deployment = result.deployment
     devices = deployment.parallelism.devices
-    changes = [_smaller_fraction(result), _larger_fraction(result)]
+    changes = [_other_fraction(result)]
     if result.obstacle.longest_context_tokens is not None:
         changes.append(f"a context of at most {result.obstacle.longest_context_tokens:,} tokens")
     if deployment.chosen_cache_dtype is not CacheDtype.FP8:
@@ -65,23 +65,19 @@ def _fits(result: MemoryFit, changed: Deployment) -> bool:
     return fit(changed, result.context_tokens).fits
 
 
-def _smaller_fraction(result: MemoryFit) -> str | None:
-    """Name the largest share of memory, in hundredths, that leaves room for what lives outside it."""
-    deployment, hundredths = result.deployment, ceil(result.deployment.engine.memory_fraction * 100)
-    while result.obstacle_is("fraction") and hundredths > 1:
-        hundredths -= 1
-        engine = replace(deployment.engine, memory_fraction=hundredths / 100)
-        result = fit(replace(deployment, engine=engine), result.context_tokens)
-        if result.fits:
-            return f"--memory-fraction {hundredths / 100:.2f}"
-    return None
+def _other_fraction(result: MemoryFit) -> str | None:
+    """Name the nearest share of memory, in hundredths, at which it fits.
 
-
-def _larger_fraction(result: MemoryFit) -> str | None:
-    """Name the smallest share of memory, in hundredths, at which weights and cache find room."""
-    deployment, hundredths = result.deployment, floor(result.deployment.engine.memory_fraction * 100)
-    while (result.obstacle_is("weights") or result.obstacle_is("context")) and hundredths < _MOST_HUNDREDTHS:
-        hundredths += 1
+    Less of it where what lives outside lacks room, more where weights and cache do. Where that makes the other lack
+    room, no share fits.
+    """
+    less, deployment = result.obstacle_is("fraction"), result.deployment
+    stated = deployment.engine.memory_fraction * 100
+    tried = range(ceil(stated) - 1, 0, -1) if less else range(floor(stated) + 1, _MOST_HUNDREDTHS + 1)
+    cured: tuple[Obstacle, ...] = ("fraction",) if less else ("weights", "context")
+    for hundredths in tried:
+        if not any(result.obstacle_is(kind) for kind in cured):
+            return None
         engine = replace(deployment.engine, memory_fraction=hundredths / 100)
         result = fit(replace(deployment, engine=engine), result.context_tokens)
         if result.fits:

@@ -231,6 +231,10 @@ def _around(value: float) -> tuple[float, float]:
     return value / _WIDE, value * _WIDE or 1.0
 
 
+_SINGULAR: Final = {"device failures": "rate of device failures"}
+"""What is said to be below or above a value; draws go by the name."""
+
+
 def _money(resolved: Resolved) -> Iterator[Knob]:
     plan = resolved.plan
     for section, key, name, most in (
@@ -260,7 +264,7 @@ def _money(resolved: Resolved) -> Iterator[Knob]:
         }.get(key, 0.0)
         yield Knob(
             kind="rate",
-            subject=name,
+            subject=_SINGULAR.get(name, name),
             name=name,
             input=current,
             least=least,

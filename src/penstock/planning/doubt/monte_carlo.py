@@ -14,7 +14,8 @@ from penstock.planning.doubt.worlds import drawn_worlds
 from penstock.planning.optimum.build import build_problem
 from penstock.planning.optimum.family import Family, questions
 from penstock.planning.optimum.mix import cheapest
-from penstock.planning.optimum.resize import Array, nodes_needed
+from penstock.planning.optimum.refill import Array
+from penstock.planning.optimum.resize import nodes_needed
 
 _P10_Z: Final = 1.2815515655446004
 """Standard deviations between the median and P10 of a normal distribution."""
@@ -89,7 +90,7 @@ def widened(
 ) -> Family:
     """Add the fleets that are cheapest in a few drawn worlds, so that every label has something to fall back on.
 
-    A fleet resized keeps its replicas and its assignment; a world with other throughputs may want others. On the
+    A fleet resized keeps its parts and what each of them serves; a world with other throughputs may want others. On the
     examples a handful of worlds closes most of the gap to solving every world again (docs/methodology.md, "Plan").
     """
     uncertain, values = draw_inputs(knobs, seed, _SOLVED_WORLDS)

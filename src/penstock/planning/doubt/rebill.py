@@ -9,10 +9,13 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Final, Literal
 
+import numpy as np
+
 from penstock.economics.line import Line
 from penstock.planning.asked.resolve import Resolved
 from penstock.planning.optimum.billing import BillingTerms, terms_of
 from penstock.planning.optimum.problem import Mix, Offer, PoolPeriod, Problem
+from penstock.planning.optimum.refill import Filling
 
 LOADS: Final = tuple(round(0.5 + 0.1 * step, 1) for step in range(16))
 """What is asked beside what is planned: half to twice, in tenths."""
@@ -97,19 +100,21 @@ def _people(mix: Mix) -> Iterator[tuple[Unit, int]]:
 def counted_at(mix: Mix, problem: Problem, load: float) -> Counts | None:
     """Count the fleet that serves so many times the requests; None where a power cap or a limit on nodes forbids it.
 
-    Each length stays where it is served, whole replicas and whole nodes are counted again, spare nodes stay, and nodes
-    are had in the proportions they were.
+    Each offer keeps its share of every length and is filled anew, as in draws; spare nodes stay, and nodes are had in
+    the proportions they were.
     """
     if load == 1:
         return counted(mix)
     counts: dict[Unit, int] = dict(_people(mix))
     watts: dict[tuple[str, int], float] = {}
     nodes: dict[tuple[str, int], int] = {}
+    filling = Filling(problem, mix.pools)
     for key in dict.fromkeys(pool.offer.key for pool in mix.pools):
         pools = sorted((pool for pool in mix.pools if pool.offer.key == key), key=lambda pool: pool.period)
         stock = _Stocked(pools[0].offer)
         for pool in pools:
-            wanted = _nodes(pool, problem, load)
+            times = dict.fromkeys(filling.workloads(pool), np.array([load]))
+            wanted = int(filling.nodes(pool, times)[0]) + pool.spare_nodes
             if not stock.fill(pool, wanted):
                 return None
             place, part = (pool.offer.site, pool.period), (pool.offer.accelerator, pool.period)
@@ -119,27 +124,6 @@ def counted_at(mix: Mix, problem: Problem, load: float) -> Counts | None:
     capped = any(drawn > problem.site_watts.get(site, drawn) for (site, _), drawn in watts.items())
     limited = any(count > problem.max_nodes.get(part, count) for (part, _), count in nodes.items())
     return None if capped or limited else counts
-
-
-def _nodes(pool: PoolPeriod, problem: Problem, load: float) -> int:
-    """Whole nodes for whole replicas, as many beside the plan's own arithmetic as simulation made of it, and spares."""
-    serving, planned = pool.nodes - pool.spare_nodes, _planned(pool, problem, 1.0)
-    grown = serving / planned if planned else 1.0
-    return ceil(_planned(pool, problem, load) * grown - _ROUNDING) + pool.spare_nodes
-
-
-def _planned(pool: PoolPeriod, problem: Problem, load: float) -> int:
-    replicas = {replica.id: replica for replica in problem.replicas}
-    rates = {demand.key: demand.requests_per_s[pool.period] for demand in problem.demands}
-    busy: dict[str, float] = {}
-    for (name, demand), share in pool.load.items():
-        carried = problem.rate_of(replicas[name], demand[1], pool.period)
-        busy[name] = busy.get(name, 0.0) + share * rates[demand] * load / carried
-    devices = sum(
-        ceil(needed / problem.utilisation_fraction - _ROUNDING) * replicas[name].devices
-        for name, needed in busy.items()
-    )
-    return ceil(devices / pool.offer.devices - _ROUNDING)
 
 
 class _Stocked:

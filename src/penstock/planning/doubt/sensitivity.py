@@ -12,7 +12,8 @@ from penstock.planning.doubt.knobs import InputWorld, Knob, KnobKind
 from penstock.planning.doubt.worlds import drawn_worlds
 from penstock.planning.optimum.build import build_problem
 from penstock.planning.optimum.family import Family, best_other, cheapest_label, find_family
-from penstock.planning.optimum.resize import Array, one_world
+from penstock.planning.optimum.refill import Array
+from penstock.planning.optimum.resize import one_world
 
 _TOLERANCE: Final = 0.005
 """A flip is located to half a percent of the way between where the answer holds and where it does not."""

@@ -9,7 +9,8 @@ from penstock.planning.candidates.search import Candidate
 from penstock.planning.doubt.knobs import InputWorld, Knob
 from penstock.planning.optimum.build import build_problem
 from penstock.planning.optimum.problem import Problem
-from penstock.planning.optimum.resize import Array, Worlds
+from penstock.planning.optimum.refill import Array
+from penstock.planning.optimum.resize import Worlds
 
 _BOUGHT, _RENTED, _CONTRACT, _KEPT, _VENDOR, _DEMAND, _GAIN = (
     "bought",

@@ -45,7 +45,7 @@ def _loads(
                     taken.append((variable, needed))
             carried = problem.carried.get((pools[number].offer.key, name, period), 1.0)
             milp.row([*taken, (busiest, -count * carried * problem.utilisation_fraction)], at_most=0)
-    for key in {asked for _, _, asked in shares}:
+    for key in dict.fromkeys(asked for _, _, asked in shares):
         served = [(variable, 1.0) for (_, _, asked), variable in shares.items() if asked == key]
         milp.row(served, at_least=1, at_most=1)
     _keep_rules(milp, shares, pools, problem)
@@ -64,12 +64,12 @@ def _keep_rules(milp: Milp, shares: _Shares, pools: list[PoolPeriod], problem: P
     period = next(pools[number].period for number, _, _ in shares)
     weight = {demand.key: demand.requests_per_s[period] * demand.tokens for demand in problem.demands}
     whole = sum(weight.values())
-    for vendor in {pools[number].offer.vendor for number, _, _ in shares}:
+    for vendor in dict.fromkeys(pools[number].offer.vendor for number, _, _ in shares):
         own = {key: variable for key, variable in shares.items() if pools[key[0]].offer.vendor == vendor}
         terms = [(variable, weight[demand] / whole) for (_, _, demand), variable in own.items()]
         now = sum(
             share * weight[demand] / whole
-            for number in {number for number, _, _ in own}
+            for number in dict.fromkeys(number for number, _, _ in own)
             for (_, demand), share in pools[number].load.items()
         )
         if problem.max_vendor_share is not None and problem.share_of == "devices":

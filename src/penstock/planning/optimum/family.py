@@ -12,7 +12,8 @@ from penstock.planning.at_once import at_once
 from penstock.planning.candidates.search import Step
 from penstock.planning.optimum.mix import cheapest, runners_up
 from penstock.planning.optimum.problem import Mix, PoolKey, Problem, Restriction
-from penstock.planning.optimum.resize import Array, Worlds, resized_usd
+from penstock.planning.optimum.refill import Array
+from penstock.planning.optimum.resize import Worlds, resized_usd
 
 NOTHING: Final = "nothing"
 """Stands for a label where no fleet keeps every rule."""
@@ -60,6 +61,10 @@ class Family:
             runners_up=tuple(found for mix in self.runners_up if (found := change(mix)) is not None),
             others=tuple(found for mix in self.others if (found := change(mix)) is not None),
         )
+
+    def with_others(self, fleets: Iterable[Mix]) -> "Family":
+        """Return the family with further fleets that compete."""
+        return replace(self, others=(*self.others, *fleets))
 
     def joined_by(self, fleets: Iterable[Mix]) -> "Family":
         """Return the family with fleets that were cheapest in other worlds, each once."""

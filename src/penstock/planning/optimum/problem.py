@@ -238,6 +238,8 @@ class PoolPeriod:
     """By the number of the offer's contract."""
     carried: Mapping[str, float] = field(default_factory=dict)
     """Replica id to what it was seen to carry here beside its rates; 1 where it is not named."""
+    instead: Mapping[str, float] = field(default_factory=dict)
+    """Replica ids of kinds the fleet has none of here and that its nodes may be filled with, to what those carry."""
 
     @property
     def nodes(self) -> int:

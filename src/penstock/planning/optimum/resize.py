@@ -1,16 +1,14 @@
-"""What does the same fleet cost in another world? Its assignment kept, its nodes counted again; many worlds at once."""
+"""What does the same fleet cost in another world? Its pools filled anew, its nodes counted again; many at once."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from penstock.planning.optimum.problem import Mix, Offer, PoolPeriod, Problem, ReplicaKind
-
-Array = npt.NDArray[np.float64]
-_ROUNDING: Final = 1e-6
+from penstock.planning.optimum.problem import Mix, Offer, PoolPeriod, Problem
+from penstock.planning.optimum.refill import ROUNDING, Array, Filling, whole
+from penstock.planning.optimum.reshare import Asked, carried_together
 
 OfferKey = tuple[str, str]
 
@@ -43,77 +41,117 @@ def one_world(capacity: Mapping[str, float] | None = None) -> Worlds:
 
 
 def resized_usd(mix: Mix, problem: Problem, worlds: Worlds) -> Array:
-    """Cost of a fleet that keeps its assignment of lengths to pools and has as many nodes as that then takes.
+    """Cost of a fleet that has as many nodes as its load takes in each world.
 
-    Never less than the cheapest fleet of that world: what it gives is a fleet that works, not the best one. Infinite
-    where a site's power, or the number of nodes that can be had, does not allow it.
+    Each offer keeps its share of every length; what runs on its nodes is filled anew. Where a mix as planned carries
+    everything in another sharing, it may stay as it is. Never less than the cheapest fleet of that world: what it gives
+    is a fleet that works, not the best one. Infinite where a site's power, or the number of nodes that can be had, does
+    not allow it.
     """
-    resizing = _Resizing(problem, worlds)
-    total = np.zeros(worlds.count)
-    drawn: dict[tuple[str, int], Array] = {}
-    serving: dict[tuple[str, int], Array] = {}
-    for key in dict.fromkeys(pool.offer.key for pool in mix.pools):
-        pools = sorted((pool for pool in mix.pools if pool.offer.key == key), key=lambda pool: pool.period)
-        offer = resizing.offer(key)
-        if offer is None:
-            return np.full(worlds.count, np.inf)
-        nodes = {pool.period: resizing.nodes(pool) for pool in pools}
-        usd, owned = resizing.usd(offer, pools, nodes)
-        total += usd
-        limit = problem.max_nodes.get(offer.accelerator)
-        for period, count in nodes.items():
-            total += np.where(count > limit, np.inf, 0.0) if limit is not None else 0.0
-            drawn[offer.site, period] = drawn.get((offer.site, period), 0.0) + owned[period] * offer.node_watts
-            serving[offer.vendor, period] = np.maximum(serving.get((offer.vendor, period), 0.0), count > 0)
-    for (site, _), watts in drawn.items():
-        total += np.where(watts > problem.site_watts.get(site, np.inf) * (1 + _ROUNDING), np.inf, 0.0)
-    for (vendor, period), present in serving.items():
-        costs = problem.vendor_usd.get(vendor)
-        stated = costs[period] if costs else 0.0
-        total += present * worlds.vendor_usd.get((vendor, period), stated)
-    return total
+    resizing = _Resizing(mix, problem, worlds)
+    if any(pool.offer.key not in resizing.offers for pool in mix.pools):
+        return np.full(worlds.count, np.inf)
+    nodes = {_at(pool): resizing.nodes(pool) for pool in mix.pools}
+    usd = resizing.fleet_usd(nodes)
+    together = {period: resizing.together(period) for period in resizing.shared_periods}
+    if not any(found.any() for found in together.values()):
+        return usd
+    as_planned = {
+        _at(pool): np.where(together.get(pool.period, False), pool.nodes, nodes[_at(pool)]) for pool in mix.pools
+    }
+    return np.minimum(usd, resizing.fleet_usd(as_planned))
 
 
 def nodes_needed(mix: Mix, problem: Problem, worlds: Worlds) -> tuple[Array, npt.NDArray[np.bool_]]:
-    """How many nodes the period with most of them takes in every world, and where those of the fleet are enough."""
-    resizing = _Resizing(problem, worlds)
-    whole: dict[int, Array] = {}
+    """How many nodes the period with most of them takes in every world, and where those of the fleet are enough.
+
+    They are where every pool, filled anew, carries its own, or where all pools as planned carry it together.
+    """
+    resizing = _Resizing(mix, problem, worlds)
+    most = np.zeros(worlds.count)
     enough = np.ones(worlds.count, np.bool_)
-    for pool in mix.pools:
-        nodes = resizing.nodes(pool)
-        whole[pool.period] = whole.get(pool.period, 0.0) + nodes
-        enough &= nodes <= pool.nodes
-    return np.max(np.vstack(list(whole.values())), axis=0), enough
+    for period in {pool.period for pool in mix.pools}:
+        pools = [pool for pool in mix.pools if pool.period == period]
+        needed = [resizing.nodes(pool) for pool in pools]
+        alone = np.all([nodes <= pool.nodes for nodes, pool in zip(needed, pools, strict=True)], axis=0)
+        planned, taken = sum(pool.nodes for pool in pools), np.sum(needed, axis=0)
+        together = resizing.together(period) if period in resizing.shared_periods else alone
+        most = np.maximum(most, np.where(together, np.minimum(taken, planned), taken))
+        enough &= alone | together
+    return most, enough
+
+
+_PoolAt = tuple[OfferKey, int]
+
+
+def _at(pool: PoolPeriod) -> _PoolAt:
+    return pool.offer.key, pool.period
 
 
 class _Resizing:
-    """One problem and its worlds, indexed."""
+    """One fleet, its problem and the worlds, indexed."""
 
-    def __init__(self, problem: Problem, worlds: Worlds) -> None:
-        self.problem, self.worlds = problem, worlds
-        self.replicas: Mapping[str, ReplicaKind] = {replica.id: replica for replica in problem.replicas}
-        self.rates = {demand.key: demand.requests_per_s for demand in problem.demands}
+    def __init__(self, mix: Mix, problem: Problem, worlds: Worlds) -> None:
+        self.mix, self.problem, self.worlds = mix, problem, worlds
+        self.filling = Filling(problem, mix.pools)
         self.offers = {offer.key: offer for offer in problem.offers}
 
-    def offer(self, key: OfferKey) -> Offer | None:
-        return self.offers.get(key)
+    @property
+    def shared_periods(self) -> frozenset[int]:
+        """The periods in which several pools serve."""
+        periods = [pool.period for pool in self.mix.pools]
+        return frozenset(period for period in periods if periods.count(period) > 1)
+
+    def together(self, period: int) -> npt.NDArray[np.bool_]:
+        """Where the pools of a period as planned carry everything, whichever of them it is sent to."""
+        asked = [
+            Asked(pool=pool, times=self.times(pool), demand=self.demand(pool))
+            for pool in self.mix.pools
+            if pool.period == period
+        ]
+        return np.broadcast_to(carried_together(asked, self.filling), self.worlds.count)
+
+    def fleet_usd(self, nodes: Mapping[_PoolAt, Array]) -> Array:
+        """What so many nodes of every pool cost, with the people they take; infinite where limits forbid them."""
+        total = np.zeros(self.worlds.count)
+        drawn: dict[tuple[str, int], Array] = {}
+        serving: dict[tuple[str, int], Array] = {}
+        for key in dict.fromkeys(pool.offer.key for pool in self.mix.pools):
+            pools = sorted((pool for pool in self.mix.pools if pool.offer.key == key), key=lambda pool: pool.period)
+            offer, counts = self.offers[key], {pool.period: nodes[_at(pool)] for pool in pools}
+            usd, owned = self.usd(offer, pools, counts)
+            total += usd
+            limit = self.problem.max_nodes.get(offer.accelerator, np.inf)
+            for period, count in counts.items():
+                total += np.where(count > limit, np.inf, 0.0)
+                drawn[offer.site, period] = drawn.get((offer.site, period), 0.0) + owned[period] * offer.node_watts
+                serving[offer.vendor, period] = np.maximum(serving.get((offer.vendor, period), 0.0), count > 0)
+        for (site, _), watts in drawn.items():
+            total += np.where(watts > self.problem.site_watts.get(site, np.inf) * (1 + ROUNDING), np.inf, 0.0)
+        for (vendor, period), present in serving.items():
+            costs = self.problem.vendor_usd.get(vendor)
+            stated = costs[period] if costs else 0.0
+            total += present * self.worlds.vendor_usd.get((vendor, period), stated)
+        return total
 
     def nodes(self, pool: PoolPeriod) -> Array:
         """Whole nodes that whole replicas take, spares included."""
-        factor = self.worlds.capacity.get(pool.offer.accelerator, np.ones(self.worlds.count))
-        factor = factor * self.worlds.gain.get((pool.offer.accelerator, pool.period), 1.0)
-        devices = np.zeros(self.worlds.count)
-        needed: dict[str, Array] = {}
-        for (name, demand), share in pool.load.items():
-            replica = self.replicas[name]
-            alone = share * self.rates[demand][pool.period] / self.problem.rate_of(replica, demand[1], pool.period)
-            more = self.worlds.demand.get((demand[0], pool.period), 1.0)
-            needed[name] = needed.get(name, 0.0) + alone * more / factor / pool.carried.get(name, 1.0)
-        for name, load in needed.items():
-            replicas = np.ceil(load / self.problem.utilisation_fraction - _ROUNDING)
-            devices += replicas * self.replicas[name].devices
-        nodes: Array = np.ceil(devices / pool.offer.devices - _ROUNDING)
-        return nodes + np.where(nodes > 0, self.problem.spare_nodes, 0)
+        nodes = self.filling.nodes(pool, self.times(pool))
+        return np.zeros(self.worlds.count) + nodes + np.where(nodes > 0, self.problem.spare_nodes, 0)
+
+    def times(self, pool: PoolPeriod) -> Mapping[str, Array]:
+        """How many times its planned load each workload asks of the replicas of a pool."""
+        carried = self.worlds.capacity.get(pool.offer.accelerator, np.ones(self.worlds.count))
+        carried = carried * self.worlds.gain.get((pool.offer.accelerator, pool.period), 1.0)
+        return {workload: factor / carried for workload, factor in self.demand(pool).items()}
+
+    def demand(self, pool: PoolPeriod) -> Mapping[str, Array]:
+        """The factor on the requests of each workload of a pool."""
+        stated = np.ones(self.worlds.count)
+        return {
+            workload: self.worlds.demand.get((workload, pool.period), stated)
+            for workload in self.filling.workloads(pool)
+        }
 
     def usd(
         self, offer: Offer, pools: Sequence[PoolPeriod], nodes: Mapping[int, Array]
@@ -129,9 +167,9 @@ class _Resizing:
             count = nodes[pool.period] - kept
             stock.usd += kept * self._kept(offer, pool.period) if kept.any() else 0.0
             others = max(1, pool.nodes - pool.kept_nodes)
-            bought[pool.period] = stock.buy(np.ceil(count * pool.owned_nodes / others - _ROUNDING))
+            bought[pool.period] = stock.buy(whole(count * pool.owned_nodes / others))
             for number, had in enumerate(pool.contract_nodes):
-                wanted = np.ceil(count * had / others - _ROUNDING)
+                wanted = whole(count * had / others)
                 added = stock.contract(offer, number, pool.period, wanted)
                 stock.usd += added * self._contract(offer, number, pool.period) if added.any() else 0.0
             lacking = np.maximum(0.0, count - stock.owned - stock.on_contract(pool.period))

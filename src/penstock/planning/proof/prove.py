@@ -28,6 +28,10 @@ class Proof:
 
     verified: tuple[Verified, ...]
 
+    def with_seen(self, found: Sequence[Verified]) -> "Proof":
+        """The same with fleets simulated since."""
+        return Proof(verified=_cheapest_that_held_first((*self.verified, *found)))
+
     def mix(self, planned: Mix, informed: Problem) -> Mix | None:
         """The fleet as it has to be: what simulation made of it, or of its replicas where nobody simulated it.
 
@@ -123,9 +127,8 @@ def planned_with_what_was_seen(
                 found += [(before, verify(mix))] if sizes_of(mix) not in seen else []
         if not found:
             break
-        proof = Proof(verified=_cheapest_that_held_first((*proof.verified, *(now for _, now in found))))
-        better = [now.planned for before, now in found if now.met and now.mix.cost_usd < _LESS * before.mix.cost_usd]
-        family = replace(family, others=(*family.others, *better))
+        better = [now for before, now in found if now.met and now.mix.cost_usd < _LESS * before.mix.cost_usd]
+        proof, family = proof.with_seen([now for _, now in found]), family.with_others(now.planned for now in better)
     return proof, family
 
 
@@ -152,8 +155,7 @@ def proven_here(
                 better.append(now)
     if not better:
         return None
-    family = replace(family, others=(*family.others, *(entry.planned for entry in better)))
-    return Proof(verified=_cheapest_that_held_first((*proof.verified, *better))), family
+    return proof.with_seen(better), family.with_others(entry.planned for entry in better)
 
 
 def _cheapest_that_held_first(found: Sequence[Verified]) -> tuple[Verified, ...]:

@@ -32,9 +32,10 @@ METHOD = (
     spares and people are spread like busy time. Token prices are levelised: discounted dollars over discounted
     tokens.""",
     """Confidence draws every input that has a range: people, demand, prices, rates, and each accelerator's throughput
-    from its P10 to P90, and resizes every competing fleet in every draw. Resizing keeps a fleet's assignment of lengths
-    to pools, so its cost can only be overestimated; flip points are found the same way and located to half a
-    percent.""",
+    from its P10 to P90, and resizes every competing fleet in every draw. Resizing keeps each part's share of every
+    length and fills its nodes anew with one or two kinds of replica per workload; a mix stays as it is where its
+    replicas carry everything in another sharing. Its cost can only be overestimated; flip points are found the same
+    way and located to half a percent.""",
 )
 CAVEATS = (
     "Throughput depends on the software of the day: measurements on the same chip moved by 15 to 30% in a year.",

@@ -10,6 +10,7 @@ from penstock.planning.doubt.monte_carlo import Blame
 from penstock.planning.doubt.what_if import DemandScenario
 from penstock.planning.make import Answer, Bill, PlanResult
 from penstock.planning.optimum.problem import Mix
+from penstock.planning.proof.verify import always_carrying
 from penstock.report.plan.charts import cash_bars, compared, cost_bars, figure, span_bars
 from penstock.report.plan.tables import Cell, listed, table
 from penstock.report.plan.turning import plain_flip, turns, within_reach
@@ -225,8 +226,12 @@ def _best_of(label: str, result: PlanResult, answer: Answer) -> str:
     parts = plain_fleet(answer.by_label[label].mix, result.resolved)
     if not answer.family.by_vendor:
         return f"best of {parts}"
-    each = f"at least {result.problem.min_vendor_share:.0%} of the load with each vendor"
-    return f"best mix ({parts}, {each})" if label == "mix" else f"best of {label_name(label)} ({parts})"
+    if label != "mix":
+        return f"best of {label_name(label)} ({parts})"
+    always = always_carrying(result.problem, answer.by_label[label].mix) == answer.by_label[label].mix.vendors
+    share = f"{result.problem.min_vendor_share:.0%}"
+    each = f"at least {share} of the load with each vendor" if always else f"at times less than {share} with a vendor"
+    return f"best mix ({parts}, {each})"
 
 
 def _tiles(answer: Answer) -> str:

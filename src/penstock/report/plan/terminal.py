@@ -23,6 +23,7 @@ from penstock.report.plan.words import (
     headline,
     label_name,
     likelier,
+    mix_sentence,
     near_sentence,
     not_compared_sentence,
     owned_sentences,
@@ -252,7 +253,7 @@ def _grounds(result: PlanResult) -> Text:
         more = len(result.left_out) - _LEFT_OUT_SHOWN
         text.append(f"left out: {shown}" + (f"; and {more} more (--json)" if more > 0 else "") + "\n")
     if isinstance(result.answer, Answer) and _asked_for_a_mix(result, result.answer):
-        text.append(f"a mix is of vendors that carry at least {result.problem.min_vendor_share:.0%} each.\n")
+        text.append(f"{mix_sentence(result, result.answer)}.\n")
     ours = sum(not entry.input.given for entry in result.assumptions)
     text.append(
         f"{ours} of {len(result.assumptions)} inputs are defaults; --html and --json list each with its source."

@@ -12,6 +12,7 @@ from penstock.planning.doubt.what_if import Owned
 from penstock.planning.make import Answer, PlanResult
 from penstock.planning.optimum.cash import Cash, Order
 from penstock.planning.optimum.problem import Mix, PoolPeriod
+from penstock.planning.proof.verify import always_carrying
 
 _NAMES = {"amd": "AMD", "nvidia": "NVIDIA", "intel": "Intel", "google": "Google", "mix": "a mix"}
 _MONEY: Final = {
@@ -231,11 +232,20 @@ def enough_sentence(answer: Answer, *, node: str = "node", draws: str = "draws")
     if confidence.nodes.low == confidence.nodes.high:
         return ""
     these = f"{most} {node} is" if most == 1 else f"{most} {node}s are"
-    # Load stays where it was planned in every draw: where kinds of replica, or parts, share it, more are enough.
+    # In draws nodes are filled anew, or load is shared out anew, not both, and not in every way there is.
     shared = len(mix.pools) > len(periods) or any(len(pool.replicas) > 1 for pool in mix.pools)
     share = f"{'at least ' if shared else ''}{confidence.enough_fraction:.0%}"
     said = f"{these} enough in {share} of {draws}"
     return said if confidence.nodes.high <= most else f"{said}; nine of ten take at most {confidence.nodes.high:.0f}"
+
+
+def mix_sentence(result: PlanResult, answer: Answer) -> str:
+    """Say what counts as a mix, or that the one shown is cheaper because its vendors do not always carry that."""
+    problem, mix = result.problem, answer.by_label["mix"].mix
+    share = f"{problem.min_vendor_share:.0%}"
+    if always_carrying(problem, mix) != mix.vendors:
+        return f"the mix shown has a vendor that carries less than {share}, or nothing, in some period"
+    return f"a mix is of vendors that carry at least {share} each" + (" in every period" if problem.periods > 1 else "")
 
 
 def near_sentence(answer: Answer) -> str:
