@@ -13,6 +13,8 @@ _PRIOR = 0.1
 """Of the requests a correction remembers, those that the prediction counts for before any was seen."""
 _LEAST_CORRECTION, _MOST_CORRECTION = 0.2, 5.0
 _LOOKS_EVERY_S, _HALVINGS = 1.0, 30
+_BESIDE_OTHERS = 0.1
+"""Of a request that went to another pool: what it says of one that did not come."""
 
 
 @native
@@ -33,18 +35,15 @@ def corrected(correction: float, ratio: float, weight: float) -> float:
 def forget(endpoints: Records, index: int, now_s: float, p: Record) -> bool:
     """Let an endpoint's pool forget what its share of the requests would have told; whether anything was forgotten.
 
-    Who had its share forgets nothing: its answers tell. Who had none forgets half of what is known of it in
-    `correction_requests` of them, however long that takes.
+    Who had as many as its equals forgets nothing: its answers tell. Who had none forgets half of what is known of it in
+    `correction_requests` of theirs, however long that takes. Beside other pools it is slower: they may have fewer
+    requests because those are longer.
     """
     e = endpoints[index]
     if now_s - e["forgot_s"] < _LOOKS_EVERY_S:
         return False
-    sent, count = 0, 0
-    for other in range(len(endpoints)):
-        if (endpoints[other]["serves"] & e["serves"]) != 0:
-            sent += endpoints[other]["sent"]
-            count += 1
-    passed, enough = sent / count - e["forgot_share"], _PRIOR * p["correction_requests"]
+    share, enough = _share(endpoints, e), _PRIOR * p["correction_requests"]
+    passed = share - e["forgot_share"]
     due = passed >= enough or passed < 0.0  # less than before: the fleet is another
     prompts, answers = 1.0, 1.0
     if due:
@@ -59,10 +58,23 @@ def forget(endpoints: Records, index: int, now_s: float, p: Record) -> bool:
         if equal["pool"] == e["pool"]:
             equal["forgot_s"] = now_s
             if due:
-                missed = max(0.0, passed - (equal["sent"] - equal["forgot_sent"]))
-                equal["forgot_share"], equal["forgot_sent"] = sent / count, equal["sent"]
+                missed = max(0.0, passed - (1.0 + _BESIDE_OTHERS) * (equal["sent"] - equal["forgot_sent"]))
+                equal["forgot_share"], equal["forgot_sent"] = share, equal["sent"]
                 _fade(equal, prompts, answers, 0.5 ** (missed / p["correction_requests"]), p["correction_requests"])
     return bool(due)
+
+
+@native
+def _share(endpoints: Records, e: Record) -> float:
+    """What has been sent to each of its pool so far, and with it some of what was to each that serves its models."""
+    equals, sent, others, sent_others = 0, 0, 0, 0
+    for index in range(len(endpoints)):
+        other = endpoints[index]
+        if other["pool"] == e["pool"]:
+            equals, sent = equals + 1, sent + other["sent"]
+        if (other["serves"] & e["serves"]) != 0:
+            others, sent_others = others + 1, sent_others + other["sent"]
+    return float(sent / equals + _BESIDE_OTHERS * sent_others / others)
 
 
 @native
