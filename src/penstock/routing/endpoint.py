@@ -72,6 +72,9 @@ ENDPOINT: Final = np.dtype(
         # Learned: from how many requests.
         ("prompts_seen", "f8"),
         ("answers_seen", "f8"),
+        ("forgot_s", "f8"),  # when it was last looked at what to forget
+        ("forgot_share", "f8"),  # when some last was: what had been sent by then to each of those that serve its models
+        ("forgot_sent", "i8"),  # and to itself
         # Reported: what it said, and when that was so.
         ("reported_s", "f8"),  # minus infinity: never
         ("running", "i8"),
@@ -154,7 +157,7 @@ PARAMETERS: Final = np.dtype(
         ("miss_usd", "f8"),  # what a missed promise costs, beside dollars that not using an endpoint saves
         ("full_tokens_fraction", "f8"),  # of the KV cache, from which on every token more is harm
         ("load_s", "f8"),  # seconds over which the share of prompts is averaged
-        ("correction_requests", "f8"),  # requests after which a correction follows what is observed
+        ("correction_requests", "f8"),  # that a correction remembers: its own, or its share of those sent elsewhere
         ("stale_s", "f8"),  # a report older than this says nothing about others any more
         ("shed_fraction", "f8"),  # chance to miss from which a sheddable request is rejected
         ("trespass_misses", "f8"),  # missed promises at its own endpoints that send a picker to another's

@@ -7,15 +7,13 @@ knowledge it will have.
 import math
 
 from penstock.routing.compiled import native
+from penstock.routing.corrections import corrected, forget, gain
 from penstock.routing.doubt import squarings, strain_slope
 from penstock.routing.endpoint import ANOTHERS, CLASSES, EVERYBODYS, OWN, Record, Records
 from penstock.routing.times import decode_seconds, prompt_seconds, times_of
 
 _HIGHEST_LOAD = 0.9
 """Prompts are never believed to take more of the time than this: beyond it a queue says how bad it is."""
-_PRIOR = 0.1
-"""Of the requests a correction remembers, those that the prediction counts for before any was seen."""
-_LEAST_CORRECTION, _MOST_CORRECTION = 0.2, 5.0
 
 
 @native
@@ -141,8 +139,8 @@ def first_token(endpoints: Records, flights: Records, place: int, now_s: float, 
         # Only as far as the prompt itself made the time: a queue says little about how fast prompts are.
         share = own_s / f["ttft_s"]
         ratio = max(1e-6, now_s - f["sent_s"]) / f["ttft_s"]
-        weight = share * _gain(e["prompts_seen"], p["correction_requests"])
-        e["prefill_correction"] = _corrected(e["prefill_correction"], ratio, weight)
+        weight = share * gain(e["prompts_seen"], p["correction_requests"])
+        e["prefill_correction"] = corrected(e["prefill_correction"], ratio, weight)
         e["prompts_seen"] += share
     if e["decodes"] == 0:
         _leave(e, f)
@@ -164,20 +162,6 @@ def _leave_prefill(e: Record, f: Record) -> None:
 
 
 @native
-def _gain(seen: float, usual_requests: float) -> float:
-    """What one request more says of a correction: the first ones as in an average, with some for what was predicted."""
-    return 1.0 / min(usual_requests, _PRIOR * usual_requests + seen)
-
-
-@native
-def _corrected(correction: float, ratio: float, weight: float) -> float:
-    """Move a correction towards what was observed, by a share of the difference in logarithms."""
-    ratio = min(max(ratio, 1.0 / _MOST_CORRECTION), _MOST_CORRECTION)
-    moved: float = correction * ratio ** min(weight, 0.5)
-    return min(max(moved, _LEAST_CORRECTION), _MOST_CORRECTION)
-
-
-@native
 def finished(
     endpoints: Records, flights: Records, place: int, output_tokens: int, now_s: float, parameters: Records
 ) -> None:
@@ -193,8 +177,8 @@ def finished(
         expected_s = 0.5 * (f["decode_s"] + after_s) * e["stretch"] * e["decode_correction"]
         # A long answer has averaged more steps than a short one.
         share = min(1.0, output_tokens / 100.0)
-        weight = share * _gain(e["answers_seen"], p["correction_requests"])
-        e["decode_correction"] = _corrected(e["decode_correction"], observed_s / expected_s, weight)
+        weight = share * gain(e["answers_seen"], p["correction_requests"])
+        e["decode_correction"] = corrected(e["decode_correction"], observed_s / expected_s, weight)
         e["answers_seen"] += share
     if f["first_s"] == math.inf or e["decodes"] != 0:
         _leave(e, f)
@@ -272,4 +256,8 @@ def reported(endpoints: Records, index: int, reports: Records, place: int, now_s
     e["in_flight_then"], e["prefilling_then"] = report["in_flight"], report["prefilling"]
     e["resident_tokens_then"] = report["resident_tokens"]
     _fade_load(e, now_s, parameters[0]["load_s"])
+    if forget(endpoints, index, now_s, parameters[0]):
+        for other in range(len(endpoints)):
+            if endpoints[other]["pool"] == e["pool"] and other != index:
+                refresh(endpoints, other, now_s, parameters)
     refresh(endpoints, index, now_s, parameters)

@@ -10,6 +10,7 @@ from desks import MODELS, Clock, asked, desk_of, fleet, report
 from penstock.gateway.picking.asked import BodyAsked, Wish
 from penstock.gateway.picking.desk import Desk, Named, Refused, SharedTables
 from penstock.gateway.picking.leaks import LOOKS, Leaks
+from penstock.gateway.picking.learning import FadingMean
 from penstock.gateway.picking.prefixes import BLOCK_BYTES, PrefixIndex
 from penstock.gateway.state.tables import COUNTS, PICKER_STATE, REPORT
 from penstock.routing.endpoint import EVERYBODYS, OWN
@@ -410,3 +411,11 @@ def test_steps_that_swing_are_not_taken_for_faster_than_they_are() -> None:
             if turn:
                 desk.ended(under_way.pop(0), "", 200, "-", 1)
     assert desk.endpoints["tpot_now_s"][0] == pytest.approx(0.025, rel=0.2)
+
+
+def test_what_an_endpoint_was_like_long_ago_does_not_judge_its_next_answer() -> None:
+    mean = FadingMean(10.0)
+    for halves in range(5):
+        mean.add(30.0, 10.0, float(halves))
+    assert mean.add(1.0, 1.0, 4.1) > 2.0, "one answer more of twenty"
+    assert mean.add(1.0, 1.0, 14.0) < 1.1, "after a hundred that went elsewhere"

@@ -1,8 +1,12 @@
 """Where the loop's machine code is kept, and what happens where it cannot be."""
 
+import ast
+from importlib.resources import files
+
 import pytest
 
-from penstock.simulation.loop.compiled import entry, keeps, on_disk
+from penstock.gateway.picking.policy import _PARTS
+from penstock.simulation.loop.compiled import _ROUTING_PARTS, entry, keeps, on_disk
 
 
 def doubled(number: int) -> int:
@@ -27,3 +31,16 @@ def test_an_entry_is_kept_where_its_folder_can_be_written() -> None:
     compiled = entry(doubled)
     assert keeps(compiled)
     assert compiled(4) == 8
+
+
+@pytest.mark.parametrize("parts", [_ROUTING_PARTS, _PARTS])
+def test_all_that_is_compiled_of_routing_counts_as_source(parts: tuple[str, ...]) -> None:
+    """Machine code of an older policy would decide, and nobody would see it."""
+    folder = files("penstock.routing")
+    for name in parts:
+        tree = ast.parse(folder.joinpath(f"{name}.py").read_text(encoding="utf-8"))
+        asked = (node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+        called = {
+            module.removeprefix("penstock.routing.") for module in asked if module.startswith("penstock.routing.")
+        }
+        assert called <= set(parts), f"{name} calls {called - set(parts)}"

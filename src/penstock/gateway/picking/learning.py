@@ -1,5 +1,6 @@
 """What do reports teach a picker? Lengths, bytes per token, and how observed seconds compare with predicted ones."""
 
+from collections import Counter
 from typing import Final
 
 import numpy as np
@@ -13,7 +14,11 @@ _LEAST_TOKENS: Final = 5000.0
 """Prompt tokens from which on bytes and tokens are compared: requests that are cut in two by a report even out."""
 _FEWEST_BYTES, _MOST_BYTES = 1.0, 20.0
 _TOKENS, _FIRSTS = 2000.0, 10.0
-"""Tokens and first tokens by which what was seen before counts half: fewer than corrections take, so none swings."""
+"""Tokens and first tokens by which what was seen before counts half: fewer than corrections take, so none swings.
+
+So do as many requests as first tokens that would have been its share and went elsewhere: what an endpoint was like long
+ago is not what the next answer is judged by.
+"""
 _REQUESTS: Final = 50.0
 """Requests after which a mean follows what is observed."""
 
@@ -37,6 +42,8 @@ class Learned:
         """First tokens as observed over those predicted."""
         self._predicted_s = np.zeros(count)
         self._predicted = np.zeros(count)
+        self._noted = dict.fromkeys(fleet.models, 0.0)
+        self._equals = Counter(fleet.served)
         self._between = [FadingMean(_TOKENS) for _ in range(count)]
         self._first = [FadingMean(_FIRSTS) for _ in range(count)]
         self._first_predicted = [FadingMean(_FIRSTS) for _ in range(count)]
@@ -45,6 +52,7 @@ class Learned:
         """Remember what was predicted for a request whose first token is due."""
         self._predicted_s[endpoint] += ttft_s
         self._predicted[endpoint] += 1
+        self._noted[self._fleet.served[endpoint]] += 1
 
     def take(self, endpoint: int, report: np.void, prompt_bytes: Records) -> None:
         """Learn from a report; `prompt_bytes` is what all pickers have sent to each endpoint so far."""
@@ -66,15 +74,18 @@ class Learned:
 
         Corrections multiply, so that what swings around a mean would be taken for less than that mean.
         """
+        model = self._fleet.served[endpoint]
+        halves = self._noted[model] / self._equals[model] / _FIRSTS
         times, amount = _between(last, report, "ttft_sum_s", "ttft_count")
         if times > 0 and self._predicted[endpoint] > 0:
-            seen_s = self._first[endpoint].add(amount, times)
-            due_s = self._first_predicted[endpoint].add(self._predicted_s[endpoint], self._predicted[endpoint])
+            predicted = self._predicted[endpoint]
+            seen_s = self._first[endpoint].add(amount, times, halves)
+            due_s = self._first_predicted[endpoint].add(self._predicted_s[endpoint], predicted, halves)
             self.first_ratio[endpoint] = seen_s / max(1e-6, due_s)
             self._predicted_s[endpoint] = self._predicted[endpoint] = 0.0
         times, amount = _between(last, report, "itl_sum_s", "itl_count")
         if times > 0:
-            self.itl_s[endpoint] = self._between[endpoint].add(amount, times)
+            self.itl_s[endpoint] = self._between[endpoint].add(amount, times, halves)
 
     def _compare_bytes(self, endpoint: int, model: str, last: np.void, report: np.void, sent: float) -> None:
         tokens = float(report["prompt_tokens"] - last["prompt_tokens"])
@@ -94,12 +105,12 @@ class FadingMean:
     """A mean of what was seen of late: of as many as `half` before, half as much is left."""
 
     def __init__(self, half: float) -> None:
-        self._half, self._sum, self._count = half, 0.0, 0.0
+        self._half, self._sum, self._count, self._halves = half, 0.0, 0.0, 0.0
 
-    def add(self, amount: float, times: float) -> float:
-        """Take so many that are so much together; return the mean."""
-        kept = 0.5 ** (times / self._half)
-        self._sum, self._count = kept * self._sum + amount, kept * self._count + times
+    def add(self, amount: float, times: float, halves: float) -> float:
+        """Take so many that are so much together; return the mean. `halves`: how often others have halved it so far."""
+        kept = 0.5 ** max(times / self._half, halves - self._halves)
+        self._sum, self._count, self._halves = kept * self._sum + amount, kept * self._count + times, halves
         return self._sum / self._count
 
 

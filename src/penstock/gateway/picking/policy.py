@@ -11,7 +11,7 @@ from penstock.routing.endpoint import FLIGHT, REPORT, Records, default_parameter
 from penstock.simulation.loop.compiled import kept, on_disk, stamp_of
 
 Function = TypeVar("Function", bound=Callable[..., object])
-_PARTS: Final = ("compiled", "doubt", "endpoint", "harm", "ledger", "times")
+_PARTS: Final = ("compiled", "corrections", "doubt", "endpoint", "harm", "ledger", "times")
 _SOURCES: Final = stamp_of(files("penstock.routing").joinpath(f"{name}.py") for name in _PARTS)
 
 

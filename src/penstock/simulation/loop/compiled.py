@@ -11,7 +11,7 @@ import numba
 
 from penstock.simulation.loop.shipped import ShippedFirst
 
-_ROUTING_PARTS = ("compiled", "doubt", "endpoint", "ledger", "lengths", "times")
+_ROUTING_PARTS = ("compiled", "corrections", "doubt", "endpoint", "ledger", "lengths", "times")
 _INTERPRETED = {"layout.py", "seen.py", "segments.py", "shipped.py"}
 """Of the loop, what lays out its arrays and is not compiled."""
 Function = TypeVar("Function", bound=Callable[..., object])
