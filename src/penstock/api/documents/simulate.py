@@ -23,6 +23,8 @@ class WorkloadDocument(TypedDict):
     requests: int
     rate_per_s: float | None
     users: int | None
+    think_s: float | None
+    """Of a closed loop: how long a user waits on average before asking again."""
     seed: int
     hours_of_day: HoursOfDay | None
     """None where requests do not follow a day's curve."""
@@ -62,7 +64,8 @@ class ClassDocument(TypedDict):
 
     `requests` is all that came: `served` ones, `rejected` ones that were sent nowhere, `refused` ones that fit
     nowhere, and `lost` ones whose replica died when their answer had begun. `met_fraction` is of all of them: whoever
-    was not served to the end kept no promise.
+    was not served to the end kept no promise. Not among them are the `unjudged`: of the beginning of a closed loop,
+    when not all users had begun.
     """
 
     name: str
@@ -72,6 +75,7 @@ class ClassDocument(TypedDict):
     rejected: int
     refused: int
     lost: int
+    unjudged: int
     met_fraction: float | None
     attained: bool | None
     ttft_s: LatencyDocument
