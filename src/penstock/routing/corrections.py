@@ -13,6 +13,8 @@ _PRIOR = 0.1
 """Of the requests a correction remembers, those that the prediction counts for before any was seen."""
 _LEAST_CORRECTION, _MOST_CORRECTION = 0.2, 5.0
 _LOOKS_EVERY_S, _HALVINGS = 1.0, 30
+_SLOW = 1.4
+"""Times the fastest of its equals: more than what is learned of them by chance differs."""
 _BESIDE_OTHERS = 0.1
 """Of a request that went to another pool: what it says of one that did not come."""
 
@@ -33,7 +35,7 @@ def corrected(correction: float, ratio: float, weight: float) -> float:
 
 @native
 def forget(endpoints: Records, index: int, now_s: float, p: Record) -> bool:
-    """Let an endpoint's pool forget what its share of the requests would have told; whether anything was forgotten.
+    """Let an endpoint's pool forget what its share of the requests would have told; whether it was time to look.
 
     Who had as many as its equals forgets nothing: its answers tell. Who had none forgets half of what is known of it in
     `correction_requests` of theirs, however long that takes. Beside other pools it is slower: they may have fewer
@@ -61,7 +63,24 @@ def forget(endpoints: Records, index: int, now_s: float, p: Record) -> bool:
                 missed = max(0.0, passed - (1.0 + _BESIDE_OTHERS) * (equal["sent"] - equal["forgot_sent"]))
                 equal["forgot_share"], equal["forgot_sent"] = share, equal["sent"]
                 _fade(equal, prompts, answers, 0.5 ** (missed / p["correction_requests"]), p["correction_requests"])
-    return bool(due)
+    return True
+
+
+@native
+def fastest(endpoints: Records, pool: int) -> tuple[float, float]:
+    """Return the least of what was learned of prompts and of answers in a pool."""
+    prompts, answers = _MOST_CORRECTION, _MOST_CORRECTION
+    for index in range(len(endpoints)):
+        e = endpoints[index]
+        if e["pool"] == pool and e["accepts"] != 0:
+            prompts, answers = min(prompts, e["prefill_correction"]), min(answers, e["decode_correction"])
+    return prompts, answers
+
+
+@native
+def is_slow(e: Record, prompts: float, answers: float) -> bool:
+    """Whether an endpoint takes clearly longer than the fastest of its equals."""
+    return bool(e["prefill_correction"] > _SLOW * prompts or e["decode_correction"] > _SLOW * answers)
 
 
 @native

@@ -7,7 +7,7 @@ knowledge it will have.
 import math
 
 from penstock.routing.compiled import native
-from penstock.routing.corrections import corrected, forget, gain
+from penstock.routing.corrections import corrected, fastest, forget, gain, is_slow
 from penstock.routing.doubt import squarings, strain_slope
 from penstock.routing.endpoint import ANOTHERS, CLASSES, EVERYBODYS, OWN, Record, Records
 from penstock.routing.times import decode_seconds, prompt_seconds, times_of
@@ -211,17 +211,19 @@ def divide(endpoints: Records, picker: int, pickers: int) -> None:
 
     What is left over is for equal groups of pickers, where there are such, so that fewer of them see the same free
     endpoint at once; the others of such a group are taken to be as many as all, which only keeps a picker away. Where
-    there are none it is everybody's, and so is a pool of which one is down: its share would be too small.
+    there are none it is everybody's, and so is a pool of which one is down, or slow by what this picker learned: its
+    share would be too small.
     """
     pools = 0
     for index in range(len(endpoints)):
         pools = max(pools, endpoints[index]["pool"] + 1)
     for pool in range(pools):
         count, down = 0, 0
+        prompts, answers = fastest(endpoints, pool)
         for index in range(len(endpoints)):
             if endpoints[index]["pool"] == pool:
                 count += 1
-                down += endpoints[index]["accepts"] == 0
+                down += endpoints[index]["accepts"] == 0 or is_slow(endpoints[index], prompts, answers)
         divided = count // pickers * pickers if down == 0 and pickers > 1 else 0
         left = count - divided
         grouped = divided > 0 and left > 0 and pickers % left == 0
@@ -247,8 +249,8 @@ def asked(endpoints: Records, index: int, reports: Records, place: int, now_s: f
 
 
 @native
-def reported(endpoints: Records, index: int, reports: Records, place: int, now_s: float, parameters: Records) -> None:
-    """Take in a report, which is as old as its answer took."""
+def reported(endpoints: Records, index: int, reports: Records, place: int, now_s: float, parameters: Records) -> bool:
+    """Take in a report, which is as old as its answer took; whether it is time to divide the endpoints again."""
     e, report = endpoints[index], reports[place]
     e["reported_s"] = report["asked_s"]
     e["running"], e["waiting"], e["kv_used_tokens"] = report["running"], report["waiting"], report["kv_used_tokens"]
@@ -256,8 +258,9 @@ def reported(endpoints: Records, index: int, reports: Records, place: int, now_s
     e["in_flight_then"], e["prefilling_then"] = report["in_flight"], report["prefilling"]
     e["resident_tokens_then"] = report["resident_tokens"]
     _fade_load(e, now_s, parameters[0]["load_s"])
-    if forget(endpoints, index, now_s, parameters[0]):
-        for other in range(len(endpoints)):
-            if endpoints[other]["pool"] == e["pool"] and other != index:
-                refresh(endpoints, other, now_s, parameters)
+    looked = forget(endpoints, index, now_s, parameters[0])
+    for other in range(len(endpoints) if looked else 0):
+        if endpoints[other]["pool"] == e["pool"] and other != index:
+            refresh(endpoints, other, now_s, parameters)
     refresh(endpoints, index, now_s, parameters)
+    return looked

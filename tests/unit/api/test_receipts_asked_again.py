@@ -254,3 +254,15 @@ def test_a_fleet_files_weights_are_in_no_receipt(written: Path) -> None:
 )
 def test_small_amounts_keep_digits_that_say_something(usd: float, written_as: str) -> None:
     assert _dollars(usd) == written_as
+
+
+def test_every_third_decision_is_written_down_however_often_the_fleet_is_read_again(tmp_path: Path) -> None:
+    path, count = tmp_path / "receipts.0.jsonl", 0
+    arrays = (new_request(), new_endpoints(1), np.zeros(1, np.int64), default_parameters(), np.zeros(1, np.int64))
+    for _ in range(6):
+        book = ReceiptBook(path, 3, ("10.0.0.0:8000",), count=count)
+        book.note(*arrays)
+        book.note(*arrays)
+        book.close()
+        count = book.count
+    assert len(path.read_text(encoding="ascii").splitlines()) == 4

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -116,3 +117,16 @@ def test_an_endpoint_that_was_slow_and_recovered_has_its_share_again_within_two_
     while_slow, later = served(120.0) - served(75.0), served(360.0) - served(240.0)
     assert while_slow[0] < 0.2 * while_slow.sum()
     assert later[0] > 0.35 * later.sum()
+
+
+@pytest.mark.parametrize(("pickers", "replicas"), [(2, 2), (4, 4), (4, 8)])
+def test_a_picker_whose_own_endpoint_is_slow_sends_to_those_of_others(pickers: int, replicas: int) -> None:
+    """With one endpoint each, the slow one had kept its share, and a quarter to a half of all missed their promise."""
+    count = 1000 * replicas
+    arrivals = np.cumsum(np.random.default_rng(5).exponential(0.5 / replicas, count))
+    block = requests([float(at) for at in arrivals], [(1024, 80)] * count)
+    routing = Routing(pick=pick, pickers=pickers, faults=(Fault(kind="slow", replica=0, at_s=20.0, factor=5.0),))
+    promised = (SloClass(name="chat", share_fraction=1.0, slo=Slo(ttft_s=1.0, tpot_s=0.05)),)
+    outcome = simulate([pool(replicas=replicas)], [block], classes=promised, options=Options(routing=routing))
+    assert outcome.replicas[0].finished < 0.35 * count / replicas
+    assert (outcome.classes[0].met_fraction or 0.0) > 0.97

@@ -37,13 +37,17 @@ def tables_of(folder: Path, fleet: RoutedFleet, pickers: int) -> SharedTables:
     )
 
 
-def _receipts(folder: Path, number: int, fleet: RoutedFleet) -> ReceiptBook | None:
-    """Where decisions are written down, if the supervisor was told to: `receipts.json` says where and how many."""
+def _receipts(folder: Path, number: int, fleet: RoutedFleet, *, count: int = 0) -> ReceiptBook | None:
+    """Where decisions are written down, if the supervisor was told to: `receipts.json` says where and how many.
+
+    `count` is how many there were before the fleet was read anew, which begins no count of its own.
+    """
     told = folder / "receipts.json"
     if not told.exists():
         return None
     where = json.loads(told.read_text(encoding="utf-8"))
-    return ReceiptBook(Path(where["path"]).with_suffix(f".{number}.jsonl"), where["every"], fleet.addresses)
+    path = Path(where["path"]).with_suffix(f".{number}.jsonl")
+    return ReceiptBook(path, where["every"], fleet.addresses, count=count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +112,7 @@ async def _run(folder: Path, number: int, pickers: int, door: str) -> None:
         read = RoutedFleet.read(folder / "fleet.bin")
         if receipts is not None:
             receipts.close()
-        receipts = _receipts(folder, number, read)
+        receipts = _receipts(folder, number, read, count=receipts.count if receipts is not None else 0)
         renewed = Desk(read, tables_of(folder, read, pickers), number, receipts=receipts)
         renewed.adopt(desk)
         desk = endings.desk = door_open.desk = renewed

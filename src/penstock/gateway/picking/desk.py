@@ -112,7 +112,7 @@ class Desk:
         self._healthy = np.ones(count, bool)
         self._suspects, self._unknown = Suspects(count), UnknownNames(fleet)
         now_s = clock()
-        self._up = np.zeros(count, np.int64)
+        self._up, self._looked = np.zeros(count, np.int64), False
         self._divide()
         for index in range(count):
             policy.refresh(self.endpoints, index, now_s, self.parameters)
@@ -143,9 +143,10 @@ class Desk:
         return answer
 
     def _divide(self) -> None:
-        """Send to this picker's own share of the endpoints first, as long as all of a pool are up."""
-        if len(self._tables.counts) > 1 and not np.array_equal(self._up, self.endpoints["accepts"]):
-            self._up = self.endpoints["accepts"].copy()
+        """Send to this picker's own share of the endpoints first, as long as all of a pool are up and none is slow."""
+        again = self._looked or not np.array_equal(self._up, self.endpoints["accepts"])
+        if again and len(self._tables.counts) > 1:
+            self._up, self._looked = self.endpoints["accepts"].copy(), False
             policy.divide(self.endpoints, self._number, len(self._tables.counts))
 
     def _model(self, asked: BodyAsked) -> str | None:
@@ -344,7 +345,7 @@ class Desk:
             policy.asked(self.endpoints, index, self._said, 0, float(row["reported_s"]))
             for name in ("running", "waiting", "kv_used_tokens"):
                 self._said[name] = row[name]
-            policy.reported(self.endpoints, index, self._said, 0, now_s, self.parameters)
+            self._looked |= policy.reported(self.endpoints, index, self._said, 0, now_s, self.parameters)
 
     def _drop_leaks(self, index: int, row: np.void, now_s: float) -> None:
         in_flight = self._tables.counts["in_flight"][:, index].copy()

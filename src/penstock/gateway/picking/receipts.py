@@ -32,14 +32,14 @@ _ARRAYS: Final = {
 class ReceiptBook:
     """A file of receipts, one line each: records and numbers, nothing that was asked."""
 
-    def __init__(self, path: Path, every: int, addresses: tuple[str, ...]) -> None:
-        self._every, self._count, self._addresses = every, 0, addresses
+    def __init__(self, path: Path, every: int, addresses: tuple[str, ...], *, count: int = 0) -> None:
+        self._every, self.count, self._addresses = every, count, addresses
         self._file: IO[str] | None = path.open("a", encoding="ascii", buffering=1)
 
     def note(self, request: Records, endpoints: Records, hits: Records, parameters: Records, order: Records) -> None:
         """Write every so many-th decision down."""
-        self._count += 1
-        if self._file is None or self._count % self._every:
+        self.count += 1
+        if self._file is None or self.count % self._every:
             return
         arrays = zip(_ARRAYS, (request, endpoints, hits, parameters, order), strict=True)
         line = {name: base64.b64encode(zlib.compress(array.tobytes(), 1)).decode() for name, array in arrays}

@@ -5,7 +5,7 @@ The loop knows everything; what is here passes on only what a gateway would see,
 
 import math
 
-from penstock.routing.ledger import asked, finished, first_token, refresh, reported, sent
+from penstock.routing.ledger import asked, divide, finished, first_token, refresh, reported, sent
 from penstock.routing.lengths import expected_tokens, saw_answer
 from penstock.simulation.loop.compiled import compiled, rare
 from penstock.simulation.loop.observe import client_lag_s, used_at
@@ -71,7 +71,9 @@ def _see(w: World, number: int, now_s: float) -> None:
     e, place = number % len(w.heads), number & (w.reports.shape[1] - 1)
     for picker in range(w.endpoints.shape[0]):
         if w.reports[picker, place]["asked_s"] != -math.inf:
-            reported(w.endpoints[picker], e, w.reports[picker], place, now_s, w.parameters)
+            looked = reported(w.endpoints[picker], e, w.reports[picker], place, now_s, w.parameters)
+            if looked and w.endpoints.shape[0] > 1:
+                divide(w.endpoints[picker], picker, w.endpoints.shape[0])
 
 
 @compiled
