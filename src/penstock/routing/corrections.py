@@ -13,8 +13,8 @@ _PRIOR = 0.1
 """Of the requests a correction remembers, those that the prediction counts for before any was seen."""
 _LEAST_CORRECTION, _MOST_CORRECTION = 0.2, 5.0
 _LOOKS_EVERY_S, _HALVINGS = 1.0, 30
-_SLOW = 1.4
-"""Times the fastest of its equals: more than what is learned of them by chance differs."""
+_SLOW = 1.8
+"""Times the fastest of its equals: what is learned of them differs by up to 1.4 by chance."""
 _BESIDE_OTHERS = 0.1
 """Of a request that went to another pool: what it says of one that did not come."""
 
