@@ -125,7 +125,7 @@ def test_a_picker_whose_own_endpoint_is_slow_sends_to_those_of_others(pickers: i
     count = 1000 * replicas
     arrivals = np.cumsum(np.random.default_rng(5).exponential(0.5 / replicas, count))
     block = requests([float(at) for at in arrivals], [(1024, 80)] * count)
-    routing = Routing(pick=pick, pickers=pickers, faults=(Fault(kind="slow", replica=0, at_s=20.0, factor=5.0),))
+    routing = Routing(pick=pick, pickers=pickers, faults=(Fault(kind="slow", replica=0, at_s=20.0, factor=3.0),))
     promised = (SloClass(name="chat", share_fraction=1.0, slo=Slo(ttft_s=1.0, tpot_s=0.05)),)
     outcome = simulate([pool(replicas=replicas)], [block], classes=promised, options=Options(routing=routing))
     assert outcome.replicas[0].finished < 0.35 * count / replicas
