@@ -13,7 +13,7 @@ Truths = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class AskedOfPool:
     """What one pool is asked in every world."""
 
     pool: PoolPeriod
@@ -23,7 +23,7 @@ class Asked:
     """By workload, the factor on its requests."""
 
 
-def carried_together(asked: Sequence[Asked], filling: Filling) -> Truths:
+def carried_together(asked: Sequence[AskedOfPool], filling: Filling) -> Truths:
     """Where the planned replicas of all pools of a period carry every workload, within the rules on vendors.
 
     As a router that shares by capacity does, what is too much for some replicas is sent to those with room, and each of
@@ -40,7 +40,7 @@ def carried_together(asked: Sequence[Asked], filling: Filling) -> Truths:
 class _Station:
     """The replicas of one kind in one pool, and what of each demand they carry in every world."""
 
-    def __init__(self, asked: Asked, name: str, filling: Filling) -> None:
+    def __init__(self, asked: AskedOfPool, name: str, filling: Filling) -> None:
         self.pool, self.filling, self.name = asked.pool, filling, name
         self.workload, self.devices = filling.kinds[name].workload, filling.kinds[name].devices
         self.times, self.demand = asked.times[self.workload], asked.demand[self.workload]

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from penstock.planning.optimum.problem import Mix, Offer, PoolPeriod, Problem
 from penstock.planning.optimum.refill import ROUNDING, Array, Filling, whole
-from penstock.planning.optimum.reshare import Asked, carried_together
+from penstock.planning.optimum.reshare import AskedOfPool, carried_together
 
 OfferKey = tuple[str, str]
 
@@ -105,7 +105,7 @@ class _Resizing:
     def together(self, period: int) -> npt.NDArray[np.bool_]:
         """Where the pools of a period as planned carry everything, whichever of them it is sent to."""
         asked = [
-            Asked(pool=pool, times=self.times(pool), demand=self.demand(pool))
+            AskedOfPool(pool=pool, times=self.times(pool), demand=self.demand(pool))
             for pool in self.mix.pools
             if pool.period == period
         ]
