@@ -6,7 +6,7 @@ raised to the same power is raised together.
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,11 +38,7 @@ def pick_columns(request: Records, endpoints: Records, hits: Records, parameters
     """Return what `harm.pick` returns."""
     q = dict(zip(REQUEST.names or (), request[0].item(), strict=True))
     p = dict(zip(PARAMETERS.names or (), parameters[0].item(), strict=True))
-    count, up, decodes = len(endpoints), endpoints["accepts"] != 0, endpoints["decodes"]
-    longest = q["input_tokens"] + max(q["output_limit_tokens"], q["expected_output_tokens"])
-    expected = q["input_tokens"] + q["expected_output_tokens"] * decodes
-    able = up & ((endpoints["serves"] & q["model"]) != 0) & (longest <= endpoints["max_context_tokens"])
-    able &= expected <= endpoints["kv_tokens"]
+    count, up, able = len(endpoints), endpoints["accepts"] != 0, able_columns(q, endpoints)
     whole = bool(able.all())
     if not whole and not able.any():
         return REJECTED
@@ -59,17 +55,45 @@ def pick_columns(request: Records, endpoints: Records, hits: Records, parameters
     return best
 
 
-def _harm(q: Asked, e: Records, hits: Records, p: Asked) -> tuple[Columns, Columns]:
+def able_columns(q: Asked, e: Records) -> NDArray[np.bool_]:
+    """Say what `harm.holds` says, of every endpoint."""
+    longest = q["input_tokens"] + max(q["output_limit_tokens"], q["expected_output_tokens"])
+    expected = q["input_tokens"] + q["expected_output_tokens"] * e["decodes"]
+    able = (e["accepts"] != 0) & ((e["serves"] & q["model"]) != 0) & (longest <= e["max_context_tokens"])
+    able &= expected <= e["kv_tokens"]
+    return able  # type: ignore[no-any-return]  # of untyped columns
+
+
+class ColumnTimes(NamedTuple):
+    """What `times` predicts of a request, at every endpoint."""
+
+    ttft_s: Columns
+    tpot_s: Columns
+    prompt_s: Columns
+    chance_s: Columns
+    """Of the seconds per token, what chance adds."""
+    held: Columns
+    """Tokens of the KV cache."""
+
+
+def times_columns(q: Asked, e: Records, hits: Records) -> ColumnTimes:
+    """Predict what `times.times_of` does of one endpoint."""
     stop, answer = float(q["input_tokens"]), float(q["expected_output_tokens"])
-    uncached, decodes, free, kv_tokens = stop - hits, e["decodes"], e["free_tokens"], e["kv_tokens"]
+    uncached = stop - hits
     pairs = 0.5 * (stop * stop - hits.astype(np.float64) ** 2)
     prompt_s = (uncached * e["prompt_token_s"] + pairs * e["prompt_pair_s"]) * e["prefill_correction"]
-    held = uncached + 0.5 * answer * decodes
+    held = uncached + 0.5 * answer * e["decodes"]
     more_s = (e["sequence_s"] + held * e["context_token_s"]) * e["decode_correction"]
-    before_s, chance_s = e["tpot_now_s"].copy(), e["swing_s"] * (1.0 / math.sqrt(max(1.0, answer)))
-    tpot_s = before_s + more_s * e["stretch"] + chance_s
+    chance_s = e["swing_s"] * (1.0 / math.sqrt(max(1.0, answer)))
+    tpot_s = e["tpot_now_s"] + more_s * e["stretch"] + chance_s
+    return ColumnTimes(_first_seconds(e, uncached, held, prompt_s), tpot_s, prompt_s, chance_s, held)
+
+
+def _harm(q: Asked, e: Records, hits: Records, p: Asked) -> tuple[Columns, Columns]:
+    stop, answer = float(q["input_tokens"]), float(q["expected_output_tokens"])
+    decodes, free, kv_tokens, before_s = e["decodes"], e["free_tokens"], e["kv_tokens"], e["tpot_now_s"].copy()
+    ttft_s, tpot_s, prompt_s, chance_s, held = times_columns(q, e, hits)
     after_s = before_s + (0.5 * (tpot_s - before_s - chance_s) + prompt_s * e["stall_per_prompt_s"])
-    ttft_s = _first_seconds(e, uncached, held, prompt_s)
     late, slow, made = _misses(q, e, p, (ttft_s, tpot_s, before_s, after_s))
     missed = late + slow - late * slow
     if q["e2e_s"] < math.inf:
@@ -94,7 +118,7 @@ def _harm(q: Asked, e: Records, hits: Records, p: Asked) -> tuple[Columns, Colum
 def _first_seconds(e: Records, uncached: Columns, held: Columns, prompt_s: Columns) -> Columns:
     wait_s = e["wait_s"] + e["seats_wait_s"]
     lacking = held - e["free_tokens"]
-    if lacking.max() > 0:
+    if lacking.max(initial=0.0) > 0:
         wait_s = wait_s + np.maximum(lacking, 0.0) / np.maximum(e["drain_tokens_per_s"], _LEAST_SECONDS)
     own_s = prompt_s + (1.0 + np.floor(uncached / e["step_tokens"])) * e["carry_s"]
     first_s: Columns = e["request_s"] + wait_s + e["first_token_ratio"] * own_s

@@ -7,8 +7,9 @@ import pytest
 
 from desks import MODELS, Clock, asked, desk_of, fleet
 from penstock.gateway.picking.asked import Wish
-from penstock.gateway.picking.coming_back import SheddableCrowd, predicted_s, room_s
+from penstock.gateway.picking.coming_back import SheddableCrowd, room_s
 from penstock.gateway.picking.desk import Desk, Refused
+from penstock.routing.columns import times_columns
 from penstock.routing.times import share_of_chance, times_of
 
 BATCH = Wish(objective="batch")
@@ -37,7 +38,7 @@ def test_what_is_predicted_is_what_routing_predicts() -> None:
         desk.decide(asked(MODELS[turn % 2], 400 * (turn % 90 + 1)), b"", Wish())
     request = desk._request  # noqa: SLF001 - the last one
     hits = np.minimum(np.arange(6) * 20, int(request["input_tokens"][0]) - 1)
-    first_s, tpot_s = predicted_s(request, desk.endpoints, hits)
+    first_s, tpot_s, *_ = times_columns(request[0], desk.endpoints, hits)
     for index, endpoint in enumerate(desk.endpoints):
         due_s, token_s, _ = times_of(request[0], endpoint, int(hits[index]), share_of_chance(request[0]))
         assert (first_s[index], tpot_s[index]) == (pytest.approx(due_s), pytest.approx(token_s))
