@@ -184,12 +184,14 @@ def _margin(
 
 
 def _load(workload: WorkloadPlan, entry: Candidate, rates: Mapping[int, float], units: int) -> PoolLoad:
-    """The replicas under test as a pool of their own."""
+    """The replicas under test as a pool of their own, with the few lengths that a bench sends."""
     total = sum(rates.values())
     return PoolLoad(
         option=entry.option,
         replicas=units,
-        mix=tuple((workload.shares[number].bucket, rate / total) for number, rate in sorted(rates.items())),
+        mix=tuple(
+            (workload.shares[number].bucket.at_its_mean(), rate / total) for number, rate in sorted(rates.items())
+        ),
         requests_per_s=total * units,
         slo=workload.slo,
     )

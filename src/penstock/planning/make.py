@@ -149,7 +149,7 @@ class PlanResult:
 
 def make_plan(plan: Plan, sources: Sources, progress: StageProgress = lambda *_: None) -> PlanResult:
     """Answer a plan."""
-    traced = [_with_trace(entry, sources.read_trace) for entry in plan.workloads]
+    traced = [_with_trace(entry, sources) for entry in plan.workloads]
     plan = replace(plan, workloads=tuple(workload for workload, _ in traced))
     resolved = resolve(
         plan,
@@ -190,23 +190,32 @@ def _engines_of(workload: WorkloadPlan, resolved: Resolved, sources: Sources) ->
     return engines_of
 
 
-def _with_trace(workload: WorkloadPlan, read_trace: ReadTrace | None) -> tuple[WorkloadPlan, tuple[LeftOut, ...]]:
+def _with_trace(workload: WorkloadPlan, sources: Sources) -> tuple[WorkloadPlan, tuple[LeftOut, ...]]:
     """Take lengths and rate from the trace; what its prompts share is not planned with, and that is said."""
     if workload.trace is None:
         return workload, ()
-    if read_trace is None:
+    if sources.read_trace is None:
         raise UsageError(f"{workload.name}: traces cannot be read here; give `lengths:` instead of `trace:`")
-    seen = read_trace(workload.trace)
+    seen, limit = sources.read_trace(workload.trace), sources.model_of(workload.model).max_context_tokens
     rate, mean = workload.requests_per_s, workload.mean_load
     if rate is None and workload.users is None:
         rate = seen.requests_per_s
         source = f"{workload.trace}: mean over the busiest minute"
         mean = mean if mean.given else replace(mean.at(seen.mean_load_fraction), source=source)
-    return replace(workload, shares=seen.shares, requests_per_s=rate, mean_load=mean), tuple(_untold(workload, seen))
+    return replace(workload, shares=seen.shares, requests_per_s=rate, mean_load=mean), tuple(
+        _untold(workload, seen, limit)
+    )
 
 
-def _untold(workload: WorkloadPlan, seen: TraceLengths) -> Iterator[LeftOut]:
+def _untold(workload: WorkloadPlan, seen: TraceLengths, limit: int | None) -> Iterator[LeftOut]:
     """Say what of a trace is not planned with."""
+    beyond = 0.0 if limit is None else seen.longer_than(limit)
+    if limit is not None and beyond:
+        yield LeftOut(
+            what=f"{workload.name}: what is beyond the context of {workload.model}",
+            why=f"{beyond:.2%} of the requests ask for more than its {limit:,} tokens: answers are planned up to "
+            "there, and prompts that are longer not at all, as no engine takes them",
+        )
     if seen.dropped:
         counted = ", ".join(f"{count:,} ({reason})" for reason, count in seen.dropped.items())
         yield LeftOut(what=f"{workload.name}: rows of its trace", why=counted)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from examples import deployment
@@ -73,3 +74,15 @@ def test_a_step_that_drafts_is_screened_as_it_is_predicted_with_the_doubt_about_
     rate, other = kept.requests_per_s, without.requests_per_s
     assert rate.low / rate.value < other.low / other.value
     assert "multi-token prediction, acceptance" in kept.grounds
+
+
+def test_a_length_is_served_where_its_longest_row_fits() -> None:
+    """The mean of a bucket fits beside the weights of a model that its longest request does not."""
+    placed = Option(id="one", weights="bf16", deployment=deployment("qwen3-32b", "h100"), measured_engine="vllm")
+    rows = np.array([[500, 100], [39_000, 500]], np.int32)
+    slo = Slo(ttft_s=60.0, tpot_s=1.0, attainment_fraction=0.95)
+    short = Bucket(input_tokens=1000, output_tokens=100)
+    seen = replace(short, rows=rows.tobytes())
+    screen = QueuelessScreen(EFFICIENCIES)
+    assert screen.alone(placed, short, slo).meets_slo
+    assert not screen.alone(placed, seen, slo).meets_slo

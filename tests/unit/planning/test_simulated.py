@@ -36,7 +36,8 @@ def test_replicas_are_asked_about_together_and_with_the_workloads_mix() -> None:
     found = simulated_capacity(sustained, predicted)(OPTION, CHAT)
     (load,) = asked
     each = mixed_rate((0.6, 0.4), tuple(entry.requests_per_s.value for entry in alone))
-    assert load.mix == ((CHAT.shares[0].bucket, 0.6), (CHAT.shares[1].bucket, 0.4))
+    assert [bucket for bucket, _ in load.mix] == [share.bucket for share in CHAT.shares]
+    assert [fraction for _, fraction in load.mix] == pytest.approx([0.6, 0.4], rel=0.005)
     assert load.replicas == -(-CHAT.peak_requests_per_s // each)
     assert load.requests_per_s == pytest.approx(load.replicas * each)
     for one, before in zip(found, alone, strict=True):
@@ -66,6 +67,27 @@ def fleet(first_share: float, replicas: int = 2) -> ServingFleet:
             RequestStream(workload="chat", bucket=LONG, slo=SLO, requests_per_s=10.0, shares={"two": 1.0}),
         ),
     )
+
+
+def test_a_rare_length_keeps_its_share_of_the_work() -> None:
+    """One request in two hundred is longer than the others together: left out, half of the work would be."""
+    loads: list[PoolLoad] = []
+    rare = Bucket(input_tokens=120_000, output_tokens=500)
+    weights = {SHORT: 0.995, rare: 0.005}
+    streams = tuple(
+        RequestStream(workload="chat", bucket=bucket, slo=SLO, requests_per_s=100 * weight, shares={"one": 1.0})
+        for bucket, weight in weights.items()
+    )
+    pools = (ServingPool(id="one", option=OPTION, replicas=1),)
+    served = ServingFleet(period=0, pools=pools, streams=streams)
+
+    def attained(load: PoolLoad) -> float:
+        loads.append(load)
+        return 0.99
+
+    verify_by(lambda load: load.requests_per_s, attained)(served)
+    assert loads
+    assert {bucket: fraction for load in loads for bucket, fraction in load.mix} == pytest.approx(weights, rel=0.011)
 
 
 def test_each_pool_is_asked_about_the_requests_it_is_given_and_judged_by_itself() -> None:

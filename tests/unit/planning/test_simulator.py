@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from examples import deployment
 from penstock.benchmark.shipped_drafts import own_drafts
 from penstock.benchmark.shipped_rows import shipped_efficiencies
 from penstock.planning.asked.plan import Bucket
+from penstock.planning.asked.trace_lengths import trace_lengths
 from penstock.planning.candidates.capacity import Option
 from penstock.planning.candidates.screen import QueuelessScreen
 from penstock.planning.proof.simulated import PoolLoad
@@ -15,7 +17,8 @@ from penstock.planning.proof.simulator import Simulator
 from penstock.simulation.capacity import capacity
 from penstock.simulation.placement import place
 from penstock.simulation.replica import ReplicaPool
-from penstock.workload import Fixed, Poisson, SloClass, Workload, parse_slo
+from penstock.workload import Empirical, Fixed, Poisson, SloClass, Workload, parse_slo
+from penstock.workload.requests import Requests
 
 SLO = parse_slo("ttft=1s,tpot=50ms,attain=95%")
 SHORT, LONG = Bucket(input_tokens=1024, output_tokens=256), Bucket(input_tokens=8192, output_tokens=512)
@@ -86,6 +89,41 @@ def test_a_replica_carries_here_what_the_simulate_command_says_of_it(simulator: 
     workload = Workload(name="chat", arrivals=Poisson(), lengths=lengths, classes=classes)
     said = capacity([ReplicaPool(name="one", replica=placed)], workload, classes=classes).rate_per_s
     assert simulator.sustained(load(1, 30.0)) == pytest.approx(said, rel=0.01)
+
+
+def test_a_trace_is_judged_by_its_rows_as_the_simulate_command_does(simulator: Simulator) -> None:
+    """Answers far apart keep less than their mean says; what a plan sees is what `simulate --trace` shows."""
+    generator = np.random.default_rng(3)
+    inputs, outputs = generator.lognormal(7, 1, 4000) + 1, generator.lognormal(5, 1.2, 4000) + 1
+    lengths = Empirical(input_tokens=inputs.astype(np.int32), output_tokens=outputs.astype(np.int32))
+    seen = trace_lengths(
+        [
+            Requests(
+                arrival_s=np.arange(4000.0),
+                input_tokens=lengths.input_tokens,
+                output_tokens=lengths.output_tokens,
+                slo_class=np.zeros(4000, np.uint8),
+            )
+        ]
+    )
+    by_rows = load(2, 20.0, tuple((share.bucket, share.fraction) for share in seen.shares))
+    by_means = replace(by_rows, mix=tuple((bucket.at_its_mean(), fraction) for bucket, fraction in by_rows.mix))
+    classes = (SloClass(name="all", share_fraction=1.0, slo=SLO),)
+    placed = place(PLACED.deployment, "vllm", EFFICIENCIES, typical_tokens=round(by_rows.mean_tokens)).replica
+    assert placed is not None
+    workload = Workload(name="trace", arrivals=Poisson(), lengths=lengths, classes=classes)
+    said = capacity([ReplicaPool(name="two", replica=placed, replicas=2)], workload, classes=classes).rate_per_s
+    assert simulator.sustained(by_rows) == pytest.approx(said, rel=0.015)
+    assert simulator.sustained(by_means) > 1.05 * said
+
+
+def test_rows_beyond_the_models_context_are_not_simulated(simulator: Simulator) -> None:
+    limit = PLACED.deployment.model.max_context_tokens
+    assert limit is not None
+    rows = np.array([[800, 100], [limit - 10, 500], [limit, 50]], np.int32)
+    bucket = Bucket(input_tokens=1024, output_tokens=256, rows=rows.tobytes())
+    assert bucket.longest_tokens(limit) == limit
+    assert 0 < simulator.attained(load(1, 0.05, ((bucket, 1.0),))) < 1
 
 
 def test_a_pool_that_drafts_is_the_one_simulate_lays_out() -> None:

@@ -34,6 +34,39 @@ def test_buckets_keep_the_tokens_and_the_shares() -> None:
     assert lengths == sorted(lengths)
 
 
+def test_buckets_have_the_rows_of_the_trace() -> None:
+    generator = np.random.default_rng(1)
+    inputs, outputs = generator.integers(1, 9000, 500), generator.integers(1, 900, 500)
+    seen = trace_lengths([requests(sorted(generator.uniform(0, 600, 500)), list(inputs), list(outputs))])
+    kept = np.concatenate([share.bucket.pairs for share in seen.shares])
+    assert sorted(map(tuple, kept.tolist())) == sorted(zip(inputs.tolist(), outputs.tolist(), strict=True))
+    for share in seen.shares:
+        assert share.bucket.pairs.mean(axis=0) == pytest.approx(
+            (share.bucket.input_tokens, share.bucket.output_tokens), abs=0.5
+        )
+        assert len(share.bucket.pairs) == pytest.approx(500 * share.fraction)
+        assert share.bucket.longest_tokens(None) == share.bucket.pairs.sum(axis=1).max()
+
+
+def test_of_a_long_trace_an_even_sample_is_kept() -> None:
+    generator, rows = np.random.default_rng(2), 250_000
+    inputs = generator.lognormal(7, 1, rows).astype(np.int32) + 1
+    outputs = generator.lognormal(5, 1, rows).astype(np.int32) + 1
+    arrivals = np.sort(generator.uniform(0, 6000, rows))
+    whole = Requests(
+        arrival_s=arrivals,
+        input_tokens=inputs,
+        output_tokens=outputs,
+        slo_class=np.zeros(rows, np.uint8),
+        prefixes=None,
+    )
+    seen = trace_lengths([whole])
+    assert sum(len(share.bucket.pairs) for share in seen.shares) == 100_000
+    kept = np.concatenate([share.bucket.pairs for share in seen.shares])
+    assert kept.mean(axis=0) == pytest.approx((inputs.mean(), outputs.mean()), rel=0.02)
+    assert trace_lengths([whole.rows(at, at + 9_999) for at in range(0, rows, 9_999)]) == seen
+
+
 def test_the_peak_is_the_busiest_whole_minute() -> None:
     arrivals = [float(second) for second in range(0, 180, 10)] + [60.5] * 30
     seen = trace_lengths([requests(sorted(arrivals), [100] * 48, [10] * 48)])

@@ -1,10 +1,13 @@
 """What was asked? A plan as values: workloads, candidates, prices, sites, people, money and constraints."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import date
 from math import inf
 from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from penstock.audit.saving_claim import SavingClaim
 from penstock.errors import UsageError
@@ -22,6 +25,9 @@ class Bucket:
 
     input_tokens: int
     output_tokens: int
+    rows: bytes = field(default=b"", repr=False)
+    """Prompts and answers as a trace has them, as pairs of int32; empty where all are of about this one length. Bytes
+    are a value: equal where they say the same, and quick to look up by."""
 
     def __post_init__(self) -> None:
         if min(self.input_tokens, self.output_tokens) < 1:
@@ -31,6 +37,20 @@ class Bucket:
     def context_tokens(self) -> int:
         """Tokens the request holds when it ends."""
         return self.input_tokens + self.output_tokens
+
+    @property
+    def pairs(self) -> NDArray[np.int32]:
+        """Its rows, one prompt and answer each, the shortest prompt first."""
+        return np.frombuffer(self.rows, np.int32).reshape(-1, 2)
+
+    def longest_tokens(self, limit: int | None) -> int:
+        """Tokens of the longest request of it, as far as a model allows."""
+        longest = int(self.pairs.sum(axis=1).max(initial=self.context_tokens))
+        return longest if limit is None else max(self.context_tokens, min(longest, limit))
+
+    def at_its_mean(self) -> "Bucket":
+        """The same as if all its requests were of one length."""
+        return replace(self, rows=b"")
 
     def __str__(self) -> str:
         return f"{self.input_tokens:,}/{self.output_tokens:,}"

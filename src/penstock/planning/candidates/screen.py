@@ -77,8 +77,9 @@ class QueuelessScreen:
     def alone(self, option: Option, bucket: Bucket, slo: Slo) -> Capacity:
         """Judge one length."""
         memory = self.memory(option.deployment, bucket.context_tokens)
-        if not memory.fits:
-            return cannot(memory.obstacle.reason if memory.obstacle else "does not fit")
+        longest = self.memory(option.deployment, bucket.longest_tokens(option.deployment.model.max_context_tokens))
+        if not longest.fits:
+            return cannot(longest.obstacle.reason if longest.obstacle else "does not fit")
         compiled = self.compiled(option)
         # Requests that came at different times hold half their answers on average.
         mean_tokens = bucket.input_tokens + bucket.output_tokens / 2

@@ -106,7 +106,8 @@ class UnitScreen:
 
     def _alone(self, option: Option, unit: Disaggregated, bucket: Bucket, slo: Slo) -> Capacity:
         """Judge one length."""
-        for held, tokens in ((unit.prefill, bucket.input_tokens), (unit.decode, bucket.context_tokens)):
+        longest = bucket.longest_tokens(unit.decode.model.max_context_tokens)
+        for held, tokens in ((unit.prefill, bucket.input_tokens), (unit.decode, longest)):
             memory = self.loop.memory(held, tokens)
             if not memory.fits:
                 return cannot(memory.obstacle.reason if memory.obstacle else "does not fit")

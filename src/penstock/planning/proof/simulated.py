@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import ceil
+from math import ceil, log
 from typing import Final
 
 from penstock.planning.asked.plan import Bucket, WorkloadPlan
@@ -22,8 +22,8 @@ _REFERENCE: Final = 8
 """Replicas at most with which a candidate is first judged; the fleet's own sizes follow when it is verified."""
 _SMALL: Final = 16
 """Replicas up to which one less makes a difference that two runs can tell."""
-_SHARE_STEP: Final = 0.02
-"""Mixes that differ by less than this share of the requests are one."""
+_SHARE_STEP: Final = 1.01
+"""Mixes in which no length's share of the requests differs by more than this factor are one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,8 +174,10 @@ def _simulated(option: Option, replicas: int) -> int:
 
 
 def _mix(weights: list[tuple[Bucket, float]]) -> tuple[tuple[Bucket, float], ...]:
+    """Shares of the requests, each to half a step of itself: one in a hundred may be a quarter of the work."""
     total = sum(weight for _, weight in weights)
-    rounded = [(bucket, _SHARE_STEP * round(weight / total / _SHARE_STEP)) for bucket, weight in weights if weight > 0]
-    kept = [(bucket, share) for bucket, share in rounded if share > 0]
-    whole = sum(share for _, share in kept)
-    return tuple((bucket, share / whole) for bucket, share in kept)
+    rounded = [
+        (bucket, _SHARE_STEP ** round(log(weight / total, _SHARE_STEP))) for bucket, weight in weights if weight > 0
+    ]
+    whole = sum(share for _, share in rounded)
+    return tuple((bucket, share / whole) for bucket, share in rounded)

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from math import log
+from math import inf, log
 from typing import Final
 
 import numpy as np
 
 from penstock.performance.evidence.apart import PHASES, Phase
+from penstock.performance.step.work import Array
+from penstock.planning.asked.plan import Bucket
 from penstock.planning.candidates.capacity import Option
 from penstock.planning.candidates.screen import QueuelessScreen
 from penstock.planning.candidates.unit_screen import UnitScreen
@@ -226,16 +228,25 @@ def _identity(pools: Sequence[ReplicaPool]) -> tuple[tuple[int, int], ...]:
 
 def _workload(load: PoolLoad, classes: tuple[SloClass, ...]) -> Workload:
     """Poisson arrivals of a mix of lengths under one promise."""
-    limit = load.option.deployment.model.max_context_tokens or np.inf
-    inputs, outputs = [], []
-    for bucket, fraction in load.mix:
-        count = max(_LEAST_PAIRS, round(_PAIRS * fraction))
-        inputs.append(np.full(count, bucket.input_tokens))
-        longest = max(1, bucket.output_tokens) * (1 + _SPREAD * np.linspace(-1, 1, count))
-        # What varies about a length the model allows does not make it longer than it allows.
-        most = max(bucket.output_tokens, limit - bucket.input_tokens)
-        outputs.append(np.clip(np.round(longest), 1, most))
-    lengths = Empirical(
-        input_tokens=np.concatenate(inputs).astype(np.int32), output_tokens=np.concatenate(outputs).astype(np.int32)
-    )
+    limit = load.option.deployment.model.max_context_tokens
+    drawn = [_lengths(bucket, max(_LEAST_PAIRS, round(_PAIRS * fraction)), limit) for bucket, fraction in load.mix]
+    pairs = np.concatenate(drawn).astype(np.int32)
+    lengths = Empirical(input_tokens=pairs[:, 0], output_tokens=pairs[:, 1])
     return Workload(name="pool", arrivals=Poisson(), lengths=lengths, classes=classes)
+
+
+def _lengths(bucket: Bucket, count: int, limit: int | None) -> Array:
+    """So many requests of a bucket: its rows, evenly over their lengths, or those of about its length.
+
+    What varies about a length that the model allows does not make it longer than it allows, and no engine takes a
+    prompt that is longer.
+    """
+    most = inf if limit is None else limit
+    pairs = bucket.pairs[bucket.pairs[:, 0] < most]
+    if len(pairs):
+        inputs, outputs = pairs[np.arange(count) * len(pairs) // count].T
+    else:
+        inputs = np.full(count, bucket.input_tokens)
+        outputs = np.round(max(1, bucket.output_tokens) * (1 + _SPREAD * np.linspace(-1, 1, count)))
+        most = max(most, bucket.context_tokens)
+    return np.column_stack((inputs, np.clip(outputs, 1, most - inputs)))
