@@ -350,6 +350,9 @@ def test_what_is_shed_is_not_counted_as_served() -> None:
     routed = fleet()
     routed.endpoints["step_s"] = 10.0  # nobody keeps a promise here
     desk, _ = desk_of(routed, Clock())
+    for _ in range(20):
+        desk.decide(asked(), b"", Wish(tenant="served"))
+    assert desk.endpoints["in_flight"][[0, 2]].all(), "an idle one takes what may be shed"
     for _ in range(10):
         shed = desk.decide(asked(), b"", Wish(tenant="shed", objective="batch"))
         assert isinstance(shed, Refused)
@@ -377,8 +380,23 @@ def test_what_may_be_shed_is_where_it_more_likely_misses_than_not(step_s: float,
     routed = fleet()
     routed.endpoints["step_s"] = step_s
     desk, _ = desk_of(routed, Clock())
+    for _ in range(len(routed.endpoints)):
+        desk.decide(asked(), b"", Wish())
     assert isinstance(desk.decide(asked(), b"", Wish(objective="batch")), kind)
     assert isinstance(desk.decide(asked(), b"", Wish()), Named)
+
+
+def test_an_endpoint_with_nothing_to_do_is_no_reason_to_shed() -> None:
+    """Neither keeps its promise, and the slower one is idle: it takes one that may be shed, and no more beside it."""
+    routed = fleet()
+    routed.endpoints["step_s"][[0, 2]] = 0.055, 0.15
+    desk, _ = desk_of(routed, Clock())
+    desk.decide(asked(), b"", Wish())
+    assert desk.endpoints["in_flight"][[0, 2]].tolist() == [1, 0]
+    first, second = (desk.decide(asked(), b"", Wish(objective="batch")) for _ in range(2))
+    assert isinstance(first, Named)
+    assert first.order == (2,)
+    assert isinstance(second, Refused)
 
 
 def test_what_is_late_by_its_own_length_is_not_shed_by_an_idle_fleet() -> None:

@@ -18,7 +18,7 @@ from penstock.gateway.picking.learning import Learned
 from penstock.gateway.picking.patience import try_s
 from penstock.gateway.picking.prefixes import BLOCK_BYTES, PrefixIndex
 from penstock.gateway.picking.receipts import ReceiptBook
-from penstock.gateway.picking.second_look import late_by_itself, shortened
+from penstock.gateway.picking.second_look import shortened, who_takes_it_late
 from penstock.gateway.picking.suspects import Suspects, UnknownNames, has_failed, is_upstream
 from penstock.gateway.picking.tally import PickTally
 from penstock.gateway.picking.tenants import Tenants
@@ -130,8 +130,8 @@ class Desk:
         found = self._rank(among)
         if not found and shortened(self._request, among, self._hits):
             found = self._rank(among)
-        if not found and wish.sheddable and late_by_itself(self._request, among):
-            self._request["sheddable"] = 0
+        if not found and wish.sheddable and (late := who_takes_it_late(self._request, among)) is not None:
+            self._request["sheddable"], among = 0, late
             found = self._rank(among)
         self.tally.decisions += 1
         if wish.sheddable:
