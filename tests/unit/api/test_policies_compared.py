@@ -113,6 +113,8 @@ def test_nobody_has_the_most_of_nothing() -> None:
     answer = penstock.simulate_fleet(FLEET, policy="penstock,round-robin", slo="tpot=1ms", requests=30)
     assert "Nobody has any goodput." in drawn(answer)
     assert "Most goodput" not in drawn(answer)
+    assert "None of these policies keeps every promise" in drawn(answer)
+    assert "penstock does not keep every promise" in _text(answer, answer.runs[:1])
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,8 @@ def _verdict(runs: Sequence[PolicyRun]) -> Text:
     if kept:
         text.append(f"Keeps every promise: {', '.join(kept)}. ", style="green")
     else:
-        text.append("No policy keeps every promise at this load. ", style="red")
+        none = "None of these policies keeps" if len(runs) > 1 else f"{runs[0].policy.name} does not keep"
+        text.append(f"{none} every promise at this load. ", style="red")
     if len(runs) > 1:
         text.append(f"Most goodput: {', '.join(best)}. " if most else "Nobody has any goodput. ")
     text.append(
