@@ -37,7 +37,7 @@ def test_replicas_are_asked_about_together_and_with_the_workloads_mix() -> None:
     (load,) = asked
     each = mixed_rate((0.6, 0.4), tuple(entry.requests_per_s.value for entry in alone))
     assert [bucket for bucket, _ in load.mix] == [share.bucket for share in CHAT.shares]
-    assert [fraction for _, fraction in load.mix] == pytest.approx([0.6, 0.4], rel=0.005)
+    assert [fraction for _, fraction in load.mix] == pytest.approx([0.6, 0.4], rel=0.001)
     assert load.replicas == -(-CHAT.peak_requests_per_s // each)
     assert load.requests_per_s == pytest.approx(load.replicas * each)
     for one, before in zip(found, alone, strict=True):
@@ -87,7 +87,7 @@ def test_a_rare_length_keeps_its_share_of_the_work() -> None:
 
     verify_by(lambda load: load.requests_per_s, attained)(served)
     assert loads
-    assert {bucket: fraction for load in loads for bucket, fraction in load.mix} == pytest.approx(weights, rel=0.011)
+    assert {bucket: fraction for load in loads for bucket, fraction in load.mix} == pytest.approx(weights, rel=0.001)
 
 
 def test_each_pool_is_asked_about_the_requests_it_is_given_and_judged_by_itself() -> None:

@@ -22,7 +22,7 @@ _REFERENCE: Final = 8
 """Replicas at most with which a candidate is first judged; the fleet's own sizes follow when it is verified."""
 _SMALL: Final = 16
 """Replicas up to which one less makes a difference that two runs can tell."""
-_SHARE_STEP: Final = 1.01
+_SHARE_STEP: Final = 1.001
 """Mixes in which no length's share of the requests differs by more than this factor are one."""
 
 

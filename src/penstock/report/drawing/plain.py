@@ -29,9 +29,9 @@ def without_infinity(document: object) -> object:
 
 
 def plain(value: object) -> object:
-    """Turn dataclasses, enums, dates and mappings into what JSON knows."""
+    """Turn dataclasses, enums, dates and mappings into what JSON knows; what a field does not show is left out."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value) if field.repr}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, date):
