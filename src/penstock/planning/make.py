@@ -202,9 +202,13 @@ def _with_trace(workload: WorkloadPlan, sources: Sources) -> tuple[WorkloadPlan,
         rate = seen.requests_per_s
         source = f"{workload.trace}: mean over the busiest minute"
         mean = mean if mean.given else replace(mean.at(seen.mean_load_fraction), source=source)
-    return replace(workload, shares=seen.shares, requests_per_s=rate, mean_load=mean), tuple(
-        _untold(workload, seen, limit)
-    )
+    shares = (seen if limit is None else seen.within(limit)).shares
+    if not shares:
+        raise UsageError(
+            f"{workload.name}: every prompt of {workload.trace} is beyond the {limit:,} tokens of {workload.model}; "
+            "name a model with a longer context"
+        )
+    return replace(workload, shares=shares, requests_per_s=rate, mean_load=mean), tuple(_untold(workload, seen, limit))
 
 
 def _untold(workload: WorkloadPlan, seen: TraceLengths, limit: int | None) -> Iterator[LeftOut]:

@@ -117,15 +117,6 @@ def test_a_trace_is_judged_by_its_rows_as_the_simulate_command_does(simulator: S
     assert simulator.sustained(by_means) > 1.05 * said
 
 
-def test_rows_beyond_the_models_context_are_not_simulated(simulator: Simulator) -> None:
-    limit = PLACED.deployment.model.max_context_tokens
-    assert limit is not None
-    rows = np.array([[800, 100], [limit - 10, 500], [limit, 50]], np.int32)
-    bucket = Bucket(input_tokens=1024, output_tokens=256, rows=rows.tobytes())
-    assert bucket.longest_tokens(limit) == limit
-    assert 0 < simulator.attained(load(1, 0.05, ((bucket, 1.0),))) < 1
-
-
 def test_a_pool_that_drafts_is_the_one_simulate_lays_out() -> None:
     placed = replace(deployment("deepseek-r1", "h200", tp=8), speculative=True)
     drafts = own_drafts(placed.model, "vllm", "nvidia")

@@ -45,7 +45,21 @@ def test_buckets_have_the_rows_of_the_trace() -> None:
             (share.bucket.input_tokens, share.bucket.output_tokens), abs=0.5
         )
         assert len(share.bucket.pairs) == pytest.approx(500 * share.fraction)
-        assert share.bucket.longest_tokens(None) == share.bucket.pairs.sum(axis=1).max()
+        assert share.bucket.longest_tokens == share.bucket.pairs.sum(axis=1).max()
+
+
+def test_a_model_sees_no_longer_prompts_and_answers_up_to_its_context() -> None:
+    seen = trace_lengths([requests([0.0, 30.0, 60.0, 90.0], [100, 900, 1000, 5000], [10, 500, 10, 10])])
+    assert seen.longer_than(1000) == pytest.approx(0.75)
+    kept = seen.within(1000)
+    assert sorted(tuple(pair) for share in kept.shares for pair in share.bucket.pairs.tolist()) == [
+        (100, 10),
+        (900, 100),
+    ]
+    assert sum(share.fraction for share in kept.shares) == pytest.approx(1)
+    assert kept.within(1000) == kept
+    assert seen.within(6000) == seen
+    assert seen.within(50).shares == ()
 
 
 def test_of_a_long_trace_an_even_sample_is_kept() -> None:

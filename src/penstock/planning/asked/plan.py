@@ -43,10 +43,10 @@ class Bucket:
         """Its rows, one prompt and answer each, the shortest prompt first."""
         return np.frombuffer(self.rows, np.int32).reshape(-1, 2)
 
-    def longest_tokens(self, limit: int | None) -> int:
-        """Tokens of the longest request of it, as far as a model allows."""
-        longest = int(self.pairs.sum(axis=1).max(initial=self.context_tokens))
-        return longest if limit is None else max(self.context_tokens, min(longest, limit))
+    @property
+    def longest_tokens(self) -> int:
+        """Tokens of the longest request of it."""
+        return int(self.pairs.sum(axis=1).max(initial=self.context_tokens))
 
     def at_its_mean(self) -> "Bucket":
         """The same as if all its requests were of one length."""

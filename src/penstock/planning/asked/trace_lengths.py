@@ -1,7 +1,7 @@
 """What does a trace ask for? Its rows in a few buckets of equal work, and the rate of its busiest minute."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -33,6 +33,21 @@ class TraceLengths:
     """Prompt tokens that an earlier request already had; None where the trace does not tell."""
     dropped: Mapping[str, int] = field(default_factory=dict)
     """Rows it could not use, by reason."""
+
+    def within(self, context_tokens: int) -> "TraceLengths":
+        """The same as a model sees it: no engine takes a longer prompt, and an answer ends where its context does."""
+        kept: list[Share] = []
+        for share in self.shares:
+            pairs = share.bucket.pairs
+            taken = pairs[pairs[:, 0] < context_tokens]
+            ended = np.column_stack((taken[:, 0], np.minimum(taken[:, 1], context_tokens - taken[:, 0])))
+            if np.array_equal(ended, pairs):
+                kept.append(share)
+            elif len(ended):
+                kept.append(Share(bucket=_bucket(ended), fraction=share.fraction * len(ended) / len(pairs)))
+        total = sum(share.fraction for share in kept)
+        shares = tuple(Share(bucket=share.bucket, fraction=share.fraction / total) for share in kept)
+        return replace(self, shares=shares)
 
     def longer_than(self, tokens: int) -> float:
         """Share of the requests that ask for more tokens, prompt and answer."""
@@ -82,6 +97,11 @@ class _SomeRows:
         if len(self.pairs) > _ROWS:
             kept = np.sort(np.argpartition(self._drawn, _ROWS)[:_ROWS])
             self.pairs, self._drawn = self.pairs[kept], self._drawn[kept]
+
+
+def _bucket(pairs: Int32s) -> Bucket:
+    inputs, outputs = (max(1, round(float(column.mean()))) for column in pairs.T)
+    return Bucket(input_tokens=inputs, output_tokens=outputs, rows=pairs.astype(np.int32).tobytes())
 
 
 def _cells(input_tokens: Int32s) -> NDArray[np.int64]:

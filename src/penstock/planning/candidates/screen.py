@@ -77,7 +77,7 @@ class QueuelessScreen:
     def alone(self, option: Option, bucket: Bucket, slo: Slo) -> Capacity:
         """Judge one length."""
         memory = self.memory(option.deployment, bucket.context_tokens)
-        longest = self.memory(option.deployment, bucket.longest_tokens(option.deployment.model.max_context_tokens))
+        longest = self.memory(option.deployment, bucket.longest_tokens)
         if not longest.fits:
             return cannot(longest.obstacle.reason if longest.obstacle else "does not fit")
         compiled = self.compiled(option)

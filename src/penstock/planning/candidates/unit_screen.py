@@ -106,8 +106,7 @@ class UnitScreen:
 
     def _alone(self, option: Option, unit: Disaggregated, bucket: Bucket, slo: Slo) -> Capacity:
         """Judge one length."""
-        longest = bucket.longest_tokens(unit.decode.model.max_context_tokens)
-        for held, tokens in ((unit.prefill, bucket.input_tokens), (unit.decode, longest)):
+        for held, tokens in ((unit.prefill, bucket.input_tokens), (unit.decode, bucket.longest_tokens)):
             memory = self.loop.memory(held, tokens)
             if not memory.fits:
                 return cannot(memory.obstacle.reason if memory.obstacle else "does not fit")

@@ -236,17 +236,10 @@ def _workload(load: PoolLoad, classes: tuple[SloClass, ...]) -> Workload:
 
 
 def _lengths(bucket: Bucket, count: int, limit: int | None) -> Array:
-    """So many requests of a bucket: its rows, evenly over their lengths, or those of about its length.
-
-    What varies about a length that the model allows does not make it longer than it allows, and no engine takes a
-    prompt that is longer.
-    """
-    most = inf if limit is None else limit
-    pairs = bucket.pairs[bucket.pairs[:, 0] < most]
-    if len(pairs):
-        inputs, outputs = pairs[np.arange(count) * len(pairs) // count].T
-    else:
-        inputs = np.full(count, bucket.input_tokens)
-        outputs = np.round(max(1, bucket.output_tokens) * (1 + _SPREAD * np.linspace(-1, 1, count)))
-        most = max(most, bucket.context_tokens)
-    return np.column_stack((inputs, np.clip(outputs, 1, most - inputs)))
+    """So many requests of a bucket: its rows, evenly over their lengths, or those of about its length."""
+    if bucket.rows:
+        return bucket.pairs[np.arange(count) * len(bucket.pairs) // count].astype(np.float64)
+    outputs = np.round(max(1, bucket.output_tokens) * (1 + _SPREAD * np.linspace(-1, 1, count)))
+    # What varies about a length the model allows does not make it longer than it allows.
+    most = max(bucket.output_tokens, (limit or inf) - bucket.input_tokens)
+    return np.column_stack((np.full(count, bucket.input_tokens), np.clip(outputs, 1, most)))
