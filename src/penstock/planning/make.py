@@ -1,16 +1,15 @@
 """How is a plan made? Resolve, place, optimise, bill, doubt and verify: one call, one value."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from penstock.audit.saving_claim import ClaimCheck, check_claim
 from penstock.catalog.accelerator import Accelerator
-from penstock.errors import UsageError
 from penstock.model import ModelSpec
 from penstock.planning.asked.plan import Plan, WorkloadPlan
 from penstock.planning.asked.resolve import Assumption, DrawOf, LeftOut, PricesOf, Resolved, assumptions, resolve
-from penstock.planning.asked.trace_lengths import TraceLengths
+from penstock.planning.asked.traced import ReadTrace, with_trace
 from penstock.planning.candidates.capacity import CapacityOf
 from penstock.planning.candidates.options import DraftsOf
 from penstock.planning.candidates.search import Candidate, EnginesOf, find_candidates
@@ -39,7 +38,13 @@ from penstock.planning.optimum.family import Family, find_family, steps_of
 from penstock.planning.optimum.mix import cheapest
 from penstock.planning.optimum.problem import Mix, Problem
 from penstock.planning.possible import refuse_impossible, unserved_lengths
-from penstock.planning.proof.prove import Proof, planned_with_what_was_seen, prove, proven_here
+from penstock.planning.proof.prove import (
+    Proof,
+    planned_with_what_was_seen,
+    prove,
+    proven_here,
+    simulated_where_cheaper,
+)
 from penstock.planning.proof.serving import VerifyOf
 from penstock.planning.proof.simulated import LoadJudge
 from penstock.planning.proof.verify import MAY_CARRY, Verified, verify_fleet
@@ -48,11 +53,6 @@ from penstock.simulation.options import StageProgress
 RUNNERS_UP = 3
 _LOOKED_AGAIN = 2
 """How often a plan is answered again with fleets found on the way that are cheaper."""
-_WORTH_SAYING = 0.02
-"""Share of prompt tokens that prompts have in common from which on it matters."""
-
-
-ReadTrace = Callable[[str], TraceLengths]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +149,7 @@ class PlanResult:
 
 def make_plan(plan: Plan, sources: Sources, progress: StageProgress = lambda *_: None) -> PlanResult:
     """Answer a plan."""
-    traced = [_with_trace(entry, sources) for entry in plan.workloads]
+    traced = [with_trace(entry, sources.read_trace, sources.model_of) for entry in plan.workloads]
     plan = replace(plan, workloads=tuple(workload for workload, _ in traced))
     resolved = resolve(
         plan,
@@ -188,48 +188,6 @@ def _engines_of(workload: WorkloadPlan, resolved: Resolved, sources: Sources) ->
         return measured or of_vendor
 
     return engines_of
-
-
-def _with_trace(workload: WorkloadPlan, sources: Sources) -> tuple[WorkloadPlan, tuple[LeftOut, ...]]:
-    """Take lengths and rate from the trace; what its prompts share is not planned with, and that is said."""
-    if workload.trace is None:
-        return workload, ()
-    if sources.read_trace is None:
-        raise UsageError(f"{workload.name}: traces cannot be read here; give `lengths:` instead of `trace:`")
-    seen, limit = sources.read_trace(workload.trace), sources.model_of(workload.model).max_context_tokens
-    rate, mean = workload.requests_per_s, workload.mean_load
-    if rate is None and workload.users is None:
-        rate = seen.requests_per_s
-        source = f"{workload.trace}: mean over the busiest minute"
-        mean = mean if mean.given else replace(mean.at(seen.mean_load_fraction), source=source)
-    shares = (seen if limit is None else seen.within(limit)).shares
-    if not shares:
-        raise UsageError(
-            f"{workload.name}: every prompt of {workload.trace} is beyond the {limit:,} tokens of {workload.model}; "
-            "name a model with a longer context"
-        )
-    return replace(workload, shares=shares, requests_per_s=rate, mean_load=mean), tuple(_untold(workload, seen, limit))
-
-
-def _untold(workload: WorkloadPlan, seen: TraceLengths, limit: int | None) -> Iterator[LeftOut]:
-    """Say what of a trace is not planned with."""
-    beyond = 0.0 if limit is None else seen.longer_than(limit)
-    if limit is not None and beyond:
-        yield LeftOut(
-            what=f"{workload.name}: what is beyond the context of {workload.model}",
-            why=f"{beyond:.2%} of the requests ask for more than its {limit:,} tokens: answers are planned up to "
-            "there, and prompts that are longer not at all, as no engine takes them",
-        )
-    if seen.dropped:
-        counted = ", ".join(f"{count:,} ({reason})" for reason, count in seen.dropped.items())
-        yield LeftOut(what=f"{workload.name}: rows of its trace", why=counted)
-    share = seen.reusable_fraction
-    if share is not None and share >= _WORTH_SAYING:
-        yield LeftOut(
-            what=f"{workload.name}: its prefix cache",
-            why=f"{share:.0%} of the trace's prompt tokens were in an earlier request and are planned as computed "
-            "again: the fleet is an upper bound; `simulate --trace` counts what a cache saves",
-        )
 
 
 def _place(
@@ -302,6 +260,7 @@ def _answered(
         if better is None:
             break
         proof, family = better
+        proof = simulated_where_cheaper(proof, family, problem, verify)
         answer = _answer(resolved, proof, family, problem, candidates, sources, progress)
     return answer
 
@@ -397,7 +356,8 @@ def _proven(
 
     proof = prove(family, verify, step)
     progress("planning with what was simulated", 0, 1)
-    return planned_with_what_was_seen(proof, family, problem, verify)
+    proof, family = planned_with_what_was_seen(proof, family, problem, verify)
+    return simulated_where_cheaper(proof, family, problem, verify), family
 
 
 def _sizing(simulated: _Simulated | None) -> Sized:

@@ -25,6 +25,8 @@ _LIFETIMES: Final = 12
 """A trial lasts at least this many of its requests, so that most of it is not the beginning."""
 WARM_UP: Final = 0.1
 """Share of a trial that is served but not judged: queues start empty."""
+_ANSWERS: Final = 4000
+"""Looked at to say how long requests take."""
 _ROUNDS: Final = 6
 """Requests for each seat of a closed loop, so that its beginning and end do not count for much."""
 FIRST_STEP, _CLOSEST = 1.08, 0.15
@@ -237,13 +239,18 @@ def _judged(outcome: Outcome, blocks: Sequence[Requests], classes: Sequence[SloC
 
 
 def _lifetime_s(asked: RateSearch) -> float:
-    """How long a request of middling length may take by the loosest promise; 0 where none limits it."""
-    answers = next(asked.workload.blocks(seed=asked.seed, requests=1000, rate_per_s=1.0)).output_tokens
+    """How long a request may take by the loosest promise, of those under way at a moment; 0 where none limits it.
+
+    Long answers are under way for longer: a fleet is as full as it gets when those have gathered, not middling ones.
+    """
+    block = next(asked.workload.blocks(seed=asked.seed, requests=_ANSWERS, rate_per_s=1.0))
+    answers = block.output_tokens.astype(np.float64)
+    under_way = float(np.dot(answers, answers) / answers.sum())
     limits = []
     for item in asked.classes:
         slo = item.slo
         if slo is not None:
-            by_token = inf if slo.tpot_s is None else (slo.ttft_s or 0.0) + slo.tpot_s * float(np.mean(answers))
+            by_token = inf if slo.tpot_s is None else (slo.ttft_s or 0.0) + slo.tpot_s * under_way
             limits.append(min(by_token, inf if slo.e2e_s is None else slo.e2e_s))
     return max((limit for limit in limits if limit < inf), default=0.0)
 

@@ -11,7 +11,7 @@ from penstock.planning.optimum.family import Family, find_family
 from penstock.planning.optimum.milp import Milp
 from penstock.planning.optimum.mix import cheapest
 from penstock.planning.optimum.problem import Demand, Mix, Offer, Problem, ReplicaKind, Tier
-from penstock.planning.proof.prove import planned_with_what_was_seen, prove
+from penstock.planning.proof.prove import Proof, planned_with_what_was_seen, prove, simulated_where_cheaper
 from penstock.planning.proof.serving import Check, ServingFleet
 from penstock.planning.proof.verify import Verified
 from small_plans import TWO_PARTS, solved
@@ -130,6 +130,21 @@ def test_the_best_of_each_kind_is_planned_again_with_what_was_seen_and_joins_whe
     assert better.regret_usd == 0
     dearer, same = planned_with_what_was_seen(proof, family, problem, lambda mix: grown(mix, 1e9))
     assert (dearer.verified[0], same) == (proof.verified[0], family), "what turns out dearer does not join"
+
+
+def test_a_fleet_that_looks_cheapest_by_what_others_carried_is_simulated_itself() -> None:
+    """H200 alone stood in a table at $475k, under a winner of $751k: it takes $950k, as nobody had looked."""
+    problem = solved(TWO_PARTS).problem
+    family = find_family(problem, runner_up_count=3)
+    assert family is not None
+    proof = Proof(verified=(carrying(family.winner, 3.0),))
+    found = simulated_where_cheaper(proof, family, problem, lambda mix: grown(mix, 1e6))
+    rivals = [mix for mix in family.fleets if not proof.knows(mix)]
+    looked = [hoped for mix in rivals if (hoped := proof.mix(mix, replace(problem, carried=proof.carried(problem))))]
+    assert min(mix.cost_usd for mix in looked) < proof.verified[0].mix.cost_usd, "by what the winner's carried"
+    for mix in rivals:
+        shown = found.mix(mix, replace(problem, carried=found.carried(problem)))
+        assert shown is None or shown.cost_usd >= proof.verified[0].mix.cost_usd
 
 
 def test_what_is_printed_never_says_that_another_fleet_is_cheaper() -> None:

@@ -72,7 +72,9 @@ def trace_lengths(blocks: Iterable[Requests]) -> TraceLengths:
     total = float(count.sum())
     peak = minutes.busiest_per_s
     if peak is None:
-        raise UsageError("the trace has no two requests at different times; a rate cannot be read from it")
+        raise UsageError(
+            "the trace has no two requests at different times, so no rate; give it requests at the times they came"
+        )
     shared = sharing.summary(int(total), int(inputs.sum()))
     return TraceLengths(
         requests_per_s=peak,

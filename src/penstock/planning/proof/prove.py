@@ -32,6 +32,10 @@ class Proof:
         """The same with fleets simulated since."""
         return Proof(verified=_cheapest_that_held_first((*self.verified, *found)))
 
+    def knows(self, planned: Mix) -> bool:
+        """Whether this very fleet was simulated."""
+        return any(entry.planned.identity == planned.identity for entry in self.verified)
+
     def mix(self, planned: Mix, informed: Problem) -> Mix | None:
         """The fleet as it has to be: what simulation made of it, or of its replicas where nobody simulated it.
 
@@ -95,8 +99,9 @@ def prove(family: Family, verify: Callable[[Mix], Verified], step: Callable[[int
     for mix in (family.winner, *sorted(family.fleets, key=lambda mix: mix.cost_usd)):
         best_usd = min((entry.mix.cost_usd for entry in found if entry.met), default=inf)
         least = min(_MAY_SHRINK, *(entry.mix.cost_usd / entry.planned.cost_usd for entry in found), 1.0)
-        seen = any(entry.planned.identity == mix.identity for entry in found)
-        if not seen and (mix.identity in compared or mix.cost_usd * least < best_usd):
+        if not Proof(verified=tuple(found)).knows(mix) and (
+            mix.identity in compared or mix.cost_usd * least < best_usd
+        ):
             step(len(found))
             found.append(verify(mix))
     return Proof(verified=_cheapest_that_held_first(found))
@@ -130,6 +135,24 @@ def planned_with_what_was_seen(
         better = [now for before, now in found if now.met and now.mix.cost_usd < _LESS * before.mix.cost_usd]
         proof, family = proof.with_seen([now for _, now in found]), family.with_others(now.planned for now in better)
     return proof, family
+
+
+def simulated_where_cheaper(proof: Proof, family: Family, problem: Problem, verify: Callable[[Mix], Verified]) -> Proof:
+    """Simulate every fleet that would be the cheapest of its label by what replicas carried in others.
+
+    What a fleet costs beside the others is shown, so it is of a simulation: what its replicas carried elsewhere is no
+    more than a reason to look.
+    """
+    while True:
+        best = {family.label(entry.mix): entry.mix.cost_usd for entry in reversed(proof.verified) if entry.met}
+        informed, found = replace(problem, carried=proof.carried(problem)), []
+        for mix in family.fleets:
+            sized = None if proof.knows(mix) else of_the_same_parts(informed, mix)
+            if sized is not None and sized.cost_usd < _LESS * best.get(family.label(mix), inf):
+                found.append(verify(mix))
+        if not found:
+            return proof
+        proof = proof.with_seen(found)
 
 
 def proven_here(
