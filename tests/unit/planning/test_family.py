@@ -137,8 +137,9 @@ def test_a_fleet_that_looks_cheapest_by_what_others_carried_is_simulated_itself(
     problem = solved(TWO_PARTS).problem
     family = find_family(problem, runner_up_count=3)
     assert family is not None
-    proof = Proof(verified=(carrying(family.winner, 3.0),))
-    found = simulated_where_cheaper(proof, family, problem, lambda mix: grown(mix, 1e6))
+    held = carrying(family.winner, 3.0)
+    proof = Proof(verified=(replace(held, mix=replace(held.mix, cost_usd=held.mix.cost_usd + 1e6)),))
+    found = simulated_where_cheaper(proof, family, problem, lambda mix: grown(mix, 5e6))
     rivals = [mix for mix in family.fleets if not proof.knows(mix)]
     looked = [hoped for mix in rivals if (hoped := proof.mix(mix, replace(problem, carried=proof.carried(problem))))]
     assert min(mix.cost_usd for mix in looked) < proof.verified[0].mix.cost_usd, "by what the winner's carried"
