@@ -146,7 +146,7 @@ def recognise(columns: Collection[str], file_name: str, named: Mapping[str, str]
     shown = ", ".join(repr(column[:40]) for column in list(columns)[:6]) or "none"
     raise TraceError(
         f"{file_name}: the columns are {shown}; expected one of {layouts}; "
-        "or say which is which: arrival=COLUMN,input=COLUMN,output=COLUMN"
+        "or say which is which: arrival=COLUMN,input=COLUMN,output=COLUMN (in a plan `columns: {arrival: COLUMN, ...}`)"
     )
 
 
