@@ -47,7 +47,7 @@ def json_schema(name: str) -> dict[str, object]:
 
 
 def _opened(schema: dict[str, Any]) -> dict[str, Any]:
-    """Leave out that nothing may be added: a reader of today understands a document of tomorrow."""
+    """Leave out that nothing may be added: a reader of today understands a document of tomorrow. And what is bytes."""
     return {
         key: _opened(value)
         if isinstance(value, dict)
@@ -55,9 +55,13 @@ def _opened(schema: dict[str, Any]) -> dict[str, Any]:
         if isinstance(value, list)
         else value
         for key, value in schema.items()
-        if not (key == "additionalProperties" and value is False)
+        if not (key == "additionalProperties" and value is False) and not _is_bytes(value)
     }
 
 
 def _opened_item(item: object) -> object:
     return _opened(item) if isinstance(item, dict) else item
+
+
+def _is_bytes(schema: object) -> bool:
+    return isinstance(schema, dict) and schema.get("format") == "binary"

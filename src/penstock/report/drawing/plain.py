@@ -29,9 +29,10 @@ def without_infinity(document: object) -> object:
 
 
 def plain(value: object) -> object:
-    """Turn dataclasses, enums, dates and mappings into what JSON knows; what a field does not show is left out."""
+    """Turn dataclasses, enums, dates and mappings into what JSON knows; fields of bytes are left out."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value) if field.repr}
+        of = {field.name: getattr(value, field.name) for field in fields(value)}
+        return {name: plain(entry) for name, entry in of.items() if not isinstance(entry, bytes)}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, date):
