@@ -81,6 +81,17 @@ def test_of_a_long_trace_an_even_sample_is_kept() -> None:
     assert trace_lengths([whole.rows(at, at + 9_999) for at in range(0, rows, 9_999)]) == seen
 
 
+def test_ten_minutes_of_longer_requests_are_told() -> None:
+    """A thousand requests in each of three stretches; answers of the second are three times as long."""
+    arrivals = [600.0 * n / 1000 for n in range(3000)]
+    outputs = [100] * 1000 + [300] * 1000 + [100] * 1000
+    whole = requests(arrivals, [500] * 3000, outputs)
+    assert trace_lengths([whole]).longer_at_times == pytest.approx((1.0, 300 / (500 / 3)))
+    assert trace_lengths([whole.rows(at, at + 77) for at in range(0, 3000, 77)]) == trace_lengths([whole])
+    few = trace_lengths([whole.rows(600, 1400)])
+    assert few.longer_at_times == (1.0, 1.0), "too few to tell"
+
+
 def test_the_peak_is_the_busiest_whole_minute() -> None:
     arrivals = [float(second) for second in range(0, 180, 10)] + [60.5] * 30
     seen = trace_lengths([requests(sorted(arrivals), [100] * 48, [10] * 48)])

@@ -16,6 +16,9 @@ from penstock.workload.summary.minutes import Minutes
 BUCKETS: Final = 4
 _CELLS_PER_OCTAVE: Final = 4
 _CELLS: Final = 32 * _CELLS_PER_OCTAVE
+_STRETCH_S: Final = 600.0
+_TELLING: Final = 1000
+"""Requests whose mean length says something: to 5% where lengths spread by one and a half times it."""
 _ROWS: Final = 100_000
 """Kept at most, drawn evenly: their mean is good to 0.5% where lengths spread by one and a half times it."""
 
@@ -31,6 +34,8 @@ class TraceLengths:
     shares: tuple[Share, ...]
     reusable_fraction: float | None
     """Prompt tokens that an earlier request already had; None where the trace does not tell."""
+    longer_at_times: tuple[float, float] = (1.0, 1.0)
+    """Prompts and answers in the ten minutes that have the longest, over the mean of all."""
     dropped: Mapping[str, int] = field(default_factory=dict)
     """Rows it could not use, by reason."""
 
@@ -57,7 +62,7 @@ class TraceLengths:
 def trace_lengths(blocks: Iterable[Requests]) -> TraceLengths:
     """Cut requests by the length of their prompts into buckets that hold about the same number of tokens each."""
     count, inputs, outputs = np.zeros(_CELLS), np.zeros(_CELLS), np.zeros(_CELLS)
-    minutes, sharing, rows = Minutes(), SharingCount(), _SomeRows()
+    minutes, sharing, rows, stretches = Minutes(), SharingCount(), _SomeRows(), _Stretches()
     last_s = 0.0
     for block in blocks:
         cells = _cells(block.input_tokens)
@@ -65,6 +70,7 @@ def trace_lengths(blocks: Iterable[Requests]) -> TraceLengths:
         inputs += np.bincount(cells, weights=block.input_tokens, minlength=_CELLS)
         outputs += np.bincount(cells, weights=block.output_tokens, minlength=_CELLS)
         rows.add(block)
+        stretches.add(block)
         minutes.add(block.arrival_s)
         if block.prefixes is not None:
             sharing.add(block.prefixes)
@@ -80,6 +86,7 @@ def trace_lengths(blocks: Iterable[Requests]) -> TraceLengths:
         requests_per_s=peak,
         mean_load_fraction=min(1.0, total / last_s / peak),
         shares=tuple(_shares(count, inputs, outputs, rows.pairs)),
+        longer_at_times=stretches.longest_over_mean,
         reusable_fraction=None if shared is None else shared.reusable_fraction,
     )
 
@@ -99,6 +106,32 @@ class _SomeRows:
         if len(self.pairs) > _ROWS:
             kept = np.sort(np.argpartition(self._drawn, _ROWS)[:_ROWS])
             self.pairs, self._drawn = self.pairs[kept], self._drawn[kept]
+
+
+class _Stretches:
+    """Requests, prompt tokens and answer tokens of every ten minutes."""
+
+    def __init__(self) -> None:
+        self._sums: Float64s = np.zeros((0, 3))
+
+    def add(self, block: Requests) -> None:
+        if not len(block):
+            return
+        at = (block.arrival_s / _STRETCH_S).astype(np.int64)
+        first, count = int(at[0]), int(at[-1]) + 1
+        self._sums = np.concatenate((self._sums, np.zeros((max(0, count - len(self._sums)), 3))))
+        rows = np.column_stack((np.ones(len(block)), block.input_tokens, block.output_tokens))
+        np.add.at(self._sums[first:count], at - first, rows)
+
+    @property
+    def longest_over_mean(self) -> tuple[float, float]:
+        """Of prompts and of answers, among stretches with requests enough to tell; 1 where there is none."""
+        known = self._sums[self._sums[:, 0] >= _TELLING]
+        if not len(known):
+            return 1.0, 1.0
+        mean = self._sums[:, 1:].sum(axis=0) / self._sums[:, 0].sum()
+        prompts, answers = (known[:, 1:] / known[:, :1] / mean).max(axis=0)
+        return max(1.0, float(prompts)), max(1.0, float(answers))
 
 
 def _bucket(pairs: Int32s) -> Bucket:

@@ -12,6 +12,8 @@ from penstock.planning.asked.trace_lengths import TraceLengths
 
 _WORTH_SAYING: Final = 0.02
 """Share of prompt tokens that prompts have in common from which on it matters."""
+_LONGER: Final = 1.15
+"""Lengths in ten minutes of a trace over those of all of it, from which on it is said."""
 
 ReadTrace = Callable[[str], TraceLengths]
 
@@ -51,6 +53,14 @@ def _untold(workload: WorkloadPlan, seen: TraceLengths, limit: int | None) -> It
     if seen.dropped:
         counted = ", ".join(f"{count:,} ({reason})" for reason, count in seen.dropped.items())
         yield LeftOut(what=f"{workload.name}: rows of its trace", why=counted)
+    prompts, answers = seen.longer_at_times
+    if max(prompts, answers) >= _LONGER:
+        yield LeftOut(
+            what=f"{workload.name}: the times of long requests",
+            why=f"in ten minutes of the trace prompts are up to {prompts:.2f} times as long as on average and answers "
+            f"{answers:.2f} times; planned is the same mix of lengths at all times: replay the fleet with "
+            "`simulate --fleet --trace`, or give the trace of the heaviest hour",
+        )
     share = seen.reusable_fraction
     if share is not None and share >= _WORTH_SAYING:
         yield LeftOut(
