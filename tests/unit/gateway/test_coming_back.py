@@ -86,6 +86,7 @@ def test_it_is_a_second_at_least_and_a_minute_at_most() -> None:
     routed = fleet(2)
     routed.endpoints["step_s"] = 0.052
     desk, _ = desk_of(routed, Clock())
+    desk.decide(asked(), b"", Wish())
     assert told_s(desk) == 1
     for _ in range(3000):  # most of them wait for a seat
         desk.decide(asked(body_bytes=40_000), b"", Wish())
@@ -106,6 +107,7 @@ def test_a_turn_is_waited_for_behind_all_that_come_for_each_that_is_let_in() -> 
     routed = fleet(2)
     routed.endpoints["step_s"] = 0.052
     desk, _ = desk_of(routed, clock := Clock())
+    desk.decide(asked(), b"", Wish())
     told = list[int]()
     for _ in range(10):
         clock.now_s += 0.1
