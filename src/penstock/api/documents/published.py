@@ -47,7 +47,7 @@ def json_schema(name: str) -> dict[str, object]:
 
 
 def _opened(schema: dict[str, Any]) -> dict[str, Any]:
-    """Leave out that nothing may be added: a reader of today understands a document of tomorrow. And what is bytes."""
+    """Leave out that nothing may be added, as a reader of today understands a document of tomorrow, and all bytes."""
     return {
         key: _opened(value)
         if isinstance(value, dict)

@@ -27,13 +27,13 @@ def who_takes_it_late(request: Records, endpoints: Records) -> Records | None:
     Those that have nothing to do, and no others: it is refused for nothing there, and would be whenever it comes again.
     Or all, where even alone none keeps the promise of the first token and one has less ahead of it than that takes.
     """
-    idle = _takes(request, endpoints) & (endpoints["in_flight"] == 0)
-    idle &= endpoints["running"] + endpoints["waiting"] == 0
+    takes = _takes(request, endpoints)
+    idle = takes & (endpoints["in_flight"] == 0) & (endpoints["running"] + endpoints["waiting"] == 0)
     if idle.any():
         free = endpoints.copy()
         free["accepts"][~idle] = 0
         return free
-    return endpoints if _late_by_itself(request[0], endpoints[_takes(request, endpoints)]) else None
+    return endpoints if _late_by_itself(request[0], endpoints[takes]) else None
 
 
 def _late_by_itself(asked: Record, up: Records) -> bool:
