@@ -16,8 +16,9 @@ from penstock.fleet.release import Release
 ROOT = Path(__file__).resolve().parent.parent
 WRITTEN = ROOT / "src/penstock/preflight/data/choices.toml"
 HEAD = """# Which values a flag takes in which release: first release, release in which it was gone.
-# Read by tools/build_choices.py from the engines' registries at every release tag (vLLM 0.8.0 to 0.27.1, SGLang 0.4.0
-# to 0.5.18) and in vLLM 0.32.0. The first release of a table means "that or earlier"; 0.32.0 means after 0.27.1.
+# Read from the engines' registries in the releases listed here: tags (tools/build_choices.py), and wheels of vLLM after
+# the last tag (tools/build_releases.py). The first release of a table means "that or earlier". Whether a release
+# between two of those listed has what only one of them has is not known.
 """
 Choices = dict[str, set[str]]
 Reader = Callable[[str], str]
@@ -194,9 +195,10 @@ def spans(history: list[tuple[str, Choices]]) -> dict[str, dict[str, list[str]]]
     return found
 
 
-def written(tables: Mapping[str, Mapping[str, Mapping[str, list[str]]]]) -> str:
+def written(tables: Mapping[str, Mapping[str, Mapping[str, list[str]]]], read: Mapping[str, list[str]]) -> str:
     """Write the file."""
-    lines = [HEAD]
+    lines = [HEAD, "[read]"]
+    lines += [f"{engine} = {listed(names)}" for engine, names in read.items()]
     for engine, flags in tables.items():
         for flag in sorted(name for name, values in flags.items() if values):
             lines.append(f"\n[{engine}.{flag}]")
@@ -204,6 +206,13 @@ def written(tables: Mapping[str, Mapping[str, Mapping[str, list[str]]]]) -> str:
                 releases_of = ", ".join(f'"{release}"' for release in span)
                 lines.append(f'"{value}" = [{releases_of}]')
     return "\n".join(lines).replace("\n\n\n", "\n\n") + "\n"
+
+
+def listed(releases: list[str]) -> str:
+    """Write a list of releases, twelve a line."""
+    names = [f'"{name}"' for name in releases]
+    rows = [", ".join(names[at : at + 12]) for at in range(0, len(names), 12)]
+    return "[\n    " + ",\n    ".join(rows) + ",\n]"
 
 
 def main() -> None:
@@ -217,7 +226,10 @@ def main() -> None:
     ours = list(vllm(given.vllm))
     if given.installed:
         ours.append((given.installed_release, installed(given.installed)))
-    WRITTEN.write_text(written({"vllm": spans(ours), "sglang": spans(list(sglang(given.sglang)))}), encoding="utf-8")
+    histories = {"vllm": ours, "sglang": list(sglang(given.sglang))}
+    read = {engine: [release for release, _ in history] for engine, history in histories.items()}
+    found = {engine: spans(history) for engine, history in histories.items()}
+    WRITTEN.write_text(written(found, read), encoding="utf-8")
 
 
 if __name__ == "__main__":

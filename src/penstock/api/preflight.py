@@ -166,7 +166,7 @@ class _Options:
             raise UsageError(f"--engine-version {self.version} and the image {launch.image} disagree; leave one out")
         self.version = str(tagged) if tagged is not None else self.version
         version = Release(self.version) if self.version else NEWEST[engine]
-        self.launch = spelled_out(launch, load_knowledge().flags[engine]["flags"], version)
+        self.launch = spelled_out(launch, load_knowledge().flags[engine], version)
         stated = stated_split(self.launch, engine)
         self.tp, self.pp = self.tp or stated.tp, max(self.pp, stated.pp)
         self.dp, self.ep = max(self.dp, stated.dp), self.ep or stated.spreads_experts

@@ -133,6 +133,13 @@ class Preflight:
         return None if self.memory.certain else _short_of_room(self)
 
     @property
+    def doubts(self) -> tuple[StartObstacle, ...]:
+        """What may stop it: memory at one end of its range, flags the release may or may not have."""
+        unread = (flag for flag in self.flags if flag.stops and not flag.certain)
+        short = () if (narrow := self.narrow) is None else (narrow,)
+        return (*short, *(StartObstacle(kind="flag", text=flag.message) for flag in unread))
+
+    @property
     def passes(self) -> bool:
         """Whether nothing is known that stops it or silently spoils its answers."""
         return self.assessment.passes and not self.obstacles
@@ -149,7 +156,7 @@ class Preflight:
         unread = unread or isinstance(self.facts["chip"], Unknown)
         if unread or self.facts["platform"] == "other" or self.architecture.since is None:
             return Readiness.UNDETERMINED
-        if self.assessment.of(Severity.WARNING) or self.disowned or self.narrow is not None:
+        if self.assessment.of(Severity.WARNING) or self.disowned or self.doubts:
             return Readiness.RISK
         lagging = any(self.lags(group) for group in self.kernels)
         return Readiness.SLOW if lagging or self.assessment.of(Severity.SLOW) else Readiness.RUNS
@@ -201,11 +208,7 @@ def _obstacles(answer: Preflight) -> Iterator[StartObstacle]:
     if answer.backend.determined and answer.backend.name is None:
         reasons = ", ".join(f"{name}: {reason}" for name, reason in answer.backend.rejected.items())
         yield StartObstacle(kind="backend", text=f"no attention backend serves it ({reasons})")
-    for flag in answer.flags:
-        # A release nobody read may have flags nobody read.
-        certain = flag.problem not in {"unknown", "unknown_value"} or answer.newer_than_read is None
-        if flag.name.startswith("--") and certain:
-            yield StartObstacle(kind="flag", text=flag.message)
+    yield from (StartObstacle(kind="flag", text=flag.message) for flag in answer.flags if flag.stops and flag.certain)
 
 
 def _of_the_line(answer: Preflight) -> Iterator[StartObstacle]:
@@ -294,7 +297,7 @@ def check(question: PreflightQuestion, knowledge: Knowledge) -> Preflight:
         memory=memory,
         cut=cut,
         flags=(
-            *check_flags(launch, question.engine, question.version, knowledge.flags[question.engine]),
+            *check_flags(launch, question.version, knowledge.flags[question.engine]),
             *check_values(launch, question.engine, question.version, knowledge, memory.context_tokens),
         ),
         plan=plan,

@@ -31,7 +31,7 @@ def plan(model: str, on: str, engine: EngineName = "vllm", version: str = "0.32.
 
 
 def problems(planned: LaunchPlan) -> list[str]:
-    found = check_flags(planned.as_launch(), planned.engine, planned.version, KNOWLEDGE.flags[planned.engine])
+    found = check_flags(planned.as_launch(), planned.version, KNOWLEDGE.flags[planned.engine])
     return [finding.message for finding in found]
 
 
@@ -153,8 +153,8 @@ def test_flags_follow_the_release() -> None:
         flags={"swap-space": "4", "max-model-len": "8192", "no-enable-prefix-caching": "true", "tensr": "1"},
         environment={"VLLM_ATTENTION_BACKEND": "ROCM_ATTN", "HF_HOME": "/x"},
     )
-    old = {finding.name: finding.problem for finding in check_flags(pasted, "vllm", Release("0.14.1"), table)}
-    new = {finding.name: finding for finding in check_flags(pasted, "vllm", Release("0.18.0"), table)}
+    old = {finding.name: finding.problem for finding in check_flags(pasted, Release("0.14.1"), table)}
+    new = {finding.name: finding for finding in check_flags(pasted, Release("0.18.0"), table)}
     assert old == {"--tensr": "unknown"}
     assert {name: finding.problem for name, finding in new.items()} == {
         "--swap-space": "removed",
@@ -163,7 +163,7 @@ def test_flags_follow_the_release() -> None:
     }
     assert "--attention-backend" in new["VLLM_ATTENTION_BACKEND"].message
     assert "0.18.0" in new["--swap-space"].message
-    early = check_flags(Launch(flags={"attention-backend": "x"}), "vllm", Release("0.11.0"), table)
+    early = check_flags(Launch(flags={"attention-backend": "x"}), Release("0.11.0"), table)
     assert [finding.problem for finding in early] == ["too_new"]
 
 
@@ -248,14 +248,14 @@ def test_data_ranks_of_sglang_are_groups_of_its_tensor_ranks_and_those_of_vllm_m
 
 
 def test_a_shortened_flag_is_the_only_one_it_begins() -> None:
-    known, newest = KNOWLEDGE.flags["vllm"]["flags"], Release("0.32.0")
+    known, newest = KNOWLEDGE.flags["vllm"], Release("0.32.0")
     launch = parse_command("vllm serve m --tensor-parallel 4 --max-num 8 --tensor-paralel-size 2")[1]
     whole = spelled_out(launch, known, newest).flags
     assert whole["tensor-parallel-size"] == "4"
     # More than one begins so, and a misspelt one begins none: both stay as typed, and are refused.
     assert {"max-num", "tensor-paralel-size"} <= set(whole)
     sglang = parse_command("sglang serve m --speculative-algo NEXTN")[1]
-    assert "speculative-algorithm" in spelled_out(sglang, KNOWLEDGE.flags["sglang"]["flags"], Release("0.5.18")).flags
+    assert "speculative-algorithm" in spelled_out(sglang, KNOWLEDGE.flags["sglang"], Release("0.5.18")).flags
 
 
 def test_speculation_is_read_from_json_and_from_dotted_flags() -> None:

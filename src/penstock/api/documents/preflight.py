@@ -133,6 +133,7 @@ class PreflightDeployment(TypedDict):
     passes: bool
     obstacles: list[StartObstacle]
     narrow: StartObstacle | None
+    doubts: list[StartObstacle]
     findings: list[FindingDocument]
     undetermined: list[UndeterminedDocument]
     rules_checked: int

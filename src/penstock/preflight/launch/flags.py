@@ -1,15 +1,17 @@
 """Does this release have these flags? Removed, renamed and not yet introduced ones, read from the engines' parsers."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from itertools import takewhile
 from typing import Literal
 
 from penstock.fleet.release import Release
 from penstock.preflight.facts.command import long_name
 from penstock.preflight.facts.situation import Launch
+from penstock.preflight.rules.history import EngineFlags, History, turns_on
 
-FlagProblem = Literal["removed", "too_new", "unknown", "unknown_value", "wrong_value"]
+FlagProblem = Literal["removed", "too_new", "not_known", "unknown", "misspelt", "unknown_value", "wrong_value"]
 _DERIVED = frozenset({"model-path", "speculative-method", "speculative-num-draft-tokens"})
 """Not typed under this name: read out of another flag, or the model in another spelling."""
 
@@ -22,11 +24,18 @@ class FlagFinding:
     """As it is typed: `--swap-space`, `VLLM_USE_V1`."""
     problem: FlagProblem
     release: str | None
-    """The release in which it was gone, or the first that has it."""
+    """The release in which it was gone, the first that has it, or the release that may have it."""
     instead: str | None
-    """What to write, or what is wrong with the value."""
+    """What to write, what is wrong with the value, or which releases read have it."""
     value: str | None = None
     """What it is set to, where that is what the release does not have."""
+    certain: bool = True
+    """Whether the release is known to refuse it."""
+
+    @property
+    def stops(self) -> bool:
+        """Whether start-up stops at it, if the release does not have it: variables are ignored."""
+        return self.name.startswith("--")
 
     @property
     def message(self) -> str:
@@ -38,60 +47,96 @@ class FlagFinding:
             return f"{name} is gone since {self.release} and {kind}{use}"
         if self.problem == "too_new":
             return f"{name} exists from {self.release} only"
+        if self.problem == "not_known":
+            return f"{name}: not known whether {self.release} has it ({self.instead})"
         if self.problem == "wrong_value":
             return f"{name} {self.instead}"
+        near = f"; did you mean {self.instead}?" if self.instead else ""
         if self.problem == "unknown_value":
-            near = f"; did you mean {self.instead}?" if self.instead else ""
-            return f"{name}: this release has no such value{near}"
-        meant = f"; did you mean {self.instead}?" if self.instead else "; is it spelled right?"
-        return f"{self.name} is no flag of any release that was read{meant}"
+            unread = "" if self.certain else f"; not known whether {self.release} has it"
+            return f"{name}: {'this release has' if self.certain else 'releases read have'} no such value{near}{unread}"
+        if not self.certain:
+            return f"{name} is no flag of any release that was read{near}; not known whether {self.release} has it"
+        return f"{name} is no flag of any release that was read{near or '; is it spelled right?'}"
 
 
-def check_flags(
-    launch: Launch, engine: str, version: Release, table: Mapping[str, Mapping[str, Sequence[str]]]
-) -> tuple[FlagFinding, ...]:
+def check_flags(launch: Launch, version: Release, known: EngineFlags) -> tuple[FlagFinding, ...]:
     """Hold every flag and engine variable of a launch against the release."""
-    held = [name for name in launch.flags if "." not in name and name not in _DERIVED]
-    found = list(_check((f"--{name}" for name in held), table["flags"], version))
-    if engine == "vllm":
-        ours = (name for name in launch.environment if name.startswith("VLLM_"))
-        found += _check(ours, table["variables"], version)
-    return tuple(found)
+    return (*_flags(launch, version, known), *_variables(launch, version, known.variables))
 
 
-def _check(names: Iterable[str], known: Mapping[str, Sequence[str]], version: Release) -> list[FlagFinding]:
-    found, first = [], first_read(known)
-    for name in names:
-        bare = name.removeprefix("--")
-        entry = known.get(bare) or known.get(bare.removeprefix("no-"))
-        if entry is None:
-            found.append(FlagFinding(name=name, problem="unknown", release=None, instead=_meant(name, known, version)))
-        elif (problem := problem_of(entry, version, first)) is not None:
-            release = entry[1] if problem == "removed" else entry[0]
-            instead = entry[2] if problem == "removed" and len(entry) > 2 else None  # noqa: PLR2004 - since, gone, instead
-            found.append(FlagFinding(name=name, problem=problem, release=release, instead=instead))
-    return found
+def _flags(launch: Launch, version: Release, known: EngineFlags) -> Iterator[FlagFinding]:
+    for name in launch.flags:
+        if "." in name or name in _DERIVED:
+            continue
+        listed = known.listed(name)
+        if listed in known.flags.entries:
+            if (finding := dated_finding(f"--{name}", listed, version, known.flags)) is not None:
+                yield finding
+            continue
+        near = _meant(name, known, version)
+        misspelt = near is not None and one_edit_apart(name, near)
+        yield FlagFinding(
+            name=f"--{name}",
+            problem="misspelt" if misspelt else "unknown",
+            release=str(version),
+            instead=None if near is None else f"--{near}",
+            certain=misspelt or was_read(version, known.flags),
+        )
 
 
-def problem_of(entry: Sequence[str], version: Release, first: Release) -> Literal["removed", "too_new"] | None:
-    """Compare with the release it came in and the one it was gone in."""
-    if len(entry) > 1 and version >= Release(entry[1]):
-        return "removed"
-    since = Release(entry[0])
-    # The first release that was read stands for "that or earlier".
-    return "too_new" if version < since and since != first else None
+def _variables(launch: Launch, version: Release, known: History | None) -> Iterator[FlagFinding]:
+    if known is None:
+        return
+    for name in launch.environment:
+        if not name.startswith("VLLM_"):
+            continue
+        if name in known.entries:
+            if (finding := dated_finding(name, name, version, known)) is not None:
+                yield finding
+        else:
+            near = get_close_matches(name, known.offered(version), n=1, cutoff=0.75)
+            instead = near[0] if near else None
+            yield FlagFinding(name=name, problem="unknown", release=str(version), instead=instead)
 
 
-def spelled_out(launch: Launch, known: Mapping[str, Sequence[str]], version: Release) -> Launch:
-    """Write shortened flags in full, as the engines' parsers do: `--tensor-parallel` is the one flag it begins."""
-    first = first_read(known)
-    offered = [name for name, entry in known.items() if problem_of(entry, version, first) is None]
+def dated_finding(
+    typed: str, listed: str, version: Release, known: History, value: str | None = None
+) -> FlagFinding | None:
+    """Say what is wrong with a name or value that the table lists; None where the release has it."""
+    presence, entry = known.presence(listed, version), known.entries[listed]
+    if presence == "removed":
+        instead = entry[2] if len(entry) > 2 else None  # noqa: PLR2004 - since, gone, instead
+        return FlagFinding(name=typed, value=value, problem="removed", release=entry[1], instead=instead)
+    if presence == "too_new":
+        return FlagFinding(name=typed, value=value, problem="too_new", release=entry[0], instead=None)
+    if presence == "not_known":
+        older, newer = known.around(version)
+        has, lacks = (older, newer) if known.has(listed, older) else (newer, older)
+        why = f"{has} does, {lacks} does not"
+        return FlagFinding(
+            name=typed, value=value, problem="not_known", release=str(version), instead=why, certain=False
+        )
+    return None
+
+
+def was_read(version: Release, known: History) -> bool:
+    """Whether a release is among those read, or older: a later one may have what no table lists."""
+    return version <= known.read[-1]
+
+
+def spelled_out(launch: Launch, known: EngineFlags, version: Release) -> Launch:
+    """Write flags in full, as the engines' parsers do: `--tensor-parallel` is the one flag it begins."""
+    offered = known.flags.offered(version)
 
     def whole(name: str) -> str:
-        if name in known or name in _DERIVED or "." in name or name.startswith("no-"):
+        if name in _DERIVED or "." in name:
             return name
-        meant = {long_name(other) for other in offered if other.startswith(name)}
-        return meant.pop() if len(meant) == 1 else name
+        spelled = known.whole_name(name, version)
+        if spelled in known.flags.entries or spelled.startswith("no-"):
+            return spelled
+        meant = {long_name(other) for other in offered if other.startswith(spelled)}
+        return meant.pop() if len(meant) == 1 else spelled
 
     return replace(
         launch,
@@ -100,20 +145,23 @@ def spelled_out(launch: Launch, known: Mapping[str, Sequence[str]], version: Rel
     )
 
 
-def exists(name: str, known: Mapping[str, Sequence[str]], version: Release) -> bool:
-    """Whether the release has this flag or variable."""
-    entry = known.get(name) or known.get(name.removeprefix("no-"))
-    return entry is not None and problem_of(entry, version, first_read(known)) is None
+def one_edit_apart(one: str, other: str) -> bool:
+    """Whether one letter is left out, added, replaced or swapped with its neighbour."""
+    begin = _shared(one, other)
+    end = _shared(one[begin:][::-1], other[begin:][::-1])
+    left, right = one[begin : len(one) - end], other[begin : len(other) - end]
+    return max(len(left), len(right)) == 1 or (len(left) == 2 and left == right[::-1])  # noqa: PLR2004 - two neighbours
 
 
-def _meant(name: str, known: Mapping[str, Sequence[str]], version: Release) -> str | None:
-    """Name the nearest flag this release has."""
-    first = first_read(known)
-    offered = [other for other, entry in known.items() if problem_of(entry, version, first) is None]
-    near = get_close_matches(name.removeprefix("--"), offered, n=1, cutoff=0.75)
-    return ("--" if name.startswith("--") else "") + near[0] if near else None
+def _shared(one: str, other: str) -> int:
+    """Count the letters with which both begin."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
-def first_read(known: Mapping[str, Sequence[str]]) -> Release:
-    """Return the first release a table begins with: it stands for "that or earlier"."""
-    return min(Release(entry[0]) for entry in known.values())
+def _meant(name: str, known: EngineFlags, version: Release) -> str | None:
+    """Name the nearest flag this release has, never one that means the opposite."""
+    if (negated := known.turned_off(name, version)) is not None:
+        return negated
+    offered = [other for other in known.flags.offered(version) if turns_on(other) == turns_on(name)]
+    near = [other for other in offered if one_edit_apart(name, other)] or get_close_matches(name, offered, 1, 0.75)
+    return near[0] if near else None

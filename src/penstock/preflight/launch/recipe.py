@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from penstock.catalog.accelerator import Accelerator
 from penstock.fleet.release import Release
-from penstock.preflight.launch.flags import exists, first_read
 from penstock.preflight.launch.setting import Setting
 from penstock.preflight.launch.values import takes
+from penstock.preflight.rules.history import EngineFlags, History
 
 SOURCE: Final = "https://github.com/vllm-project/recipes/tree/8959cf64189c"
 _BUILT_IN: Final = {"nano_v3": "nemotron_v3"}
@@ -49,8 +49,8 @@ def find_recipe(
     accelerator: Accelerator,
     version: Release,
     table: Mapping[str, Any],
-    known: Mapping[str, Mapping[str, Any]],
-    choices: Mapping[str, Mapping[str, Any]],
+    known: EngineFlags,
+    choices: Mapping[str, History],
 ) -> Recipe | None:
     """Look a repository up; None where nobody published a recipe for it.
 
@@ -68,24 +68,23 @@ def find_recipe(
         since=since,
         too_old=since is not None and _older(version, since),
         flags=tuple(
-            _kept(
-                [flag for flag in _flags(entry, accelerator) if flag.name != _SPREAD], version, known["flags"], choices
-            )
+            _kept([flag for flag in _flags(entry, accelerator) if flag.name != _SPREAD], version, known, choices)
         ),
         variables=tuple(
             variable
             for variable in _variables(entry, accelerator)
-            if not variable.name.startswith("VLLM_") or exists(variable.name, known["variables"], version)
+            if not variable.name.startswith("VLLM_")
+            or (known.variables is not None and known.variables.has(variable.name, version))
         ),
         spreads_experts=any(flag.name == _SPREAD for flag in _flags(entry, accelerator)),
     )
 
 
 def _kept(
-    flags: Sequence[Setting], version: Release, known: Mapping[str, Any], choices: Mapping[str, Mapping[str, Any]]
+    flags: Sequence[Setting], version: Release, known: EngineFlags, choices: Mapping[str, History]
 ) -> Iterator[Setting]:
     """Keep what the release has: flags, and values of them; a parser that is a file of its own becomes the built-in."""
-    if version < first_read(known):
+    if version < known.flags.first:
         # Which flags older releases had was not read; this one they always had.
         yield from (flag for flag in flags if flag.name == "trust-remote-code")
         return
@@ -94,7 +93,7 @@ def _kept(
         flag
         for flag in built_in
         if flag.name not in _FILES
-        and exists(flag.name, known, version)
+        and known.has(flag.name, version)
         and (flag.value is None or takes(flag.name, flag.value, version, choices))
     ]
     parses = any(flag.name == "tool-call-parser" for flag in kept)
@@ -102,7 +101,7 @@ def _kept(
 
 
 def cookbook_settings(
-    name: str, version: Release, table: Mapping[str, Any], choices: Mapping[str, Any]
+    name: str, version: Release, table: Mapping[str, Any], choices: Mapping[str, History]
 ) -> list[Setting]:
     """Return what SGLang's cookbook passes for a family of models, as far as the release has it."""
     own = name.rpartition("/")[2]

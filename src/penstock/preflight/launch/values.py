@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Final
 
 from penstock.fleet.release import Release
 from penstock.preflight.facts.situation import Launch
-from penstock.preflight.launch.flags import FlagFinding, first_read, problem_of
+from penstock.preflight.launch.flags import FlagFinding, dated_finding, was_read
 from penstock.preflight.launch.kinds import wrong_kind
+from penstock.preflight.rules.history import History
 from penstock.preflight.rules.knowledge import Knowledge
 
 _WHOLE: Final[Mapping[str, tuple[int, int]]] = {
@@ -66,13 +68,15 @@ def check_values(
     return (*found, *_together(launch, engine, context_tokens))
 
 
-def takes(name: str, value: str, version: Release, table: Mapping[str, Mapping[str, Sequence[str]]]) -> bool:
+def takes(name: str, value: str, version: Release, table: Mapping[str, History]) -> bool:
     """Whether a release has this value of a flag; flags whose values were not read take any."""
     known = table.get(name)
-    if known is None:
-        return True
-    entry = known.get(value) or known.get(value.upper())
-    return entry is not None and problem_of(entry, version, first_read(known)) is None
+    return known is None or known.has(_listed(value, known), version)
+
+
+def _listed(value: str, known: History) -> str:
+    """Return a value as the table lists it: vLLM's backends are an enum, whose names it looks up in capitals."""
+    return value if value in known.entries else value.upper()
 
 
 def _number(name: str, value: str, engine: str) -> FlagFinding | None:
@@ -97,7 +101,7 @@ def _number(name: str, value: str, engine: str) -> FlagFinding | None:
 
 
 def _choice(
-    name: str, value: str, launch: Launch, version: Release, table: Mapping[str, Mapping[str, Sequence[str]]]
+    name: str, value: str, launch: Launch, version: Release, table: Mapping[str, History]
 ) -> FlagFinding | None:
     flag = f"--{name}"
     if name in _LISTED and "tokenizer-mode" in table:
@@ -105,20 +109,14 @@ def _choice(
     known = table.get(name)
     if known is None or launch.flag(_PLUGINS.get(name, "")) is not None or _unused(name, launch, table):
         return None
-    first = first_read(known)
-    offered = [other for other, entry in known.items() if problem_of(entry, version, first) is None]
-    # vLLM's backends are members of an enum, whose names it looks up in capitals.
-    entry = known.get(value) or known.get(value.upper())
-    if entry is None:
-        return _unknown(flag, value, offered)
-    problem = problem_of(entry, version, first)
-    if problem is None:
-        return None
-    release = entry[1] if problem == "removed" else entry[0]
-    return FlagFinding(name=flag, value=value, problem=problem, release=release, instead=None)
+    listed = _listed(value, known)
+    if listed in known.entries:
+        return dated_finding(flag, listed, version, known, value=value)
+    unknown = _unknown(flag, value, known.offered(version))
+    return replace(unknown, release=str(version), certain=was_read(version, known))
 
 
-def _unused(name: str, launch: Launch, table: Mapping[str, Mapping[str, Sequence[str]]]) -> bool:
+def _unused(name: str, launch: Launch, table: Mapping[str, History]) -> bool:
     """VLLM looks a parser for tools up only where it is to choose tools by itself."""
     theirs = "tokenizer-mode" in table
     return name == "tool-call-parser" and theirs and launch.flag("enable-auto-tool-choice") is None

@@ -49,7 +49,7 @@ def predict_backend(facts: Facts, table: Mapping[str, Any]) -> Backend:
     if facts.get("engine") == "sglang":
         return _sglang_backend(facts, table["sglang"])
     order = _order(facts, table["order"])
-    if facts.get("engine") != "vllm" or order is None:
+    if facts.get("engine") != "vllm" or order is None or not _reads_cache(facts, table["backends"]):
         return _UNREAD
     rejected: dict[str, str] = {}
     asked = facts.get("launch.attention_backend")
@@ -71,6 +71,12 @@ def predict_backend(facts: Facts, table: Mapping[str, Any]) -> Backend:
             return Backend(name=name, determined=True, block=entry["block"], graphs=support, rejected=rejected)
         rejected[name] = obstacle
     return Backend(name=None, determined=True, block="", graphs=None, rejected=rejected)
+
+
+def _reads_cache(facts: Facts, backends: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether the table says which backends take this cache dtype."""
+    stored = facts.get("kv.stored")
+    return any(stored in entry["kv"] for entry in backends.values())
 
 
 def _sglang_backend(facts: Facts, table: Mapping[str, Any]) -> Backend:
@@ -130,7 +136,7 @@ def _obstacle(entry: Mapping[str, Any], facts: Facts) -> str | None:
         return f"not for {chip}"
     if (missing := _aiter_obstacle(entry.get("aiter"), facts)) is not None:
         return missing
-    if kv not in entry["kv"] or (kv == "fp8" and "fp8_chips" in entry and chip not in entry["fp8_chips"]):
+    if kv not in entry["kv"] or chip not in entry.get("kv_chips", {}).get(kv, (chip,)):
         return f"no {kv} cache"
     if entry["heads"] and head not in entry["heads"]:
         return f"no head size {head}"

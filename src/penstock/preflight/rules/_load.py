@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from penstock.errors import CatalogError, PenstockError
 from penstock.fleet.release import Release, ReleaseRange
 from penstock.preflight.rules.condition import Condition, Kind, Value, fact_kind
+from penstock.preflight.rules.history import read_choices, read_engine_flags
 from penstock.preflight.rules.knowledge import Knowledge
 from penstock.preflight.rules.rule import Grounds, Reference, Rule, Severity
 from penstock.preflight.rules.vocabulary import VOCABULARY
@@ -73,8 +74,8 @@ def load_knowledge() -> Knowledge:
         kernels=load_table("kernels"),
         attention=load_table("attention"),
         aiter=load_table("aiter"),
-        flags=load_table("flags"),
-        choices=load_table("choices"),
+        flags=read_engine_flags(load_table("flags")),
+        choices=read_choices(load_table("choices")),
         kinds=load_table("kinds"),
         images=load_table("images"),
         recipes=load_table("recipes"),

@@ -4,19 +4,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.preflight.rules.history import EngineFlags, History
 from penstock.preflight.rules.rule import Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knowledge:
-    """Rules, and the tables predictions read, as their TOML files hold them."""
+    """Rules, and the tables predictions read."""
 
     rules: tuple[Rule, ...]
     kernels: Mapping[str, Any]
     attention: Mapping[str, Any]
     aiter: Mapping[str, Any]
-    flags: Mapping[str, Any]
-    choices: Mapping[str, Any]
+    flags: Mapping[str, EngineFlags]
+    """Flags and variables of each engine, by release."""
+    choices: Mapping[str, Mapping[str, History]]
+    """Values a flag takes, by engine, flag and release."""
     kinds: Mapping[str, Any]
     images: Mapping[str, Any]
     recipes: Mapping[str, Any]

@@ -50,6 +50,7 @@ def _answer(answer: Preflight) -> dict[str, object]:
         "passes": answer.passes,
         "obstacles": plain(answer.obstacles),
         "narrow": plain(answer.narrow),
+        "doubts": plain(answer.doubts),
         "findings": [_finding(finding) for finding in answer.assessment.findings],
         "undetermined": [
             {"rule": entry.rule.id, "severity": entry.rule.severity.value, "missing": dict(entry.missing)}

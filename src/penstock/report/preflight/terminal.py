@@ -64,8 +64,11 @@ def render_preflight(answer: Preflight, speed: Speed | None = None, instead: Pre
     pieces: list[RenderableType] = [_headline(answer)]
     for severity in Severity:
         stops = answer.obstacles if severity is Severity.BLOCKER else ()
-        if severity is Severity.WARNING and answer.narrow is not None:
-            stops = (replace(answer.narrow, text=f"by our median estimate {answer.narrow.text}"),)
+        if severity is Severity.WARNING:
+            stops = tuple(
+                replace(doubt, text=f"by our median estimate {doubt.text}") if doubt == answer.narrow else doubt
+                for doubt in answer.doubts
+            )
         found = answer.assessment.of(severity)
         if stops or found:
             pieces.append(Text(f"\n{severity} ({len(stops) + len(found)})", style=STYLES[severity]))
@@ -124,7 +127,7 @@ def _counts(answer: Preflight) -> str:
     """Say what was found, by how it fails."""
     found = {severity: len(answer.assessment.of(severity)) for severity in Severity}
     found[Severity.BLOCKER] += len(answer.obstacles)
-    found[Severity.WARNING] += answer.narrow is not None
+    found[Severity.WARNING] += len(answer.doubts)
     words = [f"{count} {_COUNTED[severity]}" for severity, count in found.items() if count]
     ignored, open_questions = len(_ignored(answer)), len(_open_questions(answer))
     words += [f"{ignored} ignored"] if ignored else []
@@ -133,8 +136,7 @@ def _counts(answer: Preflight) -> str:
 
 def _ignored(answer: Preflight) -> list[FlagFinding]:
     """Flags and variables that are wrong and yet stop nothing."""
-    stopping = {obstacle.text for obstacle in answer.obstacles}
-    return [flag for flag in answer.flags if flag.message not in stopping]
+    return [flag for flag in answer.flags if not flag.stops]
 
 
 def _finding(finding: Finding) -> RenderableType:
@@ -350,6 +352,8 @@ def _reason(answer: Preflight) -> str:
     risks = answer.assessment.of(Severity.WARNING)
     if risks or answer.disowned:
         return risks[0].rule.id if risks else "its recipe calls this chip unsupported"
+    if answer.doubts:
+        return answer.doubts[0].text.split(";")[0][:70]
     wide = [group for group in answer.kernels if answer.lags(group)]
     if wide:
         return f"{wide[0].format} {wide[0].kernel}"

@@ -1,0 +1,128 @@
+"""Does a release have a flag or value? The release each came in and was removed in, and the releases that were read."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, Literal
+
+from penstock.fleet.release import Release
+
+Presence = Literal["has", "too_new", "removed", "not_known"]
+_NO: Final = "no-"
+_INVERSE: Final = {"enable-": "disable-", "disable-": "enable-"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """Names by release.
+
+    Only the releases in `read` were looked at. Between two of them a name that only one of them has is not known.
+    """
+
+    entries: Mapping[str, Sequence[str]]
+    """First release, release in which it was gone, what to use instead. The first release of all means "or earlier"."""
+    read: tuple[Release, ...]
+    """Oldest first."""
+
+    def presence(self, name: str, version: Release) -> Presence | None:
+        """Say whether a release has a name; None for a name that no release read has."""
+        entry = self.entries.get(name)
+        if entry is None:
+            return None
+        before, after = (self._at(entry, release) for release in self.around(version))
+        return before if before == after else "not_known"
+
+    def around(self, version: Release) -> tuple[Release, Release]:
+        """Return the releases read before and after one; twice the same where it was read or one side is missing."""
+        before, after = bisect_right(self.read, version), bisect_left(self.read, version)
+        older = self.read[before - 1] if before else version
+        newer = self.read[after] if before and after < len(self.read) else older
+        return older, newer
+
+    def has(self, name: str, version: Release) -> bool:
+        """Whether a release is known to have a name."""
+        return self.presence(name, version) == "has"
+
+    def offered(self, version: Release) -> list[str]:
+        """List the names a release is known to have."""
+        return [name for name in self.entries if self.has(name, version)]
+
+    @cached_property
+    def first(self) -> Release:
+        """The release the table begins with: it stands for "that or earlier"."""
+        return min(Release(entry[0]) for entry in self.entries.values())
+
+    def _at(self, entry: Sequence[str], release: Release) -> Presence:
+        if len(entry) > 1 and release >= Release(entry[1]):
+            return "removed"
+        since = Release(entry[0])
+        return "too_new" if release < since and since != self.first else "has"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineFlags:
+    """An engine's flags and variables, and how its switches are turned off."""
+
+    flags: History
+    variables: History | None
+    """None for an engine whose variables were not read."""
+    negations: History
+    """`no-` where every switch has `--no-x`; `inverse` for `--disable-x` of `--enable-x`, and the other way round."""
+
+    def listed(self, name: str) -> str:
+        """Return the name under which the table lists a flag: a switch that is turned off, without its `no-`."""
+        return name if name in self.flags.entries else name.removeprefix(_NO)
+
+    def has(self, name: str, version: Release) -> bool:
+        """Whether a release is known to have a flag, negated or not."""
+        return self.flags.has(self.listed(name), version)
+
+    def turned_off(self, name: str, version: Release) -> str | None:
+        """Return `no-enable-x` for `disable-x`, and `no-disable-x` for `enable-x`, where the release has it."""
+        if not self.negations.has(_NO, version):
+            return None
+        for prefix, inverse in _INVERSE.items():
+            if name.startswith(prefix) and self.flags.has(other := inverse + name.removeprefix(prefix), version):
+                return _NO + other
+        return None
+
+    def whole_name(self, name: str, version: Release) -> str:
+        """Write `disable-x` as `no-enable-x` in releases that take it so."""
+        if self.flags.has(name, version) or not self.negations.has("inverse", version):
+            return name
+        return self.turned_off(name, version) or name
+
+
+def turns_on(name: str) -> bool:
+    """Whether a flag by its name turns something on: `no-` and `disable-` turn it off, both together on."""
+    bare = name.removeprefix(_NO)
+    return (bare == name) != bare.startswith("disable-")
+
+
+def read_engine_flags(table: Mapping[str, Mapping[str, Mapping[str, Sequence[str]]]]) -> dict[str, EngineFlags]:
+    """Read flags.toml."""
+    return {
+        engine: EngineFlags(
+            flags=History(entries=tables["flags"], read=read),
+            variables=History(entries=tables["variables"], read=read) if "variables" in tables else None,
+            negations=History(entries=tables.get("negations", {}), read=read),
+        )
+        for engine, tables, read in _by_engine(table)
+    }
+
+
+def read_choices(table: Mapping[str, Mapping[str, Mapping[str, Sequence[str]]]]) -> dict[str, dict[str, History]]:
+    """Read choices.toml: the values of each flag, by engine."""
+    return {
+        engine: {flag: History(entries=values, read=read) for flag, values in tables.items()}
+        for engine, tables, read in _by_engine(table)
+    }
+
+
+def _by_engine(
+    table: Mapping[str, Mapping[str, Mapping[str, Sequence[str]]]],
+) -> Iterator[tuple[str, Mapping[str, Mapping[str, Sequence[str]]], tuple[Release, ...]]]:
+    for engine, tables in table.items():
+        if engine != "read":
+            yield engine, tables, tuple(sorted(Release(text) for text in table["read"][engine]))
