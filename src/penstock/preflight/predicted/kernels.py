@@ -93,7 +93,9 @@ def _row(weight: Weight, facts: Facts) -> str:
             return "fp8_weight_only"
         return "fp8_block" if stored.scale_rows not in {None, 1} else "fp8_tensor"
     if stored.name == "int8":
-        return "int8"
+        if facts.get("quant.activation_bits") != _NARROW_BITS:
+            return "int8"
+        return "int8_weight_only_experts" if experts else "int8_weight_only"
     return f"{stored.name}_experts" if experts else stored.name
 
 
