@@ -218,3 +218,32 @@ def test_qwen3_235b_at_tp8_needs_other_experts_than_aiters() -> None:
     assert ("VLLM_ROCM_USE_AITER_MOE", "0") in {(setting.name, setting.value) for setting in answer.plan.variables}
     forced = Launch(environment={"VLLM_ROCM_USE_AITER": "1"}, flags={"tensor-parallel-size": "8"})
     assert "model-aiter-expert-width" in found(ask("qwen3-235b-a22b", "mi300x", tp=8, launch=forced))
+
+
+@pytest.mark.parametrize(
+    ("version", "rule", "passes"),
+    [
+        ("0.17.1", "attention-aiter-mla-heads", False),
+        ("0.18.0", "attention-aiter-mla-repeated-heads", True),
+        ("0.26.0", "attention-aiter-mla-repeated-heads", True),
+        ("0.27.0", "attention-aiter-mla-gluon-on-gfx942", False),
+        ("0.27.1", "attention-aiter-mla-gluon-on-gfx942", False),
+        ("0.28.0", "attention-aiter-mla-few-heads", True),
+        ("0.32.0", "attention-aiter-mla-few-heads", True),
+    ],
+)
+def test_eight_mla_heads_with_aiter_on_gfx942_by_release(version: str, rule: str, passes: bool) -> None:  # noqa: FBT001
+    _, launch = parse_command("VLLM_ROCM_USE_AITER=1 vllm serve m -tp 8 --trust-remote-code --max-model-len 8192")
+    answer = ask("kimi-k2.5", "mi300x", tp=8, version=version, launch=launch)
+    mla = {name for name in found(answer) if name.startswith("attention-aiter-mla")}
+    assert (mla, answer.passes) == ({rule}, passes)
+
+
+@pytest.mark.parametrize(("model", "part"), [("kimi-k2.5", "mi300x"), ("kimi-k3", "mi325x")])
+def test_the_launch_goes_round_the_kernel_that_gfx942_does_not_have(model: str, part: str) -> None:
+    answer = ask(model, part, tp=8, version="0.27.1")
+    assert answer.launch.environment["VLLM_ROCM_USE_AITER_MLA"] == "0"
+    assert answer.backend.name == "TRITON_MLA"
+    assert not {name for name in found(answer) if name.startswith("attention-aiter-mla")}
+    later = ask(model, part, tp=8, version="0.28.0")
+    assert (later.backend.name, later.launch.environment.get("VLLM_ROCM_USE_AITER_MLA")) == ("ROCM_AITER_MLA", None)

@@ -11,6 +11,8 @@ from penstock.preflight.launch.setting import Setting
 _AITER_CHIPS: Final = ("gfx942", "gfx950")
 _SPARSE_MLA: Final = ("DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM")
 _TILE: Final = 128
+_HEADS: Final = 16
+"""Heads of one tile of AITER's MLA kernels."""
 
 
 def rocm_settings(
@@ -44,11 +46,15 @@ def _flags(subject: Subject, chip: str, version: Release) -> list[Setting]:
 def _gaps(subject: Subject, chip: str, version: Release, split: Parallelism) -> list[Setting]:
     """Turn off what the release would call and AITER does not have."""
     found: list[Setting] = []
-    mla = "mla" in attention_kinds(subject.model)
+    kinds = attention_kinds(subject.model)
+    mla = "mla" in kinds
     heads = subject.model.query_heads // split.tp
-    if mla and version < Release("0.18.0") and heads not in {16, 128}:
-        why = f"{heads} heads per device: AITER's MLA took 16 or 128 before 0.18"
-        found.append(Setting(name="VLLM_ROCM_USE_AITER_MLA", value="0", why=why))
+    # Sparse MLA has a backend of its own since 0.18.
+    dense = mla and ("sparse" not in kinds or version < Release("0.18.0"))
+    if dense and (why := _refused_heads(heads, chip, version)) is not None:
+        found.append(
+            Setting(name="VLLM_ROCM_USE_AITER_MLA", value="0", why=f"{heads} heads per device: AITER's MLA {why}")
+        )
     if mla and chip == "gfx942" and Release("0.15.0") <= version < Release("0.17.0"):
         why = "FP4 projections were on for chips without FP4 before 0.17"
         found.append(Setting(name="VLLM_ROCM_USE_AITER_FP4BMM", value="0", why=why))
@@ -65,6 +71,18 @@ def _gaps(subject: Subject, chip: str, version: Release, split: Parallelism) -> 
         elif version < Release("0.11.1"):
             found.append(Setting(name="VLLM_USE_AITER_UNIFIED_ATTENTION", value="1", why=why))
     return found
+
+
+def _refused_heads(heads: int, chip: str, version: Release) -> str | None:
+    """Say why AITER's MLA does not take this many heads in a release; None where it does."""
+    if version < Release("0.18.0"):
+        return None if heads in {16, 128} else "took 16 or 128 before 0.18"
+    if heads < _HEADS and version < Release("0.27.0"):
+        return "took divisors and multiples of 16 before 0.27" if _HEADS % heads else None
+    if heads < _HEADS:
+        gluon = chip == "gfx942" and version < Release("0.28.0")
+        return "decodes few heads with a kernel of gfx950 in 0.27" if gluon else None
+    return "takes multiples of 16 before 0.29" if heads % _HEADS and version < Release("0.29.0") else None
 
 
 def _width_without_tile(subject: Subject, split: Parallelism) -> bool:

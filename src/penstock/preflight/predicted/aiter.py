@@ -31,7 +31,8 @@ def lookup_mla(facts: Facts, table: Mapping[str, Any]) -> AiterLookup | None:
     chip, heads, kinds = facts.get("chip"), facts.get("model.heads_per_rank"), facts.get("model.attention")
     if not isinstance(chip, str) or chip not in table or not isinstance(heads, int):
         return None
-    if not isinstance(kinds, frozenset) or "mla" not in kinds or facts.get("env.VLLM_ROCM_USE_AITER") != "1":
+    on = facts.get("env.VLLM_ROCM_USE_AITER") == "1" and facts.get("env.VLLM_ROCM_USE_AITER_MLA") != "0"
+    if not isinstance(kinds, frozenset) or "mla" not in kinds or not on:
         return None
     version, drafts = facts.get("version"), facts.get("launch.speculative_tokens")
     kv = "fp8" if facts.get("kv.stored") == "fp8" else "bf16"
