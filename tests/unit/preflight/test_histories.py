@@ -247,3 +247,36 @@ def test_the_launch_goes_round_the_kernel_that_gfx942_does_not_have(model: str, 
     assert not {name for name in found(answer) if name.startswith("attention-aiter-mla")}
     later = ask(model, part, tp=8, version="0.28.0")
     assert (later.backend.name, later.launch.environment.get("VLLM_ROCM_USE_AITER_MLA")) == ("ROCM_AITER_MLA", None)
+
+
+@pytest.mark.parametrize(
+    ("version", "verdict"),
+    [
+        ("0.5.12.post1", Readiness.RUNS),  # InferenceX measured GLM-5 with it
+        ("0.5.13", Readiness.SILENT_WRONG),
+        ("0.5.13.post1", Readiness.SILENT_WRONG),
+        ("0.5.14", Readiness.SILENT_WRONG),
+        ("0.5.15", Readiness.RISK),  # SGLang's half is repaired; which images have the kernel's is not known
+        ("0.5.18", Readiness.RISK),
+    ],
+)
+def test_glm_5_2_in_block_fp8_with_sglang_on_gfx950(version: str, verdict: Readiness) -> None:
+    answer = ask("glm-5.2-fp8", "mi355x", tp=4, engine="sglang", version=version)
+    assert ("quant-sglang-bpreshuffle" in found(answer)) is (verdict is Readiness.SILENT_WRONG)
+    assert answer.readiness is verdict
+    assert ask("glm-5.2-fp8", "mi300x", tp=8, engine="sglang", version=version).passes
+
+
+@pytest.mark.parametrize(("version", "wrong"), [("0.5.12", True), ("0.5.14", True), ("0.5.15", False)])
+def test_deepseek_v4_with_sglang_on_fnuz_chips(version: str, wrong: bool) -> None:  # noqa: FBT001
+    answer = ask("deepseek-v4-flash-fp8", "mi300x", tp=8, engine="sglang", version=version)
+    assert ("fp8-sglang-deepseek-v4-cache" in found(answer)) is wrong
+    assert answer.passes is not wrong
+
+
+def test_the_unified_cache_of_sglang_0_5_14_is_right_on_fnuz_chips() -> None:
+    line = "SGLANG_HACK_FLASHMLA_BACKEND=unified_kv_triton python3 -m sglang.launch_server --model-path m --tp 8"
+    _, launch = parse_command(line)
+    for version, right in (("0.5.13", False), ("0.5.14", True)):
+        answer = ask("deepseek-v4-flash-fp8", "mi300x", tp=8, engine="sglang", version=version, launch=launch)
+        assert ("fp8-sglang-deepseek-v4-cache" not in found(answer)) is right

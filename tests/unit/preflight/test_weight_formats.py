@@ -75,3 +75,17 @@ def test_eight_bit_weights_and_activations_have_no_kernel_on_blackwell() -> None
 def test_weight_only_int8_is_undetermined_where_the_dtype_of_activations_decides() -> None:
     answer = ask(W8A16, "mi300x")
     assert (answer.passes, answer.readiness.value) == (True, "undetermined")
+
+
+@pytest.mark.parametrize("on", ["h100", "a100_80gb_sxm", "mi300x", "mi355x"])
+def test_sglang_refuses_nvfp4_of_compressed_tensors_below_blackwell(on: str) -> None:
+    refused = ask(NVFP4, on, "sglang", "0.5.18")
+    assert "quant-sglang-compressed-nvfp4" in {finding.rule.id for finding in refused.assessment.findings}
+    assert not refused.passes
+
+
+def test_sglang_serves_nvfp4_on_blackwell_and_widens_that_of_modelopt() -> None:
+    assert ask(NVFP4, "b200", "sglang", "0.5.18").passes
+    widened = ask(MODELOPT_NVFP4, "h100", "sglang", "0.5.18")
+    assert (widened.passes, widened.kernels[0].kernel.value) == (True, "widened")
+    assert ask(NVFP4, "h100", "vllm", "0.32.0").passes
