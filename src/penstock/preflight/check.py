@@ -19,7 +19,7 @@ from penstock.preflight.launch.plan import Asked, LaunchPlan, plan_launch
 from penstock.preflight.launch.quantise import as_launched, mismatch
 from penstock.preflight.launch.recipe import Recipe, cookbook_settings, find_recipe
 from penstock.preflight.launch.room import CutContext, cut_context, deployment_of, fitted, start_context
-from penstock.preflight.launch.values import check_values
+from penstock.preflight.launch.values import asked_backend, check_values
 from penstock.preflight.predicted.aiter import AiterLookup, lookup_mla
 from penstock.preflight.predicted.architecture import ArchitectureSupport, architecture_support
 from penstock.preflight.predicted.attention import Backend, GraphMode, predict_backend, predict_graphs
@@ -352,4 +352,5 @@ def _situation(question: PreflightQuestion, launch: Launch, knowledge: Knowledge
         parallelism=question.asked.parallelism,
         launch=launch,
         host=host,
+        attention_backend=asked_backend(launch, question.engine, question.version, knowledge),
     )

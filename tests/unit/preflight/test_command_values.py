@@ -3,6 +3,7 @@
 import pytest
 
 import penstock
+from penstock.api.preflight import preflight
 from penstock.catalog import load_accelerator, load_models
 from penstock.checkpoint import open_checkpoint
 from penstock.errors import UsageError
@@ -242,3 +243,39 @@ def test_sparse_attention_of_sglang_on_amd_is_its_own_backend() -> None:
 
 def test_before_the_first_registry_read_nothing_is_known() -> None:
     assert proposed("llama-3.1-8b", "h100", "vllm", "0.2.0", tp=1).architecture.since is None
+
+
+@pytest.mark.parametrize(
+    ("model", "on", "version", "backend", "passes"),
+    [
+        ("deepseek-v3.2", "b200:8", "0.13.0", "CUTLASS_MLA", False),
+        ("deepseek-v3.2", "b200:8", "0.13.0", "FLASHMLA_SPARSE", True),
+        ("llama-3.1-70b", "mi300x:8", "0.14.0", "FLASHINFER", False),
+        ("llama-3.1-70b", "h200:8", "0.14.0", "FLASH_ATN", False),
+        ("llama-3.1-70b", "h200:8", "0.14.0", "FLASHINFER", True),
+    ],
+)
+def test_the_variable_names_a_backend_as_the_flag_does(
+    model: str,
+    on: str,
+    version: str,
+    backend: str,
+    passes: bool,  # noqa: FBT001 - a table
+) -> None:
+    serve = "vllm serve x/y -tp 8 --max-model-len 8192"
+    flag, variable = (
+        preflight(model, on, engine_version=version, command=line).answers[0]
+        for line in (f"{serve} --attention-backend {backend}", f"VLLM_ATTENTION_BACKEND={backend} {serve}")
+    )
+    assert flag.passes is variable.passes is passes
+    assert (flag.backend, flag.readiness) == (variable.backend, variable.readiness)
+
+
+def test_the_variable_is_read_only_in_releases_that_have_it() -> None:
+    line = "VLLM_ATTENTION_BACKEND=FLASHINFER vllm serve x/y -tp 8 --max-model-len 8192"
+    early, late = (
+        preflight("llama-3.1-70b", "mi300x:8", engine_version=version, command=line).answers[0]
+        for version in ("0.12.0", "0.32.0")
+    )
+    assert (early.passes, late.passes) == (False, True)
+    assert [flag.problem for flag in late.flags] == ["removed"]

@@ -191,7 +191,7 @@ def _launch(situation: Situation) -> Mapping[str, Value | Unknown]:
     eager = launch.flag("enforce-eager", "disable-cuda-graph") is not None
     asked = launch.flag("kv-cache-dtype") or "auto"
     stored = model.cache_dtype.value if asked == "auto" else ("fp8" if asked.startswith("fp8") else asked)
-    backend = launch.flag("attention-backend") or "auto"
+    backend = situation.attention_backend or "auto"
     return {
         "kv.dtype": asked,
         "kv.stored": {"bfloat16": "bf16", "float16": "fp16"}.get(stored, stored),

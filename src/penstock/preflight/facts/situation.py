@@ -76,3 +76,5 @@ class Situation:
     launch: Launch
     host: Mapping[str, str] = field(default_factory=dict)
     """What the user says about the machine: rocm, triton, python, mec_firmware, numa_balancing, install, ..."""
+    attention_backend: str | None = None
+    """The backend the launch asks for, by its flag or by the variable of older releases."""

@@ -34,8 +34,8 @@ class FlagFinding:
 
     @property
     def stops(self) -> bool:
-        """Whether start-up stops at it, if the release does not have it: variables are ignored."""
-        return self.name.startswith("--")
+        """Whether start-up stops at it, if the release does not have it: an unknown variable is ignored."""
+        return self.name.startswith("--") or self.value is not None
 
     @property
     def message(self) -> str:

@@ -45,6 +45,9 @@ _LISTED: Final[Mapping[str, Sequence[str]]] = {
 }
 """VLLM's, of any release that was read."""
 _PLUGINS: Final = {"tool-call-parser": "tool-parser-plugin", "reasoning-parser": "reasoning-parser-plugin"}
+_BACKEND: Final = "attention-backend"
+_BACKEND_VARIABLE: Final = "VLLM_ATTENTION_BACKEND"
+"""What named the backend before vLLM had the flag."""
 _SUFFIX: Final = re.compile(r"\d+(\.\d+)?[kmgtKMGT]")
 
 
@@ -65,7 +68,24 @@ def check_values(
         wrong = kind and _wrong(f"--{name}", None if name in launch.bare else value, kind)
         if finding := wrong or _number(name, value, engine) or _choice(name, value, launch, version, choices):
             found.append(finding)
-    return (*found, *_together(launch, engine, context_tokens))
+    return (*found, *_backend_variable(launch, engine, version, knowledge), *_together(launch, engine, context_tokens))
+
+
+def asked_backend(launch: Launch, engine: str, version: Release, knowledge: Knowledge) -> str | None:
+    """Return the attention backend a launch asks for: its flag, else the variable in releases that read it."""
+    variables = knowledge.flags[engine].variables
+    read = variables is not None and variables.has(_BACKEND_VARIABLE, version)
+    named = launch.environment.get(_BACKEND_VARIABLE) if read else None
+    return launch.flag(_BACKEND) or named
+
+
+def _backend_variable(launch: Launch, engine: str, version: Release, knowledge: Knowledge) -> Iterator[FlagFinding]:
+    """Hold the variable's value against the release as that of the flag."""
+    value = asked_backend(launch, engine, version, knowledge)
+    if value is None or launch.flag(_BACKEND) is not None or "$" in value:
+        return
+    if (finding := _choice(_BACKEND, value, launch, version, knowledge.choices[engine])) is not None:
+        yield replace(finding, name=_BACKEND_VARIABLE)
 
 
 def takes(name: str, value: str, version: Release, table: Mapping[str, History]) -> bool:
