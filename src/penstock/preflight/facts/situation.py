@@ -36,6 +36,8 @@ class Subject:
     scheme: Scheme
     name: str
     """What a launch command calls it: a path or a repository."""
+    repository: str | None = None
+    """The hub repository it is; None for a checkpoint on disk."""
     rope: str | None = None
     """How its config scales rotary positions; None where the config at hand does not say."""
     stored: StoredFacts | None = None

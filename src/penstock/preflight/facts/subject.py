@@ -20,6 +20,7 @@ def subject_of(checkpoint: Checkpoint, name: str) -> Subject:
         model=checkpoint.spec,
         scheme=read_scheme(checkpoint.spec, checkpoint.config, checkpoint.sidecar),
         name=_callable_name(checkpoint, name),
+        repository=_repository(checkpoint, name),
         rope=_rope(checkpoint),
         stored=None if checkpoint.tensors is None else stored_facts(checkpoint.tensors),
     )
@@ -40,11 +41,15 @@ def _rope(checkpoint: Checkpoint) -> str | None:
 
 def _callable_name(checkpoint: Checkpoint, name: str) -> str:
     """Call a model by its repository, and one on disk by its directory: engines load directories, not configs."""
+    if (repository := _repository(checkpoint, name)) is not None:
+        return repository
+    return name.removesuffix("config.json").rstrip("/") or "." if name.endswith("config.json") else name
+
+
+def _repository(checkpoint: Checkpoint, name: str) -> str | None:
     if checkpoint.repository is not None:
         return checkpoint.repository
-    if name.startswith("hf:"):
-        return name.removeprefix("hf:").partition("@")[0]
-    return name.removesuffix("config.json").rstrip("/") or "." if name.endswith("config.json") else name
+    return name.removeprefix("hf:").partition("@")[0] if name.startswith("hf:") else None
 
 
 def stored_facts(tensors: Iterable[StoredTensor]) -> StoredFacts:

@@ -51,6 +51,7 @@ def _answer(answer: Preflight) -> dict[str, object]:
         "obstacles": plain(answer.obstacles),
         "narrow": plain(answer.narrow),
         "doubts": plain(answer.doubts),
+        "notes": list(answer.notes),
         "findings": [_finding(finding) for finding in answer.assessment.findings],
         "undetermined": [
             {"rule": entry.rule.id, "severity": entry.rule.severity.value, "missing": dict(entry.missing)}

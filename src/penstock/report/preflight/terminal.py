@@ -267,8 +267,7 @@ def _launch(answer: Preflight, instead: Preflight | None) -> RenderableType:
         verdict = "" if answer.passes else "; it is not expected to serve"
         pieces.append(Text(f"  your line, as it was read{verdict}", style="dim"))
         pieces.append(_pasted(typed_lines(answer.launch.typed)))
-        if (config := answer.launch.flag("config")) is not None:
-            pieces.append(Text(f"  ! --config {config} is not read: what it sets is not checked", style="yellow"))
+        pieces += [Text(f"  ! {note}", style="yellow") for note in answer.notes]
     pieces += [Text(f"  ! {flag.message}", style="yellow") for flag in _ignored(answer)]
     if instead is not None:
         pieces += [Text(f"  {_called_instead(answer, instead)}", style="bold"), _plan(instead.plan)]

@@ -1,0 +1,32 @@
+"""Does a launch line serve the model that was asked about? Decided by the names and repositories the catalog knows."""
+
+from typing import Literal
+
+from penstock.catalog import find_model
+from penstock.errors import UnknownName
+from penstock.preflight.facts.situation import Subject
+
+Comparison = Literal["same", "other", "cannot_tell"]
+
+
+def compare_served(subject: Subject, served: str) -> Comparison:
+    """Compare the model a line serves with the one asked about; a path cannot be compared with a repository."""
+    if _plain(served) in {_plain(subject.name), _plain(subject.repository or subject.name)}:
+        return "same"
+    ours = None if subject.repository is None else catalog_id(subject.repository)
+    theirs = catalog_id(served)
+    if ours is None or theirs is None:
+        return "cannot_tell"
+    return "same" if ours == theirs else "other"
+
+
+def catalog_id(name: str) -> str | None:
+    """Return the catalog's id of a repository or short name; None for a path, and for a name it does not know."""
+    try:
+        return find_model(name).id
+    except UnknownName:
+        return None
+
+
+def _plain(name: str) -> str:
+    return name.rstrip("/").casefold()
