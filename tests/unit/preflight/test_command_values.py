@@ -154,7 +154,7 @@ def test_recipes_give_only_values_their_release_has(release: str) -> None:
             )
             flags = {} if recipe is None else {flag.name: flag.value or "true" for flag in recipe.flags}
             assert check_values(Launch(flags=flags), "vllm", version, KNOWLEDGE) == (), known.id
-            assert ("enable-auto-tool-choice" in flags) <= ("tool-call-parser" in flags), known.id
+            assert ("enable-auto-tool-choice" in flags) is ("tool-call-parser" in flags), known.id
             assert "reasoning-parser-plugin" not in flags
             if release == "0.6.6":
                 assert "reasoning-parser" not in flags

@@ -15,6 +15,8 @@ _BUILT_IN: Final = {"nano_v3": "nemotron_v3"}
 """Parsers recipes bring as a file, by the name later releases have them under."""
 _FILES: Final = ("reasoning-parser-plugin", "tool-parser-plugin")
 _SPREAD: Final = "enable-expert-parallel"
+_PARSE_TOOLS: Final = "tool-call-parser"
+_CHOOSE_TOOLS: Final = "enable-auto-tool-choice"
 _REASONS: Final = {
     "": "the model's recipe",
     "tools": "the model's parser for tool calls",
@@ -96,8 +98,11 @@ def _kept(
         and known.has(flag.name, version)
         and (flag.value is None or takes(flag.name, flag.value, version, choices))
     ]
-    parses = any(flag.name == "tool-call-parser" for flag in kept)
-    yield from (flag for flag in kept if parses or flag.name != "enable-auto-tool-choice")
+    named = {flag.name for flag in kept}
+    # vLLM looks at neither without the other: tools to choose need a parser, and a parser is not used unless asked.
+    yield from (flag for flag in kept if flag.name != _CHOOSE_TOOLS or _PARSE_TOOLS in named)
+    if _PARSE_TOOLS in named and _CHOOSE_TOOLS not in named and known.has(_CHOOSE_TOOLS, version):
+        yield Setting(name=_CHOOSE_TOOLS, value=None, why="without it the parser for tool calls is not used")
 
 
 def cookbook_settings(
