@@ -15,14 +15,16 @@ from penstock.model.architectures import ARCHITECTURES
 
 ROOT = Path(__file__).resolve().parent.parent
 WRITTEN = ROOT / "src/penstock/preflight/data/architectures.toml"
-OTHER_SPELLINGS = {
-    # Trimmed configs that circulate name the decoder; the engines' registries name the checkpoint's own class.
+REGISTERED = {
     "MiniMaxM3ForCausalLM": "MiniMaxM3SparseForConditionalGeneration",
     "Step3p7FlashForCausalLM": "Step3p7ForConditionalGeneration",
 }
 HEAD = """# The first release whose registry lists each architecture, by engine: a release before it refuses it.
 # Read at every release tag by tools/build_architectures.py. "0.4.0" (vLLM) and "0.3.0" (SGLang) mean that or earlier.
 # An architecture that is missing was in no registry: the engine falls back on Transformers' own code, if that has it.
+
+# Trimmed configs that circulate name the decoder; the registries have the checkpoint's own class, dated here for both.
+[registered]
 """
 
 
@@ -65,7 +67,7 @@ def first_releases(history: Iterator[tuple[str, set[str]]]) -> dict[str, str]:
     found: dict[str, str] = {}
     for tag, names in history:
         for architecture in ARCHITECTURES:
-            if OTHER_SPELLINGS.get(architecture, architecture) in names:
+            if REGISTERED.get(architecture, architecture) in names:
                 found.setdefault(architecture, tag.removeprefix("v"))
     return found
 
@@ -93,7 +95,8 @@ def main() -> None:
     lines += table(
         "sglang", first_releases(sglang(named.sglang)), releases(named.sglang, "0.3.0")[-1].removeprefix("v")
     )
-    WRITTEN.write_text(HEAD + "\n".join(lines).lstrip("\n") + "\n", encoding="utf-8")
+    spellings = [f'{name} = "{registered}"' for name, registered in REGISTERED.items()]
+    WRITTEN.write_text(HEAD + "\n".join((*spellings, *lines)) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

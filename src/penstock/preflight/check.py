@@ -203,7 +203,9 @@ class Preflight:
 def _obstacles(answer: Preflight) -> Iterator[StartObstacle]:
     question = answer.question
     if answer.architecture.too_new:
-        text = f"{question.engine} {question.version} does not know {answer.architecture.architecture}"
+        known = answer.architecture
+        config = "" if known.registered == known.architecture else f", which this config calls {known.architecture}"
+        text = f"{question.engine} {question.version} does not know {known.registered}{config}"
         yield StartObstacle(
             kind="architecture", text=f"{text}; the first release that does is {answer.architecture.since}"
         )

@@ -12,6 +12,9 @@ class ArchitectureSupport:
     """Since when the engine serves this kind of model."""
 
     architecture: str
+    """As the config names it."""
+    registered: str
+    """As the engines' registries name it."""
     since: Release | None
     """None where no registry that was read lists it: the engine would fall back on Transformers' code."""
     too_new: bool
@@ -27,5 +30,8 @@ def architecture_support(
     # What was in the first registry that was read is that old or older: before it nothing is known.
     since = None if written is None or version < begins else Release(str(written))
     return ArchitectureSupport(
-        architecture=architecture, since=since, too_new=since is not None and not version.reaches(*since.numbers[:3])
+        architecture=architecture,
+        registered=table["registered"].get(architecture, architecture),
+        since=since,
+        too_new=since is not None and not version.reaches(*since.numbers[:3]),
     )
