@@ -6,7 +6,7 @@ from typing import Final
 from penstock.errors import UnsupportedPrecision
 from penstock.performance.evidence.efficiencies import Efficiencies
 from penstock.performance.prediction.predict import Prediction, predict
-from penstock.preflight.check import Preflight
+from penstock.preflight.check import Preflight, Readiness
 from penstock.preflight.predicted.kernels import KernelClass
 
 LOAD: Final = (1024, 1024, 32)
@@ -30,10 +30,12 @@ class Speed:
 
 
 def predicted_speed(answer: Preflight, efficiencies: Efficiencies) -> Speed | None:
-    """Predict the standard load; None where it does not fit, has no kernel, or nothing was measured on the device."""
+    """Predict the standard load; None where it does not start, has no kernel, or nothing was measured on the device."""
     engine, part = answer.question.engine, answer.question.accelerator
     kernels = {group.kernel for group in answer.kernels}
-    if not answer.memory.fits or kernels & {KernelClass.NONE, KernelClass.UNDETERMINED}:
+    if answer.readiness is Readiness.BLOCKED or not answer.memory.fits:
+        return None
+    if kernels & {KernelClass.NONE, KernelClass.UNDETERMINED}:
         return None
     if engine not in efficiencies.engines(part.id):
         return None

@@ -173,6 +173,17 @@ def test_a_line_that_does_not_serve_is_shown_beside_the_one_that_would() -> None
     assert "    --swap-space 4\n  what preflight would start\n  vllm serve" in text
 
 
+def test_what_does_not_start_has_no_speed_and_no_launch() -> None:
+    written = StringIO()
+    answer = penstock.preflight("minimax-m3", "b200:8", engine_version="0.10.0")
+    Console(width=200, file=written, color_system=None).print(answer.drawn(200))
+    text = written.getvalue()
+    assert "does not know MiniMaxM3SparseForConditionalGeneration, which this config calls MiniMaxM3ForCausalLM" in text
+    assert answer.speeds == (None,)
+    for absent in ("speed", "vllm serve", "docker run", "what will serve", "in the launch"):
+        assert absent not in text, absent
+
+
 def test_a_file_of_flags_is_said_to_be_unread() -> None:
     assert "! --config a.yaml is not read" in shown(100, f"vllm serve {LLAMA} -tp 8 --config a.yaml")
 

@@ -74,7 +74,8 @@ def render_preflight(answer: Preflight, speed: Speed | None = None, instead: Pre
             pieces.append(Text(f"\n{severity} ({len(stops) + len(found)})", style=STYLES[severity]))
             pieces += [Padding(Text(f"• {stop.kind}: {stop.text}"), (0, 0, 0, 2)) for stop in stops]
             pieces += [_finding(finding) for finding in found]
-    pieces += [Text("\nwhat will serve", style="bold"), _predictions(answer, speed)]
+    heading = "what would serve, if it started" if answer.readiness is Readiness.BLOCKED else "what will serve"
+    pieces += [Text(f"\n{heading}", style="bold"), _predictions(answer, speed)]
     if open_questions := _open_questions(answer):
         pieces += [Text("\nnot decided", style="bold"), _undetermined(open_questions)]
     pieces += [Text("\nlaunch", style="bold"), _launch(answer, instead)]
@@ -197,7 +198,8 @@ def _predictions(answer: Preflight, speed: Speed | None) -> RenderableType:
     if speed is not None:
         grid.add_row("speed", _speed(speed))
     if answer.recipe is not None:
-        grid.add_row("recipe", _recipe(answer.recipe, followed=not answer.launch.typed))
+        started = answer.readiness is not Readiness.BLOCKED and not answer.launch.typed
+        grid.add_row("recipe", _recipe(answer.recipe, followed=started))
     for served in answer.served:
         formats, counts = "/".join(served.weights), "/".join(str(count) for count in served.devices)
         row = f"{_ENGINES[served.engine]}, {formats} on {counts} devices: {served.image} (InferenceX, {served.until})"
@@ -271,6 +273,8 @@ def _launch(answer: Preflight, instead: Preflight | None) -> RenderableType:
     pieces += [Text(f"  ! {flag.message}", style="yellow") for flag in _ignored(answer)]
     if instead is not None:
         pieces += [Text(f"  {_called_instead(answer, instead)}", style="bold"), _plan(instead.plan)]
+    elif answer.readiness is Readiness.BLOCKED and not answer.launch.typed:
+        pieces.append(Text("  none that starts is known; the fixes above say what to change", style="dim"))
     elif not answer.launch.typed:
         if not answer.passes:
             pieces.append(Text("  this is what was checked; it is not expected to serve", style="dim"))
