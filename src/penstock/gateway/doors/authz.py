@@ -16,6 +16,7 @@ from penstock.gateway.state.headers import (
     OBJECTIVE,
     PICKER,
     REASON,
+    SHOWN_BYTES,
     TENANT,
     TICKET,
     TPOT_MS,
@@ -123,9 +124,9 @@ class AuthzDoor:
         if method != b"POST":
             return Named(self._desk.fleet.models[0])
         said = headers.get(_LENGTH, b"")
-        whole = int(said) if said.isdigit() and len(said) <= _LONGEST_LENGTH else len(body)
+        declared = int(said) if said.isdigit() and len(said) <= _LONGEST_LENGTH else None
         try:
-            asked = read_body(body, whole, cut=headers.get(_PARTIAL) == b"true")
+            asked = read_body(body, declared or len(body), cut=_is_cut(headers, body, declared))
         except BadBody as error:
             return Refused(400, "bad-body", str(error))
         return self._desk.decide(asked, body, wish_of(headers))
@@ -158,6 +159,17 @@ class QuestionLine(HttpLine):
         except Exception:  # a defect of ours, which must not stay unanswered
             log.exception("a question could not be answered")
             self.refuse(500)
+
+
+def _is_cut(headers: dict[bytes, bytes], body: bytes, declared: int | None) -> bool:
+    """Whether more of a body follows than was shown.
+
+    Envoy says that nothing follows when its buffer is exactly full, whatever is still to come. A client that declares
+    no length (chunks, HTTP/2) leaves only the full buffer to go by.
+    """
+    if headers.get(_PARTIAL) == b"true":
+        return True
+    return len(body) == SHOWN_BYTES if declared is None else declared > len(body)
 
 
 def wish_of(headers: dict[bytes, bytes]) -> Wish:

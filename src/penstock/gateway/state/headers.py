@@ -13,6 +13,8 @@ MODEL: Final = "x-penstock-model"
 """The fleet's model a request is for; routes to its cluster."""
 LENGTH: Final = "x-penstock-length"
 """Bytes of the whole body, where a picker sees only its beginning."""
+SHOWN_BYTES: Final = 64 * 2**10
+"""Bytes of a body that a picker behind ext_authz is shown, where one model is served."""
 REASON: Final = "x-penstock-reason"
 TRY_TIMEOUT: Final = "x-envoy-upstream-rq-per-try-timeout-ms"
 """How long an endpoint may be silent before the next one is tried."""
