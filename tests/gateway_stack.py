@@ -62,6 +62,8 @@ class Stack:
     tls: tuple[str, str] | None = None
     """A certificate and its key."""
     traces: str | None = None
+    min_silence_s: float = 10.0
+    """How long an endpoint may be silent before it is asked about."""
     only_pick: str | None = None
     """Where pickers answer a gateway that is not started here."""
     watched: str | None = None
@@ -290,7 +292,7 @@ def _fleet(stack: Stack, addresses: Sequence[str], made: int) -> Any:  # noqa: A
     endpoints = new_endpoints(count)
     endpoints["vendor"] = endpoints["pool"] = range(count)
     endpoints["serves"] = [1 << models.index(model) for model in served]
-    adapters = tuple(stack.adapters if address == stack.addresses[0] else () for address in addresses)
+    adapters = tuple(stack.adapters if address in stack.addresses[:1] else () for address in addresses)
     for place in range(len(stack.adapters)):
         endpoints["serves"][addresses.index(stack.addresses[0])] |= 1 << (len(models) + place)
     endpoints["kv_tokens"], endpoints["max_context_tokens"], endpoints["max_running"] = 640_000, 600_000, 256
@@ -356,6 +358,7 @@ def _serve_gateway(stack: Stack) -> None:
         access_file=Path(stack.access) if stack.access else None,
         certificate=Certificate(chain=Path(stack.tls[0]), key=Path(stack.tls[1])) if stack.tls else None,
         only_pick=stack.only_pick,
+        min_silence_s=stack.min_silence_s,
         traces=Traces(address=stack.traces, fraction=1.0) if stack.traces else None,
     )
     watched = Path(stack.watched) if stack.watched else None

@@ -94,6 +94,8 @@ def ext_proc_filter(timeout_s: float, *, full_duplex: bool) -> Value:
                 "response_body_mode": "NONE",
                 "response_trailer_mode": "SKIP",
             },
+            # Pickers say how long and how often to try by x-envoy-* headers, which Envoy takes off what clients send.
+            "mutation_rules": {"allow_envoy": True},
             "metadata_options": {"receiving_namespaces": {"untyped": ["envoy.lb"]}},
         },
     }

@@ -8,13 +8,15 @@ from penstock.gateway.envoy.clusters import Value, cluster_name
 from penstock.gateway.envoy.filters import MODEL_METADATA
 from penstock.gateway.state.access import Access
 from penstock.gateway.state.fleet import RoutedFleet, listed
-from penstock.gateway.state.headers import MODEL, TRY_TIMEOUT
+from penstock.gateway.state.headers import ASK_AGAIN, MODEL, WHOLE
 
 _RETRY: Final[Value] = {
     # Nothing has reached the client in any of these cases, and asking a model twice does no harm.
-    "retry_on": "connect-failure,refused-stream,reset,reset-before-request,gateway-error",
-    "num_retries": 3,  # four tries with the first
-    # Where no picker says how long an endpoint may be silent.
+    "retry_on": "connect-failure,refused-stream,reset,reset-before-request,gateway-error,retriable-status-codes",
+    "retriable_status_codes": [500],
+    # Four tries with the first, where no picker says how many.
+    "num_retries": 3,
+    # Where no picker says how long an endpoint may be silent before another is tried besides.
     "per_try_timeout": "120s",
     "retry_host_predicate": [
         {
@@ -25,23 +27,23 @@ _RETRY: Final[Value] = {
         }
     ],
     "host_selection_retry_max_attempts": 5,
-    "retry_back_off": {"base_interval": "0.01s", "max_interval": "0.1s"},
+    # The next try is at another endpoint, which owes nothing to the one before.
+    "retry_back_off": {"base_interval": "0.001s", "max_interval": "0.01s"},
+    # A picker says when it is to be asked again about a silent endpoint.
+    "rate_limited_retry_back_off": {
+        "reset_headers": [{"name": ASK_AGAIN, "format": "SECONDS"}],
+        "max_interval": "3600s",
+    },
 }
-_RETRY_MODEL: Final[Value] = {
-    **_RETRY,
-    "retry_on": f"{_RETRY['retry_on']},retriable-status-codes",
-    "retriable_status_codes": [404],
-}
+_RETRY_MODEL: Final[Value] = {**_RETRY, "retriable_status_codes": [404, 500]}
 """Of completions, whose only 404 is an engine's that does not know the model; a path nobody has is not tried again."""
+_HEDGE: Final[Value] = {"hedge_on_per_try_timeout": True}
+"""A silent try is not aborted when another begins: the first answer wins."""
 STREAM_IDLE_S: Final = 900
 """A stream that has begun and then stalls is given up after so long without a byte."""
-_TRIES: Final = 4
-_LONGEST_TRY_S: Final = 3600
-_LONG_TRY: Final[Value] = {
-    "name": TRY_TIMEOUT,
-    "range_match": {"start": 1000 * STREAM_IDLE_S // _TRIES, "end": 1000 * _LONGEST_TRY_S + 1},
-}
-"""Answers that are not streamed are silence until their last token: a picker says how long each try may take."""
+_WHOLE_IDLE_S: Final = 4 * 3600
+"""An answer that is not streamed is silence until its last token."""
+_WHOLE: Final[Value] = {"name": WHOLE, "present_match": True}
 COMPLETIONS: Final = "/v1/(chat/)?completions"
 _COMPLETIONS: Final[Value] = {"safe_regex": {"regex": COMPLETIONS}}
 _NO_PICK: Final[Value] = {
@@ -81,7 +83,8 @@ def virtual_host(fleet: RoutedFleet, *, door: str | None, access: Access | None 
         unknown = f"no model of this fleet was asked for; write one of {listed(fleet.names)}"
         routes.append(_direct({"prefix": "/v1/"}, 404, error_body(unknown, 404), {}))
     routes.append(_direct({"prefix": "/"}, 404, error_body("Not Found", 404), off))
-    host: Value = {"name": "fleet", "domains": ["*"], "routes": routes}
+    # A picker that is asked about a silent endpoint has to know which try this is.
+    host: Value = {"name": "fleet", "domains": ["*"], "routes": routes, "include_request_attempt_count": True}
     if access is not None:
         host["typed_per_filter_config"] = credentials(access)
         host["request_headers_to_add"] = [_engine_key(access.engine_key)] if access.engine_key else []
@@ -130,14 +133,14 @@ def _direct(match: Value, status: int, body: str, more: Value) -> Value:
 
 
 def _to(match: Value, number: int) -> list[Value]:
-    """Route to a model: completions, those that may take long first, then all else."""
+    """Route to a model: completions, those that may be silent for long first, then all else."""
     # A stream lasts as long as it lasts.
-    there: Value = {"cluster": cluster_name(number), "timeout": "0s"}
+    there: Value = {"cluster": cluster_name(number), "timeout": "0s", "hedge_policy": _HEDGE}
     headers = [_is("POST"), *cast("list[Value]", match.get("headers", []))]
     model = {**there, "retry_policy": _RETRY_MODEL}
-    long = {**model, "idle_timeout": f"{_TRIES * _LONGEST_TRY_S + 60}s"}
+    whole = {**model, "idle_timeout": f"{_WHOLE_IDLE_S}s"}
     return [
-        {"match": {**_COMPLETIONS, **match, "headers": [_LONG_TRY, *headers]}, "route": long},
+        {"match": {**_COMPLETIONS, **match, "headers": [_WHOLE, *headers]}, "route": whole},
         {"match": {**_COMPLETIONS, **match, "headers": headers}, "route": model},
         {"match": {"prefix": "/v1/", **match}, "route": {**there, "retry_policy": _RETRY}},
     ]
