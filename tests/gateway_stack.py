@@ -62,6 +62,7 @@ class Stack:
     tls: tuple[str, str] | None = None
     """A certificate and its key."""
     traces: str | None = None
+    more_paths: tuple[str, ...] = ()
     min_silence_s: float = 10.0
     """How long an endpoint may be silent before it is asked about."""
     only_pick: str | None = None
@@ -358,6 +359,7 @@ def _serve_gateway(stack: Stack) -> None:
         access_file=Path(stack.access) if stack.access else None,
         certificate=Certificate(chain=Path(stack.tls[0]), key=Path(stack.tls[1])) if stack.tls else None,
         only_pick=stack.only_pick,
+        more_paths=stack.more_paths,
         min_silence_s=stack.min_silence_s,
         traces=Traces(address=stack.traces, fraction=1.0) if stack.traces else None,
     )

@@ -1,8 +1,13 @@
 """Which route a request takes: how long it may be silent, and which answers are tried elsewhere."""
 
+import re
 from typing import Any
 
+import pytest
+
 from desks import fleet
+from penstock.errors import UsageError
+from penstock.gateway.envoy.paths import checked
 from penstock.gateway.envoy.routes import virtual_host
 from penstock.gateway.state.headers import WHOLE
 
@@ -40,5 +45,65 @@ def test_a_silent_try_is_not_aborted_and_a_500_is_tried_elsewhere() -> None:
 
 def test_only_completions_are_tried_again_after_a_404() -> None:
     for route in routes_to_models():
-        retried = 404 in route["route"]["retry_policy"].get("retriable_status_codes", [])
-        assert retried == ("safe_regex" in route["match"])
+        retried = 404 in route["route"]["retry_policy"]["retriable_status_codes"]
+        assert retried == (not takes(route, "/v1/embeddings"))
+
+
+def takes(route: Any, path: str) -> bool:  # noqa: ANN401 - JSON
+    match = route["match"]
+    if "safe_regex" in match:
+        return re.fullmatch(match["safe_regex"]["regex"], path) is not None
+    wanted = [item for item in match.get("headers", []) if item["name"] == ":path"]
+    others = [item["string_match"] for item in wanted if item["invert_match"]]
+    start = match.get("prefix", match.get("path"))
+    named = path == start if "path" in match else path.startswith(start)
+    return named and not any(path == one.get("exact") or path.startswith(one.get("prefix", "no")) for one in others)
+
+
+def reaches_engines(path: str, count: int = 4, more: tuple[str, ...] = ()) -> bool:
+    """Whether the first route that takes a path leads to an endpoint; headers decide to which model only."""
+    routes: Any = virtual_host(fleet(count), door="ext_authz", more_paths=more)["routes"]
+    return "route" in next(route for route in routes if takes(route, path))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/chat/completions",
+        "/v1/responses",
+        "/v1/embeddings",
+        "/score",
+        "/v2/rerank",
+        "/tokenize",
+        "/pooling",
+        "/score?x=1",
+    ],
+)
+def test_inference_reaches_the_engines(path: str) -> None:
+    assert reaches_engines(path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/v1/files", "/v1/loads", "/metrics", "/sleep", "/v1/"),
+        *("/v1/chat/completions/x", "/v1/chat/completionsx", "/xtokenize", "/tokenize/", "/v1/models", "/v1/modelsx"),
+    ],
+)
+def test_no_other_path_reaches_the_engines(path: str) -> None:
+    assert not reaches_engines(path)
+
+
+def test_an_operator_adds_paths() -> None:
+    assert reaches_engines("/v1/files", more=("/v1/files",))
+    assert not reaches_engines("/v1/filesx", more=("/v1/files",))
+    assert checked(["/v1/files", "/v1/embeddings", "/v1/files"]) == ("/v1/files",)
+    for wrong in ("v1/files", "/v1/.*", "/v1/files?x", ""):
+        with pytest.raises(UsageError):
+            checked([wrong])
+
+
+def test_a_stored_response_is_asked_of_the_one_endpoint_and_explained_where_there_are_several() -> None:
+    assert reaches_engines("/v1/responses/resp_1", count=1)
+    assert reaches_engines("/v1/responses/resp_1/cancel", count=1)
+    assert not reaches_engines("/v1/responses/resp_1")

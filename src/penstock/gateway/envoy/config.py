@@ -8,7 +8,8 @@ from penstock.gateway.envoy.access import access_filter, jwks_cluster, tls_socke
 from penstock.gateway.envoy.clusters import BUFFER_BYTES, Value, model_cluster, picker_cluster
 from penstock.gateway.envoy.filters import authz_filter, ext_proc_filter, model_filter, router_filter, strip_filter
 from penstock.gateway.envoy.own_answers import own_answers
-from penstock.gateway.envoy.routes import COMPLETIONS, STREAM_IDLE_S, virtual_host
+from penstock.gateway.envoy.paths import COMPLETIONS
+from penstock.gateway.envoy.routes import STREAM_IDLE_S, virtual_host
 from penstock.gateway.envoy.tracing import Traces, collector_cluster, traced
 from penstock.gateway.state.access import Access, Certificate
 from penstock.gateway.state.fleet import RoutedFleet
@@ -91,6 +92,8 @@ class EnvoySettings:
     """Where spans go; None: none are made."""
     only_pick: str | None = None
     """Where a gateway that others run asks; None: an Envoy of our own does."""
+    more_paths: tuple[str, ...] = ()
+    """Paths that reach the engines besides those of inference."""
     min_silence_s: float = SILENCE_S
     """How long an endpoint may be silent, at least, before its picker is asked whether it is alive."""
     concurrency: int | None = None
@@ -162,7 +165,8 @@ def listeners(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None
 
 def routes(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None = None) -> Value:
     """Which requests go to which model; apart from the listener, so that a change closes no connection."""
-    host = virtual_host(fleet, door=settings.door if settings.pick else None, access=access)
+    door = settings.door if settings.pick else None
+    host = virtual_host(fleet, door=door, access=access, more_paths=settings.more_paths)
     kind = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
     return {"version_info": "1", "resources": [{"@type": kind, "name": _ROUTES, "virtual_hosts": [host]}]}
 

@@ -1,11 +1,13 @@
 """Which cluster is a request for? By the model a picker read, by the body where no picker answered."""
 
 import json
+from collections.abc import Sequence
 from typing import Final, cast
 
 from penstock.gateway.envoy.access import OPEN, credentials
 from penstock.gateway.envoy.clusters import Value, cluster_name
 from penstock.gateway.envoy.filters import MODEL_METADATA
+from penstock.gateway.envoy.paths import COMPLETIONS, INFERENCE, STORED, none_of
 from penstock.gateway.state.access import Access
 from penstock.gateway.state.fleet import RoutedFleet, listed
 from penstock.gateway.state.headers import ASK_AGAIN, MODEL, WHOLE
@@ -44,8 +46,11 @@ STREAM_IDLE_S: Final = 900
 _WHOLE_IDLE_S: Final = 4 * 3600
 """An answer that is not streamed is silence until its last token."""
 _WHOLE: Final[Value] = {"name": WHOLE, "present_match": True}
-COMPLETIONS: Final = "/v1/(chat/)?completions"
-_COMPLETIONS: Final[Value] = {"safe_regex": {"regex": COMPLETIONS}}
+_NOT_INFERENCE: Final = "Not Found: this gateway passes on inference paths only; --allow-path adds one"
+_NOT_STORED: Final = (
+    "Not Found: a stored response is known only to the endpoint that made it, and this fleet has several; "
+    "send the whole conversation with each request"
+)
 _NO_PICK: Final[Value] = {
     "penstock.pick": {
         "@type": "type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute",
@@ -60,13 +65,27 @@ _NO_PICK_GRPC: Final[Value] = {
 }
 
 
-def virtual_host(fleet: RoutedFleet, *, door: str | None, access: Access | None = None) -> Value:
-    """All routes, first match first; what Envoy answers itself is not asked about at the door."""
+def virtual_host(
+    fleet: RoutedFleet, *, door: str | None, access: Access | None = None, more_paths: Sequence[str] = ()
+) -> Value:
+    """All routes, first match first; what Envoy answers itself is not asked about at the door.
+
+    `more_paths` reach the engines besides those of inference.
+    """
     off: Value = {} if door is None else _NO_PICK if door == "ext_authz" else _NO_PICK_GRPC
     routes: list[Value] = [
         _direct({"path": "/v1/models", "headers": [_is("GET")]}, 200, models_body(fleet), off),
+        *(
+            _direct({"path": f"/v1/models/{name}", "headers": [_is("GET")]}, 200, json.dumps(_card(fleet, name)), off)
+            for name in fleet.names
+        ),
         _direct({"path": "/health"}, 200, "", off if access is None else {**off, **OPEN}),
     ]
+    alone = len(fleet.addresses) == 1
+    if not alone:
+        routes.append(_direct({"prefix": STORED}, 404, error_body(_NOT_STORED, 404), off))
+    others: Value = {"prefix": "/", "headers": none_of((*INFERENCE, *more_paths), stored=alone)}
+    routes.append(_direct(others, 404, error_body(_NOT_INFERENCE, 404), off))
     if len(fleet.names) == 1:
         routes += _to({}, 0)
     else:
@@ -81,8 +100,7 @@ def virtual_host(fleet: RoutedFleet, *, door: str | None, access: Access | None 
             }
             routes += _to({"dynamic_metadata": [read]}, number)
         unknown = f"no model of this fleet was asked for; write one of {listed(fleet.names)}"
-        routes.append(_direct({"prefix": "/v1/"}, 404, error_body(unknown, 404), {}))
-    routes.append(_direct({"prefix": "/"}, 404, error_body("Not Found", 404), off))
+        routes.append(_direct({"prefix": "/"}, 404, error_body(unknown, 404), {}))
     # A picker that is asked about a silent endpoint has to know which try this is.
     host: Value = {"name": "fleet", "domains": ["*"], "routes": routes, "include_request_attempt_count": True}
     if access is not None:
@@ -98,16 +116,13 @@ def _engine_key(key: str) -> Value:
 
 def models_body(fleet: RoutedFleet) -> str:
     """What /v1/models answers."""
-    cards = [
-        {"id": name, "object": "model", "created": 0, "owned_by": "penstock", **_parent(fleet, name)}
-        for name in fleet.names
-    ]
-    return json.dumps({"object": "list", "data": cards})
+    return json.dumps({"object": "list", "data": [_card(fleet, name) for name in fleet.names]})
 
 
-def _parent(fleet: RoutedFleet, name: str) -> Value:
+def _card(fleet: RoutedFleet, name: str) -> Value:
     model = fleet.model_of[name]
-    return {} if model == name else {"parent": model}
+    parent = {} if model == name else {"parent": model}
+    return {"id": name, "object": "model", "created": 0, "owned_by": "penstock", **parent}
 
 
 def error_body(message: str, code: int) -> str:
@@ -133,14 +148,16 @@ def _direct(match: Value, status: int, body: str, more: Value) -> Value:
 
 
 def _to(match: Value, number: int) -> list[Value]:
-    """Route to a model: completions, those that may be silent for long first, then all else."""
+    """Route to a model: completions first, and those that may be silent for long before others."""
     # A stream lasts as long as it lasts.
     there: Value = {"cluster": cluster_name(number), "timeout": "0s", "hedge_policy": _HEDGE}
-    headers = [_is("POST"), *cast("list[Value]", match.get("headers", []))]
-    model = {**there, "retry_policy": _RETRY_MODEL}
-    whole = {**model, "idle_timeout": f"{_WHOLE_IDLE_S}s"}
-    return [
-        {"match": {**_COMPLETIONS, **match, "headers": [_WHOLE, *headers]}, "route": whole},
-        {"match": {**_COMPLETIONS, **match, "headers": headers}, "route": model},
-        {"match": {"prefix": "/v1/", **match}, "route": {**there, "retry_policy": _RETRY}},
-    ]
+    headers = cast("list[Value]", match.get("headers", []))
+    completion: Value = {"safe_regex": {"regex": COMPLETIONS}, **match, "headers": [_is("POST"), *headers]}
+    other: Value = {"prefix": "/", **match, "headers": headers}
+    found: list[Value] = []
+    for wanted, retry in ((completion, _RETRY_MODEL), (other, _RETRY)):
+        route = {**there, "retry_policy": retry}
+        whole = {**wanted, "headers": [_WHOLE, *cast("list[Value]", wanted["headers"])]}
+        found.append({"match": whole, "route": {**route, "idle_timeout": f"{_WHOLE_IDLE_S}s"}})
+        found.append({"match": wanted, "route": route})
+    return found
