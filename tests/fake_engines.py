@@ -4,11 +4,13 @@ import asyncio
 import json
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 MODEL = "llama"
+POISON = b"poison"
+"""What every engine answers 500 to."""
 
 
 @dataclass
@@ -55,8 +57,8 @@ class FakeEngine:
                 self.left += 1
                 return
             said = json.loads(body) if body.startswith(b"{") else {}
-            if self.status != 200:
-                writer.write(_reply(self.status, b'{"error": {"message": "this engine fails"}}'))
+            if self.status != 200 or POISON in body:
+                writer.write(_reply(max(500, self.status), b'{"error": {"message": "this engine fails"}}'))
             elif said.get("stream"):
                 writer.write(_stream(len(body)))
             else:
@@ -103,24 +105,28 @@ async def _body(reader: asyncio.StreamReader, head: str) -> bytes:
 
 
 @contextmanager
-def fake_engines(count: int, model: str = MODEL) -> Iterator[list[FakeEngine]]:
-    """Serve some engines on ports of their own."""
-    engines, loop = [FakeEngine(model=model) for _ in range(count)], asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
+def fake_engines(count: int, models: Sequence[str] = (MODEL,)) -> Iterator[list[FakeEngine]]:
+    """Serve some engines on ports of their own, each with the next of the models."""
+    engines = [FakeEngine(model=models[number % len(models)]) for number in range(count)]
+    ready, ends = threading.Event(), list[tuple[asyncio.AbstractEventLoop, asyncio.Event]]()
 
-    async def start() -> list[asyncio.Server]:
-        servers = []
+    async def serve() -> None:
+        servers, stopped = [], asyncio.Event()
         for engine in engines:
             servers.append(await asyncio.start_server(engine.serve, "127.0.0.1", 0, limit=2**20))
             engine.address = f"127.0.0.1:{servers[-1].sockets[0].getsockname()[1]}"
-        return servers
+        ends.append((asyncio.get_running_loop(), stopped))
+        ready.set()
+        await stopped.wait()
+        for server in servers:
+            server.close()
 
-    servers = asyncio.run_coroutine_threadsafe(start(), loop).result()
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
+    thread.start()
+    assert ready.wait(10)
     try:
         yield engines
     finally:
-        for server in servers:
-            loop.call_soon_threadsafe(server.close)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(5)
+        for loop, stopped in ends:
+            loop.call_soon_threadsafe(stopped.set)
+        thread.join(10)

@@ -37,7 +37,7 @@ class Stack:
     addresses: tuple[str, ...]
     control: str
     real: tuple[str, ...] = ()
-    """Endpoints of the fleet that somebody else runs: small ones, of the first model."""
+    """Endpoints of the fleet that somebody else runs: small ones, each of the next model."""
     silicon: str | None = None
     """A fleet file whose replicas the emulated endpoints are, one each; None: endpoints that are all alike."""
     models: tuple[str, ...] = (MODEL,)
@@ -288,7 +288,7 @@ def _fleet(stack: Stack, addresses: Sequence[str], made: int) -> Any:  # noqa: A
     models = tuple(dict.fromkeys(stack.models))
     known = (*stack.addresses, *stack.real)
     served = tuple(
-        stack.models[0] if address in stack.real else _model_of(stack, known.index(address)) for address in addresses
+        _model_of(stack, (stack.real if address in stack.real else known).index(address)) for address in addresses
     )
     endpoints = new_endpoints(count)
     endpoints["vendor"] = endpoints["pool"] = range(count)
