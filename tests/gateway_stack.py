@@ -37,7 +37,7 @@ class Stack:
     addresses: tuple[str, ...]
     control: str
     real: tuple[str, ...] = ()
-    """Endpoints of the fleet that somebody else runs: small ones, of the first model."""
+    """Endpoints of the fleet that somebody else runs: small ones, each of the next model."""
     silicon: str | None = None
     """A fleet file whose replicas the emulated endpoints are, one each; None: endpoints that are all alike."""
     models: tuple[str, ...] = (MODEL,)
@@ -62,6 +62,9 @@ class Stack:
     tls: tuple[str, str] | None = None
     """A certificate and its key."""
     traces: str | None = None
+    more_paths: tuple[str, ...] = ()
+    min_silence_s: float = 10.0
+    """How long an endpoint may be silent before it is asked about."""
     only_pick: str | None = None
     """Where pickers answer a gateway that is not started here."""
     watched: str | None = None
@@ -285,12 +288,12 @@ def _fleet(stack: Stack, addresses: Sequence[str], made: int) -> Any:  # noqa: A
     models = tuple(dict.fromkeys(stack.models))
     known = (*stack.addresses, *stack.real)
     served = tuple(
-        stack.models[0] if address in stack.real else _model_of(stack, known.index(address)) for address in addresses
+        _model_of(stack, (stack.real if address in stack.real else known).index(address)) for address in addresses
     )
     endpoints = new_endpoints(count)
     endpoints["vendor"] = endpoints["pool"] = range(count)
     endpoints["serves"] = [1 << models.index(model) for model in served]
-    adapters = tuple(stack.adapters if address == stack.addresses[0] else () for address in addresses)
+    adapters = tuple(stack.adapters if address in stack.addresses[:1] else () for address in addresses)
     for place in range(len(stack.adapters)):
         endpoints["serves"][addresses.index(stack.addresses[0])] |= 1 << (len(models) + place)
     endpoints["kv_tokens"], endpoints["max_context_tokens"], endpoints["max_running"] = 640_000, 600_000, 256
@@ -356,6 +359,8 @@ def _serve_gateway(stack: Stack) -> None:
         access_file=Path(stack.access) if stack.access else None,
         certificate=Certificate(chain=Path(stack.tls[0]), key=Path(stack.tls[1])) if stack.tls else None,
         only_pick=stack.only_pick,
+        more_paths=stack.more_paths,
+        min_silence_s=stack.min_silence_s,
         traces=Traces(address=stack.traces, fraction=1.0) if stack.traces else None,
     )
     watched = Path(stack.watched) if stack.watched else None

@@ -99,7 +99,7 @@ def serve(variant: str, port: int, backends: Sequence[str], folder: str) -> None
 
 def answer_without_looking(endpoint: str) -> None:
     """Replace what pickers do with a question by one answer, so that what is left is what the door itself costs."""
-    from penstock.gateway.doors import process  # noqa: PLC0415 - in the child only
+    from penstock.gateway.doors import authz  # noqa: PLC0415 - in the child only
 
     answer = f"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nx-gateway-destination-endpoint: {endpoint}\r\n\r\n".encode()
 
@@ -113,13 +113,17 @@ def answer_without_looking(endpoint: str) -> None:
         def data_received(self, data: bytes) -> None:
             if self._missing <= 0:
                 head = data.index(b"\r\n\r\n") + 4
-                at = data.index(b"content-length: ") + 16
-                self._missing = head + int(data[at : data.index(b"\r", at)])
+                _, found, length = data[:head].partition(b"content-length: ")
+                self._missing = head + (int(length.split(b"\r", 1)[0]) if found else 0)
             self._missing -= len(data)
             if self._missing == 0:
                 self._transport.write(answer)  # type: ignore[attr-defined]
+                if b"connection: close" in data:  # the picker itself, whether its door is open
+                    self._transport.close()
 
-    vars(process)["QuestionLine"] = Constant
+    if "QuestionLine" not in vars(authz):
+        sys.exit("the default door makes its connections otherwise; the control would run the real picker")
+    vars(authz)["QuestionLine"] = Constant
 
 
 def bodies(folder: Path) -> dict[str, Path]:

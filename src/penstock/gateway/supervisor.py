@@ -185,6 +185,7 @@ class Supervisor:
                 os.mkfifo(path, 0o600)
             # Held open here, so that Envoy never writes to a pipe without a reader while a picker starts again.
             self._pipes.append(os.open(path, os.O_RDWR | os.O_NONBLOCK))
+        write_json(settings.folder / "timeouts.json", {"min_silence_s": settings.min_silence_s})
         if settings.receipts is not None:
             write_json(settings.folder / "receipts.json", {"path": settings.receipts, "every": settings.receipt_every})
         if settings.only_pick is None:

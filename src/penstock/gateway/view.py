@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-_LINE: Final = re.compile(r"^(penstock_\w+)(?:\{([^}]*)\})? (\S+)$", re.MULTILINE)
-_LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
+from penstock.gateway.state.labels import LABELS, read_labels
+
+_LINE: Final = re.compile(rf"^(penstock_\w+)(?:\{{({LABELS})\}})? (\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +36,7 @@ def read_view(page: str) -> GatewayView:
     pickers: dict[str, dict[str, float]] = {}
     totals: dict[str, float] = {}
     for metric, labels, value in _LINE.findall(page):
-        name, told = metric.removeprefix("penstock_"), dict(_LABEL.findall(labels))
+        name, told = metric.removeprefix("penstock_"), read_labels(labels)
         if "endpoint" in told:
             place = (told["endpoint"], told.get("pool", ""), told.get("model", ""))
             endpoints.setdefault(place, {})[name] = float(value)

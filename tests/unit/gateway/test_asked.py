@@ -41,6 +41,21 @@ def test_a_cut_body_with_a_number_too_long_to_read_says_what_came_before() -> No
     assert read_body(b'{"model":"m","seed":' + b"9" * 5000 + b',"n":', 400_000, cut=True).model == "m"
 
 
+@pytest.mark.parametrize("text", [b"", b"[" * 70_000, b"\xff" * 100, b'{"model": 1, "x', b'{"a" "b"', b'{7: "b"'])
+def test_a_cut_body_is_never_refused(text: bytes) -> None:
+    """What follows may be anything; the engine, which sees all of it, judges."""
+    assert read_body(text, 400_000, cut=True).model is None
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_form_says_its_model(cut: bool) -> None:  # noqa: FBT001 - a case
+    file = b'--x\r\nContent-Disposition: form-data; name="file"\r\nContent-Type: audio/wav\r\n\r\n\0\xff\r\n'
+    field = b'--x\r\nContent-Disposition: form-data; name="model"\r\n\r\nwhisper\r\n'
+    assert read_body(field + file + b"--x--\r\n", 400_000, cut=cut).model == "whisper"
+    assert read_body(file + field + b"--x--\r\n", 400_000, cut=cut).model == "whisper"
+    assert read_body(file, 400_000, cut=cut).model is None
+
+
 def test_a_model_inside_a_message_is_not_the_model() -> None:
     text = json.dumps({"messages": [{"role": "user", "content": '","model":"other'}], "model": "m"}).encode()
     assert read_body(text, len(text)).model == "m"

@@ -1,6 +1,7 @@
 """A question in one piece is answered as one that comes in many, and as any other HTTP/1.1."""
 
 import json
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from desks import Clock, desk_of, fleet
 from penstock.gateway.doors.authz import AuthzDoor, QuestionLine
+from penstock.gateway.state.headers import SHOWN_BYTES
 from penstock.serving import HttpLine
 
 BODY = json.dumps({"messages": [{"role": "user", "content": "hello\r\n\r\n"}], "model": "a", "max_tokens": 4}).encode()
@@ -79,6 +81,27 @@ def test_where_pieces_end_changes_no_answer(names: list[str], data: st.DataObjec
     cuts = sorted(data.draw(st.sets(st.integers(1, len(sent) - 1), max_size=6)))
     pieces = [sent[a:b] for a, b in zip([0, *cuts], [*cuts, len(sent)], strict=True)]
     assert answered(pieces) == answered([sent], plain=True)
+
+
+def long_body(size: int) -> bytes:
+    """A body whose model comes last, as OpenAI's client writes it."""
+    start, end = b'{"messages":[{"role":"user","content":"', b'"}],"model":"a"}'
+    return start + b"x" * (size - len(start) - len(end)) + end
+
+
+@pytest.mark.parametrize("declared", [True, False], ids=["length", "no length"])
+@pytest.mark.parametrize("size", [SHOWN_BYTES - 1, SHOWN_BYTES, SHOWN_BYTES + 1, 2**20])
+def test_a_full_buffer_is_not_taken_for_a_whole_body(size: int, declared: bool) -> None:  # noqa: FBT001 - a case
+    """Envoy says that the body is not partial when its buffer is exactly full, though more of it follows."""
+    shown = long_body(size)[:SHOWN_BYTES]
+    length = b"x-penstock-length: %d\r\n" % size if declared else b"x-penstock-length: -\r\n"
+    head = length + b"x-envoy-auth-partial-body: false\r\ncontent-length: %d\r\n" % len(shown)
+    desk = desk_of(replace(fleet(), models=("a",), served=("a",) * 4, classes=()), Clock())[0]
+    wire = Wire()
+    line = QuestionLine(AuthzDoor(desk, 0))
+    line.connection_made(cast("Any", wire))
+    line.data_received(question(head, shown))
+    assert wire.written.startswith(b"HTTP/1.1 200 "), wire.written
 
 
 def test_a_defect_is_answered_and_the_connection_ends(caplog: pytest.LogCaptureFixture) -> None:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from penstock.gateway.picking.suspects import has_failed
+from penstock.gateway.picking.failure_detector import has_failed
 from penstock.gateway.watching.pages import read_page
 from penstock.gateway.watching.served import ServedModel
 

@@ -58,6 +58,12 @@ def route_command(
             "--only-pick", metavar="HOST:PORT", help="Start no Envoy: answer a gateway of yours, over ext_proc."
         ),
     ] = None,
+    allow_path: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-path", metavar="PATH", help="Pass this path on besides inference paths; repeat for more."
+        ),
+    ] = None,
     follow_names: Annotated[
         bool, typer.Option("--follow-names", help="Look endpoints' names up again, each with all the addresses it has.")
     ] = False,
@@ -90,6 +96,7 @@ def route_command(
         traces=otlp,
         trace_fraction=trace_fraction,
         only_pick=only_pick,
+        allow_paths=tuple(allow_path or ()),
         follow_names=follow_names,
     )
     if print_envoy:

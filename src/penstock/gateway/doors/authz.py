@@ -7,21 +7,26 @@ import math
 from pathlib import Path
 from typing import Final
 
+from penstock.gateway.doors.destinations import Destinations, destinations
 from penstock.gateway.picking.asked import BadBody, Wish, read_body
 from penstock.gateway.picking.desk import Desk, Named, Refused
 from penstock.gateway.state.headers import (
     DESTINATION,
     LENGTH,
+    MAX_RETRIES,
     MODEL,
     OBJECTIVE,
     PICKER,
     REASON,
+    SHOWN_BYTES,
     TENANT,
     TICKET,
     TPOT_MS,
     TRY_TIMEOUT,
     TTFT_MS,
+    WHOLE,
 )
+from penstock.gateway.state.sockets import liveness_socket
 from penstock.serving import Exchange, HttpLine, reply
 
 log = logging.getLogger(__name__)
@@ -43,8 +48,9 @@ _UNUSUAL: Final = frozenset({b"transfer-encoding", b"connection", b"expect", b"u
 """Headers that say more than where a body ends; Envoy sends none of them with a question."""
 _NAMED: Final = (
     f"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n{MODEL}: %b\r\n{DESTINATION}: %b\r\n{TICKET}: %d\r\n{PICKER}: %d\r\n"
-    f"{TRY_TIMEOUT}: %d\r\n\r\n"
+    f"{TRY_TIMEOUT}: %d\r\n{MAX_RETRIES}: %d\r\n%b\r\n"
 ).encode()
+_WHOLE: Final = f"{WHOLE}: 1\r\n".encode()
 
 
 class AuthzDoor:
@@ -53,13 +59,14 @@ class AuthzDoor:
     def __init__(self, desk: Desk, number: int) -> None:
         self._number = number
         self.desk = desk
-        self._path = ""
+        self._path = self._liveness = ""
         self._server: asyncio.Server | None = None
         """Kept: uvloop closes a Unix server that nobody holds, and no question would come any more."""
 
     async def start(self, path: Path) -> None:
         """Listen where Envoy asks."""
         self._path, lines = str(path), set[HttpLine]()
+        self._liveness = liveness_socket(path.parent, self._number)
         loop = asyncio.get_running_loop()
         self._server = await loop.create_unix_server(lambda: QuestionLine(self, lines), self._path, backlog=_BACKLOG)
 
@@ -91,7 +98,7 @@ class AuthzDoor:
     @desk.setter
     def desk(self, desk: Desk) -> None:
         self._desk = desk
-        self._lists: dict[tuple[int, ...], bytes] = {}
+        self._lists: dict[tuple[int, ...], Destinations] = {}
 
     def handle(self, exchange: Exchange) -> None:
         """Answer 200 with a destination, or what the client is to be told."""
@@ -104,28 +111,30 @@ class AuthzDoor:
             again = "" if decided.retry_s is None else f"retry-after: {decided.retry_s}\r\n"
             more = f"{REASON}: {decided.reason}\r\n{again}".encode()
             return reply(decided.status, refusal_body(decided), more=more)
-        model, order, ticket, try_s = decided
+        model, order, ticket, silence_s, streamed = decided
         if not order:
             return reply(200, b"", more=f"{MODEL}: {model}\r\n".encode())
-        return _NAMED % (model.encode(), self._listed(order), ticket, self._number, 1000 * try_s)
+        listed, retries = self._listed(order)
+        whole = b"" if streamed else _WHOLE
+        return _NAMED % (model.encode(), listed.encode(), ticket, self._number, 1000 * silence_s, retries, whole)
 
-    def _listed(self, order: tuple[int, ...]) -> bytes:
-        """The addresses of some endpoints; few orders are asked for again and again."""
+    def _listed(self, order: tuple[int, ...]) -> Destinations:
+        """Where to send a request, for endpoints in some order; few orders are asked for again and again."""
         listed = self._lists.get(order)
         if listed is None:
             if len(self._lists) > _MOST_LISTS:
                 self._lists.clear()
             addresses = self._desk.fleet.addresses
-            listed = self._lists[order] = ",".join([addresses[index] for index in order]).encode()
+            listed = self._lists[order] = destinations([addresses[index] for index in order], self._liveness)
         return listed
 
     def _decide(self, method: bytes, headers: dict[bytes, bytes], body: bytes) -> Named | Refused:
         if method != b"POST":
             return Named(self._desk.fleet.models[0])
         said = headers.get(_LENGTH, b"")
-        whole = int(said) if said.isdigit() and len(said) <= _LONGEST_LENGTH else len(body)
+        declared = int(said) if said.isdigit() and len(said) <= _LONGEST_LENGTH else None
         try:
-            asked = read_body(body, whole, cut=headers.get(_PARTIAL) == b"true")
+            asked = read_body(body, declared or len(body), cut=_is_cut(headers, body, declared))
         except BadBody as error:
             return Refused(400, "bad-body", str(error))
         return self._desk.decide(asked, body, wish_of(headers))
@@ -158,6 +167,17 @@ class QuestionLine(HttpLine):
         except Exception:  # a defect of ours, which must not stay unanswered
             log.exception("a question could not be answered")
             self.refuse(500)
+
+
+def _is_cut(headers: dict[bytes, bytes], body: bytes, declared: int | None) -> bool:
+    """Whether more of a body follows than was shown.
+
+    Envoy says that nothing follows when its buffer is exactly full, whatever is still to come. A client that declares
+    no length (chunks, HTTP/2) leaves only the full buffer to go by.
+    """
+    if headers.get(_PARTIAL) == b"true":
+        return True
+    return len(body) == SHOWN_BYTES if declared is None else declared > len(body)
 
 
 def wish_of(headers: dict[bytes, bytes]) -> Wish:

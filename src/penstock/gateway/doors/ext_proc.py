@@ -10,10 +10,12 @@ from envoy.service.ext_proc.v3.external_processor_pb2_grpc import add_ExternalPr
 from google.protobuf.struct_pb2 import Struct, Value
 
 from penstock.gateway.doors.authz import refusal_body, wish_of
+from penstock.gateway.doors.destinations import destinations
 from penstock.gateway.picking.asked import BadBody, read_body
 from penstock.gateway.picking.desk import Desk, Named, Refused
 from penstock.gateway.state.headers import (
     DESTINATION,
+    MAX_RETRIES,
     MODEL,
     PICKER,
     REASON,
@@ -21,6 +23,7 @@ from penstock.gateway.state.headers import (
     SUBSET,
     TICKET,
     TRY_TIMEOUT,
+    WHOLE,
 )
 
 if TYPE_CHECKING:
@@ -44,8 +47,8 @@ _OK: Final = 200
 class _Conversation:
     """One request's messages, in the order a gateway sends them."""
 
-    def __init__(self, desk: Desk, number: int, *, alone: bool) -> None:
-        self._desk, self._number, self._alone = desk, number, alone
+    def __init__(self, desk: Desk, number: int, liveness: str | None) -> None:
+        self._desk, self._number, self._liveness = desk, number, liveness
         self._duplex = False
         self._headers: dict[bytes, bytes] = {}
         self._only: frozenset[int] | None = None
@@ -122,12 +125,9 @@ class _Conversation:
         mutation = pb.HeaderMutation(set_headers=[_header(MODEL, answer.model)])
         response = pb.ProcessingResponse()
         if answer.order:
-            addresses = self._desk.fleet.addresses
-            named = ",".join(addresses[index] for index in answer.order)
-            mutation.set_headers.append(_header(DESTINATION, named))
-            mutation.set_headers.append(_header(TICKET, str(answer.ticket)))
-            mutation.set_headers.append(_header(PICKER, str(self._number)))
-            mutation.set_headers.append(_header(TRY_TIMEOUT, str(int(1000 * answer.try_s))))
+            addresses = [self._desk.fleet.addresses[index] for index in answer.order]
+            named = ",".join(addresses)
+            mutation.set_headers.extend(_header(name, value) for name, value in self._sent(answer, addresses))
             inner = Struct(fields={DESTINATION: Value(string_value=named)})
             response.dynamic_metadata.CopyFrom(Struct(fields={_LB: Value(struct_value=inner)}))
         common = pb.CommonResponse(header_mutation=mutation, clear_route_cache=True)
@@ -136,6 +136,15 @@ class _Conversation:
         else:
             response.request_body.CopyFrom(pb.BodyResponse(response=common))
         return response
+
+    def _sent(self, named: Named, addresses: list[str]) -> list[tuple[str, str]]:
+        """Return the headers that send a request; how long and how often to try is for an Envoy of our own."""
+        told = [(TICKET, str(named.ticket)), (PICKER, str(self._number))]
+        if self._liveness is None:
+            return [(DESTINATION, ",".join(addresses)), *told]
+        listed, retries = destinations(addresses, self._liveness)
+        tries = [(TRY_TIMEOUT, str(int(1000 * named.silence_s))), (MAX_RETRIES, str(retries))]
+        return [(DESTINATION, listed), *told, *tries, *([] if named.streamed else [(WHOLE, "1")])]
 
     def _decide(self) -> Named | Refused:
         body = b"".join(self._body)
@@ -170,17 +179,18 @@ class _Conversation:
         if self._named is None or not self._named.order:
             return
         if self._saw_response:
-            self._desk.ended(self._named.ticket, self._served, self._status, "-", 1)
-        elif self._alone:
+            self._desk.ended(self._named.ticket, self._served, self._status, "-", 1, alone=self._liveness is None)
+        elif self._liveness is None:
             self._desk.unseen(self._named.ticket)
 
 
 class ExtProcDoor:
     """The gRPC service, and the health a gateway asks for."""
 
-    def __init__(self, desk: Desk, number: int) -> None:
+    def __init__(self, desk: Desk, number: int, liveness: str | None = None) -> None:
         self.desk = desk
-        self._number = number
+        self._number, self._liveness = number, liveness
+        """Where an Envoy of our own asks about silent endpoints; None: the gateway is others'."""
         self._server: Any = None
         self._address, self._alone = "", False
         """Whether the gateway is others': then nothing but this stream tells when an answer ended."""
@@ -217,7 +227,7 @@ class ExtProcDoor:
     async def Process(self, request_iterator: Any, context: Any) -> None:  # noqa: ANN401, N802 - the service's name
         """Answer one request's messages until the gateway closes the stream."""
         del request_iterator
-        conversation = _Conversation(self.desk, self._number, alone=self._alone)
+        conversation = _Conversation(self.desk, self._number, self._liveness)
         try:
             while (message := await context.read()) is not grpc.aio.EOF:
                 for answer in conversation.answers(message):

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Final
 import uvloop
 
 from penstock.gateway.doors.authz import AuthzDoor
+from penstock.gateway.doors.liveness import LivenessServer
 from penstock.gateway.picking.desk import Desk, SharedTables
 from penstock.gateway.picking.endings import Endings
 from penstock.gateway.picking.receipts import ReceiptBook
 from penstock.gateway.state.fleet import RoutedFleet
+from penstock.gateway.state.sockets import liveness_socket, picker_socket
 from penstock.gateway.state.tables import COUNTS, PICKER_STATE, REPORT, shared_array
+from penstock.gateway.state.timeouts import SILENCE_S
 
 if TYPE_CHECKING:
     from penstock.gateway.doors.ext_proc import ExtProcDoor
@@ -50,6 +53,18 @@ def _receipts(folder: Path, number: int, fleet: RoutedFleet, *, count: int = 0) 
     return ReceiptBook(path, where["every"], fleet.addresses, count=count)
 
 
+def _forget_sockets(folder: Path, number: int) -> None:
+    """Remove what a picker that ran before has left."""
+    for path in (picker_socket(folder, number), liveness_socket(folder, number)):
+        Path(path).unlink(missing_ok=True)
+
+
+def _min_silence_s(folder: Path) -> float:
+    """Return after how many seconds Envoy asks about a silent endpoint at the earliest, if the supervisor was told."""
+    told = folder / "timeouts.json"
+    return float(json.loads(told.read_text(encoding="utf-8"))["min_silence_s"]) if told.exists() else SILENCE_S
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Door:
     """Where a picker listens, with which certificate, and how long it waits for requests under way when it ends."""
@@ -73,15 +88,15 @@ def _door(folder: Path, own: str) -> _Door:
 
 async def _opened(folder: Path, number: int, door: str, place: _Door, desk: Desk) -> "AuthzDoor | ExtProcDoor":
     """Listen where Envoy asks."""
-    path = folder / f"picker-{number}.sock"
-    path.unlink(missing_ok=True)
+    path = Path(picker_socket(folder, number))
     if door == "ext_authz":
         authz = AuthzDoor(desk, number)
         await authz.start(path)
         return authz
     from penstock.gateway.doors import ext_proc  # noqa: PLC0415 - gRPC only where it is asked for
 
-    grpc_door = ext_proc.ExtProcDoor(desk, number)
+    own = place.address.startswith("unix:")
+    grpc_door = ext_proc.ExtProcDoor(desk, number, liveness_socket(folder, number) if own else None)
     await grpc_door.start(place.address, place.certificate)
     return grpc_door
 
@@ -100,11 +115,14 @@ async def show_life(door: "AuthzDoor | ExtProcDoor", states: "Records", number: 
 async def _run(folder: Path, number: int, pickers: int, door: str) -> None:
     loop = asyncio.get_running_loop()
     fleet = RoutedFleet.read(folder / "fleet.bin")
-    receipts = _receipts(folder, number, fleet)
-    desk = Desk(fleet, tables_of(folder, fleet, pickers), number, receipts=receipts)
+    receipts, min_silence_s = _receipts(folder, number, fleet), _min_silence_s(folder)
+    desk = Desk(fleet, tables_of(folder, fleet, pickers), number, receipts=receipts, min_silence_s=min_silence_s)
     endings = Endings(str(folder / f"endings-{number}.pipe"), desk)
     loop.add_reader(endings.descriptor, endings.read)
-    place = _door(folder, f"unix:{folder}/picker-{number}.sock")
+    place = _door(folder, f"unix:{picker_socket(folder, number)}")
+    _forget_sockets(folder, number)
+    liveness = LivenessServer(desk)
+    await liveness.start(liveness_socket(folder, number))
     door_open = await _opened(folder, number, door, place, desk)
 
     def reload() -> None:
@@ -113,9 +131,10 @@ async def _run(folder: Path, number: int, pickers: int, door: str) -> None:
         if receipts is not None:
             receipts.close()
         receipts = _receipts(folder, number, read, count=receipts.count if receipts is not None else 0)
-        renewed = Desk(read, tables_of(folder, read, pickers), number, receipts=receipts)
+        tables = tables_of(folder, read, pickers)
+        renewed = Desk(read, tables, number, receipts=receipts, min_silence_s=min_silence_s)
         renewed.adopt(desk)
-        desk = endings.desk = door_open.desk = renewed
+        desk = endings.desk = door_open.desk = liveness.desk = renewed
 
     stopped = asyncio.Event()
     loop.add_signal_handler(signal.SIGHUP, reload)
@@ -132,6 +151,7 @@ async def _run(folder: Path, number: int, pickers: int, door: str) -> None:
     finally:
         life.cancel()
         await door_open.stop(place.drain_s)
+        liveness.stop()
 
 
 def run_picker(arguments: list[str]) -> None:

@@ -17,9 +17,10 @@ _IDLE: Final = "4s"
 
 Value = dict[str, object]
 _NO_LIMITS: Final[Value] = {
-    # Queues are the engines'; Envoy's own defaults, 1,024 of each, would refuse what they can take.
+    # Queues are the engines'; Envoy's own defaults, 1,024 of each, would refuse what they can take. A request that is
+    # waited for beyond the shortest silence counts as a retry as long as it lasts; each has a limit of its own.
     "thresholds": [
-        {"max_connections": _MANY, "max_pending_requests": _MANY, "max_requests": _MANY, "max_retries": 1000}
+        {"max_connections": _MANY, "max_pending_requests": _MANY, "max_requests": _MANY, "max_retries": _MANY}
     ]
 }
 
@@ -34,10 +35,8 @@ def model_cluster(number: int, eds_path: str, watched: str) -> Value:
     fallback = {"name": "by_weight", "typed_config": {"@type": f"{_POLICIES}.round_robin.v3.RoundRobin"}}
     chosen = {
         "@type": f"{_POLICIES}.override_host.v3.OverrideHost",
-        "override_host_sources": [
-            {"header": DESTINATION},
-            {"metadata": {"key": "envoy.lb", "path": [{"key": DESTINATION}]}},
-        ],
+        # Not the metadata as well, which say the same: Envoy would go through the list twice.
+        "override_host_sources": [{"header": DESTINATION}],
         "fallback_policy": {"policies": [{"typed_extension_config": fallback}]},
     }
     source = {"path": eds_path, "watched_directory": {"path": watched}}
@@ -69,9 +68,14 @@ def model_cluster(number: int, eds_path: str, watched: str) -> Value:
     }
 
 
-def model_endpoints(fleet: RoutedFleet, number: int, healthy: Sequence[bool] | None = None) -> Value:
-    """What Envoy goes by when no picker answers: which endpoints are up, and how much each can take."""
-    weights, lines = fleet.weights(), []
+def model_endpoints(
+    fleet: RoutedFleet, number: int, liveness: Sequence[str], healthy: Sequence[bool] | None = None
+) -> Value:
+    """What Envoy goes by when no picker answers: which endpoints are up, and how much each can take.
+
+    The liveness servers of pickers are places a picker may name, and never chosen otherwise.
+    """
+    weights, lines = fleet.weights(), list[Value]()
     for index in fleet.having(fleet.names[number]):
         host, _, port = fleet.addresses[index].rpartition(":")
         up = healthy is None or healthy[index]
@@ -84,6 +88,10 @@ def model_endpoints(fleet: RoutedFleet, number: int, healthy: Sequence[bool] | N
                 "load_balancing_weight": weights[index],
             }
         )
+    lines += [
+        {"endpoint": {"address": _place(path)}, "health_status": "UNHEALTHY", "load_balancing_weight": 1}
+        for path in liveness
+    ]
     return {
         "version_info": "1",
         "resources": [

@@ -8,11 +8,14 @@ from penstock.gateway.envoy.access import access_filter, jwks_cluster, tls_socke
 from penstock.gateway.envoy.clusters import BUFFER_BYTES, Value, model_cluster, picker_cluster
 from penstock.gateway.envoy.filters import authz_filter, ext_proc_filter, model_filter, router_filter, strip_filter
 from penstock.gateway.envoy.own_answers import own_answers
-from penstock.gateway.envoy.routes import COMPLETIONS, STREAM_IDLE_S, virtual_host
+from penstock.gateway.envoy.paths import COMPLETIONS
+from penstock.gateway.envoy.routes import STREAM_IDLE_S, virtual_host
 from penstock.gateway.envoy.tracing import Traces, collector_cluster, traced
 from penstock.gateway.state.access import Access, Certificate
 from penstock.gateway.state.fleet import RoutedFleet
 from penstock.gateway.state.headers import MODEL, PICKER, TENANT, TICKET
+from penstock.gateway.state.sockets import liveness_socket, picker_socket
+from penstock.gateway.state.timeouts import SILENCE_S
 
 Door = Literal["ext_authz", "ext_proc", "ext_proc_buffered"]
 DOORS: Final[tuple[Door, ...]] = ("ext_authz", "ext_proc", "ext_proc_buffered")
@@ -23,21 +26,28 @@ _ROUTES: Final = "fleet"
 _FILE_LOG: Final = "type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog"
 ENDING: Final = f"%REQ({TICKET})% %RESPONSE_CODE% %RESPONSE_FLAGS% %UPSTREAM_HOST% %UPSTREAM_REQUEST_ATTEMPT_COUNT%\n"
 """What a picker is told when an answer it decided about has ended."""
-UNKNOWN: Final = f"unknown %REQ({TICKET})% %UPSTREAM_HOST% %REQ({MODEL})%\n"
-"""What it is told before that of an endpoint that does not know the name which is asked for."""
-_NOT_FOUND: Final[list[Value]] = [
-    {
-        "status_code_filter": {
-            "comparison": {"op": "EQ", "value": {"default_value": 404, "runtime_key": "penstock.none_404"}}
-        }
-    },
-    {
-        "header_filter": {
-            "header": {"name": ":path", "string_match": {"safe_regex": {"regex": f"{COMPLETIONS}(\\?.*)?"}}}
-        }
-    },
-]
-"""Of completions: elsewhere 404 is a path an engine does not have."""
+FAILED_TRY: Final = f"try %REQ({TICKET})% %UPSTREAM_HOST% %RESPONSE_CODE% %RESPONSE_FLAGS% %REQ({MODEL})%\n"
+"""What it is told before that of each try that failed, or whose endpoint does not know the name that is asked for."""
+
+
+def _status(comparison: str, status: int) -> Value:
+    value = {"default_value": status, "runtime_key": f"penstock.none_{status}"}
+    return {"status_code_filter": {"comparison": {"op": comparison, "value": value}}}
+
+
+_ON_COMPLETIONS: Final[Value] = {
+    "header_filter": {"header": {"name": ":path", "string_match": {"safe_regex": {"regex": f"{COMPLETIONS}(\\?.*)?"}}}}
+}
+_FAILED: Final[Value] = {
+    "or_filter": {
+        "filters": [
+            _status("GE", 500),
+            {"response_flag_filter": {"flags": ["UF", "UC", "UPE"]}},
+            # Elsewhere 404 is a path an engine does not have.
+            {"and_filter": {"filters": [_status("EQ", 404), _ON_COMPLETIONS]}},
+        ]
+    }
+}
 _ACCESS: Final = {
     "at": "%START_TIME%",
     "method": "%REQ(:METHOD)%",
@@ -82,14 +92,19 @@ class EnvoySettings:
     """Where spans go; None: none are made."""
     only_pick: str | None = None
     """Where a gateway that others run asks; None: an Envoy of our own does."""
+    more_paths: tuple[str, ...] = ()
+    """Paths that reach the engines besides those of inference."""
+    min_silence_s: float = SILENCE_S
+    """How long an endpoint may be silent, at least, before its picker is asked whether it is alive."""
     concurrency: int | None = None
     """Envoy's worker threads; None: one per core."""
     pick: bool = True
     """Whether pickers are asked at all; without them Envoy goes by weights, which is what they are measured against."""
 
-    def socket(self, number: int) -> str:
-        """Where a picker listens."""
-        return str(self.folder / f"picker-{number}.sock")
+    @property
+    def liveness(self) -> tuple[str, ...]:
+        """Where an Envoy of our own asks about silent endpoints."""
+        return tuple(liveness_socket(self.folder, number) for number in range(_told_pickers(self)))
 
     def pipe(self, number: int) -> str:
         """Where a picker is told of answers that ended."""
@@ -150,7 +165,8 @@ def listeners(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None
 
 def routes(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None = None) -> Value:
     """Which requests go to which model; apart from the listener, so that a change closes no connection."""
-    host = virtual_host(fleet, door=settings.door if settings.pick else None, access=access)
+    door = settings.door if settings.pick else None
+    host = virtual_host(fleet, door=door, access=access, more_paths=settings.more_paths)
     kind = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
     return {"version_info": "1", "resources": [{"@type": kind, "name": _ROUTES, "virtual_hosts": [host]}]}
 
@@ -158,7 +174,11 @@ def routes(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None = 
 def clusters(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None = None) -> Value:
     """All clusters; the endpoints in them are files of their own."""
     folder = str(settings.folder / "xds")
-    places = [settings.only_pick] if settings.only_pick else [settings.socket(n) for n in range(settings.pickers)]
+    places = (
+        [settings.only_pick]
+        if settings.only_pick
+        else [picker_socket(settings.folder, n) for n in range(settings.pickers)]
+    )
     made = [model_cluster(number, f"{folder}/eds-{number}.json", folder) for number in range(len(fleet.names))]
     made.append(picker_cluster(places, http2=settings.door != "ext_authz"))
     if access is not None and access.tokens is not None and access.tokens.fetched:
@@ -194,7 +214,7 @@ def _manager(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None)
         "request_timeout": "120s",
         "stream_idle_timeout": f"{STREAM_IDLE_S}s",
         "common_http_protocol_options": {"idle_timeout": "600s"},
-        "http_filters": [*asked, router_filter(_unknown_names(settings))],
+        "http_filters": [*asked, router_filter(_failed_tries(settings))],
         "rds": {"route_config_name": _ROUTES, "config_source": settings.found("rds")},
         "local_reply_config": own_answers(),
         "access_log": _logs(settings),
@@ -202,12 +222,12 @@ def _manager(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None)
     }
 
 
-def _unknown_names(settings: EnvoySettings) -> list[Value]:
+def _failed_tries(settings: EnvoySettings) -> list[Value]:
     return [
         _log(
             settings.pipe(number),
-            {"text_format_source": {"inline_string": UNKNOWN}},
-            {"and_filter": {"filters": [*_NOT_FOUND, _of_picker(number)]}},
+            {"text_format_source": {"inline_string": FAILED_TRY}},
+            {"and_filter": {"filters": [_FAILED, _of_picker(number)]}},
         )
         for number in range(_told_pickers(settings))
     ]

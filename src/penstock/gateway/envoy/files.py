@@ -12,7 +12,10 @@ from penstock.gateway.state.fleet import RoutedFleet
 
 def envoy_files(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None) -> dict[str, Value]:
     """Every file by its name in the gateway's folder: endpoints first, then who names them."""
-    files = {f"xds/eds-{number}.json": model_endpoints(fleet, number) for number in range(len(fleet.names))}
+    files = {
+        f"xds/eds-{number}.json": model_endpoints(fleet, number, settings.liveness)
+        for number in range(len(fleet.names))
+    }
     files["xds/cds.json"] = clusters(fleet, settings, access)
     files["xds/rds.json"] = routes(fleet, settings, access)
     if settings.certificate is not None:

@@ -3,11 +3,9 @@
 from typing import Final
 
 from penstock.gateway.envoy.clusters import BUFFER_BYTES, PICKERS, Value
-from penstock.gateway.state.headers import FAILED, LENGTH, READ, REASON, SET_UPSTREAM, STRIPPED, TENANT
+from penstock.gateway.state.headers import FAILED, LENGTH, READ, REASON, SET_UPSTREAM, SHOWN_BYTES, STRIPPED, TENANT
 
 _FILTERS: Final = "type.googleapis.com/envoy.extensions.filters.http"
-_PARTIAL_BYTES: Final = 64 * 2**10
-"""Of a long body a picker sees this much: enough for the prefixes that are remembered."""
 MODEL_METADATA: Final = "penstock.model"
 _FAILED: Final[Value] = {
     "single_predicate": {
@@ -61,7 +59,7 @@ def authz_filter(timeout_s: float, *, whole_bodies: bool) -> Value:
             "failure_mode_allow_header_add": True,
             "clear_route_cache": True,
             "with_request_body": {
-                "max_request_bytes": BUFFER_BYTES if whole_bodies else _PARTIAL_BYTES,
+                "max_request_bytes": BUFFER_BYTES if whole_bodies else SHOWN_BYTES,
                 "allow_partial_message": not whole_bodies,
             },
             "allowed_headers": _names(READ),
@@ -96,6 +94,8 @@ def ext_proc_filter(timeout_s: float, *, full_duplex: bool) -> Value:
                 "response_body_mode": "NONE",
                 "response_trailer_mode": "SKIP",
             },
+            # Pickers say how long and how often to try by x-envoy-* headers, which Envoy takes off what clients send.
+            "mutation_rules": {"allow_envoy": True},
             "metadata_options": {"receiving_namespaces": {"untyped": ["envoy.lb"]}},
         },
     }

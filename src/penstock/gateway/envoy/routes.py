@@ -1,20 +1,24 @@
 """Which cluster is a request for? By the model a picker read, by the body where no picker answered."""
 
 import json
+from collections.abc import Sequence
 from typing import Final, cast
 
 from penstock.gateway.envoy.access import OPEN, credentials
 from penstock.gateway.envoy.clusters import Value, cluster_name
 from penstock.gateway.envoy.filters import MODEL_METADATA
+from penstock.gateway.envoy.paths import COMPLETIONS, INFERENCE, STORED, none_of
 from penstock.gateway.state.access import Access
 from penstock.gateway.state.fleet import RoutedFleet, listed
-from penstock.gateway.state.headers import MODEL, TRY_TIMEOUT
+from penstock.gateway.state.headers import ASK_AGAIN, MODEL, WHOLE
 
 _RETRY: Final[Value] = {
     # Nothing has reached the client in any of these cases, and asking a model twice does no harm.
-    "retry_on": "connect-failure,refused-stream,reset,reset-before-request,gateway-error",
-    "num_retries": 3,  # four tries with the first
-    # Where no picker says how long an endpoint may be silent.
+    "retry_on": "connect-failure,refused-stream,reset,reset-before-request,gateway-error,retriable-status-codes",
+    "retriable_status_codes": [500],
+    # Four tries with the first, where no picker says how many.
+    "num_retries": 3,
+    # Where no picker says how long an endpoint may be silent before another is tried besides.
     "per_try_timeout": "120s",
     "retry_host_predicate": [
         {
@@ -25,25 +29,28 @@ _RETRY: Final[Value] = {
         }
     ],
     "host_selection_retry_max_attempts": 5,
-    "retry_back_off": {"base_interval": "0.01s", "max_interval": "0.1s"},
+    # The next try is at another endpoint, which owes nothing to the one before.
+    "retry_back_off": {"base_interval": "0.001s", "max_interval": "0.01s"},
+    # A picker says when it is to be asked again about a silent endpoint.
+    "rate_limited_retry_back_off": {
+        "reset_headers": [{"name": ASK_AGAIN, "format": "SECONDS"}],
+        "max_interval": "3600s",
+    },
 }
-_RETRY_MODEL: Final[Value] = {
-    **_RETRY,
-    "retry_on": f"{_RETRY['retry_on']},retriable-status-codes",
-    "retriable_status_codes": [404],
-}
+_RETRY_MODEL: Final[Value] = {**_RETRY, "retriable_status_codes": [404, 500]}
 """Of completions, whose only 404 is an engine's that does not know the model; a path nobody has is not tried again."""
+_HEDGE: Final[Value] = {"hedge_on_per_try_timeout": True}
+"""A silent try is not aborted when another begins: the first answer wins."""
 STREAM_IDLE_S: Final = 900
 """A stream that has begun and then stalls is given up after so long without a byte."""
-_TRIES: Final = 4
-_LONGEST_TRY_S: Final = 3600
-_LONG_TRY: Final[Value] = {
-    "name": TRY_TIMEOUT,
-    "range_match": {"start": 1000 * STREAM_IDLE_S // _TRIES, "end": 1000 * _LONGEST_TRY_S + 1},
-}
-"""Answers that are not streamed are silence until their last token: a picker says how long each try may take."""
-COMPLETIONS: Final = "/v1/(chat/)?completions"
-_COMPLETIONS: Final[Value] = {"safe_regex": {"regex": COMPLETIONS}}
+_WHOLE_IDLE_S: Final = 4 * 3600
+"""An answer that is not streamed is silence until its last token."""
+_WHOLE: Final[Value] = {"name": WHOLE, "present_match": True}
+_NOT_INFERENCE: Final = "Not Found: this gateway passes on inference paths only; --allow-path adds one"
+_NOT_STORED: Final = (
+    "Not Found: a stored response is known only to the endpoint that made it, and this fleet has several; "
+    "send the whole conversation with each request"
+)
 _NO_PICK: Final[Value] = {
     "penstock.pick": {
         "@type": "type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute",
@@ -58,13 +65,27 @@ _NO_PICK_GRPC: Final[Value] = {
 }
 
 
-def virtual_host(fleet: RoutedFleet, *, door: str | None, access: Access | None = None) -> Value:
-    """All routes, first match first; what Envoy answers itself is not asked about at the door."""
+def virtual_host(
+    fleet: RoutedFleet, *, door: str | None, access: Access | None = None, more_paths: Sequence[str] = ()
+) -> Value:
+    """All routes, first match first; what Envoy answers itself is not asked about at the door.
+
+    `more_paths` reach the engines besides those of inference.
+    """
     off: Value = {} if door is None else _NO_PICK if door == "ext_authz" else _NO_PICK_GRPC
     routes: list[Value] = [
         _direct({"path": "/v1/models", "headers": [_is("GET")]}, 200, models_body(fleet), off),
+        *(
+            _direct({"path": f"/v1/models/{name}", "headers": [_is("GET")]}, 200, json.dumps(_card(fleet, name)), off)
+            for name in fleet.names
+        ),
         _direct({"path": "/health"}, 200, "", off if access is None else {**off, **OPEN}),
     ]
+    alone = len(fleet.addresses) == 1
+    if not alone:
+        routes.append(_direct({"prefix": STORED}, 404, error_body(_NOT_STORED, 404), off))
+    others: Value = {"prefix": "/", "headers": none_of((*INFERENCE, *more_paths), stored=alone)}
+    routes.append(_direct(others, 404, error_body(_NOT_INFERENCE, 404), off))
     if len(fleet.names) == 1:
         routes += _to({}, 0)
     else:
@@ -79,9 +100,9 @@ def virtual_host(fleet: RoutedFleet, *, door: str | None, access: Access | None 
             }
             routes += _to({"dynamic_metadata": [read]}, number)
         unknown = f"no model of this fleet was asked for; write one of {listed(fleet.names)}"
-        routes.append(_direct({"prefix": "/v1/"}, 404, error_body(unknown, 404), {}))
-    routes.append(_direct({"prefix": "/"}, 404, error_body("Not Found", 404), off))
-    host: Value = {"name": "fleet", "domains": ["*"], "routes": routes}
+        routes.append(_direct({"prefix": "/"}, 404, error_body(unknown, 404), {}))
+    # A picker that is asked about a silent endpoint has to know which try this is.
+    host: Value = {"name": "fleet", "domains": ["*"], "routes": routes, "include_request_attempt_count": True}
     if access is not None:
         host["typed_per_filter_config"] = credentials(access)
         host["request_headers_to_add"] = [_engine_key(access.engine_key)] if access.engine_key else []
@@ -95,16 +116,13 @@ def _engine_key(key: str) -> Value:
 
 def models_body(fleet: RoutedFleet) -> str:
     """What /v1/models answers."""
-    cards = [
-        {"id": name, "object": "model", "created": 0, "owned_by": "penstock", **_parent(fleet, name)}
-        for name in fleet.names
-    ]
-    return json.dumps({"object": "list", "data": cards})
+    return json.dumps({"object": "list", "data": [_card(fleet, name) for name in fleet.names]})
 
 
-def _parent(fleet: RoutedFleet, name: str) -> Value:
+def _card(fleet: RoutedFleet, name: str) -> Value:
     model = fleet.model_of[name]
-    return {} if model == name else {"parent": model}
+    parent = {} if model == name else {"parent": model}
+    return {"id": name, "object": "model", "created": 0, "owned_by": "penstock", **parent}
 
 
 def error_body(message: str, code: int) -> str:
@@ -130,14 +148,16 @@ def _direct(match: Value, status: int, body: str, more: Value) -> Value:
 
 
 def _to(match: Value, number: int) -> list[Value]:
-    """Route to a model: completions, those that may take long first, then all else."""
+    """Route to a model: completions first, and those that may be silent for long before others."""
     # A stream lasts as long as it lasts.
-    there: Value = {"cluster": cluster_name(number), "timeout": "0s"}
-    headers = [_is("POST"), *cast("list[Value]", match.get("headers", []))]
-    model = {**there, "retry_policy": _RETRY_MODEL}
-    long = {**model, "idle_timeout": f"{_TRIES * _LONGEST_TRY_S + 60}s"}
-    return [
-        {"match": {**_COMPLETIONS, **match, "headers": [_LONG_TRY, *headers]}, "route": long},
-        {"match": {**_COMPLETIONS, **match, "headers": headers}, "route": model},
-        {"match": {"prefix": "/v1/", **match}, "route": {**there, "retry_policy": _RETRY}},
-    ]
+    there: Value = {"cluster": cluster_name(number), "timeout": "0s", "hedge_policy": _HEDGE}
+    headers = cast("list[Value]", match.get("headers", []))
+    completion: Value = {"safe_regex": {"regex": COMPLETIONS}, **match, "headers": [_is("POST"), *headers]}
+    other: Value = {"prefix": "/", **match, "headers": headers}
+    found: list[Value] = []
+    for wanted, retry in ((completion, _RETRY_MODEL), (other, _RETRY)):
+        route = {**there, "retry_policy": retry}
+        whole = {**wanted, "headers": [_WHOLE, *cast("list[Value]", wanted["headers"])]}
+        found.append({"match": whole, "route": {**route, "idle_timeout": f"{_WHOLE_IDLE_S}s"}})
+        found.append({"match": wanted, "route": route})
+    return found

@@ -1,6 +1,7 @@
 """What does a request ask for? The model, its lengths and its beginning, from a body that may be cut short."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from json import JSONDecoder
@@ -15,6 +16,8 @@ _SEARCHED_BYTES: Final = 4096
 _SHEDDABLE: Final = frozenset({"batch", "sheddable", "low"})
 _WEIGHTS: Final[Mapping[str, float]] = {"critical": 4.0, "high": 2.0}
 _BEGINS: Final = (b'"messages"', b'"prompt"', b'"input"')
+_FORM_MODEL: Final = re.compile(rb'name="?model"?\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]*)\r\n--')
+"""The field `model` of multipart/form-data, as OpenAI's client sends audio."""
 
 
 class BadBody(Exception):  # noqa: N818 - the name is what is answered
@@ -56,11 +59,16 @@ class Wish:
 
 
 def read_body(body: bytes, whole_bytes: int, *, cut: bool = False) -> BodyAsked:
-    """Read a body, or the beginning of one of `whole_bytes`."""
-    fields = _first_fields(body) if cut else _all_fields(body)
+    """Read a body, or the beginning of one of `whole_bytes`.
+
+    Only a body that is there to its end is refused: of one that is cut, the engine judges what is not seen here.
+    """
+    fields = _form_fields(body) if body.startswith(b"--") else _first_fields(body) if cut else _all_fields(body)
     model = fields.get("model")
     if model is not None and not isinstance(model, str):
-        raise BadBody("model must be a string")
+        if not cut:
+            raise BadBody("model must be a string")
+        model = None
     stream, seen = fields.get("stream") is True, len(body)
     return BodyAsked(model, _limit(fields), stream, max(seen, whole_bytes), _prompt_at(body), _choices(fields))
 
@@ -87,13 +95,19 @@ def _all_fields(body: bytes) -> Mapping[str, object]:
     return fields
 
 
+def _form_fields(body: bytes) -> Mapping[str, object]:
+    """Read the model from a form; its other fields say nothing about how long the answer takes."""
+    found = _FORM_MODEL.search(body)
+    return {} if found is None else {"model": found[1].decode("utf-8", "replace")}
+
+
 def _first_fields(body: bytes) -> Mapping[str, object]:
-    """Read an object's fields until the text ends; the one that is cut is left out."""
+    """Read an object's fields until the text ends or is no JSON; the field that is cut is left out."""
     text = body.decode("utf-8", "ignore")
     at = WHITESPACE.match(text, 0).end()
-    if text[at : at + 1] != "{":
-        raise BadBody("the body is not a JSON object")
     fields: dict[str, object] = {}
+    if text[at : at + 1] != "{":
+        return fields
     at += 1
     try:
         while True:
@@ -101,7 +115,7 @@ def _first_fields(body: bytes) -> Mapping[str, object]:
             key, at = _DECODER.raw_decode(text, at)
             at = WHITESPACE.match(text, at).end()
             if text[at] != ":" or not isinstance(key, str):
-                raise BadBody("the body is not JSON")
+                break
             at = WHITESPACE.match(text, at + 1).end()
             value, at = _DECODER.raw_decode(text, at)
             fields[key] = value

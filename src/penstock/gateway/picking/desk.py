@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
@@ -12,18 +12,18 @@ import numpy as np
 from penstock.gateway.picking import policy
 from penstock.gateway.picking.asked import BodyAsked, Wish
 from penstock.gateway.picking.coming_back import SheddableCrowd, retry_s
+from penstock.gateway.picking.failure_detector import FailureDetector, has_failed
 from penstock.gateway.picking.flights import Flight, Flights, struct_of
 from penstock.gateway.picking.leaks import OLD_S, Leaks, oldest
 from penstock.gateway.picking.learning import Learned
-from penstock.gateway.picking.patience import try_s
 from penstock.gateway.picking.prefixes import BLOCK_BYTES, PrefixIndex
 from penstock.gateway.picking.receipts import ReceiptBook
 from penstock.gateway.picking.second_look import shortened, who_takes_it_late
-from penstock.gateway.picking.suspects import Suspects, UnknownNames, has_failed, is_upstream
 from penstock.gateway.picking.tally import PickTally
 from penstock.gateway.picking.tenants import Tenants
 from penstock.gateway.state.fleet import SHED_FRACTION, RoutedFleet, listed
 from penstock.gateway.state.tables import read_row
+from penstock.gateway.state.timeouts import SILENCE_S, silence_s
 from penstock.routing.endpoint import ENDPOINT, REQUEST, Records, new_request
 from penstock.routing.endpoint import REPORT as SAID
 
@@ -45,7 +45,10 @@ class Named(NamedTuple):  # a frozen dataclass takes three times as long to make
     model: str
     order: tuple[int, ...] = ()
     ticket: int = 0
-    try_s: float = 0.0
+    silence_s: float = 0.0
+    """How long an endpoint may be silent before it is asked about."""
+    streamed: bool = False
+    """Whether the answer is known to come token by token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,7 @@ class Desk:
         number: int,
         clock: Callable[[], float] = time.monotonic,
         receipts: ReceiptBook | None = None,
+        min_silence_s: float = SILENCE_S,
     ) -> None:
         self._receipts, self._policy = receipts, policy.every_request()
         self.fleet, self._tables, self._number, self._clock = fleet, tables, number, clock
@@ -109,8 +113,7 @@ class Desk:
         self._tickets = int(clock() * 1e6)
         self._looked_s = -math.inf
         self._leaks = Leaks(count)
-        self._healthy = np.ones(count, bool)
-        self._suspects, self._unknown = Suspects(count), UnknownNames(fleet)
+        self._failures, self._min_silence_s = FailureDetector(fleet, self.endpoints, min_silence_s), min_silence_s
         now_s = clock()
         self._up, self._looked = np.zeros(count, np.int64), False
         self._divide()
@@ -233,7 +236,8 @@ class Desk:
         answers = asked.choices * flight.expected_output_tokens
         self._tenants.served(self._tenant, flight.input_tokens, answers, flight.sent_s)
         self.tally.sent(first, asked.body_bytes, ttft_s)
-        return Named(model, order, ticket, try_s(asked, ttft_s, self._tpot_now_s.item(first)))
+        rest_s = 0.0 if asked.stream else self._tpot_now_s.item(first) * flight.expected_output_tokens
+        return Named(model, order, ticket, silence_s(ttft_s + rest_s, self._min_silence_s), asked.stream)
 
     def _unnamed(self, model: str, only: frozenset[int] | None) -> Named | Refused:
         """Say why nobody was found: nobody is up, nobody holds such an answer, or it is shed."""
@@ -251,42 +255,52 @@ class Desk:
         again_s = retry_s(self._request, self._among(only), self._hits, self._crowd)
         return Refused(429, "saturated", "no endpoint can serve this in time", again_s)
 
-    def ended(self, ticket: int, served: str, status: int, flags: str, tries: int) -> None:
-        """Take note that an answer ended, as Envoy's log says."""
+    def ended(self, ticket: int, served: str, status: int, flags: str, tries: int, *, alone: bool = False) -> None:
+        """Take note that an answer ended, as Envoy's log says; `alone`: its tries are in no log."""
         place = self._flights.closed(ticket)
         if place is None:
             self.tally.unknown_tickets += 1
             return
         now_s, flight = self._clock(), self._flights.at(place)
-        first = flight.endpoint
-        moved = tries > 1 or self._index_of.get(served, first) != first
-        failed = has_failed(status, flags, tries)
+        first, last = flight.endpoint, self._index_of.get(served)
+        moved, failed = first != (first if last is None else last), has_failed(status, flags, tries)
         self.tally.ended(first, failed=failed, moved=moved)
-        if self._unknown.told(ticket):
-            pass  # what it does not know was taken note of when it said so
-        elif moved or (failed and is_upstream(flags)):
-            self._suspect(first, now_s)
-        elif status:  # a client that left before the answer says nothing of who would have given it
-            self._suspects.answered(first)
-        tokens = self._tokens(flight, now_s)
-        self._policy.finished(self.endpoints, self._flights.rows, place, tokens, now_s, self.parameters)
+        if self._failures.ended(ticket, first, last, status, flags, now_s, alone=alone):
+            self._divide()
+        if failed or moved:  # says nothing of how fast answers are there
+            policy.lost(self.endpoints, self._flights.rows, place, now_s, self.parameters)
+        else:
+            tokens = self._tokens(flight, now_s)
+            self._policy.finished(self.endpoints, self._flights.rows, place, tokens, now_s, self.parameters)
+
+    def try_failed(self, ticket: int, served: str, status: int, flags: str) -> None:
+        """Take note that an endpoint failed a request, which Envoy then sends to another."""
+        index = self._index_of.get(served)
+        if index is not None and ticket in self._flights:
+            self._failures.try_failed(ticket, index, status, flags, self._clock())
+            self._divide()
+
+    def ask_again_s(self, ticket: int, tried: Sequence[str], *, first: bool) -> int | None:
+        """Return when Envoy asks again about a request whose tries are silent; None: it tries the next endpoint."""
+        if (place := self._flights.place(ticket)) is None:
+            return None
+        indices = [self._index_of[address] for address in tried if address in self._index_of]
+        now_s = self._clock()
+        return self._failures.ask_again_s(ticket, indices, now_s - self._flights.at(place).sent_s, now_s, first=first)
 
     def not_found(self, ticket: int, served: str, name: str) -> None:
         """An endpoint says it does not know a name: an adapter is left out there, its model is all it has."""
         index, now_s = self._index_of.get(served), self._clock()
         if index is None or name not in self._bits or (place := self._flights.place(ticket)) is None:
             return
+        self._failures.try_failed(ticket, index, 0, "-", now_s)
         if self._flights.at(place).endpoint == index:
-            self._unknown.tell(ticket)
+            self._failures.unknown.tell(ticket)
         if name == self.fleet.served[index]:
-            self._suspect(index, now_s)
+            self._failures.suspect(index, now_s)
+            self._divide()
         else:
-            self._unknown.leave(self.endpoints, index, name, now_s)
-
-    def _suspect(self, index: int, now_s: float) -> None:
-        self._suspects.failed(index, now_s)
-        self.endpoints[index]["accepts"] = 0
-        self._divide()
+            self._failures.unknown.leave(self.endpoints, index, name, now_s)
 
     def unseen(self, ticket: int) -> None:
         """Nobody will say when this answer ends: take it to end when that is predicted."""
@@ -313,10 +327,8 @@ class Desk:
                     self._seen[index] = row["sequence"]
                     self._report(int(index), row, now_s)
             self._divide()
-        if now_s >= self._suspects.trial_s:
-            self._try_again(now_s)
-        if now_s >= self._unknown.trial_s:
-            self._unknown.try_again(self.endpoints, now_s)
+        if self._failures.try_again(now_s):
+            self._divide()
         while self._unseen and self._unseen[0][0] <= now_s:
             self.ended(heappop(self._unseen)[1], "", _OK, "-", 1)
         while self._due and self._due[0][0] <= now_s:
@@ -325,16 +337,9 @@ class Desk:
             if place is not None:
                 self._first(place, due_s)
 
-    def _try_again(self, now_s: float) -> None:
-        """Let those take requests again that were left alone long enough."""
-        for index in self._suspects.tried_again(now_s):
-            self.endpoints[index]["accepts"] = self._healthy[index]
-        self._divide()
-
     def _report(self, index: int, row: np.void, now_s: float) -> None:
         record = self.endpoints[index]
-        self._healthy[index] = row["healthy"] != 0
-        record["accepts"] = self._healthy[index] and now_s >= self._suspects.until_s[index]
+        self._failures.reported(index, row, now_s)
         if row["kv_tokens"] > 0:
             record["kv_tokens"] = row["kv_tokens"]
         if row["active_s"] > 0:
@@ -354,7 +359,7 @@ class Desk:
         if count:
             for ticket in oldest(self._flights.all(), index, now_s - OLD_S, count):
                 if (place := self._flights.closed(ticket)) is not None:
-                    self._unknown.told(ticket)
+                    self._failures.forget(ticket)
                     self.tally.in_flight[index] -= 1
                     self.tally.dropped_flights += 1
                     policy.lost(self.endpoints, self._flights.rows, place, now_s, self.parameters)
@@ -387,4 +392,5 @@ class Desk:
         self._due = [entry for entry in before._due if entry[1] in self._flights]  # noqa: SLF001 - its own kind
         self._unseen = [entry for entry in before._unseen if entry[1] in self._flights]  # noqa: SLF001 - its own kind
         self._tickets = before._tickets  # noqa: SLF001 - its own kind
+        self._failures.adopt(before._failures, here)  # noqa: SLF001 - its own kind
         self.tally.go_on(before.tally, here)

@@ -7,9 +7,10 @@ from penstock.gateway.picking.desk import Desk
 
 _READ_BYTES: Final = 2**18
 _MOST_LINE_BYTES: Final = 4096
-_FIELDS, _UNKNOWN_FIELDS = 5, 4
-_UNKNOWN: Final = "unknown"
-"""How a line begins that says which endpoint did not know a name."""
+_FIELDS, _TRY_FIELDS = 5, 6
+_TRY: Final = "try"
+"""How a line begins that says which endpoint failed one try of a request."""
+_NOT_FOUND: Final = 404
 
 
 class Endings:
@@ -34,8 +35,8 @@ class Endings:
 
     def _line(self, line: str) -> None:
         fields = line.split(" ")
-        if fields[0] == _UNKNOWN:
-            self._unknown(line.split(" ", _UNKNOWN_FIELDS - 1))
+        if fields[0] == _TRY:
+            self._failed_try(line.split(" ", _TRY_FIELDS - 1))
         if len(fields) != _FIELDS or not fields[0].isdigit():
             return
         ticket, status, flags, served, tries = fields
@@ -47,7 +48,13 @@ class Endings:
             int(tries) if tries.isdigit() else 1,
         )
 
-    def _unknown(self, fields: list[str]) -> None:
+    def _failed_try(self, fields: list[str]) -> None:
         """Take a line whose last field is a name, which may have spaces."""
-        if len(fields) == _UNKNOWN_FIELDS and fields[1].isdigit():
-            self.desk.not_found(int(fields[1]), fields[2], fields[3])
+        if len(fields) != _TRY_FIELDS or not fields[1].isdigit():
+            return
+        _, ticket, served, status, flags, name = fields
+        code = int(status) if status.isdigit() else 0
+        if code == _NOT_FOUND:
+            self.desk.not_found(int(ticket), served, name)
+        else:
+            self.desk.try_failed(int(ticket), served, code, flags)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from penstock.gateway.state.fleet import RoutedFleet
+from penstock.gateway.state.labels import write_labels
 from penstock.gateway.watching.wish import ReplicaWish
 from penstock.routing.endpoint import Records
 
@@ -42,7 +43,7 @@ def own_page(
     """Write the page; `envoy` is what Envoy counted, by the names it has here."""
     now_s, lines = time.monotonic(), list[str]()
     labels = [
-        f'endpoint="{address}",pool="{pool}",model="{model}"'
+        write_labels({"endpoint": address, "pool": pool, "model": model})
         for address, pool, model in zip(fleet.addresses, fleet.pools, fleet.served, strict=True)
     ]
     for name, (metric, said) in _BY_ENDPOINT.items():
@@ -80,7 +81,7 @@ def own_page(
     lines += _metric(
         "penstock_picker_up", "Whether a picker answers at its own door.", zip(pickers, alive, strict=True)
     )
-    kinds = [f'pool="{kind.name}",model="{kind.model}"' for kind in wish.kinds]
+    kinds = [write_labels({"pool": kind.name, "model": kind.model}) for kind in wish.kinds]
     for name, (said, values) in wish.shown(reports).items():
         lines += _metric(name, said, zip(kinds, values, strict=True))
     for metric, value in envoy.items():

@@ -17,6 +17,7 @@ from penstock.errors import UsageError
 from penstock.gateway.envoy.clusters import model_endpoints
 from penstock.gateway.state.fleet import RoutedFleet
 from penstock.gateway.state.names import addresses_of
+from penstock.gateway.state.sockets import liveness_socket
 from penstock.gateway.state.tables import (
     COUNTS,
     PICKER_STATE,
@@ -221,12 +222,14 @@ class Scraper:
     async def _tell_envoy(self, fleet: RoutedFleet, watched: list[Watched]) -> None:
         """Rewrite the weights Envoy falls back to when an endpoint comes or goes."""
         told: list[bool] | None = None
+        liveness = [liveness_socket(self._folder, number) for number in range(self._pickers)]
         while True:
             healthy = [one.healthy for one in watched]
             if healthy != told:
                 told = healthy
                 for number in range(len(fleet.names)):
-                    write_json(self._folder / "xds" / f"eds-{number}.json", model_endpoints(fleet, number, healthy))
+                    endpoints = model_endpoints(fleet, number, liveness, healthy)
+                    write_json(self._folder / "xds" / f"eds-{number}.json", endpoints)
             await asyncio.sleep(_BUSY_S)
 
     async def _follow(self, fleet: RoutedFleet) -> None:

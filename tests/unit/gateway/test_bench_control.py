@@ -1,0 +1,35 @@
+"""The benchmark's control answers instead of the picker: what it measures is the door alone."""
+
+import asyncio
+import runpy
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("httptools", reason='serving is an extra: pip install "penstock[gateway]"')
+
+from desks import Clock, desk_of, fleet
+from penstock.gateway.doors import authz
+
+TOOL = Path(__file__).resolve().parents[3] / "tools" / "bench_gateway.py"
+QUESTION = b'POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 14\r\n\r\n{"model": "a"}'
+
+
+def test_the_constant_control_replaces_the_picker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(authz, "QuestionLine", authz.QuestionLine)  # put back afterwards
+    runpy.run_path(str(TOOL))["answer_without_looking"]("10.9.9.9:1")
+    desk, _ = desk_of(fleet(), Clock())
+
+    async def asked() -> bytes:
+        door = authz.AuthzDoor(desk, 0)
+        await door.start(tmp_path / "picker.sock")
+        reader, writer = await asyncio.open_unix_connection(tmp_path / "picker.sock")
+        writer.write(QUESTION)
+        answer = await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+        assert await door.answers()  # or the supervisor would take it for dead
+        await door.stop(0.0)
+        return answer
+
+    assert b"x-gateway-destination-endpoint: 10.9.9.9:1\r\n" in asyncio.run(asked())
+    assert desk.tally.decisions == 0
