@@ -17,6 +17,7 @@ from penstock.gateway.picking.leaks import OLD_S, Leaks, oldest
 from penstock.gateway.picking.learning import Learned
 from penstock.gateway.picking.patience import try_s
 from penstock.gateway.picking.prefixes import BLOCK_BYTES, PrefixIndex
+from penstock.gateway.picking.readiness import Readiness
 from penstock.gateway.picking.receipts import ReceiptBook
 from penstock.gateway.picking.second_look import shortened, who_takes_it_late
 from penstock.gateway.picking.suspects import Suspects, UnknownNames, has_failed, is_upstream
@@ -27,7 +28,7 @@ from penstock.gateway.state.tables import read_row
 from penstock.routing.endpoint import ENDPOINT, REQUEST, Records, new_request
 from penstock.routing.endpoint import REPORT as SAID
 
-_NAMED: Final = 3
+MAX_NAMED: Final = 3
 """Endpoints named for a request: the picked one, and two to go on to."""
 _REPORTS_EVERY_S: Final = 0.002
 _LEAST_TOKEN_S: Final = 1e-6
@@ -95,7 +96,7 @@ class Desk:
             for model in fleet.models
         }
         self._prefixes = PrefixIndex()
-        self._request, self._order = new_request(), np.zeros(_NAMED, np.int64)
+        self._request, self._order = new_request(), np.zeros(MAX_NAMED, np.int64)
         self._request_bytes = self._request.view(np.uint8).data
         self._tpot_now_s = self.endpoints["tpot_now_s"]
         self._said, self._tenants = np.zeros(1, SAID), Tenants()
@@ -109,7 +110,7 @@ class Desk:
         self._tickets = int(clock() * 1e6)
         self._looked_s = -math.inf
         self._leaks = Leaks(count)
-        self._healthy = np.ones(count, bool)
+        self.readiness = Readiness(fleet)
         self._suspects, self._unknown = Suspects(count), UnknownNames(fleet)
         now_s = clock()
         self._up, self._looked = np.zeros(count, np.int64), False
@@ -236,12 +237,12 @@ class Desk:
         return Named(model, order, ticket, try_s(asked, ttft_s, self._tpot_now_s.item(first)))
 
     def _unnamed(self, model: str, only: frozenset[int] | None) -> Named | Refused:
-        """Say why nobody was found: nobody is up, nobody holds such an answer, or it is shed."""
+        """Say why the policy named no endpoint: none accepts requests, none holds such an answer, or it is shed."""
         mine = [index for index in self.fleet.having(model) if only is None or index in only]
         up = self.endpoints[mine]
         up = up[(up["accepts"] != 0) & (up["serves"] & self._bits[model] != 0)]
         if not len(up):
-            return Named(model) if only is None else Refused(503, "no-endpoints", "no endpoint is ready", 1)
+            return Named(model)
         most, limit = int(up["max_context_tokens"].max()), int(self._request["output_limit_tokens"][0])
         if limit >= most:
             self.tally.refused += 1
@@ -328,13 +329,14 @@ class Desk:
     def _try_again(self, now_s: float) -> None:
         """Let those take requests again that were left alone long enough."""
         for index in self._suspects.tried_again(now_s):
-            self.endpoints[index]["accepts"] = self._healthy[index]
+            self.endpoints[index]["accepts"] = self.readiness.healthy[index]
         self._divide()
 
     def _report(self, index: int, row: np.void, now_s: float) -> None:
         record = self.endpoints[index]
-        self._healthy[index] = row["healthy"] != 0
-        record["accepts"] = self._healthy[index] and now_s >= self._suspects.until_s[index]
+        healthy = row["healthy"] != 0
+        self.readiness.report(index, healthy=healthy)
+        record["accepts"] = healthy and now_s >= self._suspects.until_s[index]
         if row["kv_tokens"] > 0:
             record["kv_tokens"] = row["kv_tokens"]
         if row["active_s"] > 0:
@@ -380,6 +382,7 @@ class Desk:
                 for name in _KEPT:
                     self.endpoints[new][name] = before.endpoints[old][name]
                 self.tally.in_flight[new] = int(before.endpoints[old]["in_flight"])
+                self.readiness.adopt(new, before.readiness, old)
         for ticket, flight in before._flights.all():  # noqa: SLF001 - its own kind
             new = here[flight.endpoint]
             if new is not None:
