@@ -4,24 +4,24 @@ import logging
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
-import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from penstock.errors import PenstockError, UsageError
 from penstock.gateway.admin import ask_admin, envoy_ready, stats
-from penstock.gateway.doors.process import run_picker
+from penstock.gateway.children import START_S, Child
+from penstock.gateway.doors.process import draining, run_picker
+from penstock.gateway.envoy.clusters import Value
 from penstock.gateway.envoy.config import EnvoySettings
-from penstock.gateway.envoy.files import envoy_files, static_document
+from penstock.gateway.envoy.files import CERTIFICATES, envoy_files, static_document
+from penstock.gateway.envoy.health import READY_FILE
 from penstock.gateway.envoy.program import envoy_program, validate
 from penstock.gateway.picking import policy
-from penstock.gateway.state.access import Access, access_of
+from penstock.gateway.state.access import access_of
 from penstock.gateway.state.fleet import RoutedFleet
 from penstock.gateway.state.tables import PICKER_STATE, shared_array
 from penstock.gateway.watching.scraper import write_json
@@ -31,95 +31,13 @@ log = logging.getLogger(__name__)
 _Seen: TypeAlias = tuple[int, int] | None
 """A file as it looks from outside: when it was changed, and how many bytes it has."""
 _TURN_S: Final = 0.1
-_SILENT_S: Final = 3.0
-"""A picker or scraper that gives no sign of life for so long is ended and started again."""
-_START_S: Final = 90.0
-"""Until all is up: a machine that compiles the policy for the first time takes half a minute."""
+_END_S: Final = 5.0
+"""From being told to end until a process is killed."""
 _MISSING_TURNS: Final = 10
 _FLUSH_MS: Final = "10"
 _BACK_OFF_S: Final = (0.0, 0.2, 1.0, 5.0)
 _LASTED_S: Final = 10.0
 """What ran for so long did not fail at once: it is started again without waiting."""
-
-
-class _Forked:
-    """A process that began as a copy of this one, with everything compiled."""
-
-    def __init__(self, call: Callable[[], None]) -> None:
-        self._status: int | None = None
-        self.pid = os.fork()
-        if self.pid == 0:
-            status = 1
-            try:
-                os.setsid()
-                call()
-                status = 0
-            except BaseException:  # noqa: BLE001 - the last frame of a process: all that is left is to say so
-                traceback.print_exc()
-            finally:
-                os._exit(status)
-
-    def poll(self) -> int | None:
-        """Its exit status; None while it runs."""
-        if self._status is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            self._status = os.waitstatus_to_exitcode(status) if pid else None
-        return self._status
-
-    def send_signal(self, number: int) -> None:
-        """Tell it something."""
-        os.kill(self.pid, number)
-
-    def wait(self, seconds: float) -> None:
-        """Wait for its end, and end it where that takes longer."""
-        begun = time.monotonic()
-        while self.poll() is None:
-            if time.monotonic() - begun > seconds:
-                self.send_signal(signal.SIGKILL)
-            time.sleep(0.01)
-
-
-@dataclass(slots=True, eq=False)
-class Child:
-    """One process of the gateway: a program, or a copy of this process that calls something."""
-
-    name: str
-    command: list[str] | Callable[[], None]
-    process: "subprocess.Popen[bytes] | _Forked | None" = None
-    started_s: float = 0.0
-    restarts: int = 0
-    wait_until_s: float = 0.0
-    signs: Callable[[], float] | None = None
-    """When it last gave a sign of life, by the monotonic clock."""
-
-    def start(self) -> None:
-        """Start it, apart from the terminal's signals."""
-        self.started_s = time.monotonic()
-        if callable(self.command):
-            self.process = _Forked(self.command)
-        else:
-            # What is ignored here stays so until the program listens: a reload must not end one that is starting.
-            before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-            self.process = subprocess.Popen(self.command, start_new_session=True)  # noqa: S603 - own programs
-            signal.signal(signal.SIGHUP, before)
-
-    @property
-    def running(self) -> bool:
-        """Whether it runs."""
-        return self.process is not None and self.process.poll() is None
-
-    def silent(self, now_s: float) -> bool:
-        """Whether it gives no sign of life, though it has had the time to."""
-        if self.signs is None:
-            return False
-        last_s = self.signs()
-        allowed_s = _SILENT_S if last_s > self.started_s else _START_S
-        return now_s - max(last_s, self.started_s) > allowed_s
-
-    def tell(self, number: signal.Signals) -> None:
-        """Send it a signal, where it runs."""
-        if self.process is not None and self.running:
-            self.process.send_signal(number)
 
 
 class Supervisor:
@@ -132,8 +50,10 @@ class Supervisor:
         watched: Path | None,
         *,
         drain_s: float = 30.0,
+        grace_s: float = 0.0,
     ) -> None:
         self._settings, self._read, self._watched, self._drain_s = settings, read, watched, drain_s
+        self._grace_s = grace_s
         self._generation = 0
         self._stopped = False
         self._asked_to_reload = False
@@ -147,7 +67,7 @@ class Supervisor:
         self.fleet = read(0)
 
     def run(self, ready: Callable[[], None] | None = None) -> None:
-        """Serve until SIGTERM or SIGINT, then drain."""
+        """Serve until SIGTERM or SIGINT, then drain; SIGINT and a second SIGTERM skip the grace before it."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
         signal.signal(signal.SIGHUP, self._ask_reload)
@@ -159,11 +79,14 @@ class Supervisor:
             while not self._stopped:
                 time.sleep(_TURN_S)
                 self._mind()
+            self._announce_end()
             self._drain()
         finally:
             self._end()
 
-    def _stop(self, *_: object) -> None:
+    def _stop(self, number: int, *_: object) -> None:
+        if self._stopped or number == signal.SIGINT:
+            self._grace_s = 0.0
         self._stopped = True
 
     def _ask_reload(self, *_: object) -> None:
@@ -178,7 +101,10 @@ class Supervisor:
         access = access_of(settings.access_file)
         self._named = access.files if access is not None else ()
         self._read_at = self._last_seen = self._files()
-        write_files(self.fleet, settings, access)
+        for left in (settings.folder / READY_FILE, draining(settings.folder)):
+            left.unlink(missing_ok=True)
+        files = envoy_files(self.fleet, settings, access)
+        write_files(settings.folder, self.fleet, files)
         for number in range(settings.pickers):
             path = settings.pipe(number)
             if not Path(path).exists():
@@ -188,15 +114,19 @@ class Supervisor:
         write_json(settings.folder / "timeouts.json", {"min_silence_s": settings.min_silence_s})
         if settings.receipts is not None:
             write_json(settings.folder / "receipts.json", {"path": settings.receipts, "every": settings.receipt_every})
-        if settings.only_pick is None:
-            whole = settings.folder / "whole.json"
-            write_json(whole, static_document(envoy_files(self.fleet, settings, access)))
-            validate(whole)
-        else:
+        self._validate(files)
+        if settings.only_pick is not None:
             shown = settings.certificate
             pair = None if shown is None else [str(shown.chain.absolute()), str(shown.key.absolute())]
             told = {"address": settings.only_pick, "certificate": pair, "drain_s": self._drain_s}
             write_json(settings.folder / "door.json", told)
+
+    def _validate(self, files: dict[str, Value]) -> None:
+        """Have Envoy check its files before anything adopts them; refuse what it refuses."""
+        if self._settings.only_pick is None:
+            whole = self._settings.folder / "whole.json"
+            write_json(whole, static_document(files))
+            validate(whole)
 
     def _start(self) -> None:
         settings, folder, python = self._settings, str(self._settings.folder), sys.executable
@@ -236,7 +166,7 @@ class Supervisor:
             if self._stopped:
                 return
             dead = [child.name for child in self.children.values() if child.process is not None and not child.running]
-            if dead or time.monotonic() - begun > _START_S:
+            if dead or time.monotonic() - begun > START_S:
                 raise UsageError(f"{dead[0] if dead else what} did not start; its own words are above")
             time.sleep(_TURN_S)
 
@@ -293,10 +223,13 @@ class Supervisor:
         return (*(_seen(path) for path in files if path is not None), *certificate)
 
     def reload(self) -> None:
-        """Read the fleet again; what cannot be read changes nothing."""
+        """Read the fleet again; what cannot be read, or Envoy refuses, changes nothing."""
         try:
             fleet, access = self._read(self._generation + 1), access_of(self._settings.access_file)
-            write_files(fleet, self._settings, access)
+            files = envoy_files(fleet, self._settings, access)
+            # Without certificates: Envoy keeps the last good one, and a bad one keeps no fleet from being read.
+            self._validate({name: content for name, content in files.items() if name != CERTIFICATES})
+            write_files(self._settings.folder, fleet, files)
         except PenstockError as error:
             log.error("the fleet is not read again: %s", error)  # noqa: TRY400 - expected, one line
             return
@@ -313,12 +246,23 @@ class Supervisor:
             path.unlink()
         log.warning("the fleet was read again: %d endpoints", len(fleet.addresses))
 
+    def _announce_end(self) -> None:
+        """Fail health checks, and go on serving until load balancers have seen it."""
+        draining(self._settings.folder).touch()
+        begun_s = time.monotonic()
+        while True:
+            # Each turn: an Envoy that was started again does not know.
+            ask_admin(self._settings.admin, "POST", "/healthcheck/fail")
+            if time.monotonic() - begun_s >= self._grace_s:
+                return
+            time.sleep(_TURN_S)
+            self._mind()
+
     def _drain(self) -> None:
         """Take no new connections, and wait for answers that are under way; pickers without Envoy do so themselves."""
         if "envoy" not in self.children:
             return
         ask_admin(self._settings.admin, "POST", "/drain_listeners?graceful&skip_exit")
-        ask_admin(self._settings.admin, "POST", "/healthcheck/fail")
         begun = time.monotonic()
         while time.monotonic() - begun < self._drain_s and self.children["envoy"].running:
             active = stats(self._settings.admin, "http.clients.downstream_rq_active")
@@ -327,17 +271,14 @@ class Supervisor:
             time.sleep(_TURN_S)
 
     def _end(self) -> None:
-        for name in sorted(self.children, key=lambda name: name != "envoy"):
-            child = self.children[name]
-            child.tell(signal.SIGTERM)
-            if isinstance(child.process, _Forked):
-                child.process.wait(5 if "envoy" in self.children else 5 + self._drain_s)
-            elif child.process is not None:
-                try:
-                    child.process.wait(5)
-                except subprocess.TimeoutExpired:
-                    child.process.kill()
-                    child.process.wait()
+        """End Envoy, then all pickers at once, which may wait for requests under way, then the scraper."""
+        last = {"envoy": 0, "scraper": 2}
+        for turn in range(3):
+            children = [child for name, child in self.children.items() if last.get(name, 1) == turn]
+            for child in children:
+                child.tell(signal.SIGTERM)
+            for child in children:
+                child.wait(_END_S if "envoy" in self.children else _END_S + self._drain_s)
         for descriptor in self._pipes:
             os.close(descriptor)
 
@@ -383,9 +324,9 @@ def _seen(path: Path) -> _Seen:
     return found.st_mtime_ns, found.st_size  # two writes within one tick of the clock differ in size at least
 
 
-def write_files(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None) -> None:
-    """Write what Envoy, the pickers and the scraper read; all of it or, where it cannot be made, nothing."""
-    files = envoy_files(fleet, settings, access)
-    fleet.write(settings.folder / "fleet.bin")
+def write_files(folder: Path, fleet: RoutedFleet, files: dict[str, Value]) -> None:
+    """Write what the pickers and the scraper read, and Envoy's files."""
+    fleet.write(folder / "fleet.bin")
     for name, content in files.items():
-        write_json(settings.folder / name, content)
+        if name != READY_FILE or not (folder / name).exists():
+            write_json(folder / name, content)

@@ -12,9 +12,10 @@ pytest.importorskip("httptools", reason='the gateway is an extra: pip install "p
 
 from desks import fleet
 from penstock.errors import UsageError
+from penstock.gateway.children import Child
 from penstock.gateway.envoy.config import EnvoySettings
 from penstock.gateway.state.fleet import RoutedFleet
-from penstock.gateway.supervisor import Child, Supervisor
+from penstock.gateway.supervisor import Supervisor
 from penstock.reading.text import read_text
 
 
@@ -27,8 +28,7 @@ def test_a_reload_does_not_end_a_program_that_is_still_starting() -> None:
         assert child.running
     finally:
         child.tell(signal.SIGKILL)
-        assert child.process is not None
-        child.process.wait(5)
+        child.wait(5)
 
 
 def test_a_fleet_file_that_is_gone_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

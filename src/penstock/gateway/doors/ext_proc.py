@@ -8,11 +8,13 @@ from envoy.extensions.filters.http.ext_proc.v3 import processing_mode_pb2
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 from envoy.service.ext_proc.v3.external_processor_pb2_grpc import add_ExternalProcessorServicer_to_server
 from google.protobuf.struct_pb2 import Struct, Value
+from google.protobuf.wrappers_pb2 import StringValue
 
 from penstock.gateway.doors.authz import refusal_body, wish_of
 from penstock.gateway.doors.destinations import destinations
+from penstock.gateway.doors.health import HEALTH, LIVENESS, PickerHealth
 from penstock.gateway.picking.asked import BadBody, read_body
-from penstock.gateway.picking.desk import Desk, Named, Refused
+from penstock.gateway.picking.desk import MAX_NAMED, Desk, Named, Refused
 from penstock.gateway.state.headers import (
     DESTINATION,
     MAX_RETRIES,
@@ -35,13 +37,13 @@ _CHUNK_BYTES: Final = 62_000
 _MOST_BODY_BYTES: Final = 9 * 2**20
 _HINT: Final = "envoy.lb.subset_hint"
 _LB: Final = "envoy.lb"
-_SERVING: Final = b"\x08\x01"
-"""grpc.health.v1.HealthCheckResponse with status SERVING."""
-_HEALTH: Final = "grpc.health.v1.Health"
+_ALIVE: Final = StringValue(value=LIVENESS).SerializeToString()
 _OWN_CONNECTION: Final = (("grpc.use_local_subchannel_pool", 1),)
 """Each time anew: a connection that is open says nothing about who comes next."""
 _DUPLEX: Final = processing_mode_pb2.ProcessingMode.FULL_DUPLEX_STREAMED
+_BUFFERED: Final = processing_mode_pb2.ProcessingMode.BUFFERED
 _OK: Final = 200
+_NOT_READY: Final = Refused(503, "no-endpoints", "no endpoint is ready", 1)
 
 
 class _Conversation:
@@ -49,7 +51,8 @@ class _Conversation:
 
     def __init__(self, desk: Desk, number: int, liveness: str | None) -> None:
         self._desk, self._number, self._liveness = desk, number, liveness
-        self._duplex = False
+        self._modes = (0, 0)
+        """How bodies of requests and of responses are sent, where the gateway says so."""
         self._headers: dict[bytes, bytes] = {}
         self._only: frozenset[int] | None = None
         self._body: list[bytes] = []
@@ -61,7 +64,8 @@ class _Conversation:
     def answers(self, message: Any) -> list[Any]:  # noqa: ANN401 - generated classes have no types
         """What is answered to a message; nothing while more of the body is to come."""
         if message.HasField("protocol_config"):
-            self._duplex = message.protocol_config.request_body_mode == _DUPLEX
+            told = message.protocol_config
+            self._modes = (told.request_body_mode, told.response_body_mode)
         kind = message.WhichOneof("request")
         take: dict[str, Callable[[Any], list[Any]]] = {
             "request_headers": self._request_headers,
@@ -72,6 +76,10 @@ class _Conversation:
             "response_trailers": self._response_trailers,
         }
         return take[kind](message) if kind in take else []
+
+    @property
+    def _duplex(self) -> bool:
+        return bool(self._modes[0] == _DUPLEX)
 
     def _request_headers(self, message: Any) -> list[Any]:  # noqa: ANN401 - generated
         told = message.request_headers
@@ -99,7 +107,8 @@ class _Conversation:
         if self._bytes > _MOST_BODY_BYTES:
             return [_refusal(Refused(413, "too-large", "the body is too large"))]
         self._body.append(part.body)
-        if not part.end_of_stream:
+        # A buffered body is whole, and its stream does not end with it where trailers follow.
+        if not part.end_of_stream and self._modes[0] != _BUFFERED:
             return []
         return self._whole()
 
@@ -119,6 +128,8 @@ class _Conversation:
 
     def _picked(self, phase: str) -> Any:  # noqa: ANN401 - generated
         answer = self._decide()
+        if isinstance(answer, Named) and not answer.order and self._liveness is None:
+            answer = self._by_weight(answer.model)
         if isinstance(answer, Refused):
             return _refusal(answer)
         self._named = answer
@@ -139,16 +150,27 @@ class _Conversation:
 
     def _sent(self, named: Named, addresses: list[str]) -> list[tuple[str, str]]:
         """Return the headers that send a request; how long and how often to try is for an Envoy of our own."""
-        told = [(TICKET, str(named.ticket)), (PICKER, str(self._number))]
+        told = [(TICKET, str(named.ticket)), (PICKER, str(self._number))] if named.ticket else []
         if self._liveness is None:
             return [(DESTINATION, ",".join(addresses)), *told]
         listed, retries = destinations(addresses, self._liveness)
         tries = [(TRY_TIMEOUT, str(int(1000 * named.silence_s))), (MAX_RETRIES, str(retries))]
         return [(DESTINATION, listed), *told, *tries, *([] if named.streamed else [(WHOLE, "1")])]
 
+    def _by_weight(self, model: str) -> Named | Refused:
+        """Name ready endpoints by weight, as an Envoy of ours would choose one itself."""
+        name, desk = None if self._is_bodiless else model, self._desk
+        order = desk.readiness.by_weight(name, self._only, desk.endpoints["accepts"], MAX_NAMED)
+        return Named(name or desk.fleet.served[order[0]], order) if order else _NOT_READY
+
+    @property
+    def _is_bodiless(self) -> bool:
+        """Whether nothing in the request says what it asks for, so that any endpoint may answer it."""
+        return self._headers.get(b":method") != b"POST" or not self._bytes
+
     def _decide(self) -> Named | Refused:
         body = b"".join(self._body)
-        if self._headers.get(b":method") != b"POST":
+        if self._is_bodiless:
             return Named(self._desk.fleet.models[0])
         try:
             asked = read_body(body, len(body))
@@ -168,6 +190,8 @@ class _Conversation:
 
     def _response_body(self, message: Any) -> list[Any]:  # noqa: ANN401 - generated
         part = message.response_body
+        if self._modes[1] != _DUPLEX:
+            return [pb.ProcessingResponse(response_body=pb.BodyResponse())]
         return _streamed(part.body, "response_body", end=part.end_of_stream)
 
     def _response_trailers(self, message: Any) -> list[Any]:  # noqa: ANN401 - generated
@@ -176,7 +200,7 @@ class _Conversation:
 
     def closed(self) -> None:
         """The gateway is done with the request; where it showed the answer, that is its end."""
-        if self._named is None or not self._named.order:
+        if self._named is None or not self._named.ticket:
             return
         if self._saw_response:
             self._desk.ended(self._named.ticket, self._served, self._status, "-", 1, alone=self._liveness is None)
@@ -187,13 +211,16 @@ class _Conversation:
 class ExtProcDoor:
     """The gRPC service, and the health a gateway asks for."""
 
-    def __init__(self, desk: Desk, number: int, liveness: str | None = None) -> None:
+    def __init__(
+        self, desk: Desk, number: int, liveness: str | None = None, is_draining: "Callable[[], bool]" = lambda: False
+    ) -> None:
         self.desk = desk
         self._number, self._liveness = number, liveness
         """Where an Envoy of our own asks about silent endpoints; None: the gateway is others'."""
         self._server: Any = None
         self._address, self._alone = "", False
-        """Whether the gateway is others': then nothing but this stream tells when an answer ended."""
+        """Whether others run the gateway: it has no weights of ours, and only this stream tells when an answer ends."""
+        self._health = PickerHealth(lambda: self.desk.readiness.any_ready and not is_draining())
 
     async def start(self, address: str, certificate: "tuple[Path, Path] | None" = None) -> None:
         """Listen; pickers that share an address over TCP each take connections of their own."""
@@ -201,8 +228,7 @@ class ExtProcDoor:
         options = [("grpc.max_receive_message_length", _MOST_BODY_BYTES), ("grpc.so_reuseport", int(self._alone))]
         self._server = grpc.aio.server(options=options)
         add_ExternalProcessorServicer_to_server(self, self._server)
-        check = grpc.unary_unary_rpc_method_handler(_serving)
-        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_HEALTH, {"Check": check}),))
+        self._server.add_generic_rpc_handlers((self._health.handler(),))
         if certificate is None:
             self._server.add_insecure_port(address)
         else:
@@ -215,13 +241,14 @@ class ExtProcDoor:
             return True
         async with grpc.aio.insecure_channel(self._address, options=_OWN_CONNECTION) as channel:
             try:
-                said = await channel.unary_unary(f"/{_HEALTH}/Check")(b"", timeout=1.0)
+                await channel.unary_unary(f"/{HEALTH}/Check")(_ALIVE, timeout=1.0)
             except grpc.aio.AioRpcError:
                 return False
-        return bool(said == _SERVING)
+        return True
 
     async def stop(self, seconds: float) -> None:
         """Take no new requests, and go on with those under way for so long."""
+        self._health.close()
         await self._server.stop(seconds)
 
     async def Process(self, request_iterator: Any, context: Any) -> None:  # noqa: ANN401, N802 - the service's name
@@ -234,11 +261,6 @@ class ExtProcDoor:
                     await context.write(answer)
         finally:
             conversation.closed()
-
-
-async def _serving(request: bytes, context: Any) -> bytes:  # noqa: ANN401 - gRPC's own
-    del request, context
-    return _SERVING
 
 
 def _header(name: str, value: str) -> Any:  # noqa: ANN401 - generated

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Final, cast
 
-from penstock.gateway.envoy.access import OPEN, credentials
+from penstock.gateway.envoy.access import credentials
 from penstock.gateway.envoy.clusters import Value, cluster_name
 from penstock.gateway.envoy.filters import MODEL_METADATA
 from penstock.gateway.envoy.paths import COMPLETIONS, INFERENCE, STORED, none_of
@@ -79,7 +79,6 @@ def virtual_host(
             _direct({"path": f"/v1/models/{name}", "headers": [_is("GET")]}, 200, json.dumps(_card(fleet, name)), off)
             for name in fleet.names
         ),
-        _direct({"path": "/health"}, 200, "", off if access is None else {**off, **OPEN}),
     ]
     alone = len(fleet.addresses) == 1
     if not alone:

@@ -17,6 +17,7 @@ from penstock.gateway.picking.flights import Flight, Flights, struct_of
 from penstock.gateway.picking.leaks import OLD_S, Leaks, oldest
 from penstock.gateway.picking.learning import Learned
 from penstock.gateway.picking.prefixes import BLOCK_BYTES, PrefixIndex
+from penstock.gateway.picking.readiness import Readiness
 from penstock.gateway.picking.receipts import ReceiptBook
 from penstock.gateway.picking.second_look import shortened, who_takes_it_late
 from penstock.gateway.picking.tally import PickTally
@@ -27,7 +28,7 @@ from penstock.gateway.state.timeouts import SILENCE_S, silence_s
 from penstock.routing.endpoint import ENDPOINT, REQUEST, Records, new_request
 from penstock.routing.endpoint import REPORT as SAID
 
-_NAMED: Final = 3
+MAX_NAMED: Final = 3
 """Endpoints named for a request: the picked one, and two to go on to."""
 _REPORTS_EVERY_S: Final = 0.002
 _LEAST_TOKEN_S: Final = 1e-6
@@ -99,7 +100,7 @@ class Desk:
             for model in fleet.models
         }
         self._prefixes = PrefixIndex()
-        self._request, self._order = new_request(), np.zeros(_NAMED, np.int64)
+        self._request, self._order = new_request(), np.zeros(MAX_NAMED, np.int64)
         self._request_bytes = self._request.view(np.uint8).data
         self._tpot_now_s = self.endpoints["tpot_now_s"]
         self._said, self._tenants = np.zeros(1, SAID), Tenants()
@@ -114,6 +115,7 @@ class Desk:
         self._looked_s = -math.inf
         self._leaks = Leaks(count)
         self._failures, self._min_silence_s = FailureDetector(fleet, self.endpoints, min_silence_s), min_silence_s
+        self.readiness = Readiness(fleet)
         now_s = clock()
         self._up, self._looked = np.zeros(count, np.int64), False
         self._divide()
@@ -240,12 +242,12 @@ class Desk:
         return Named(model, order, ticket, silence_s(ttft_s + rest_s, self._min_silence_s), asked.stream)
 
     def _unnamed(self, model: str, only: frozenset[int] | None) -> Named | Refused:
-        """Say why nobody was found: nobody is up, nobody holds such an answer, or it is shed."""
+        """Say why the policy named no endpoint: none accepts requests, none holds such an answer, or it is shed."""
         mine = [index for index in self.fleet.having(model) if only is None or index in only]
         up = self.endpoints[mine]
         up = up[(up["accepts"] != 0) & (up["serves"] & self._bits[model] != 0)]
         if not len(up):
-            return Named(model) if only is None else Refused(503, "no-endpoints", "no endpoint is ready", 1)
+            return Named(model)
         most, limit = int(up["max_context_tokens"].max()), int(self._request["output_limit_tokens"][0])
         if limit >= most:
             self.tally.refused += 1
@@ -340,6 +342,7 @@ class Desk:
     def _report(self, index: int, row: np.void, now_s: float) -> None:
         record = self.endpoints[index]
         self._failures.reported(index, row, now_s)
+        self.readiness.report(index, healthy=bool(row["healthy"] != 0))
         if row["kv_tokens"] > 0:
             record["kv_tokens"] = row["kv_tokens"]
         if row["active_s"] > 0:
@@ -385,6 +388,7 @@ class Desk:
                 for name in _KEPT:
                     self.endpoints[new][name] = before.endpoints[old][name]
                 self.tally.in_flight[new] = int(before.endpoints[old]["in_flight"])
+                self.readiness.adopt(new, before.readiness, old)
         for ticket, flight in before._flights.all():  # noqa: SLF001 - its own kind
             new = here[flight.endpoint]
             if new is not None:

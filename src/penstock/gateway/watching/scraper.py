@@ -4,9 +4,11 @@ import asyncio
 import gc
 import json
 import logging
+import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +17,7 @@ import uvloop
 
 from penstock.errors import UsageError
 from penstock.gateway.envoy.clusters import model_endpoints
+from penstock.gateway.envoy.health import READY_FILE, ready_endpoints
 from penstock.gateway.state.fleet import RoutedFleet
 from penstock.gateway.state.names import addresses_of
 from penstock.gateway.state.sockets import liveness_socket
@@ -69,6 +72,8 @@ class Watched:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._failed = 0
         self.healthy = True
+        self.looked = False
+        """Whether it was asked at least once."""
 
     async def look(self) -> bool:
         """Ask once; return whether it has work."""
@@ -88,7 +93,7 @@ class Watched:
         if failed:
             self.close()
         self._failed = self._failed + 1 if failed else 0
-        self.healthy = self._failed < _FAILURES and not self._other
+        self.healthy, self.looked = self._failed < _FAILURES and not self._other, True
         self._write(report, begun_s, failed=failed)
         return report is not None and report.running + report.waiting > 0
 
@@ -220,10 +225,15 @@ class Scraper:
                     break
 
     async def _tell_envoy(self, fleet: RoutedFleet, watched: list[Watched]) -> None:
-        """Rewrite the weights Envoy falls back to when an endpoint comes or goes."""
+        """Rewrite the weights Envoy falls back to when an endpoint comes or goes, and whether any is ready."""
         told: list[bool] | None = None
         liveness = [liveness_socket(self._folder, number) for number in range(self._pickers)]
+        told_ready: bool | None = None
         while True:
+            ready = any_ready(watched)
+            if ready is not None and ready != told_ready:
+                told_ready = ready
+                write_json(self._folder / READY_FILE, ready_endpoints(ready=ready))
             healthy = [one.healthy for one in watched]
             if healthy != told:
                 told = healthy
@@ -287,6 +297,13 @@ class Scraper:
             log.warning(said)
 
 
+def any_ready(watched: Sequence[Watched]) -> bool | None:
+    """Return whether an endpoint is up; None until one is seen to be, or all were looked at."""
+    if any(one.healthy for one in watched if one.looked):
+        return True
+    return False if all(one.looked for one in watched) else None
+
+
 def _served(fleet: RoutedFleet, index: int) -> ServedModel:
     names, checked = frozenset(fleet.names), fleet.engines[index] == "vllm"
     return ServedModel(fleet.addresses[index], fleet.served[index], names, checks_names=checked)
@@ -323,8 +340,8 @@ async def _active(admin: str) -> dict[str, int]:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write a file that somebody watches: whole, or not at all."""
-    partial = path.with_suffix(".partial")
+    """Write a file that somebody watches: whole, or not at all, whoever else writes it."""
+    partial = path.with_suffix(f".{os.getpid()}.partial")
     partial.write_text(json.dumps(value), encoding="utf-8")
     partial.replace(path)
 
