@@ -34,8 +34,24 @@ def test_a_ratio_without_a_load_is_of_the_same_loads() -> None:
     far = judged("faster: {model: llama-3.1-70b, hardware: 8x b200, over: 8x h100, figure: 15x, precision: fp8}")
     assert far.verdict is Verdict.IMPLAUSIBLE
     near = judged("faster: {model: llama-3.1-70b, hardware: 8x b200, over: 8x h100, figure: 2x, precision: fp8}")
-    assert near.verdict in {Verdict.UNDETERMINED, Verdict.PLAUSIBLE}
-    assert "both with" in near.workings[0].what
+    assert near.verdict is Verdict.PLAUSIBLE
+    assert "above all 15 published loads, 1.58x to 1.8x, median 1.71x" in near.reason
+    unpublished = judged("faster: {model: phi-4, hardware: 8x b200, over: 8x h100, figure: 2x, precision: fp8}")
+    assert unpublished.verdict in {Verdict.UNDETERMINED, Verdict.PLAUSIBLE}
+    assert "no load is published for both setups" in unpublished.reason
+    assert "both with" in unpublished.workings[0].what
+
+
+@pytest.mark.parametrize("figure", ["0.85x", "0.9x", "1x"])
+def test_vendor_ratios_without_a_load_are_decided_by_all_published_loads(figure: str) -> None:
+    setup = "model: deepseek-r1, precision: fp4, hardware: 8x mi355x, over: 8x b200"
+    assert judged(f"faster: {{{setup}, figure: {figure}}}").verdict is Verdict.CONFIRMED
+    boast = judged(f"faster: {{{setup}, figure: 1.48x}}")
+    assert boast.verdict is Verdict.IMPLAUSIBLE
+    assert "above all" in boast.reason
+    modest = judged(f"faster: {{{setup}, figure: 0.2x}}")
+    assert modest.verdict is Verdict.IMPLAUSIBLE
+    assert "more modest than all" in modest.reason
 
 
 def test_times_are_set_beside_each_other_in_milliseconds() -> None:
@@ -63,10 +79,31 @@ def test_rates_have_several_names(unit: str) -> None:
     assert parse_amount(f"3000 {unit}").measure == "tokens/s"
 
 
-def test_prices_say_that_only_the_middle_of_them_is_shown() -> None:
+def test_prices_say_where_a_claim_stands_among_them() -> None:
     found = judged("price: {part: h100, paid_for: rent, figure: $20 /h}")
     assert found.verdict is Verdict.IMPLAUSIBLE
-    assert "the middle half ask" in found.reason
+    assert "$20 /h: above all 49 prices" in found.reason
+    high = judged("price: {part: h100, paid_for: rent, figure: $10 /h}")
+    assert high.verdict is Verdict.PLAUSIBLE
+    assert "above 45 of 49 prices, median $2.99" in high.reason
+
+
+def test_discounts_are_those_of_providers_that_offer_both() -> None:
+    rent = "cheaper: {part: mi300x, over: h100, paid_for: rent, figure: "
+    assert judged(rent + "40%}").verdict is Verdict.CONFIRMED
+    small = judged(rent + "5%}")
+    assert small.verdict is Verdict.PLAUSIBLE
+    assert "a smaller discount than 10 of 11 offers" in small.reason
+    assert "-" not in judged("cheaper: {part: mi300x, over: h100, paid_for: purchase, figure: ~50%}").reason
+
+
+def test_a_claim_older_than_the_rows_may_be_slower_than_them() -> None:
+    setup = "model: llama-3.3-70b, hardware: 1x mi300x, precision: fp8, engine: vllm, input: 1k, output: 1k"
+    claim = f"speed: {{{setup}, concurrency: 64, figure: 800 tok/s}}"
+    assert judged(claim).verdict is Verdict.IMPLAUSIBLE
+    old = judged(claim, said_on="2024-06-01")
+    assert old.verdict is Verdict.PLAUSIBLE
+    assert "published after the claim" in old.reason
 
 
 def test_a_long_list_says_what_undetermined_claims_lack_and_names_every_claim() -> None:
