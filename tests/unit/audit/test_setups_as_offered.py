@@ -115,3 +115,19 @@ def test_a_long_list_says_what_undetermined_claims_lack_and_names_every_claim() 
     shown = screen.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
     assert "No sourced date is on record for 'vllm: shipped'; events" in " ".join(shown.split())
     assert "h100_sxm memory 80.23 GB" in shown
+
+
+@pytest.mark.parametrize("drafts", ["", " drafting"])
+def test_saying_that_tokens_are_drafted_damns_nothing(drafts: str) -> None:
+    setup = "deepseek-r1 fp4 on 8x b200 in 1k/1k at 1 users"
+    assert judged_sentence(f"{setup}{drafts}: 250 tok/s").verdict is Verdict.PLAUSIBLE
+    without_layers = judged_sentence(f"llama-3.1-70b fp8 on 8x h100 in 1k/300 at 2 users{drafts}: 600 tok/s")
+    assert (without_layers.verdict is Verdict.PLAUSIBLE) == bool(drafts), without_layers.reason
+
+
+def test_a_time_that_is_too_short_is_not_called_below_the_model() -> None:
+    found = judged_sentence("llama-3.1-70b fp8 on 8x h100 in 1k/300 at 2 users without drafts: 3.2 ms")
+    assert found.verdict is Verdict.IMPLAUSIBLE
+    assert "faster than" in found.reason or "shorter than" in found.reason
+    slow = judged_sentence("llama-3.1-70b fp8 on 8x h100 in 1k/300 at 2 users: 200 ms")
+    assert "more modest than what the performance model gives" in slow.reason

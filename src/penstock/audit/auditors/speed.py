@@ -291,6 +291,10 @@ def _by_rows(
         if verdict is Verdict.IMPLAUSIBLE:
             return None
         verdict, reason = Verdict.PLAUSIBLE, f"{reason}; the claim states no load"
+    values = rows.values()
+    plain = verdict is Verdict.IMPLAUSIBLE and not any(row.drafted for row in rows)
+    if plain and _by_drafts(statement, min(values), max(values), library):
+        verdict, reason = Verdict.PLAUSIBLE, f"{reason}, without drafted tokens; with them it is within reach"
     if said_on is not None and all(row.date > said_on for row in rows):
         slower = amount.scaled(_LATER if statement.metric == "throughput" else 1 / _LATER)
         verdict = Verdict.PLAUSIBLE if cell.is_modest(amount) and not cell.is_modest(slower) else verdict
@@ -343,7 +347,7 @@ def _by_model(statement: SpeedStatement, rows: Mapping[Measurement, float], libr
     said = f"{_in_unit(found.low, statement)} to {_in_unit(found.high, statement)} ({found.tier}, {found.engine})"
     missing = "" if found.stated else f", over {found.loads} usual loads, for none is stated"
     verdict, where = _against(statement, found, list(rows.values()))
-    if verdict is Verdict.IMPLAUSIBLE and _by_drafts(statement, found, library):
+    if verdict is Verdict.IMPLAUSIBLE and _by_drafts(statement, found.low, found.high, library):
         verdict, where = Verdict.PLAUSIBLE, "with drafted tokens inside, and without them faster than"
     return Judgement(
         verdict=verdict,
@@ -354,13 +358,14 @@ def _by_model(statement: SpeedStatement, rows: Mapping[Measurement, float], libr
     )
 
 
-def _by_drafts(statement: SpeedStatement, found: Interval, library: Library) -> bool:
-    """Whether the model's own draft layers, where it has some and nobody excludes them, bring a claim within reach."""
-    drafted = statement.setup.drafted is None
-    drafted = drafted and Part.MTP in library.model_of(statement.setup.model).params_by_part
+def _by_drafts(statement: SpeedStatement, low: float, high: float, library: Library) -> bool:
+    """Return whether drafts, if stated or if the model has draft layers, bring a claim near plain figures."""
+    drafted = statement.setup.drafted
+    if drafted is None:
+        drafted = Part.MTP in library.model_of(statement.setup.model).params_by_part
     if statement.metric == "throughput":
-        return drafted and statement.amount.overlaps(found.low, found.high * _DRAFTED)
-    return drafted and statement.metric == "tpot" and statement.amount.overlaps(found.low / _DRAFTED, found.high)
+        return drafted and statement.amount.overlaps(low, high * _DRAFTED)
+    return drafted and statement.metric == "tpot" and statement.amount.overlaps(low / _DRAFTED, high)
 
 
 def _against(statement: SpeedStatement, found: Interval, rates: list[float]) -> tuple[Verdict, str]:
