@@ -47,6 +47,11 @@ CAUGHT = {
     "scorecard/flash-attention-3-mentioned": Verdict.CONTRADICTED,
     "scorecard/within-11": Verdict.UNDETERMINED,
     "memory-wall/aiter-2.7-4.4": Verdict.CONFIRMED,
+    "scorecard/pytorch-2.2": Verdict.CONTRADICTED,
+    "scorecard/fifty-watts": Verdict.CONTRADICTED,
+    "deep-dive/gfx942": Verdict.CONTRADICTED,
+    "deep-dive/sm-shared": Verdict.CONTRADICTED,
+    "deep-dive/utilization-0.85": Verdict.CONTRADICTED,
 }
 
 
@@ -81,6 +86,14 @@ def test_what_is_known_to_be_wrong_is_caught_with_its_arithmetic(ident: str, ver
     assert judgement.verdict in {Verdict.CONFIRMED, Verdict.UNDETERMINED} or judgement.true_if
 
 
+@pytest.mark.parametrize(
+    "ident",
+    ["scorecard/tco-varied", "scorecard/faq-1.6x", "scorecard/b200-4.5x", "showdown/vllm-tier-1", "showdown/fa3-there"],
+)
+def test_what_an_article_gives_no_inputs_for_is_undetermined(ident: str) -> None:
+    assert audited()[ident].judgement.verdict is Verdict.UNDETERMINED
+
+
 def test_every_line_of_arithmetic_can_be_redone() -> None:
     lines = [line for entry in audited().values() for line in entry.judgement.workings]
     assert len(lines) > 200
@@ -100,12 +113,13 @@ def test_no_verdict_but_undetermined_comes_without_arithmetic_or_a_source() -> N
             assert judgement.sources or "own inputs" in judgement.reason or "reproduced" in judgement.reason
 
 
-def test_pairs_that_contradict_are_never_both_confirmed_by_a_source() -> None:
-    for first, second in contradictions(shipped_claims()):
-        verdicts = {audited()[ident].judgement.verdict for ident in (first, second)}
-        kinds = {kind_of(audited()[ident].claim.statement) for ident in (first, second)}
-        soft = {"follows", "faster", "fact", "mention", "unknown"} & kinds
-        assert verdicts != {Verdict.CONFIRMED} or soft, (first, second)
+def test_pairs_that_contradict_are_never_both_confirmed() -> None:
+    both = [
+        pair
+        for pair in contradictions(shipped_claims())
+        if all(audited()[ident].judgement.verdict is Verdict.CONFIRMED for ident in pair)
+    ]
+    assert not both
 
 
 def test_no_line_of_arithmetic_compares_a_digit_with_itself() -> None:
