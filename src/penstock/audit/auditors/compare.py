@@ -70,14 +70,26 @@ def _times(ratio: float) -> str:
 def _published_pairs(
     statement: SpeedRatioStatement, library: Library, said_on: date | None
 ) -> list[tuple[Measurement, Measurement]]:
-    """Pair the fastest rows of both setups, load by load: each side runs the engine and split that serve it best."""
+    """Pair rows of both setups, load by load: the newest pair of one source, else the fastest of any two."""
     ours, theirs = (_fastest(setup, library, said_on) for setup in (statement.setup, statement.over))
-    return [(row, theirs[load]) for load, row in ours.items() if load in theirs]
+    pairs = []
+    for load in ours.keys() & theirs.keys():
+        mine, yours = ours[load], theirs[load]
+        same = [(mine[source], yours[source]) for source in mine.keys() & yours.keys()]
+        any_two = next(iter(mine.values())), next(iter(yours.values()))
+        pairs.append(max(same, key=lambda pair: (min(row.date for row in pair), pair[0].id), default=any_two))
+    return sorted(pairs, key=lambda pair: pair[0].id)
 
 
-def _fastest(setup: ServedSetup, library: Library, said_on: date | None) -> dict[tuple[object, ...], Measurement]:
-    rows = published(setup, "throughput", library, said_on)
-    return {load_of(row): row for row in sorted(rows, key=rows.__getitem__)}
+def _fastest(
+    setup: ServedSetup, library: Library, said_on: date | None
+) -> dict[tuple[object, ...], dict[str, Measurement]]:
+    """Return the fastest row of each load and source, over engines and splits; the fastest source first."""
+    rates = published(setup, "throughput", library, said_on, by_source=True)
+    found: dict[tuple[object, ...], dict[str, Measurement]] = defaultdict(dict)
+    for row in sorted(rates, key=lambda row: rates[row], reverse=True):
+        found[load_of(row)].setdefault(row.source, row)
+    return found
 
 
 def _load_stated(setup: ServedSetup) -> bool:

@@ -82,7 +82,7 @@ class Distribution:
         if first >= low / self.repeat and last <= high * self.repeat:
             return True
         least, most = self._range
-        return amount.meets(median) and least <= first and last <= most
+        return amount.low <= median <= amount.high and least <= first and last <= most
 
     def _position(self, amount: Amount, *, confirmed: bool) -> str:
         low, median, high = (self.write(value) for value in self.quartiles)

@@ -51,11 +51,12 @@ class Interval:
 
 
 def published(
-    setup: ServedSetup, metric: Metric, library: Library, said_on: date | None = None
+    setup: ServedSetup, metric: Metric, library: Library, said_on: date | None = None, *, by_source: bool = False
 ) -> dict[Measurement, float]:
     """Find published figures of the same model, format, part, devices and load; what is not stated may be anything.
 
-    Of each engine, split and load the newest row on the day of the claim counts; later rows count where none is older.
+    Of each engine, split and load (and source, if `by_source`) the newest row on the day of the claim counts; later
+    rows count where none is older.
     """
     part = library.accelerator_of(setup.part)
     shape = library.shape_of(library.model_of(setup.model).name)
@@ -65,7 +66,10 @@ def published(
         if _same(row, setup) and library.shape_of(row.model) == shape and (value := figure_of(row, metric))
     }
     known = [row for row in found if said_on is None or row.date <= said_on] or found
-    newest = {(*setup_of(row), load_of(row)): row for row in sorted(known, key=lambda row: (row.date, row.id))}
+    newest = {
+        (*setup_of(row), load_of(row), by_source and row.source): row
+        for row in sorted(known, key=lambda row: (row.date, row.id))
+    }
     return {row: found[row] for row in newest.values()}
 
 
