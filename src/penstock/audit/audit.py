@@ -37,8 +37,6 @@ _BY_LIBRARY: Final[Mapping[type, Callable[[Any, Library], Judgement]]] = {
     LimitStatement: audit_limit,
     FitStatement: audit_fit,
     SizeStatement: audit_size,
-    SpeedStatement: audit_speed,
-    SpeedRatioStatement: audit_speed_ratio,
     ChangeStatement: audit_change,
     RunsStatement: audit_runs,
     CostStatement: lambda statement, _: audit_cost(statement),
@@ -47,6 +45,8 @@ _BY_LIBRARY: Final[Mapping[type, Callable[[Any, Library], Judgement]]] = {
     UncheckableStatement: lambda statement, _: audit_uncheckable(statement),
 }
 _BY_DAY: Final[Mapping[type, Callable[..., Judgement]]] = {
+    SpeedStatement: audit_speed,
+    SpeedRatioStatement: audit_speed_ratio,
     FactStatement: audit_fact,
     DateStatement: audit_date,
     MentionStatement: audit_mention,

@@ -2,11 +2,14 @@
 
 import pytest
 
-from audits import judged, judged_sentence
+from audits import judged, judged_sentence, library
 from penstock.audit.asked.sentence import parse_sentence
-from penstock.audit.asked.words import counted_part, model_name, part_name, span
+from penstock.audit.asked.sheet import parse_sheet
+from penstock.audit.asked.words import ENGINES, counted_part, engine_name, model_name, part_name, span
+from penstock.audit.audit import judge
 from penstock.audit.claim.amount import parse_amount
 from penstock.audit.judgement import Verdict
+from penstock.catalog import load_measurements
 from penstock.errors import UsageError
 
 
@@ -208,3 +211,33 @@ def test_a_release_nobody_read_is_undetermined() -> None:
     found = judged("runs: {model: llama-3.1-70b, hardware: 1x mi300x, engine: vllm, version: 99.0}")
     assert found.verdict is Verdict.UNDETERMINED
     assert "newest release read" in found.reason
+
+
+@pytest.mark.parametrize("written", ["trtllm", "TRT-LLM", "TensorRT-LLM", "tensorrt_llm"])
+def test_an_engine_is_known_by_all_of_its_names_at_every_door(written: str) -> None:
+    sentence = f"gpt-oss-120b mxfp4 on 1x b200 with {written} in 1k/1k at 256 users: 203 ms to first token"
+    assert judged_sentence(sentence).verdict is Verdict.CONFIRMED
+    load = "model: gpt-oss-120b, precision: mxfp4, hardware: 1x b200, input: 1k, output: 1k, concurrency: 256"
+    assert judged(f"speed: {{{load}, engine: {written}, metric: ttft, figure: 203 ms}}").verdict is Verdict.CONFIRMED
+    heading = "model,on,precision,engine,input,output,concurrency,ttft_ms"
+    (claim,) = parse_sheet(f"{heading}\ngpt-oss-120b,1x b200,mxfp4,{written},1k,1k,256,203\n", "s.csv")
+    assert judge(claim, library()).verdict is Verdict.CONFIRMED
+
+
+@pytest.mark.parametrize(("written", "engine"), [("vLLM", "vllm"), ("SGLANG", "sglang"), ("ATOM", "atom")])
+def test_the_case_of_an_engine_does_not_matter(written: str, engine: str) -> None:
+    assert engine_name(written) == engine
+
+
+def test_an_unknown_engine_is_refused_with_the_known_names() -> None:
+    message = "'foo' is not an engine with published rows; known: vllm, sglang, trtllm, atom, vllm-atom, sglang-atom"
+    with pytest.raises(UsageError, match=message):
+        parse_sentence("gpt-oss-120b on 1x b200 with foo: 2000 tok/s")
+    with pytest.raises(UsageError, match=message):
+        judged("speed: {model: gpt-oss-120b, hardware: 1x b200, engine: foo, figure: 2000 tok/s}")
+    with pytest.raises(UsageError, match=message):
+        parse_sheet("model,on,engine,tok/s\ngpt-oss-120b,1x b200,foo,2000\n", "s.csv")
+
+
+def test_every_engine_with_published_rows_has_a_name() -> None:
+    assert {row.engine for row in load_measurements()} == set(ENGINES)

@@ -47,6 +47,11 @@ CAUGHT = {
     "scorecard/flash-attention-3-mentioned": Verdict.CONTRADICTED,
     "scorecard/within-11": Verdict.UNDETERMINED,
     "memory-wall/aiter-2.7-4.4": Verdict.CONFIRMED,
+    "scorecard/pytorch-2.2": Verdict.CONTRADICTED,
+    "scorecard/fifty-watts": Verdict.CONTRADICTED,
+    "deep-dive/gfx942": Verdict.CONTRADICTED,
+    "deep-dive/sm-shared": Verdict.CONTRADICTED,
+    "deep-dive/utilization-0.85": Verdict.CONTRADICTED,
 }
 
 
@@ -77,8 +82,16 @@ def test_at_least_forty_pairs_contradict_each_other() -> None:
 def test_what_is_known_to_be_wrong_is_caught_with_its_arithmetic(ident: str, verdict: Verdict) -> None:
     judgement = audited()[ident].judgement
     assert judgement.verdict is verdict, judgement.reason
-    assert judgement.workings
+    assert judgement.workings or judgement.sources
     assert judgement.verdict in {Verdict.CONFIRMED, Verdict.UNDETERMINED} or judgement.true_if
+
+
+@pytest.mark.parametrize(
+    "ident",
+    ["scorecard/tco-varied", "scorecard/faq-1.6x", "scorecard/b200-4.5x", "showdown/vllm-tier-1", "showdown/fa3-there"],
+)
+def test_what_an_article_gives_no_inputs_for_is_undetermined(ident: str) -> None:
+    assert audited()[ident].judgement.verdict is Verdict.UNDETERMINED
 
 
 def test_every_line_of_arithmetic_can_be_redone() -> None:
@@ -91,21 +104,31 @@ def test_every_line_of_arithmetic_can_be_redone() -> None:
             assert isclose(evaluated(line.expression), line.result, rel_tol=2e-3, abs_tol=1e-9), line
 
 
-def test_no_verdict_comes_without_a_reason_and_none_but_the_undetermined_without_arithmetic() -> None:
+def test_no_verdict_but_undetermined_comes_without_arithmetic_or_a_source() -> None:
     for entry in audited().values():
         judgement = entry.judgement
         assert judgement.reason, entry.claim.id
-        assert judgement.workings or judgement.verdict is Verdict.UNDETERMINED, entry.claim.id
+        assert judgement.workings or judgement.sources or judgement.verdict is Verdict.UNDETERMINED, entry.claim.id
         if judgement.verdict.damning:
             assert judgement.sources or "own inputs" in judgement.reason or "reproduced" in judgement.reason
 
 
-def test_pairs_that_contradict_are_never_both_confirmed_by_a_source() -> None:
-    for first, second in contradictions(shipped_claims()):
-        verdicts = {audited()[ident].judgement.verdict for ident in (first, second)}
-        kinds = {kind_of(audited()[ident].claim.statement) for ident in (first, second)}
-        soft = {"follows", "faster", "fact", "mention", "unknown"} & kinds
-        assert verdicts != {Verdict.CONFIRMED} or soft, (first, second)
+def test_pairs_that_contradict_are_never_both_confirmed() -> None:
+    both = [
+        pair
+        for pair in contradictions(shipped_claims())
+        if all(audited()[ident].judgement.verdict is Verdict.CONFIRMED for ident in pair)
+    ]
+    assert not both
+
+
+def test_no_line_of_arithmetic_compares_a_digit_with_itself() -> None:
+    lines = [line.expression for entry in audited().values() for line in entry.judgement.workings]
+    assert not [line for line in lines if re.fullmatch(r"(\d) (==|>) \1|1( \+ 1)+", line)]
+
+
+def test_no_reason_prints_a_negative_discount() -> None:
+    assert not [entry.claim.id for entry in audited().values() if re.search(r"(?<!\d)-\d+%", entry.judgement.reason)]
 
 
 @pytest.mark.shared

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from penstock.audit.asked.words import counted_part, model_name, part_name, variants
+from penstock.audit.asked.words import counted_part, engine_name, model_name, part_name, variants
 from penstock.audit.claim.amount import Amount, parse_amount
 from penstock.audit.claim.speed import Metric, ServedSetup, SpeedStatement
 from penstock.audit.grounds.formats import PRECISIONS, precision_name
@@ -92,10 +92,11 @@ CONTEXT: Final = Key("context", lambda value: value.tokens(), WHOLE)
 BASIS: Final = choice("basis", "dense", "sparse")
 SCOPE: Final = choice("scope", "device", "node", "rack", "unit")
 BOUGHT: Final = choice("paid_for", "purchase", "rent", needed=True)
+ENGINE: Final = Key("engine", lambda value: value.parsed(engine_name), TEXT)
 LOAD: Final = (
     PRECISION,
     Key("kv", _kv, {"enum": ["bf16", "fp16", "fp8"]}),
-    Key("engine", lambda value: value.text().lower(), TEXT),
+    ENGINE,
     Key("concurrency", lambda value: value.whole(low=1, high=10**6), WHOLE),
     Key("input", lambda value: value.tokens(), WHOLE),
     Key("output", lambda value: value.tokens(), WHOLE),

@@ -9,6 +9,7 @@ from penstock.audit.asked.keys import (
     BASIS,
     BOUGHT,
     CONTEXT,
+    ENGINE,
     HARDWARE,
     LOAD,
     METRICS,
@@ -31,7 +32,7 @@ from penstock.audit.asked.keys import (
     speed_statement,
     text,
 )
-from penstock.audit.asked.words import counted_part, span
+from penstock.audit.asked.words import counted_part, engine_name, span
 from penstock.audit.claim.claim import Statement
 from penstock.audit.claim.hardware import MEASURES, QUANTITIES, LimitStatement, RatioStatement, SpecStatement
 from penstock.audit.claim.memory import FitStatement, SizeStatement
@@ -134,6 +135,13 @@ def _runs(found: Mapping[str, Any]) -> Statement:
     )
 
 
+def _served_engine(written: str) -> str:
+    name = engine_name(written)
+    if name not in _PREFLIGHT:
+        raise UsageError(f"preflight knows no {name}; write {' or '.join(_PREFLIGHT)}")
+    return name
+
+
 def _release(written: str) -> str:
     return Release(written).text
 
@@ -233,6 +241,7 @@ def _day(name: str) -> Key:
     return Key(name, lambda value: value.date(), TEXT)
 
 
+_PREFLIGHT: Final = ("vllm", "sglang")
 _QUANTITY: Final = choice("quantity", *QUANTITIES, needed=True)
 _PLACED: Final = Key("hardware", HARDWARE.read, HARDWARE.shape)
 _OTHER: Final = Key("over", lambda value: value.parsed(counted_part), TEXT, needed=True)
@@ -271,7 +280,7 @@ KINDS: Final[Mapping[str, ClaimKind]] = {
         (
             MODEL,
             HARDWARE,
-            choice("engine", "vllm", "sglang"),
+            Key("engine", lambda value: value.parsed(_served_engine), ENGINE.shape),
             Key("version", lambda value: value.parsed(_release), TEXT),
             Key("runs", lambda value: value.flag(), YES),
         ),
@@ -368,7 +377,7 @@ KINDS: Final[Mapping[str, ClaimKind]] = {
         (
             PART,
             figure("times", "number"),
-            Key("engine", text, TEXT),
+            ENGINE,
             Key("model", MODEL.read, TEXT),
             _day("since"),
             _day("until"),

@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from penstock.audit.asked.keys import served_setup, speed_statement
-from penstock.audit.asked.words import counted_part, model_name, part_name, variants
+from penstock.audit.asked.words import counted_part, engine_name, model_name, part_name, variants
 from penstock.audit.claim.amount import parse_amount
 from penstock.audit.claim.claim import Claim, Statement
 from penstock.audit.claim.hardware import MEASURES, QUANTITIES, FlopsBasis, RatioStatement, SpecStatement
@@ -151,7 +151,7 @@ def _options(text: str) -> dict[str, object]:
 
 def _option(option: "re.Match[str]") -> dict[str, object]:
     if option["engine"]:
-        return {"engine": option["engine"].lower()}
+        return {"engine": engine_name(option["engine"])}
     if option["input"]:
         lengths = {name: option[name] for name in ("input", "output") if option[name]}
         return {name: parse_tokens(text.replace(",", "").replace("_", "")) for name, text in lengths.items()}

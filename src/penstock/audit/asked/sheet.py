@@ -5,7 +5,7 @@ from typing import Final
 
 from penstock.audit.asked.columns import SheetRow, sheet_rows
 from penstock.audit.asked.keys import served_setup, speed_statement
-from penstock.audit.asked.words import counted_part, model_name
+from penstock.audit.asked.words import counted_part, engine_name, model_name
 from penstock.audit.claim.amount import Amount, parse_amount
 from penstock.audit.claim.claim import Claim, Said, Statement
 from penstock.audit.claim.money import CostStatement, PriceStatement
@@ -62,7 +62,7 @@ def _setup(row: SheetRow) -> ServedSetup:
         "model": model_name,
         "precision": precision_name,
         "kv": _kv,
-        "engine": str.lower,
+        "engine": engine_name,
         "input": parse_tokens,
         "output": parse_tokens,
         "concurrency": _count,

@@ -21,6 +21,20 @@ _VENDORS: Final = {"amd", "nvidia", "intel", "google", "instinct", "geforce", "r
 _FORMS: Final = {"sxm4": "sxm", "sxm5": "sxm", "sxm6": "sxm"}
 _MONTHS: Final = {name.lower(): number for number, name in enumerate(calendar.month_abbr) if name}
 _YEARS: Final = (1990, 2100)
+ENGINES: Final = ("vllm", "sglang", "trtllm", "atom", "vllm-atom", "sglang-atom")
+"""Engines with published rows, as rows name them."""
+_ENGINE_SPELLINGS: Final = {
+    **{re.sub(r"[^a-z]", "", name): name for name in ENGINES},
+    "trt": "trtllm",
+    "tensorrt": "trtllm",
+    "tensorrtllm": "trtllm",
+    "nvidiatensorrtllm": "trtllm",
+    "amdatom": "atom",
+    "rocmatom": "atom",
+    "atomvllm": "vllm-atom",
+    "atomsglang": "sglang-atom",
+}
+"""What people call engines, without case, spaces and signs."""
 
 
 def _named(text: str) -> str:
@@ -86,6 +100,14 @@ def model_name(text: str) -> str:
 def _letters(name: str) -> str:
     plain = re.sub(r"[^a-z0-9]", "", name.lower())
     return plain.removeprefix("meta").removesuffix("instruct")
+
+
+def engine_name(text: str) -> str:
+    """Read an engine as people write it: `vLLM`, `SGLang`, `TRT-LLM`, `TensorRT-LLM`."""
+    name = _ENGINE_SPELLINGS.get(re.sub(r"[^a-z]", "", _named(text).lower()))
+    if name is None:
+        raise UsageError(f"'{text[:30]}' is not an engine with published rows; known: {', '.join(ENGINES)}")
+    return name
 
 
 def counted_part(text: str) -> tuple[str, int]:

@@ -185,20 +185,13 @@ def _said_to_fit(statement: FitStatement, part: Accelerator, attempts: list[Trie
             _remedy(attempts, part),
         )
     smallest = min(attempts, key=lambda attempt: attempt.weight_bytes)
-    bits = 8 * smallest.memory_bytes / _params(smallest)
     return (
         Verdict.IMPOSSIBLE,
         (
             f"{smallest.weight_bytes / GB:,.1f} x 10^9 bytes of {smallest.precision} weights exceed the "
             f"{smallest.memory_bytes / GB:,.1f} of {where}"
         ),
-        f"weights had under {bits:.1f} bits each" if smallest.best is None else _remedy(attempts, part),
-    )
-
-
-def _params(attempt: Tried) -> float:
-    return (
-        float(attempt.best.deployment.model.total_params) if attempt.best is not None else float(attempt.weight_bytes)
+        _remedy(attempts, part),
     )
 
 

@@ -1,12 +1,14 @@
 """Is a price what the market asks, and does a cost follow from its own inputs?"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import date, timedelta
-from statistics import quantiles
-from typing import Final
+from statistics import median
+from typing import Final, TypeAlias
 
 from penstock.audit.claim.money import CostStatement, PriceRatioStatement, PriceStatement
-from penstock.audit.judgement import Cited, Judgement, Verdict, figure, plainly, worked
+from penstock.audit.grounds.distribution import Distribution
+from penstock.audit.judgement import Cited, Judgement, Verdict, plainly, worked
 from penstock.audit.library import Library
 from penstock.audit.saving_claim import SavingClaim, check_claim
 from penstock.catalog.price import Price
@@ -15,18 +17,30 @@ _BOUGHT: Final = frozenset({"purchase_device", "purchase_node"})
 _RENTED: Final = frozenset({"rent_on_demand", "rent_spot", "rent_index", "rent_contract", "rent_block"})
 _SEASON: Final = timedelta(days=400)
 """Prices further from the day of a claim are another market."""
-_NEAR: Final = 1.25
-_ENOUGH: Final = 4
 _MTOK: Final = 3600 / 1e6
 
 
-def _offers(part: str, library: Library, day: date | None, *, bought: bool) -> list[Price]:
+_RATIO_MARGIN: Final = 1.1
+_Offers: TypeAlias = Mapping[tuple[str, str, int | None], Price]
+"""Prices by provider, kind and term."""
+
+
+def _offers(part: str, library: Library, day: date, *, bought: bool) -> _Offers:
+    """Return the newest price of each provider, kind and term on a day; the first after it where none is older.
+
+    Prices of low confidence do not count: they are list prices that nobody is known to pay, and estimates.
+    """
     kinds = _BOUGHT if bought else _RENTED
-    return [
+    counted = [
         price
         for price in library.prices_of(library.accelerator_of(part).id)
-        if price.kind in kinds and price.usable and (day is None or abs(price.effective_from - day) <= _SEASON)
+        if price.kind in kinds
+        and price.usable
+        and price.confidence != "low"
+        and abs(price.effective_from - day) <= _SEASON
     ]
+    nearest = sorted(counted, key=lambda price: (price.effective_from > day, abs(price.effective_from - day), price.id))
+    return {(price.provider, price.kind, price.term_months): price for price in reversed(nearest)}
 
 
 def _cite(price: Price) -> Cited:
@@ -34,58 +48,38 @@ def _cite(price: Price) -> Cited:
 
 
 def audit_price(statement: PriceStatement, library: Library, said_on: date | None) -> Judgement:
-    """Hold a price against what was asked around that day, and against what is asked today."""
-    then = _offers(statement.part, library, said_on or library.today, bought=statement.bought)
-    now = _offers(statement.part, library, library.today, bought=statement.bought)
-    judged = _priced(statement, then)
-    today = _priced(statement, now)
-    return Judgement(
-        verdict=judged.verdict,
+    """Judge a price by what was asked around that day, and by what is asked today."""
+    judged, today = (
+        _priced(statement, list(_offers(statement.part, library, day, bought=statement.bought).values()))
+        for day in (said_on or library.today, library.today)
+    )
+    return replace(
+        judged,
         reason=judged.reason + ("" if said_on else ", as of today"),
-        workings=judged.workings,
-        sources=judged.sources,
-        true_if=judged.true_if,
         today=today.verdict if today.verdict is not judged.verdict else None,
     )
 
 
 def _priced(statement: PriceStatement, offers: Sequence[Price]) -> Judgement:
-    amount = statement.amount
-    what = "to buy one" if statement.bought else "for an hour of one"
     if not offers:
+        what = "to buy one" if statement.bought else "for an hour of one"
         return Judgement(
             verdict=Verdict.UNDETERMINED,
-            reason=f"no price {what} was recorded within {_SEASON.days} days of the claim; a dated quote is missing",
+            reason=f"no price {what} was recorded within {_SEASON.days} days of the claim, list prices and estimates "
+            "aside; a dated quote is missing",
         )
-    each = sorted((offer.usd_per_device, offer.id, offer) for offer in offers)
-    low, high = _middle([usd for usd, _, _ in each])
-    near, _, offer = min(each, key=lambda entry: abs(entry[0] - amount.middle))
-    line = worked(
-        f"{plainly(amount.middle)} / {plainly(near)}",
-        amount.middle / float(plainly(near)),
-        f"claimed over the nearest of {len(each)} prices",
+    prices = Distribution(
+        values=[offer.usd_per_device for offer in offers], noun=("price", "prices"), write=_usd, modest=None
     )
-    most = "of which the middle half ask " if low > each[0][0] or high < each[-1][0] else ""
-    said = f"{len(each)} prices {what}: {most}${figure(float(f'{low:.4g}'))} to ${figure(float(f'{high:.4g}'))}"
-    if amount.overlaps(near, near):
-        verdict = Verdict.CONFIRMED
-    elif amount.overlaps(low / _NEAR, high * _NEAR):
-        verdict = Verdict.PLAUSIBLE
-    else:
-        verdict = Verdict.IMPLAUSIBLE
-    return Judgement(verdict=verdict, reason=said, workings=(line,), sources=(_cite(offer),))
-
-
-def _middle(usd: Sequence[float]) -> tuple[float, float]:
-    """Return the ends of what most ask: the quartiles, where there are enough to have some."""
-    if len(usd) < _ENOUGH:
-        return min(usd), max(usd)
-    low, _, high = quantiles(usd, n=4, method="inclusive")
-    return low, high
+    verdict, reason = prices.judge(statement.amount)
+    typical = min(offers, key=lambda offer: (abs(offer.usd_per_device - prices.median), offer.id))
+    return Judgement(
+        verdict=verdict, reason=reason, workings=(prices.line(statement.amount),), sources=(_cite(typical),)
+    )
 
 
 def audit_price_ratio(statement: PriceRatioStatement, library: Library, said_on: date | None) -> Judgement:
-    """Set every price of one part against every price of the other around that day."""
+    """Divide prices that one provider asks for both parts; where none has both, divide the medians."""
     day = said_on or library.today
     ours, theirs = (_offers(name, library, day, bought=statement.bought) for name in (statement.part, statement.over))
     if not ours or not theirs:
@@ -94,25 +88,26 @@ def audit_price_ratio(statement: PriceRatioStatement, library: Library, said_on:
             verdict=Verdict.UNDETERMINED,
             reason=f"no price of {lacking} is recorded within {_SEASON.days} days of the claim; quotes are missing",
         )
-    mine, yours = (sorted(offer.usd_per_device for offer in found) for found in (ours, theirs))
-    middle = 1 - mine[len(mine) // 2] / yours[len(yours) // 2]
-    (cheap, dear), (cheaper, dearer) = _middle(mine), _middle(yours)
-    low, high = 1 - dear / cheaper, 1 - cheap / dearer
-    line = worked(
-        f"1 - {plainly(mine[len(mine) // 2])} / {plainly(yours[len(yours) // 2])}",
-        1 - float(plainly(mine[len(mine) // 2])) / float(plainly(yours[len(yours) // 2])),
-        f"less than the dearer, medians of {len(mine)} and {len(yours)} prices",
+    both = [(offer, theirs[key]) for key, offer in ours.items() if key in theirs]
+    mine, yours = (median(offer.usd_per_device for offer in found.values()) for found in (ours, theirs))
+    ratios = Distribution(
+        values=[mine.usd_per_device / yours.usd_per_device for mine, yours in both] or [mine / yours],
+        noun=("offer of one provider for both", "offers of one provider for both")
+        if both
+        else ("ratio of medians", ""),
+        write=_less,
+        margin=_RATIO_MARGIN,
+        modest="high",
+        sides=("a smaller discount than", "a larger discount than"),
     )
-    if statement.amount.nearly(middle):
-        verdict = Verdict.CONFIRMED
-    else:
-        verdict = Verdict.PLAUSIBLE if statement.amount.overlaps(low, high) else Verdict.IMPLAUSIBLE
-    return Judgement(
-        verdict=verdict,
-        reason=f"medians say {middle:.0%} less; what most ask, {low:.0%} to {high:.0%}",
-        workings=(line,),
-        sources=(_cite(ours[0]), _cite(theirs[0])),
-    )
+    verdict, reason = ratios.judge(statement.amount.rest())
+    line = worked(f"1 - {plainly(ratios.median)}", 1 - float(plainly(ratios.median)), "less, by the median ratio")
+    cites = both[0] if both else (next(iter(ours.values())), next(iter(theirs.values())))
+    return Judgement(verdict=verdict, reason=reason, workings=(line,), sources=tuple(_cite(offer) for offer in cites))
+
+
+def _less(ratio: float) -> str:
+    return f"{1 - ratio:.0%} less" if ratio <= 1 else f"{ratio - 1:.0%} more"
 
 
 def audit_cost(statement: CostStatement) -> Judgement:
@@ -135,6 +130,8 @@ def audit_cost(statement: CostStatement) -> Judgement:
 
 
 def _usd(value: float) -> str:
+    if value >= 1000:  # noqa: PLR2004 - beyond, cents are noise
+        return f"${value:,.0f}"
     return f"${value:,.2f}" if value >= 0.1 else f"${value:,.3g}"  # noqa: PLR2004 - below, cents say too little
 
 

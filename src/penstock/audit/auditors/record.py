@@ -118,17 +118,10 @@ def _named(says: str, fact: SourcedFact) -> Judgement:
     words = set(re.findall(r"[a-z0-9]+", says.lower()))
     wanted = [set(re.findall(r"[a-z0-9]+", option.lower())) for option in fact.text.split("|")]
     met = any(option <= words for option in wanted if option)
-    missing = min((option - words for option in wanted if option), key=len, default=set())
-    line = worked(
-        f"{len(missing)} == 0",
-        not missing,
-        f"words of the name that are missing: {', '.join(sorted(missing)) or 'none'}",
-    )
     right = fact.text.split("|", maxsplit=1)[0]
     return Judgement(
         verdict=Verdict.CONFIRMED if met else Verdict.CONTRADICTED,
         reason=f"on record: {right}" + (f"; {fact.note}" if fact.note else ""),
-        workings=(line,),
         sources=(fact.cited,),
         true_if=None if met else f"it said: {right}",
     )
@@ -140,20 +133,15 @@ def _held(fact: SourcedFact, library: Library, said_on: date | None, *, says: bo
     day = said_on or library.today
     then = fact.holds if fact.first is None or day >= fact.first else not fact.holds
     now = fact.holds
-    lines = []
-    since = ""
+    lines: tuple[Working, ...] = ()
     if fact.first is not None:
-        lines.append(
-            worked(f"{day} >= {fact.first}", day >= fact.first, "the day of the claim is not before it was so")
-        )
-        since = f" since {fact.first}"
-    else:
-        lines.append(worked(f"{int(says)} == {int(now)}", says == now, "what is said beside what is on record"))
+        lines = (worked(f"{day} >= {fact.first}", day >= fact.first, "the day of the claim is not before it was so"),)
+    since = "" if fact.first is None else f" since {fact.first}"
     verdict, today = (Verdict.CONFIRMED if says == state else Verdict.CONTRADICTED for state in (then, now))
     return Judgement(
         verdict=verdict,
         reason=f"on record: {'yes' if fact.holds else 'no'}{since}" + (f"; {fact.note}" if fact.note else ""),
-        workings=tuple(lines),
+        workings=lines,
         sources=(fact.cited,),
         true_if=None if verdict is Verdict.CONFIRMED else f"it said {'yes' if then else 'no'}",
         today=today if today is not verdict else None,

@@ -1,7 +1,7 @@
 """Does it run there, and right? What preflight knows of the checkpoint, the chip and the engine's release."""
 
 from penstock.audit.claim.record import RunsStatement
-from penstock.audit.judgement import Cited, Judgement, Verdict, worked
+from penstock.audit.judgement import Cited, Judgement, Verdict
 from penstock.audit.library import Library
 from penstock.catalog.accelerator import Accelerator
 from penstock.fleet import Parallelism, Release
@@ -32,7 +32,6 @@ def audit_runs(statement: RunsStatement, library: Library) -> Judgement:
     ready = answer.readiness.value
     where = f"{engine} {release.text} on {statement.devices} x {part.name}"
     found = [finding for severity in _FATAL for finding in answer.assessment.of(severity)]
-    line = worked(f"{len(found) + len(answer.obstacles)} == 0", answer.passes, "things known to stop or spoil it")
     sources = [Cited(title=finding.rule.id, url=str(next(iter(finding.rule.sources)).url)) for finding in found]
     verdict = Verdict.UNDETERMINED if unread else _verdict(statement, ready)
     newest = f"; {NEWEST[engine].text} is the newest release read" if unread else ""
@@ -41,7 +40,6 @@ def audit_runs(statement: RunsStatement, library: Library) -> Judgement:
     return Judgement(
         verdict=verdict,
         reason=f"preflight of {where}{newest} says {ready}{_why(answer)}",
-        workings=(line,),
         sources=(*sources, Cited(title="Penstock's preflight rules", url="docs/preflight.md")),
         true_if=opposite if verdict is Verdict.CONTRADICTED else None,
     )

@@ -41,7 +41,6 @@ def _without(statement: SpecStatement, part: Accelerator) -> Judgement:
     return Judgement(
         verdict=Verdict.CONTRADICTED,
         reason=f"{part.name} does not multiply {statement.quantity}: its data sheet lists no such rate",
-        workings=(worked("0 > 0", 0 > 0, f"{statement.quantity} formats its matrix units read"),),  # noqa: PLR0133 - as written
         sources=(cited(part, source),),
         true_if="it were said of a part that has the format",
     )

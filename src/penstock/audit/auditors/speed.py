@@ -1,14 +1,18 @@
 """Can it be that fast, and is it likely? Bounds first, then published rows of the same cell, then the model."""
 
+from collections.abc import Mapping
+from datetime import date
+from functools import partial
 from typing import Final
 
 from penstock.audit.auditors.fits import tried
 from penstock.audit.auditors.spec import cited
 from penstock.audit.claim.amount import Amount
 from penstock.audit.claim.speed import SpeedStatement
+from penstock.audit.grounds.distribution import Distribution
 from penstock.audit.grounds.formats import formats_meant
 from penstock.audit.grounds.light import Light, best_rate, least_tpot, lights, without_drafts
-from penstock.audit.grounds.near import Interval, figure_of, predicted, same_cells
+from penstock.audit.grounds.near import Interval, cited_rows, predicted, published
 from penstock.audit.judgement import Cited, Judgement, Verdict, Working, figure, plainly, worked
 from penstock.audit.library import Library
 from penstock.catalog.accelerator import Accelerator
@@ -17,16 +21,18 @@ from penstock.model import CacheDtype, ModelSpec, Part
 from penstock.performance.memory.budget import fit
 from penstock.units import GB
 
-_SAME: Final = 1.1
-"""A row of the same cell within so much is the same result."""
+_REPEAT: Final = 1.1
+"""Two runs of one setup under one load differ by up to this factor."""
 _DRAFTED: Final = 2.8
 """Tokens a step yields where three drafts are mostly accepted, as published rows with draft layers have it."""
-_APART: Final = 1.25
-"""Beyond so much outside every row, or the interval, a figure is far from the evidence."""
+_LATER: Final = 2.0
+"""The factor by which rows published after a claim may be faster: engines improve. An assumption."""
+_FAR: Final = 1.25
+"""The factor outside the model's interval from which a figure is implausible."""
 
 
-def audit_speed(statement: SpeedStatement, library: Library) -> Judgement:
-    """Judge a rate, a time or a number of requests."""
+def audit_speed(statement: SpeedStatement, library: Library, said_on: date | None = None) -> Judgement:
+    """Judge a rate, a time or a number of requests, by rows published up to the day of the claim."""
     setup = statement.setup
     model, part = library.model_of(setup.model), library.accelerator_of(setup.part)
     found = _lights(statement, library)
@@ -38,8 +44,8 @@ def audit_speed(statement: SpeedStatement, library: Library) -> Judgement:
         return _with(bound, tuple(sources))
     if statement.metric == "requests":
         return _with(bound or _requests_hold(found), tuple(sources))
-    rows = same_cells(setup, library)
-    judged = _by_rows(statement, rows, library) or bound or _by_model(statement, library)
+    rows = published(setup, statement.metric, library, said_on)
+    judged = _by_rows(statement, rows, library, said_on) or bound or _by_model(statement, rows, library)
     lines = () if judged.workings else (_lines(found)[-1:])
     return _with(judged, tuple(sources), lines)
 
@@ -264,40 +270,42 @@ def _requests_hold(found: tuple[Light, ...]) -> Judgement:
     )
 
 
-def _by_rows(statement: SpeedStatement, rows: list[Measurement], library: Library) -> Judgement | None:
+def _by_rows(
+    statement: SpeedStatement, rows: Mapping[Measurement, float], library: Library, said_on: date | None
+) -> Judgement | None:
     """Judge by published rows of the same cell; of the same setup under any load where none is stated."""
     setup, amount = statement.setup, statement.amount
-    values = [(value, row) for row in rows if (value := figure_of(row, statement.metric)) is not None]
-    if not values:
+    if not rows:
         return None
-    values.sort(key=lambda entry: entry[0])
-    low, high = values[0][0] * setup.replicas, values[-1][0] * setup.replicas
-    nearest, row = min(values, key=lambda entry: abs(entry[0] * setup.replicas - amount.middle))
-    rows_of = f"the nearest of {len(values)} published rows" if len(values) > 1 else "the published row"
-    line = _beside(statement, nearest * setup.replicas, f"claimed over {rows_of} of this cell")
-    source = library.sources.get(row.source)
-    cite = Cited(
-        title=f"{source.title if source else row.source}, {row.id}, {row.date}", url=source.url if source else None
-    )
     stated = setup.concurrency and setup.input_tokens and setup.output_tokens
+    cell = Distribution(
+        values=tuple(rows.values()),
+        noun=("published row", "published rows") if stated else ("published load", "published loads"),
+        write=partial(_in_unit, statement=statement),
+        repeat=_REPEAT,
+        margin=_FAR if stated else _REPEAT,
+        modest="low" if statement.metric == "throughput" else "high",
+    )
+    verdict, reason = cell.judge(amount)
     if not stated:
-        if not amount.overlaps(low / _SAME, high * _SAME):
+        if verdict is Verdict.IMPLAUSIBLE:
             return None
-        verdict = Verdict.PLAUSIBLE
-        reason = f"published rows of this setup reach from {_in_unit(low, statement)} to {_in_unit(high, statement)}"
-        reason += ", by load, which is not stated"
-    elif amount.overlaps(low / _SAME, high * _SAME):
-        near = amount.overlaps(nearest * setup.replicas / _SAME, nearest * setup.replicas * _SAME)
-        verdict = Verdict.CONFIRMED if near else Verdict.PLAUSIBLE
-        reason = "a published row of the same cell says so" if near else "between published rows of the same cell"
-    elif amount.overlaps(low / _APART, high * _APART):
-        verdict, reason = Verdict.PLAUSIBLE, "within a quarter of published rows of the same cell"
-    else:
-        verdict = Verdict.IMPLAUSIBLE
-        span = _in_unit(low, statement) + (f" to {_in_unit(high, statement)}" if len(values) > 1 else "")
-        reason = f"{'published rows' if len(values) > 1 else 'the published row'} of the same cell "
-        reason += f"{'say' if len(values) > 1 else 'says'} {span}"
-    return Judgement(verdict=verdict, reason=reason, workings=(line,), sources=(cite,))
+        verdict, reason = Verdict.PLAUSIBLE, f"{reason}; the claim states no load"
+    values = rows.values()
+    plain = verdict is Verdict.IMPLAUSIBLE and not any(row.drafted for row in rows)
+    if plain and _by_drafts(statement, min(values), max(values), library):
+        verdict, reason = Verdict.PLAUSIBLE, f"{reason}, without drafted tokens; with them it is within reach"
+    if said_on is not None and all(row.date > said_on for row in rows):
+        slower = amount.scaled(_LATER if statement.metric == "throughput" else 1 / _LATER)
+        verdict = Verdict.PLAUSIBLE if cell.is_modest(amount) and not cell.is_modest(slower) else verdict
+        reason += ", published after the claim"
+    times, unit = (1.0, "") if statement.metric == "throughput" else (1e3, ", ms")
+    return Judgement(
+        verdict=verdict,
+        reason=reason,
+        workings=(cell.line(amount, times, unit),),
+        sources=cited_rows(list(rows), library),
+    )
 
 
 def _beside(statement: SpeedStatement, value: float, what: str) -> Working:
@@ -328,20 +336,19 @@ def _no_room(statement: SpeedStatement, library: Library) -> Judgement | None:
     )
 
 
-def _by_model(statement: SpeedStatement, library: Library) -> Judgement:
+def _by_model(statement: SpeedStatement, rows: Mapping[Measurement, float], library: Library) -> Judgement:
     found = None if library.efficiencies is None else predicted(statement.setup, statement.metric, library)
     if found is None:
         return _no_room(statement, library) or Judgement(
             verdict=Verdict.UNDETERMINED,
             reason="within the bounds of physics; no measurement or model of this setup says more",
         )
-    amount = statement.amount
     line = _beside(statement, found.middle, "claimed over what the performance model says")
     said = f"{_in_unit(found.low, statement)} to {_in_unit(found.high, statement)} ({found.tier}, {found.engine})"
     missing = "" if found.stated else f", over {found.loads} usual loads, for none is stated"
-    verdict, where = _against(amount, found)
-    if verdict is Verdict.IMPLAUSIBLE and _by_drafts(statement, found, library):
-        verdict, where = Verdict.PLAUSIBLE, "with drafted tokens, which nobody excludes, inside; without, beyond"
+    verdict, where = _against(statement, found, list(rows.values()))
+    if verdict is Verdict.IMPLAUSIBLE and _by_drafts(statement, found.low, found.high, library):
+        verdict, where = Verdict.PLAUSIBLE, "with drafted tokens inside, and without them faster than"
     return Judgement(
         verdict=verdict,
         reason=f"{where} what the performance model gives, {said}{missing}",
@@ -351,21 +358,26 @@ def _by_model(statement: SpeedStatement, library: Library) -> Judgement:
     )
 
 
-def _by_drafts(statement: SpeedStatement, found: Interval, library: Library) -> bool:
-    """Whether the model's own draft layers, where it has some and nobody excludes them, bring a claim within reach."""
-    if statement.setup.drafted is not None or Part.MTP not in library.model_of(statement.setup.model).params_by_part:
-        return False
+def _by_drafts(statement: SpeedStatement, low: float, high: float, library: Library) -> bool:
+    """Return whether drafts, if stated or if the model has draft layers, bring a claim near plain figures."""
+    drafted = statement.setup.drafted
+    if drafted is None:
+        drafted = Part.MTP in library.model_of(statement.setup.model).params_by_part
     if statement.metric == "throughput":
-        return statement.amount.overlaps(found.low, found.high * _DRAFTED)
-    return statement.metric == "tpot" and statement.amount.overlaps(found.low / _DRAFTED, found.high)
+        return drafted and statement.amount.overlaps(low, high * _DRAFTED)
+    return drafted and statement.metric == "tpot" and statement.amount.overlaps(low / _DRAFTED, high)
 
 
-def _against(amount: Amount, found: Interval) -> tuple[Verdict, str]:
+def _against(statement: SpeedStatement, found: Interval, rates: list[float]) -> tuple[Verdict, str]:
+    amount = statement.amount
     if amount.overlaps(found.low, found.high):
         return Verdict.PLAUSIBLE, "inside"
-    if amount.overlaps(found.low / _APART, found.high * _APART):
+    if amount.overlaps(found.low / _FAR, found.high * _FAR):
         return Verdict.PLAUSIBLE, "just outside"
-    return Verdict.IMPLAUSIBLE, "above" if amount.low > found.high else "below"
+    if amount.overlaps(min([found.low, *rates]), max([found.high, *rates])):
+        return Verdict.PLAUSIBLE, "between published rows and"
+    faster = (amount.low > found.high) == (statement.metric == "throughput")
+    return Verdict.IMPLAUSIBLE, "faster than" if faster else "more modest than"
 
 
 def _in_unit(value: float, statement: SpeedStatement) -> str:

@@ -3,7 +3,7 @@
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from penstock.errors import UsageError
@@ -157,18 +157,13 @@ class Amount:
             return 1.0
         return self.low / value if value < self.low else self.high / value
 
+    def rest(self) -> "Amount":
+        """Return what a share leaves of the whole: 30% less is 70% of it."""
+        return replace(self, low=1 - self.high, high=1 - self.low, at_least=self.at_most, at_most=self.at_least)
+
     def scaled(self, by: float) -> "Amount":
         """The same claim about so many times as much."""
-        return Amount(
-            low=self.low * by,
-            high=self.high * by,
-            measure=self.measure,
-            written=self.written,
-            rounding=self.rounding * by,
-            about=self.about,
-            at_least=self.at_least,
-            at_most=self.at_most,
-        )
+        return replace(self, low=self.low * by, high=self.high * by, rounding=self.rounding * by)
 
 
 def parse_amount(text: str, *measures: str) -> Amount:

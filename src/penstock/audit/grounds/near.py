@@ -1,7 +1,8 @@
 """What do measurements and the model say of a claimed setup? Rows of the same cell, and predicted intervals."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date
 from functools import lru_cache
 from math import exp, log
 from typing import Final, TypeAlias
@@ -9,11 +10,13 @@ from typing import Final, TypeAlias
 from penstock.audit.claim.speed import Metric, ServedSetup
 from penstock.audit.grounds.formats import formats_tried, stored
 from penstock.audit.grounds.light import splits
+from penstock.audit.judgement import Cited
 from penstock.audit.library import Library
 from penstock.catalog.measurement import Measurement
 from penstock.errors import DeploymentError, UnsupportedPrecision
 from penstock.fleet import Parallelism
 from penstock.model.cache import cache_dtype
+from penstock.performance.evidence.rows import setup_of
 from penstock.performance.prediction.choose import BEST, predict_on
 from penstock.performance.prediction.predict import Prediction, Range
 
@@ -23,8 +26,10 @@ _SAME_USERS: Final = 0.06
 _LENGTHS: Final = ((1024, 1024), (128, 128), (128, 2048), (4096, 512))
 _MANY: Final = 1024
 """What is tried where no load is stated: usual lengths with as many users as memory holds, and one user alone."""
-_BITS_ALIKE: Final = {"fp16": "bf16", "int8": "fp8", "q4_k_m": "int4"}
+_BITS_ALIKE: Final = {"fp16": "bf16", "int8": "fp8", "q4_k_m": "int4", "nvfp4": "mxfp4"}
 """Formats that read as many bytes and whose rows speak for them."""
+_UNSURE_PART: Final = ("gpu_ambiguous", "gpu_unnamed")
+"""Flags of rows that may be of another part."""
 
 
 _Asked: TypeAlias = tuple[str | None, int, tuple[int, int, int]]
@@ -45,19 +50,41 @@ class Interval:
     """Whether the load was stated, so that there is one."""
 
 
-def same_cells(setup: ServedSetup, library: Library) -> list[Measurement]:
-    """Find published rows of the same model, format, part, devices and load; what is not stated may be anything."""
+def published(
+    setup: ServedSetup, metric: Metric, library: Library, said_on: date | None = None, *, by_source: bool = False
+) -> dict[Measurement, float]:
+    """Find published figures of the same model, format, part, devices and load; what is not stated may be anything.
+
+    Of each engine, split and load (and source, if `by_source`) the newest row on the day of the claim counts; later
+    rows count where none is older.
+    """
     part = library.accelerator_of(setup.part)
     shape = library.shape_of(library.model_of(setup.model).name)
-    return [
-        row for row in library.measurements_of(part.id) if _same(row, setup) and library.shape_of(row.model) == shape
-    ]
+    found = {
+        row: value * setup.replicas
+        for row in library.measurements_of(part.id)
+        if _same(row, setup) and library.shape_of(row.model) == shape and (value := figure_of(row, metric))
+    }
+    known = [row for row in found if said_on is None or row.date <= said_on] or found
+    newest = {
+        (*setup_of(row), load_of(row), by_source and row.source): row
+        for row in sorted(known, key=lambda row: (row.date, row.id))
+    }
+    return {row: found[row] for row in newest.values()}
+
+
+def load_of(row: Measurement) -> tuple[object, ...]:
+    """Return what two rows must share to be compared: format, drafting, users and lengths."""
+    weights = _BITS_ALIKE.get(row.weights, row.weights)
+    lengths = round(row.input_tokens, -2), round(row.output_tokens, -2)
+    return row.scenario, weights, row.drafted, row.concurrency, *lengths
 
 
 def _same(row: Measurement, setup: ServedSetup) -> bool:
     if row.scenario == "disaggregated" or row.devices != setup.devices // max(1, setup.replicas):
         return False
-    if setup.precision is not None and row.weights != _BITS_ALIKE.get(setup.precision, setup.precision):
+    alike = (_BITS_ALIKE.get(weights, weights) for weights in (setup.precision or row.weights, row.weights))
+    if row.flag in _UNSURE_PART or len(set(alike)) > 1:
         return False
     if setup.engine is not None and row.engine != setup.engine:
         return False
@@ -67,6 +94,19 @@ def _same(row: Measurement, setup: ServedSetup) -> bool:
         _near(mine, asked, _SAME_LENGTHS)
         for mine, asked in ((row.input_tokens, setup.input_tokens), (row.output_tokens, setup.output_tokens))
     )
+
+
+def cited_rows(rows: Sequence[Measurement], library: Library) -> tuple[Cited, ...]:
+    """Name the sources of rows, each with its row or with how many there are."""
+    found = []
+    for name in dict.fromkeys(row.source for row in rows):
+        here = sorted((row for row in rows if row.source == name), key=lambda row: row.date)
+        source = library.sources.get(name)
+        which = here[0].id if len(here) == 1 else f"{len(here)} rows"
+        days = " to ".join(dict.fromkeys(f"{row.date}" for row in (here[0], here[-1])))
+        title = source.title if source else name
+        found.append(Cited(title=f"{title}, {which}, {days}", url=source.url if source else None))
+    return tuple(found)
 
 
 def _near(value: float | None, asked: float | None, within: float) -> bool:
@@ -119,11 +159,14 @@ class RatePair:
     load: str
 
 
-def predicted_pairs(setup: ServedSetup, over: ServedSetup, library: Library) -> list[RatePair]:
+@lru_cache(maxsize=256)
+def predicted_pairs(setup: ServedSetup, over: ServedSetup, library: Library) -> tuple[RatePair, ...]:
     """Predict both setups, each in its widest split, under every load that may be meant."""
+    if library.efficiencies is None:
+        return ()
     ours, theirs = _rates(setup, library), _rates(over, library)
     pairs = [(*ours[key], theirs[key][0]) for key in ours if key in theirs]
-    return [
+    return tuple(
         RatePair(
             mine=mine.value,
             yours=yours.value,
@@ -132,7 +175,7 @@ def predicted_pairs(setup: ServedSetup, over: ServedSetup, library: Library) -> 
             load=f"{users:,} users of {inputs:,}/{outputs:,}",
         )
         for mine, (inputs, outputs, users), yours in pairs
-    ]
+    )
 
 
 def _rates(setup: ServedSetup, library: Library) -> dict[tuple[str | None, int], tuple[Range, tuple[int, int, int]]]:
