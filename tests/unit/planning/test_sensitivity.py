@@ -113,7 +113,7 @@ def test_no_nearer_demand_or_throughput_changes_the_winner_than_the_one_said(req
     family, world = found.answer.family, InputWorld(resolved=found.resolved)
     judged = Judge(family=family, candidates=found.candidates, winner=family.label(family.winner))
     for knob in knobs(found).values():
-        if knob.kind not in {"demand", "throughput"} or knob.name.startswith(("growth", "mean load")):
+        if knob.kind not in {"demand", "throughput"} or knob.name.startswith("growth"):
             continue
         sides: dict[str, float] = {flip.side: flip.at for flip in flips(judged, world, [knob])}
         if knob.kind == "demand":
@@ -131,6 +131,7 @@ def test_no_nearer_demand_or_throughput_changes_the_winner_than_the_one_said(req
 def test_a_stated_price_that_turns_the_answer_at_once_stands_before_a_guess_that_has_far_to_go() -> None:
     near = Flip(
         kind="rent",
+        id="quote",
         subject="mi300x",
         name="a quote",
         unit="$",
@@ -139,6 +140,7 @@ def test_a_stated_price_that_turns_the_answer_at_once_stands_before_a_guess_that
         side="below",
         winner="nvidia",
         instead="amd",
+        instead_named=("amd",),
         within_range=False,
     )
     guess = replace(near, name="a guess", current=1.0, at=1.1, within_range=True, doubt_fraction=0.15)

@@ -168,6 +168,7 @@ class SwingDocument(TypedDict):
     """What the winner costs and saves at both ends of an input's range; null where it, or all else, is impossible."""
 
     kind: KnobKind
+    id: str
     subject: str
     name: str
     unit: str

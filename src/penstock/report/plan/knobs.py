@@ -157,7 +157,7 @@ def _prices(result: PlanResult, bill: Rebilled) -> Iterator[PageKnob]:
         for number, contract in enumerate(part.contracts):
             if (part.id, "contract", number) in ways:
                 called = f"{name}, for {contract.months} months"
-                ident = f"contract.{part.id}.{contract.months}"
+                ident = f"contract.{part.id}.{number}"
                 yield _dollars(ident, "Prices", called, contract.rent.value, "a device-hour")
 
 
@@ -268,7 +268,6 @@ def _follows(unit: Unit, line: Line) -> dict[str, str]:
     if line.item is Item.SOFTWARE:
         return {"engineers": f"engineers.{unit.vendor}", "usd_per_year": "engineer_usd"}
     if line.item is Item.RENT:
-        months = line.label.rpartition(", ")[2].removesuffix(" months")
-        named = f"rent.{unit.accelerator}" if unit.way == "hour" else f"contract.{unit.accelerator}.{months}"
+        named = f"rent.{unit.accelerator}" if unit.way == "hour" else f"contract.{unit.accelerator}.{unit.number}"
         return {"usd_per_device_hour": named}
     return {}

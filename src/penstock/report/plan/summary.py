@@ -187,12 +187,12 @@ def _gap(result: PlanResult, answer: Answer) -> str:
 
 def _chances(result: PlanResult, answer: Answer) -> str:
     """Say how often it is cheapest, after what is so more often."""
-    verdict, names = answer.verdict, part_names(result)
-    varied, winner = "With every uncertain input varied together", plain_label(verdict.winner, names)
+    verdict, names, named = answer.verdict, part_names(result), answer.family.named_by
+    varied, winner = "With every uncertain input varied together", plain_label(named[verdict.winner], names)
     other = likelier(answer)
     if other is None:
         return f"{varied}, {capital_first(winner)} stays the cheapest in {verdict.probability:.0%} of cases."
-    likely = f"{plain_label(other, names)} is the cheapest in {verdict.likeliest_probability:.0%} of cases"
+    likely = f"{plain_label(named[other], names)} is the cheapest in {verdict.likeliest_probability:.0%} of cases"
     return f"{varied}, {likely} and {winner} in {verdict.probability:.0%}."
 
 

@@ -11,7 +11,7 @@ def turns(flips: Sequence[Flip]) -> list[tuple[Flip, ...]]:
     """Put the two ends of one input together, in the order of the nearer one: below first."""
     found: dict[str, list[Flip]] = {}
     for flip in flips:
-        found.setdefault(flip.name, []).append(flip)
+        found.setdefault(flip.id, []).append(flip)
     return [tuple(sorted(ends, key=lambda flip: flip.at)) for ends in found.values()]
 
 
@@ -42,8 +42,8 @@ def _fleet(flip: Flip) -> str:
 
 
 def cheaper_then(flip: Flip, names: Mapping[str, str]) -> str:
-    """Say the same to who does not know what the catalog calls parts."""
-    return "nothing is enough" if flip.instead == NOTHING else f"{plain_label(flip.instead, names)} is cheaper"
+    """Say what is cheaper beyond a value, with the names that vendors use."""
+    return "nothing is enough" if flip.instead == NOTHING else f"{plain_label(flip.instead_named, names)} is cheaper"
 
 
 def _again_plainly(ends: Sequence[Flip]) -> str:
@@ -90,9 +90,8 @@ def plain_flip(ends: Sequence[Flip], names: Mapping[str, str]) -> str:
 
 
 def _term(flip: Flip) -> str:
-    """For how long a rent is signed; contracts carry it in the name of their input."""
-    _, _, term = flip.name.partition(" rent for ")
-    return f"for {term}" if term else "by the hour"
+    """Say for how long a rent is signed."""
+    return "by the hour" if flip.months is None else f"for {flip.months} months"
 
 
 def _flip_condition(flip: Flip, subject: str | None = None) -> str:

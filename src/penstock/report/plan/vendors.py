@@ -124,7 +124,7 @@ def _prices(
             topic="term",
             question=f"What is the price of a device-hour {term}, paid when, and left early at what cost?",
             counted_on=_counted(contract.rent),
-            turns=_turns(flips, names, "rent", contract.rent, term),
+            turns=_turns(flips, names, "rent", contract.rent, contract.months),
             used=f"contract {number}" in ways,
         )
 
@@ -135,15 +135,9 @@ def _counted(price: Input) -> str:
     )
 
 
-def _turns(flips: Sequence[Flip], names: Mapping[str, str], kind: str, price: Input, named: str = "") -> str:
-    """Say at which price another fleet is cheaper; flips of a term carry it in their name."""
-    found = [
-        flip
-        for flip in flips
-        if flip.kind == kind
-        and flip.current == price.value
-        and (named in flip.name if named else "months" not in flip.name)
-    ]
+def _turns(flips: Sequence[Flip], names: Mapping[str, str], kind: str, price: Input, months: int | None = None) -> str:
+    """Say at which price, of a term where one is given, another fleet is cheaper."""
+    found = [flip for flip in flips if (flip.kind, flip.current, flip.months) == (kind, price.value, months)]
     return "; ".join(f"{flip.side} {amount(flip.at, flip.unit)} {cheaper_then(flip, names)}" for flip in found)
 
 

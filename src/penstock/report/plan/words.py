@@ -254,9 +254,9 @@ def near_sentence(answer: Answer) -> str:
     return f"on a knife's edge: a change of 1% or less makes another answer ({near})" if near else ""
 
 
-def plain_label(label: str, names: Mapping[str, str]) -> str:
-    """Write a vendor, a mix or parts for somebody who does not know what the catalog calls them."""
-    return " + ".join(names.get(part, label_name(part)) for part in label.split(" + "))
+def plain_label(named: Sequence[str], names: Mapping[str, str]) -> str:
+    """Write a vendor, a mix or accelerators; `names` are what vendors call accelerators."""
+    return " + ".join(names.get(word, label_name(word)) for word in named)
 
 
 def not_compared_sentence(result: PlanResult) -> str:
@@ -313,7 +313,7 @@ def owned_sentences(owned: Owned, names: Mapping[str, str] | None = None) -> Ite
         part = called.get(entry.accelerator, entry.accelerator)
         yield f"{kept} of {entry.nodes} {part} nodes kept: one costs {keeping}{new}"
     if owned.without_usd is not None and owned.saved_usd is not None:
-        instead = f"{usd(owned.without_usd)} ({plain_label(owned.without, called)})"
+        instead = f"{usd(owned.without_usd)} ({plain_label(owned.without_parts, called)})"
         yield f"with nothing owned the plan costs {instead} and nothing can be sold: {usd(owned.saved_usd)} more in all"
 
 
