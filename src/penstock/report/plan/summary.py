@@ -144,6 +144,7 @@ def _to_settle(blame: Blame, names: Mapping[str, str]) -> str:
         "engineers": f"decide how many extra engineers {subject} takes",
         "delivery": f"get a delivery date of {subject} in writing",
         "demand": f"forecast the {subject}",
+        "mean_load": f"forecast the {subject}",
     }.get(blame.kind, f"pin down the {subject}")
     return f"To settle it: {what}."
 
