@@ -9,6 +9,7 @@ from penstock.planning.asked.inputs import Input
 from penstock.planning.asked.plan import OwnedPlan, PartPlan, SitePlan, StackPlan, WorkloadPlan
 from penstock.planning.asked.resolve import Resolved
 from penstock.planning.candidates.search import Candidate
+from penstock.units import counted
 
 DAYS_PER_MONTH: Final = 365.25 / 12
 _WIDE: Final = 10.0
@@ -121,7 +122,7 @@ def _contracts(parts: Sequence[PartPlan]) -> Iterator[Knob]:
                 kind="rent",
                 id=f"accelerators/{part.id}/contracts/{contract.months}",
                 subject=part.id,
-                name=f"{part.id} rent for {contract.months} months",
+                name=f"{part.id} rent for {counted(contract.months, 'month')}",
                 input=contract.rent,
                 least=contract.rent.value / _WIDE,
                 most=contract.rent.value * _WIDE,

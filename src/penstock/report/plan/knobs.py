@@ -16,6 +16,7 @@ from penstock.planning.make import Answer, Bill, PlanResult
 from penstock.planning.optimum.problem import Mix
 from penstock.report.plan.charts import LABEL_COLOURS, PART_COLOURS
 from penstock.report.plan.words import label_name, part_names
+from penstock.units import counted
 
 SCRIPT: Final = (files("penstock.report") / "templates" / "plan.js").read_text(encoding="utf-8")
 """The only script of the page; the policy allows nothing else."""
@@ -37,6 +38,8 @@ class PageKnob:
     step: float
     unit: str
     before: str = ""
+    one: str = ""
+    """The unit of exactly one, where it has another word."""
     stops: tuple[float, ...] = ()
     """The only values there are, where it cannot be any."""
 
@@ -156,7 +159,7 @@ def _prices(result: PlanResult, bill: Rebilled) -> Iterator[PageKnob]:
             yield _dollars(f"rent.{part.id}", "Prices", f"{name}, by the hour", part.rent.value, "a device-hour")
         for number, contract in enumerate(part.contracts):
             if (part.id, "contract", number) in ways:
-                called = f"{name}, for {contract.months} months"
+                called = f"{name}, for {counted(contract.months, 'month')}"
                 ident = f"contract.{part.id}.{number}"
                 yield _dollars(ident, "Prices", called, contract.rent.value, "a device-hour")
 
@@ -185,14 +188,16 @@ def _stops(result: PlanResult, bill: Rebilled) -> Iterator[PageKnob]:
     years = tuple(next(iter(bill.bills.values())))
     yield _stopped("load", "Load", "requests", 1.0, LOADS, "x planned")
     if len(years) > 1:
-        yield _stopped("term", "Term", "years", result.plan.horizon_years, years, "years")
+        yield _stopped("term", "Term", "years", result.plan.horizon_years, years, "years", one="year")
 
 
-def _stopped(ident: str, group: str, name: str, value: float, stops: tuple[float, ...], unit: str) -> PageKnob:
+def _stopped(
+    ident: str, group: str, name: str, value: float, stops: tuple[float, ...], unit: str, *, one: str = ""
+) -> PageKnob:
     """A knob with a few places, each worked out before."""
     last = len(stops) - 1.0
     return PageKnob(
-        id=ident, group=group, name=name, value=value, least=0.0, most=last, step=1.0, unit=unit, stops=stops
+        id=ident, group=group, name=name, value=value, least=0.0, most=last, step=1.0, unit=unit, one=one, stops=stops
     )
 
 
@@ -207,7 +212,8 @@ def _document(
     colours = _colours(answer, [entry.mix for entry in bills])
     return {
         "knobs": [
-            {"id": k.id, "value": k.value, "stops": list(k.stops), "unit": k.unit, "before": k.before} for k in knobs
+            {"id": k.id, "value": k.value, "stops": list(k.stops), "unit": k.unit, "one": k.one, "before": k.before}
+            for k in knobs
         ],
         "fleets": [
             {

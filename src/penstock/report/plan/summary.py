@@ -31,6 +31,7 @@ from penstock.report.plan.words import (
     unserved_fraction,
     usd,
 )
+from penstock.units import counted
 
 _TAGS: Final[Mapping[Sureness, str]] = {
     "sure": "sure",
@@ -57,9 +58,8 @@ def summary(result: PlanResult, answer: Answer) -> Iterator[str]:
 def asked_plainly(result: PlanResult) -> str:
     """Say what the fleet must do, in words of people who do not run it."""
     plan = result.plan
-    years = "year" if plan.horizon_years == 1 else "years"
     jobs = "; ".join(_job(workload) for workload in plan.workloads)
-    return f"For {plan.horizon_years:g} {years} from {plan.start}: {jobs}."
+    return f"For {counted(plan.horizon_years, 'year')} from {plan.start}: {jobs}."
 
 
 def _job(workload: WorkloadPlan) -> str:
@@ -94,13 +94,12 @@ def what_to_have(mix: Mix, resolved: Resolved) -> str:
         ways = [
             ("keep", _most((pool.period, pool.kept_nodes) for pool in pools), ""),
             ("buy", bought, ""),
-            *(("rent", nodes, f" for {months} months") for months, nodes in sorted(terms.items())),
+            *(("rent", nodes, f" for {counted(months, 'month')}") for months, nodes in sorted(terms.items())),
             ("rent", _most((pool.period, pool.rented_nodes) for pool in pools), " by the hour"),
         ]
         for verb, nodes, how in ways:
             if nodes:
-                servers = "server" if nodes == 1 else "servers"
-                phrases.append(f"{verb} {nodes:,} {servers} of {devices} {name}{how}")
+                phrases.append(f"{verb} {counted(nodes, 'server')} of {devices} {name}{how}")
     text = ", and ".join(phrases) if len(phrases) < 3 else ", ".join(phrases)  # noqa: PLR2004 - "and" joins two
     return text[:1].upper() + text[1:]
 
@@ -155,9 +154,9 @@ def capital_first(text: str) -> str:
 
 
 def _money(result: PlanResult, answer: Answer) -> str:
-    cash, years = answer.winner.cash, f"{result.plan.horizon_years:g}"
+    cash, years = answer.winner.cash, counted(result.plan.horizon_years, "year")
     order = f"{usd(cash.capex_usd)} to buy it, " if cash.capex_usd else "nothing to buy, "
-    return f"{order}{usd(paid_usd(answer.winner))} paid in all over {years} years."
+    return f"{order}{usd(paid_usd(answer.winner))} paid in all over {years}."
 
 
 def paid_usd(bill: Bill) -> float:

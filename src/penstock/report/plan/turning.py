@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from penstock.planning.doubt.sensitivity import Flip
 from penstock.planning.optimum.family import NOTHING
 from penstock.report.plan.words import amount, capital, label_name, plain_label, spread
+from penstock.units import counted
 
 
 def turns(flips: Sequence[Flip]) -> list[tuple[Flip, ...]]:
@@ -91,7 +92,7 @@ def plain_flip(ends: Sequence[Flip], names: Mapping[str, str]) -> str:
 
 def _term(flip: Flip) -> str:
     """Say for how long a rent is signed."""
-    return "by the hour" if flip.months is None else f"for {flip.months} months"
+    return "by the hour" if flip.months is None else f"for {counted(flip.months, 'month')}"
 
 
 def _flip_condition(flip: Flip, subject: str | None = None) -> str:

@@ -19,6 +19,7 @@ from penstock.planning.optimum.cash import day_of
 from penstock.planning.proof.simulated import LoadJudge
 from penstock.report.plan.turning import cheaper_then
 from penstock.report.plan.words import amount, label_name, part_name, part_names, rate, spread
+from penstock.units import counted
 
 _WORKLOAD_VERSION: Final = 1
 _INTERNAL: Final = "internal.md"
@@ -119,7 +120,7 @@ def _prices(
             used="rent" in ways,
         )
     for number, contract in enumerate(part.contracts):
-        term = f"for {contract.months} months"
+        term = f"for {counted(contract.months, 'month')}"
         yield VendorQuestion(
             topic="term",
             question=f"What is the price of a device-hour {term}, paid when, and left early at what cost?",
@@ -143,8 +144,12 @@ def _turns(flips: Sequence[Flip], names: Mapping[str, str], kind: str, price: In
 
 def _delivery(part: PartPlan, flips: Sequence[Flip], names: Mapping[str, str]) -> Iterator[VendorQuestion]:
     late = next((flip for flip in flips if flip.kind == "delivery" and flip.side == "above"), None)
-    turns = "" if late is None else f"later than {late.at:.0f} months from the start {cheaper_then(late, names)}"
-    weeks = "not said in the plan" if part.lead_weeks is None else f"{part.lead_weeks:g} weeks"
+    turns = (
+        ""
+        if late is None
+        else f"later than {counted(round(late.at), 'month')} from the start {cheaper_then(late, names)}"
+    )
+    weeks = "not said in the plan" if part.lead_weeks is None else counted(part.lead_weeks, "week")
     yield VendorQuestion(
         topic="lead time", question="How many weeks from order to a node that serves?", counted_on=weeks, turns=turns
     )
@@ -189,7 +194,7 @@ def _request(
 ) -> Iterator[str]:
     plan = result.plan
     yield f"# Request for a proposal: {_line(plan.name)}\n"
-    service = f"Service begins on {plan.start} and runs for {plan.horizon_years:g} years."
+    service = f"Service begins on {plan.start} and runs for {counted(plan.horizon_years, 'year')}."
     yield f"To {label_name(vendor)} or its partners. {service}\n"
     yield "## What it must serve\n"
     for workload in plan.workloads:
@@ -227,8 +232,7 @@ def _replicas(case: AcceptanceCase) -> str:
 
 
 def _span(sheet: VendorSheet) -> str:
-    node = "node" if sheet.nodes == 1 else "nodes"
-    return f"about {sheet.nodes} {node} of {sheet.accelerator.node.devices}"
+    return f"about {counted(sheet.nodes, 'node')} of {sheet.accelerator.node.devices}"
 
 
 def _served(result: PlanResult, workload: WorkloadPlan) -> Iterator[str]:

@@ -13,6 +13,7 @@ from penstock.planning.make import Answer, PlanResult
 from penstock.planning.optimum.cash import Cash, Order
 from penstock.planning.optimum.problem import Mix, PoolPeriod
 from penstock.planning.proof.verify import always_carrying
+from penstock.units import counted
 
 _NAMES = {"amd": "AMD", "nvidia": "NVIDIA", "intel": "Intel", "google": "Google", "mix": "a mix"}
 _MONEY: Final = {
@@ -36,6 +37,8 @@ _FRACTIONS: Final = {
     "of peak": "of peak",
     "of capacity": "of capacity",
 }
+_COUNTED: Final = ("years", "months", "engineers", "users")
+"""Units that one of has no plural."""
 _ESTIMATE: Final = "x estimate"
 _CLOSE: Final = 0.02
 """A factor so close to 1 is not it, and needs a digit more to say so."""
@@ -65,7 +68,8 @@ def per_mtok(price: float | None) -> str:
 
 def amount(value: float, unit: str) -> str:
     """Write an input with its unit."""
-    return f"{_number(value, unit)}{_after(unit)}"
+    number, after = _number(value, unit), _after(unit)
+    return f"{number}{after.removesuffix('s')}" if number == "1" and unit in _COUNTED else f"{number}{after}"
 
 
 def spread(low: float, high: float, unit: str) -> str:
@@ -143,7 +147,7 @@ def question(result: PlanResult) -> str:
         + (f", {' or '.join(workload.engines)} only" if workload.engines else "")
         for workload in plan.workloads
     )
-    return f"{plan.horizon_years:g} years from {plan.start}: {workloads}"
+    return f"{counted(plan.horizon_years, 'year')} from {plan.start}: {workloads}"
 
 
 def headline(answer: Answer) -> str:
@@ -231,7 +235,7 @@ def enough_sentence(answer: Answer, *, node: str = "node", draws: str = "draws")
     most = max(sum(pool.nodes for pool in mix.pools if pool.period == period) for period in periods)
     if confidence.nodes.low == confidence.nodes.high:
         return ""
-    these = f"{most} {node} is" if most == 1 else f"{most} {node}s are"
+    these = f"{counted(most, node)} {'is' if most == 1 else 'are'}"
     # In draws nodes are filled anew, or load is shared out anew, not both, and not in every way there is.
     shared = len(mix.pools) > len(periods) or any(len(pool.replicas) > 1 for pool in mix.pools)
     share = f"{'at least ' if shared else ''}{confidence.enough_fraction:.0%}"
@@ -271,16 +275,17 @@ def not_compared_sentence(result: PlanResult) -> str:
 
 def had(pool: PoolPeriod) -> tuple[tuple[str, int], ...]:
     """Say how many nodes are had in which way."""
-    terms = ((f"for {c.months} months", n) for c, n in zip(pool.offer.contracts, pool.contract_nodes, strict=False))
+    contracts = zip(pool.offer.contracts, pool.contract_nodes, strict=False)
+    terms = ((f"for {counted(contract.months, 'month')}", nodes) for contract, nodes in contracts)
     return (("kept", pool.kept_nodes), ("bought", pool.owned_nodes), *terms, ("by the hour", pool.rented_nodes))
 
 
 def order_sentence(order: Order) -> str:
     """Say what to order or sign, and by when."""
-    what = f"{order.nodes} {order.accelerator} nodes ({order.devices} devices)"
+    what = f"{counted(order.nodes, f'{order.accelerator} node')} ({counted(order.devices, 'device')})"
     price = "" if order.quoted else ", at the catalog's price"
     if order.months is not None:
-        return f"{what} for {order.months} months from {order.on}: {usd(order.usd)} committed{price}"
+        return f"{what} for {counted(order.months, 'month')} from {order.on}: {usd(order.usd)} committed{price}"
     by = f", order by {order.by}" if order.by is not None else ""
     return f"{what} to serve on {order.on}{by}: {usd(order.usd)}{price}"
 
