@@ -12,13 +12,14 @@ from penstock.planning.doubt.worlds import drawn_worlds
 from penstock.planning.make import Answer, PlanResult
 from penstock.planning.optimum.build import build_problem
 from penstock.planning.proof.serving import Check, ServingFleet
-from small_plans import TWO_PARTS, resolved, solved
+from small_plans import PEOPLE, TWO_PARTS, resolved, solved
 
 EXACT = (
     (
         TWO_PARTS.replace("{value: 15000, low: 12000, high: 18000}", "15000")
         .replace("{value: 32000, low: 24000, high: 36000}", "32000")
         .replace("requests_per_s: 40", "requests_per_s: 40\n    mean_load: 50%")
+        .replace(PEOPLE, "")
     )
     + """
 sites: [{name: site, usd_per_kwh: 0.087, pue: 1.3, hosting_usd_per_kw_month: 195}]

@@ -240,11 +240,13 @@ def _stacks(value: Value) -> dict[str, StackPlan]:
 def stack(vendor: str, table: Table) -> StackPlan:
     """Read what a vendor's stack takes."""
     table.only(*(field.name for field in fields(StackPlan)))
-    engineers = "stack.amd.engineers" if vendor == "amd" else "stack.engineers"
-    by_device, support = "stack.engineers_per_1000_devices", "stack.support_usd_per_device_year"
+    # A plan that states how many engineers there are has stated all of them: none are added by size.
+    counted = vendor == "amd" and table.get("engineers") is None
+    by_device = f"stack.{'amd.' if counted else ''}engineers_per_1000_devices"
+    support = "stack.support_usd_per_device_year"
     licence, gain = "stack.licence_usd_per_device_year", "stack.software_gain_per_year"
     return StackPlan(
-        engineers=defaulted(table, "engineers", engineers),
+        engineers=defaulted(table, "engineers", "stack.engineers"),
         engineers_per_1000_devices=defaulted(table, "engineers_per_1000_devices", by_device),
         support_usd_per_device_year=defaulted(table, "support_usd_per_device_year", support),
         licence_usd_per_device_year=defaulted(table, "licence_usd_per_device_year", licence),

@@ -27,7 +27,9 @@ class InputWorld:
     capacity: Mapping[str, float] = field(default_factory=dict)
 
 
-KnobKind = Literal["price", "rent", "throughput", "engineers", "demand", "mean_load", "delivery", "rate"]
+KnobKind = Literal[
+    "price", "rent", "throughput", "engineers", "engineers_by_size", "demand", "mean_load", "delivery", "rate"
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +180,7 @@ def _stacks(stacks: Mapping[str, StackPlan]) -> Iterator[Knob]:
 def _other_stack(vendor: str, stack: StackPlan) -> Iterator[Knob]:
     """What else a stack takes or gains, where the plan gives it a value or a range."""
     for key, name, most in (
-        ("engineers_per_1000_devices", "engineers by size", 1000.0),
+        ("engineers_per_1000_devices", "engineers per 1,000 devices", 1000.0),
         ("support_usd_per_device_year", "support contract", 60_000.0),
         ("licence_usd_per_device_year", "licences", 60_000.0),
         ("software_gain_per_year", "software gain", 3.0),
@@ -193,9 +195,16 @@ def _other_stack(vendor: str, stack: StackPlan) -> Iterator[Knob]:
             changed = {**plan.stacks, vendor: replace(entry, **{key: getattr(entry, key).at(value)})}
             return replace(world, resolved=replace(world.resolved, plan=replace(plan, stacks=changed)))
 
-        called, ident = f"{vendor} {name}", f"stacks/{vendor}/{key}"
+        called, by_size = f"{vendor} {name}", key == "engineers_per_1000_devices"
         yield Knob(
-            kind="rate", id=ident, subject=called, name=called, input=current, least=0.0, most=most, turned=turned
+            kind="engineers_by_size" if by_size else "rate",
+            id=f"stacks/{vendor}/{key}",
+            subject=vendor if by_size else called,
+            name=f"extra {called}" if by_size else called,
+            input=current,
+            least=0.0,
+            most=most,
+            turned=turned,
         )
 
 

@@ -23,6 +23,7 @@ SCRIPT: Final = (files("penstock.report") / "templates" / "plan.js").read_text(e
 _DIGITS: Final = 12
 _WIDEST: Final = 2.0
 _ENGINEERS: Final = 6.0
+_BY_SIZE: Final = 50.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +118,18 @@ def _people(result: PlanResult, bill: Rebilled) -> Iterator[PageKnob]:
     for vendor in dict.fromkeys(unit.vendor for unit in bill.bills if unit.way == "people"):
         extra = result.resolved.stack_of(vendor).engineers
         most = max(_ENGINEERS, extra.high, _WIDEST * extra.value)
+        by_size = result.resolved.stack_of(vendor).engineers_per_1000_devices
+        if by_size.value or by_size.uncertain:
+            yield PageKnob(
+                id=f"engineers_by_size.{vendor}",
+                group="People",
+                name=f"extra {label_name(vendor)} engineers per 1,000 devices",
+                value=by_size.value,
+                least=0.0,
+                most=max(by_size.high, _BY_SIZE, _WIDEST * by_size.value),
+                step=0.5,
+                unit="engineers",
+            )
         yield PageKnob(
             id=f"engineers.{vendor}",
             group="People",
@@ -272,7 +285,9 @@ def _follows(unit: Unit, line: Line) -> dict[str, str]:
     if line.item in {Item.SILICON, Item.FAILURES}:
         return {"device_usd": f"price.{unit.accelerator}"}
     if line.item is Item.SOFTWARE:
-        return {"engineers": f"engineers.{unit.vendor}", "usd_per_year": "engineer_usd"}
+        by_size = f"engineers_by_size.{unit.vendor}"
+        every = {"engineers": f"engineers.{unit.vendor}", "engineers_per_1000": by_size, "usd_per_year": "engineer_usd"}
+        return {name: knob for name, knob in every.items() if name in line.inputs}
     if line.item is Item.RENT:
         named = f"rent.{unit.accelerator}" if unit.way == "hour" else f"contract.{unit.accelerator}.{unit.number}"
         return {"usd_per_device_hour": named}

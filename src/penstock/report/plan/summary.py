@@ -25,6 +25,7 @@ from penstock.report.plan.words import (
     owned_sentences,
     part_name,
     part_names,
+    people_sentence,
     plain_label,
     rate,
     sureness,
@@ -122,7 +123,7 @@ def _sold(mix: Mix, resolved: Resolved) -> Iterator[str]:
 
 def _verdict(result: PlanResult, answer: Answer) -> str:
     level = sureness(answer)
-    notes = (not_compared_sentence(result), small_fleet(result, answer))
+    notes = (people_sentence(answer).rstrip("."), not_compared_sentence(result), small_fleet(result, answer))
     noted = "".join(f'<p class="small">{escape(capital_first(note))}.</p>' for note in notes if note)
     blame = answer.confidence.blame[:_MEASURES_SHOWN] if level == "open" else ()
     measures = listed([_to_settle(entry, part_names(result)) for entry in blame]) if blame else ""
@@ -141,6 +142,7 @@ def _to_settle(blame: Blame, names: Mapping[str, str]) -> str:
         "price": f"get a written price for {subject}",
         "rent": f"get a written rent for {subject}",
         "engineers": f"decide how many extra engineers {subject} takes",
+        "engineers_by_size": f"decide how many extra engineers {subject} takes",
         "delivery": f"get a delivery date of {subject} in writing",
         "demand": f"forecast the {subject}",
         "mean_load": f"forecast the {subject}",

@@ -126,7 +126,11 @@ def part_names(result: PlanResult) -> dict[str, str]:
 
 def swing_name(swing: Swing) -> str:
     """Write what was turned, a vendor as it writes itself."""
-    return f"extra {label_name(swing.subject)} engineers" if swing.kind == "engineers" else swing.name
+    if swing.kind == "engineers":
+        return f"extra {label_name(swing.subject)} engineers"
+    if swing.kind == "engineers_by_size":
+        return f"extra {label_name(swing.subject)} engineers per 1,000 devices"
+    return swing.name
 
 
 def fleet_name(mix: Mix) -> str:
@@ -151,7 +155,30 @@ def question(result: PlanResult) -> str:
 
 
 def headline(answer: Answer) -> str:
-    """Say who wins, by how much and how surely; first what the draws say, where that is another than the estimate."""
+    """Say who wins, by how much and how surely, and whether people decide it."""
+    return " ".join(filter(None, (_verdict(answer), people_sentence(answer))))
+
+
+def people_sentence(answer: Answer) -> str:
+    """Say up to how many extra engineers a vendor's fleet is the cheaper one; empty where people do not decide."""
+    people = answer.people
+    if people is None:
+        return ""
+    name, vendor = label_name(people.label), label_name(people.vendor)
+    needs = f"{name} is cheaper if {'it' if people.label == people.vendor else vendor} needs"
+    few, assumed = engineers(people.break_even_engineers), engineers(people.assumed_engineers)
+    stated = f"{'the plan states' if people.given else 'assumed'} {assumed}"
+    saved = f"Hardware and power: {name} {usd(people.saved_usd)} less"
+    return f"{saved}; people decide: {needs} fewer than {few} extra engineers ({stated})."
+
+
+def engineers(count: float) -> str:
+    """Write a number of engineers."""
+    return f"{count:.2g}"
+
+
+def _verdict(answer: Answer) -> str:
+    """Say who wins; first what the draws say, where that is another than the estimate."""
     verdict = answer.verdict
     winner = label_name(verdict.winner)
     cost = f"{usd(answer.winner.cost.total_usd)} all in{drawn_cost(verdict.cost_usd)}"
