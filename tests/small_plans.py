@@ -31,6 +31,9 @@ accelerators:
   - {id: h200, buy_usd: {value: 32000, low: 24000, high: 36000}, tp: [1]}
 acquire: [buy]
 """
+PEOPLE = "stacks: {amd: {engineers: {value: 2, low: 0, high: 6}}}\n"
+TWO_PARTS += PEOPLE
+"""Two extra engineers, however large the fleet is: people decide between the two."""
 
 PLAIN = """
 name: plain figures

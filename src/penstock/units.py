@@ -36,6 +36,11 @@ def format_params(count: float) -> str:
     return f"{count / 10**6:.0f}M"
 
 
+def counted(count: float, noun: str) -> str:
+    """Write a number of things: 1 year, 1.5 years, 1,200 nodes."""
+    return f"{count:,.12g} {noun if count == 1 else f'{noun}s'}"
+
+
 def format_digits(value: float) -> str:
     """Write a number with three digits: 0.0123, 1.23, 12,300."""
     return f"{float(f'{value:.3g}'):,g}"

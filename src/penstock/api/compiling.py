@@ -3,14 +3,14 @@
 from time import perf_counter
 
 from penstock.api.watch import Watcher
-from penstock.simulation.warm import compile_once, is_compiled, is_kept
+from penstock.simulation.warm import COMPILE_COST, compile_once, is_compiled, is_kept
 
 
 def compile_first(watch: Watcher) -> None:
-    """Compile the simulator if this machine has not yet, and say so, because it takes half a minute."""
+    """Compile the simulator if this machine has not yet, and say how long it takes."""
     if is_compiled():
         return
-    watch.note("Compiling the simulator, once for this machine and version: half a minute where nothing else runs.")
+    watch.note(f"Compiling the simulator, once per machine and version: {COMPILE_COST}.")
     watch.tell("compiling the simulator, once for this machine and version", 0, 0)
     start_s = perf_counter()
     compile_once()

@@ -6,7 +6,7 @@ from typing import Final
 
 import yaml
 
-from penstock.fleet.file import read_slo, slo_document
+from penstock.fleet.file import SPLIT, read_slo, slo_document
 from penstock.planning.acceptance import (
     ACCEPTANCE_VERSION,
     Acceptance,
@@ -25,6 +25,25 @@ _HEAD: Final = (
 )
 _APART: Final = (
     "# Where a case has `prefill`, those replicas take the prompts, send KV to the others, and those only decode.\n"
+)
+_CASE: Final = (
+    "name",
+    "workload",
+    "accelerator",
+    "vendor",
+    "nodes",
+    "replicas",
+    "model",
+    "weights",
+    "kv",
+    "engine",
+    "split",
+    "drafted_tokens",
+    "prefill",
+    "lengths",
+    "slo",
+    "loads",
+    "node_watts_at_most",
 )
 _ARRIVALS: Final = ("poisson",)
 _WRITTEN_BY: Final = "penstock plan plan.yaml --rfp DIRECTORY"
@@ -48,10 +67,10 @@ def read_acceptance(text: str, name: str) -> Acceptance:
     """Read a benchmark; `name` is the file's, for complaints."""
     table = read_table(text, name, kind="acceptance benchmark", written_by=_WRITTEN_BY)
     table.version(ACCEPTANCE_VERSION, written_by=_WRITTEN_BY)
+    table.only("version", "plan", "arrivals", "cases")
     plan = table.required("plan").text()
     table.required("arrivals").choice(_ARRIVALS)
     cases = tuple(value.made(_case) for value in table.required("cases").items())
-    table.done()
     return Acceptance(plan=plan, cases=cases)
 
 
@@ -98,23 +117,21 @@ def _prefill_document(prefill: PrefillReplicas) -> dict[str, object]:
 
 
 def _prefill(value: Value) -> PrefillReplicas:
-    table = value.table()
-    split = table.required("split").table()
-    found = PrefillReplicas(
+    table = value.table("replicas", "split")
+    split = table.required("split").table(*SPLIT)
+    return PrefillReplicas(
         replicas=table.required("replicas").whole(low=1),
         tp=split.required("tp").whole(low=1),
         pp=split.required("pp").whole(low=1),
         dp=split.required("dp").whole(low=1),
         ep=split.required("ep").flag(),
     )
-    split.done()
-    table.done()
-    return found
 
 
 def _case(table: Table) -> Callable[[], AcceptanceCase]:
-    split = table.required("split").table()
-    made = partial(
+    table.only(*_CASE)
+    split = table.required("split").table(*SPLIT)
+    return partial(
         AcceptanceCase,
         name=table.required("name").text(),
         workload=table.required("workload").text(),
@@ -137,11 +154,10 @@ def _case(table: Table) -> Callable[[], AcceptanceCase]:
         node_watts_at_most=table.required("node_watts_at_most").number(),
         prefill=table.optional("prefill", _prefill, None),
     )
-    split.done()
-    return made
 
 
 def _length(table: Table) -> Callable[[], AcceptedLength]:
+    table.only("input_tokens", "output_tokens", "share_fraction")
     return partial(
         AcceptedLength,
         input_tokens=table.required("input_tokens").whole(low=1),
@@ -151,6 +167,7 @@ def _length(table: Table) -> Callable[[], AcceptedLength]:
 
 
 def _load(table: Table) -> Callable[[], AcceptedLoad]:
+    table.only("name", "requests_per_s", "requests", "at_least_fraction")
     return partial(
         AcceptedLoad,
         name=table.required("name").text(),

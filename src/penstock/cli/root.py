@@ -89,8 +89,9 @@ trim_help(app)
 def main() -> None:
     """Run the command line: an expected failure is one line and exit code 2 or 3, a bug keeps its traceback and 70."""
     _prepare_streams()
-    # Many small products: the threads of OpenBLAS would spin between them and make a plan three times as slow.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # Matrices are small: threads of OpenBLAS would spin between them. A number the user states is left as it is.
+    if "OMP_NUM_THREADS" not in os.environ:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         app()
     except PenstockError as error:

@@ -15,6 +15,28 @@ _HEAD: Final = (
     "# Fill in `endpoints`, one host:port per replica, once they run.\n"
 )
 _GB: Final = 1e9
+SPLIT: Final = ("tp", "pp", "dp", "ep")
+"""The keys of a split."""
+_POOL: Final = (
+    "name",
+    "model",
+    "adapters",
+    "weights",
+    "kv",
+    "accelerator",
+    "vendor",
+    "site",
+    "replicas",
+    "split",
+    "drafted_tokens",
+    "engine",
+    "role",
+    "feeds",
+    "kv_gbps",
+    "usd_per_hour",
+    "elastic",
+    "endpoints",
+)
 _WRITTEN_BY: Final = "penstock plan plan.yaml --fleet fleet.yaml"
 
 
@@ -36,6 +58,7 @@ def read_fleet(text: str, name: str) -> Fleet:
     """Read a fleet file; `name` is the file's, for complaints."""
     table = read_table(text, name, kind="fleet", written_by=_WRITTEN_BY)
     table.version(VERSION, written_by=_WRITTEN_BY)
+    table.only("version", "name", "note", "nodes", "pools", "routes")
     values = {key: list(table.required(key).items()) for key in ("nodes", "pools", "routes")}
     nodes = tuple(value.made(_group) for value in values["nodes"])
     pools = tuple(value.made(_pool) for value in values["pools"])
@@ -46,7 +69,6 @@ def read_fleet(text: str, name: str) -> Fleet:
         at = values[kind][number] if values[kind] else table.required(kind)
         at.refuse(problem)
     title, note = table.required("name").text(), table.optional("note", Value.text, None)
-    table.done()
     return Fleet(name=title, note=note, nodes=nodes, pools=pools, routes=routes)
 
 
@@ -60,6 +82,7 @@ def _group_document(group: NodeGroup) -> dict[str, object]:
 
 
 def _group(table: Table) -> Callable[[], NodeGroup]:
+    table.only("accelerator", "site", "nodes", "spare_nodes")
     return partial(
         NodeGroup,
         accelerator=table.required("accelerator").text(),
@@ -93,8 +116,10 @@ def _pool_document(pool: Pool) -> dict[str, object]:
 
 
 def _pool(table: Table) -> Callable[[], Pool]:
-    split, engine = table.required("split").table(), table.required("engine").table()
-    made = partial(
+    table.only(*_POOL)
+    split = table.required("split").table(*SPLIT)
+    engine = table.required("engine").table("name", "version", "settings")
+    return partial(
         Pool,
         name=table.required("name").text(),
         model=table.required("model").text(),
@@ -120,9 +145,6 @@ def _pool(table: Table) -> Callable[[], Pool]:
         elastic=table.optional("elastic", Value.flag, otherwise=False),
         endpoints=tuple(_address(entry) for entry in table.required("endpoints").items()),
     )
-    split.done()
-    engine.done()
-    return made
 
 
 def _address(entry: Value) -> str:
@@ -148,6 +170,7 @@ def _route_document(route: Route) -> dict[str, object]:
 
 
 def _route(table: Table) -> Callable[[], Route]:
+    table.only("workload", "input_tokens", "output_tokens", "slo", "peak_requests_per_s", "weights")
     return partial(
         Route,
         workload=table.required("workload").text(),
@@ -171,6 +194,7 @@ def slo_document(slo: Slo) -> dict[str, object]:
 
 def read_slo(table: Table) -> Callable[[], Slo]:
     """Read what is promised."""
+    table.only("ttft_s", "tpot_s", "e2e_s", "attainment_fraction")
     return partial(
         Slo,
         ttft_s=table.optional("ttft_s", Value.number, None),

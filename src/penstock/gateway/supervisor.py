@@ -285,7 +285,7 @@ class Supervisor:
 
 def _compile_first() -> None:
     if not policy.is_compiled():
-        log.warning("compiling the policy, once for this machine and version: ten seconds where nothing else runs")
+        log.warning("compiling the policy, once per machine and version: about 12 seconds of processor time")
     policy.compile_once()
 
 

@@ -13,6 +13,7 @@ from penstock.planning.make import Answer, PlanResult
 from penstock.planning.optimum.billing import BillingTerms
 from penstock.planning.optimum.problem import Mix, PoolPeriod
 from penstock.planning.proof.serving import RequestStream, pool_id, serving_fleet
+from penstock.units import counted
 
 _UNSTATED: Final = "unstated"
 """The release of an engine whose settings nobody read here."""
@@ -55,7 +56,7 @@ def fleet_of(result: PlanResult, answer: Answer) -> Fleet:
 
 def _note(result: PlanResult, last: int) -> str:
     plan = result.plan
-    note = f"chosen by `penstock plan`, {plan.horizon_years:g} years from {plan.start}"
+    note = f"chosen by `penstock plan`, {counted(plan.horizon_years, 'year')} from {plan.start}"
     return note if last == 0 else f"{note}; as it stands in period {last + 1} of {result.problem.periods}, the last"
 
 

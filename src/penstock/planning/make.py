@@ -16,6 +16,7 @@ from penstock.planning.candidates.search import Candidate, EnginesOf, find_candi
 from penstock.planning.candidates.units import UnitsOf
 from penstock.planning.doubt.knobs import InputWorld, capacity_spreads, knobs_of
 from penstock.planning.doubt.monte_carlo import Confidence, draw_confidence, widened
+from penstock.planning.doubt.people import PeopleDecide, people_decide
 from penstock.planning.doubt.sensitivity import Flip, Judge, Swing, tornado
 from penstock.planning.doubt.settle import settled_flips
 from penstock.planning.doubt.verdict import PlanVerdict, judge
@@ -112,6 +113,8 @@ class Answer:
     runners_up: tuple[Bill, ...]
     by_label: Mapping[str, Bill]
     verdict: PlanVerdict
+    people: PeopleDecide | None
+    """The vendor that people decide for or against; None where hardware does."""
     confidence: Confidence
     swings: tuple[Swing, ...]
     flips: tuple[Flip, ...]
@@ -304,6 +307,7 @@ def _answer(
         runners_up=tuple(billed(mix) for mix in family.runners_up),
         by_label={label: billed(mix) for label, mix in proven.by_label.items()},
         verdict=judge(proven, confidence, candidates, turning),
+        people=people_decide(proven.by_label, terms) if proven.by_vendor else None,
         confidence=confidence,
         swings=swings,
         flips=turning,

@@ -4,7 +4,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date
-from typing import Final, NoReturn, TypeVar
+from typing import Final, NoReturn, Self, TypeVar
 
 import yaml
 
@@ -72,9 +72,9 @@ class Value:
         """Whether it is a list."""
         return isinstance(self.node, yaml.SequenceNode)
 
-    def table(self) -> "Table":
-        """Read keys and values."""
-        return Table(self)
+    def table(self, *keys: str) -> "Table":
+        """Read keys and values; with `keys`, those and no others."""
+        return Table(self).only(*keys) if keys else Table(self)
 
     def items(self) -> "Iterator[Value]":
         """Read a list."""
@@ -131,9 +131,7 @@ class Value:
 
     def made(self, read: "Callable[[Table], Callable[[], _T]]") -> "_T":
         """Read a table and make what it says; what its own type refuses gets its line."""
-        table = self.table()
-        make = read(table)
-        table.done()
+        make = read(self.table())
         try:
             return make()
         except UsageError as error:
@@ -170,14 +168,14 @@ class Value:
 
 
 class Table:
-    """Keys and values; a key nobody asked for is a mistake worth naming."""
+    """Keys and values. A reader first says which keys there are, so a misspelt key is named before a missing one."""
 
     def __init__(self, value: Value) -> None:
         if not isinstance(value.node, yaml.MappingNode):
             value.refuse("must have keys, such as `name: value`")
         self.value = value
         self.entries: Mapping[str, Value] = dict(self._entries(value.node))
-        self.asked: list[str] = []
+        self.known: tuple[str, ...] = ()
 
     def _entries(self, node: yaml.MappingNode) -> Iterator[tuple[str, Value]]:
         seen: set[str] = set()
@@ -188,22 +186,38 @@ class Table:
             seen.add(name)
             yield name, Value(entry, self.value.where, name)
 
+    def only(self, *keys: str) -> Self:
+        """Say which keys there are; refuse every other, with the one that was probably meant."""
+        self.known = keys
+        for name, entry in self.entries.items():
+            if name not in keys:
+                near = difflib.get_close_matches(name, keys, n=1, cutoff=0.6)
+                hint = f"did you mean `{near[0]}`?" if near else f"known keys: {', '.join(keys)}"
+                raise UsageError(f"{entry.where}:{entry.line}: `{name[:40]}` is not a key of {self.value.name}; {hint}")
+        return self
+
     def get(self, key: str) -> Value | None:
         """Return the value of a key, if it is there and not empty."""
-        self.asked.append(key)
+        if key not in self.known:
+            raise LookupError(f"`{key}` is read from {self.value.name}, whose reader does not name it in only()")
+        return self._found(key)
+
+    def _found(self, key: str) -> Value | None:
         found = self.entries.get(key)
         return None if found is None or found.node.tag == "tag:yaml.org,2002:null" else found
 
     def required(self, key: str) -> Value:
         """Return the value of a key that must be there."""
-        found = self.get(key)
+        return self._there(key, self.get(key))
+
+    def _there(self, key: str, found: Value | None) -> Value:
         if found is None:
             self.value.refuse(f"has no `{key}`; add `{key}: ...`")
         return found
 
     def version(self, known: int, *, written_by: str) -> None:
-        """Refuse a file of another version."""
-        found = self.required("version")
+        """Refuse a file of another version, before any key that this one does not have."""
+        found = self._there("version", self._found("version"))
         if found.whole() != known:
             found.refuse(f"this penstock reads version {known}; write the file again with `{written_by}`")
 
@@ -219,13 +233,4 @@ class Table:
 
     def every(self) -> Iterator[tuple[str, Value]]:
         """Read every key, whatever it is called."""
-        self.asked += self.entries
         yield from self.entries.items()
-
-    def done(self) -> None:
-        """Refuse every key nobody asked for."""
-        for name, entry in self.entries.items():
-            if name not in self.asked:
-                near = difflib.get_close_matches(name, self.asked, n=1, cutoff=0.6)
-                hint = f"did you mean `{near[0]}`?" if near else f"known keys: {', '.join(self.asked)}"
-                raise UsageError(f"{entry.where}:{entry.line}: `{name[:40]}` is not a key of {self.value.name}; {hint}")

@@ -158,7 +158,7 @@ def test_a_file_by_hand_is_a_fleet() -> None:
         ),
         ("weights: {one: 1}", "weights: {one: 0.9}", "fleet.yaml:19: routes 1: weights add up to 90.0%"),
         ("role: both", "role: prefill", "fleet.yaml:5: pools 1: llama-3.1-8b has prefill pools"),
-        ("role: both", "roles: both", "fleet.yaml:5: pools 1: has no `role`"),
+        ("role: both", "roles: both", "`roles` is not a key of pools 1; did you mean `role`?"),
         ("    kv: bf16\n", "    kv: bf16\n    colour: red\n", "fleet.yaml:9: `colour` is not a key of pools 1"),
         ("    site: main\n", "    site: main\n    endpoint: a:1\n", "did you mean `endpoints`?"),
         (

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import date
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -9,12 +10,13 @@ import pytest
 from examples import deployment
 from penstock.benchmark.shipped_rows import model_of, shipped_efficiencies, shipped_runs
 from penstock.catalog import load_accelerator, load_efficiencies, load_evidence, load_measurements
-from penstock.catalog.measurement import Measurement
+from penstock.catalog.measurement import Measurement, Scenario
 from penstock.performance.evidence.efficiencies import from_document, to_arrays, to_document
 from penstock.performance.evidence.held_out import Dated
 from penstock.performance.evidence.regression import FitTerms, Row, Software, calibrate
 from penstock.performance.evidence.rows import as_columns, believed, runs, setup_of
 from penstock.performance.evidence.waits import FIRST, fit_first_tokens, waited
+from penstock.performance.kinship.cases import DrivenEngine
 from penstock.performance.prediction.choose import predict_on
 from penstock.performance.prediction.predict import Prediction
 from penstock.performance.prediction.stack import stack_of
@@ -88,7 +90,7 @@ def test_a_part_known_only_offline_is_not_calibrated() -> None:
 
 
 def test_no_believed_row_is_faster_than_light() -> None:
-    served = np.array([" " not in engine for engine in SHIPPED.evidence.measured.texts["engine"]])
+    served = np.array([engine.serving for engine in SHIPPED.evidence.measured.engines])
     shares = rooflines_s(SHIPPED.evidence.cases.light) / SHIPPED.evidence.measured.seconds
     # Counted with the cache in 16 bits and all users running, where the source says neither.
     assert (shares[served] > 1.1).sum() <= 12
@@ -225,3 +227,11 @@ def test_a_rank_of_a_dense_model_runs_as_the_replica_it_would_be_alone() -> None
     assert shared.step_s == whole.step_s
     assert shared.of_rank.decode_s == pytest.approx(whole.decode_s, rel=1e-12)
     assert shared.of_rank.prefill_token_s == pytest.approx(whole.prefill_token_s, rel=1e-12)
+
+
+def test_an_engine_and_how_it_was_driven_are_two_fields() -> None:
+    """An engine whose own name has a space still serves; one that ran a static batch does not."""
+    driven = {DrivenEngine(name, scenario) for name in ("vllm", "my engine") for scenario in get_args(Scenario)}
+    assert {engine.serving for engine in driven if engine.scenario == "online"} == {True}
+    assert not any(engine.serving for engine in driven if engine.scenario != "online")
+    assert {DrivenEngine.parse(engine.word) for engine in driven} == driven

@@ -10,7 +10,7 @@ from conftest import REPOSITORY
 from penstock.errors import TraceError, UsageError
 from penstock.planning.asked.example import EXAMPLE_PLAN
 from penstock.planning.asked.schema import plan_schema
-from penstock.reading.yaml import Table
+from penstock.reading.yaml import Table, Value
 from penstock.workload import parse_columns, read_trace
 from small_plans import PLAIN, TWO_PARTS, plan_of
 
@@ -101,16 +101,26 @@ constraints: {}
 
 
 def test_the_schema_has_the_keys_the_reader_asks_for_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    named: dict[str, set[str]] = {}
     asked: dict[str, set[str]] = {}
-    done = Table.done
+    only, get = Table.only, Table.get
 
-    def seen(table: Table) -> None:
-        if table.value.name != "site":  # The one nobody wrote, which needs no name.
-            asked.setdefault(re.sub(r"\W*\d+", "", table.value.name), set()).update(table.asked)
-        done(table)
+    def kind(table: Table) -> str:
+        return re.sub(r"\W*\d+", "", table.value.name)
 
-    monkeypatch.setattr(Table, "done", seen)
+    def naming(table: Table, *keys: str) -> Table:
+        named[kind(table)] = set(keys)
+        return only(table, *keys)
+
+    def asking(table: Table, key: str) -> Value | None:
+        asked.setdefault(kind(table), set()).add(key)
+        return get(table, key)
+
+    monkeypatch.setattr(Table, "only", naming)
+    monkeypatch.setattr(Table, "get", asking)
     plan_of(FULL)
+    del asked["site"], named["site"]  # The one that is not written, which needs no name.
+    assert named == asked, "a key that is named and not read would be taken in silence"
     shaped = {frozenset(keys) for keys in asked.values()}
     written = {frozenset(keys) for keys in _tables(plan_schema())}
     ranged = frozenset({"value", "low", "high", "source"})

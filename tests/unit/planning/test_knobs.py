@@ -89,3 +89,13 @@ def test_a_knob_can_be_turned_as_far_as_its_range_and_a_flip_is_looked_for() -> 
 def test_a_part_that_is_there_at_once_has_no_delivery_to_ask_about() -> None:
     early = replace(WORLD.resolved.plan, start=WORLD.resolved.plan.parts[0].available or WORLD.resolved.plan.start)
     assert "mi300x delivery" not in {knob.name for knob in knobs_of(replace(WORLD.resolved, plan=early), {})}
+
+
+def test_inputs_that_are_called_alike_are_told_apart() -> None:
+    """The resale of one accelerator owned at two sites is two inputs, whatever both are called."""
+    owned = "owned: [{id: h200, nodes: 2, site: here}, {id: h200, nodes: 3, site: there, resale_usd: 90000}]\n"
+    text = TEXT.replace("name: chat", "name: rent for 12 months") + owned
+    knobs = knobs_of(resolved(text), {"mi300x": (0.8, 1.2)})
+    assert len({knob.id for knob in knobs}) == len(knobs)
+    assert sum(knob.name.startswith("resale of owned") for knob in knobs) == 2
+    assert {knob.months for knob in knobs} == {None}

@@ -16,7 +16,7 @@ from penstock.planning.proof.serving import Check, ServingFleet
 from penstock.report.plan.turning import flip_sentence
 from penstock.report.plan.what_if import scenario_sentence
 from penstock.workload.slo import Slo
-from small_plans import TWO_PARTS, capacities, solved
+from small_plans import PEOPLE, TWO_PARTS, capacities, solved
 
 
 def answer_of(result: PlanResult) -> Answer:
@@ -60,12 +60,12 @@ def test_engineers_decide_at_this_size_and_the_flip_says_where() -> None:
     flip = next(flip for flip in answer.flips if flip.name == "extra amd engineers")
     assert flip.side == "below"
     for engineers, winner in ((flip.at * 0.97, "amd"), (flip.at * 1.03, "nvidia")):
-        moved = TWO_PARTS + f"stacks: {{amd: {{engineers: {engineers}}}}}\n"
+        moved = TWO_PARTS.replace(PEOPLE, f"stacks: {{amd: {{engineers: {engineers}}}}}\n")
         assert answer_of(solved(moved, {"mi300x": 6.0, "h200_sxm": 6.0})).verdict.winner == winner
 
 
 def test_a_price_flip_is_where_solving_again_changes_its_mind() -> None:
-    free = TWO_PARTS + "stacks: {amd: {engineers: 0}}\n"
+    free = TWO_PARTS.replace(PEOPLE, "stacks: {amd: {engineers: 0}}\n")
     answer = answer_of(solved(free))
     assert answer.verdict.winner == "amd"
     flip = next(flip for flip in answer.flips if flip.name == "h200_sxm price" and flip.side == "below")
@@ -76,7 +76,7 @@ def test_a_price_flip_is_where_solving_again_changes_its_mind() -> None:
 
 def test_a_win_inside_the_interval_is_too_close_to_call_and_says_what_to_measure() -> None:
     even = TWO_PARTS.replace("value: 32000, low: 24000, high: 36000", "value: 15500, low: 12000, high: 19000")
-    even += "stacks: {amd: {engineers: 0}}\n"
+    even = even.replace(PEOPLE, "stacks: {amd: {engineers: 0}}\n")
     answer = answer_of(solved(even, {"mi300x": 4.0, "h200_sxm": 4.0}, spread=0.4))
     assert answer.verdict.outcome == "too close to call"
     assert answer.confidence.saving_usd is not None

@@ -12,13 +12,14 @@ from penstock.planning.doubt.worlds import drawn_worlds
 from penstock.planning.make import Answer, PlanResult
 from penstock.planning.optimum.build import build_problem
 from penstock.planning.proof.serving import Check, ServingFleet
-from small_plans import TWO_PARTS, resolved, solved
+from small_plans import PEOPLE, TWO_PARTS, resolved, solved
 
 EXACT = (
     (
         TWO_PARTS.replace("{value: 15000, low: 12000, high: 18000}", "15000")
         .replace("{value: 32000, low: 24000, high: 36000}", "32000")
         .replace("requests_per_s: 40", "requests_per_s: 40\n    mean_load: 50%")
+        .replace(PEOPLE, "")
     )
     + """
 sites: [{name: site, usd_per_kwh: 0.087, pue: 1.3, hosting_usd_per_kw_month: 195}]
@@ -177,13 +178,13 @@ def test_worlds_joined_input_by_input_are_those_built_whole() -> None:
     knobs = [knob for knob in knobs_of(result.resolved, {}) if knob.input.uncertain]
     problem = build_problem(result.resolved, result.candidates)
     generator = np.random.default_rng(7)
-    values = {k.name: generator.triangular(k.input.low, k.input.value, k.input.high, 40) for k in knobs}
+    values = {k.id: generator.triangular(k.input.low, k.input.value, k.input.high, 40) for k in knobs}
     joined = drawn_worlds(world, result.candidates, problem, values, knobs)
     errors = []
     for number in range(40):
         turned = world
         for knob in knobs:
-            turned = knob.turned(turned, float(values[knob.name][number]))
+            turned = knob.turned(turned, float(values[knob.id][number]))
         whole = build_problem(turned.resolved, result.candidates)
         for offer in whole.offers:
             usd = joined.bought_usd[offer.key, 0, 0][number]
@@ -219,12 +220,12 @@ def test_errors_of_one_stack_go_together_and_of_two_stacks_do_not() -> None:
     knobs = [knob for knob in knobs_of(resolved(text), spreads) if knob.kind == "throughput"]
     drawn_values = draw_inputs(knobs, 0, 20_000)[1]
     logs = {name: np.log(values) for name, values in drawn_values.items()}
-    together = np.corrcoef(logs["mi300x throughput"], logs["mi325x throughput"])[0, 1]
-    apart = np.corrcoef(logs["mi300x throughput"], logs["h200_sxm throughput"])[0, 1]
+    together = np.corrcoef(logs["accelerators/mi300x/throughput"], logs["accelerators/mi325x/throughput"])[0, 1]
+    apart = np.corrcoef(logs["accelerators/mi300x/throughput"], logs["accelerators/h200_sxm/throughput"])[0, 1]
     assert together == pytest.approx(0.4, abs=0.03)
     assert apart == pytest.approx(0, abs=0.03)
     # What each part's P10 is does not hang on what it shares.
-    assert np.quantile(drawn_values["mi300x throughput"], 0.1) == pytest.approx(0.8, abs=0.01)
+    assert np.quantile(drawn_values["accelerators/mi300x/throughput"], 0.1) == pytest.approx(0.8, abs=0.01)
 
 
 def test_an_input_that_is_left_out_or_moved_does_not_move_the_draws_of_others() -> None:

@@ -30,7 +30,9 @@ from penstock.report.plan.document import plan_document
 from penstock.report.plan.page import plan_html
 from penstock.report.plan.terminal import render_plan
 from penstock.report.plan.turning import flip_sentence, plain_flip, turns
+from penstock.report.plan.vendors import rfp_pack
 from penstock.report.plan.words import amount, spread, sureness, usd
+from penstock.units import counted
 from small_plans import TWO_PARTS, solved
 
 SCREEN_LINES = 45
@@ -62,6 +64,16 @@ def test_the_summary_fits_a_screen_and_answers_first(result: PlanResult) -> None
     assert "would change the answer" in text
     assert "software engineers" in text
     assert "not simulated" in text
+
+
+def test_one_of_a_thing_has_no_plural() -> None:
+    """A plan of one year said "1 years" in the terminal, the report and the requests to vendors."""
+    year = solved(TWO_PARTS + "horizon_years: 1\n")
+    assert isinstance(year.answer, Answer)
+    texts = (shown(year), plan_html(year), *rfp_pack(year, year.answer).values())
+    assert not [found for text in texts for found in re.findall(r"\b1 (?:year|month|week|node|server|device)s\b", text)]
+    assert (amount(1.0, "years"), amount(1.5, "years"), amount(1.0, "months")) == ("1 year", "1.5 years", "1 month")
+    assert (counted(1, "node"), counted(1200, "node"), counted(0.5, "year")) == ("1 node", "1,200 nodes", "0.5 years")
 
 
 def test_a_plan_without_a_fleet_says_what_stands_in_the_way() -> None:

@@ -52,7 +52,19 @@ def test_a_number_may_carry_its_range_and_source() -> None:
     ("change", "complaint"),
     [
         (("requests_per_s: 40", "requests_per_s: forty"), "plan.yaml:8: requests_per_s: 'forty' is not a number"),
-        (("requests_per_s: 40", "request_per_s: 40"), "needs either `requests_per_s:` or `users:`"),
+        (
+            ("requests_per_s: 40", "request_per_s: 40"),
+            "plan.yaml:8: `request_per_s` is not a key of workloads 1; did you mean `requests_per_s`?",
+        ),
+        (
+            ("requests_per_s: 40", "user: 10"),
+            "plan.yaml:8: `user` is not a key of workloads 1; did you mean `users`?",
+        ),
+        (
+            ("workloads:", "workload:"),
+            "plan.yaml:5: `workload` is not a key of the plan; did you mean `workloads`?",
+        ),
+        (("    requests_per_s: 40\n", ""), "needs either `requests_per_s:` or `users:`"),
         (("share: 40%", "share: 30%"), "plan.yaml:9: lengths: shares add up to 90.0%; make them 100%"),
         (("slo: ttft=1s", "slo: ttft=1"), "plan.yaml:7: slo: '1' is not a time"),
         (("start: 2026-12-01", "start: soon"), "plan.yaml:3: start: 'soon' is not a date; write 2027-06-01"),
@@ -66,7 +78,8 @@ def test_a_number_may_carry_its_range_and_source() -> None:
             ("lengths: [{input: 1k, output: 256, share: 60%}, {input: 8k, output: 512, share: 40%}]", "lengths: []"),
             "lengths: has no length; write at least one, such as {input: 1k, output: 256}",
         ),
-        (("id: h200,", "identity: h200,"), "has no `id`; add `id: ...`"),
+        (("id: h200,", "identity: h200,"), "`identity` is not a key of accelerators 2; known keys: id, buy_usd"),
+        (("id: h200, ", ""), "has no `id`; add `id: ...`"),
         (("tp: [1]}", "tp: [0]}"), "0 is outside 1 to 4096"),
         (("name: two parts", "name: two parts\nname: again"), "plan.yaml:3: name: is written twice"),
         (("name: two parts", "name: [unclosed"), "check indentation and quotes"),

@@ -11,7 +11,7 @@ from penstock.planning.make import Answer, PlanResult
 from penstock.planning.optimum.build import build_problem
 from penstock.planning.optimum.mix import cheapest
 from penstock.planning.optimum.problem import Restriction
-from small_plans import TWO_PARTS, solved
+from small_plans import PEOPLE, TWO_PARTS, solved
 
 
 @pytest.fixture(scope="module")
@@ -108,12 +108,12 @@ def test_no_nearer_demand_or_throughput_changes_the_winner_than_the_one_said(req
     """Attack: "stops winning above 1.52 x the demand", and at 1.05 x another vendor was cheaper: costs are stairs."""
     even = TWO_PARTS.replace("{value: 32000, low: 24000, high: 36000}", "28000")
     even = even.replace("requests_per_s: 40", f"requests_per_s: {requests_per_s}")
-    found = solved(even + "stacks: {amd: {engineers: 0}, nvidia: {engineers: 0}}\n")
+    found = solved(even.replace(PEOPLE, "stacks: {amd: {engineers: 0}, nvidia: {engineers: 0}}\n"))
     assert isinstance(found.answer, Answer)
     family, world = found.answer.family, InputWorld(resolved=found.resolved)
     judged = Judge(family=family, candidates=found.candidates, winner=family.label(family.winner))
     for knob in knobs(found).values():
-        if knob.kind not in {"demand", "throughput"} or knob.name.startswith(("growth", "mean load")):
+        if knob.kind not in {"demand", "throughput"} or knob.name.startswith("growth"):
             continue
         sides: dict[str, float] = {flip.side: flip.at for flip in flips(judged, world, [knob])}
         if knob.kind == "demand":
@@ -131,6 +131,7 @@ def test_no_nearer_demand_or_throughput_changes_the_winner_than_the_one_said(req
 def test_a_stated_price_that_turns_the_answer_at_once_stands_before_a_guess_that_has_far_to_go() -> None:
     near = Flip(
         kind="rent",
+        id="quote",
         subject="mi300x",
         name="a quote",
         unit="$",
@@ -139,6 +140,7 @@ def test_a_stated_price_that_turns_the_answer_at_once_stands_before_a_guess_that
         side="below",
         winner="nvidia",
         instead="amd",
+        instead_named=("amd",),
         within_range=False,
     )
     guess = replace(near, name="a guess", current=1.0, at=1.1, within_range=True, doubt_fraction=0.15)

@@ -14,7 +14,7 @@ from penstock.planning.proof.serving import RequestStream, ServingFleet, Serving
 from penstock.planning.proof.simulated import PoolLoad, simulated_capacity, verify_by
 from penstock.planning.proof.verify import as_seen
 from penstock.workload import parse_slo
-from small_plans import TWO_PARTS, capacities, plan_of, solved
+from small_plans import PEOPLE, TWO_PARTS, capacities, plan_of, solved
 
 SHORT, LONG = Bucket(input_tokens=1024, output_tokens=256), Bucket(input_tokens=8192, output_tokens=512)
 SLO = parse_slo("ttft=1s,tpot=50ms,attain=95%")
@@ -286,7 +286,9 @@ def test_a_kind_of_fleet_that_just_holds_is_not_missed_where_another_is_dearer()
     def attained(load: PoolLoad) -> float:
         return 0.955 if load.requests_per_s <= sustained(load) * 1.0001 else 0.5
 
-    demand = TWO_PARTS.replace("requests_per_s: 40", "requests_per_s: 400") + "stacks: {amd: {engineers: 0}}\n"
+    demand = TWO_PARTS.replace("requests_per_s: 40", "requests_per_s: 400").replace(
+        PEOPLE, "stacks: {amd: {engineers: 0}}\n"
+    )
     free = solved(demand, {"mi300x": 6.0, "h200_sxm": 6.0}).answer
     assert isinstance(free, Answer)
     (pool,) = free.by_label["amd"].mix.pools

@@ -37,7 +37,7 @@ def test_a_price_asks_for_a_quote_and_a_throughput_for_a_benchmark(
 ) -> None:
     answer = result.answer
     assert isinstance(answer, Answer)
-    blamed = Blame(kind=kind, subject=subject, name="called anything", variance_fraction=1.0)
+    blamed = Blame(kind=kind, id="x", subject=subject, name="called anything", variance_fraction=1.0)
     verdict = judge(answer.family, replace(answer.confidence, blame=(blamed,)), result.candidates)
     assert verdict.measure == (expected,)
 

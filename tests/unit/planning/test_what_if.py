@@ -75,6 +75,13 @@ def test_demand_low_base_and_high_are_solved_again() -> None:
     assert scenarios[2].usd == pytest.approx(high.winner.cost.total_usd, rel=2e-3)
 
 
+def test_what_a_workload_is_called_does_not_take_its_demand_scenarios() -> None:
+    """A name that contains "mean" took them away: inputs were told apart by their display text."""
+    text = TWO_PARTS.replace("requests_per_s: 40", "requests_per_s: {value: 40, low: 20, high: 100}")
+    renamed = answer_of(text.replace("name: chat", "name: meaning")).scenarios
+    assert [scenario.usd for scenario in renamed] == [scenario.usd for scenario in answer_of(text).scenarios]
+
+
 def test_what_the_solver_did_not_prove_is_said_to_be_a_bound() -> None:
     """A rule whose absence may save more costs at least this; demand a cheaper fleet may serve at most this."""
     rule = RulePrice(rule="a rule", without_usd=9e6, usd=1e6, without="h200_sxm", proven=False)

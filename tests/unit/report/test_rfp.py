@@ -1,5 +1,6 @@
 """The pack for vendors: every question, a benchmark that reads back, thresholds that are the plan's own loads."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,12 +15,14 @@ from penstock.errors import UsageError
 from penstock.performance.prediction.predict import Speculation
 from penstock.planning.acceptance import Acceptance, Margin, margins_of
 from penstock.planning.make import Answer, PlanResult
+from penstock.planning.optimum.problem import Mix
 from penstock.planning.proof.simulated import PoolLoad
 from penstock.report.plan.vendors import rfp_pack, vendor_sheets
 from small_plans import TWO_PARTS, solved
 
 SPEEDS = {"mi300x": 4.0, "h200_sxm": 6.0}
 SPREAD = 0.2
+VENDORS = ("amd", "nvidia")
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +67,58 @@ def test_what_the_plan_counts_on_is_only_in_the_internal_notes(pack: dict[str, s
     for name, text in pack.items():
         assert ("$" in text) == (name == "internal.md")
         assert ("cheaper" in text) == (name == "internal.md")
+
+
+def new_nodes(mix: Mix) -> int:
+    return max(pool.nodes for pool in mix.pools)
+
+
+def test_every_vendor_is_asked_for_nodes_that_carry_everything(
+    result: PlanResult, answer: Answer, pack: dict[str, str]
+) -> None:
+    """AMD was asked for its part of a mix, at rates that only the whole of a fleet serves."""
+    offers = {vendor: pack[f"request-{vendor}.md"].partition("## What to offer")[2] for vendor in ("amd", "nvidia")}
+    same = {text.partition("## What we ask")[0] for text in offers.values()}
+    assert len(same) == 1
+    assert "Lot 2" not in same.pop()
+    for vendor, text in offers.items():
+        assert f"about {new_nodes(answer.by_label[vendor].mix)} nodes of 8 devices" in text
+    assert {sheet.accelerator.vendor: sheet.role for sheet in vendor_sheets(result, answer)} == {
+        "nvidia": "chosen",
+        "amd": "to compare",
+    }
+
+
+def test_where_vendors_share_each_is_asked_for_the_same_share_too() -> None:
+    dual = solved(TWO_PARTS + "constraints: {min_vendors: 2, min_vendor_share: 20%}\n", SPEEDS)
+    assert isinstance(dual.answer, Answer)
+    assert set(dual.answer.by_label) == {"mix"}
+    free = solved(TWO_PARTS, SPEEDS).answer
+    assert isinstance(free, Answer)
+    pack = rfp_pack(dual, dual.answer)
+    for vendor in ("amd", "nvidia"):
+        whole = new_nodes(free.by_label[vendor].mix)
+        heading = next(line for line in pack[f"request-{vendor}.md"].splitlines() if line.startswith("### "))
+        lots = [int(number) for number in re.findall(r"about (\d+) nodes", heading)]
+        assert lots[0] == whole, "the whole demand, without the rule on vendors"
+        assert 0.5 * (whole - 1) <= lots[1] - 1 < 0.5 * (whole - 1) + 1, "half of it, and the spare node"
+        assert "serve 50% of every rate above" in pack[f"request-{vendor}.md"]
+
+
+def test_vendors_are_asked_for_the_term_of_the_plan() -> None:
+    """A plan of one year asked for a price for 36 months."""
+    text = TWO_PARTS.replace("acquire: [buy]", "acquire: [contract]").replace(
+        "buy_usd: {value: 32000, low: 24000, high: 36000}",
+        "contracts: [{months: 6, usd_per_hour: 3}, {years: 1, usd_per_hour: 2.5}, {years: 3, usd_per_hour: 2.4}]",
+    )
+    text = text.replace("buy_usd: {value: 15000, low: 12000, high: 18000}", "contracts: [{years: 3, usd_per_hour: 2}]")
+    year = solved(text + "horizon_years: 1\n", SPEEDS)
+    assert isinstance(year.answer, Answer)
+    pack = rfp_pack(year, year.answer)
+    asked = {vendor: re.findall(r"device-hour for (\d+) months", pack[f"request-{vendor}.md"]) for vendor in VENDORS}
+    assert asked["nvidia"] == ["6", "12"]
+    # The only AMD rent known binds for longer than the plan: its fleet would sign it, so it is asked about as well.
+    assert asked["amd"] == ["12", "36"]
 
 
 def test_the_load_to_show_is_what_the_plan_sends_to_a_node(result: PlanResult, answer: Answer) -> None:
@@ -173,7 +228,7 @@ def test_nobody_is_asked_about_nodes_that_are_only_kept() -> None:
     assert owned.answer.winner.mix.support == {"h200_sxm"}
     sheets = vendor_sheets(owned, owned.answer)
     assert "chosen" not in {sheet.role for sheet in sheets}
-    assert all(sheet.nodes > 0 for sheet in sheets)
+    assert all(sheet.nodes.whole_nodes for sheet in sheets)
 
 
 def test_the_command_writes_the_pack_into_a_directory_it_makes(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from penstock.planning.asked.resolve import Confirmer, LeftOut
 from penstock.planning.candidates.capacity import Capacity
 from penstock.planning.doubt.knobs import KnobKind
 from penstock.planning.doubt.monte_carlo import Blame
+from penstock.planning.doubt.people import PeopleDecide
 from penstock.planning.doubt.sensitivity import Flip
 from penstock.planning.doubt.verdict import Outcome
 from penstock.planning.doubt.what_if import DemandScenario, Owned, RulePrice
@@ -168,6 +169,7 @@ class SwingDocument(TypedDict):
     """What the winner costs and saves at both ends of an input's range; null where it, or all else, is impossible."""
 
     kind: KnobKind
+    id: str
     subject: str
     name: str
     unit: str
@@ -185,6 +187,7 @@ class FleetDocument(TypedDict):
     feasible: Literal[True]
     headline: str
     verdict: VerdictDocument
+    people: PeopleDecide | None
     winner: BillDocument
     runners_up: list[BillDocument]
     by_label: dict[str, BillDocument]

@@ -24,9 +24,9 @@ def parse_claims(text: str, where: str) -> tuple[Claim, ...]:
 def read_claims(table: Table) -> tuple[Claim, ...]:
     """Read the table of a file."""
     table.version(VERSION, written_by=_WRITTEN_BY)
+    table.only("version", "source", "claims")
     said = table.optional("source", _said, Said())
     listed = table.required("claims")
-    table.done()
     entries = list(listed.items())
     if not entries:
         listed.refuse("is empty; write one claim or more")
@@ -52,7 +52,7 @@ def _check_ids(claims: Sequence[Claim], entries: Sequence[Value]) -> None:
 
 
 def _claim(value: Value, number: int, said: Said) -> Claim:
-    table = value.table()
+    table = value.table("id", "key", "says", "topic", "source", "points_at", "contradicts", *KINDS)
     ident = table.optional("id", _ident, f"claim-{number}")
     key = table.optional("key", _key, "")
     words, topic = table.optional("says", Value.text, ""), table.optional("topic", Value.text, "")
@@ -76,7 +76,6 @@ def _claim(value: Value, number: int, said: Said) -> Claim:
 def _statement(table: Table) -> Statement:
     """Read the one kind a claim is of."""
     found = [(name, entry) for name in KINDS if (entry := table.get(name)) is not None]
-    table.done()
     if len(found) != 1:
         said = "says nothing" if not found else f"says {' and '.join(name for name, _ in found)} at once"
         table.value.refuse(f"{said}; a claim has one of {', '.join(KINDS)}")
@@ -85,15 +84,13 @@ def _statement(table: Table) -> Statement:
 
 
 def _said(value: Value) -> Said:
-    table = value.table()
-    said = Said(
+    table = value.table("who", "title", "address", "said_on")
+    return Said(
         who=table.optional("who", Value.text, ""),
         title=table.optional("title", Value.text, ""),
         address=table.optional("address", _address, None),
         said_on=table.optional("said_on", Value.date, None),
     )
-    table.done()
-    return said
 
 
 def _address(value: Value) -> str | None:

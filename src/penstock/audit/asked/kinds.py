@@ -66,7 +66,8 @@ class ClaimKind:
 
 
 def read_kind(table: Table, kind: ClaimKind) -> Callable[[], Statement]:
-    """Read the keys of a kind; the statement is made once no key is left over."""
+    """Read the keys of a kind, and no others; return what makes its statement."""
+    table.only(*(key.name for key in kind.keys))
     found: dict[str, Any] = {}
     for key in kind.keys:
         value = table.required(key.name) if key.needed else table.get(key.name)
@@ -225,9 +226,7 @@ def _saving(found: Mapping[str, Any]) -> SavingClaim:
 
 def read_saving(table: Table) -> SavingClaim:
     """Read a saving with its inputs, as claims and plans state it."""
-    made = read_kind(table, KINDS["saving"])
-    table.done()
-    statement = made()
+    statement = read_kind(table, KINDS["saving"])()
     if not isinstance(statement, SavingClaim):
         raise TypeError(statement)
     return statement

@@ -98,12 +98,12 @@ def read_access(path: Path) -> Access:
         read_text(path, "write who may ask (docs/gateway.md)"), path.name, kind="access", written_by=_WRITTEN_BY
     )
     table.version(VERSION, written_by=_WRITTEN_BY)
+    table.only("version", "keys", "tokens", "engine_key")
     listed = table.get("keys")
     keys = tuple(value.made(_key) for value in listed.items()) if listed is not None else ()
     written = table.get("tokens")
     tokens = written.made(partial(_tokens, beside=path.parent)) if written is not None else None
     engine_key = table.optional("engine_key", Value.text, None)
-    table.done()
     try:
         return Access(keys=keys, tokens=tokens, engine_key=engine_key)
     except UsageError as error:
@@ -111,6 +111,7 @@ def read_access(path: Path) -> Access:
 
 
 def _key(table: Table) -> Callable[[], TenantKey]:
+    table.only("tenant", "key")
     return partial(TenantKey, tenant=table.required("tenant").text(), key=table.required("key").text())
 
 
@@ -120,6 +121,7 @@ def access_of(path: Path | None) -> Access | None:
 
 
 def _tokens(table: Table, *, beside: Path) -> Callable[[], SignedTokens]:
+    table.only("issuer", "audiences", "jwks", "tenant_claim")
     jwks, file = table.required("jwks").parsed(partial(_public_keys, beside=beside))
     return partial(
         SignedTokens,

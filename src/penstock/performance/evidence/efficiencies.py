@@ -62,22 +62,22 @@ class Efficiencies:
         Of several guesses the most hopeful is the most wrong, so an engine nobody tried with a model on a part does not
         compete with those somebody did. Where nobody did, all that the part was measured with do.
         """
-        texts = self.evidence.measured.texts
-        rows = Counter(zip(texts["part"], texts["engine"], texts["family"], strict=True))
+        measured = self.evidence.measured
+        rows = Counter(zip(measured.texts["part"], measured.engines, measured.texts["family"], strict=True))
         tried: dict[str, int] = Counter()
         own: dict[str, int] = Counter()
         for (part, engine, family), count in rows.items():
-            if part == accelerator and " " not in engine:
-                tried[engine] += count
-                own[engine] += count if model is not None and family == shape_of(model) else 0
+            if part == accelerator and engine.serving:
+                tried[engine.name] += count
+                own[engine.name] += count if model is not None and family == shape_of(model) else 0
         found = [engine for engine, count in own.items() if count >= _CURVE]
         return tuple(sorted(found or (engine for engine, count in tried.items() if count >= _CURVE)))
 
     def engines_of(self, vendor: str) -> tuple[str, ...]:
         """The engines that parts of a vendor were measured serving with."""
-        texts = self.evidence.measured.texts
-        pairs = set(zip(texts["vendor"], texts["engine"], strict=True))
-        return tuple(sorted(engine for made_by, engine in pairs if made_by == vendor and " " not in engine))
+        measured = self.evidence.measured
+        pairs = set(zip(measured.texts["vendor"], measured.engines, strict=True))
+        return tuple(sorted(engine.name for made_by, engine in pairs if made_by == vendor and engine.serving))
 
     def seen(self, work: ReplicaWork, engine: str, label: str = "setup") -> Seen:
         """Say what was measured under the same label; of a setup that is the same model, part, engine and split."""

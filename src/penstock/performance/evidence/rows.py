@@ -15,7 +15,7 @@ from penstock.fleet.engine import engine_defaults
 from penstock.model import CacheDtype, ModelSpec
 from penstock.model.spec import model_as_measured
 from penstock.performance.evidence.harness import harness_of
-from penstock.performance.kinship.cases import WORDS, Cases, coded, words_of
+from penstock.performance.kinship.cases import WORDS, Cases, DrivenEngine, coded, words_of
 from penstock.performance.kinship.posterior import Measured
 from penstock.performance.memory.budget import fit
 from penstock.performance.step.work import Array, Load, ReplicaWork
@@ -45,8 +45,8 @@ def measured_deployment(row: Measurement, model_of: ModelOf, accelerator_of: Acc
 
 
 def measured_engine(row: Measurement) -> str:
-    """Name what served, and how it was driven where that is not serving."""
-    return row.engine if row.scenario == "online" else f"{row.engine} {row.scenario}"
+    """Return the word for the engine of a row and how it was driven."""
+    return DrivenEngine(row.engine, row.scenario).word
 
 
 def cache_tokens(deployment: Deployment) -> int:

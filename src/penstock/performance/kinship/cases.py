@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
-from typing import Final
+from typing import Final, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from penstock.catalog.measurement import Scenario
 from penstock.fleet.deployment import Deployment
 from penstock.model import ModelSpec
 from penstock.model.weight import BF16, FORMATS
@@ -84,6 +85,31 @@ class Cases:
             day=self.day[kept],
             undated=self.undated[kept],
         )
+
+
+@dataclass(frozen=True, slots=True)
+class DrivenEngine:
+    """An engine and how it was driven: runs that differ in either are measurements of different things."""
+
+    name: str
+    scenario: Scenario
+
+    @classmethod
+    def parse(cls, word: str) -> Self:
+        """Read what `word` wrote."""
+        name, _, last = word.rpartition(" ")
+        scenario: Scenario | None = next((known for known in get_args(Scenario) if known == last), None)
+        return cls(word, "online") if scenario is None else cls(name, scenario)
+
+    @property
+    def word(self) -> str:
+        """The word that makes runs alike: the engine, and how it was driven where that is not serving."""
+        return self.name if self.serving else f"{self.name} {self.scenario}"
+
+    @property
+    def serving(self) -> bool:
+        """Whether it answered users as they came."""
+        return self.scenario == "online"
 
 
 def words_of(deployment: Deployment, engine: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from penstock.performance.kinship.cases import WORDS, Cases, Codes, coded
+from penstock.performance.kinship.cases import WORDS, Cases, Codes, DrivenEngine, coded
 from penstock.performance.kinship.covariance import (
     BY_DATE,
     LEVELS,
@@ -38,6 +38,12 @@ class Measured:
     """Between two tokens of a request."""
     texts: Mapping[str, tuple[str, ...]]
     """The words of each row, and what else is told about it: `TOLD`."""
+
+    @cached_property
+    def engines(self) -> tuple[DrivenEngine, ...]:
+        """The engine of each row, and how it was driven."""
+        known = {word: DrivenEngine.parse(word) for word in set(self.texts["engine"])}
+        return tuple(known[word] for word in self.texts["engine"])
 
     def take(self, kept: npt.NDArray[np.bool_]) -> "Measured":
         """Keep some rows."""

@@ -11,6 +11,7 @@ from penstock.performance.evidence.waits import FIRST, configuration_of, kin_pat
 from penstock.performance.kinship.cases import family_of
 from penstock.performance.kinship.posterior import DATED_BY
 from penstock.performance.kinship.slowdowns import doubt_of, slowdowns_of
+from penstock.performance.kinship.threads import one_thread
 from penstock.performance.step.first_token import LoopLoad, served
 from penstock.performance.step.work import Array, ReplicaWork
 
@@ -45,6 +46,7 @@ class Stack:
         return self.request_s + self.first_ratio * (served(work, loop) @ self.slowdowns)
 
 
+@one_thread()
 def stack_of(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies) -> Stack:
     """Ask the evidence about a deployment, and its nearest kin about first tokens.
 

@@ -59,7 +59,11 @@ sites:                          # (default: one, without a cap)
     # deny: [intel]             # vendors or accelerators that may not stand here (export, policy)
 
 stacks:                         # extra engineers; support of what is owned, licences of all devices (defaults shown)
-  amd: {engineers: {value: 2, low: 0, high: 6}, support_usd_per_device_year: 0, licence_usd_per_device_year: 0}
+  # `engineers: 1` instead is one engineer, however large the fleet is.
+  amd:
+    engineers_per_1000_devices: {value: 2.5, low: 0, high: 7.5}
+    support_usd_per_device_year: 0
+    licence_usd_per_device_year: 0
   # nvidia: {software_gain_per_year: {value: 0%, low: 0%, high: 20%}}   # newer engines; off by default
   nvidia: {engineers: 0}
 engineer_usd_per_year: 280000

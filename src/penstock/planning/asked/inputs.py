@@ -45,6 +45,10 @@ _CLUSTER = "H100 cluster bill of August 2024: switches, optics and cables over d
 _HOST = "8x H100 server quoted at $317,000 (Thinkmate, August 2024) less eight devices; low: SemiAnalysis bill of parts"
 _FAILURES = "Llama 3 report: 148 faulty GPUs of 16,384 in 54 days is 6.1% a year at most; 0 is full warranty"
 _SCORECARD = '"AMD\'s private inference stack" scorecard: a claim, not a measurement'
+_PER_CLUSTER = (
+    '"two additional full-time engineers per 800-accelerator cluster" is 2.5 per 1,000 ("AMD\'s private inference '
+    'stack" scorecard: a claim, not a measurement, and of no smaller fleet); range: none to three times as many'
+)
 _CBRE = "CBRE, asking rent for 250-500 kW: $194.95 at the end of 2025, $184.06 a year before, $217.30 worldwide"
 _RESALE = (
     "not counted on; high: H100 at 62, 42 and 30% of new after one, two and three years (GLRI, January 2026, low "
@@ -79,9 +83,9 @@ DEFAULTS: Final = {
     "node.idle_power": _default(0.35, 0.15, 0.5, "of maximum", _IDLE),
     "node.annual_failures": _default(0.04, 0.0, 0.061, "of devices/year", _FAILURES),
     "engineer_usd_per_year": _default(280_000.0, 180_000.0, 400_000.0, "USD/year", _SCORECARD),
-    "stack.amd.engineers": _default(2.0, 0.0, 6.0, "engineers", _SCORECARD),
-    "stack.engineers": _default(0.0, 0.0, 0.0, "engineers", "extra engineers are counted against this stack"),
-    "stack.engineers_per_1000_devices": _default(0.0, 0.0, 0.0, "engineers/1,000 devices", _OURS),
+    "stack.engineers": _default(0.0, 0.0, 0.0, "engineers", "none that do not grow with the fleet"),
+    "stack.amd.engineers_per_1000_devices": _default(2.5, 0.0, 7.5, "engineers/1,000 devices", _PER_CLUSTER),
+    "stack.engineers_per_1000_devices": _default(0.0, 0.0, 0.0, "engineers/1,000 devices", "none by size"),
     "stack.support_usd_per_device_year": _default(0.0, 0.0, 0.0, "USD/device/year", "no support contract"),
     "stack.licence_usd_per_device_year": _default(0.0, 0.0, 0.0, "USD/device/year", "no licence"),
     "stack.software_gain_per_year": _default(0.0, 0.0, 0.0, "per year", _GAIN),

@@ -14,6 +14,19 @@ from penstock.reading.yaml import Table, Value
 ALL_VERIFIED: Final = "all verified"
 VENDORS: Final = ("amd", "nvidia", "intel", "google")
 _WATTS_PER_KW: Final = 1000.0
+_PART: Final = (
+    "id",
+    "buy_usd",
+    "node_usd",
+    "rent_usd_per_hour",
+    "contracts",
+    "lead_weeks",
+    "discounts",
+    "available",
+    "max_nodes",
+    "node_kw",
+    "tp",
+)
 _COUNTED: Final = re.compile(r"(\d{1,7})\s*[xX*]\s*([A-Za-z]\S*)")
 
 
@@ -27,12 +40,11 @@ def ranged(value: Value, unit: str, *, low: float = 0.0, high: float = inf) -> I
     """Read a number, or a table of value, low, high and source."""
     if not value.is_table:
         return given(value.number(low=low, high=high), unit)
-    table = value.table()
+    table = value.table("value", "low", "high", "source")
     number = table.required("value").number(low=low, high=high)
     least = table.optional("low", lambda entry: entry.number(low=low, high=high), number)
     most = table.optional("high", lambda entry: entry.number(low=low, high=high), number)
     source = table.optional("source", Value.text, "plan file")
-    table.done()
     try:
         return given(number, unit, source=source, span=(least, most))
     except UsageError as error:
@@ -60,13 +72,13 @@ def _part(value: Value) -> PartPlan:
     if not value.is_table:
         devices, name = counted(value.text())
         return PartPlan(id=name, node_devices=devices)
-    table = value.table()
+    table = value.table(*_PART)
     device, node = table.get("buy_usd"), table.get("node_usd")
     if device is not None and node is not None:
         node.refuse("a part has either `buy_usd` of a device or `node_usd` of a whole server")
     price = device or node
     devices, name = counted(table.required("id").text())
-    found = PartPlan(
+    return PartPlan(
         id=name,
         node_devices=devices,
         buy=None if price is None else _price(price, "USD/device" if price is device else "USD/node"),
@@ -80,8 +92,6 @@ def _part(value: Value) -> PartPlan:
         node_watts=table.optional("node_kw", lambda entry: entry.number(low=0.01) * _WATTS_PER_KW, None),
         tp=table.optional("tp", lambda entry: tuple(rank.whole(low=1, high=4096) for rank in entry.items()), ()),
     )
-    table.done()
-    return found
 
 
 def counted(text: str) -> tuple[int | None, str]:
@@ -100,7 +110,7 @@ def _price(value: Value, unit: str) -> Input:
 def _contracts(value: Value) -> tuple[ContractPlan, ...]:
     found = []
     for entry in value.items():
-        table = entry.table()
+        table = entry.table("months", "years", "usd_per_hour")
         months, years = table.get("months"), table.get("years")
         if (months is None) == (years is None):
             table.value.refuse("needs either `months:` or `years:`")
@@ -108,7 +118,6 @@ def _contracts(value: Value) -> tuple[ContractPlan, ...]:
             months.whole(low=1, high=180) if months is not None else 12 * (years or table.value).whole(low=1, high=15)
         )
         found.append(ContractPlan(months=term, rent=_price(table.required("usd_per_hour"), "USD/device/hour")))
-        table.done()
     if len({entry.months for entry in found}) < len(found):
         value.refuse("each term needs one price; keep one entry per term")
     return tuple(sorted(found, key=lambda contract: contract.months))
@@ -117,14 +126,13 @@ def _contracts(value: Value) -> tuple[ContractPlan, ...]:
 def _discounts(value: Value) -> tuple[Discount, ...]:
     found = []
     for entry in value.items():
-        table = entry.table()
+        table = entry.table("devices", "off")
         found.append(
             Discount(
                 devices=table.required("devices").whole(low=1),
                 fraction=table.required("off").number(low=0, high=0.99),
             )
         )
-        table.done()
     found.sort(key=lambda discount: discount.devices)
     if any(more.fraction <= less.fraction for less, more in pairwise(found)):
         value.refuse("a discount for more devices must be larger; is one of them of another order?")
@@ -146,14 +154,14 @@ def _owned(value: Value) -> OwnedPlan:
         if devices is None:
             value.refuse("say how many: 64xh100, or {id: h100, nodes: 8}")
         return _stands(name, devices=devices)
-    table = value.table()
+    table = value.table("id", "nodes", "devices", "resale_usd", "age_years", "book_usd", "until", "site")
     devices, name = counted(table.required("id").text())
     nodes = table.optional("nodes", lambda entry: entry.whole(low=1, high=10**6), None)
     devices = table.optional("devices", lambda entry: entry.whole(low=1, high=10**7), devices)
     if (nodes is None) == (devices is None):
         table.value.refuse("needs either `nodes:` or `devices:`")
     resale = table.get("resale_usd")
-    found = _stands(
+    return _stands(
         name,
         devices=devices,
         nodes=nodes,
@@ -163,8 +171,6 @@ def _owned(value: Value) -> OwnedPlan:
         until=table.optional("until", Value.date, None),
         site=table.optional("site", Value.text, None),
     )
-    table.done()
-    return found
 
 
 def _stands(

@@ -1,7 +1,7 @@
 """How is a plan file written? YAML in, a `Plan` out, or one line that says what to change."""
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import date
 from typing import Final, cast
 
@@ -31,13 +31,56 @@ from penstock.workload.slo import parse_duration, parse_slo
 
 _WATTS_PER_KW: Final = 1000.0
 _SUM_TOLERANCE: Final = 0.005
+_PLAN: Final = (
+    "name",
+    "note",
+    "start",
+    "horizon_years",
+    "step_months",
+    "engine",
+    "workloads",
+    "accelerators",
+    "owned",
+    "orders_from",
+    "acquire",
+    "sites",
+    "stacks",
+    "engineer_usd_per_year",
+    "finance",
+    "node",
+    "constraints",
+    "claims",
+    "seed",
+    "draws",
+    "sure",
+)
+_WORKLOAD: Final = (
+    "name",
+    "model",
+    "weights",
+    "engine",
+    "kv",
+    "mtp",
+    "disaggregated",
+    "slo",
+    "requests_per_s",
+    "users",
+    "think",
+    "growth_per_year",
+    "mean_load",
+    "lengths",
+    "trace",
+    "columns",
+)
+_SITE: Final = ("name", "usd_per_kwh", "pue", "hosting_usd_per_kw_month", "power_cap_kw", "deny")
+"""The keys of a plan, a workload and a site; `schema` says the same to editors."""
 
 
 def parse_plan(text: str, where: str, *, today: date) -> Plan:
     """Read a plan; `today` is the start where the file names none."""
-    table = read_table(text, where, kind="plan", written_by="penstock plan --init")
+    table = read_table(text, where, kind="plan", written_by="penstock plan --init").only(*_PLAN)
     engines: tuple[str, ...] = table.optional("engine", _engines, ())
-    workloads = tuple(_workload(entry.table(), engines) for entry in table.required("workloads").items())
+    workloads = tuple(_workload(entry, engines) for entry in table.required("workloads").items())
     if not workloads:
         table.value.refuse("has no workload; add one under `workloads:`")
     twice = next((name for name, count in Counter(entry.name for entry in workloads).items() if count > 1), None)
@@ -55,7 +98,7 @@ def parse_plan(text: str, where: str, *, today: date) -> Plan:
         owned=owned,
         orders_from=table.optional("orders_from", Value.date, None),
         acquire=table.optional("acquire", _acquire, ("buy", "rent", "contract")),
-        sites=table.optional("sites", _sites, (_site(unwritten("site"), "site"),)),
+        sites=table.optional("sites", _sites, (_site(unwritten("site").only(*_SITE), "site"),)),
         stacks=table.optional("stacks", _stacks, {}),
         money=_money(table),
         node=_node(table.section("node")),
@@ -65,7 +108,6 @@ def parse_plan(text: str, where: str, *, today: date) -> Plan:
         draws=table.optional("draws", lambda entry: entry.whole(low=100, high=200_000), 4000),
     )
     sure = table.optional("sure", Value.flag, False)  # noqa: FBT003 - what a missing key means
-    table.done()
     doubts = () if sure else unlikely(plan)
     if doubts:
         raise UsageError(f"{where}: {doubts[0]}; if it is meant, add `sure: true` to the plan")
@@ -79,7 +121,8 @@ def _with_owned(parts: tuple[PartPlan, ...], owned: tuple[OwnedPlan, ...]) -> tu
     return (*parts, *(PartPlan(id=name, owned_only=True) for name in missing)) if parts else ()
 
 
-def _workload(table: Table, engines: tuple[str, ...]) -> WorkloadPlan:
+def _workload(value: Value, engines: tuple[str, ...]) -> WorkloadPlan:
+    table = value.table(*_WORKLOAD)
     name = table.required("name").text()
     trace = table.optional("trace", Value.text, None)
     rate = table.optional("requests_per_s", lambda entry: ranged(entry, "requests/s", low=1e-6, high=1e9), None)
@@ -96,7 +139,7 @@ def _workload(table: Table, engines: tuple[str, ...]) -> WorkloadPlan:
     limits = slo.parsed(parse_slo)
     if users is not None and limits.e2e_s is None and (limits.ttft_s is None or limits.tpot_s is None):
         slo.refuse("with `users:` it must say how long a request takes: give ttft and tpot, or e2e")
-    found = WorkloadPlan(
+    return WorkloadPlan(
         name=name,
         model=table.required("model").text(),
         weights=table.optional("weights", words, ("checkpoint",)),
@@ -115,8 +158,6 @@ def _workload(table: Table, engines: tuple[str, ...]) -> WorkloadPlan:
         trace=trace,
         columns=_columns(table, trace),
     )
-    table.done()
-    return found
 
 
 def _engines(value: Value) -> tuple[str, ...]:
@@ -147,12 +188,11 @@ def _demand(peak: Input | None) -> Input:
 def _shares(value: Value) -> tuple[Share, ...]:
     found = []
     for entry in value.items():
-        table = entry.table()
+        table = entry.table("input", "output", "share")
         bucket = Bucket(input_tokens=table.required("input").tokens(), output_tokens=table.required("output").tokens())
         found.append(
             Share(bucket=bucket, fraction=table.optional("share", lambda part: part.number(low=1e-6, high=1), 1.0))
         )
-        table.done()
     if not found:
         value.refuse("has no length; write at least one, such as {input: 1k, output: 256}")
     total = sum(share.fraction for share in found)
@@ -170,7 +210,7 @@ def _acquire(value: Value) -> tuple[Acquisition, ...]:
 
 
 def _sites(value: Value) -> tuple[SitePlan, ...]:
-    tables = [entry.table() for entry in value.items()]
+    tables = [entry.table(*_SITE) for entry in value.items()]
     found = tuple(_site(table, table.required("name").text()) for table in tables)
     if len({site.name for site in found}) < len(found) or not found:
         value.refuse("each site needs a name of its own")
@@ -178,7 +218,7 @@ def _sites(value: Value) -> tuple[SitePlan, ...]:
 
 
 def _site(table: Table, name: str) -> SitePlan:
-    found = SitePlan(
+    return SitePlan(
         name=name,
         usd_per_kwh=defaulted(table, "usd_per_kwh", "site.usd_per_kwh"),
         pue=defaulted(table, "pue", "site.pue", low=1, high=10),
@@ -186,34 +226,32 @@ def _site(table: Table, name: str) -> SitePlan:
         power_cap_watts=table.optional("power_cap_kw", lambda entry: entry.number() * _WATTS_PER_KW, None),
         deny=table.optional("deny", words, ()),
     )
-    table.done()
-    return found
 
 
 def _stacks(value: Value) -> dict[str, StackPlan]:
-    table, found = value.table(), {}
+    table, found = value.table(*VENDORS), {}
     for vendor in VENDORS:
         entry = table.get(vendor)
         if entry is not None:
             found[vendor] = stack(vendor, entry.table())
-    table.done()
     return found
 
 
 def stack(vendor: str, table: Table) -> StackPlan:
     """Read what a vendor's stack takes."""
-    engineers = "stack.amd.engineers" if vendor == "amd" else "stack.engineers"
-    by_device, support = "stack.engineers_per_1000_devices", "stack.support_usd_per_device_year"
+    table.only(*(field.name for field in fields(StackPlan)))
+    # A plan that states how many engineers there are has stated all of them: none are added by size.
+    counted = vendor == "amd" and table.get("engineers") is None
+    by_device = f"stack.{'amd.' if counted else ''}engineers_per_1000_devices"
+    support = "stack.support_usd_per_device_year"
     licence, gain = "stack.licence_usd_per_device_year", "stack.software_gain_per_year"
-    found = StackPlan(
-        engineers=defaulted(table, "engineers", engineers),
+    return StackPlan(
+        engineers=defaulted(table, "engineers", "stack.engineers"),
         engineers_per_1000_devices=defaulted(table, "engineers_per_1000_devices", by_device),
         support_usd_per_device_year=defaulted(table, "support_usd_per_device_year", support),
         licence_usd_per_device_year=defaulted(table, "licence_usd_per_device_year", licence),
         software_gain_per_year=defaulted(table, "software_gain_per_year", gain, low=-0.5, high=3),
     )
-    table.done()
-    return found
 
 
 def default_stack(vendor: str) -> StackPlan:
@@ -222,8 +260,10 @@ def default_stack(vendor: str) -> StackPlan:
 
 
 def _money(table: Table) -> MoneyPlan:
-    finance = table.section("finance")
-    found = MoneyPlan(
+    finance = table.section("finance").only(
+        "discount_rate", "depreciation_years", "salvage", "resale", "price_change_per_year"
+    )
+    return MoneyPlan(
         discount_rate=defaulted(finance, "discount_rate", "finance.discount_rate", high=1),
         depreciation_years=defaulted(finance, "depreciation_years", "finance.depreciation_years", low=0.25, high=30),
         salvage=defaulted(finance, "salvage", "finance.salvage", high=1),
@@ -233,22 +273,20 @@ def _money(table: Table) -> MoneyPlan:
         ),
         engineer_usd_per_year=defaulted(table, "engineer_usd_per_year", "engineer_usd_per_year"),
     )
-    finance.done()
-    return found
 
 
 def _node(table: Table) -> NodePlan:
-    found = NodePlan(
+    table.only(*(field.name for field in fields(NodePlan)))
+    return NodePlan(
         host_usd=defaulted(table, "host_usd", "node.host_usd"),
         network_usd_per_device=defaulted(table, "network_usd_per_device", "node.network_usd_per_device"),
         idle_power=defaulted(table, "idle_power", "node.idle_power", high=1),
         annual_failures=defaulted(table, "annual_failures", "node.annual_failures", high=1),
     )
-    table.done()
-    return found
 
 
 def _constraints(table: Table) -> Constraints:
+    table.only(*(field.name for field in fields(Constraints)))
     share = table.get("min_vendor_share")
     least = None if share is None else share.number(low=0.01, high=0.5)
     found = Constraints(
@@ -261,7 +299,6 @@ def _constraints(table: Table) -> Constraints:
     )
     if share is not None and found.min_vendors == 1:
         share.refuse("is what each of several vendors carries; write `min_vendors: 2` beside it")
-    table.done()
     return found
 
 

@@ -13,6 +13,7 @@ from penstock.planning.asked.parts_yaml import VENDORS
 from penstock.planning.asked.plan import Acquisition, OwnedPlan, PartPlan, Plan, SitePlan, StackPlan
 from penstock.planning.asked.plan_yaml import default_stack
 from penstock.planning.asked.prices import contract_prices, hourly_price, purchase_price
+from penstock.units import counted
 
 PricesOf = Callable[[str], Sequence[Price]]
 DrawOf = Callable[[Accelerator], DrawUnderLoad | None]
@@ -226,7 +227,7 @@ def _bought_inputs(resolved: Resolved) -> _Named:
         price = f"{part.id}: price with its share of the server" if part.with_host else f"{part.id}: price"
         found += [(price, part.buy)] if part.buy else []
         found += [(f"{part.id}: rent by the hour", part.rent)] if part.rent else []
-        found += [(f"{part.id}: rent for {entry.months} months", entry.rent) for entry in part.contracts]
+        found += [(f"{part.id}: rent for {counted(entry.months, 'month')}", entry.rent) for entry in part.contracts]
     for vendor, entry in plan.stacks.items():
         found += [
             (f"{vendor}: support contract", entry.support_usd_per_device_year),

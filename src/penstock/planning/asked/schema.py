@@ -168,7 +168,7 @@ def _stack() -> Schema:
     return _table(
         {
             "engineers": _input("extra engineers as soon as one node of the vendor serves"),
-            "engineers_per_1000_devices": _input(),
+            "engineers_per_1000_devices": _input("and for each 1,000 of its devices; amd: 2.5 if none are stated"),
             "support_usd_per_device_year": _input("of hardware that is owned; a rent holds it"),
             "licence_usd_per_device_year": _input("of software, however its device is had"),
             "software_gain_per_year": _input("how much more replicas carry with each year's engines"),

@@ -9,6 +9,7 @@ from penstock.planning.asked.inputs import Input
 from penstock.planning.asked.plan import OwnedPlan, PartPlan, SitePlan, StackPlan, WorkloadPlan
 from penstock.planning.asked.resolve import Resolved
 from penstock.planning.candidates.search import Candidate
+from penstock.units import counted
 
 DAYS_PER_MONTH: Final = 365.25 / 12
 _WIDE: Final = 10.0
@@ -26,7 +27,9 @@ class InputWorld:
     capacity: Mapping[str, float] = field(default_factory=dict)
 
 
-KnobKind = Literal["price", "rent", "throughput", "engineers", "demand", "delivery", "rate"]
+KnobKind = Literal[
+    "price", "rent", "throughput", "engineers", "engineers_by_size", "demand", "mean_load", "delivery", "rate"
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +37,10 @@ class Knob:
     """One input: its value and range, how far to look for a flip, and the world with it turned."""
 
     kind: KnobKind
+    id: str
+    """What it is known by: the path of the input in the plan. Names are for readers and hold the user's own words."""
     subject: str
-    """The part or the vendor it belongs to, or what it is called."""
+    """The accelerator or the vendor it belongs to, or what it is called."""
     name: str
     input: Input
     least: float
@@ -43,6 +48,8 @@ class Knob:
     turned: Callable[[InputWorld, float], InputWorld]
     stack: str = ""
     """The vendor whose stack its error is shared with; empty stands alone."""
+    months: int | None = None
+    """The term of a contract; None for every other input."""
 
 
 def capacity_spreads(candidates: Sequence[Candidate]) -> Mapping[str, tuple[float, float]]:
@@ -83,6 +90,7 @@ def _prices(parts: Sequence[PartPlan]) -> Iterator[Knob]:
             name: KnobKind = "price" if kind == "buy" else "rent"
             yield Knob(
                 kind=name,
+                id=f"accelerators/{part.id}/{kind}",
                 subject=part.id,
                 name=f"{part.id} {name}",
                 input=price,
@@ -114,12 +122,14 @@ def _contracts(parts: Sequence[PartPlan]) -> Iterator[Knob]:
 
             yield Knob(
                 kind="rent",
+                id=f"accelerators/{part.id}/contracts/{contract.months}",
                 subject=part.id,
-                name=f"{part.id} rent for {contract.months} months",
+                name=f"{part.id} rent for {counted(contract.months, 'month')}",
                 input=contract.rent,
                 least=contract.rent.value / _WIDE,
                 most=contract.rent.value * _WIDE,
                 turned=turned,
+                months=contract.months,
             )
 
 
@@ -134,6 +144,7 @@ def _capacities(spreads: Mapping[str, tuple[float, float]], resolved: Resolved) 
         estimate = Input(value=1.0, low=min(1.0, low), high=max(1.0, high), unit="x estimate", source=source)
         yield Knob(
             kind="throughput",
+            id=f"accelerators/{ident}/throughput",
             subject=ident,
             name=f"{ident} throughput",
             input=estimate,
@@ -155,6 +166,7 @@ def _stacks(stacks: Mapping[str, StackPlan]) -> Iterator[Knob]:
 
         yield Knob(
             kind="engineers",
+            id=f"stacks/{vendor}/engineers",
             subject=vendor,
             name=f"extra {vendor} engineers",
             input=stack.engineers,
@@ -168,7 +180,7 @@ def _stacks(stacks: Mapping[str, StackPlan]) -> Iterator[Knob]:
 def _other_stack(vendor: str, stack: StackPlan) -> Iterator[Knob]:
     """What else a stack takes or gains, where the plan gives it a value or a range."""
     for key, name, most in (
-        ("engineers_per_1000_devices", "engineers by size", 1000.0),
+        ("engineers_per_1000_devices", "engineers per 1,000 devices", 1000.0),
         ("support_usd_per_device_year", "support contract", 60_000.0),
         ("licence_usd_per_device_year", "licences", 60_000.0),
         ("software_gain_per_year", "software gain", 3.0),
@@ -183,18 +195,28 @@ def _other_stack(vendor: str, stack: StackPlan) -> Iterator[Knob]:
             changed = {**plan.stacks, vendor: replace(entry, **{key: getattr(entry, key).at(value)})}
             return replace(world, resolved=replace(world.resolved, plan=replace(plan, stacks=changed)))
 
-        called = f"{vendor} {name}"
-        yield Knob(kind="rate", subject=called, name=called, input=current, least=0.0, most=most, turned=turned)
+        called, by_size = f"{vendor} {name}", key == "engineers_per_1000_devices"
+        yield Knob(
+            kind="engineers_by_size" if by_size else "rate",
+            id=f"stacks/{vendor}/{key}",
+            subject=vendor if by_size else called,
+            name=f"extra {called}" if by_size else called,
+            input=current,
+            least=0.0,
+            most=most,
+            turned=turned,
+        )
 
 
 def _demands(workloads: Sequence[WorkloadPlan]) -> Iterator[Knob]:
-    """How much is asked for: the peak, its growth where there is any, and the mean beside the peak."""
+    """List the peak of each workload, its growth where there is any, and its mean load over its peak."""
+    turnable: tuple[tuple[KnobKind, str, str, float, float], ...] = (
+        ("demand", "demand", "demand", 1 / _WIDE, _WIDE),
+        ("demand", "growth_per_year", "growth", -0.9, _WIDE),
+        ("mean_load", "mean_load", "mean load", 0.01, 1.0),
+    )
     for number, workload in enumerate(workloads):
-        for key, name, least, most in (
-            ("demand", f"demand of {workload.name}", 1 / _WIDE, _WIDE),
-            ("growth_per_year", f"growth of {workload.name}", -0.9, _WIDE),
-            ("mean_load", f"mean load of {workload.name}", 0.01, 1.0),
-        ):
+        for kind, key, what, least, most in turnable:
             current: Input = getattr(workload, key)
             # Whether the fleet may change over time hangs on growth: where there is none, there is no such knob.
             if key == "growth_per_year" and not (current.value or current.uncertain):
@@ -207,7 +229,17 @@ def _demands(workloads: Sequence[WorkloadPlan]) -> Iterator[Knob]:
                 every = (*plan.workloads[:number], changed, *plan.workloads[number + 1 :])
                 return replace(world, resolved=replace(world.resolved, plan=replace(plan, workloads=every)))
 
-            yield Knob(kind="demand", subject=name, name=name, input=current, least=least, most=most, turned=turned)
+            name = f"{what} of {workload.name}"
+            yield Knob(
+                kind=kind,
+                id=f"workloads/{workload.name}/{key}",
+                subject=name,
+                name=name,
+                input=current,
+                least=least,
+                most=most,
+                turned=turned,
+            )
 
 
 def _sites(sites: Sequence[SitePlan]) -> Iterator[Knob]:
@@ -224,7 +256,16 @@ def _sites(sites: Sequence[SitePlan]) -> Iterator[Knob]:
 
             called = name if len(sites) == 1 else f"{name} at {site.name}"
             least, most = (1.0, max(_MOST_PUE, current.value)) if key == "pue" else _around(current.value)
-            yield Knob(kind="rate", subject=called, name=called, input=current, least=least, most=most, turned=turned)
+            yield Knob(
+                kind="rate",
+                id=f"sites/{site.name}/{key}",
+                subject=called,
+                name=called,
+                input=current,
+                least=least,
+                most=most,
+                turned=turned,
+            )
 
 
 def _around(value: float) -> tuple[float, float]:
@@ -232,7 +273,7 @@ def _around(value: float) -> tuple[float, float]:
 
 
 _SINGULAR: Final = {"device failures": "rate of device failures"}
-"""What is said to be below or above a value; draws go by the name."""
+"""What is said to be below or above a value."""
 
 
 def _money(resolved: Resolved) -> Iterator[Knob]:
@@ -264,6 +305,7 @@ def _money(resolved: Resolved) -> Iterator[Knob]:
         }.get(key, 0.0)
         yield Knob(
             kind="rate",
+            id=f"{section}/{key}",
             subject=_SINGULAR.get(name, name),
             name=name,
             input=current,
@@ -292,7 +334,16 @@ def _draws(resolved: Resolved) -> Iterator[Knob]:
         )
         most = power.node_watts / 1000
         if drawn.uncertain:
-            yield Knob(kind="rate", subject=name, name=name, input=drawn, least=0.0, most=most, turned=turned)
+            yield Knob(
+                kind="rate",
+                id=f"accelerators/{ident}/draw",
+                subject=name,
+                name=name,
+                input=drawn,
+                least=0.0,
+                most=most,
+                turned=turned,
+            )
 
 
 def _owned(owned: Sequence[OwnedPlan]) -> Iterator[Knob]:
@@ -304,9 +355,11 @@ def _owned(owned: Sequence[OwnedPlan]) -> Iterator[Knob]:
             every = (*plan.owned[:number], changed, *plan.owned[number + 1 :])
             return replace(world, resolved=replace(world.resolved, plan=replace(plan, owned=every)))
 
-        name, resale = f"resale of owned {entry.id}", entry.resale_usd
+        several = [other.id for other in owned].count(entry.id) > 1
+        name = f"resale of owned {entry.id}" + (f" at {entry.site}" if several else "")
+        resale, ident = entry.resale_usd, f"owned/{entry.site}/{entry.id}/resale"
         most = max(resale.value * _WIDE, resale.high, 1e6)
-        yield Knob(kind="rate", subject=name, name=name, input=resale, least=0.0, most=most, turned=turned)
+        yield Knob(kind="rate", id=ident, subject=name, name=name, input=resale, least=0.0, most=most, turned=turned)
 
 
 def _deliveries(resolved: Resolved) -> Iterator[Knob]:
@@ -326,6 +379,7 @@ def _deliveries(resolved: Resolved) -> Iterator[Knob]:
         late = Input(value=months, low=months, high=months + 6, unit="months", source="plan file; half a year late")
         yield Knob(
             kind="delivery",
+            id=f"accelerators/{part.id}/delivery",
             subject=part.id,
             name=f"{part.id} delivery",
             input=late,

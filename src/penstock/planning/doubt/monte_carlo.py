@@ -46,6 +46,7 @@ class Blame:
     """An input that moves the saving, and the share of its variance that it explains alone."""
 
     kind: KnobKind
+    id: str
     subject: str
     name: str
     variance_fraction: float
@@ -98,7 +99,7 @@ def widened(
     for number in range(_SOLVED_WORLDS if uncertain else 0):
         drawn = world
         for knob in uncertain:
-            drawn = knob.turned(drawn, float(values[knob.name][number]))
+            drawn = knob.turned(drawn, float(values[knob.id][number]))
         problem = family.informed(build_problem(drawn.resolved, candidates, capacity_scale=drawn.capacity))
         for _, restriction in questions(problem):
             if restriction.only_accelerators is None:
@@ -115,7 +116,7 @@ def draw_inputs(knobs: Sequence[Knob], seed: int, draws: int) -> tuple[list[Knob
         for stack in {knob.stack for knob in uncertain if knob.stack}
     }
     return uncertain, {
-        knob.name: _draw(knob, _stream(seed, f"input {knob.name}"), draws, shared.get(knob.stack)) for knob in uncertain
+        knob.id: _draw(knob, _stream(seed, f"input {knob.id}"), draws, shared.get(knob.stack)) for knob in uncertain
     }
 
 
@@ -201,11 +202,12 @@ def _blame(knobs: Sequence[Knob], values: Mapping[str, Array], saving: Array) ->
     found = [
         Blame(
             kind=knob.kind,
+            id=knob.id,
             subject=knob.subject,
             name=knob.name,
-            variance_fraction=float(np.corrcoef(values[knob.name], saving)[0, 1] ** 2),
+            variance_fraction=float(np.corrcoef(values[knob.id], saving)[0, 1] ** 2),
         )
         for knob in knobs
-        if values[knob.name].std() > 0
+        if values[knob.id].std() > 0
     ]
     return tuple(sorted(found, key=lambda entry: (-entry.variance_fraction, entry.name))[:_MOST_BLAMED])

@@ -30,6 +30,7 @@ class Swing:
     """One bar of a tornado: what the winner saves over the next label at both ends of an input's range."""
 
     kind: KnobKind
+    id: str
     subject: str
     name: str
     unit: str
@@ -51,6 +52,7 @@ class Flip:
     """A value of one input, all others as they are, beyond which another label is cheapest, or nothing is enough."""
 
     kind: KnobKind
+    id: str
     subject: str
     name: str
     unit: str
@@ -59,6 +61,8 @@ class Flip:
     side: Literal["above", "below"]
     winner: str
     instead: str
+    instead_named: tuple[str, ...]
+    """The vendor or `mix`, or the accelerators, that `instead` stands for; empty where nothing is enough."""
     within_range: bool
     """Whether the input's own range reaches it: then it is a matter of what is true, not of what might come."""
     doubt_fraction: float = 0.0
@@ -67,6 +71,8 @@ class Flip:
     """Whether fleets were solved again at this value; else it is of the fleets compared, resized."""
     returns: bool = False
     """Whether the winner is the cheapest again farther away: counts of nodes move in steps."""
+    months: int | None = None
+    """The term of a contract whose rent it is; None for every other input."""
 
     @property
     def distance_fraction(self) -> float:
@@ -88,14 +94,23 @@ class Judge:
     winner: str
 
     def costs(self, world: InputWorld, kind: KnobKind) -> Mapping[str, float]:
-        """The cheapest fleet of each label: resized, or solved again where a part comes at another time."""
+        """Return the cost of the cheapest fleet of each label, as in `priced`."""
+        return self.priced(world, kind)[0]
+
+    def priced(self, world: InputWorld, kind: KnobKind) -> tuple[Mapping[str, float], Family]:
+        """Price the cheapest fleet of each label; return the family they are of as well.
+
+        Fleets are resized. Where an accelerator comes at another time, they are solved again.
+        """
         problem = build_problem(world.resolved, self.candidates)
         if kind == "delivery":
             again = find_family(self.family.informed(problem), runner_up_count=1)
             costs = dict.fromkeys(self.family.by_label, inf)
-            return costs if again is None else {**costs, **{k: mix.cost_usd for k, mix in again.by_label.items()}}
+            if again is None:
+                return costs, self.family
+            return {**costs, **{label: mix.cost_usd for label, mix in again.by_label.items()}}, again
         found = self.family.costs(problem, one_world(world.capacity))
-        return {label: float(usd[0]) for label, usd in found.items()}
+        return {label: float(usd[0]) for label, usd in found.items()}, self.family
 
     def saving(self, world: InputWorld, kind: KnobKind) -> float:
         """What the winning label saves over the best other one; negative once it has lost, with or without another."""
@@ -117,6 +132,7 @@ def tornado(judge: Judge, world: InputWorld, knobs: Sequence[Knob]) -> tuple[Swi
         high = judge.costs(knob.turned(world, knob.input.high), knob.kind)
         swing = Swing(
             kind=knob.kind,
+            id=knob.id,
             subject=knob.subject,
             name=knob.name,
             unit=knob.input.unit,
@@ -130,7 +146,7 @@ def tornado(judge: Judge, world: InputWorld, knobs: Sequence[Knob]) -> tuple[Swi
         moved = swing.width_usd or abs(swing.cost_at_high_usd - swing.cost_at_low_usd)
         if moved > 1 or not isfinite(moved):
             swings.append(swing)
-    return tuple(sorted(swings, key=lambda entry: (-_finite(entry.width_usd), entry.name)))
+    return tuple(sorted(swings, key=lambda entry: (-_finite(entry.width_usd), entry.id)))
 
 
 def _finite(usd: float) -> float:
@@ -152,7 +168,7 @@ def flips(judge: Judge, world: InputWorld, knobs: Sequence[Knob]) -> tuple[Flip,
 
 def nearest_first(found: Iterable[Flip]) -> tuple[Flip, ...]:
     """The nearest first, beside how far each input may be off."""
-    return tuple(sorted(found, key=lambda flip: (flip.doubts_away, flip.distance_fraction, flip.name)))
+    return tuple(sorted(found, key=lambda flip: (flip.doubts_away, flip.distance_fraction, flip.id)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +191,7 @@ def _nearest_loss(judge: Judge, world: InputWorld, knob: Knob, bound: float) -> 
     # All places at once, as draws are; there each input moves a figure along a line, so the place is then asked itself.
     wide = replace(knob, input=replace(knob.input, low=min(current, bound), high=max(current, bound)))
     problem = build_problem(world.resolved, judge.candidates)
-    drawn = drawn_worlds(world, judge.candidates, problem, {knob.name: places}, [wide])
+    drawn = drawn_worlds(world, judge.candidates, problem, {knob.id: places}, [wide])
     costs = judge.family.costs(problem, drawn)
     margins = [judge.margin({label: float(usd[n]) for label, usd in costs.items()}) for n in range(len(places))]
     before = current
@@ -206,8 +222,11 @@ def _flip(judge: Judge, world: InputWorld, knob: Knob, side: Literal["above", "b
             holds = middle
         else:
             lost = middle
+    costs, family = judge.priced(knob.turned(world, lost), knob.kind)
+    instead = cheapest_label(costs)
     return Flip(
         kind=knob.kind,
+        id=knob.id,
         subject=knob.subject,
         name=knob.name,
         unit=knob.input.unit,
@@ -215,8 +234,10 @@ def _flip(judge: Judge, world: InputWorld, knob: Knob, side: Literal["above", "b
         at=lost,
         side=side,
         winner=judge.winner,
-        instead=cheapest_label(judge.costs(knob.turned(world, lost), knob.kind)),
+        instead=instead,
+        instead_named=family.named_by.get(instead, ()),
         within_range=knob.input.low <= lost <= knob.input.high,
         doubt_fraction=(knob.input.high - knob.input.low) / 2 / max(abs(current), 1e-9),
         returns=found.returns,
+        months=knob.months,
     )

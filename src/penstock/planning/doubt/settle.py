@@ -44,37 +44,37 @@ def settled_flips(
     the winner: then the flip is nearer. At the flip, the winner's label may have a better fleet: then it is farther
     away, or nowhere. What is found joins the race, and those flips are looked for again, until nothing is found.
     """
-    named = {knob.name: knob for knob in knobs}
+    by_id = {knob.id: knob for knob in knobs}
     found = flips(judge, world, knobs)
     settled: set[Flip] = set()
     for _ in range(_ROUNDS):
         open_ones = [flip for flip in _shown(found) if flip not in settled]
         if not open_ones:
             break
-        told = _told(judge, world, named, open_ones, sized)
+        told = _told(judge, world, by_id, open_ones, sized)
         settled |= {flip for flip in open_ones if flip not in told}
         if told:
             family = judge.family.joined_by(mix for mixes in told.values() for mix in mixes)
             if len(family.of_other_worlds) == len(judge.family.of_other_worlds):
                 break
             judge = replace(judge, family=family)
-            moved = {flip.name for flip in _shown(found)}
-            again = flips(judge, world, [knob for knob in knobs if knob.name in moved])
-            found = nearest_first((*again, *(flip for flip in found if flip.name not in moved)))
+            moved = {flip.id for flip in _shown(found)}
+            again = flips(judge, world, [knob for knob in knobs if knob.id in moved])
+            found = nearest_first((*again, *(flip for flip in found if flip.id not in moved)))
     return tuple(replace(flip, solved=flip.kind == "delivery" or flip in settled) for flip in found), judge.family
 
 
 def _shown(found: Sequence[Flip]) -> Iterator[Flip]:
     """The flips of the nearest inputs; a delivery's are solved as they are looked for."""
-    names = tuple(dict.fromkeys(flip.name for flip in found))[:SETTLED]
-    return (flip for flip in found if flip.name in names and flip.kind != "delivery")
+    nearest = tuple(dict.fromkeys(flip.id for flip in found))[:SETTLED]
+    return (flip for flip in found if flip.id in nearest and flip.kind != "delivery")
 
 
 def _told(
-    judge: Judge, world: InputWorld, named: Mapping[str, Knob], found: Sequence[Flip], sized: Sized
+    judge: Judge, world: InputWorld, by_id: Mapping[str, Knob], found: Sequence[Flip], sized: Sized
 ) -> Mapping[Flip, Sequence[Mix]]:
     """Solve beside flips: fleets that say they are elsewhere, and still say so once they are simulated."""
-    asked = [(flip, place) for flip in found for place in _beside(judge, world, named[flip.name], flip)]
+    asked = [(flip, place) for flip in found for place in _beside(judge, world, by_id[flip.id], flip)]
     problems = [build_problem(at.world.resolved, judge.candidates, capacity_scale=at.world.capacity) for _, at in asked]
     solved = at_once(
         [partial(_solved, judge.family, problem, at) for problem, (_, at) in zip(problems, asked, strict=True)]

@@ -79,7 +79,9 @@ def _measure(blame: Blame, family: Family, candidates: tuple[Candidate, ...]) ->
         "price": f"get a written quote for {part}, a device",
         "rent": f"get a written quote for {part}, a device-hour",
         "engineers": f"decide how many extra engineers the {part} stack takes",
+        "engineers_by_size": f"decide how many extra engineers the {part} stack takes",
         "demand": f"forecast the {part}",
+        "mean_load": f"forecast the {part}",
         "delivery": f"get a delivery date of {part} in writing",
         "rate": f"pin down the {part}",
     }

@@ -73,6 +73,8 @@ class Owned:
     without_usd: float | None
     """The cheapest fleet where nothing is owned; None where there is none."""
     without: str
+    without_parts: tuple[str, ...]
+    """The accelerators of that fleet."""
     saved_usd: float | None
     """How much more that is, with what today's sale of everything owned would bring: it is counted in both fleets."""
 
@@ -89,11 +91,13 @@ def owned_worth(problem: Problem, family: Family, sized: Sized = as_solved) -> O
     bare = replace(problem, offers=tuple(replace(offer, kept=None) for offer in problem.offers))
     mix = _as_sized(_solved(family, bare), bare, sized)
     without = None if mix is None else mix.cost_usd
+    parts = () if mix is None else tuple(sorted(mix.support))
     sales = sum(offer.kept.nodes * offer.kept.sale_usd for offer in problem.offers if offer.kept)
     return Owned(
         nodes=tuple(_worth(problem, offer, family.winner) for offer in problem.offers if offer.kept),
         without_usd=without,
-        without="" if mix is None else " + ".join(sorted(mix.support)),
+        without=" + ".join(parts),
+        without_parts=parts,
         saved_usd=None if without is None else without - family.winner.cost_usd + sales,
     )
 
@@ -212,7 +216,7 @@ def demand_scenarios(
     sized: Sized = as_solved,
 ) -> tuple[DemandScenario, ...]:
     """Solve again with every range of demand and growth at its low end, and at its high; empty where none has one."""
-    moving = [knob for knob in knobs if knob.kind == "demand" and knob.input.uncertain and "mean" not in knob.subject]
+    moving = [knob for knob in knobs if knob.kind == "demand" and knob.input.uncertain]
     if not moving:
         return ()
     low, high = world, world

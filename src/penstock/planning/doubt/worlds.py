@@ -45,9 +45,9 @@ def drawn_worlds(
     capacity: dict[str, Array] = {}
     for knob in knobs:
         if knob.kind == "throughput":
-            capacity[knob.subject] = values[knob.name]
+            capacity[knob.subject] = values[knob.id]
             continue
-        for key, moved in _moved(knob, world, candidates, base, values[knob.name]):
+        for key, moved in _moved(knob, world, candidates, base, values[knob.id]):
             if base[key]:
                 factors[key] = factors[key] * moved / base[key]
             else:

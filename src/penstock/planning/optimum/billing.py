@@ -12,6 +12,7 @@ from penstock.economics.rent import Term, rented
 from penstock.economics.tco import Ownership, Resale, Site, StackCosts, kept, owned, people, stack_by_device
 from penstock.planning.asked.plan import OwnedPlan, PartPlan, Plan, SitePlan, WorkloadPlan
 from penstock.planning.asked.resolve import Resolved
+from penstock.units import counted
 
 DAYS_PER_YEAR: Final = 365.25
 EPSILON_YEARS: Final = 1e-9
@@ -161,7 +162,7 @@ class BillingTerms:
         start, end = self.periods[period]
         term = Term(months=contract.months)
         span = (start, term.ends_years(start, end - start))
-        label = f"{part.id} at {site.name}, {contract.months} months"
+        label = f"{part.id} at {site.name}, {counted(contract.months, 'month')}"
         return self._rented(part, label, contract.rent.value, span, nodes, agreed_years=term.years)
 
     def served_periods(self, contract_months: int, period: int) -> int:

@@ -91,10 +91,19 @@ class Family:
         """What a fleet competes as: its vendor or `mix`, or its parts."""
         return mix.label if self.by_vendor else " + ".join(sorted(mix.support))
 
+    @property
+    def named_by(self) -> Mapping[str, tuple[str, ...]]:
+        """What each label stands for: a vendor or `mix`, or accelerators."""
+        found: dict[str, tuple[str, ...]] = {}
+        for mix in (*self.fleets, *self.of_other_worlds):
+            label = self.label(mix)
+            found[label] = (label,) if self.by_vendor else tuple(sorted(mix.support))
+        return found
+
     def restriction(self, label: str) -> Restriction:
         """What keeps a problem to the fleets of a label; of a set of parts also those that have fewer of them."""
         if not self.by_vendor:
-            return Restriction(only_accelerators=frozenset(label.split(" + ")))
+            return Restriction(only_accelerators=frozenset(self.named_by[label]))
         if label == "mix":
             return Restriction(require_vendors=frozenset(COMPETING))
         return Restriction(only_vendors=frozenset({label}))

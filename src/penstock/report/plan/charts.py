@@ -264,11 +264,12 @@ def fleet_bars(nodes: Sequence[tuple[str, str, int]]) -> Draw:
 
 
 def span_bars(answer: Answer, names: Mapping[str, str]) -> Draw:
-    """Show P10 to P90 of each label's cost, and how often it is cheapest; `names` are what parts are called."""
+    """Show P10 to P90 of each label's cost, and how often it is cheapest; `names` are of accelerators."""
+    named = answer.family.named_by
     spans = [(label, span) for label, span in answer.confidence.cost_usd.items() if isfinite(span.high)]
     data: list[dict[str, Any]] = [
         {
-            "label": plain_label(label, names),
+            "label": plain_label(named[label], names),
             "low": span.low / 1e6,
             "median": span.median / 1e6,
             "high": span.high / 1e6,

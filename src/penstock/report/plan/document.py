@@ -71,6 +71,7 @@ def _answer(answer: Answer) -> dict[str, object]:
         "feasible": True,
         "headline": headline(answer),
         "verdict": without_infinity(plain(answer.verdict)),
+        "people": plain(answer.people),
         "winner": _bill(answer.winner),
         "runners_up": [_bill(entry) for entry in answer.runners_up],
         "by_label": {label: _bill(entry) for label, entry in answer.by_label.items()},

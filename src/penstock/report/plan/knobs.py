@@ -16,12 +16,14 @@ from penstock.planning.make import Answer, Bill, PlanResult
 from penstock.planning.optimum.problem import Mix
 from penstock.report.plan.charts import LABEL_COLOURS, PART_COLOURS
 from penstock.report.plan.words import label_name, part_names
+from penstock.units import counted
 
 SCRIPT: Final = (files("penstock.report") / "templates" / "plan.js").read_text(encoding="utf-8")
 """The only script of the page; the policy allows nothing else."""
 _DIGITS: Final = 12
 _WIDEST: Final = 2.0
 _ENGINEERS: Final = 6.0
+_BY_SIZE: Final = 50.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,8 @@ class PageKnob:
     step: float
     unit: str
     before: str = ""
+    one: str = ""
+    """The unit of exactly one, where it has another word."""
     stops: tuple[float, ...] = ()
     """The only values there are, where it cannot be any."""
 
@@ -114,6 +118,18 @@ def _people(result: PlanResult, bill: Rebilled) -> Iterator[PageKnob]:
     for vendor in dict.fromkeys(unit.vendor for unit in bill.bills if unit.way == "people"):
         extra = result.resolved.stack_of(vendor).engineers
         most = max(_ENGINEERS, extra.high, _WIDEST * extra.value)
+        by_size = result.resolved.stack_of(vendor).engineers_per_1000_devices
+        if by_size.value or by_size.uncertain:
+            yield PageKnob(
+                id=f"engineers_by_size.{vendor}",
+                group="People",
+                name=f"extra {label_name(vendor)} engineers per 1,000 devices",
+                value=by_size.value,
+                least=0.0,
+                most=max(by_size.high, _BY_SIZE, _WIDEST * by_size.value),
+                step=0.5,
+                unit="engineers",
+            )
         yield PageKnob(
             id=f"engineers.{vendor}",
             group="People",
@@ -156,8 +172,8 @@ def _prices(result: PlanResult, bill: Rebilled) -> Iterator[PageKnob]:
             yield _dollars(f"rent.{part.id}", "Prices", f"{name}, by the hour", part.rent.value, "a device-hour")
         for number, contract in enumerate(part.contracts):
             if (part.id, "contract", number) in ways:
-                called = f"{name}, for {contract.months} months"
-                ident = f"contract.{part.id}.{contract.months}"
+                called = f"{name}, for {counted(contract.months, 'month')}"
+                ident = f"contract.{part.id}.{number}"
                 yield _dollars(ident, "Prices", called, contract.rent.value, "a device-hour")
 
 
@@ -185,14 +201,16 @@ def _stops(result: PlanResult, bill: Rebilled) -> Iterator[PageKnob]:
     years = tuple(next(iter(bill.bills.values())))
     yield _stopped("load", "Load", "requests", 1.0, LOADS, "x planned")
     if len(years) > 1:
-        yield _stopped("term", "Term", "years", result.plan.horizon_years, years, "years")
+        yield _stopped("term", "Term", "years", result.plan.horizon_years, years, "years", one="year")
 
 
-def _stopped(ident: str, group: str, name: str, value: float, stops: tuple[float, ...], unit: str) -> PageKnob:
+def _stopped(
+    ident: str, group: str, name: str, value: float, stops: tuple[float, ...], unit: str, *, one: str = ""
+) -> PageKnob:
     """A knob with a few places, each worked out before."""
     last = len(stops) - 1.0
     return PageKnob(
-        id=ident, group=group, name=name, value=value, least=0.0, most=last, step=1.0, unit=unit, stops=stops
+        id=ident, group=group, name=name, value=value, least=0.0, most=last, step=1.0, unit=unit, one=one, stops=stops
     )
 
 
@@ -207,7 +225,8 @@ def _document(
     colours = _colours(answer, [entry.mix for entry in bills])
     return {
         "knobs": [
-            {"id": k.id, "value": k.value, "stops": list(k.stops), "unit": k.unit, "before": k.before} for k in knobs
+            {"id": k.id, "value": k.value, "stops": list(k.stops), "unit": k.unit, "one": k.one, "before": k.before}
+            for k in knobs
         ],
         "fleets": [
             {
@@ -266,9 +285,10 @@ def _follows(unit: Unit, line: Line) -> dict[str, str]:
     if line.item in {Item.SILICON, Item.FAILURES}:
         return {"device_usd": f"price.{unit.accelerator}"}
     if line.item is Item.SOFTWARE:
-        return {"engineers": f"engineers.{unit.vendor}", "usd_per_year": "engineer_usd"}
+        by_size = f"engineers_by_size.{unit.vendor}"
+        every = {"engineers": f"engineers.{unit.vendor}", "engineers_per_1000": by_size, "usd_per_year": "engineer_usd"}
+        return {name: knob for name, knob in every.items() if name in line.inputs}
     if line.item is Item.RENT:
-        months = line.label.rpartition(", ")[2].removesuffix(" months")
-        named = f"rent.{unit.accelerator}" if unit.way == "hour" else f"contract.{unit.accelerator}.{months}"
+        named = f"rent.{unit.accelerator}" if unit.way == "hour" else f"contract.{unit.accelerator}.{unit.number}"
         return {"usd_per_device_hour": named}
     return {}

@@ -25,12 +25,14 @@ from penstock.report.plan.words import (
     owned_sentences,
     part_name,
     part_names,
+    people_sentence,
     plain_label,
     rate,
     sureness,
     unserved_fraction,
     usd,
 )
+from penstock.units import counted
 
 _TAGS: Final[Mapping[Sureness, str]] = {
     "sure": "sure",
@@ -57,9 +59,8 @@ def summary(result: PlanResult, answer: Answer) -> Iterator[str]:
 def asked_plainly(result: PlanResult) -> str:
     """Say what the fleet must do, in words of people who do not run it."""
     plan = result.plan
-    years = "year" if plan.horizon_years == 1 else "years"
     jobs = "; ".join(_job(workload) for workload in plan.workloads)
-    return f"For {plan.horizon_years:g} {years} from {plan.start}: {jobs}."
+    return f"For {counted(plan.horizon_years, 'year')} from {plan.start}: {jobs}."
 
 
 def _job(workload: WorkloadPlan) -> str:
@@ -94,13 +95,12 @@ def what_to_have(mix: Mix, resolved: Resolved) -> str:
         ways = [
             ("keep", _most((pool.period, pool.kept_nodes) for pool in pools), ""),
             ("buy", bought, ""),
-            *(("rent", nodes, f" for {months} months") for months, nodes in sorted(terms.items())),
+            *(("rent", nodes, f" for {counted(months, 'month')}") for months, nodes in sorted(terms.items())),
             ("rent", _most((pool.period, pool.rented_nodes) for pool in pools), " by the hour"),
         ]
         for verb, nodes, how in ways:
             if nodes:
-                servers = "server" if nodes == 1 else "servers"
-                phrases.append(f"{verb} {nodes:,} {servers} of {devices} {name}{how}")
+                phrases.append(f"{verb} {counted(nodes, 'server')} of {devices} {name}{how}")
     text = ", and ".join(phrases) if len(phrases) < 3 else ", ".join(phrases)  # noqa: PLR2004 - "and" joins two
     return text[:1].upper() + text[1:]
 
@@ -123,7 +123,7 @@ def _sold(mix: Mix, resolved: Resolved) -> Iterator[str]:
 
 def _verdict(result: PlanResult, answer: Answer) -> str:
     level = sureness(answer)
-    notes = (not_compared_sentence(result), small_fleet(result, answer))
+    notes = (people_sentence(answer).rstrip("."), not_compared_sentence(result), small_fleet(result, answer))
     noted = "".join(f'<p class="small">{escape(capital_first(note))}.</p>' for note in notes if note)
     blame = answer.confidence.blame[:_MEASURES_SHOWN] if level == "open" else ()
     measures = listed([_to_settle(entry, part_names(result)) for entry in blame]) if blame else ""
@@ -142,8 +142,10 @@ def _to_settle(blame: Blame, names: Mapping[str, str]) -> str:
         "price": f"get a written price for {subject}",
         "rent": f"get a written rent for {subject}",
         "engineers": f"decide how many extra engineers {subject} takes",
+        "engineers_by_size": f"decide how many extra engineers {subject} takes",
         "delivery": f"get a delivery date of {subject} in writing",
         "demand": f"forecast the {subject}",
+        "mean_load": f"forecast the {subject}",
     }.get(blame.kind, f"pin down the {subject}")
     return f"To settle it: {what}."
 
@@ -154,9 +156,9 @@ def capital_first(text: str) -> str:
 
 
 def _money(result: PlanResult, answer: Answer) -> str:
-    cash, years = answer.winner.cash, f"{result.plan.horizon_years:g}"
+    cash, years = answer.winner.cash, counted(result.plan.horizon_years, "year")
     order = f"{usd(cash.capex_usd)} to buy it, " if cash.capex_usd else "nothing to buy, "
-    return f"{order}{usd(paid_usd(answer.winner))} paid in all over {years} years."
+    return f"{order}{usd(paid_usd(answer.winner))} paid in all over {years}."
 
 
 def paid_usd(bill: Bill) -> float:
@@ -187,12 +189,12 @@ def _gap(result: PlanResult, answer: Answer) -> str:
 
 def _chances(result: PlanResult, answer: Answer) -> str:
     """Say how often it is cheapest, after what is so more often."""
-    verdict, names = answer.verdict, part_names(result)
-    varied, winner = "With every uncertain input varied together", plain_label(verdict.winner, names)
+    verdict, names, named = answer.verdict, part_names(result), answer.family.named_by
+    varied, winner = "With every uncertain input varied together", plain_label(named[verdict.winner], names)
     other = likelier(answer)
     if other is None:
         return f"{varied}, {capital_first(winner)} stays the cheapest in {verdict.probability:.0%} of cases."
-    likely = f"{plain_label(other, names)} is the cheapest in {verdict.likeliest_probability:.0%} of cases"
+    likely = f"{plain_label(named[other], names)} is the cheapest in {verdict.likeliest_probability:.0%} of cases"
     return f"{varied}, {likely} and {winner} in {verdict.probability:.0%}."
 
 

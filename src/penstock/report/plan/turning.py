@@ -1,17 +1,21 @@
 """How is it said what would change the answer? At which value of an input another fleet is cheaper."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from penstock.planning.doubt.sensitivity import Flip
 from penstock.planning.optimum.family import NOTHING
-from penstock.report.plan.words import amount, capital, label_name, plain_label, spread
+from penstock.report.plan.words import amount, capital, engineers, label_name, plain_label, spread
+from penstock.units import counted
+
+_PEOPLE: Final = ("engineers", "engineers_by_size")
 
 
 def turns(flips: Sequence[Flip]) -> list[tuple[Flip, ...]]:
     """Put the two ends of one input together, in the order of the nearer one: below first."""
     found: dict[str, list[Flip]] = {}
     for flip in flips:
-        found.setdefault(flip.name, []).append(flip)
+        found.setdefault(flip.id, []).append(flip)
     return [tuple(sorted(ends, key=lambda flip: flip.at)) for ends in found.values()]
 
 
@@ -42,8 +46,8 @@ def _fleet(flip: Flip) -> str:
 
 
 def cheaper_then(flip: Flip, names: Mapping[str, str]) -> str:
-    """Say the same to who does not know what the catalog calls parts."""
-    return "nothing is enough" if flip.instead == NOTHING else f"{plain_label(flip.instead, names)} is cheaper"
+    """Say what is cheaper beyond a value, with the names that vendors use."""
+    return "nothing is enough" if flip.instead == NOTHING else f"{plain_label(flip.instead_named, names)} is cheaper"
 
 
 def _again_plainly(ends: Sequence[Flip]) -> str:
@@ -61,8 +65,8 @@ def _instead(below: str, above: str) -> str:
 
 def _between(low: Flip, high: Flip, subject: str | None = None) -> str:
     subject, both = subject or low.subject, spread(low.at, high.at, low.unit)
-    if low.kind == "engineers":
-        return f"with {_plain(low.at, low)} to {_plain(high.at, high)} extra {label_name(low.subject)} engineers"
+    if low.kind in _PEOPLE:
+        return f"with {_plain(low.at, low)} to {_plain(high.at, high)} {_people(low)}"
     verb = {"price": "costs", "rent": f"rents {_term(low)} at", "throughput": "delivers", "delivery": "comes"}.get(
         low.kind
     )
@@ -77,9 +81,9 @@ def plain_flip(ends: Sequence[Flip], names: Mapping[str, str]) -> str:
         condition = _between(flip, last, subject)
         instead = _instead(*(cheaper_then(end, names) for end in ends)) + _again_plainly(ends)
         return f"{condition[:1].upper()}{condition[1:]} it stays so (planned: {now}{rough}), {instead}."
-    if flip.kind == "engineers":
+    if flip.kind in _PEOPLE:
         few = "fewer" if flip.side == "below" else "more"
-        condition = f"with {few} than {_plain(flip.at, flip)} extra {label_name(flip.subject)} engineers"
+        condition = f"with {few} than {_plain(flip.at, flip)} {_people(flip)}"
     elif flip.kind == "throughput":
         less = "less" if flip.side == "below" else "more"
         condition, now = f"if {subject} serves {less} than {flip.at:.0%} of what is estimated", "100%"
@@ -90,16 +94,15 @@ def plain_flip(ends: Sequence[Flip], names: Mapping[str, str]) -> str:
 
 
 def _term(flip: Flip) -> str:
-    """For how long a rent is signed; contracts carry it in the name of their input."""
-    _, _, term = flip.name.partition(" rent for ")
-    return f"for {term}" if term else "by the hour"
+    """Say for how long a rent is signed."""
+    return "by the hour" if flip.months is None else f"for {counted(flip.months, 'month')}"
 
 
 def _flip_condition(flip: Flip, subject: str | None = None) -> str:
     at, below = _plain(flip.at, flip), flip.side == "below"
     subject = subject or flip.subject
-    if flip.kind == "engineers":
-        return f"{flip.side} {at} extra {label_name(flip.subject)} engineers"
+    if flip.kind in _PEOPLE:
+        return f"{flip.side} {at} {_people(flip)}"
     if flip.kind == "price":
         return f"if {subject} costs {'less' if below else 'more'} than {at}"
     if flip.kind == "rent":
@@ -112,4 +115,10 @@ def _flip_condition(flip: Flip, subject: str | None = None) -> str:
 
 
 def _plain(value: float, flip: Flip) -> str:
-    return f"{value:.2g}" if flip.kind == "engineers" else amount(value, flip.unit)
+    return engineers(value) if flip.kind in _PEOPLE else amount(value, flip.unit)
+
+
+def _people(flip: Flip) -> str:
+    return f"extra {label_name(flip.subject)} engineers" + (
+        " per 1,000 devices" if flip.kind == "engineers_by_size" else ""
+    )

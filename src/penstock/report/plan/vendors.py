@@ -2,23 +2,28 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Final, Literal
 
 import yaml
 
 from penstock.benchmark.acceptance_file import write_acceptance
 from penstock.catalog.accelerator import Accelerator
+from penstock.economics.finance import MONTHS_PER_YEAR
 from penstock.planning.acceptance import Acceptance, AcceptanceCase, Margin, margins_of
 from penstock.planning.asked.inputs import Input
-from penstock.planning.asked.plan import PartPlan, WorkloadPlan
+from penstock.planning.asked.plan import PartPlan, Plan, WorkloadPlan
 from penstock.planning.doubt.sensitivity import Flip
-from penstock.planning.make import Answer, Bill, PlanResult
+from penstock.planning.lots import Asked, asked_nodes, shared_fraction
+from penstock.planning.make import Answer, PlanResult
 from penstock.planning.optimum.billing import part_of
 from penstock.planning.optimum.build import peak_requests_per_s
 from penstock.planning.optimum.cash import day_of
+from penstock.planning.optimum.problem import Mix
 from penstock.planning.proof.simulated import LoadJudge
 from penstock.report.plan.turning import cheaper_then
 from penstock.report.plan.words import amount, label_name, part_name, part_names, rate, spread
+from penstock.units import counted
 
 _WORKLOAD_VERSION: Final = 1
 _INTERNAL: Final = "internal.md"
@@ -47,34 +52,18 @@ class VendorSheet:
 
     accelerator: Accelerator
     role: str
-    nodes: int
-    """How many are asked about."""
+    nodes: Asked
     questions: tuple[VendorQuestion, ...]
 
 
 def vendor_sheets(result: PlanResult, answer: Answer) -> tuple[VendorSheet, ...]:
-    """List whom to ask: the parts of the chosen fleet, then those of the best fleet of every other kind."""
-    sheets: dict[str, VendorSheet] = {}
-    rivals = [bill for label, bill in answer.by_label.items() if label != answer.verdict.winner]
-    for role, bills in (("chosen", [answer.winner]), ("to compare", rivals)):
-        for bill in bills:
-            wanted = {ident: _nodes(bill, ident) for ident in sorted(bill.mix.support - sheets.keys())}
-            sheets |= {ident: _sheet(result, answer, bill, ident, role) for ident, nodes in wanted.items() if nodes}
-    return tuple(sheets.values())
+    """List what to ask about: accelerators of the chosen fleet, then those with which other vendors carry it all."""
+    return tuple(_sheet(result, answer, ident, nodes) for ident, nodes in asked_nodes(result, answer).items())
 
 
-def _nodes(bill: Bill, ident: str) -> int:
-    """The most nodes that are had at once beside those owned already: nobody is asked about what is only kept."""
-    had: dict[int, int] = {}
-    for pool in bill.mix.pools:
-        if pool.offer.accelerator == ident:
-            had[pool.period] = had.get(pool.period, 0) + pool.nodes - pool.kept_nodes
-    return max(had.values())
-
-
-def _ways(bill: Bill, ident: str) -> set[str]:
-    """How the fleet has its nodes of a part."""
-    pools = [pool for pool in bill.mix.pools if pool.offer.accelerator == ident]
+def _ways(mix: Mix, ident: str) -> set[str]:
+    """Say how a fleet acquires its nodes of an accelerator."""
+    pools = [pool for pool in mix.pools if pool.offer.accelerator == ident]
     return {
         *("buy" for pool in pools if pool.owned_nodes),
         *("rent" for pool in pools if pool.rented_nodes),
@@ -82,15 +71,17 @@ def _ways(bill: Bill, ident: str) -> set[str]:
     }
 
 
-def _sheet(result: PlanResult, answer: Answer, bill: Bill, ident: str, role: str) -> VendorSheet:
+def _sheet(result: PlanResult, answer: Answer, ident: str, nodes: Asked) -> VendorSheet:
+    fleets = (answer.winner.mix, *(bill.mix for bill in answer.by_label.values()))
+    ways = next((_ways(mix, ident) for mix in fleets if ident in mix.support), set[str]())
     part, accelerator = part_of(result.plan, ident), result.resolved.accelerators[ident]
     flips, names = [flip for flip in answer.flips if flip.subject == ident], part_names(result)
     return VendorSheet(
         accelerator=accelerator,
-        role=role,
-        nodes=_nodes(bill, ident),
+        role="chosen" if ident in answer.winner.mix.support else "to compare",
+        nodes=nodes,
         questions=(
-            *_prices(part, flips, names, _ways(bill, ident)),
+            *_prices(part, flips, names, ways, _terms(result.plan, part, ways)),
             *_delivery(part, flips, names),
             _support(result, accelerator),
             _power(result, ident),
@@ -98,8 +89,24 @@ def _sheet(result: PlanResult, answer: Answer, bill: Bill, ident: str, role: str
     )
 
 
+def _terms(plan: Plan, part: PartPlan, ways: set[str]) -> Mapping[int, int | None]:
+    """List the terms to ask about, with the number of the contract the plan has for each.
+
+    These are the plan's own term, and contracts that end within it or that the fleet signs.
+    """
+    if "contract" not in plan.acquire or part.owned_only:
+        return {}
+    own = ceil(MONTHS_PER_YEAR * plan.horizon_years)
+    known = {
+        contract.months: number
+        for number, contract in enumerate(part.contracts)
+        if contract.months <= own or f"contract {number}" in ways
+    }
+    return dict(sorted({own: None, **known}.items()))
+
+
 def _prices(
-    part: PartPlan, flips: Sequence[Flip], names: Mapping[str, str], ways: set[str]
+    part: PartPlan, flips: Sequence[Flip], names: Mapping[str, str], ways: set[str], terms: Mapping[int, int | None]
 ) -> Iterator[VendorQuestion]:
     if part.buy is not None and not part.owned_only:
         what = "a whole server" if part.with_host else "a device, and of the server around it"
@@ -118,13 +125,14 @@ def _prices(
             turns=_turns(flips, names, "rent", part.rent),
             used="rent" in ways,
         )
-    for number, contract in enumerate(part.contracts):
-        term = f"for {contract.months} months"
+    for months, number in terms.items():
+        rent = None if number is None else part.contracts[number].rent
+        term = f"for {counted(months, 'month')}"
         yield VendorQuestion(
             topic="term",
             question=f"What is the price of a device-hour {term}, paid when, and left early at what cost?",
-            counted_on=_counted(contract.rent),
-            turns=_turns(flips, names, "rent", contract.rent, term),
+            counted_on="no price of this term" if rent is None else _counted(rent),
+            turns="" if rent is None else _turns(flips, names, "rent", rent, months),
             used=f"contract {number}" in ways,
         )
 
@@ -135,22 +143,20 @@ def _counted(price: Input) -> str:
     )
 
 
-def _turns(flips: Sequence[Flip], names: Mapping[str, str], kind: str, price: Input, named: str = "") -> str:
-    """Say at which price another fleet is cheaper; flips of a term carry it in their name."""
-    found = [
-        flip
-        for flip in flips
-        if flip.kind == kind
-        and flip.current == price.value
-        and (named in flip.name if named else "months" not in flip.name)
-    ]
+def _turns(flips: Sequence[Flip], names: Mapping[str, str], kind: str, price: Input, months: int | None = None) -> str:
+    """Say at which price, of a term where one is given, another fleet is cheaper."""
+    found = [flip for flip in flips if (flip.kind, flip.current, flip.months) == (kind, price.value, months)]
     return "; ".join(f"{flip.side} {amount(flip.at, flip.unit)} {cheaper_then(flip, names)}" for flip in found)
 
 
 def _delivery(part: PartPlan, flips: Sequence[Flip], names: Mapping[str, str]) -> Iterator[VendorQuestion]:
     late = next((flip for flip in flips if flip.kind == "delivery" and flip.side == "above"), None)
-    turns = "" if late is None else f"later than {late.at:.0f} months from the start {cheaper_then(late, names)}"
-    weeks = "not said in the plan" if part.lead_weeks is None else f"{part.lead_weeks:g} weeks"
+    turns = (
+        ""
+        if late is None
+        else f"later than {counted(round(late.at), 'month')} from the start {cheaper_then(late, names)}"
+    )
+    weeks = "not said in the plan" if part.lead_weeks is None else counted(part.lead_weeks, "week")
     yield VendorQuestion(
         topic="lead time", question="How many weeks from order to a node that serves?", counted_on=weeks, turns=turns
     )
@@ -183,7 +189,8 @@ def rfp_pack(result: PlanResult, answer: Answer, sustained: LoadJudge | None = N
     for vendor in dict.fromkeys(sheet.accelerator.vendor for sheet in sheets):
         own = [sheet for sheet in sheets if sheet.accelerator.vendor == vendor]
         cases = tuple(margin.case for margin in margins if margin.case.vendor == vendor)
-        files[f"request-{vendor}.md"] = "\n".join(_request(result, vendor, own, cases)) + "\n"
+        share = shared_fraction(result, answer)
+        files[f"request-{vendor}.md"] = "\n".join(_request(result, vendor, own, cases, share)) + "\n"
         acceptance = Acceptance(plan=" ".join(result.plan.name.split()), cases=cases)
         files[f"acceptance-{vendor}.yaml"] = write_acceptance(acceptance)
     files[_INTERNAL] = "\n".join(_internal(sheets, margins)) + "\n"
@@ -191,19 +198,25 @@ def rfp_pack(result: PlanResult, answer: Answer, sustained: LoadJudge | None = N
 
 
 def _request(
-    result: PlanResult, vendor: str, sheets: Sequence[VendorSheet], cases: Sequence[AcceptanceCase]
+    result: PlanResult,
+    vendor: str,
+    sheets: Sequence[VendorSheet],
+    cases: Sequence[AcceptanceCase],
+    share: float | None,
 ) -> Iterator[str]:
     plan = result.plan
     yield f"# Request for a proposal: {_line(plan.name)}\n"
-    service = f"Service begins on {plan.start} and runs for {plan.horizon_years:g} years."
+    service = f"Service begins on {plan.start} and runs for {counted(plan.horizon_years, 'year')}."
     yield f"To {label_name(vendor)} or its partners. {service}\n"
     yield "## What it must serve\n"
     for workload in plan.workloads:
         yield from _served(result, workload)
+    yield "\n## What to offer\n"
+    yield from _lots(share)
     yield "\n## What we ask\n"
     yield "Please answer each line in writing, with the date until which it holds.\n"
     for sheet in sheets:
-        yield f"### {part_name(sheet.accelerator)}: {_span(sheet)}\n"
+        yield f"### {part_name(sheet.accelerator)}: {_span(sheet, share)}\n"
         yield "| # | About | Question | Your answer |\n|---|---|---|---|"
         for number, entry in enumerate(sheet.questions, start=1):
             yield f"| {number} | {entry.topic} | {entry.question} | |"
@@ -232,9 +245,27 @@ def _replicas(case: AcceptanceCase) -> str:
     return f"{case.prefill.replicas} replicas that prefill and {case.replicas} that decode"
 
 
-def _span(sheet: VendorSheet) -> str:
-    node = "node" if sheet.nodes == 1 else "nodes"
-    return f"about {sheet.nodes} {node} of {sheet.accelerator.node.devices}"
+def _lots(share: float | None) -> Iterator[str]:
+    """Write what every vendor is asked to offer, in the same words for all."""
+    every = "Every vendor is asked for the same. Numbers of nodes are our estimate: offer as many as keep the limits."
+    if share is None:
+        yield f"Offer nodes that serve all of this, at the highest rates above. {every}"
+        return
+    yield f"{every}\n"
+    yield "- Lot 1: nodes that serve all of this, at the highest rates above."
+    yield f"- Lot 2: nodes that serve {share:.0%} of every rate above, within the same limits."
+
+
+def _span(sheet: VendorSheet, share: float | None) -> str:
+    devices = sheet.accelerator.node.devices
+    if share is None:
+        return _about(sheet.nodes.whole_nodes, devices)
+    return f"lot 1 {_about(sheet.nodes.whole_nodes, devices)}, lot 2 {_about(sheet.nodes.shared_nodes, devices)}"
+
+
+def _about(nodes: int | None, devices: int) -> str:
+    each = counted(devices, "device")
+    return f"as many nodes of {each} as it takes" if nodes is None else f"about {counted(nodes, 'node')} of {each}"
 
 
 def _served(result: PlanResult, workload: WorkloadPlan) -> Iterator[str]:

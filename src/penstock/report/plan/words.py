@@ -13,6 +13,7 @@ from penstock.planning.make import Answer, PlanResult
 from penstock.planning.optimum.cash import Cash, Order
 from penstock.planning.optimum.problem import Mix, PoolPeriod
 from penstock.planning.proof.verify import always_carrying
+from penstock.units import counted
 
 _NAMES = {"amd": "AMD", "nvidia": "NVIDIA", "intel": "Intel", "google": "Google", "mix": "a mix"}
 _MONEY: Final = {
@@ -36,6 +37,8 @@ _FRACTIONS: Final = {
     "of peak": "of peak",
     "of capacity": "of capacity",
 }
+_COUNTED: Final = ("years", "months", "engineers", "users")
+"""Units that one of has no plural."""
 _ESTIMATE: Final = "x estimate"
 _CLOSE: Final = 0.02
 """A factor so close to 1 is not it, and needs a digit more to say so."""
@@ -65,7 +68,8 @@ def per_mtok(price: float | None) -> str:
 
 def amount(value: float, unit: str) -> str:
     """Write an input with its unit."""
-    return f"{_number(value, unit)}{_after(unit)}"
+    number, after = _number(value, unit), _after(unit)
+    return f"{number}{after.removesuffix('s')}" if number == "1" and unit in _COUNTED else f"{number}{after}"
 
 
 def spread(low: float, high: float, unit: str) -> str:
@@ -122,7 +126,11 @@ def part_names(result: PlanResult) -> dict[str, str]:
 
 def swing_name(swing: Swing) -> str:
     """Write what was turned, a vendor as it writes itself."""
-    return f"extra {label_name(swing.subject)} engineers" if swing.kind == "engineers" else swing.name
+    if swing.kind == "engineers":
+        return f"extra {label_name(swing.subject)} engineers"
+    if swing.kind == "engineers_by_size":
+        return f"extra {label_name(swing.subject)} engineers per 1,000 devices"
+    return swing.name
 
 
 def fleet_name(mix: Mix) -> str:
@@ -143,11 +151,34 @@ def question(result: PlanResult) -> str:
         + (f", {' or '.join(workload.engines)} only" if workload.engines else "")
         for workload in plan.workloads
     )
-    return f"{plan.horizon_years:g} years from {plan.start}: {workloads}"
+    return f"{counted(plan.horizon_years, 'year')} from {plan.start}: {workloads}"
 
 
 def headline(answer: Answer) -> str:
-    """Say who wins, by how much and how surely; first what the draws say, where that is another than the estimate."""
+    """Say who wins, by how much and how surely, and whether people decide it."""
+    return " ".join(filter(None, (_verdict(answer), people_sentence(answer))))
+
+
+def people_sentence(answer: Answer) -> str:
+    """Say up to how many extra engineers a vendor's fleet is the cheaper one; empty where people do not decide."""
+    people = answer.people
+    if people is None:
+        return ""
+    name, vendor = label_name(people.label), label_name(people.vendor)
+    needs = f"{name} is cheaper if {'it' if people.label == people.vendor else vendor} needs"
+    few, assumed = engineers(people.break_even_engineers), engineers(people.assumed_engineers)
+    stated = f"{'the plan states' if people.given else 'assumed'} {assumed}"
+    saved = f"Hardware and power: {name} {usd(people.saved_usd)} less"
+    return f"{saved}; people decide: {needs} fewer than {few} extra engineers ({stated})."
+
+
+def engineers(count: float) -> str:
+    """Write a number of engineers."""
+    return f"{count:.2g}"
+
+
+def _verdict(answer: Answer) -> str:
+    """Say who wins; first what the draws say, where that is another than the estimate."""
     verdict = answer.verdict
     winner = label_name(verdict.winner)
     cost = f"{usd(answer.winner.cost.total_usd)} all in{drawn_cost(verdict.cost_usd)}"
@@ -231,7 +262,7 @@ def enough_sentence(answer: Answer, *, node: str = "node", draws: str = "draws")
     most = max(sum(pool.nodes for pool in mix.pools if pool.period == period) for period in periods)
     if confidence.nodes.low == confidence.nodes.high:
         return ""
-    these = f"{most} {node} is" if most == 1 else f"{most} {node}s are"
+    these = f"{counted(most, node)} {'is' if most == 1 else 'are'}"
     # In draws nodes are filled anew, or load is shared out anew, not both, and not in every way there is.
     shared = len(mix.pools) > len(periods) or any(len(pool.replicas) > 1 for pool in mix.pools)
     share = f"{'at least ' if shared else ''}{confidence.enough_fraction:.0%}"
@@ -254,9 +285,9 @@ def near_sentence(answer: Answer) -> str:
     return f"on a knife's edge: a change of 1% or less makes another answer ({near})" if near else ""
 
 
-def plain_label(label: str, names: Mapping[str, str]) -> str:
-    """Write a vendor, a mix or parts for somebody who does not know what the catalog calls them."""
-    return " + ".join(names.get(part, label_name(part)) for part in label.split(" + "))
+def plain_label(named: Sequence[str], names: Mapping[str, str]) -> str:
+    """Write a vendor, a mix or accelerators; `names` are what vendors call accelerators."""
+    return " + ".join(names.get(word, label_name(word)) for word in named)
 
 
 def not_compared_sentence(result: PlanResult) -> str:
@@ -271,16 +302,17 @@ def not_compared_sentence(result: PlanResult) -> str:
 
 def had(pool: PoolPeriod) -> tuple[tuple[str, int], ...]:
     """Say how many nodes are had in which way."""
-    terms = ((f"for {c.months} months", n) for c, n in zip(pool.offer.contracts, pool.contract_nodes, strict=False))
+    contracts = zip(pool.offer.contracts, pool.contract_nodes, strict=False)
+    terms = ((f"for {counted(contract.months, 'month')}", nodes) for contract, nodes in contracts)
     return (("kept", pool.kept_nodes), ("bought", pool.owned_nodes), *terms, ("by the hour", pool.rented_nodes))
 
 
 def order_sentence(order: Order) -> str:
     """Say what to order or sign, and by when."""
-    what = f"{order.nodes} {order.accelerator} nodes ({order.devices} devices)"
+    what = f"{counted(order.nodes, f'{order.accelerator} node')} ({counted(order.devices, 'device')})"
     price = "" if order.quoted else ", at the catalog's price"
     if order.months is not None:
-        return f"{what} for {order.months} months from {order.on}: {usd(order.usd)} committed{price}"
+        return f"{what} for {counted(order.months, 'month')} from {order.on}: {usd(order.usd)} committed{price}"
     by = f", order by {order.by}" if order.by is not None else ""
     return f"{what} to serve on {order.on}{by}: {usd(order.usd)}{price}"
 
@@ -313,7 +345,7 @@ def owned_sentences(owned: Owned, names: Mapping[str, str] | None = None) -> Ite
         part = called.get(entry.accelerator, entry.accelerator)
         yield f"{kept} of {entry.nodes} {part} nodes kept: one costs {keeping}{new}"
     if owned.without_usd is not None and owned.saved_usd is not None:
-        instead = f"{usd(owned.without_usd)} ({plain_label(owned.without, called)})"
+        instead = f"{usd(owned.without_usd)} ({plain_label(owned.without_parts, called)})"
         yield f"with nothing owned the plan costs {instead} and nothing can be sold: {usd(owned.saved_usd)} more in all"
 
 

@@ -44,7 +44,8 @@
 
   function said(knob, value) {
     const shown = Number(value.toPrecision(3));
-    return `${knob.before}${knob.before ? shown.toLocaleString("en-US") : shown} ${knob.unit}`.trim();
+    const unit = shown === 1 && knob.one ? knob.one : knob.unit;
+    return `${knob.before}${knob.before ? shown.toLocaleString("en-US") : shown} ${unit}`.trim();
   }
 
   const planned = Object.fromEntries(data.knobs.map((knob) => [knob.id, knob.value]));

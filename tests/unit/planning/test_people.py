@@ -1,0 +1,74 @@
+"""Extra engineers grow with the fleet unless the plan states them, and the verdict says where they decide."""
+
+from dataclasses import replace
+
+import pytest
+
+from penstock.planning.asked.plan_yaml import default_stack
+from penstock.planning.make import Answer
+from penstock.report.plan.page import plan_html
+from penstock.report.plan.words import headline, people_sentence
+from small_plans import PEOPLE, TWO_PARTS, plan_of, solved
+
+EVEN = {"mi300x": 6.0, "h200_sxm": 6.0}
+"""Accelerators of equal speed: MI300X cost half as much, so people are all that speaks against them."""
+BY_SIZE = TWO_PARTS.replace(PEOPLE, "")
+
+
+def answer_of(text: str, speeds: dict[str, float] | None = None) -> Answer:
+    answer = solved(text, speeds or EVEN).answer
+    assert isinstance(answer, Answer)
+    return answer
+
+
+def test_two_per_800_accelerators_are_two_and_a_half_per_thousand() -> None:
+    """The default was two for any fleet, which the source says of 800 accelerators."""
+    amd, nvidia = default_stack("amd"), default_stack("nvidia")
+    by_size = amd.engineers_per_1000_devices
+    assert (by_size.low, by_size.value, by_size.high) == (0.0, 2 / 0.8, 6 / 0.8)
+    assert "two additional full-time engineers per 800-accelerator cluster" in by_size.source
+    assert amd.engineers == nvidia.engineers
+    assert nvidia.engineers_per_1000_devices.high == nvidia.engineers.high == 0
+
+
+def test_a_plan_that_states_engineers_has_stated_all_of_them() -> None:
+    (stated,) = plan_of(TWO_PARTS).stacks.values()
+    assert (stated.engineers.value, stated.engineers_per_1000_devices.high) == (2, 0)
+    (sized,) = plan_of(TWO_PARTS.replace(PEOPLE, "stacks: {amd: {engineers_per_1000_devices: 4}}\n")).stacks.values()
+    assert (sized.engineers.high, sized.engineers_per_1000_devices.value) == (0, 4)
+
+
+def test_the_verdict_says_up_to_how_many_engineers_a_vendor_is_cheaper() -> None:
+    answer = answer_of(TWO_PARTS)
+    people = answer.people
+    assert people is not None
+    assert (answer.verdict.winner, people.vendor, people.assumed_engineers) == ("nvidia", "amd", 2)
+    flip = next(flip for flip in answer.flips if (flip.kind, flip.subject) == ("engineers", "amd"))
+    assert people.break_even_engineers == pytest.approx(flip.at, rel=0.02)
+    said = people_sentence(answer)
+    assert said.startswith("Hardware and power: AMD $")
+    assert f"AMD is cheaper if it needs fewer than {people.break_even_engineers:.2g} extra engineers" in said
+    assert said.endswith("(the plan states 2).")
+    assert headline(answer).endswith(said)
+    assert "people decide" in plan_html(solved(TWO_PARTS, EVEN))
+
+
+def test_people_who_grow_with_a_small_fleet_decide_nothing_by_themselves() -> None:
+    """With the default the same plan buys AMD; that a team of two would turn it is said."""
+    answer = answer_of(BY_SIZE)
+    devices = max(pool.nodes * pool.offer.devices for pool in answer.winner.mix.pools)
+    assert answer.verdict.winner == "amd"
+    people = answer.people
+    assert people is not None
+    assert people.assumed_engineers == pytest.approx(devices * 2.5 / 1000)
+    assert people.assumed_engineers < people.break_even_engineers <= 2
+    assert "(assumed 0." in people_sentence(answer)
+    stated = answer_of(TWO_PARTS)
+    assert stated.people is not None
+    assert people.break_even_engineers == pytest.approx(stated.people.break_even_engineers)
+    assert people.saved_usd == pytest.approx(stated.people.saved_usd)
+
+
+def test_where_hardware_decides_people_are_not_named() -> None:
+    assert answer_of(TWO_PARTS, {"mi300x": 2.0, "h200_sxm": 9.0}).people is None
+    assert people_sentence(replace(answer_of(BY_SIZE), people=None)) == ""
