@@ -47,6 +47,11 @@ def test_a_cut_body_is_never_refused(text: bytes) -> None:
     assert read_body(text, 400_000, cut=True).model is None
 
 
+def test_a_request_without_a_body_says_nothing() -> None:
+    """As `POST /v1/responses/ID/cancel`, which has none."""
+    assert read_body(b"", 0).model is None
+
+
 @pytest.mark.parametrize("cut", [False, True])
 def test_a_form_says_its_model(cut: bool) -> None:  # noqa: FBT001 - a case
     file = b'--x\r\nContent-Disposition: form-data; name="file"\r\nContent-Type: audio/wav\r\n\r\n\0\xff\r\n'
@@ -64,9 +69,7 @@ def test_a_model_inside_a_message_is_not_the_model() -> None:
     assert read_body(nested[:-2], 1000, cut=True).model != "other"
 
 
-@pytest.mark.parametrize(
-    "text", [b"", b"[]", b"1", b"{", b"{" * 100_000, b"[" * 100_000, b'{"model": 1}', b"\xff\xfe{}"]
-)
+@pytest.mark.parametrize("text", [b"[]", b"1", b"{", b"{" * 100_000, b"[" * 100_000, b'{"model": 1}', b"\xff\xfe{}"])
 def test_what_is_not_an_object_with_a_model_is_refused(text: bytes) -> None:
     with pytest.raises(BadBody):
         read_body(text, len(text))

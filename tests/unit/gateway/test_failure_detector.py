@@ -2,10 +2,14 @@
 
 import pytest
 
+pytest.importorskip("httptools", reason='serving is an extra: pip install "penstock[gateway]"')
+
 from desks import Clock, asked, desk_of, fleet, report
 from penstock.gateway.doors.destinations import QUESTIONS, destinations, tried
+from penstock.gateway.doors.liveness import LivenessServer
 from penstock.gateway.picking.asked import Wish
 from penstock.gateway.picking.desk import Desk, Named, SharedTables
+from penstock.gateway.state.headers import ASK_AGAIN, DESTINATION, TICKET
 
 
 def named_by(desk: Desk) -> Named:
@@ -165,6 +169,27 @@ def test_an_endpoint_without_reports_is_waited_for() -> None:
     named = named_by(desk)
     clock.now_s += 300.0
     assert asked_again_s(desk, named) == 600
+
+
+def test_envoy_is_told_to_ask_again_and_goes_on_where_a_question_cannot_be_read() -> None:
+    clock = Clock()
+    desk, _, named = waiting(clock)
+    server = LivenessServer(desk)
+    first = desk.fleet.addresses[named.order[0]]
+    head = (
+        f"POST / HTTP/1.1\r\nX-Envoy-Attempt-Count: 2\r\n{DESTINATION}: {first},,\r\n{TICKET}: {named.ticket}".encode()
+    )
+    assert f"\r\n{ASK_AGAIN}: 1\r\n".encode() in server.answer(head)
+    for torn in (
+        b"",
+        b"noise",
+        b"POST / HTTP/1.1\r\nx",
+        head.replace(b": 2", b": two"),
+        head.replace(b"Count: 2", b"C: 2"),
+    ):
+        answer = server.answer(torn)
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert ASK_AGAIN.encode() not in answer
 
 
 def test_what_failed_is_known_after_the_fleet_is_read_again() -> None:

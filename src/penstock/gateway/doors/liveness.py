@@ -3,15 +3,23 @@
 import asyncio
 from typing import Final, cast
 
+from penstock.gateway.doors.authz import refusal_body
 from penstock.gateway.doors.destinations import tried
-from penstock.gateway.picking.desk import Desk
+from penstock.gateway.picking.desk import Desk, Refused
 from penstock.gateway.state.headers import ASK_AGAIN, ATTEMPT, DESTINATION, TICKET
 
 _BACKLOG: Final = 4096
 _MAX_HEAD_BYTES: Final = 2**17
 _END: Final = b"\r\n\r\n"
-_GO_ON: Final = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n"
-"""What Envoy retries: at once, or after the seconds that are said besides."""
+_REFUSAL: Final = refusal_body(Refused(503, "server_error", "no endpoint answered; try again"))
+_GO_ON: Final = (
+    "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-type: application/json\r\n"
+    f"content-length: {len(_REFUSAL)}\r\nretry-after: 5\r\n"
+)
+"""What Envoy retries: at once, or after the seconds that are said besides.
+
+A client sees it only where no endpoint is left to try.
+"""
 
 
 class LivenessServer:
@@ -43,7 +51,7 @@ class LivenessServer:
             endpoints, first = tried(headers.get(DESTINATION, ""), int(attempt), self._path)
             wait_s = self.desk.ask_again_s(int(ticket), endpoints, first=first)
         again = "" if wait_s is None else f"{ASK_AGAIN}: {wait_s}\r\n"
-        return f"{_GO_ON}{again}\r\n".encode()
+        return f"{_GO_ON}{again}\r\n".encode() + _REFUSAL
 
 
 class _Question(asyncio.Protocol):

@@ -61,7 +61,7 @@ class Wish:
 def read_body(body: bytes, whole_bytes: int, *, cut: bool = False) -> BodyAsked:
     """Read a body, or the beginning of one of `whole_bytes`.
 
-    Only a body that is there to its end is refused: of one that is cut, the engine judges what is not seen here.
+    Only a body that is there to its end is refused: of one that is cut, or of none, the engine judges.
     """
     fields = _form_fields(body) if body.startswith(b"--") else _first_fields(body) if cut else _all_fields(body)
     model = fields.get("model")
@@ -83,6 +83,8 @@ def _prompt_at(body: bytes) -> int:
 
 
 def _all_fields(body: bytes) -> Mapping[str, object]:
+    if not body:
+        return {}
     try:
         text = body.decode("utf-8", "surrogatepass")
         fields, end = _DECODER.raw_decode(text) if text.startswith("{") else (None, 0)
