@@ -96,10 +96,19 @@ def chat(tokens: int = 4, *, stream: bool = False, prompt: str = "hello", model:
 class Running:
     """A stack that runs."""
 
-    def __init__(self, stack: Stack, processes: dict[str, subprocess.Popen[bytes]]) -> None:
-        self.stack, self.processes = stack, processes
+    def __init__(self, stack: Stack, processes: dict[str, subprocess.Popen[bytes]], told: Path | None = None) -> None:
+        self.stack, self.processes, self._told = stack, processes, told
         self.host, _, port = stack.listen.rpartition(":")
         self.port = int(port)
+
+    def start(self, part: str, log: str | None = None) -> None:
+        with Path(log).open("ab") if log else nullcontext() as words:
+            self.processes[part] = subprocess.Popen([sys.executable, __file__, part, str(self._told)], stderr=words)
+
+    def start_gateway(self) -> None:
+        """Start the gateway, by the same command where it ran before, and wait until it answers."""
+        self.start("gateway", self.stack.own_log)
+        _await_ready(self.stack, self.processes)
 
     def fault(self, name: str, endpoint: str | int = "all", times: float = 1.0) -> None:
         chosen = self.stack.addresses[endpoint] if isinstance(endpoint, int) else endpoint
@@ -204,22 +213,21 @@ def running(folder: Path, *, endpoints: int = 3, **more: Any) -> Iterator[Runnin
         Path(stack.watched).write_text(json.dumps(stack.addresses))
     told = folder / "stack.json"
     told.write_text(json.dumps(asdict(stack)))
-    processes = {}
+    started = Running(stack, {}, told)
     try:
-        for part, said in (("endpoints", None), ("gateway", stack.own_log)):
-            with Path(said).open("ab") if said else nullcontext() as log:
-                processes[part] = subprocess.Popen([sys.executable, __file__, part, str(told)], stderr=log)
-        _await_ready(stack, processes)
-        yield Running(stack, processes)
+        started.start("endpoints")
+        started.start_gateway()
+        yield started
     finally:
         for part in ("gateway", "endpoints"):
-            if part in processes:
-                processes[part].send_signal(signal.SIGTERM)
+            if part in started.processes:
+                process = started.processes[part]
+                process.send_signal(signal.SIGTERM)
                 try:
-                    processes[part].wait(45)
+                    process.wait(45)
                 except subprocess.TimeoutExpired:
-                    processes[part].kill()
-                    processes[part].wait()
+                    process.kill()
+                    process.wait()
 
 
 def _await_ready(stack: Stack, processes: dict[str, subprocess.Popen[bytes]]) -> None:

@@ -7,15 +7,14 @@ import socket
 import subprocess
 import sys
 import time
-import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from penstock.errors import PenstockError, UsageError
 from penstock.gateway.admin import ask_admin, envoy_ready, stats
+from penstock.gateway.children import START_S, Child, Forked
 from penstock.gateway.doors.process import run_picker
 from penstock.gateway.envoy.config import EnvoySettings
 from penstock.gateway.envoy.files import envoy_files, static_document
@@ -31,95 +30,11 @@ log = logging.getLogger(__name__)
 _Seen: TypeAlias = tuple[int, int] | None
 """A file as it looks from outside: when it was changed, and how many bytes it has."""
 _TURN_S: Final = 0.1
-_SILENT_S: Final = 3.0
-"""A picker or scraper that gives no sign of life for so long is ended and started again."""
-_START_S: Final = 90.0
-"""Until all is up: a machine that compiles the policy for the first time takes half a minute."""
 _MISSING_TURNS: Final = 10
 _FLUSH_MS: Final = "10"
 _BACK_OFF_S: Final = (0.0, 0.2, 1.0, 5.0)
 _LASTED_S: Final = 10.0
 """What ran for so long did not fail at once: it is started again without waiting."""
-
-
-class _Forked:
-    """A process that began as a copy of this one, with everything compiled."""
-
-    def __init__(self, call: Callable[[], None]) -> None:
-        self._status: int | None = None
-        self.pid = os.fork()
-        if self.pid == 0:
-            status = 1
-            try:
-                os.setsid()
-                call()
-                status = 0
-            except BaseException:  # noqa: BLE001 - the last frame of a process: all that is left is to say so
-                traceback.print_exc()
-            finally:
-                os._exit(status)
-
-    def poll(self) -> int | None:
-        """Its exit status; None while it runs."""
-        if self._status is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            self._status = os.waitstatus_to_exitcode(status) if pid else None
-        return self._status
-
-    def send_signal(self, number: int) -> None:
-        """Tell it something."""
-        os.kill(self.pid, number)
-
-    def wait(self, seconds: float) -> None:
-        """Wait for its end, and end it where that takes longer."""
-        begun = time.monotonic()
-        while self.poll() is None:
-            if time.monotonic() - begun > seconds:
-                self.send_signal(signal.SIGKILL)
-            time.sleep(0.01)
-
-
-@dataclass(slots=True, eq=False)
-class Child:
-    """One process of the gateway: a program, or a copy of this process that calls something."""
-
-    name: str
-    command: list[str] | Callable[[], None]
-    process: "subprocess.Popen[bytes] | _Forked | None" = None
-    started_s: float = 0.0
-    restarts: int = 0
-    wait_until_s: float = 0.0
-    signs: Callable[[], float] | None = None
-    """When it last gave a sign of life, by the monotonic clock."""
-
-    def start(self) -> None:
-        """Start it, apart from the terminal's signals."""
-        self.started_s = time.monotonic()
-        if callable(self.command):
-            self.process = _Forked(self.command)
-        else:
-            # What is ignored here stays so until the program listens: a reload must not end one that is starting.
-            before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-            self.process = subprocess.Popen(self.command, start_new_session=True)  # noqa: S603 - own programs
-            signal.signal(signal.SIGHUP, before)
-
-    @property
-    def running(self) -> bool:
-        """Whether it runs."""
-        return self.process is not None and self.process.poll() is None
-
-    def silent(self, now_s: float) -> bool:
-        """Whether it gives no sign of life, though it has had the time to."""
-        if self.signs is None:
-            return False
-        last_s = self.signs()
-        allowed_s = _SILENT_S if last_s > self.started_s else _START_S
-        return now_s - max(last_s, self.started_s) > allowed_s
-
-    def tell(self, number: signal.Signals) -> None:
-        """Send it a signal, where it runs."""
-        if self.process is not None and self.running:
-            self.process.send_signal(number)
 
 
 class Supervisor:
@@ -235,7 +150,7 @@ class Supervisor:
             if self._stopped:
                 return
             dead = [child.name for child in self.children.values() if child.process is not None and not child.running]
-            if dead or time.monotonic() - begun > _START_S:
+            if dead or time.monotonic() - begun > START_S:
                 raise UsageError(f"{dead[0] if dead else what} did not start; its own words are above")
             time.sleep(_TURN_S)
 
@@ -329,13 +244,13 @@ class Supervisor:
         for name in sorted(self.children, key=lambda name: name != "envoy"):
             child = self.children[name]
             child.tell(signal.SIGTERM)
-            if isinstance(child.process, _Forked):
+            if isinstance(child.process, Forked):
                 child.process.wait(5 if "envoy" in self.children else 5 + self._drain_s)
             elif child.process is not None:
                 try:
                     child.process.wait(5)
                 except subprocess.TimeoutExpired:
-                    child.process.kill()
+                    child.tell(signal.SIGKILL)
                     child.process.wait()
         for descriptor in self._pipes:
             os.close(descriptor)

@@ -12,9 +12,10 @@ pytest.importorskip("httptools", reason='the gateway is an extra: pip install "p
 
 from desks import fleet
 from penstock.errors import UsageError
+from penstock.gateway.children import Child
 from penstock.gateway.envoy.config import EnvoySettings
 from penstock.gateway.state.fleet import RoutedFleet
-from penstock.gateway.supervisor import Child, Supervisor
+from penstock.gateway.supervisor import Supervisor
 from penstock.reading.text import read_text
 
 
