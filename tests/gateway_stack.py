@@ -64,6 +64,8 @@ class Stack:
     traces: str | None = None
     only_pick: str | None = None
     """Where pickers answer a gateway that is not started here."""
+    grace_s: float = 0.0
+    """How long the gateway serves after SIGTERM although its health checks fail."""
     watched: str | None = None
     """A file of addresses, read again when it changes."""
 
@@ -371,7 +373,7 @@ def _serve_gateway(stack: Stack) -> None:
     def read(made: int) -> Any:  # noqa: ANN401 - a fleet
         return _fleet(stack, json.loads(watched.read_text()) if watched else (*stack.addresses, *stack.real), made)
 
-    Supervisor(settings, read, watched, drain_s=10.0).run()
+    Supervisor(settings, read, watched, drain_s=10.0, grace_s=stack.grace_s).run()
 
 
 def main(part: str, told: str) -> None:

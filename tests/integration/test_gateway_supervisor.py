@@ -37,7 +37,7 @@ def runs(pid: int) -> bool:
 
 
 def test_a_killed_supervisor_leaves_no_process_and_the_same_command_starts_again(tmp_path: Path) -> None:
-    with running(tmp_path, endpoints=2, pickers=2) as stack:
+    with running(tmp_path, endpoints=2, pickers=2, grace_s=60.0) as stack:
         parts = {name: stack.children(name) for name in ("envoy", "picker", "scraper")}
         assert {name: len(pids) for name, pids in parts.items()} == {"envoy": 1, "picker": 2, "scraper": 1}
         os.kill(stack.processes["gateway"].pid, signal.SIGKILL)
@@ -50,3 +50,6 @@ def test_a_killed_supervisor_leaves_no_process_and_the_same_command_starts_again
         stack.start_gateway()
         assert asyncio.run(stack.ask(chat()))[0] == 200
         assert asyncio.run(stack.load(20, 4)).failed == 0
+        # Whoever ends it at a terminal is not kept waiting for load balancers.
+        stack.processes["gateway"].send_signal(signal.SIGINT)
+        assert stack.processes["gateway"].wait(20) == 0

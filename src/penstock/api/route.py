@@ -200,9 +200,13 @@ def route(
     options: GatewayOptions | None = None,
     *,
     drain_s: float = 30.0,
+    grace_s: float = 5.0,
     ready: Callable[[], None] | None = None,
 ) -> None:
-    """Serve a fleet behind one address until SIGTERM, as `penstock route`; an edited fleet file is read again."""
+    """Serve a fleet behind one address until SIGTERM, as `penstock route`; an edited fleet file is read again.
+
+    After SIGTERM health checks fail and requests are served for `grace_s`, then answers under way get `drain_s`.
+    """
     told = options or GatewayOptions()
     _refuse_missing_folders(told)
     watched = None if isinstance(fleet, Fleet) else Path(fleet)
@@ -214,7 +218,7 @@ def route(
         settings = envoy_settings(told, Path(folder))  # first: it says in one line where the extra is missing
         from penstock.gateway.supervisor import Supervisor  # noqa: PLC0415 - with the extra
 
-        Supervisor(settings, read, watched, drain_s=drain_s).run(ready)
+        Supervisor(settings, read, watched, drain_s=drain_s, grace_s=grace_s).run(ready)
 
 
 def envoy_document(fleet: AskedFleet, options: GatewayOptions | None = None) -> str:

@@ -48,14 +48,6 @@ class Forked:
         """Tell it something."""
         os.kill(self.pid, number)
 
-    def wait(self, seconds: float) -> None:
-        """Wait for its end, and end it where that takes longer."""
-        begun = time.monotonic()
-        while self.poll() is None:
-            if time.monotonic() - begun > seconds:
-                self.send_signal(signal.SIGKILL)
-            time.sleep(0.01)
-
 
 @dataclass(slots=True, eq=False)
 class Child:
@@ -108,3 +100,11 @@ class Child:
             os.killpg(self.process.pid, number)
         else:
             self.process.send_signal(number)
+
+    def wait(self, seconds: float) -> None:
+        """Wait for its end, and kill it where that takes longer."""
+        begun_s = time.monotonic()
+        while self.running:
+            if time.monotonic() - begun_s > seconds:
+                self.tell(signal.SIGKILL)
+            time.sleep(0.01)

@@ -4,7 +4,6 @@ import logging
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -14,10 +13,11 @@ from typing import Final, TypeAlias
 
 from penstock.errors import PenstockError, UsageError
 from penstock.gateway.admin import ask_admin, envoy_ready, stats
-from penstock.gateway.children import START_S, Child, Forked
-from penstock.gateway.doors.process import run_picker
+from penstock.gateway.children import START_S, Child
+from penstock.gateway.doors.process import draining, run_picker
 from penstock.gateway.envoy.config import EnvoySettings
 from penstock.gateway.envoy.files import envoy_files, static_document
+from penstock.gateway.envoy.health import READY_FILE
 from penstock.gateway.envoy.program import envoy_program, validate
 from penstock.gateway.picking import policy
 from penstock.gateway.state.access import Access, access_of
@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 _Seen: TypeAlias = tuple[int, int] | None
 """A file as it looks from outside: when it was changed, and how many bytes it has."""
 _TURN_S: Final = 0.1
+_END_S: Final = 5.0
+"""From being told to end until a process is killed."""
 _MISSING_TURNS: Final = 10
 _FLUSH_MS: Final = "10"
 _BACK_OFF_S: Final = (0.0, 0.2, 1.0, 5.0)
@@ -47,8 +49,10 @@ class Supervisor:
         watched: Path | None,
         *,
         drain_s: float = 30.0,
+        grace_s: float = 0.0,
     ) -> None:
         self._settings, self._read, self._watched, self._drain_s = settings, read, watched, drain_s
+        self._grace_s = grace_s
         self._generation = 0
         self._stopped = False
         self._asked_to_reload = False
@@ -62,7 +66,7 @@ class Supervisor:
         self.fleet = read(0)
 
     def run(self, ready: Callable[[], None] | None = None) -> None:
-        """Serve until SIGTERM or SIGINT, then drain."""
+        """Serve until SIGTERM or SIGINT, then drain; SIGINT and a second SIGTERM skip the grace before it."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
         signal.signal(signal.SIGHUP, self._ask_reload)
@@ -74,11 +78,14 @@ class Supervisor:
             while not self._stopped:
                 time.sleep(_TURN_S)
                 self._mind()
+            self._announce_end()
             self._drain()
         finally:
             self._end()
 
-    def _stop(self, *_: object) -> None:
+    def _stop(self, number: int, *_: object) -> None:
+        if self._stopped or number == signal.SIGINT:
+            self._grace_s = 0.0
         self._stopped = True
 
     def _ask_reload(self, *_: object) -> None:
@@ -93,6 +100,8 @@ class Supervisor:
         access = access_of(settings.access_file)
         self._named = access.files if access is not None else ()
         self._read_at = self._last_seen = self._files()
+        for left in (settings.folder / READY_FILE, draining(settings.folder)):
+            left.unlink(missing_ok=True)
         write_files(self.fleet, settings, access)
         for number in range(settings.pickers):
             path = settings.pipe(number)
@@ -227,12 +236,23 @@ class Supervisor:
             path.unlink()
         log.warning("the fleet was read again: %d endpoints", len(fleet.addresses))
 
+    def _announce_end(self) -> None:
+        """Fail health checks, and go on serving until load balancers have seen it."""
+        draining(self._settings.folder).touch()
+        begun_s = time.monotonic()
+        while True:
+            # Each turn: an Envoy that was started again does not know.
+            ask_admin(self._settings.admin, "POST", "/healthcheck/fail")
+            if time.monotonic() - begun_s >= self._grace_s:
+                return
+            time.sleep(_TURN_S)
+            self._mind()
+
     def _drain(self) -> None:
         """Take no new connections, and wait for answers that are under way; pickers without Envoy do so themselves."""
         if "envoy" not in self.children:
             return
         ask_admin(self._settings.admin, "POST", "/drain_listeners?graceful&skip_exit")
-        ask_admin(self._settings.admin, "POST", "/healthcheck/fail")
         begun = time.monotonic()
         while time.monotonic() - begun < self._drain_s and self.children["envoy"].running:
             active = stats(self._settings.admin, "http.clients.downstream_rq_active")
@@ -241,17 +261,14 @@ class Supervisor:
             time.sleep(_TURN_S)
 
     def _end(self) -> None:
-        for name in sorted(self.children, key=lambda name: name != "envoy"):
-            child = self.children[name]
-            child.tell(signal.SIGTERM)
-            if isinstance(child.process, Forked):
-                child.process.wait(5 if "envoy" in self.children else 5 + self._drain_s)
-            elif child.process is not None:
-                try:
-                    child.process.wait(5)
-                except subprocess.TimeoutExpired:
-                    child.tell(signal.SIGKILL)
-                    child.process.wait()
+        """End Envoy, then all pickers at once, which may wait for requests under way, then the scraper."""
+        last = {"envoy": 0, "scraper": 2}
+        for turn in range(3):
+            children = [child for name, child in self.children.items() if last.get(name, 1) == turn]
+            for child in children:
+                child.tell(signal.SIGTERM)
+            for child in children:
+                child.wait(_END_S if "envoy" in self.children else _END_S + self._drain_s)
         for descriptor in self._pipes:
             os.close(descriptor)
 
@@ -302,4 +319,5 @@ def write_files(fleet: RoutedFleet, settings: EnvoySettings, access: Access | No
     files = envoy_files(fleet, settings, access)
     fleet.write(settings.folder / "fleet.bin")
     for name, content in files.items():
-        write_json(settings.folder / name, content)
+        if name != READY_FILE or not (settings.folder / name).exists():
+            write_json(settings.folder / name, content)

@@ -110,7 +110,8 @@ def test_the_printed_configuration_is_one_file_that_envoy_takes(fleet: Fleet, tm
     place = pickers["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]["address"]["socket_address"]
     assert place == {"address": "127.0.0.1", "port_value": 9002}
     filters = told["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]["http_filters"]
-    assert [one["name"] for one in filters] == ["penstock.strip", "penstock.pick", "envoy.filters.http.router"]
+    names = ["penstock.health", "penstock.strip", "penstock.pick", "envoy.filters.http.router"]
+    assert [one["name"] for one in filters] == names
     try:
         envoy_program()
     except Exception:  # noqa: BLE001 - whatever keeps Envoy away

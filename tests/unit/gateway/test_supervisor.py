@@ -28,8 +28,7 @@ def test_a_reload_does_not_end_a_program_that_is_still_starting() -> None:
         assert child.running
     finally:
         child.tell(signal.SIGKILL)
-        assert child.process is not None
-        child.process.wait(5)
+        child.wait(5)
 
 
 def test_a_fleet_file_that_is_gone_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

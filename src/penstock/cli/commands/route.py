@@ -62,8 +62,14 @@ def route_command(
         bool, typer.Option("--follow-names", help="Look endpoints' names up again, each with all the addresses it has.")
     ] = False,
     drain: Annotated[
-        float, typer.Option("--drain", metavar="SECONDS", min=0, help="Wait so long for answers when stopped.")
+        float, typer.Option("--drain", metavar="SECONDS", min=0, help="Then wait this long for answers under way.")
     ] = 30.0,
+    drain_grace: Annotated[
+        float,
+        typer.Option(
+            "--drain-grace", metavar="SECONDS", min=0, help="After SIGTERM, fail health checks and serve on this long."
+        ),
+    ] = 5.0,
     print_envoy: Annotated[
         bool, typer.Option("--print-envoy", help="Print a file for `envoy -c` that asks at --only-pick, and stop.")
     ] = False,
@@ -72,7 +78,8 @@ def route_command(
 
     Starts Envoy in front of a fleet, with pickers that name the endpoint for every request: where it does the least
     expected harm, by the same function the simulator runs. Envoy carries every byte, retries on the next endpoint and
-    falls back to weights when no picker answers. Editing the fleet file reloads it; SIGTERM drains.
+    falls back to weights when no picker answers. Editing the fleet file reloads it; SIGTERM drains: first
+    `/health` fails while requests are served for `--drain-grace`, then answers under way get `--drain`.
     """
     from penstock.api.route import GatewayOptions, envoy_document, route
 
@@ -101,6 +108,7 @@ def route_command(
         fleet,
         options,
         drain_s=drain,
+        grace_s=drain_grace,
         ready=lambda: typer.echo(
             f"routing on {only_pick or listen}; `penstock top` shows it, Ctrl-C drains and stops", err=True
         ),

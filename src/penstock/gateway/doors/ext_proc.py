@@ -203,13 +203,13 @@ class _Conversation:
 class ExtProcDoor:
     """The gRPC service, and the health a gateway asks for."""
 
-    def __init__(self, desk: Desk, number: int) -> None:
+    def __init__(self, desk: Desk, number: int, is_draining: "Callable[[], bool]" = lambda: False) -> None:
         self.desk = desk
         self._number = number
         self._server: Any = None
         self._address, self._alone = "", False
         """Whether others run the gateway: it has no weights of ours, and only this stream tells when an answer ends."""
-        self._health = PickerHealth(lambda: self.desk.readiness.any_ready)
+        self._health = PickerHealth(lambda: self.desk.readiness.any_ready and not is_draining())
 
     async def start(self, address: str, certificate: "tuple[Path, Path] | None" = None) -> None:
         """Listen; pickers that share an address over TCP each take connections of their own."""

@@ -71,6 +71,11 @@ def _door(folder: Path, own: str) -> _Door:
     return _Door(address=said["address"], certificate=certificate, drain_s=said["drain_s"])
 
 
+def draining(folder: Path) -> Path:
+    """Return the file whose presence says that the gateway is about to end."""
+    return folder / "draining"
+
+
 async def _opened(folder: Path, number: int, door: str, place: _Door, desk: Desk) -> "AuthzDoor | ExtProcDoor":
     """Listen where Envoy asks."""
     path = folder / f"picker-{number}.sock"
@@ -81,7 +86,7 @@ async def _opened(folder: Path, number: int, door: str, place: _Door, desk: Desk
         return authz
     from penstock.gateway.doors import ext_proc  # noqa: PLC0415 - gRPC only where it is asked for
 
-    grpc_door = ext_proc.ExtProcDoor(desk, number)
+    grpc_door = ext_proc.ExtProcDoor(desk, number, draining(folder).exists)
     await grpc_door.start(place.address, place.certificate)
     return grpc_door
 

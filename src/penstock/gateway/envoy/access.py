@@ -24,10 +24,6 @@ _FROM_AND_TO: Final[Value] = {
     "forwarding": {"header": TENANT[0], "hide_credentials": True},
 }
 """Said with the routes too: what a route says of keys replaces all the filter says."""
-OPEN: Final[Value] = {
-    ACCESS_FILTER: {"@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig", "disabled": True, "config": {}}
-}
-"""Of a route anybody may ask: whether the gateway is up."""
 
 
 def access_filter(access: Access) -> Value:

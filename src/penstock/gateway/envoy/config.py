@@ -7,6 +7,7 @@ from typing import Final, Literal
 from penstock.gateway.envoy.access import access_filter, jwks_cluster, tls_socket
 from penstock.gateway.envoy.clusters import BUFFER_BYTES, Value, model_cluster, picker_cluster
 from penstock.gateway.envoy.filters import authz_filter, ext_proc_filter, model_filter, router_filter, strip_filter
+from penstock.gateway.envoy.health import health_filters, ready_cluster
 from penstock.gateway.envoy.own_answers import own_answers
 from penstock.gateway.envoy.routes import COMPLETIONS, STREAM_IDLE_S, virtual_host
 from penstock.gateway.envoy.tracing import Traces, collector_cluster, traced
@@ -161,6 +162,8 @@ def clusters(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None 
     places = [settings.only_pick] if settings.only_pick else [settings.socket(n) for n in range(settings.pickers)]
     made = [model_cluster(number, f"{folder}/eds-{number}.json", folder) for number in range(len(fleet.names))]
     made.append(picker_cluster(places, http2=settings.door != "ext_authz"))
+    if settings.only_pick is None:
+        made.append(ready_cluster(settings.folder))
     if access is not None and access.tokens is not None and access.tokens.fetched:
         made.append(jwks_cluster(access.tokens))
     if settings.traces is not None:
@@ -194,7 +197,12 @@ def _manager(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None)
         "request_timeout": "120s",
         "stream_idle_timeout": f"{STREAM_IDLE_S}s",
         "common_http_protocol_options": {"idle_timeout": "600s"},
-        "http_filters": [*asked, router_filter(_unknown_names(settings))],
+        # Nobody tells an Envoy that others run which endpoints are up.
+        "http_filters": [
+            *health_filters(told_readiness=settings.only_pick is None),
+            *asked,
+            router_filter(_unknown_names(settings)),
+        ],
         "rds": {"route_config_name": _ROUTES, "config_source": settings.found("rds")},
         "local_reply_config": own_answers(),
         "access_log": _logs(settings),

@@ -6,6 +6,7 @@ from typing import cast
 from penstock.gateway.envoy.access import certificates
 from penstock.gateway.envoy.clusters import Value, model_endpoints
 from penstock.gateway.envoy.config import EnvoySettings, bootstrap, clusters, listeners, routes
+from penstock.gateway.envoy.health import READY_FILE, ready_endpoints
 from penstock.gateway.state.access import Access
 from penstock.gateway.state.fleet import RoutedFleet
 
@@ -13,6 +14,7 @@ from penstock.gateway.state.fleet import RoutedFleet
 def envoy_files(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None) -> dict[str, Value]:
     """Every file by its name in the gateway's folder: endpoints first, then who names them."""
     files = {f"xds/eds-{number}.json": model_endpoints(fleet, number) for number in range(len(fleet.names))}
+    files[READY_FILE] = ready_endpoints(ready=False)
     files["xds/cds.json"] = clusters(fleet, settings, access)
     files["xds/rds.json"] = routes(fleet, settings, access)
     if settings.certificate is not None:

@@ -3,7 +3,7 @@
 import json
 from typing import Final, cast
 
-from penstock.gateway.envoy.access import OPEN, credentials
+from penstock.gateway.envoy.access import credentials
 from penstock.gateway.envoy.clusters import Value, cluster_name
 from penstock.gateway.envoy.filters import MODEL_METADATA
 from penstock.gateway.state.access import Access
@@ -63,7 +63,6 @@ def virtual_host(fleet: RoutedFleet, *, door: str | None, access: Access | None 
     off: Value = {} if door is None else _NO_PICK if door == "ext_authz" else _NO_PICK_GRPC
     routes: list[Value] = [
         _direct({"path": "/v1/models", "headers": [_is("GET")]}, 200, models_body(fleet), off),
-        _direct({"path": "/health"}, 200, "", off if access is None else {**off, **OPEN}),
     ]
     if len(fleet.names) == 1:
         routes += _to({}, 0)

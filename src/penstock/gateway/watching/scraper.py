@@ -7,6 +7,7 @@ import logging
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,7 @@ import uvloop
 
 from penstock.errors import UsageError
 from penstock.gateway.envoy.clusters import model_endpoints
+from penstock.gateway.envoy.health import READY_FILE, ready_endpoints
 from penstock.gateway.state.fleet import RoutedFleet
 from penstock.gateway.state.names import addresses_of
 from penstock.gateway.state.tables import (
@@ -68,6 +70,8 @@ class Watched:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._failed = 0
         self.healthy = True
+        self.looked = False
+        """Whether it was asked at least once."""
 
     async def look(self) -> bool:
         """Ask once; return whether it has work."""
@@ -87,7 +91,7 @@ class Watched:
         if failed:
             self.close()
         self._failed = self._failed + 1 if failed else 0
-        self.healthy = self._failed < _FAILURES and not self._other
+        self.healthy, self.looked = self._failed < _FAILURES and not self._other, True
         self._write(report, begun_s, failed=failed)
         return report is not None and report.running + report.waiting > 0
 
@@ -219,9 +223,14 @@ class Scraper:
                     break
 
     async def _tell_envoy(self, fleet: RoutedFleet, watched: list[Watched]) -> None:
-        """Rewrite the weights Envoy falls back to when an endpoint comes or goes."""
+        """Rewrite the weights Envoy falls back to when an endpoint comes or goes, and whether any is ready."""
         told: list[bool] | None = None
+        told_ready: bool | None = None
         while True:
+            ready = any_ready(watched)
+            if ready is not None and ready != told_ready:
+                told_ready = ready
+                write_json(self._folder / READY_FILE, ready_endpoints(ready=ready))
             healthy = [one.healthy for one in watched]
             if healthy != told:
                 told = healthy
@@ -282,6 +291,13 @@ class Scraper:
         said = self._fallback.look(passed, float(self._states["decisions"].sum()), sum(up), len(up))
         if said is not None:
             log.warning(said)
+
+
+def any_ready(watched: Sequence[Watched]) -> bool | None:
+    """Return whether an endpoint is up; None until one is seen to be, or all were looked at."""
+    if any(one.healthy for one in watched if one.looked):
+        return True
+    return False if all(one.looked for one in watched) else None
 
 
 def _served(fleet: RoutedFleet, index: int) -> ServedModel:

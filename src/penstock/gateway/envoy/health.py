@@ -1,0 +1,53 @@
+"""What does Envoy say of the gateway's health? Whether it goes on serving, and whether an endpoint is ready."""
+
+from pathlib import Path
+from typing import Final
+
+from penstock.gateway.envoy.clusters import Value
+
+READY_FILE: Final = "xds/eds-ready.json"
+"""In the gateway's folder; once it is there it is the scraper's to write."""
+_READY: Final = "penstock_ready"
+_HEALTH_CHECK: Final = "type.googleapis.com/envoy.extensions.filters.http.health_check.v3.HealthCheck"
+
+
+def health_filters(*, told_readiness: bool) -> list[Value]:
+    """Answer `/health`, and `/ready` where readiness is told; both are 503 from `/healthcheck/fail` on."""
+    # More than none: there is one host, which is up while any endpoint is.
+    some_ready: Value = {"cluster_min_healthy_percentages": {_READY: {"value": 1.0}}}
+    return [_check("/health", {}), *([_check("/ready", some_ready)] if told_readiness else [])]
+
+
+def _check(path: str, more: Value) -> Value:
+    asked = {"name": ":path", "string_match": {"safe_regex": {"regex": f"{path}(\\?.*)?"}}}
+    config: Value = {"@type": _HEALTH_CHECK, "pass_through_mode": False, "headers": [asked], **more}
+    return {"name": f"penstock.{path[1:]}", "typed_config": config}
+
+
+def ready_cluster(folder: Path) -> Value:
+    """Describe a cluster that no request is sent to: its one host is healthy while an endpoint is ready."""
+    path = folder / READY_FILE
+    source = {"path": str(path), "watched_directory": {"path": str(path.parent)}}
+    return {
+        "name": _READY,
+        "type": "EDS",
+        "eds_cluster_config": {
+            "eds_config": {"resource_api_version": "V3", "path_config_source": source},
+            "service_name": _READY,
+        },
+        "connect_timeout": "1s",
+    }
+
+
+def ready_endpoints(*, ready: bool) -> Value:
+    """Write the host of that cluster."""
+    host = {
+        "endpoint": {"address": {"pipe": {"path": "/nowhere"}}},
+        "health_status": "HEALTHY" if ready else "UNHEALTHY",
+    }
+    assignment = {
+        "@type": "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment",
+        "cluster_name": _READY,
+        "endpoints": [{"lb_endpoints": [host]}],
+    }
+    return {"version_info": "1", "resources": [assignment]}
