@@ -1,18 +1,20 @@
-"""A supervisor that is killed takes its processes with it, and the same command starts again."""
+"""What Envoy refuses is adopted by nothing; a supervisor that is killed takes its processes with it."""
 
 import asyncio
+import json
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("httptools", reason='the gateway is an extra: pip install "penstock[gateway]"')
 
-from gateway_stack import chat, running
+from gateway_stack import Running, chat, running
 
 pytestmark = [
     pytest.mark.xdist_group("gateway"),
@@ -36,20 +38,52 @@ def runs(pid: int) -> bool:
         return False
 
 
-def test_a_killed_supervisor_leaves_no_process_and_the_same_command_starts_again(tmp_path: Path) -> None:
-    with running(tmp_path, endpoints=2, pickers=2, grace_s=60.0) as stack:
-        parts = {name: stack.children(name) for name in ("envoy", "picker", "scraper")}
-        assert {name: len(pids) for name, pids in parts.items()} == {"envoy": 1, "picker": 2, "scraper": 1}
-        os.kill(stack.processes["gateway"].pid, signal.SIGKILL)
-        stack.processes["gateway"].wait(5)
-        try:
-            until(lambda: not any(runs(pid) for pids in parts.values() for pid in pids), 3)
-        finally:
-            for pid in (pid for pids in parts.values() for pid in pids if runs(pid)):
-                os.kill(pid, signal.SIGKILL)
-        stack.start_gateway()
-        assert asyncio.run(stack.ask(chat()))[0] == 200
-        assert asyncio.run(stack.load(20, 4)).failed == 0
-        # Whoever ends it at a terminal is not kept waiting for load balancers.
-        stack.processes["gateway"].send_signal(signal.SIGINT)
-        assert stack.processes["gateway"].wait(20) == 0
+NO_PORT = "127.0.0.1:99999"
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("supervisor")
+    files = {"watched": str(folder / "addresses.json"), "own_log": str(folder / "own.log")}
+    more: dict[str, Any] = {**files, "pickers": 2, "grace_s": 60.0, "real": (NO_PORT,)}
+    with running(folder, endpoints=2, **more) as started:
+        yield started
+
+
+def test_a_fleet_that_envoy_refuses_is_adopted_by_nothing(stack: Running) -> None:
+    """One line says why; pickers, scraper and Envoy go on with the fleet they have."""
+    assert stack.stack.watched is not None
+    assert stack.stack.own_log is not None
+    watched, log, kept = Path(stack.stack.watched), Path(stack.stack.own_log), Path(stack.stack.folder) / "fleet.bin"
+    fleet, words = kept.read_bytes(), log.read_text()
+    watched.write_text(json.dumps([*stack.stack.addresses, NO_PORT]))
+    until(lambda: "not read again" in log.read_text(), 15)
+    time.sleep(0.5)  # as long as Envoy takes to read files that change
+    (said,) = log.read_text().removeprefix(words).splitlines()
+    assert "the fleet is not read again: Envoy does not accept the configuration: " in said
+    assert "LbEndpoints[2].Endpoint.Address.SocketAddress.PortValue: value must be less than or equal to 65535" in said
+    assert kept.read_bytes() == fleet
+    assert "99999" not in (Path(stack.stack.folder) / "xds" / "eds-0.json").read_text()
+    assert asyncio.run(stack.load(20, 4)).failed == 0
+    watched.write_text(json.dumps(stack.stack.addresses[::-1]))
+    until(lambda: "the fleet was read again: 2 endpoints" in log.read_text(), 15)
+    assert kept.read_bytes() != fleet
+    assert asyncio.run(stack.load(20, 4)).failed == 0
+
+
+def test_a_killed_supervisor_leaves_no_process_and_the_same_command_starts_again(stack: Running) -> None:
+    parts = {name: stack.children(name) for name in ("envoy", "picker", "scraper")}
+    assert {name: len(pids) for name, pids in parts.items()} == {"envoy": 1, "picker": 2, "scraper": 1}
+    os.kill(stack.processes["gateway"].pid, signal.SIGKILL)
+    stack.processes["gateway"].wait(5)
+    try:
+        until(lambda: not any(runs(pid) for pids in parts.values() for pid in pids), 3)
+    finally:
+        for pid in (pid for pids in parts.values() for pid in pids if runs(pid)):
+            os.kill(pid, signal.SIGKILL)
+    stack.start_gateway()
+    assert asyncio.run(stack.ask(chat()))[0] == 200
+    assert asyncio.run(stack.load(20, 4)).failed == 0
+    # Whoever ends it at a terminal is not kept waiting for load balancers.
+    stack.processes["gateway"].send_signal(signal.SIGINT)
+    assert stack.processes["gateway"].wait(20) == 0

@@ -6,7 +6,7 @@ from typing import Final, cast
 
 import yaml
 
-from penstock.fleet.pools import ROLES, VERSION, Fleet, NodeGroup, Pool, Role, Route, fault_of
+from penstock.fleet.pools import ROLES, VERSION, Fleet, NodeGroup, Pool, Role, Route, address_problem, fault_of
 from penstock.reading.yaml import Table, Value, read_table
 from penstock.workload.slo import Slo
 
@@ -118,11 +118,18 @@ def _pool(table: Table) -> Callable[[], Pool]:
         kv_bytes_per_s=table.optional("kv_gbps", lambda entry: entry.number() * _GB, None),
         usd_per_hour=table.optional("usd_per_hour", Value.number, None),
         elastic=table.optional("elastic", Value.flag, otherwise=False),
-        endpoints=_texts(table.required("endpoints")),
+        endpoints=tuple(_address(entry) for entry in table.required("endpoints").items()),
     )
     split.done()
     engine.done()
     return made
+
+
+def _address(entry: Value) -> str:
+    address = entry.text()
+    if (problem := address_problem(address)) is not None:
+        entry.refuse(problem)
+    return address
 
 
 def _texts(value: Value) -> tuple[str, ...]:

@@ -21,6 +21,16 @@ Fault = tuple[_List, int, str]
 
 _ADDRESS: Final = re.compile(r"(?:[^\s/:\[\]]+|\[[0-9a-fA-F:.]+\]):\d{1,5}")
 _SUM_TOLERANCE: Final = 0.005
+_MAX_PORT: Final = 65_535
+
+
+def address_problem(address: str) -> str | None:
+    """Say what is wrong with an endpoint's address; None where nothing is."""
+    if _ADDRESS.fullmatch(address) is None:
+        return f"'{address}' is not an address; write host:port, such as 10.0.0.1:8000"
+    if not 1 <= int(address.rpartition(":")[2]) <= _MAX_PORT:
+        return f"'{address}' has no port that can be connected to; write 1 to {_MAX_PORT}"
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +104,8 @@ class Pool:
         if len(self.endpoints) > self.replicas:
             raise UsageError(f"{len(self.endpoints)} endpoints are more than its {self.replicas} replicas; remove some")
         for address in self.endpoints:
-            if _ADDRESS.fullmatch(address) is None:
-                raise UsageError(f"'{address}' is not an address; write host:port, such as 10.0.0.1:8000")
+            if (problem := address_problem(address)) is not None:
+                raise UsageError(problem)
         for key, value in self.settings.items():
             _words(setting=key, **({key: value} if isinstance(value, str) else {}))
             if isinstance(value, float) and not isfinite(value):

@@ -15,12 +15,13 @@ from penstock.errors import PenstockError, UsageError
 from penstock.gateway.admin import ask_admin, envoy_ready, stats
 from penstock.gateway.children import START_S, Child
 from penstock.gateway.doors.process import draining, run_picker
+from penstock.gateway.envoy.clusters import Value
 from penstock.gateway.envoy.config import EnvoySettings
-from penstock.gateway.envoy.files import envoy_files, static_document
+from penstock.gateway.envoy.files import CERTIFICATES, envoy_files, static_document
 from penstock.gateway.envoy.health import READY_FILE
 from penstock.gateway.envoy.program import envoy_program, validate
 from penstock.gateway.picking import policy
-from penstock.gateway.state.access import Access, access_of
+from penstock.gateway.state.access import access_of
 from penstock.gateway.state.fleet import RoutedFleet
 from penstock.gateway.state.tables import PICKER_STATE, shared_array
 from penstock.gateway.watching.scraper import write_json
@@ -102,7 +103,8 @@ class Supervisor:
         self._read_at = self._last_seen = self._files()
         for left in (settings.folder / READY_FILE, draining(settings.folder)):
             left.unlink(missing_ok=True)
-        write_files(self.fleet, settings, access)
+        files = envoy_files(self.fleet, settings, access)
+        write_files(settings.folder, self.fleet, files)
         for number in range(settings.pickers):
             path = settings.pipe(number)
             if not Path(path).exists():
@@ -111,15 +113,19 @@ class Supervisor:
             self._pipes.append(os.open(path, os.O_RDWR | os.O_NONBLOCK))
         if settings.receipts is not None:
             write_json(settings.folder / "receipts.json", {"path": settings.receipts, "every": settings.receipt_every})
-        if settings.only_pick is None:
-            whole = settings.folder / "whole.json"
-            write_json(whole, static_document(envoy_files(self.fleet, settings, access)))
-            validate(whole)
-        else:
+        self._validate(files)
+        if settings.only_pick is not None:
             shown = settings.certificate
             pair = None if shown is None else [str(shown.chain.absolute()), str(shown.key.absolute())]
             told = {"address": settings.only_pick, "certificate": pair, "drain_s": self._drain_s}
             write_json(settings.folder / "door.json", told)
+
+    def _validate(self, files: dict[str, Value]) -> None:
+        """Have Envoy check its files before anything adopts them; refuse what it refuses."""
+        if self._settings.only_pick is None:
+            whole = self._settings.folder / "whole.json"
+            write_json(whole, static_document(files))
+            validate(whole)
 
     def _start(self) -> None:
         settings, folder, python = self._settings, str(self._settings.folder), sys.executable
@@ -216,10 +222,13 @@ class Supervisor:
         return (*(_seen(path) for path in files if path is not None), *certificate)
 
     def reload(self) -> None:
-        """Read the fleet again; what cannot be read changes nothing."""
+        """Read the fleet again; what cannot be read, or Envoy refuses, changes nothing."""
         try:
             fleet, access = self._read(self._generation + 1), access_of(self._settings.access_file)
-            write_files(fleet, self._settings, access)
+            files = envoy_files(fleet, self._settings, access)
+            # Without certificates: Envoy keeps the last good one, and a bad one keeps no fleet from being read.
+            self._validate({name: content for name, content in files.items() if name != CERTIFICATES})
+            write_files(self._settings.folder, fleet, files)
         except PenstockError as error:
             log.error("the fleet is not read again: %s", error)  # noqa: TRY400 - expected, one line
             return
@@ -314,10 +323,9 @@ def _seen(path: Path) -> _Seen:
     return found.st_mtime_ns, found.st_size  # two writes within one tick of the clock differ in size at least
 
 
-def write_files(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None) -> None:
-    """Write what Envoy, the pickers and the scraper read; all of it or, where it cannot be made, nothing."""
-    files = envoy_files(fleet, settings, access)
-    fleet.write(settings.folder / "fleet.bin")
+def write_files(folder: Path, fleet: RoutedFleet, files: dict[str, Value]) -> None:
+    """Write what the pickers and the scraper read, and Envoy's files."""
+    fleet.write(folder / "fleet.bin")
     for name, content in files.items():
-        if name != READY_FILE or not (settings.folder / name).exists():
-            write_json(settings.folder / name, content)
+        if name != READY_FILE or not (folder / name).exists():
+            write_json(folder / name, content)

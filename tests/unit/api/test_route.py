@@ -82,10 +82,10 @@ def test_envoy_accepts_its_configuration(fleet: Fleet, tmp_path: Path, door: str
             GatewayOptions(listen="127.0.0.1:18099", door=door, pickers=2, access_log="/dev/null"), folder=tmp_path
         )
         (tmp_path / "xds").mkdir(exist_ok=True)
-        write_files(routed_fleet(chosen), settings, None)
+        files = envoy_files(routed_fleet(chosen), settings, None)
+        write_files(tmp_path, routed_fleet(chosen), files)
         validate(tmp_path / "envoy.json")
         # Listeners, routes and clusters come from files, which `validate` does not read: as one document it does.
-        files = envoy_files(routed_fleet(chosen), settings, None)
         (tmp_path / "whole.json").write_text(json.dumps(static_document(files)))
         validate(tmp_path / "whole.json")
 
@@ -98,6 +98,13 @@ def test_envoy_refuses_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "envoy.json").write_text(json.dumps({"nonsense": 1}))
     with pytest.raises(UsageError, match="nonsense"):
         validate(tmp_path / "envoy.json")
+    socket = {"address": "10.0.0.1", "port_value": 99999}
+    admin = {"admin": {"address": {"socket_address": socket}}}
+    (tmp_path / "envoy.json").write_text(json.dumps(admin))
+    with pytest.raises(UsageError) as refused:
+        validate(tmp_path / "envoy.json")
+    said = "Admin.Address.SocketAddress.PortValue: value must be less than or equal to 65535"
+    assert str(refused.value) == f"Envoy does not accept the configuration: {said}"
 
 
 def test_the_printed_configuration_is_one_file_that_envoy_takes(fleet: Fleet, tmp_path: Path) -> None:

@@ -169,6 +169,12 @@ def test_a_file_by_hand_is_a_fleet() -> None:
         ("ttft_s: 1,", "ttft: 1,", "fleet.yaml:22: `ttft` is not a key of slo; did you mean `ttft_s`?"),
         ("ttft_s: 1, tpot_s: 0.05, ", "", "fleet.yaml:22: slo: an SLO limits at least one of"),
         ("[10.0.0.1:8000]", "[a:1, b:1, c:1]", "fleet.yaml:5: pools 1: 3 endpoints are more than its 2 replicas"),
+        (
+            "[10.0.0.1:8000]",
+            "\n      - 10.0.0.1:8000\n      - 10.0.0.2:99999",
+            "fleet.yaml:19: endpoints 2: '10.0.0.2:99999' has no port that can be connected to; write 1 to 65535",
+        ),
+        ("10.0.0.1:8000", "10.0.0.1:0", "'10.0.0.1:0' has no port that can be connected to; write 1 to 65535"),
         ("version: 1", "version: 9", "fleet.yaml:1: version: this penstock reads version 1"),
         (
             "nodes: 1, spare_nodes: 0",

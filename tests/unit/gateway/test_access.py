@@ -88,8 +88,9 @@ def test_envoy_accepts_what_is_made_of_it(tmp_path: Path, door: Door, text: str)
     )
     (tmp_path / "xds").mkdir()
     access = access_of(settings.access_file)
-    write_files(fleet(), settings, access)
-    (tmp_path / "whole.json").write_text(json.dumps(static_document(envoy_files(fleet(), settings, access))))
+    files = envoy_files(fleet(), settings, access)
+    write_files(tmp_path, fleet(), files)
+    (tmp_path / "whole.json").write_text(json.dumps(static_document(files)))
     validate(tmp_path / "whole.json")
 
 

@@ -1,7 +1,7 @@
 """Which files does Envoy read? The bootstrap and what it names, each read again when it changes."""
 
 import json
-from typing import cast
+from typing import Final, cast
 
 from penstock.gateway.envoy.access import certificates
 from penstock.gateway.envoy.clusters import Value, model_endpoints
@@ -9,6 +9,8 @@ from penstock.gateway.envoy.config import EnvoySettings, bootstrap, clusters, li
 from penstock.gateway.envoy.health import READY_FILE, ready_endpoints
 from penstock.gateway.state.access import Access
 from penstock.gateway.state.fleet import RoutedFleet
+
+CERTIFICATES: Final = "xds/sds.json"
 
 
 def envoy_files(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None) -> dict[str, Value]:
@@ -18,20 +20,25 @@ def envoy_files(fleet: RoutedFleet, settings: EnvoySettings, access: Access | No
     files["xds/cds.json"] = clusters(fleet, settings, access)
     files["xds/rds.json"] = routes(fleet, settings, access)
     if settings.certificate is not None:
-        files["xds/sds.json"] = certificates(settings.certificate, fleet.generation)
+        files[CERTIFICATES] = certificates(settings.certificate, fleet.generation)
     files["xds/lds.json"] = listeners(fleet, settings, access)
     files["envoy.json"] = bootstrap(settings)
     return files
 
 
 def static_document(files: dict[str, Value]) -> Value:
-    """The same configuration without files that come later: `envoy --mode validate` reads nothing but its bootstrap."""
+    """Write the same configuration as one document: `envoy --mode validate` reads nothing but its bootstrap."""
     told = {key: value for key, value in files["envoy.json"].items() if key != "dynamic_resources"}
     found = json.loads(json.dumps({name: _resources(files, name) for name in ("lds", "cds", "rds", "sds")}))
     for listener in found["lds"]:
         manager = listener["filter_chains"][0]["filters"][0]["typed_config"]
         del manager["rds"]
         manager["route_config"] = found["rds"][0]
+    names = [name.removeprefix("xds/").removesuffix(".json") for name in files if name.startswith("xds/eds-")]
+    ends = {entry["cluster_name"]: entry for name in names for entry in _resources(files, name)}
+    for cluster in found["cds"]:
+        if cluster.pop("eds_cluster_config", None) is not None:
+            cluster["type"], cluster["load_assignment"] = "STATIC", ends[cluster["name"]]
     return {
         **told,
         "static_resources": {"listeners": found["lds"], "clusters": found["cds"], "secrets": found["sds"]},
@@ -41,15 +48,6 @@ def static_document(files: dict[str, Value]) -> Value:
 def standing_document(files: dict[str, Value]) -> Value:
     """The same as one file for an Envoy that others run: it names no file and no socket of a gateway of ours."""
     told = json.loads(json.dumps({key: value for key, value in static_document(files).items() if key != "admin"}))
-    ends = {
-        entry["cluster_name"]: {key: value for key, value in entry.items() if key != "@type"}
-        for name, content in json.loads(json.dumps(files)).items()
-        if name.startswith("xds/eds-")
-        for entry in content["resources"]
-    }
-    for cluster in told["static_resources"]["clusters"]:
-        if cluster.pop("eds_cluster_config", None) is not None:
-            cluster["type"], cluster["load_assignment"] = "STATIC", ends[cluster["name"]]
     for listener in told["static_resources"]["listeners"]:
         shown = listener["filter_chains"][0].get("transport_socket")
         if shown is not None:

@@ -1,12 +1,19 @@
 """Where is Envoy, and does it accept a configuration?"""
 
 import os
+import re
 import shutil
 import subprocess
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+from typing import Final
 
 from penstock.errors import MissingExtra, UsageError
+
+_VALIDATE_S: Final = 60
+_FIELD: Final = re.compile(r"ValidationError\.([\w\[\]]+)")
+_PLACE: Final = re.compile(r"^(\[[^\]]*\] ?)+(error initializing configuration '[^']*': )?")
+"""When and where in its source Envoy says something."""
 
 
 def envoy_program() -> str:
@@ -28,9 +35,24 @@ def envoy_program() -> str:
 
 
 def validate(bootstrap: Path) -> None:
-    """Have Envoy read a configuration without serving it; what it says is passed on."""
+    """Have Envoy read a configuration without serving it; raise what it refuses, in one line."""
     command = [envoy_program(), "--mode", "validate", "-c", str(bootstrap), "--log-level", "error"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603 - own program
+    try:
+        done = subprocess.run(  # noqa: S603 - own program
+            command, capture_output=True, text=True, timeout=_VALIDATE_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise UsageError(f"Envoy did not check the configuration within {_VALIDATE_S} s; try again") from None
     if done.returncode:
-        said = [line for line in done.stderr.splitlines() if "rror" in line] or done.stderr.splitlines()
-        raise UsageError(f"Envoy does not accept the configuration: {said[-1][-500:] if said else 'no reason given'}")
+        raise UsageError(f"Envoy does not accept the configuration: {_reason(done.stderr)}")
+
+
+def _reason(said: str) -> str:
+    """Return why Envoy refuses a configuration; it writes the whole of it first, and then which field."""
+    lines = [line for line in said.splitlines() if line.strip()]
+    if not lines:
+        return "no reason given"
+    where = ".".join(_FIELD.findall(lines[-1]))
+    if where:
+        return f"{where}: {lines[-1].rpartition(': ')[2].rstrip(')')}"
+    return _PLACE.sub("", lines[-1])[-500:]
