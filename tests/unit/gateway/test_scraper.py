@@ -1,6 +1,8 @@
 """Who watches endpoints lets go of them: a fleet that is read again leaves no connection open."""
 
 import asyncio
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,3 +47,15 @@ def test_a_fleet_that_is_read_again_leaves_no_connection_open(tmp_path: Path) ->
 
     (tmp_path / "xds").mkdir()
     assert asyncio.run(scene()) == [4, 4, 4, 4, 4, 0]
+
+
+def test_two_processes_that_write_one_file_do_not_take_each_others_half(tmp_path: Path) -> None:
+    """The supervisor and the scraper both write Envoy's endpoints when a fleet is reloaded."""
+    program = (
+        "import sys, pathlib; from penstock.gateway.watching.scraper import write_json\n"
+        "for turn in range(400): write_json(pathlib.Path(sys.argv[1]), {'turn': turn})"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "eds-0.json")]
+    writers = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(2)]
+    assert [writer.wait(60) for writer in writers] == [0, 0]
+    assert [path.name for path in tmp_path.iterdir()] == ["eds-0.json"]

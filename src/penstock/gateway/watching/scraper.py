@@ -4,6 +4,7 @@ import asyncio
 import gc
 import json
 import logging
+import os
 import signal
 import sys
 import time
@@ -336,8 +337,8 @@ async def _active(admin: str) -> dict[str, int]:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write a file that somebody watches: whole, or not at all."""
-    partial = path.with_suffix(".partial")
+    """Write a file that somebody watches: whole, or not at all, whoever else writes it."""
+    partial = path.with_suffix(f".{os.getpid()}.partial")
     partial.write_text(json.dumps(value), encoding="utf-8")
     partial.replace(path)
 
