@@ -53,7 +53,7 @@ def test_two_processes_that_write_one_file_do_not_take_each_others_half(tmp_path
     """The supervisor and the scraper both write Envoy's endpoints when a fleet is reloaded."""
     program = (
         "import sys, pathlib; from penstock.gateway.watching.scraper import write_json\n"
-        "for turn in range(3000): write_json(pathlib.Path(sys.argv[1]), {'turn': turn})"
+        "for turn in range(400): write_json(pathlib.Path(sys.argv[1]), {'turn': turn})"
     )
     command = [sys.executable, "-c", program, str(tmp_path / "eds-0.json")]
     writers = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(2)]
