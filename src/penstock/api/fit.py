@@ -24,6 +24,7 @@ from penstock.fleet import Deployment, Engine, Parallelism, engine_defaults
 from penstock.model import ModelSpec, Part
 from penstock.performance.memory.budget import usual_context_tokens
 from penstock.performance.memory.minimum import FitReport, report_fit
+from penstock.performance.memory.tuning import TUNABLE, Tunable
 from penstock.report.fit.document import fit_document
 from penstock.report.fit.terminal import render_fit
 
@@ -95,7 +96,7 @@ def fit(
             cache_dtype=cache_dtype,
             speculative=draft,
         )
-        reports.append(report_fit(deployment, context_tokens))
+        reports.append(report_fit(deployment, context_tokens, free=settings.free))
     return FitAnswer(model=spec, context_tokens=context_tokens, reports=tuple(reports))
 
 
@@ -108,6 +109,12 @@ class _Settings:
     memory_fraction: float | None
     batched_tokens: int | None
     sequences: int | None
+
+    @property
+    def free(self) -> frozenset[Tunable]:
+        """What was not asked for, and may be chosen so that it fits."""
+        asked = {"memory_fraction": self.memory_fraction, "max_batched_tokens": self.batched_tokens}
+        return frozenset(name for name in TUNABLE if asked[name] is None)
 
     def on(self, part: Accelerator, split: Parallelism) -> Engine:
         """Set the engine up on an accelerator."""
@@ -143,6 +150,7 @@ def _row(report: FitReport) -> Row:
         "longest_context_tokens": None if capacity is None else capacity.longest_context_tokens,
         "fewest_devices": report.fewest_devices,
         "tier": report.tier,
+        "flags": " ".join(report.flags) or None,
         "obstacle": None if fit_.obstacle is None else fit_.obstacle.reason,
     }
 
@@ -154,4 +162,5 @@ def _piece(report: FitReport) -> str:
         return f"{name} does not fit"
     capacity = report.fit.capacity
     room = "" if capacity is None else f", {capacity.tokens:,} KV tokens"
-    return f"{name} {'fits' if report.fit.certain else 'is tight'}{room}"
+    flags = f" with {' '.join(report.flags)}" if report.flags else ""
+    return f"{name} {'fits' if report.fit.certain else 'is tight'}{flags}{room}"

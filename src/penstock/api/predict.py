@@ -7,12 +7,12 @@ from rich.console import RenderableType
 
 from penstock.api.answer import ApiAnswer, Row, counted, spread_over
 from penstock.api.asked.choices import AskedModel, Targets, Tokens, at_least, counted_targets, tokens_choice
+from penstock.api.asked.ignored import refuse_ignored
 from penstock.api.asked.placing import Placing
 from penstock.benchmark.shipped_energy import shipped_power
 from penstock.benchmark.shipped_rows import shape_of_name
 from penstock.catalog import load_measurements, measurement_sources
 from penstock.catalog.measurement import Measurement
-from penstock.errors import UsageError
 from penstock.model import ModelSpec
 from penstock.performance.kinship.cases import shape_of
 from penstock.performance.prediction.disaggregated import DisaggregatedPrediction
@@ -120,6 +120,16 @@ def predict(
     """
     at_least(1, concurrency=concurrency, dp=dp, replicas=replicas, accepted=accepted)
     at_least(0, drafted=drafted, prefill=prefill)
+    refuse_ignored(
+        prefill=prefill,
+        prefill_split=prefill_split,
+        kv_gbps=kv_gbps,
+        decode_replicas=replicas,
+        mtp=mtp,
+        drafted=drafted,
+        accepted=accepted,
+        light=light,
+    )
     placing = Placing(
         model,
         precision=precision,
@@ -135,8 +145,6 @@ def predict(
     tokens = tokens_choice(input_tokens), tokens_choice(output_tokens)
     if not prefill:
         return _together(placing, on, (*tokens, concurrency), light=light)
-    if drafted or light:
-        raise UsageError("--prefill: prompts apart go neither with --drafted nor with --light")
     predictions = tuple(
         placing.predict_apart(
             part, placing.split_apart(part, devices, (prefill, replicas), kv_gbps), tokens, concurrency

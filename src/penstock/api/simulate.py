@@ -9,6 +9,7 @@ from rich.console import RenderableType
 
 from penstock.api.answer import ApiAnswer, Row, spread_over
 from penstock.api.asked.choices import AskedModel, Targets, Tokens, at_least, counted_targets, tokens_choice
+from penstock.api.asked.ignored import refuse_ignored
 from penstock.api.asked.placing import Placing
 from penstock.api.asked.workload import AskedTrace, route_choice, trace_choice, workload_choice
 from penstock.api.compiling import compile_first
@@ -100,6 +101,7 @@ def simulate(
     at_least(1, replicas=replicas, users=users, requests=requests, dp=dp)
     at_least(1, max_num_seqs=max_num_seqs, max_num_batched_tokens=max_num_batched_tokens)
     at_least(0, rate=rate, prefill=prefill, seed=seed)
+    refuse_ignored(prefill=prefill, prefill_split=prefill_split, kv_gbps=kv_gbps, mtp=mtp)
     targets, rate_per_s = counted_targets(on), None if rate is None else float(rate)
     workload, count = workload_choice(
         recording=None if trace is None else trace_choice(trace, columns, watch),

@@ -237,7 +237,7 @@ def _row(run: PolicyRun) -> Row:
         "tpot_s_p50": tpot.quantile_s(0.5),
         "tpot_s_p99": tpot.quantile_s(0.99),
         "good_tokens": run.good_tokens,
-        "goodput_tokens_per_s": run.goodput_tokens_per_s,
+        "goodput_tokens_per_s": outcome.goodput_tokens_per_s,
         "usd_per_good_mtok": run.usd_per_good_mtok,
         "preemptions": outcome.preemptions,
     }

@@ -37,10 +37,15 @@ class Engine:
     """Weights of each device that stay in host memory (--cpu-offload-gb)."""
     hybrid_cache: bool = True
     """Whether layers may keep caches of different lengths (off with --disable-hybrid-kv-cache-manager)."""
+    redundant_experts: int | None = None
+    """Copies of routed experts beyond one of each (SGLang's --ep-num-redundant-experts, num_redundant_experts of vLLM's
+    --eplb-config); None is as many as the engine needs for the split."""
 
     def __post_init__(self) -> None:
         if not 0 < self.memory_fraction <= 1:
             raise DeploymentError(f"memory fraction {self.memory_fraction} is not between 0 and 1")
+        if self.redundant_experts is not None and self.redundant_experts < 0:
+            raise DeploymentError(f"redundant experts must be 0 or more, not {self.redundant_experts}")
         if min(self.max_batched_tokens, self.max_sequences, self.block_tokens) < 1:
             raise DeploymentError("batched tokens, sequences and block size must be at least 1")
 
@@ -68,6 +73,11 @@ class Engine:
     def frees_windows(self) -> bool:
         """Whether blocks behind a sliding window are freed: vLLM's hybrid KV cache manager, from 0.9.1."""
         return self.hybrid_cache and (self.name != "vllm" or self.release.reaches(0, 9, 1))
+
+    @property
+    def holds_experts_twice(self) -> bool:
+        """Whether some experts may be held twice: SGLang from 0.4.7, vLLM from 0.9.2."""
+        return self.release.reaches(0, 4, 7) if self.name == "sglang" else self.release.reaches(0, 9, 2)
 
     def in_flight_tokens(self, pp: int) -> int:
         """Tokens the scheduler may have under way: from 0.26 vLLM counts a step for each batch that overlaps."""

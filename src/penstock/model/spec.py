@@ -4,10 +4,15 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Final
 
 from penstock.model.attention import SequenceMixer
 from penstock.model.cache import CacheDtype
 from penstock.model.weight import FORMATS, FP8_BLOCK, Part, Weight, WeightFormat
+
+_FP8_BY_CHANNEL: Final = frozenset({"Glm4MoeForCausalLM"})
+"""Mixtures whose FP8 release has a scale for each channel: AITER tunes GLM-4.7-FP8's products as `a8w8_bpreshuffle`,
+those of GLM-5 as `a8w8_blockscale` (aiter/configs/model_configs)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +33,10 @@ class Experts:
     routed: int
     per_token: int
     shared: int = 0
+
+    def copies_to_divide(self, ranks: int) -> int:
+        """Return how many routed experts must be held twice for every rank to have the same number."""
+        return -self.routed % ranks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,13 +139,14 @@ class ModelSpec:
 def model_as_measured(model: ModelSpec, weights: str) -> ModelSpec:
     """Store a model the way a row says: a mixture in four bits keeps everything but its experts as released.
 
-    Mixtures are released in eight bits with a scale for each block, dense models with one for each channel.
+    In eight bits, mixtures are released with a scale for each block. Dense models and the mixtures of `_FP8_BY_CHANNEL`
+    have one for each channel.
     """
     chosen = FORMATS[weights]
     if weights in model.quantisation or (weights == "bf16" and model.quantisation == "none"):
         return model
     if chosen.bits < 8 and model.experts is not None:  # noqa: PLR2004 - four-bit formats
         return model.stored_as(chosen, only=Part.ROUTED_EXPERTS)
-    if chosen is FORMATS["fp8"] and model.experts is not None:
+    if chosen is FORMATS["fp8"] and model.experts is not None and model.architecture not in _FP8_BY_CHANNEL:
         return model.stored_as(FP8_BLOCK)
     return model.stored_as(chosen)

@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from penstock.model import ModelSpec
+from penstock.performance.memory.tuning import engine_flags
 from penstock.performance.prediction.disaggregated import DisaggregatedPrediction
 from penstock.performance.prediction.predict import Range
 from penstock.report.drawing.plain import plain
@@ -80,6 +81,9 @@ def _grounds(predictions: Sequence[DisaggregatedPrediction]) -> Text:
         for kind, placed, memory in kinds:
             if memory.obstacle is not None:
                 text.append(f"{where}: {kind} replica ({placed.parallelism}): {memory.obstacle.reason}\n")
+            elif flags := engine_flags(placed):
+                text.append(f"{where}: {kind} replica ({placed.parallelism}) fits with {placed.engine.name} ")
+                text.append(f"{' '.join(flags)}\n")
         path = " > ".join(prediction.decode.path) or "nothing measured"
         text.append(
             f"{where}: {deployed.devices} devices, from {path} with {prediction.measured_engine}, "
@@ -104,6 +108,8 @@ def disaggregated_document(model: ModelSpec, predictions: Sequence[Disaggregated
                 "decode_parallelism": plain(prediction.deployed.decode.parallelism),
                 "engine": prediction.measured_engine,
                 "fits": prediction.fits,
+                "prefill_flags": list(engine_flags(prediction.deployed.prefill)),
+                "decode_flags": list(engine_flags(prediction.deployed.decode)),
                 "concurrency": prediction.demand.users,
                 "output_tokens_per_s": plain(prediction.output_tokens_per_s),
                 "output_tokens_per_s_per_device": prediction.output_tokens_per_s_per_device,

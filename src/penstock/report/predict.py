@@ -10,6 +10,7 @@ from rich.text import Text
 
 from penstock.catalog.measurement import Measurement, MeasurementSource
 from penstock.model import ModelSpec
+from penstock.performance.memory.tuning import engine_flags
 from penstock.performance.prediction.energy import Energy
 from penstock.performance.prediction.predict import Prediction, Range
 from penstock.report.drawing.bars import Use, legend, stacked_bar
@@ -196,6 +197,9 @@ def _grounds(predictions: Sequence[Prediction]) -> Text:
             text.append(
                 f"; {drafts.drafted_tokens} drafted, {drafts.accepted_tokens:.2f} tokens a step, {drafts.grounds}"
             )
+        flags = engine_flags(prediction.deployment)
+        if flags:
+            text.append(f"; fits with {prediction.deployment.engine.name} {' '.join(flags)}")
         if prediction.running < prediction.concurrency:
             text.append(f"; only {prediction.running:,.0f} of {prediction.concurrency:,.0f} requests run together")
         text.append("\n")
@@ -223,6 +227,7 @@ def prediction_document(
                 "parallelism": plain(prediction.deployment.parallelism),
                 "engine": prediction.measured_engine,
                 "fits": prediction.memory.fits,
+                "flags": list(engine_flags(prediction.deployment)),
                 "concurrency": prediction.concurrency,
                 "running": prediction.running,
                 "output_tokens_per_s": plain(prediction.output_tokens_per_s),

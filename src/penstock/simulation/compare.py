@@ -13,7 +13,7 @@ from penstock.routing.compared.policies import RoutingPolicy
 from penstock.routing.endpoint import Records, default_parameters
 from penstock.routing.receipts import PickSample
 from penstock.simulation.options import Options, Routing
-from penstock.simulation.outcome import Outcome, PoolOutcome, ReplicaOutcome
+from penstock.simulation.outcome import Outcome
 from penstock.simulation.replica import ReplicaPool
 from penstock.simulation.run import simulate
 from penstock.workload import CountProgress, Requests, SloClass, Workload
@@ -76,18 +76,15 @@ class Destinations:
 class PolicyRun:
     """One policy on the requests all of them had.
 
-    Tokens a second, dollars, and how much replicas are busy or have waiting are over one span for all: from the first
-    arrival to the last token of the policy that took longest. All had the same requests, so that whose good tokens are
-    more is better; over spans of their own, one whose last request ends a little sooner would look better with fewer.
-    The longest is taken because the fleet is paid until the last answer is out, and because tokens over anything
-    shorter could exceed what the hardware makes.
+    Every figure is of this run alone, from the first arrival to its own last token, so that naming another policy
+    changes none. Policies are ranked by good tokens, not by goodput: all had the same requests, and a policy whose last
+    request ends sooner would look better with fewer. Goodput over the span of arrivals would rank alike, but a burst
+    would then have more of it than the hardware makes.
     """
 
     policy: RoutingPolicy
     outcome: Outcome
     destinations: tuple[Destinations, ...]
-    span_s: float
-    """Of every policy in the comparison."""
     samples: tuple[PickSample, ...] = ()
 
     @property
@@ -101,48 +98,10 @@ class PolicyRun:
         return sum(item.good_tokens for item in self.outcome.classes)
 
     @property
-    def goodput_tokens_per_s(self) -> float:
-        """Those a second of the span."""
-        return self.good_tokens / self.span_s if self.span_s else 0.0
-
-    @property
-    def output_tokens_per_s(self) -> float:
-        """All output tokens a second of the span."""
-        return self.outcome.output_tokens / self.span_s if self.span_s else 0.0
-
-    @property
-    def pools(self) -> tuple[PoolOutcome, ...]:
-        """What the pools did over the whole span, for which each is paid, whether it had work or not."""
-        share = self._share_of_span
-        return tuple(
-            replace(
-                pool,
-                usd=None if pool.usd is None else pool.usd / share,
-                busy_fraction=pool.busy_fraction * share,
-                mean_waiting=pool.mean_waiting * share,
-            )
-            for pool in self.outcome.pools
-        )
-
-    @property
-    def replicas(self) -> tuple[ReplicaOutcome, ...]:
-        """What each replica did over the whole span."""
-        share = self._share_of_span
-        return tuple(
-            replace(replica, busy_fraction=replica.busy_fraction * share, mean_waiting=replica.mean_waiting * share)
-            for replica in self.outcome.replicas
-        )
-
-    @property
-    def _share_of_span(self) -> float:
-        """How much of the span this policy's own run took."""
-        return self.outcome.makespan_s / self.span_s if self.span_s and self.outcome.makespan_s else 1.0
-
-    @property
     def usd(self) -> float | None:
-        """What all replicas cost for the span; None where a price is missing."""
-        known = [pool.usd for pool in self.pools if pool.usd is not None]
-        return sum(known) if len(known) == len(self.pools) else None
+        """What all replicas cost until the last token; None where a price is missing."""
+        known = [pool.usd for pool in self.outcome.pools if pool.usd is not None]
+        return sum(known) if len(known) == len(self.outcome.pools) else None
 
     @property
     def usd_per_good_mtok(self) -> float | None:
@@ -185,12 +144,10 @@ def compare(
                 policy=policy,
                 outcome=outcome,
                 destinations=tuple(_destinations(pools, outcome, classes)),
-                span_s=outcome.makespan_s,
                 samples=tuple(samples),
             )
         )
-    longest_s = max((run.span_s for run in runs), default=0.0)
-    return tuple(replace(run, span_s=longest_s) for run in runs)
+    return tuple(runs)
 
 
 def _weighted(parameters: Records | None, weights: Sequence[float]) -> Records:

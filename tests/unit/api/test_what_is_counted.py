@@ -53,7 +53,7 @@ def test_busy_and_idle_are_all_there_is_and_littles_law_holds_of_every_policy() 
 def test_the_busy_column_is_over_the_span_that_is_paid() -> None:
     answer = penstock.simulate_fleet(LARGE, policy="penstock,round-robin", rate=9.0, requests=300)
     for run in answer.runs:
-        busy = [replica.busy_fraction for replica in run.replicas]
+        busy = [replica.busy_fraction for replica in run.outcome.replicas]
         assert f"{min(busy):.0%}-{max(busy):.0%}" in drawn(answer)
 
 

@@ -16,7 +16,7 @@ from penstock.model.weight import FP8_CHANNEL
 from penstock.performance import fit, minimum_devices
 from penstock.performance.memory.budget import DoesNotFit
 from penstock.performance.memory.minimum import report_fit
-from penstock.performance.memory.sharding import stage_of_layers
+from penstock.performance.memory.sharding import redundant_experts, stage_of_layers, weight_bytes_by_part
 from penstock.units import GIB
 from published_logs import LOGS, predicted
 
@@ -156,11 +156,50 @@ def test_a_feed_forward_that_does_not_divide_is_refused() -> None:
     )
 
 
-def test_expert_parallelism_must_be_even_in_sglang_only() -> None:
-    # 160 experts over 12 ranks: vLLM gives the first four 14 and the others 13.
-    assert fit(deployment("glm-4.7", "mi355x", tp=4, dp=3, ep=True), 8192).fits
-    refused = fit(deployment("glm-4.7", "mi355x", tp=4, dp=3, ep=True, engine="sglang"), 8192)
-    assert refused.obstacle_is("refused")
+def test_experts_that_do_not_divide_are_held_twice_in_sglang() -> None:
+    """Attack: 256 experts over 48 ranks "do not divide", while InferenceX runs 288 with redundant ones."""
+    # 160 experts over 12 ranks: vLLM gives the first four 14 and the others 13, SGLang every rank 14.
+    uneven = fit(deployment("glm-4.7", "mi355x", tp=4, dp=3, ep=True), 8192)
+    padded = fit(deployment("glm-4.7", "mi355x", tp=4, dp=3, ep=True, engine="sglang"), 8192)
+    assert uneven.fits
+    assert padded.fits
+    assert redundant_experts(uneven.deployment) == 0
+    assert redundant_experts(padded.deployment) == 8
+    assert uneven.budget is not None
+    assert padded.budget is not None
+    routed = [held.budget.weight_bytes_by_part[Part.ROUTED_EXPERTS] for held in (uneven, padded) if held.budget]
+    assert routed[0] == routed[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "copies"),
+    # As the recipes of InferenceX have them (ep-num-redundant-experts).
+    [
+        ("deepseek-r1", 48, 32),
+        ("glm-5", 40, 24),
+        ("glm-5", 56, 24),
+        ("deepseek-v4-pro", 40, 16),
+        ("deepseek-r1", 32, 0),
+    ],
+)
+def test_copies_are_as_many_as_published_recipes_have(name: str, ranks: int, copies: int) -> None:
+    placed = deployment(name, "gb300", dp=ranks, ep=True, engine="sglang")
+    experts = placed.model.experts
+    assert experts is not None
+    assert redundant_experts(placed) == copies
+    stated = replace(placed, engine=replace(placed.engine, redundant_experts=copies + ranks))
+    by_part = [weight_bytes_by_part(each, 0)[Part.ROUTED_EXPERTS] for each in (placed, stated)]
+    slots = (experts.routed + copies) // ranks
+    assert by_part[1] * slots == by_part[0] * (slots + 1)
+
+
+def test_a_stated_number_of_copies_must_divide_and_old_releases_have_none() -> None:
+    placed = deployment("deepseek-r1", "gb200", dp=48, ep=True, engine="sglang")
+    stated = fit(replace(placed, engine=replace(placed.engine, redundant_experts=0)), 8192)
+    assert stated.obstacle is not None
+    assert "--ep-num-redundant-experts 32 makes them" in stated.obstacle.reason
+    old = fit(deployment("deepseek-r1", "gb200", dp=48, ep=True, engine="sglang", version="0.4.6"), 8192)
+    assert old.obstacle_is("refused")
 
 
 @pytest.mark.parametrize("log", LOGS, ids=lambda log: f"{log['model']}-{log['accelerator']}-tp{log['tp']}")

@@ -34,6 +34,8 @@ class FitDeployment(TypedDict):
     cache_dtype: str
     fits: bool
     certain: bool
+    flags: list[str]
+    with_defaults: DoesNotFit | None
     obstacle: DoesNotFit | None
     remedies: list[Remedy]
     fewest_devices: int | None

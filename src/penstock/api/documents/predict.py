@@ -55,6 +55,7 @@ class PredictDeployment(TypedDict):
     parallelism: Parallelism
     engine: str
     fits: bool
+    flags: list[str]
     concurrency: float
     running: float
     output_tokens_per_s: Range
@@ -94,6 +95,8 @@ class PredictApartDeployment(TypedDict):
     decode_parallelism: Parallelism
     engine: str
     fits: bool
+    prefill_flags: list[str]
+    decode_flags: list[str]
     concurrency: int
     output_tokens_per_s: Range
     output_tokens_per_s_per_device: float

@@ -34,7 +34,7 @@ DOCUMENTS: Final[Mapping[str, Any]] = {
     "penstock.predict/1": PredictDocument,
     "penstock.preflight/2": PreflightDocument,
     "penstock.receipts/3": ReceiptsDocument,
-    "penstock.simulate-fleet/3": SimulateFleetDocument,
+    "penstock.simulate-fleet/4": SimulateFleetDocument,
     "penstock.simulate/3": SimulateDocument,
 }
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"

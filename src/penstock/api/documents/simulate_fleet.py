@@ -67,10 +67,10 @@ class DestinationsDocument(TypedDict):
 class PolicyDocument(TypedDict):
     """One policy's run.
 
-    Tokens a second, dollars and means over time are over `span_s`, the same for every policy: until a client sees the
-    last token of the slowest. `requests` is all that came: `served`, `rejected`, which were sent nowhere,
-    `refused`, which fit nowhere, of which `beyond_context` are longer than any engine takes, and `lost`, whose replica
-    died when their answer had begun. `worst_met_fraction` is of all that came.
+    Tokens a second, dollars and means over time are over the policy's own `span_s`, until a client sees its last token:
+    other policies change none of them. Policies are ranked by `good_tokens`. `requests` is all that came: `served`,
+    `rejected`, which were sent nowhere, `refused`, which fit nowhere, of which `beyond_context` are longer than any
+    engine takes, and `lost`, whose replica died when their answer had begun. `worst_met_fraction` is of all that came.
     """
 
     policy: str
@@ -101,7 +101,7 @@ class PolicyDocument(TypedDict):
 class SimulateFleetDocument(TypedDict):
     """How policies route to a fleet."""
 
-    schema: Literal["penstock.simulate-fleet/3"]
+    schema: Literal["penstock.simulate-fleet/4"]
     fleet: str
     model: str
     pools: list[FleetPoolDocument]

@@ -63,8 +63,8 @@ def fit_command(
 
     One row per accelerator: weights under the split, reserves of the engine, KV tokens with their P10-P90, how many
     requests of the asked context run together, and the fewest devices that would do with tensor parallelism inside a
-    node, then whole nodes in a pipeline. `tight` fits at the median of the reserves but not at their P90. Exits 1 when
-    it does not fit on one of them.
+    node, then whole nodes in a pipeline. `tight` fits at the median of the reserves but not at their P90, `flags`
+    with the engine flags that are named. Exits 1 when it does not fit on one of them.
     """
     from penstock.api.fit import fit
 

@@ -1,9 +1,8 @@
 """What is the smallest thing that makes it fit? Fewest devices, a shorter context, a smaller format."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from math import ceil, floor
-from typing import Final
 
 from penstock.catalog.accelerator import Precision
 from penstock.fleet.deployment import Deployment, Parallelism
@@ -11,13 +10,12 @@ from penstock.fleet.engine import engine_defaults
 from penstock.model import CacheDtype
 from penstock.model.attention import CompressedAttention
 from penstock.model.weight import FP8_CHANNEL
-from penstock.performance.memory.budget import MemoryFit, Obstacle, fit
-from penstock.performance.memory.sharding import refusal
+from penstock.performance.memory.budget import DoesNotFit, MemoryFit, Obstacle, fit
+from penstock.performance.memory.sharding import redundant_experts, refusal
+from penstock.performance.memory.tuning import MAX_HUNDREDTHS, Tunable, engine_flags, with_room
 from penstock.units import format_gib
 
 MAX_NODES = 16
-_MOST_HUNDREDTHS: Final = 95
-"""Of a device's memory: above it, what drivers and other processes take is too close to advise it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +71,7 @@ def _other_fraction(result: MemoryFit) -> str | None:
     """
     less, deployment = result.obstacle_is("fraction"), result.deployment
     stated = deployment.engine.memory_fraction * 100
-    tried = range(ceil(stated) - 1, 0, -1) if less else range(floor(stated) + 1, _MOST_HUNDREDTHS + 1)
+    tried = range(ceil(stated) - 1, 0, -1) if less else range(floor(stated) + 1, MAX_HUNDREDTHS + 1)
     cured: tuple[Obstacle, ...] = ("fraction",) if less else ("weights", "context")
     for hundredths in tried:
         if not any(result.obstacle_is(kind) for kind in cured):
@@ -132,6 +130,11 @@ class FitReport:
     """Everything `penstock fit` says about one deployment."""
 
     fit: MemoryFit
+    """With the settings asked for, or where they were left out and the defaults do not fit, the nearest that do."""
+    flags: tuple[str, ...]
+    """Flags without which the engine would not start like this, in its own words."""
+    with_defaults: DoesNotFit | None
+    """Why it does not fit with the settings left out as the engine chooses them; None where it does."""
     fewest_devices: int | None
     """The smallest replica of the same accelerator that fits, by tensor parallelism within a node and then whole
     nodes; None within 16 nodes."""
@@ -143,14 +146,23 @@ class FitReport:
     """What the numbers do not say: a format without a datapath, an unverified part, ranks in several nodes."""
 
 
-def report_fit(deployment: Deployment, context_tokens: int) -> FitReport:
-    """Answer whether it fits, what would make it fit, and how few devices would do."""
-    result = fit(deployment, context_tokens)
+def report_fit(deployment: Deployment, context_tokens: int, *, free: Collection[Tunable] = ()) -> FitReport:
+    """Answer whether it fits, what would make it fit, and how few devices would do.
+
+    `free` are the settings nobody asked for: where the engine's own do not fit, the nearest that do are taken.
+    """
+    asked = fit(deployment, context_tokens)
+    tuned = with_room(deployment, context_tokens, free=free)
+    result = asked if tuned is deployment else fit(tuned, context_tokens)
     fewest = minimum_devices(deployment, context_tokens)
+    if result.fits and (fewest is None or _devices(fewest) > _devices(result)):
+        fewest = result
     calibrated = deployment.engine.name == "vllm" and deployment.accelerator.vendor in {"amd", "nvidia"}
     calibrated = calibrated and not _compressed(deployment)
     return FitReport(
         fit=result,
+        flags=engine_flags(tuned) if result.fits else (),
+        with_defaults=asked.obstacle if result.fits else None,
         fewest_devices=_devices(fewest) if fewest else None,
         fewest_split=str(fewest.deployment.parallelism) if fewest else None,
         remedies=remedies(result, fewest),
@@ -185,6 +197,12 @@ def _compression_notes(result: MemoryFit) -> Iterator[str]:
 def _notes(deployment: Deployment) -> Iterator[str]:
     part, tp = deployment.accelerator, deployment.parallelism.tp
     emulated = part.emulated(deployment.model.formats)
+    copies, experts, ranks = redundant_experts(deployment), deployment.model.experts, tp * deployment.parallelism.dp
+    if copies and experts is not None:
+        yield (
+            f"needs --ep-num-redundant-experts {copies}: {experts.routed} routed experts and {copies} copies are "
+            f"{(experts.routed + copies) // ranks} on each of {ranks} ranks"
+        )
     yield from (f"stored in {name}, which {part.id} does not compute natively" for name in emulated)
     together = max(part.node.largest, (part.link.domain_devices if part.link else None) or 0)
     if tp > together:

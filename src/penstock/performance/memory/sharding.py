@@ -47,11 +47,27 @@ def device_bytes(weight: Weight, deployment: Deployment) -> int:
 
 
 def _expert_bytes(weight: Weight, deployment: Deployment) -> int:
-    """Routed experts are spread over every tensor and data rank: whole ones with expert parallelism, else slices."""
+    """Spread routed experts over every tensor and data rank: whole ones with expert parallelism, else slices."""
     ranks = deployment.parallelism.tp * deployment.parallelism.dp
     if deployment.parallelism.expert_parallel:
-        return weight.format.bytes_of(_padded(weight, weight.shape, deployment)) * ceil(weight.copies / ranks)
+        held = ceil((weight.copies + redundant_experts(deployment)) / ranks)
+        return weight.format.bytes_of(_padded(weight, weight.shape, deployment)) * held
     return weight.format.bytes_of(_padded(weight, _split(weight, ranks), deployment)) * weight.copies
+
+
+def redundant_experts(deployment: Deployment) -> int:
+    """Return how many copies of routed experts a replica holds beyond one of each.
+
+    SGLang asserts that every rank has the same number (eplb/expert_location.py), so that a split that does not divide
+    the experts needs copies. vLLM gives the first ranks one expert more instead (determine_expert_map).
+    """
+    experts, split, engine = deployment.model.experts, deployment.parallelism, deployment.engine
+    if experts is None or not split.expert_parallel:
+        return 0
+    if engine.redundant_experts is not None:
+        return engine.redundant_experts
+    pads = engine.name == "sglang" and engine.holds_experts_twice
+    return experts.copies_to_divide(split.tp * split.dp) if pads else 0
 
 
 def _split(weight: Weight, ranks: int) -> tuple[int, ...]:
@@ -117,9 +133,13 @@ def _refused_experts(deployment: Deployment) -> str | None:
     ranks = split.tp * split.dp
     if ranks > experts.routed:
         return f"{experts.routed} routed experts do not fill tp x dp = {ranks} ranks"
-    # vLLM gives the first ranks one expert more (determine_expert_map); SGLang asserts an even share.
-    if deployment.engine.name == "sglang" and experts.routed % ranks:
-        return f"{experts.routed} routed experts do not divide over tp x dp = {ranks}"
+    copies = redundant_experts(deployment)
+    if deployment.engine.name == "sglang" and (experts.routed + copies) % ranks:
+        added = f" and {copies} copies" if copies else ""
+        needed = experts.copies_to_divide(ranks)
+        return f"{experts.routed} routed experts{added} do not divide over tp x dp = {ranks}" + (
+            f"; --ep-num-redundant-experts {needed} makes them" if deployment.engine.holds_experts_twice else ""
+        )
     return None
 
 

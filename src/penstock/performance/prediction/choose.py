@@ -8,6 +8,7 @@ from penstock.fleet.deployment import Deployment, Parallelism
 from penstock.fleet.engine import engine_defaults
 from penstock.model import CacheDtype, ModelSpec
 from penstock.performance.evidence.efficiencies import Efficiencies
+from penstock.performance.memory.tuning import with_room
 from penstock.performance.prediction.predict import Prediction, Speculation, predict
 
 BEST = "best"
@@ -28,7 +29,8 @@ def predict_on(
 
     Those are the ones that served this model on this part, where any did; surely fastest is the least P90, so that a
     guess has to be much faster than a measurement to be preferred. Each has its own settings and rules, so one that
-    would not start in this split is chosen only where none would.
+    would not start in this split is chosen only where none would. Where its default settings do not hold the load, it
+    is started with the nearest that do.
     """
     input_tokens, output_tokens, concurrency = load
     measured = efficiencies.engines(accelerator.id) if efficiencies else ()
@@ -50,8 +52,9 @@ def predict_on(
             cache_dtype=cache_dtype,
             speculative=drafts is not None and drafts.own_layers,
         )
+        roomy = with_room(placed, max(1, input_tokens + output_tokens), requests=concurrency)
         return predict(
-            placed,
+            roomy,
             name,
             input_tokens=input_tokens,
             output_tokens=output_tokens,

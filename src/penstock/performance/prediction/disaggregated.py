@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import exp, inf
+from math import ceil, exp, inf
 from typing import Final
 
 from penstock.catalog.accelerator import Accelerator
@@ -15,6 +15,7 @@ from penstock.performance.evidence.apart import Apart, Phase, labels_of
 from penstock.performance.evidence.efficiencies import Efficiencies
 from penstock.performance.memory.budget import MemoryFit, fit, held_bytes
 from penstock.performance.memory.sharding import refusal, stage_of_layers
+from penstock.performance.memory.tuning import with_room
 from penstock.performance.prediction.choose import BEST
 from penstock.performance.prediction.predict import Range
 from penstock.performance.prediction.stack import Stack, Tier, stack_of
@@ -174,7 +175,9 @@ def predict_apart_on(
 ) -> DisaggregatedPrediction:
     """Predict with one engine, or with each measured one and keep the fastest that is not a guess."""
     answers = [
-        predict_disaggregated(deploy_apart(model, part, split, name, cache_dtype), name, demand, efficiencies, apart)
+        predict_disaggregated(
+            _with_room(deploy_apart(model, part, split, name, cache_dtype), demand), name, demand, efficiencies, apart
+        )
         for name in apart_engines(part, measured_engine, efficiencies, apart)
     ]
     surest = {"shape": 3, "configuration": 2, "model": 1, "accelerator": 0}
@@ -184,6 +187,17 @@ def predict_apart_on(
         return answer.fits, answer.tier == "calibrated", sure, answer.output_tokens_per_s.value
 
     return max(answers, key=worth)
+
+
+def _with_room(deployed: Disaggregated, demand: PoolsDemand) -> Disaggregated:
+    """Start engines whose default settings do not hold the load with the nearest settings that do."""
+    inputs, both = round(demand.input_tokens), round(demand.input_tokens + demand.output_tokens)
+    users = max(1, ceil((demand.users or 1) / deployed.decode_replicas))
+    return replace(
+        deployed,
+        prefill=with_room(deployed.prefill, max(1, inputs)),
+        decode=with_room(deployed.decode, max(1, both), requests=users),
+    )
 
 
 def seen_s(answer: Steady, request_s: float, first_ratio: float) -> float:

@@ -240,7 +240,11 @@ def _sglang(subject: Subject, chip: str, version: Release, asked: Asked) -> tupl
     if split.dp > 1:
         flags.append(Setting(name="enable-dp-attention", value=None, why="attention ranks inside one replica"))
     if split.expert_parallel:
-        flags.append(Setting(name="ep-size", value=str(split.tp * split.dp), why="each device holds whole experts"))
+        ranks, experts = split.tp * split.dp, subject.model.experts
+        flags.append(Setting(name="ep-size", value=str(ranks), why="each device holds whole experts"))
+        if experts is not None and (copies := experts.copies_to_divide(ranks)):
+            why = f"the same number of experts on each of {ranks} ranks"
+            flags.append(Setting(name="ep-num-redundant-experts", value=str(copies), why=why))
     if asked.context_tokens is not None:
         flags.append(Setting(name="context-length", value=str(asked.context_tokens), why="the context asked for"))
     if asked.cache_dtype is not None:

@@ -12,13 +12,12 @@ from penstock.fleet.release import Release
 from penstock.model import CacheDtype, ModelSpec, cache_dtype
 from penstock.performance import MemoryFit, fit, minimum_devices
 from penstock.performance.memory.budget import DeviceRoom, usual_context_tokens
+from penstock.performance.memory.tuning import MAX_HUNDREDTHS
 from penstock.preflight.facts.situation import Launch
 from penstock.preflight.launch.plan import LaunchPlan
 from penstock.preflight.launch.setting import Setting
 from penstock.units import GIB, format_gib, parse_tokens
 
-_MOST_HUNDREDTHS: Final = 95
-"""The largest share of memory people run with; above it graphs and libraries have nowhere to go."""
 _FEWEST_TOKENS: Final = 1024
 _BYTE_SUFFIXES: Final = {"K": 2**10, "M": 2**20, "G": 2**30, "k": 10**3, "m": 10**6, "g": 10**9}
 _STEP: Final = "max-num-batched-tokens"
@@ -56,6 +55,7 @@ def deployment_of(
             kv_cache_bytes=_bytes(launch.flag("kv-cache-memory-bytes")),
             offloaded_bytes=_gib(launch.flag("cpu-offload-gb")),
             hybrid_cache=launch.flag("disable-hybrid-kv-cache-manager") is None,
+            redundant_experts=_redundant(launch),
         ),
         parallelism=split,
         cache_dtype=_cache_dtype(launch.flag("kv-cache-dtype")),
@@ -156,7 +156,7 @@ def keeps_whole_context(deployment: Deployment) -> tuple[str, ...]:
     found = []
     share = _share_that_fits(fit(deployment, limit))
     if share is not None and deployment.engine.name == "vllm":
-        found.append(f"--gpu-memory-utilization {_MOST_HUNDREDTHS / 100:.2f} (tight)")
+        found.append(f"--gpu-memory-utilization {MAX_HUNDREDTHS / 100:.2f} (tight)")
     narrow = replace(deployment, cache_dtype=CacheDtype.FP8)
     if deployment.chosen_cache_dtype is not CacheDtype.FP8 and fit(narrow, limit).fits:
         found.append("--kv-cache-dtype fp8")
@@ -173,11 +173,20 @@ def _share_that_fits(result: MemoryFit) -> float | None:
         return None
     deployment = result.deployment
     first = int(deployment.engine.memory_fraction * 100) + 1
-    for hundredths in range(first, _MOST_HUNDREDTHS + 1):
+    for hundredths in range(first, MAX_HUNDREDTHS + 1):
         engine = replace(deployment.engine, memory_fraction=hundredths / 100)
         if fit(replace(deployment, engine=engine), result.context_tokens).fits:
             return hundredths / 100
     return None
+
+
+def _redundant(launch: Launch) -> int:
+    """Read how many copies of experts a launch asks for; none where it does not say."""
+    typed = launch.flag("ep-num-redundant-experts")
+    if typed is not None:
+        return _count(typed) or 0
+    found = re.search(r'"num_redundant_experts"\s*:\s*(\d+)', launch.flag("eplb-config") or "")
+    return 0 if found is None else _count(found.group(1)) or 0
 
 
 def _fraction(text: str | None) -> float | None:

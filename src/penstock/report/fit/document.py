@@ -34,6 +34,8 @@ def _deployment(report: FitReport) -> dict[str, object]:
         "cache_dtype": deployment.chosen_cache_dtype.value,
         "fits": fit.fits,
         "certain": fit.certain,
+        "flags": list(report.flags),
+        "with_defaults": plain(report.with_defaults),
         "obstacle": plain(fit.obstacle),
         "remedies": plain(report.remedies),
         "fewest_devices": report.fewest_devices,

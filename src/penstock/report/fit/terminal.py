@@ -24,6 +24,7 @@ def render_fit(model: ModelSpec, reports: Sequence[FitReport], context_tokens: i
         table = _narrow_table(reports, context_tokens)
     pieces: list[RenderableType] = [_headline(model, reports), table, Text(), _bars(reports, width)]
     pieces += [_verdict(report) for report in reports if not report.fit.fits]
+    pieces += [_with_flags(report) for report in reports if report.flags]
     pieces += [_footnote(reports)]
     notes = dict.fromkeys((*model.notes, *(note for report in reports for note in report.notes)))
     pieces += [Text(f"note: {note}", style="dim") for note in notes]
@@ -102,7 +103,7 @@ class _Cells:
         fit, budget, capacity = report.fit, report.fit.budget, report.fit.capacity
         self.name = _name(fit) + ("" if fit.deployment.accelerator.recommendable else " ?")
         self.split = str(fit.deployment.parallelism)
-        self.verdict = _verdict_word(fit)
+        self.verdict = _verdict_word(report)
         self.fewest = str(report.fewest_devices or NONE)
         self.memory = self.weights = self.cache = self.tokens = self.requests = self.longest = NONE
         self.low = self.high = ""
@@ -120,10 +121,12 @@ def _name(fit: MemoryFit) -> str:
     return fit.deployment.accelerator.id + (f" x{devices}" if devices > 1 else "")
 
 
-def _verdict_word(fit: MemoryFit) -> Text:
-    if not fit.fits:
+def _verdict_word(report: FitReport) -> Text:
+    if not report.fit.fits:
         return Text("no", style="bold red")
-    return Text("yes", style="bold green") if fit.certain else Text("tight", style="bold yellow")
+    if not report.fit.certain:
+        return Text("tight", style="bold yellow")
+    return Text("flags", style="bold yellow") if report.with_defaults else Text("yes", style="bold green")
 
 
 def _count(number: int | None, otherwise: str) -> str:
@@ -179,6 +182,16 @@ def _verdict(report: FitReport) -> Text:
     if report.remedies:
         text.append("\n  what would: ", style="dim")
         text.append(", or ".join(remedy.change for remedy in report.remedies), style="default")
+    return text
+
+
+def _with_flags(report: FitReport) -> Text:
+    """Say which flags it fits with, and why it does not without them."""
+    text = Text(f"{_name(report.fit)} fits with {' '.join(report.flags)}", style="yellow")
+    obstacle = report.with_defaults
+    if obstacle is not None:
+        short = f" ({format_gib(obstacle.shortfall_bytes)} GiB short)" if obstacle.shortfall_bytes else ""
+        text.append(f": with the engine's defaults {obstacle.reason}{short}", style="default")
     return text
 
 

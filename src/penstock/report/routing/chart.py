@@ -22,7 +22,7 @@ def policies_chart(
     figures = [
         {
             "policy": run.policy.name,
-            "goodput": run.goodput_tokens_per_s,
+            "goodput": run.outcome.goodput_tokens_per_s,
             "met": run.worst_met_fraction,
         }
         for run in runs

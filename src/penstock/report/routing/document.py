@@ -12,7 +12,7 @@ from penstock.simulation.outcome import PoolOutcome
 from penstock.simulation.replica import ReplicaPool
 from penstock.simulation.scenario import hours_covered
 
-SCHEMA: Final = "penstock.simulate-fleet/3"
+SCHEMA: Final = "penstock.simulate-fleet/4"
 
 
 def fleet_document(
@@ -61,18 +61,18 @@ def _run(run: PolicyRun) -> dict[str, object]:
         "refused": outcome.refused,
         "lost": outcome.lost,
         "beyond_context": outcome.beyond_context,
-        "span_s": run.span_s,
+        "span_s": outcome.makespan_s,
         "good_tokens": run.good_tokens,
-        "goodput_tokens_per_s": run.goodput_tokens_per_s,
-        "output_tokens_per_s": run.output_tokens_per_s,
+        "goodput_tokens_per_s": outcome.goodput_tokens_per_s,
+        "output_tokens_per_s": outcome.output_tokens_per_s,
         "usd": run.usd,
         "usd_per_good_mtok": run.usd_per_good_mtok,
         "ttft_s": latency_values(ttft_of(outcome)),
         "tpot_s": latency_values(tpot_of(outcome)),
         "e2e_s": latency_values(e2e_of(outcome)),
         "classes": [class_values(item) for item in outcome.classes],
-        "pools": [_pool_values(pool) for pool in run.pools],
-        "replicas": [plain(replica) for replica in run.replicas],
+        "pools": [_pool_values(pool) for pool in outcome.pools],
+        "replicas": [plain(replica) for replica in outcome.replicas],
         "destinations": [plain(row) for row in run.destinations],
     }
 

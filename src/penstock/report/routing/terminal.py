@@ -72,12 +72,12 @@ def _heading(
 
 def _row(run: PolicyRun) -> list[str | Text]:
     outcome, met = run.outcome, run.worst_met_fraction
-    busy = [replica.busy_fraction for replica in run.replicas]
+    busy = [replica.busy_fraction for replica in outcome.replicas]
     usd = run.usd_per_good_mtok
     return [
         run.policy.name,
         Text(share_kept(met), style="bold green" if outcome.met else "bold red"),
-        f"{run.goodput_tokens_per_s:,.0f}",
+        f"{outcome.goodput_tokens_per_s:,.0f}",
         "-" if usd is None else f"{usd:,.2f}",
         format_s(ttft_of(outcome).quantile_s(0.5)),
         format_s(ttft_of(outcome).quantile_s(0.99)),
@@ -128,12 +128,12 @@ def _bill(pools: Sequence[ReplicaPool], runs: Sequence[PolicyRun]) -> list[Text]
     first = runs[0]
     if first.usd is None:
         return []
-    whose = "of every policy" if len(runs) > 1 else "of the run"
-    text = f"Dollars are all replicas for the whole span {whose}, {format_s(first.span_s)}: ${first.usd:,.2f}."
+    bills = (f"{run.policy.name} ${run.usd or 0.0:,.2f} in {format_s(run.outcome.makespan_s)}" for run in runs)
+    text = f"Dollars are all replicas until a policy's last token: {', '.join(bills)}."
     elastic = {pool.name for pool in pools if pool.elastic}
     idle = [
         f"{pool.name} {pool.idle_fraction:.0%} (${pool.idle_fraction * (pool.usd or 0.0):,.2f})"
-        for pool in first.pools
+        for pool in first.outcome.pools
         if pool.name in elastic
     ]
     if idle:
@@ -155,7 +155,7 @@ def _verdict(runs: Sequence[PolicyRun]) -> Text:
         none = "None of these policies keeps" if len(runs) > 1 else f"{runs[0].policy.name} does not keep"
         text.append(f"{none} every promise at this load. ", style="red")
     if len(runs) > 1:
-        text.append(f"Most goodput: {', '.join(best)}. " if most else "Nobody has any goodput. ")
+        text.append(f"Most good tokens: {', '.join(best)}. " if most else "No request kept its promise. ")
     text.append(
         "Routers see reports as old as said and their own requests, never how long an answer will be.", style="dim"
     )

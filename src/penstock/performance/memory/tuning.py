@@ -1,0 +1,94 @@
+"""Which engine settings make it fit? The nearest to the defaults: a larger share of memory, then smaller steps."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from math import floor, inf
+from typing import Final, Literal
+
+from penstock.fleet.deployment import Deployment
+from penstock.fleet.engine import Engine, engine_defaults
+from penstock.performance.memory.budget import MemoryFit, fit
+from penstock.performance.memory.sharding import redundant_experts
+
+MAX_HUNDREDTHS: Final = 95
+"""The largest share of a device's memory that published recipes run with (InferenceX: dsr1_fp8_b200.sh for SGLang,
+dsv4_fp8_h200.sh for vLLM); above it, drivers and other processes have too little."""
+_MIN_STEP_TOKENS: Final = 512
+"""The smallest step that published recipes run with (InferenceX: dsv4_fp8_h200.sh)."""
+_FLAGS: Final = {
+    "vllm": {"memory_fraction": "gpu-memory-utilization", "max_batched_tokens": "max-num-batched-tokens"},
+    "sglang": {"memory_fraction": "mem-fraction-static", "max_batched_tokens": "chunked-prefill-size"},
+}
+
+Tunable = Literal["memory_fraction", "max_batched_tokens"]
+TUNABLE: Final[frozenset[Tunable]] = frozenset({"memory_fraction", "max_batched_tokens"})
+
+
+def with_room(
+    deployment: Deployment, context_tokens: int, *, requests: int = 1, free: Collection[Tunable] = TUNABLE
+) -> Deployment:
+    """Start the engine with the settings nearest to its own that hold the requests.
+
+    Returns the deployment itself where it fits as it is or no settings help. Where none surely hold all requests, the
+    settings are those that hold most. `free` are the settings that may change.
+    """
+    found = fit(deployment, context_tokens)
+    if found.fits or not _curable(found):
+        return deployment
+    best, held = deployment, 0.0
+    for step in _steps(deployment.engine, free):
+        before = held
+        for share in _shares(deployment.engine, free):
+            engine = replace(deployment.engine, memory_fraction=share, max_batched_tokens=step)
+            tuned = replace(deployment, engine=engine)
+            result = fit(tuned, context_tokens)
+            holds = _held_requests(result)
+            if holds >= requests and result.certain:
+                return tuned
+            if holds > held:
+                best, held = tuned, holds
+        if held and held == before:
+            # A smaller step holds no more.
+            return best
+    return best
+
+
+def engine_flags(deployment: Deployment) -> tuple[str, ...]:
+    """List the flags without which the engine would not start like this, in the engine's own words."""
+    engine, split = deployment.engine, deployment.parallelism
+    usual = engine_defaults(engine.name, deployment.accelerator, version=engine.version, tp=split.tp, pp=split.pp)
+    names = _FLAGS[engine.name]
+    flags = []
+    if engine.memory_fraction != usual.memory_fraction:
+        flags.append(f"--{names['memory_fraction']} {engine.memory_fraction:g}")
+    if engine.max_batched_tokens != usual.max_batched_tokens:
+        flags.append(f"--{names['max_batched_tokens']} {engine.max_batched_tokens}")
+    if engine.name == "sglang" and (copies := redundant_experts(deployment)):
+        flags.append(f"--ep-num-redundant-experts {copies}")
+    return tuple(flags)
+
+
+def _curable(found: MemoryFit) -> bool:
+    return found.obstacle_is("weights") or found.obstacle_is("context") or found.obstacle_is("fraction")
+
+
+def _held_requests(found: MemoryFit) -> float:
+    if not found.fits or found.capacity is None:
+        return 0
+    holds = found.capacity.concurrent_requests
+    return inf if holds is None else holds
+
+
+def _shares(engine: Engine, free: Collection[Tunable]) -> list[float]:
+    """List the engine's share of memory and every larger one, in hundredths."""
+    larger = range(floor(engine.memory_fraction * 100) + 1, MAX_HUNDREDTHS + 1)
+    return [engine.memory_fraction, *(each / 100 for each in larger if "memory_fraction" in free)]
+
+
+def _steps(engine: Engine, free: Collection[Tunable]) -> Iterator[int]:
+    """List the engine's tokens of a step, half of them, and so on."""
+    tokens = engine.max_batched_tokens
+    yield tokens
+    while "max_batched_tokens" in free and tokens // 2 >= _MIN_STEP_TOKENS:
+        tokens //= 2
+        yield tokens
