@@ -154,13 +154,6 @@ def _address(entry: Value) -> str:
     return address
 
 
-def _address(entry: Value) -> str:
-    address = entry.text()
-    if (problem := address_problem(address)) is not None:
-        entry.refuse(problem)
-    return address
-
-
 def _texts(value: Value) -> tuple[str, ...]:
     return tuple(entry.text() for entry in value.items())
 

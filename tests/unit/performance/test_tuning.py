@@ -1,6 +1,7 @@
 """Where an engine's defaults do not fit, the nearest settings that do are taken; what was asked for is kept."""
 
 from dataclasses import replace
+from typing import Any
 
 import penstock
 from examples import deployment
@@ -70,8 +71,8 @@ def test_predict_answers_with_the_settings_that_hold_the_load() -> None:
         concurrency=8,
     )
     assert answer.good
-    (placed,) = answer.document()["deployments"]  # type: ignore[misc]
-    assert placed["flags"][0].startswith("--mem-fraction-static 0.9")
+    document: dict[str, Any] = answer.to_dict()
+    assert document["deployments"][0]["flags"][0].startswith("--mem-fraction-static 0.9")
 
 
 def test_fp8_of_glm_4_7_has_a_scale_for_each_channel() -> None:
