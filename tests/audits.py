@@ -4,11 +4,11 @@ from datetime import date
 from functools import cache
 
 from penstock.api.audit import shipped_library
-from penstock.audit.asked.claims_yaml import parse_claims
-from penstock.audit.asked.sentence import parse_sentence
-from penstock.audit.audit import judge
+from penstock.audit.judge_claims import judge
 from penstock.audit.judgement import Judgement
-from penstock.audit.library import Library
+from penstock.audit.parsing.claims_yaml import parse_claims
+from penstock.audit.parsing.sentence import parse_sentence
+from penstock.audit.reference_library import Library
 
 TODAY = date(2026, 11, 15)
 

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from penstock.emulator.engine import Totals
+from penstock.emulator.emulated_engine import Totals
 from penstock.emulator.metrics_page import EngineState, Observed
-from penstock.gateway.picking.asked import BodyAsked
-from penstock.gateway.picking.desk import Desk, SharedTables
-from penstock.gateway.state.fleet import RoutedClass, RoutedFleet
-from penstock.gateway.state.tables import COUNTS, PICKER_STATE, REPORT
-from penstock.routing.endpoint import new_endpoints
+from penstock.gateway.picker.picker import Picker, SharedTables
+from penstock.gateway.picker.request_body import RequestBody
+from penstock.gateway.state.routed_fleet import RoutedClass, RoutedFleet
+from penstock.gateway.state.shared_tables import COUNTS, PICKER_STATE, REPORT
+from penstock.routing.records import new_endpoints
 
 MODELS = ("a", "b")
 
@@ -43,16 +43,16 @@ class Clock:
         return self.now_s
 
 
-def desk_of(routed: RoutedFleet, clock: Clock) -> tuple[Desk, SharedTables]:
+def desk_of(routed: RoutedFleet, clock: Clock) -> tuple[Picker, SharedTables]:
     count = len(routed.addresses)
     tables = SharedTables(
         reports=np.zeros(count, REPORT), counts=np.zeros((1, count), COUNTS), states=np.zeros(1, PICKER_STATE)
     )
-    return Desk(routed, tables, 0, clock), tables
+    return Picker(routed, tables, 0, clock), tables
 
 
-def asked(model: str | None = "a", body_bytes: int = 400) -> BodyAsked:
-    return BodyAsked(model=model, limit_tokens=None, stream=True, body_bytes=body_bytes, prefix_from=0)
+def asked(model: str | None = "a", body_bytes: int = 400) -> RequestBody:
+    return RequestBody(model=model, limit_tokens=None, stream=True, body_bytes=body_bytes, prefix_from=0)
 
 
 def report(tables: SharedTables, index: int, clock: Clock, **told: float) -> None:

@@ -14,9 +14,9 @@ from ports import free_ports
 
 pytest.importorskip("httptools", reason='emulating needs the extra: pip install "penstock[gateway]"')
 
-from penstock.emulator.endpoint import EmulatedReplica
-from penstock.emulator.server import emulate
-from penstock.performance.step.cost import StepCost
+from penstock.emulator.emulated_endpoint import EmulatedReplica
+from penstock.emulator.emulator_server import emulate
+from penstock.performance.step.step_cost import StepCost
 from penstock.simulation.replica import Replica
 
 MODEL = "llama"

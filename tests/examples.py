@@ -8,7 +8,7 @@ from penstock.catalog import load_accelerator
 from penstock.catalog.accelerator import Accelerator
 from penstock.checkpoint import open_checkpoint
 from penstock.fleet import Deployment, Parallelism, engine_defaults
-from penstock.fleet.engine import EngineName
+from penstock.fleet.engines import EngineName
 from penstock.model import CacheDtype, ModelSpec
 
 SLOWDOWNS = np.array([1.3, 1.5, 1.2, 2.5, 2.2, 1.8, 3.0, 0.5, 40e-6, 30e-6, 20e-6, 3e-6, 2e-6, 5e-6, 9e-6, 2e-3, 50e-6])

@@ -154,10 +154,10 @@ class Running:
         return (int(start.split()[1]), rest) if start and whole else (0, rest)
 
     async def load_during(
-        self, act: Callable[[], None], count: int, at_once: int = 8, body: bytes | None = None
+        self, act: Callable[[], None], count: int, in_parallel: int = 8, body: bytes | None = None
     ) -> Answers:
         """Send requests, and do something to the stack while they are under way."""
-        sending = asyncio.create_task(self.load(count, at_once, body))
+        sending = asyncio.create_task(self.load(count, in_parallel, body))
         await asyncio.sleep(0.3)
         await asyncio.to_thread(act)
         return await sending
@@ -165,7 +165,7 @@ class Running:
     async def load(
         self,
         count: int,
-        at_once: int,
+        in_parallel: int,
         body: bytes | None = None,
         pause_s: float = 0.0,
         path: str = "/v1/chat/completions",
@@ -185,7 +185,7 @@ class Running:
                 if pause_s:
                     await asyncio.sleep(pause_s)
 
-        await asyncio.gather(*(client() for _ in range(at_once)))
+        await asyncio.gather(*(client() for _ in range(in_parallel)))
         return seen
 
 
@@ -260,9 +260,9 @@ def _model_of(stack: Stack, index: int) -> str:
 def _serve_endpoints(stack: Stack) -> None:
     import uvloop  # noqa: PLC0415 - an extra
 
-    from penstock.emulator.endpoint import EmulatedReplica  # noqa: PLC0415
-    from penstock.emulator.server import emulate  # noqa: PLC0415
-    from penstock.performance.step.cost import StepCost  # noqa: PLC0415
+    from penstock.emulator.emulated_endpoint import EmulatedReplica  # noqa: PLC0415
+    from penstock.emulator.emulator_server import emulate  # noqa: PLC0415
+    from penstock.performance.step.step_cost import StepCost  # noqa: PLC0415
     from penstock.simulation.replica import Replica  # noqa: PLC0415
 
     cost = StepCost(step_s=stack.step_s, decode_s=0.0, prefill_token_s=1e-7)
@@ -291,8 +291,8 @@ def _serve_endpoints(stack: Stack) -> None:
 
 
 def _fleet(stack: Stack, addresses: Sequence[str], made: int) -> Any:  # noqa: ANN401 - imported below
-    from penstock.gateway.state.fleet import RoutedClass, RoutedFleet, RoutedPool  # noqa: PLC0415
-    from penstock.routing.endpoint import new_endpoints  # noqa: PLC0415
+    from penstock.gateway.state.routed_fleet import RoutedClass, RoutedFleet, RoutedPool  # noqa: PLC0415
+    from penstock.routing.records import new_endpoints  # noqa: PLC0415
 
     count = len(addresses)
     models = tuple(dict.fromkeys(stack.models))
@@ -340,7 +340,7 @@ def _records(silicon: str) -> Any:  # noqa: ANN401 - records
     """What pickers know of a fleet file's replicas."""
     from penstock.api.emulate import emulated_fleet  # noqa: PLC0415
     from penstock.api.route import routed_fleet  # noqa: PLC0415
-    from penstock.fleet.file import write_fleet  # noqa: PLC0415
+    from penstock.fleet.fleet_file import write_fleet  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as folder:
         running_fleet = Path(folder) / "fleet.yaml"
@@ -351,9 +351,9 @@ def _records(silicon: str) -> Any:  # noqa: ANN401 - records
 def _serve_gateway(stack: Stack) -> None:
     import logging  # noqa: PLC0415
 
-    from penstock.gateway.envoy.config import EnvoySettings  # noqa: PLC0415
+    from penstock.gateway.envoy.envoy_config import EnvoySettings  # noqa: PLC0415
     from penstock.gateway.envoy.tracing import Traces  # noqa: PLC0415
-    from penstock.gateway.state.access import Certificate  # noqa: PLC0415
+    from penstock.gateway.state.access_rules import Certificate  # noqa: PLC0415
     from penstock.gateway.supervisor import Supervisor  # noqa: PLC0415
 
     logging.basicConfig(level="WARNING")

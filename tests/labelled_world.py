@@ -12,10 +12,10 @@ from typing import Any
 from penstock.catalog import load_accelerator
 from penstock.checkpoint import open_checkpoint
 from penstock.fleet import Parallelism, Release
-from penstock.fleet.engine import NEWEST, EngineName
+from penstock.fleet.engines import NEWEST, EngineName
 from penstock.model import ModelSpec
-from penstock.model.config import Config
-from penstock.model.spec import model_as_measured
+from penstock.model.config_json import Config
+from penstock.model.model_spec import model_as_measured
 from penstock.model.weight import MXFP8
 from penstock.preflight import (
     Asked,

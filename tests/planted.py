@@ -8,14 +8,19 @@ from functools import cache
 from itertools import pairwise
 
 from audits import library
-from penstock.audit.audit import judge
-from penstock.audit.auditors.fits import tried
-from penstock.audit.claim.amount import exactly
-from penstock.audit.claim.claim import Claim, Said, Statement
-from penstock.audit.claim.hardware import FORMATS_OF_FLOPS, MEASURES, LimitStatement, RatioStatement, SpecStatement
-from penstock.audit.claim.memory import FitStatement, SizeStatement
-from penstock.audit.claim.money import CostStatement, PriceStatement
-from penstock.audit.claim.record import (
+from penstock.audit.checks.fit_check import tried
+from penstock.audit.claims.amount import exactly
+from penstock.audit.claims.claim import Claim, Said, Statement
+from penstock.audit.claims.hardware_claims import (
+    FORMATS_OF_FLOPS,
+    MEASURES,
+    LimitStatement,
+    RatioStatement,
+    SpecStatement,
+)
+from penstock.audit.claims.memory_claims import FitStatement, SizeStatement
+from penstock.audit.claims.price_claims import CostStatement, PriceStatement
+from penstock.audit.claims.record_claims import (
     ChangeStatement,
     ClaimedSpan,
     DateStatement,
@@ -24,18 +29,19 @@ from penstock.audit.claim.record import (
     MentionStatement,
     RunsStatement,
 )
-from penstock.audit.claim.speed import Metric, ServedSetup, SpeedRatioStatement, SpeedStatement
-from penstock.audit.grounds.near import figure_of
-from penstock.audit.grounds.sheet import spec_readings
+from penstock.audit.claims.speed_claims import Metric, ServedSetup, SpeedRatioStatement, SpeedStatement
+from penstock.audit.evidence.data_sheet import spec_readings
+from penstock.audit.evidence.published_rows import figure_of
+from penstock.audit.judge_claims import judge
 from penstock.audit.judgement import Verdict
-from penstock.audit.library import Library
+from penstock.audit.reference_library import Library
 from penstock.audit.saving_claim import SavingClaim, check_claim
 from penstock.catalog import load_accelerators, load_measurements, load_prices, priced_ids
 from penstock.catalog.accelerator import Basis
 from penstock.catalog.measurement import Measurement
 from penstock.model import CacheDtype
-from penstock.model.spec import model_as_measured
-from penstock.performance.evidence.rows import setup_of
+from penstock.model.model_spec import model_as_measured
+from penstock.performance.calibration.measured_runs import setup_of
 
 FACTORS = (1.05, 1.1, 1.2, 1.3, 1.5, 2.0, 3.0, 5.0, 10.0)
 SEED = 17

@@ -7,8 +7,8 @@ import numpy as np
 from rich.console import Console
 
 from penstock.api.answer import ApiAnswer
-from penstock.model.attention import EVERYTHING
-from penstock.performance.step.cost import StepCost
+from penstock.model.sequence_mixers import EVERYTHING
+from penstock.performance.step.step_cost import StepCost
 from penstock.simulation.replica import Replica, ReplicaPool
 from penstock.workload import Prefixes, Requests
 from reference.scenarios import Scenario

@@ -6,13 +6,13 @@ from datetime import date
 from examples import model
 from penstock.catalog import load_accelerator, load_prices
 from penstock.fleet import Deployment
-from penstock.performance.prediction.predict import Range
-from penstock.planning.asked.plan import Bucket, Plan
-from penstock.planning.asked.plan_yaml import parse_plan
-from penstock.planning.asked.resolve import Resolved, resolve
-from penstock.planning.candidates.capacity import Capacity, cannot, length_by_length
-from penstock.planning.make import PlanResult, Sources, make_plan
-from penstock.planning.proof.serving import VerifyOf
+from penstock.performance.prediction.predict_deployment import Range
+from penstock.planning.candidates.replica_capacity import Capacity, cannot, length_by_length
+from penstock.planning.make_plan import PlanResult, Sources, make_plan
+from penstock.planning.spec.plan_types import Bucket, Plan
+from penstock.planning.spec.plan_yaml import parse_plan
+from penstock.planning.spec.resolve_plan import Resolved, resolve
+from penstock.planning.verification.serving_fleet import VerifyOf
 from penstock.workload.slo import Slo
 
 TODAY = date(2026, 11, 15)

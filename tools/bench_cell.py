@@ -6,15 +6,15 @@ from time import process_time
 
 import numpy as np
 
-from penstock.emulator.engine import Totals
+from penstock.emulator.emulated_engine import Totals
 from penstock.emulator.metrics_page import EngineState, Observed, vllm_page
-from penstock.gateway.picking import policy
-from penstock.gateway.picking.asked import Wish, read_body
-from penstock.gateway.picking.desk import Desk, Named, SharedTables
-from penstock.gateway.state.fleet import RoutedClass, RoutedFleet
-from penstock.gateway.state.tables import COUNTS, PICKER_STATE, REPORT
-from penstock.gateway.watching.pages import read_page
-from penstock.routing.endpoint import new_endpoints
+from penstock.gateway.picker import compiled_policy
+from penstock.gateway.picker.picker import Named, Picker, SharedTables
+from penstock.gateway.picker.request_body import RequestHints, read_body
+from penstock.gateway.state.routed_fleet import RoutedClass, RoutedFleet
+from penstock.gateway.state.shared_tables import COUNTS, PICKER_STATE, REPORT
+from penstock.gateway.telemetry.engine_metrics import read_page
+from penstock.routing.records import new_endpoints
 
 SIZES = (10, 30, 100, 300, 1000, 5000)
 BODY = json.dumps({"messages": [{"role": "user", "content": "word " * 800}], "model": "m", "max_tokens": 200}).encode()
@@ -48,10 +48,10 @@ def decision_us(count: int, times: int) -> tuple[float, float]:
         reports=np.zeros(count, REPORT), counts=np.zeros((1, count), COUNTS), states=np.zeros(1, PICKER_STATE)
     )
     now = [1000.0]
-    desk = Desk(fleet, tables, 0, lambda: now[0])
+    desk = Picker(fleet, tables, 0, lambda: now[0])
     begun = process_time()
     for _ in range(times):
-        named = desk.decide(read_body(BODY, len(BODY)), BODY, Wish())
+        named = desk.decide(read_body(BODY, len(BODY)), BODY, RequestHints())
         if isinstance(named, Named):
             desk.ended(named.ticket, "", 200, "-", 1)
         now[0] += _MIDDLE / 10
@@ -91,7 +91,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=2000)
     times = parser.parse_args().times
-    policy.compile_once()
+    compiled_policy.compile_once()
     decision_us(10, 200)
     print("| endpoints | decision with its end, us | decisions/s per core | one report, us |")
     print("|---|---|---|---|")

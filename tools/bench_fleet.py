@@ -26,17 +26,17 @@ import uvloop
 from fleet_slices import SLICES, Slice, TimedRequest, requests_of
 
 import penstock
-from penstock.api.asked.fleet import fleet_choice
+from penstock.api.arguments.fleet_argument import fleet_choice
 from penstock.api.emulate import emulated_fleet, emulated_replicas
 from penstock.api.route import routed_fleet
-from penstock.emulator.server import emulate
-from penstock.fleet.file import write_fleet
-from penstock.gateway.envoy.config import EnvoySettings
-from penstock.gateway.envoy.program import envoy_program
-from penstock.gateway.state.fleet import RoutedFleet
+from penstock.emulator.emulator_server import emulate
+from penstock.fleet.fleet_file import write_fleet
+from penstock.gateway.envoy.envoy_binary import envoy_program
+from penstock.gateway.envoy.envoy_config import EnvoySettings
+from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.gateway.supervisor import Supervisor
-from penstock.routing.compared.peers import weight_of
-from penstock.routing.endpoint import default_parameters
+from penstock.routing.baselines.peer_policies import weight_of
+from penstock.routing.records import default_parameters
 from penstock.simulation.replica import Replica
 
 REPOSITORY: Final = Path(__file__).resolve().parent.parent
@@ -62,7 +62,7 @@ _DRAWS, _MOVED_S = 21, 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class ObservedSetups:
     """What became of a slice."""
 
     met_fraction: float
@@ -81,13 +81,15 @@ class Seen:
     """How late the emulator's clock was at worst."""
 
 
-def simulated(fleet: Path, requests: Sequence[TimedRequest], folder: Path, policies: Sequence[str]) -> dict[str, Seen]:
+def simulated(
+    fleet: Path, requests: Sequence[TimedRequest], folder: Path, policies: Sequence[str]
+) -> dict[str, ObservedSetups]:
     """Ask the simulator, which is given the same requests and reports as often as the scraper looks.
 
     No clock is so exact that every request comes at its very time: it is asked again and again with arrivals moved by
     a little, and the run in the middle is what it says. How far apart the runs are is what one run can say at most.
     """
-    drawn: dict[str, list[Seen]] = {policy: [] for policy in policies}
+    drawn: dict[str, list[ObservedSetups]] = {policy: [] for policy in policies}
     for seed in range(_DRAWS):
         for policy, seen in _simulated_once(fleet, requests, folder, policies, seed).items():
             drawn[policy].append(seen)
@@ -100,7 +102,7 @@ def simulated(fleet: Path, requests: Sequence[TimedRequest], folder: Path, polic
 
 def _simulated_once(
     fleet: Path, requests: Sequence[TimedRequest], folder: Path, policies: Sequence[str], seed: int
-) -> dict[str, Seen]:
+) -> dict[str, ObservedSetups]:
     trace, moves_s = folder / "slice.jsonl", np.random.default_rng(seed).uniform(0.0, _MOVED_S, len(requests))
     lines = [
         {
@@ -116,7 +118,7 @@ def _simulated_once(
     names = ",".join(policies)
     answer = penstock.simulate_fleet(str(fleet), trace=str(trace), policy=names, reports="100ms", seed=seed)
     return {
-        run.policy.name: Seen(
+        run.policy.name: ObservedSetups(
             met_fraction=run.worst_met_fraction,
             goodput_per_s=run.outcome.goodput_tokens_per_s,
             usd_per_good_mtok=run.usd_per_good_mtok or float("inf"),
@@ -156,7 +158,7 @@ class _Client(asyncio.Protocol):
             self.ended.set_result(None)
 
 
-async def replayed(requests: Sequence[TimedRequest], model: str, chosen: Slice, usd_per_hour: float) -> Seen:
+async def replayed(requests: Sequence[TimedRequest], model: str, chosen: Slice, usd_per_hour: float) -> ObservedSetups:
     """Send every request at its time, and measure as the simulator does."""
     slow = chosen.slow
     loop, bodies = asyncio.get_running_loop(), [one.body(model) for one in requests]
@@ -181,7 +183,7 @@ async def replayed(requests: Sequence[TimedRequest], model: str, chosen: Slice, 
     ttft_s, tpot_s, _ = (np.array(column) for column in zip(*seen, strict=True))
     met = chosen.slo.met(ttft_s=ttft_s, tpot_s=tpot_s, e2e_s=ttft_s)
     good = [tokens for kept, (_, _, tokens) in zip(met, seen, strict=True) if kept]
-    return Seen(
+    return ObservedSetups(
         met_fraction=len(good) / len(seen),
         goodput_per_s=sum(good) / makespan_s,
         usd_per_good_mtok=usd_per_hour * makespan_s / 3600 / max(1, sum(good)) * 1e6,
@@ -277,7 +279,7 @@ def slowed_gateway(running: Path, slow: float) -> None:
         Supervisor(settings, lambda _: replace(fleet, endpoints=endpoints, classes=classes), None, drain_s=0.0).run()
 
 
-def routed(chosen: Slice, requests: Sequence[TimedRequest], fleet: Path, policy: str, folder: Path) -> Seen:
+def routed(chosen: Slice, requests: Sequence[TimedRequest], fleet: Path, policy: str, folder: Path) -> ObservedSetups:
     """Replay a slice through Envoy and fresh endpoints."""
     running = folder / "running.yaml"
     described = emulated_fleet(fleet, port=FIRST_PORT)

@@ -63,10 +63,10 @@ LOADS: Final = (
 
 def serve(variant: str, port: int, backends: Sequence[str], folder: str) -> None:
     """Run one router in the foreground."""
-    from penstock.gateway.envoy.config import EnvoySettings  # noqa: PLC0415 - in the child only
-    from penstock.gateway.state.fleet import RoutedFleet  # noqa: PLC0415 - same
+    from penstock.gateway.envoy.envoy_config import EnvoySettings  # noqa: PLC0415 - in the child only
+    from penstock.gateway.state.routed_fleet import RoutedFleet  # noqa: PLC0415 - same
     from penstock.gateway.supervisor import Supervisor  # noqa: PLC0415 - same
-    from penstock.routing.endpoint import new_endpoints  # noqa: PLC0415 - same
+    from penstock.routing.records import new_endpoints  # noqa: PLC0415 - same
 
     endpoints = new_endpoints(len(backends))
     endpoints["vendor"] = endpoints["pool"] = range(len(backends))
@@ -99,7 +99,7 @@ def serve(variant: str, port: int, backends: Sequence[str], folder: str) -> None
 
 def answer_without_looking(endpoint: str) -> None:
     """Replace what pickers do with a question by one answer, so that what is left is what the door itself costs."""
-    from penstock.gateway.doors import authz  # noqa: PLC0415 - in the child only
+    from penstock.gateway.servers import ext_authz_server  # noqa: PLC0415 - in the child only
 
     answer = f"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nx-gateway-destination-endpoint: {endpoint}\r\n\r\n".encode()
 
@@ -121,9 +121,9 @@ def answer_without_looking(endpoint: str) -> None:
                 if b"connection: close" in data:  # the picker itself, whether its door is open
                     self._transport.close()
 
-    if "QuestionLine" not in vars(authz):
+    if "AuthzConnection" not in vars(ext_authz_server):
         sys.exit("the default door makes its connections otherwise; the control would run the real picker")
-    vars(authz)["QuestionLine"] = Constant
+    vars(ext_authz_server)["AuthzConnection"] = Constant
 
 
 def bodies(folder: Path) -> dict[str, Path]:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter, process_time
 
-from penstock.performance.step.cost import StepCost
+from penstock.performance.step.step_cost import StepCost
+from penstock.simulation.compile_simulator import compile_once
 from penstock.simulation.replica import Replica, ReplicaPool
 from penstock.simulation.run import simulate
-from penstock.simulation.warm import compile_once
 from penstock.workload import LogNormal, Poisson, Requests, SystemPrompts, Workload, fit_empirical, read_trace
 from penstock.workload.synthetic.lengths import Empirical
 

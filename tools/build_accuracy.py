@@ -16,15 +16,15 @@ from typing import Any
 import altair as alt
 import numpy as np
 import vl_convert
+from rerun import Reruns
 
-from penstock.benchmark.rerun import Reruns
-from penstock.benchmark.shipped_rows import model_of, shipped_efficiencies, shipped_errors, shipped_runs
 from penstock.catalog import load_accelerator, load_held_out
-from penstock.performance.evidence.accuracy import Kept, summarise
-from penstock.performance.evidence.held_out import Dated, HeldOut, first_tokens_without, folds_of
-from penstock.performance.evidence.tax import delivered_over_time
-from penstock.performance.evidence.waits import Waited, waited
-from penstock.performance.step.work import Array
+from penstock.performance.calibration.error_summary import Kept, summarise
+from penstock.performance.calibration.first_token_waits import Waited, waited
+from penstock.performance.calibration.held_out import Dated, HeldOut, first_tokens_without, folds_of
+from penstock.performance.calibration.software_tax import delivered_over_time
+from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies, shipped_errors, shipped_runs
+from penstock.performance.step.step_work import Array
 from penstock.report.accuracy import SPLITS, Published, markdown_table, winner_line
 
 ROOT = Path(__file__).resolve().parent.parent

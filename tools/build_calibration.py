@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 from calibration.spreads import fit_spreads
 
-from penstock.benchmark.shipped_rows import shipped_runs
 from penstock.catalog import load_efficiencies
-from penstock.performance.evidence.accuracy import Logs, intervals
-from penstock.performance.evidence.efficiencies import Efficiencies, Novelty, to_arrays, to_document
-from penstock.performance.evidence.held_out import (
+from penstock.performance.calibration.efficiencies import Efficiencies, Novelty, to_arrays, to_document
+from penstock.performance.calibration.error_summary import Logs, intervals
+from penstock.performance.calibration.first_token_waits import Waited, fit_first_tokens, waited
+from penstock.performance.calibration.held_out import (
     FOLDS,
     Dated,
     Folds,
@@ -28,11 +28,11 @@ from penstock.performance.evidence.held_out import (
     first_tokens_without,
     folds_of,
 )
-from penstock.performance.evidence.rows import Run, as_columns
-from penstock.performance.evidence.waits import Waited, fit_first_tokens, waited
-from penstock.performance.kinship.covariance import Spreads
-from penstock.performance.kinship.posterior import Measured, solve
-from penstock.performance.step.work import Array
+from penstock.performance.calibration.measured_runs import Run, as_columns
+from penstock.performance.shipped.shipped_runs import shipped_runs
+from penstock.performance.similarity.covariance import Spreads
+from penstock.performance.similarity.posterior import Measured, solve
+from penstock.performance.step.step_work import Array
 
 DATA = Path(__file__).resolve().parent.parent / "src/penstock/catalog/data"
 _FIRST_BY: Mapping[Novelty, str] = {

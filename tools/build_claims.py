@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from penstock.api.audit import shipped_library
-from penstock.audit.audit import Audited, audit_claims
+from penstock.audit.article_claims import contradictions, shipped_claims
+from penstock.audit.judge_claims import Audited, audit_claims
 from penstock.audit.judgement import Verdict, Working
-from penstock.audit.ledger import contradictions, shipped_claims
-from penstock.report.audit.words import MEANINGS, ORDER
-from penstock.report.drawing.charts import drawn
+from penstock.report.audit.audit_sentences import MEANINGS, ORDER
+from penstock.report.drawing.chart_files import drawn
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from planted import FACTORS, false_outcomes, missed, true_outcomes

@@ -10,11 +10,19 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
+from rerun_disaggregated import DisaggregatedRerun, rerun_disaggregated
 
-from penstock.benchmark.disaggregated import Guess, fitted, handovers, held_out, published, runs, stack_alone
-from penstock.benchmark.rerun_apart import ApartRerun, rerun_apart
 from penstock.catalog import load_measurements
-from penstock.performance.evidence.apart import ApartSpread
+from penstock.performance.disaggregated.phase_factors import PhaseSpread
+from penstock.performance.shipped.shipped_disaggregated import (
+    Guess,
+    fitted,
+    handovers,
+    held_out,
+    published,
+    runs,
+    stack_alone,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "src/penstock/catalog/data/disaggregation.json"
@@ -30,7 +38,7 @@ def main() -> int:
     apart = fitted(found)
     DATA.write_text(json.dumps(apart.document(), indent=1) + "\n", encoding="utf-8")
     alone, unseen = stack_alone(found), held_out(found, "configuration")
-    again = [rerun_apart(guess) for guess in unseen]
+    again = [rerun_disaggregated(guess) for guess in unseen]
     pieces = {
         **_counts(),
         "overall": _overall({"nothing fitted": alone, "configuration": unseen, "model": held_out(found, "model")}),
@@ -91,7 +99,7 @@ def _overall(ways: Mapping[str, Sequence[Guess]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _simulated(again: Sequence[ApartRerun]) -> str:
+def _simulated(again: Sequence[DisaggregatedRerun]) -> str:
     """Errors of the simulator on the same rows, and how far the closed form is from it."""
     off = [[abs(expm1(-log)) for log in logs] for logs in zip(*((r.log_rate, r.log_tpot) for r in again), strict=True)]
     pairs = ((r.log_rate - r.guess.log_rate, r.log_tpot - r.guess.log_tpot) for r in again)
@@ -202,12 +210,12 @@ def _grouped(guesses: Sequence[Guess], key: Callable[[Guess], str]) -> dict[str,
     return groups
 
 
-def _spreads(spread: ApartSpread) -> str:
+def _spreads(spread: PhaseSpread) -> str:
     named = {"tokens/s": spread.rate, "TPOT": spread.tpot, "TTFT": spread.ttft}
     return ", ".join(f"{name} {exp(low):.2f} to {exp(high):.2f}" for name, (low, high) in named.items())
 
 
-def _coverage(guesses: Sequence[Guess], spread: ApartSpread) -> str:
+def _coverage(guesses: Sequence[Guess], spread: PhaseSpread) -> str:
     lines = ["| accelerator | rows | tokens/s in P10-P90 | TPOT in P10-P90 |", "|---|---|---|---|"]
     for part, members in sorted(_grouped(guesses, lambda guess: guess.run.row.accelerator).items()):
         shares = [

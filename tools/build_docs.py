@@ -16,7 +16,7 @@ from rich.terminal_theme import DIMMED_MONOKAI
 import penstock
 from penstock.api.documents.published import DOCUMENTS, json_schema
 from penstock.catalog import load_accelerator
-from penstock.report.drawing.plain import to_json
+from penstock.report.drawing.plain_json import to_json
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from published_logs import LOGS, error, predicted, tokens_as_logged

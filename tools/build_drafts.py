@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 
-from penstock.benchmark.shipped_drafts import Known, PredictedDraft, held_out_drafts, shipped_drafted_rows
-from penstock.performance.evidence.drafts import draft_spreads, fit_drafts, to_document
+from penstock.performance.calibration.draft_acceptance import draft_spreads, fit_drafts, to_document
+from penstock.performance.shipped.shipped_drafts import Known, PredictedDraft, held_out_drafts, shipped_drafted_rows
 
 TARGET = Path(__file__).resolve().parent.parent / "src/penstock/catalog/data/drafts.json"
 

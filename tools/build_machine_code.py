@@ -12,9 +12,9 @@ os.environ["NUMBA_CACHE_DIR"] = mkdtemp()
 os.environ["NUMBA_CPU_NAME"] = "generic"
 os.environ["NUMBA_CPU_FEATURES"] = ""
 
-from penstock.gateway.picking import policy
-from penstock.simulation import collect, warm
-from penstock.simulation.loop import events, observe, shipped
+from penstock.gateway.picker import compiled_policy
+from penstock.simulation import collect, compile_simulator
+from penstock.simulation.loop import events, observe, shipped_code
 
 FOLDER = Path(__file__).parents[1] / "src/penstock/simulation/loop/machine_code"
 
@@ -24,20 +24,20 @@ def main() -> None:
     # By identity: modules import each other's.
     entries = {
         id(function): function
-        for module in (events, collect, observe, policy)
+        for module in (events, collect, observe, compiled_policy)
         for function in vars(module).values()
-        if hasattr(function, "overloads") and isinstance(getattr(function, "_cache", None), shipped.ShippedFirst)
+        if hasattr(function, "overloads") and isinstance(getattr(function, "_cache", None), shipped_code.ShippedFirst)
     }
-    target = FOLDER / shipped.file_name()
+    target = FOLDER / shipped_code.file_name()
     if all(entry._cache.ready for entry in entries.values()):  # noqa: SLF001 - there is no public way
         print(f"{target.name} is up to date")
         return
     target.unlink(missing_ok=True)
-    shipped.shipped_code.cache_clear()
-    warm.compile_once()
-    policy.compile_once()
+    shipped_code.shipped_code.cache_clear()
+    compile_simulator.compile_once()
+    compiled_policy.compile_once()
     FOLDER.mkdir(exist_ok=True)
-    target.write_bytes(shipped.code_file(entries.values()))
+    target.write_bytes(shipped_code.code_file(entries.values()))
     print(f"{target.name}: {len(entries)} entries, {target.stat().st_size / 1024:,.0f} kB")
 
 

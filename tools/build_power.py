@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from penstock.benchmark.shipped_energy import PredictedDraw, held_out_draws, shipped_draws
-from penstock.performance.power.document import to_document
-from penstock.performance.power.fit import fit_power, power_spreads
+from penstock.performance.power.power_document import to_document
+from penstock.performance.power.power_fit import fit_power, power_spreads
+from penstock.performance.shipped.shipped_energy import PredictedDraw, held_out_draws, shipped_draws
 
 TARGET = Path(__file__).resolve().parent.parent / "src/penstock/catalog/data/power.json"
 

@@ -67,7 +67,7 @@ class Setup:
 
 
 @dataclass
-class Seen:
+class ObservedSetups:
     """Where it was first written, and the longest requests."""
 
     commit: str
@@ -82,7 +82,7 @@ class History:
 
     clone: Path
     date: str = ""
-    seen: dict[Setup, Seen] = field(default_factory=dict)
+    seen: dict[Setup, ObservedSetups] = field(default_factory=dict)
 
     def read(self) -> None:
         """Walk the commits that touched a configuration, oldest first."""
@@ -119,7 +119,7 @@ class History:
                     int(point.get("ep") or 1), bool(point.get("dp-attn")),
                     point.get("spec-decoding", "none") not in {None, "none"},
                 )  # fmt: skip
-                seen = self.seen.setdefault(setup, Seen(commit, path, self.date))
+                seen = self.seen.setdefault(setup, ObservedSetups(commit, path, self.date))
                 seen.context_tokens = max(seen.context_tokens, int(length["isl"]) + int(length["osl"]))
 
 
@@ -228,7 +228,7 @@ def matches(setup: Setup, cell: Mapping[str, str]) -> bool:
 
 
 def row(
-    clones: Clones, cell: Mapping[str, str], ref: str, setup: Setup, seen: Seen, release: tuple[str, str]
+    clones: Clones, cell: Mapping[str, str], ref: str, setup: Setup, seen: ObservedSetups, release: tuple[str, str]
 ) -> dict[str, object]:
     """One configuration on one release."""
     script = clones.script(setup, seen.commit)

@@ -10,12 +10,12 @@ from math import ceil
 from pathlib import Path
 
 from penstock.api.plan import sources_of
-from penstock.planning.asked.plan_yaml import parse_plan
-from penstock.planning.asked.resolve import resolve
-from penstock.planning.candidates.search import find_candidates
-from penstock.planning.optimum.build import build_problem
-from penstock.planning.optimum.family import find_family
-from penstock.planning.optimum.problem import Offer, Problem, ReplicaKind
+from penstock.planning.candidates.candidate_search import find_candidates
+from penstock.planning.optimizer.build_problem import build_problem
+from penstock.planning.optimizer.competing_fleets import find_family
+from penstock.planning.optimizer.problem import Offer, Problem, ReplicaKind
+from penstock.planning.spec.plan_yaml import parse_plan
+from penstock.planning.spec.resolve_plan import resolve
 
 PLAN = Path(__file__).parents[1] / "examples/plans/scorecard-800-accelerators.yaml"
 GAP = 2e-5

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from penstock.catalog import load_prices, priced_ids
-from penstock.report.drawing.plain import plain_fields, to_json
+from penstock.report.drawing.plain_json import plain_fields, to_json
 
 LEDGER = Path(__file__).resolve().parent.parent / "src/penstock/catalog/data/prices/ledger.txt"
 

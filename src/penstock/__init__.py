@@ -9,7 +9,7 @@ __all__ = [
     "FitAnswer",
     "PlanAnswer",
     "PredictAnswer",
-    "PredictApartAnswer",
+    "PredictDisaggregatedAnswer",
     "PreflightAnswer",
     "SimulateAnswer",
     "SimulateFleetAnswer",
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from penstock.api.catalog import CatalogAnswer, catalog
     from penstock.api.fit import FitAnswer, fit
     from penstock.api.plan import PlanAnswer, plan
-    from penstock.api.predict import PredictAnswer, PredictApartAnswer, predict
+    from penstock.api.predict import PredictAnswer, PredictDisaggregatedAnswer, predict
     from penstock.api.preflight import PreflightAnswer, preflight
     from penstock.api.simulate import SimulateAnswer, simulate
     from penstock.api.simulate_fleet import SimulateFleetAnswer, simulate_fleet
@@ -65,7 +65,7 @@ class _FrontDoor(type(sys)):  # type: ignore[misc] # the class of modules, witho
     FitAnswer = _Lazy("fit")
     PlanAnswer = _Lazy("plan")
     PredictAnswer = _Lazy("predict")
-    PredictApartAnswer = _Lazy("predict")
+    PredictDisaggregatedAnswer = _Lazy("predict")
     PreflightAnswer = _Lazy("preflight")
     SimulateAnswer = _Lazy("simulate")
     SimulateFleetAnswer = _Lazy("simulate_fleet")

@@ -8,10 +8,10 @@ import numpy as np
 from engine.calibration import Fit
 from engine.recording import Part, Recording
 from engine.server import Settings
-from penstock.performance.step.cost import StepCost
-from penstock.simulation.options import Options
+from penstock.performance.step.step_cost import StepCost
 from penstock.simulation.replica import Replica, ReplicaPool
 from penstock.simulation.run import simulate
+from penstock.simulation.run_options import Options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ pytest.importorskip("httptools", reason='the gateway is an extra: pip install "p
 from engine.record import SHAPE
 from engine.server import Server, Settings, serve
 from gateway_stack import Running, running
-from penstock.gateway.watching.pages import read_page
+from penstock.gateway.telemetry.engine_metrics import read_page
 
 log = logging.getLogger(__name__)
 pytestmark = pytest.mark.engine

@@ -20,7 +20,7 @@ from engine.tiny_models import ARCHITECTURES, TINY
 from penstock.catalog import load_accelerator, load_models
 from penstock.checkpoint import open_checkpoint
 from penstock.fleet import Parallelism
-from penstock.fleet.engine import NEWEST, EngineName
+from penstock.fleet.engines import NEWEST, EngineName
 from penstock.preflight import Asked, Preflight, PreflightQuestion, check, load_knowledge, parse_command
 from penstock.preflight.facts.subject import smallest_split, subject_of
 from ports import free_ports

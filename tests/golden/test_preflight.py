@@ -14,7 +14,7 @@ from penstock.catalog import load_accelerator
 from penstock.checkpoint import open_checkpoint
 from penstock.checkpoint.fp8.scan import scan_fp8
 from penstock.fleet import Parallelism, Release
-from penstock.fleet.engine import EngineName
+from penstock.fleet.engines import EngineName
 from penstock.preflight import Asked, Preflight, PreflightQuestion, check, load_knowledge
 from penstock.preflight.facts.subject import subject_of
 from penstock.report.fp8 import render_scan

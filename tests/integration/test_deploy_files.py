@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import yaml
 
-from penstock.gateway.state.fleet import RoutedFleet, RoutedPool
-from penstock.gateway.state.tables import COUNTS, PICKER_STATE, REPORT
-from penstock.gateway.view import read_view
-from penstock.gateway.watching.own_page import own_page
-from penstock.gateway.watching.wish import ReplicaWish
-from penstock.routing.endpoint import new_endpoints
+from penstock.gateway.metrics_view import read_view
+from penstock.gateway.state.routed_fleet import RoutedFleet, RoutedPool
+from penstock.gateway.state.shared_tables import COUNTS, PICKER_STATE, REPORT
+from penstock.gateway.telemetry.autoscaling import DesiredReplicas
+from penstock.gateway.telemetry.gateway_metrics import metrics_page
+from penstock.routing.records import new_endpoints
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 FROM_ENVOY = {"requests_total", "requests_5xx_total", "requests_4xx_total", "fallback_requests_total"}
@@ -38,7 +38,9 @@ def published() -> str:
     counts = np.zeros((3, 2), COUNTS)
     counts["picked"] = [[1, 2], [3, 4], [5, 6]]
     envoy = dict.fromkeys((f"penstock_{name}" for name in FROM_ENVOY), 7.0)
-    return own_page(fleet, np.zeros(2, REPORT), counts, np.zeros(3, PICKER_STATE), envoy, ReplicaWish(fleet)).decode()
+    return metrics_page(
+        fleet, np.zeros(2, REPORT), counts, np.zeros(3, PICKER_STATE), envoy, DesiredReplicas(fleet)
+    ).decode()
 
 
 def expressions() -> list[str]:

@@ -13,7 +13,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from fp8_checkpoints import block_checkpoint, write_safetensors
-from penstock.cli import terminal
+from penstock.cli import console
 from penstock.cli.root import app
 from penstock.report.plan.terminal import render_plan
 from small_plans import TWO_PARTS, solved
@@ -42,7 +42,7 @@ COMMANDS: dict[str, str | list[str]] = {
 
 
 def printed(arguments: str | list[str], width: int, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(terminal, "PIPE_WIDTH", width)
+    monkeypatch.setattr(console, "PIPE_WIDTH", width)
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code in {0, 1}, result.output
     return result.stdout
@@ -105,7 +105,7 @@ def test_reports_of_files_lose_nothing(width: int, tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_plan_loses_nothing(width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    terminal.stdout().print(render_plan(solved(TWO_PARTS), width))
+    console.stdout().print(render_plan(solved(TWO_PARTS), width))
     assert wrong(capsys.readouterr().out, width) == []
 
 
@@ -162,7 +162,7 @@ def test_a_launch_is_printed_as_it_can_be_pasted(width: int, monkeypatch: pytest
 
 
 def test_every_example_is_a_command_a_shell_reads() -> None:
-    source = Path(terminal.__file__).parent
+    source = Path(console.__file__).parent
     text = "".join(path.read_text(encoding="utf-8") for path in sorted(source.rglob("*.py")))
     examples = re.findall(r"`(penstock [^`]+)`", text)
     assert len(examples) >= 30

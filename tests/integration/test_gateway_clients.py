@@ -128,7 +128,7 @@ async def ask(client: openai.AsyncOpenAI, content: str = "hi", *, stream: bool =
     return 200
 
 
-async def asked_many(served: Served, count: int, content: str = "hi", at_once: int = 8) -> list[int]:
+async def asked_many(served: Served, count: int, content: str = "hi", in_parallel: int = 8) -> list[int]:
     """Ask many times, every other answer streamed; return the statuses."""
     left = iter(range(count))
     async with served.many() as client:
@@ -136,7 +136,7 @@ async def asked_many(served: Served, count: int, content: str = "hi", at_once: i
         async def one() -> list[int]:
             return [await ask(client, content, stream=number % 2 == 0) for number in left]
 
-        return [status for found in await asyncio.gather(*(one() for _ in range(at_once))) for status in found]
+        return [status for found in await asyncio.gather(*(one() for _ in range(in_parallel))) for status in found]
 
 
 def test_an_engine_that_answers_500_at_once_loses_no_request_and_comes_back(served: Served) -> None:

@@ -136,12 +136,12 @@ def test_ten_reloads_lose_nothing_and_a_removed_endpoint_gets_nothing(stack: Run
 
 
 def test_counters_of_endpoints_that_stay_go_on_when_the_fleet_is_read_again(stack: Running) -> None:
-    from penstock.api.top import look_at_gateway  # noqa: PLC0415
+    from penstock.api.top import read_gateway  # noqa: PLC0415
 
     watched, seen = Path(str(stack.stack.watched)), list[dict[tuple[str, str], float]]()
 
     def look() -> float:
-        page = look_at_gateway(str(stack.stack.metrics))
+        page = read_gateway(str(stack.stack.metrics))
         names = ("picks_total", "answers_total", "prompt_bytes_total", "predicted_ttft_seconds_total", "scrapes_total")
         seen.append({(one.address, name): one.values[name] for one in page.endpoints for name in names})
         picked = sum(one.values["picks_total"] for one in page.endpoints)
@@ -165,7 +165,7 @@ def test_counters_of_endpoints_that_stay_go_on_when_the_fleet_is_read_again(stac
 
 
 def test_requests_in_flight_come_back_to_zero(stack: Running) -> None:
-    from penstock.gateway.state.tables import COUNTS, shared_array  # noqa: PLC0415
+    from penstock.gateway.state.shared_tables import COUNTS, shared_array  # noqa: PLC0415
 
     asyncio.run(stack.load(100, 8))
     time.sleep(12)  # what led nowhere is told apart by several looks, a second apart
@@ -177,7 +177,7 @@ def test_requests_in_flight_come_back_to_zero(stack: Running) -> None:
 
 def test_every_decision_is_made_again_from_its_receipt(stack: Running) -> None:
     from penstock.api.receipts import receipts as asked_again  # noqa: PLC0415
-    from penstock.gateway.picking.receipts import read_receipts  # noqa: PLC0415
+    from penstock.gateway.picker.decision_receipts import read_receipts  # noqa: PLC0415
 
     asyncio.run(stack.load(50, 8))
     files = list(Path(str(stack.stack.receipts)).parent.glob("receipts.*.jsonl"))
@@ -190,13 +190,13 @@ def test_every_decision_is_made_again_from_its_receipt(stack: Running) -> None:
 
 
 def test_metrics_say_what_happened(stack: Running) -> None:
-    from penstock.api.top import look_at_gateway  # noqa: PLC0415
+    from penstock.api.top import read_gateway  # noqa: PLC0415
 
-    before = look_at_gateway(str(stack.stack.metrics))
+    before = read_gateway(str(stack.stack.metrics))
     asyncio.run(stack.load(50, 8))
     stack.fault("die", 1)
     time.sleep(2.5)
-    after = look_at_gateway(str(stack.stack.metrics))
+    after = read_gateway(str(stack.stack.metrics))
     assert after.totals["requests_total"] >= before.totals["requests_total"] + 50
     assert after.totals["requests_5xx_total"] == before.totals["requests_5xx_total"]
     up = {one.address: one.values["endpoint_up"] for one in after.endpoints}

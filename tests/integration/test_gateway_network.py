@@ -30,7 +30,7 @@ CONTROL_PORT, FIRST_PORT, COUNT = 9000, 9001, 300
 
 
 @dataclass(frozen=True)
-class Apart:
+class PhaseFactors:
     """A gateway whose parts are hosts: the client's, its own, and two with endpoints."""
 
     running: Running
@@ -71,7 +71,7 @@ def answers(url: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apart]:
+def apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PhaseFactors]:
     reason = refused()
     if reason is not None:
         pytest.skip(reason)
@@ -93,7 +93,7 @@ def apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apart]:
             assert process.poll() is None, "the gateway has ended"
             assert time.monotonic() - begun_s < 120, "the gateway does not answer"
             time.sleep(0.2)
-        yield Apart(Running(whole, {"gateway": process}), client, paths)
+        yield PhaseFactors(Running(whole, {"gateway": process}), client, paths)
 
 
 def said(note: Note, name: str, seen: Answers) -> None:
@@ -104,7 +104,9 @@ def said(note: Note, name: str, seen: Answers) -> None:
 
 @pytest.mark.parametrize("name", ["a", "client"])
 @pytest.mark.parametrize("trouble", [{"delay_s": 0.2}, {"loss_fraction": 0.05}], ids=["200 ms", "5% loss"])
-def test_a_bad_path_loses_nothing(apart: Apart, name: str, trouble: dict[str, float], record_property: Note) -> None:
+def test_a_bad_path_loses_nothing(
+    apart: PhaseFactors, name: str, trouble: dict[str, float], record_property: Note
+) -> None:
     apart.paths[name].become(**trouble)  # type: ignore[arg-type]
     try:
         seen = apart.load()
@@ -114,7 +116,7 @@ def test_a_bad_path_loses_nothing(apart: Apart, name: str, trouble: dict[str, fl
     assert seen.failed == 0, (seen.statuses, seen.cut)
 
 
-def test_endpoints_behind_a_cut_path_are_left_out_and_found_again(apart: Apart, record_property: Note) -> None:
+def test_endpoints_behind_a_cut_path_are_left_out_and_found_again(apart: PhaseFactors, record_property: Note) -> None:
     with ExitStack() as held:
         held.callback(apart.paths["a"].become)
         seen = on_host(apart.client, lambda: asyncio.run(apart.running.load_during(cut(apart, "a"), COUNT)))
@@ -132,7 +134,7 @@ def test_endpoints_behind_a_cut_path_are_left_out_and_found_again(apart: Apart, 
 
 
 def test_clients_behind_a_path_that_was_cut_for_two_seconds_get_their_answers(
-    apart: Apart, record_property: Note
+    apart: PhaseFactors, record_property: Note
 ) -> None:
     def act() -> None:
         cut(apart, "client")()
@@ -144,13 +146,13 @@ def test_clients_behind_a_path_that_was_cut_for_two_seconds_get_their_answers(
     assert seen.failed == 0, (seen.statuses, seen.cut)
 
 
-def cut(apart: Apart, name: str) -> Callable[[], None]:
+def cut(apart: PhaseFactors, name: str) -> Callable[[], None]:
     return lambda: apart.paths[name].become(cut=True)
 
 
-def picked(apart: Apart, side: str) -> int:
+def picked(apart: PhaseFactors, side: str) -> int:
     """Picks of a side's endpoints so far, from the tables the gateway's processes share."""
-    from penstock.gateway.state.tables import COUNTS, shared_array  # noqa: PLC0415
+    from penstock.gateway.state.shared_tables import COUNTS, shared_array  # noqa: PLC0415
 
     known = apart.running.stack.addresses
     counts = shared_array(Path(apart.running.stack.folder) / "counts-0.table", COUNTS, (2, len(known)))

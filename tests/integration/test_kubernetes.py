@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 import yaml
 
-from penstock.fleet.file import read_fleet
+from penstock.fleet.fleet_file import read_fleet
 
 ROOT = Path(__file__).parents[2]
 BASE = ROOT / "deploy" / "kubernetes"

@@ -32,7 +32,7 @@ def test_a_notebook_runs_and_asks_all_six_questions(path: Path) -> None:
     known = {name for name in penstock.__all__ if name.endswith("Answer")}
     assert {type(answer).__name__ for answer in answers} == known - {
         "AuditAnswer",
-        "PredictApartAnswer",
+        "PredictDisaggregatedAnswer",
         "SimulateFleetAnswer",
     }
     assert all(answer._repr_html_().startswith("<pre") and len(repr(answer)) < 200 for answer in answers)

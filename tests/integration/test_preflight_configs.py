@@ -9,9 +9,9 @@ import pytest
 
 from penstock.catalog import find_model, load_accelerators
 from penstock.fleet import Parallelism, Release
-from penstock.fleet.engine import EngineName
+from penstock.fleet.engines import EngineName
 from penstock.model import read_model
-from penstock.model.config import parse_json
+from penstock.model.config_json import parse_json
 from penstock.performance import fit
 from penstock.preflight import (
     Asked,
@@ -23,7 +23,7 @@ from penstock.preflight import (
     load_knowledge,
     read_scheme,
 )
-from penstock.preflight.facts.derive import chip_of
+from penstock.preflight.facts.derive_facts import chip_of
 
 pytestmark = pytest.mark.shared
 ENGINES: tuple[tuple[EngineName, str], ...] = (("vllm", "0.32.0"), ("sglang", "0.5.18"))

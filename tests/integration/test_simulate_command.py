@@ -9,7 +9,7 @@ import pytest
 
 from conftest import Run
 from penstock.catalog import load_prices
-from penstock.planning.asked.prices import hourly_price
+from penstock.planning.spec.catalog_prices import hourly_price
 
 pytestmark = pytest.mark.wheel
 

@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from audits import library
-from penstock.audit.asked.claims_yaml import EXAMPLE_CLAIMS, parse_claims, read_claims
-from penstock.audit.asked.sentence import parse_sentence
-from penstock.audit.asked.sheet import parse_sheet
-from penstock.audit.audit import judge
-from penstock.audit.library import Library
+from penstock.audit.judge_claims import judge
+from penstock.audit.parsing.claims_yaml import EXAMPLE_CLAIMS, parse_claims, read_claims
+from penstock.audit.parsing.sentence import parse_sentence
+from penstock.audit.parsing.tender_sheet import parse_sheet
+from penstock.audit.reference_library import Library
 from penstock.errors import PenstockError, UsageError
 from penstock.reading.yaml import Table, Value
 

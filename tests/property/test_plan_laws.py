@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from penstock.planning.optimum.balance import evenly_busy
-from penstock.planning.optimum.mix import cheapest, runners_up
-from penstock.planning.optimum.problem import (
+from penstock.planning.optimizer.cheapest_mix import cheapest, runners_up
+from penstock.planning.optimizer.load_balance import balance_load
+from penstock.planning.optimizer.problem import (
     MIN_VENDOR_SHARE,
     Demand,
     Mix,
@@ -22,7 +22,7 @@ from penstock.planning.optimum.problem import (
     Restriction,
     Tier,
 )
-from penstock.planning.optimum.resize import one_world, resized_usd
+from penstock.planning.optimizer.resize_fleet import one_world, resized_usd
 
 optimal = settings(max_examples=150, deadline=None)
 law = settings(max_examples=60, deadline=None)
@@ -366,7 +366,7 @@ def test_requests_shared_out_anew_are_all_served_by_replicas_that_are_no_busier(
     mix = cheapest(problem)
     assume(mix is not None)
     assert mix is not None
-    even = evenly_busy(mix, problem)
+    even = balance_load(mix, problem)
     assert even.cost_usd == mix.cost_usd
     assert [pool.replicas for pool in even.pools] == [pool.replicas for pool in mix.pools]
     for demand in problem.demands:
@@ -414,7 +414,7 @@ def test_two_pools_are_equally_busy_where_no_rule_says_otherwise() -> None:
     demand = Demand(key=("chat", 0), requests_per_s=(30.0,), tokens=1000)
     problem = Problem(periods=1, offers=tuple(offers), replicas=tuple(kinds), demands=(demand,))
     mix = Mix(cost_usd=6.5, gap_fraction=0.0, seconds=0.0, pools=tuple(pools), purchases={})
-    red, green = evenly_busy(mix, problem).pools
+    red, green = balance_load(mix, problem).pools
     assert isclose(red.load["red1", ("chat", 0)], 10 / 40, abs_tol=1e-6)
     assert isclose(green.load["green1", ("chat", 0)], 30 / 40, abs_tol=1e-6)
-    assert isclose(_busiest(evenly_busy(mix, problem), problem), 30 / 40, abs_tol=1e-6)
+    assert isclose(_busiest(balance_load(mix, problem), problem), 30 / 40, abs_tol=1e-6)

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.performance.step.cost import StepCost
-from penstock.simulation.options import Options
+from penstock.performance.step.step_cost import StepCost
 from penstock.simulation.replica import Replica, ReplicaPool
 from penstock.simulation.run import simulate
+from penstock.simulation.run_options import Options
 from penstock.workload import Requests
 
 COST = StepCost(

@@ -16,7 +16,7 @@ EXPORTS = {
         "FitAnswer",
         "PlanAnswer",
         "PredictAnswer",
-        "PredictApartAnswer",
+        "PredictDisaggregatedAnswer",
         "PreflightAnswer",
         "SimulateAnswer",
         "SimulateFleetAnswer",

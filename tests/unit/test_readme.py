@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.benchmark.shipped_rows import shipped_errors
 from penstock.catalog import load_measurements
+from penstock.performance.shipped.shipped_runs import shipped_errors
 from penstock.report.accuracy import Published
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8").replace("\n  ", " ")

@@ -10,7 +10,7 @@ pytest.importorskip("httptools", reason='serving is an extra: pip install "penst
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.serving import Exchange, HttpLine
+from penstock.http_server import Exchange, HttpConnection
 
 
 def echo(exchange: Exchange) -> None:
@@ -20,7 +20,7 @@ def echo(exchange: Exchange) -> None:
 def serving(script: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: HttpLine(echo, most_body_bytes=1000), "127.0.0.1", 0)
+        server = await loop.create_server(lambda: HttpConnection(echo, most_body_bytes=1000), "127.0.0.1", 0)
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
         await asyncio.wait_for(script(reader, writer), 10)
         writer.close()
@@ -80,6 +80,6 @@ def test_what_is_too_much_or_not_http_is_refused_and_the_connection_ends(sent: b
 
 @given(st.lists(st.binary(max_size=200), max_size=5))
 def test_no_bytes_make_the_parser_raise(pieces: list[bytes]) -> None:
-    line = HttpLine(echo)
+    line = HttpConnection(echo)
     for piece in pieces:
         line.data_received(piece)

@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from penstock.performance.kinship.cases import Cases
-from penstock.performance.kinship.covariance import GROUPS, LEVELS, Single, Spreads, alike, linear, same
-from penstock.performance.step.work import PARTS, Array
+from penstock.performance.similarity.cases import Cases
+from penstock.performance.similarity.covariance import GROUPS, LEVELS, Single, Spreads, alike, linear, same
+from penstock.performance.step.step_work import PARTS, Array
 
 _OF_A_CURVE: Final = 20
 _OF_A_SLOWDOWN: Final = 0.1

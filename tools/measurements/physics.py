@@ -7,13 +7,13 @@ from typing import Final
 import numpy as np
 
 from measurements.ledger import Ledger
-from penstock.benchmark.shipped_rows import model_of
 from penstock.catalog import load_accelerator
 from penstock.catalog.measurement import Measurement
-from penstock.performance.evidence.rows import batched_tokens, measured_deployment
-from penstock.performance.step.work import PARTS, Array, Load, ReplicaWork, roofline_s
+from penstock.performance.calibration.measured_runs import batched_tokens, measured_deployment
+from penstock.performance.shipped.shipped_runs import model_of
+from penstock.performance.step.step_work import PARTS, Array, Load, ReplicaWork, roofline_s
 
-_MOST_TOKENS_A_STEP: Final = {"": 1, "mtp": 4}
+_MAX_TOKENS_A_STEP: Final = {"": 1, "mtp": 4}
 """With draft layers: the most drafts in any of these benchmarks are three."""
 _MANY: Final = 16
 """Users from which a rate that is a few requests short is a queue, and not the start and the end of a run."""
@@ -48,7 +48,7 @@ class Physics:
         requests = requests or max(1.0, self._most_requests(row))
         seconds = row.tpot_s or requests / (row.output_tokens_per_s or 1.0)
         light = self._light(row, requests)
-        return roofline_s(light) / (seconds * _MOST_TOKENS_A_STEP[row.drafted])
+        return roofline_s(light) / (seconds * _MAX_TOKENS_A_STEP[row.drafted])
 
     def _most_requests(self, row: Measurement) -> float:
         """Return how many requests the memory holds when nothing but weights and cache is in it."""

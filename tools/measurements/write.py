@@ -7,7 +7,7 @@ from dataclasses import fields
 from datetime import date
 from typing import Final
 
-from penstock.catalog._rows import COLUMNS
+from penstock.catalog._measurement_rows import COLUMNS
 from penstock.catalog.measurement import Measurement
 
 _FILES: Final = {

@@ -10,7 +10,7 @@ from itertools import product
 
 import numpy as np
 
-from penstock.routing.scaling.scaler import (
+from penstock.routing.autoscaler.scaler import (
     CheapestSet,
     EvenScaling,
     HorizontalPodAutoscaler,
@@ -20,10 +20,10 @@ from penstock.routing.scaling.scaler import (
     Scaler,
     VariantAutoscaler,
 )
-from penstock.simulation.options import Options
 from penstock.simulation.outcome import Outcome
 from penstock.simulation.replica import ReplicaPool
 from penstock.simulation.run import simulate
+from penstock.simulation.run_options import Options
 from routing.cases import Load, fleet, load
 from routing.experiments import SEEDS, Row, parts, routing
 

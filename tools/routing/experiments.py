@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from penstock.routing.columns import pick_columns
-from penstock.routing.compared.policies import policy_of
-from penstock.routing.compiled import compiled_pick
-from penstock.routing.endpoint import default_parameters, new_endpoints, new_request
+from penstock.routing.baselines.policies import policy_of
+from penstock.routing.endpoint_updates import refresh
 from penstock.routing.harm import pick
-from penstock.routing.ledger import refresh
+from penstock.routing.numpy_policy import pick_columns
+from penstock.routing.policy_compiler import compiled_pick
+from penstock.routing.records import default_parameters, new_endpoints, new_request
 from penstock.simulation.capacity import RateSearch, highest_rate, trial
-from penstock.simulation.options import Fault, Options, Routing, Sight
 from penstock.simulation.outcome import Outcome
 from penstock.simulation.replica import ReplicaPool
 from penstock.simulation.run import simulate
+from penstock.simulation.run_options import Fault, Options, RouterVisibility, Routing
 from routing.cases import FLEETS, LOADS, Load, fleet, load
 
 if TYPE_CHECKING:
@@ -122,8 +122,8 @@ def robust() -> Iterator[Row]:
     """Break one thing at a time at 80% of the highest rate."""
     cases: Mapping[str, Mapping[str, object]] = {
         "fresh": {},
-        "reports 1 s old": {"sight": Sight(report_interval_s=1.0, report_delay_s=0.5)},
-        "5% of reports lost": {"sight": Sight(report_loss=0.05)},
+        "reports 1 s old": {"sight": RouterVisibility(report_interval_s=1.0, report_delay_s=0.5)},
+        "5% of reports lost": {"sight": RouterVisibility(report_loss=0.05)},
         "one endpoint 3x slow": {"faults": (Fault(kind="slow", replica=0, at_s=30.0, factor=3.0),)},
         "one endpoint dead": {"faults": (Fault(kind="dies", replica=0, at_s=30.0),)},
         "2 pickers": {"pickers": 2},

@@ -6,8 +6,8 @@ from functools import cache
 
 import numpy as np
 
-from penstock.simulation.options import Options
 from penstock.simulation.run import simulate
+from penstock.simulation.run_options import Options
 from penstock.workload import Requests, Slo, SloClass, read_trace
 from routing.cases import FLEETS, TRACES, fleet
 from routing.experiments import Row, routing

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from rich.console import Console, RenderableType
 
-from penstock.report.drawing.plain import plain_fields, to_json
+from penstock.report.drawing.plain_json import plain_fields, to_json
 
 if TYPE_CHECKING:
-    from penstock.performance.prediction.predict import Range
+    from penstock.performance.prediction.predict_deployment import Range
 
 Cell: TypeAlias = str | int | float | bool | None
 Row: TypeAlias = dict[str, Cell]

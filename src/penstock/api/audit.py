@@ -11,24 +11,24 @@ from typing import Final, TypeAlias
 from rich.console import RenderableType
 
 from penstock.api.answer import ApiAnswer, Row
-from penstock.audit.asked.claims_yaml import parse_claims
-from penstock.audit.asked.sentence import parse_sentence
-from penstock.audit.asked.sheet import parse_sheet
-from penstock.audit.audit import Audited, audit_claims
-from penstock.audit.claim.claim import Claim
-from penstock.audit.claim.kind import kind_of
-from penstock.audit.ledger import shipped_claims
-from penstock.audit.library import Library, shipped_facts
-from penstock.benchmark.shipped_rows import model_of, shape_of_name, shipped_efficiencies
+from penstock.audit.article_claims import shipped_claims
+from penstock.audit.claims.claim import Claim
+from penstock.audit.claims.kind_names import kind_of
+from penstock.audit.judge_claims import Audited, audit_claims
+from penstock.audit.parsing.claims_yaml import parse_claims
+from penstock.audit.parsing.sentence import parse_sentence
+from penstock.audit.parsing.tender_sheet import parse_sheet
+from penstock.audit.reference_library import Library, shipped_facts
 from penstock.catalog import load_accelerator, load_measurements, load_prices, measurement_sources
 from penstock.checkpoint import open_checkpoint
 from penstock.errors import UsageError
+from penstock.performance.shipped.shipped_runs import model_of, shape_of_name, shipped_efficiencies
 from penstock.preflight import Subject, load_knowledge
 from penstock.preflight.facts.subject import subject_of
 from penstock.reading.text import read_text
+from penstock.report.audit.audit_sentences import counts, said
 from penstock.report.audit.document import audit_document
 from penstock.report.audit.terminal import render_audit
-from penstock.report.audit.words import counts, said
 
 AskedClaims: TypeAlias = str | PathLike[str] | Claim | Sequence["str | PathLike[str] | Claim"]
 _MAX_BYTES: Final = 2_000_000

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from penstock.api.answer import ApiAnswer, Cell, Row
 from penstock.catalog import load_accelerator, load_accelerators, load_models, load_prices
 from penstock.catalog.accelerator import Accelerator, facts
-from penstock.catalog.compare import compare
+from penstock.catalog.accelerator_diff import compare
 from penstock.catalog.price import Price, PriceKind
 from penstock.checkpoint import open_checkpoint
 from penstock.errors import UsageError
@@ -20,7 +20,7 @@ from penstock.report.catalog import (
     render_models,
     render_prices,
 )
-from penstock.report.drawing.plain import plain_fields
+from penstock.report.drawing.plain_json import plain_fields
 
 CatalogQuestion: TypeAlias = Literal["list", "show", "diff", "prices", "models"]
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
-from penstock.api.asked.fleet import AskedFleet, fleet_choice, placed_pool, typical_tokens
+from penstock.api.arguments.fleet_argument import AskedFleet, fleet_choice, placed_pool, typical_tokens
 from penstock.errors import MissingExtra, UsageError
 from penstock.fleet.pools import Fleet, Pool
 from penstock.simulation.replica import Replica
 
 if TYPE_CHECKING:
-    from penstock.emulator.endpoint import EmulatedReplica
+    from penstock.emulator.emulated_endpoint import EmulatedReplica
 
 _BLOCK_TOKENS: Final = 16
 """Least size of a block: an engine that counts single tokens is emulated in blocks of these."""
@@ -45,7 +45,7 @@ def emulated_replicas(fleet: Fleet) -> "tuple[EmulatedReplica, ...]":
 
 
 def _replicas(fleet: Fleet, pool: Pool) -> "list[EmulatedReplica]":
-    from penstock.emulator.endpoint import EmulatedReplica  # noqa: PLC0415 - with the extra
+    from penstock.emulator.emulated_endpoint import EmulatedReplica  # noqa: PLC0415 - with the extra
 
     replica = _coarse(placed_pool(fleet, pool))
     return [
@@ -89,10 +89,10 @@ def emulate(
         raise UsageError(f"speed is {speed:g}; write how many seconds pass in one, such as 10")
     import uvloop  # noqa: PLC0415 - an extra
 
-    from penstock.emulator import server  # noqa: PLC0415 - needs the extra
+    from penstock.emulator import emulator_server  # noqa: PLC0415 - needs the extra
 
     chosen = emulated_fleet(fleet, port=port)
     replicas = emulated_replicas(chosen)
     told = None if ready is None else lambda: ready(chosen)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(server.emulate(replicas, control=control, speed=speed, seed=seed, ready=told))
+        runner.run(emulator_server.emulate(replicas, control=control, speed=speed, seed=seed, ready=told))

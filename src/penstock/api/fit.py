@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from rich.console import RenderableType
 
 from penstock.api.answer import ApiAnswer, Row, counted
-from penstock.api.asked.choices import (
+from penstock.api.arguments.choices import (
     AskedModel,
     Targets,
     Tokens,

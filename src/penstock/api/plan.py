@@ -10,31 +10,31 @@ from typing import Final, TypeAlias
 from rich.console import RenderableType
 
 from penstock.api.answer import ApiAnswer, Row
-from penstock.api.asked.workload import trace_choice
-from penstock.api.compiling import compile_first
-from penstock.api.watch import LOG, Watcher
-from penstock.benchmark.disaggregated import shipped_apart
-from penstock.benchmark.shipped_drafts import own_drafts
-from penstock.benchmark.shipped_energy import drawn_under_load
-from penstock.benchmark.shipped_rows import model_of, shipped_efficiencies
+from penstock.api.arguments.workload_argument import trace_choice
+from penstock.api.compile_notice import compile_first
+from penstock.api.progress import LOG, ProgressListener
 from penstock.catalog import load_accelerator, load_accelerators, load_prices
 from penstock.checkpoint import open_checkpoint
-from penstock.planning.asked.plan import Plan
-from penstock.planning.asked.plan_yaml import parse_plan
-from penstock.planning.asked.trace_lengths import TraceLengths, trace_lengths
-from penstock.planning.candidates.screen import QueuelessScreen
-from penstock.planning.candidates.unit_screen import UnitScreen
-from penstock.planning.candidates.units import find_units
-from penstock.planning.launches import PoolLaunch, pool_launches
-from penstock.planning.make import Bill, NoFleet, PlanResult, Sources, make_plan
-from penstock.planning.proof.simulated import LoadJudge, simulated_capacity, verify_by
-from penstock.planning.proof.simulator import Simulator
+from penstock.performance.shipped.shipped_disaggregated import shipped_phase_factors
+from penstock.performance.shipped.shipped_drafts import own_drafts
+from penstock.performance.shipped.shipped_energy import drawn_under_load
+from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies
+from penstock.planning.candidates.disaggregated_screen import UnitScreen
+from penstock.planning.candidates.disaggregated_units import find_units
+from penstock.planning.candidates.queueless_screen import QueuelessScreen
+from penstock.planning.make_plan import Bill, NoFleet, PlanResult, Sources, make_plan
+from penstock.planning.pool_launches import PoolLaunch, pool_launches
+from penstock.planning.spec.plan_types import Plan
+from penstock.planning.spec.plan_yaml import parse_plan
+from penstock.planning.spec.trace_lengths import TraceLengths, trace_lengths
+from penstock.planning.verification.pool_simulator import Simulator
+from penstock.planning.verification.simulated_capacity import LoadJudge, simulated_capacity, verify_by
 from penstock.preflight import load_knowledge
 from penstock.preflight.facts.subject import subject_of
 from penstock.reading.text import read_text
 from penstock.report.plan.document import plan_document
+from penstock.report.plan.sentences import headline
 from penstock.report.plan.terminal import render_plan
-from penstock.report.plan.words import headline
 from penstock.workload import Trace
 
 AskedPlan: TypeAlias = str | PathLike[str] | Plan
@@ -86,7 +86,7 @@ class PlanAnswer(ApiAnswer):
         return self.result.plan.name, [text[:120] for text in said]
 
 
-def plan(file: AskedPlan, *, watch: Watcher = LOG) -> PlanAnswer:
+def plan(file: AskedPlan, *, watch: ProgressListener = LOG) -> PlanAnswer:
     """Which fleet should be bought? As `penstock plan`: `plan("plan.yaml")`; `penstock plan --init` prints one."""
     asked = file if isinstance(file, Plan) else read_plan(Path(file))
     folder = Path() if isinstance(file, Plan) else Path(file).parent
@@ -103,11 +103,11 @@ def read_plan(file: Path) -> Plan:
     return replace(asked, owned=tuple(replace(entry, id=load_accelerator(entry.id).id) for entry in asked.owned))
 
 
-def sources_of(asked: Plan, folder: Path, watch: Watcher = LOG) -> Sources:
+def sources_of(asked: Plan, folder: Path, watch: ProgressListener = LOG) -> Sources:
     """Join the catalog, the models and the simulator."""
     columns = {workload.trace: workload.columns for workload in asked.workloads if workload.trace is not None}
     efficiencies = shipped_efficiencies()
-    screen = UnitScreen(QueuelessScreen(efficiencies), shipped_apart())
+    screen = UnitScreen(QueuelessScreen(efficiencies), shipped_phase_factors())
     simulator = Simulator(screen.loop, seed=asked.seed, units=screen)
     return Sources(
         accelerators=tuple(load_accelerator(part.id) for part in asked.parts) or load_accelerators(),

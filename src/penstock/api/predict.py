@@ -6,21 +6,21 @@ from dataclasses import dataclass
 from rich.console import RenderableType
 
 from penstock.api.answer import ApiAnswer, Row, counted, spread_over
-from penstock.api.asked.choices import AskedModel, Targets, Tokens, at_least, counted_targets, tokens_choice
-from penstock.api.asked.ignored import refuse_ignored
-from penstock.api.asked.placing import Placing
-from penstock.benchmark.shipped_energy import shipped_power
-from penstock.benchmark.shipped_rows import shape_of_name
+from penstock.api.arguments.choices import AskedModel, Targets, Tokens, at_least, counted_targets, tokens_choice
+from penstock.api.arguments.deployment_argument import RequestedDeployment
+from penstock.api.arguments.ignored import refuse_ignored
 from penstock.catalog import load_measurements, measurement_sources
 from penstock.catalog.measurement import Measurement
 from penstock.model import ModelSpec
-from penstock.performance.kinship.cases import shape_of
-from penstock.performance.prediction.disaggregated import DisaggregatedPrediction
-from penstock.performance.prediction.energy import Energy, energy_of
-from penstock.performance.prediction.nearest import nearest_measurements
-from penstock.performance.prediction.predict import Prediction
-from penstock.report.disaggregated import disaggregated_document, render_disaggregated
+from penstock.performance.disaggregated.disaggregated_prediction import DisaggregatedPrediction
+from penstock.performance.prediction.energy_per_token import Energy, energy_of
+from penstock.performance.prediction.nearest_measurements import nearest_measurements
+from penstock.performance.prediction.predict_deployment import Prediction
+from penstock.performance.shipped.shipped_energy import shipped_power
+from penstock.performance.shipped.shipped_runs import shape_of_name
+from penstock.performance.similarity.cases import shape_of
 from penstock.report.predict import has_tpot, prediction_document, render_predictions
+from penstock.report.predict_disaggregated import disaggregated_document, render_disaggregated
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -62,7 +62,7 @@ class PredictAnswer(ApiAnswer):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class PredictApartAnswer(ApiAnswer):
+class PredictDisaggregatedAnswer(ApiAnswer):
     """What replicas deliver that only prefill or only decode."""
 
     model: ModelSpec
@@ -113,7 +113,7 @@ def predict(
     replicas: int = 1,
     kv_gbps: float | None = None,
     light: bool = False,
-) -> PredictAnswer | PredictApartAnswer:
+) -> PredictAnswer | PredictDisaggregatedAnswer:
     """How fast will it be? As `penstock predict`: `predict("deepseek-r1", "mi355x:8,b200:8", concurrency=64)`.
 
     `input_tokens` and `output_tokens` are --in and --out, which Python keeps for itself or would read oddly.
@@ -130,7 +130,7 @@ def predict(
         accepted=accepted,
         light=light,
     )
-    placing = Placing(
+    placing = RequestedDeployment(
         model,
         precision=precision,
         kv=kv,
@@ -146,15 +146,15 @@ def predict(
     if not prefill:
         return _together(placing, on, (*tokens, concurrency), light=light)
     predictions = tuple(
-        placing.predict_apart(
-            part, placing.split_apart(part, devices, (prefill, replicas), kv_gbps), tokens, concurrency
+        placing.predict_disaggregated_deployment(
+            part, placing.disaggregated_split(part, devices, (prefill, replicas), kv_gbps), tokens, concurrency
         )
         for part, devices in counted_targets(on)
     )
-    return PredictApartAnswer(model=placing.spec, predictions=predictions)
+    return PredictDisaggregatedAnswer(model=placing.spec, predictions=predictions)
 
 
-def _together(placing: Placing, on: Targets, load: tuple[int, int, int], *, light: bool) -> PredictAnswer:
+def _together(placing: RequestedDeployment, on: Targets, load: tuple[int, int, int], *, light: bool) -> PredictAnswer:
     """Prompts and answers on the same replicas."""
     predictions = tuple(placing.predict(part, devices, load, light=light) for part, devices in counted_targets(on))
     nearest = (

@@ -9,16 +9,16 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from penstock.api.answer import ApiAnswer, Row, counted
-from penstock.api.asked.choices import Targets, Tokens, counted_targets, engine_choice, split_choice, tokens_choice
-from penstock.api.watch import LOG, Watcher
-from penstock.benchmark.shipped_rows import shipped_efficiencies
+from penstock.api.arguments.choices import Targets, Tokens, counted_targets, engine_choice, split_choice, tokens_choice
+from penstock.api.progress import LOG, ProgressListener
 from penstock.catalog import load_accelerators
 from penstock.catalog.accelerator import Accelerator
 from penstock.checkpoint import open_checkpoint
 from penstock.checkpoint.fp8.scan import scan_bytes, scan_fp8
 from penstock.errors import UsageError
 from penstock.fleet import Parallelism, Release
-from penstock.fleet.engine import NEWEST
+from penstock.fleet.engines import NEWEST
+from penstock.performance.shipped.shipped_runs import shipped_efficiencies
 from penstock.preflight import (
     Asked,
     Launch,
@@ -29,13 +29,13 @@ from penstock.preflight import (
     load_knowledge,
     parse_command,
 )
-from penstock.preflight.facts.served_model import catalog_id, compare_served
-from penstock.preflight.facts.split import stated_split
+from penstock.preflight.executed_speed import Speed, predicted_speed
+from penstock.preflight.facts.launched_model import catalog_id, compare_served
+from penstock.preflight.facts.stated_split import stated_split
 from penstock.preflight.facts.subject import scanned_facts, smallest_split, subject_of
-from penstock.preflight.launch.flags import spelled_out
 from penstock.preflight.launch.images import image_release
-from penstock.preflight.nearest import nearest
-from penstock.preflight.speed import Speed, predicted_speed
+from penstock.preflight.launch.release_flags import spelled_out
+from penstock.preflight.nearest_split import nearest
 from penstock.report.preflight.document import preflight_document
 from penstock.report.preflight.terminal import render_matrix, render_preflight
 
@@ -97,7 +97,7 @@ def preflight(
     host: Mapping[str, str] | Sequence[str] = (),
     scan: bool = False,
     matrix: bool = False,
-    watch: Watcher = LOG,
+    watch: ProgressListener = LOG,
 ) -> PreflightAnswer:
     """Will it run here, and be right? As `penstock preflight`: `preflight("deepseek-r1", "mi300x:8")`.
 
@@ -224,7 +224,7 @@ class _Options:
         return questions
 
 
-def _subject(name: str, watch: Watcher, *, scan: bool) -> Subject:
+def _subject(name: str, watch: ProgressListener, *, scan: bool) -> Subject:
     subject = subject_of(open_checkpoint(name, headers=True), name)
     if not scan:
         return subject

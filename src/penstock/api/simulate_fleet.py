@@ -9,25 +9,25 @@ import numpy as np
 from rich.console import RenderableType
 
 from penstock.api.answer import ApiAnswer, Row
-from penstock.api.asked.choices import Tokens, at_least, tokens_choice
-from penstock.api.asked.fleet import AskedFleet, deployed_pool, fleet_choice, fleet_tokens, placed_pool
-from penstock.api.asked.happenings import Happenings, happenings_choice
-from penstock.api.asked.policies import policies_choice
-from penstock.api.asked.weights import weights_choice
-from penstock.api.asked.workload import AskedTrace, after_system_prompts, trace_choice, workload_choice
-from penstock.api.compiling import compile_first
-from penstock.api.watch import LOG, Watcher
+from penstock.api.arguments.choices import Tokens, at_least, tokens_choice
+from penstock.api.arguments.fleet_argument import AskedFleet, deployed_pool, fleet_choice, fleet_tokens, placed_pool
+from penstock.api.arguments.fleet_events import FleetEvents, fleet_events_argument
+from penstock.api.arguments.policy_names import policies_choice
+from penstock.api.arguments.static_weights import weights_choice
+from penstock.api.arguments.workload_argument import AskedTrace, after_system_prompts, trace_choice, workload_choice
+from penstock.api.compile_notice import compile_first
+from penstock.api.progress import LOG, ProgressListener
 from penstock.errors import UsageError
-from penstock.fleet.disaggregated import Disaggregated
+from penstock.fleet.disaggregated_replica import Disaggregated
 from penstock.fleet.pools import Fleet, Pool
-from penstock.performance.prediction.disaggregated import transfer_token_s
-from penstock.performance.step.two_pools import HANDOVER_S
-from penstock.report.routing.document import fleet_document
-from penstock.report.routing.terminal import render_fleet
+from penstock.performance.disaggregated.disaggregated_prediction import transfer_token_s
+from penstock.performance.disaggregated.steady_state import HANDOVER_S
 from penstock.report.simulate.heading import share_kept
-from penstock.simulation.compare import PolicyRun, SharedLoad, compare, crowded
-from penstock.simulation.options import Routing, Sight
+from penstock.report.simulate_fleet.document import fleet_document
+from penstock.report.simulate_fleet.terminal import render_fleet
+from penstock.simulation.compare_policies import PolicyRun, SharedLoad, compare, with_load_spike
 from penstock.simulation.replica import ReplicaPool, Transfer
+from penstock.simulation.run_options import RouterVisibility, Routing
 from penstock.workload import CountProgress, Empirical, Slo, Workload, parse_duration
 
 _PAIRS: Final = 4096
@@ -41,7 +41,7 @@ class SimulateFleetAnswer(ApiAnswer):
     fleet: Fleet
     pools: tuple[ReplicaPool, ...]
     load: SharedLoad
-    happenings: Happenings
+    happenings: FleetEvents
     runs: tuple[PolicyRun, ...]
 
     @property
@@ -91,7 +91,7 @@ def simulate_fleet(
     pickers: int = 1,
     seed: int = 0,
     sampled_every: int = 0,
-    watch: Watcher = LOG,
+    watch: ProgressListener = LOG,
 ) -> SimulateFleetAnswer:
     """How do policies route to this fleet? As `penstock simulate --fleet`: `simulate_fleet("fleet.yaml", rate=20)`.
 
@@ -120,8 +120,8 @@ def simulate_fleet(
     )
     if trace is None and input_tokens is None and output_tokens is None:
         workload = _of_routes(workload, described)
-    happening = happenings_choice(events, pools)
-    sight = Sight(
+    happening = fleet_events_argument(events, pools)
+    sight = RouterVisibility(
         report_interval_s=parse_duration(reports),
         report_delay_s=parse_duration(report_delay),
         report_loss=happening.report_loss,
@@ -134,7 +134,7 @@ def simulate_fleet(
     weights = weights_choice(policies, described, pools, drawn(), workload.classes)
     runs = compare(
         pools,
-        lambda: crowded(drawn(), happening.crowds),
+        lambda: with_load_spike(drawn(), happening.crowds),
         policies,
         classes=workload.classes,
         routing=routing,
@@ -145,7 +145,7 @@ def simulate_fleet(
     return SimulateFleetAnswer(fleet=described, pools=tuple(pools), load=load, happenings=happening, runs=runs)
 
 
-def _told(watch: Watcher, total: int, name: str) -> CountProgress:
+def _told(watch: ProgressListener, total: int, name: str) -> CountProgress:
     return lambda done: watch.tell(name, done, total)
 
 

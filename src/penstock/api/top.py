@@ -5,10 +5,10 @@ import urllib.request
 from http.client import HTTPException
 
 from penstock.errors import UsageError
-from penstock.gateway.view import GatewayView, read_view
+from penstock.gateway.metrics_view import GatewayView, read_view
 
 
-def look_at_gateway(metrics: str = "127.0.0.1:9464") -> GatewayView:
+def read_gateway(metrics: str = "127.0.0.1:9464") -> GatewayView:
     """Read a gateway's own metrics once, as `penstock top` does again and again."""
     try:
         with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=5) as answer:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from penstock.errors import UsageError
 
-_MOST_CHARACTERS: Final = 300
+_MAX_CHARACTERS: Final = 300
 _MOST: Final = 1e30
 _SUMS: Final[Mapping[type[ast.operator], Callable[[float, float], float]]] = {
     ast.Add: operator.add,
@@ -29,8 +29,8 @@ _COMPARED: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 
 def evaluated(expression: str, names: Mapping[str, float] | None = None) -> float:
     """Work an expression out: + - * / and brackets of numbers, and of names that are given."""
-    if len(expression) > _MOST_CHARACTERS:
-        raise UsageError(f"a formula of {len(expression)} characters is too long; the limit is {_MOST_CHARACTERS}")
+    if len(expression) > _MAX_CHARACTERS:
+        raise UsageError(f"a formula of {len(expression)} characters is too long; the limit is {_MAX_CHARACTERS}")
     try:
         tree = ast.parse(expression.strip(), mode="eval")
         value = _value(tree.body, names or {})

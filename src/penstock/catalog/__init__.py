@@ -1,6 +1,6 @@
 """What is known about silicon, prices and models, and who says so? Loaded lazily, one file at a time."""
 
-from penstock.catalog._load import (
+from penstock.catalog._catalog_files import (
     accelerator_ids,
     find_model,
     load_accelerator,

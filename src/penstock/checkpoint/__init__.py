@@ -1,7 +1,7 @@
 """What is in this checkpoint's files? Reads configs and tensor headers from disk or the hub; never the weights."""
 
+from penstock.checkpoint.checkpoint_files import Checkpoint
 from penstock.checkpoint.crosscheck import CrossCheck, cross_check
-from penstock.checkpoint.files import Checkpoint
 from penstock.checkpoint.locate import open_checkpoint
 from penstock.checkpoint.safetensors.header import StoredTensor, read_header
 

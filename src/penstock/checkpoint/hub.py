@@ -4,11 +4,11 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.checkpoint.files import Checkpoint, read_bounded
+from penstock.checkpoint.checkpoint_files import Checkpoint, read_bounded
 from penstock.checkpoint.safetensors.header import DTYPE_BITS, StoredTensor
 from penstock.errors import CheckpointError, MissingExtra
 from penstock.model import read_model
-from penstock.model.config import parse_json
+from penstock.model.config_json import parse_json
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

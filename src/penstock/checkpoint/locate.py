@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Final
 
 from penstock.catalog import find_model
-from penstock.checkpoint.files import Checkpoint, read_bounded
+from penstock.checkpoint.checkpoint_files import Checkpoint, read_bounded
 from penstock.checkpoint.hub import open_hub
 from penstock.checkpoint.safetensors.header import StoredTensor, read_header
 from penstock.checkpoint.shards import shards_of
 from penstock.errors import CheckpointError, UnknownName, UsageError
 from penstock.model import read_model
-from penstock.model.config import parse_json
+from penstock.model.config_json import parse_json
 
 _CONFIG: Final = "config.json"
 _SIDECAR: Final = "hf_quant_config.json"

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from penstock.checkpoint.files import read_bounded
+from penstock.checkpoint.checkpoint_files import read_bounded
 from penstock.checkpoint.safetensors.header import MAX_HEADER_BYTES
 from penstock.errors import CheckpointError, ConfigError
-from penstock.model.config import parse_json
+from penstock.model.config_json import parse_json
 
 _INDEX: Final = "model.safetensors.index.json"
 _SHARD: Final = re.compile(r"\w[\w.-]{0,200}\.safetensors")

@@ -1,7 +1,7 @@
 """What does it cost? Line items with their formulas, discounted; pure functions of prices, power and people."""
 
+from penstock.economics.bill_line import Item, Line
 from penstock.economics.finance import Finance
-from penstock.economics.line import Item, Line
 from penstock.economics.tco import Ownership, Site, StackCosts, Waterfall, owned, people, waterfall
 
 __all__ = ["Finance", "Item", "Line", "Ownership", "Site", "StackCosts", "Waterfall", "owned", "people", "waterfall"]

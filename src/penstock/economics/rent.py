@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
+from penstock.economics.bill_line import Item, Line, line
 from penstock.economics.finance import HOURS_PER_YEAR, MONTHS_PER_YEAR, Finance
-from penstock.economics.line import Item, Line, line
 
 _EPSILON: Final = 1e-9
 

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.economics.energy import average_watts
+from penstock.economics.bill_line import Item, Line, line, total_usd
 from penstock.economics.finance import HOURS_PER_YEAR, MONTHS_PER_YEAR, Finance
-from penstock.economics.line import Item, Line, line, total_usd
+from penstock.economics.node_power import average_watts
 
 _WATTS_PER_KW: Final = 1000.0
 

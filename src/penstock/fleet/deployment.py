@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from penstock.catalog.accelerator import Accelerator
 from penstock.errors import DeploymentError
-from penstock.fleet.engine import Engine
+from penstock.fleet.engines import Engine
 from penstock.model import CacheDtype, ModelSpec
 
 

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Final, Literal
 
 from penstock.errors import UsageError
-from penstock.fleet.settings import EngineSetting, check_setting
+from penstock.fleet.engine_settings import EngineSetting, check_setting
 from penstock.workload.slo import Slo
 
 VERSION: Final = 1

@@ -12,20 +12,20 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from penstock.errors import PenstockError, UsageError
-from penstock.gateway.admin import ask_admin, envoy_ready, stats
-from penstock.gateway.children import START_S, Child
-from penstock.gateway.doors.process import draining, run_picker
+from penstock.gateway.child_processes import START_S, Child
 from penstock.gateway.envoy.clusters import Value
-from penstock.gateway.envoy.config import EnvoySettings
-from penstock.gateway.envoy.files import CERTIFICATES, envoy_files, static_document
-from penstock.gateway.envoy.health import READY_FILE
-from penstock.gateway.envoy.program import envoy_program, validate
-from penstock.gateway.picking import policy
-from penstock.gateway.state.access import access_of
-from penstock.gateway.state.fleet import RoutedFleet
-from penstock.gateway.state.tables import PICKER_STATE, shared_array
-from penstock.gateway.watching.scraper import write_json
-from penstock.routing.endpoint import Records
+from penstock.gateway.envoy.config_files import CERTIFICATES, envoy_files, static_document
+from penstock.gateway.envoy.envoy_binary import envoy_program, validate
+from penstock.gateway.envoy.envoy_config import EnvoySettings
+from penstock.gateway.envoy.health_routes import READY_FILE
+from penstock.gateway.envoy_admin import ask_admin, envoy_ready, stats
+from penstock.gateway.picker import compiled_policy
+from penstock.gateway.servers.picker_process import draining, run_picker
+from penstock.gateway.state.access_rules import access_of
+from penstock.gateway.state.routed_fleet import RoutedFleet
+from penstock.gateway.state.shared_tables import PICKER_STATE, shared_array
+from penstock.gateway.telemetry.scraper import write_json
+from penstock.routing.records import Records
 
 log = logging.getLogger(__name__)
 _Seen: TypeAlias = tuple[int, int] | None
@@ -139,7 +139,7 @@ class Supervisor:
         for number in numbers:
             name, arguments = f"picker-{number}", [folder, str(number), count, settings.door]
             self.children[name] = Child(name, partial(run_picker, arguments), signs=_sign_of(states, number))
-        scrape = [python, "-m", "penstock.gateway.watching.scraper", folder, count, settings.metrics or ""]
+        scrape = [python, "-m", "penstock.gateway.telemetry.scraper", folder, count, settings.metrics or ""]
         self.children["scraper"] = Child("scraper", scrape, signs=self._scraper_sign)
         for child in self.children.values():
             child.start()
@@ -284,9 +284,9 @@ class Supervisor:
 
 
 def _compile_first() -> None:
-    if not policy.is_compiled():
+    if not compiled_policy.is_compiled():
         log.warning("compiling the policy, once per machine and version: about 12 seconds of processor time")
-    policy.compile_once()
+    compiled_policy.compile_once()
 
 
 def _refuse_taken(address: str) -> None:

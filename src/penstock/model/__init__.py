@@ -1,9 +1,9 @@
 """What is this model? ModelSpec and how a config becomes one; pure, no files, no network."""
 
-from penstock.model.attention import LatentAttention, RecurrentState
-from penstock.model.cache import CacheDtype, cache_dtype
-from penstock.model.read import read_config, read_model
-from penstock.model.spec import Experts, Layer, ModelSpec
+from penstock.model.cache_dtypes import CacheDtype, cache_dtype
+from penstock.model.model_reader import read_config, read_model
+from penstock.model.model_spec import Experts, Layer, ModelSpec
+from penstock.model.sequence_mixers import LatentAttention, RecurrentState
 from penstock.model.weight import Part, Split, Weight, WeightFormat
 
 __all__ = [

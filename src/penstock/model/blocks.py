@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from penstock.model.attention import GroupedAttention, LatentAttention
 from penstock.model.inventory import Inventory
+from penstock.model.sequence_mixers import GroupedAttention, LatentAttention
 from penstock.model.weight import Part, Split
 
 

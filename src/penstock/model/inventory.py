@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 
 from penstock.errors import ConfigError
-from penstock.model.attention import SequenceMixer
+from penstock.model.model_spec import Layer
 from penstock.model.quantisation import Quantisation
-from penstock.model.spec import Layer
+from penstock.model.sequence_mixers import SequenceMixer
 from penstock.model.weight import FP32, Part, Split, Weight, WeightFormat
 
 _MAX_WEIGHTS = 200_000

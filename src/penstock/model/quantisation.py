@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from penstock.errors import ConfigError
-from penstock.model.cache import CacheDtype
-from penstock.model.config import Config
-from penstock.model.patterns import MAX_PATTERNS, is_pattern, matcher, plain_matcher
+from penstock.model.cache_dtypes import CacheDtype
+from penstock.model.config_json import Config
+from penstock.model.module_patterns import MAX_PATTERNS, is_pattern, matcher, plain_matcher
 from penstock.model.weight import (
     BF16,
     FP8_BLOCK,

@@ -1,12 +1,12 @@
 """Will this checkpoint run here, will it be right, and with which flags? Rules, predictions and launch commands."""
 
 from penstock.preflight.check import Preflight, PreflightQuestion, Readiness, check
-from penstock.preflight.facts.command import parse_command
-from penstock.preflight.facts.derive import derive_facts
-from penstock.preflight.facts.scheme import read_scheme
+from penstock.preflight.facts.derive_facts import derive_facts
+from penstock.preflight.facts.launch_command import parse_command
+from penstock.preflight.facts.quantisation_scheme import read_scheme
 from penstock.preflight.facts.situation import Launch, ScannedFacts, Situation, StoredFacts, Subject
-from penstock.preflight.launch.plan import Asked, LaunchPlan
-from penstock.preflight.rules._load import load_knowledge, load_rules
+from penstock.preflight.launch.launch_plan import Asked, LaunchPlan
+from penstock.preflight.rules._rule_files import load_knowledge, load_rules
 from penstock.preflight.rules.condition import Facts, Unknown
 from penstock.preflight.rules.findings import Assessment, Finding, Undetermined, assess
 from penstock.preflight.rules.rule import Grounds, Rule, Severity

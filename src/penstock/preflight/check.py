@@ -6,27 +6,27 @@ from enum import StrEnum
 from typing import Final, Literal
 
 from penstock.catalog.accelerator import Accelerator
-from penstock.fleet.engine import NEWEST, EngineName
+from penstock.fleet.engines import NEWEST, EngineName
 from penstock.fleet.release import Release
 from penstock.model import ModelSpec
 from penstock.performance import MemoryFit
 from penstock.performance.memory.budget import DeviceRoom
-from penstock.preflight.facts.derive import derive_facts
-from penstock.preflight.facts.served_model import compare_served
+from penstock.preflight.facts.derive_facts import derive_facts
+from penstock.preflight.facts.launched_model import compare_served
 from penstock.preflight.facts.situation import Launch, Situation, Subject
-from penstock.preflight.launch.flags import FlagFinding, check_flags
+from penstock.preflight.launch.flag_values import asked_backend, check_values
 from penstock.preflight.launch.images import image_platform, rocm_of_image
-from penstock.preflight.launch.plan import Asked, LaunchPlan, plan_launch
-from penstock.preflight.launch.quantise import as_launched, mismatch
+from penstock.preflight.launch.launch_plan import Asked, LaunchPlan, plan_launch
+from penstock.preflight.launch.online_quantisation import as_launched, mismatch
 from penstock.preflight.launch.recipe import Recipe, cookbook_settings, find_recipe
-from penstock.preflight.launch.room import CutContext, cut_context, deployment_of, fitted, start_context
-from penstock.preflight.launch.values import asked_backend, check_values
-from penstock.preflight.predicted.aiter import AiterLookup, lookup_mla
-from penstock.preflight.predicted.architecture import ArchitectureSupport, architecture_support
-from penstock.preflight.predicted.attention import Backend, GraphMode, predict_backend, predict_graphs
-from penstock.preflight.predicted.dialect import DialectStep, predict_dialect
-from penstock.preflight.predicted.kernels import KernelClass, WeightGroup, as_executed, predict_kernels
-from penstock.preflight.predicted.served import ServedBy, served_by
+from penstock.preflight.launch.release_flags import FlagFinding, check_flags
+from penstock.preflight.launch.start_memory import CutContext, cut_context, deployment_of, fitted, start_context
+from penstock.preflight.predictions.aiter_kernels import AiterLookup, lookup_mla
+from penstock.preflight.predictions.architecture_support import ArchitectureSupport, architecture_support
+from penstock.preflight.predictions.attention_backend import Backend, GraphMode, predict_backend, predict_graphs
+from penstock.preflight.predictions.fp8_dialect import DialectStep, predict_dialect
+from penstock.preflight.predictions.measured_engines import ServedBy, served_by
+from penstock.preflight.predictions.weight_kernels import KernelClass, WeightGroup, as_executed, predict_kernels
 from penstock.preflight.rules.condition import Facts, Unknown
 from penstock.preflight.rules.findings import Assessment, assess
 from penstock.preflight.rules.knowledge import Knowledge
@@ -166,13 +166,13 @@ class Preflight:
         unread = unread or isinstance(self.facts["chip"], Unknown)
         if unread or self.facts["platform"] == "other" or self.architecture.since is None:
             return Readiness.UNDETERMINED
-        if self.assessment.of(Severity.WARNING) or self.disowned or self.doubts:
+        if self.assessment.of(Severity.WARNING) or self.unsupported_by_recipe or self.doubts:
             return Readiness.RISK
         lagging = any(self.lags(group) for group in self.kernels)
         return Readiness.SLOW if lagging or self.assessment.of(Severity.SLOW) else Readiness.RUNS
 
     @property
-    def disowned(self) -> bool:
+    def unsupported_by_recipe(self) -> bool:
         """Whether the model's own recipe calls this chip unsupported."""
         return self.recipe is not None and self.recipe.status == "unsupported"
 

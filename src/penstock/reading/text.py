@@ -6,10 +6,10 @@ from typing import Final
 
 from penstock.errors import UnreadableFile
 
-_MOST_BYTES: Final = 4 * 2**20
+_MAX_BYTES: Final = 4 * 2**20
 
 
-def read_text(path: Path, remedy: str, *, most_bytes: int = _MOST_BYTES) -> str:
+def read_text(path: Path, remedy: str, *, most_bytes: int = _MAX_BYTES) -> str:
     """Read a file that people write, as editors and spreadsheets save it; `remedy` says what to do without one."""
     try:
         if path.is_dir():

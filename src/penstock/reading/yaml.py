@@ -16,7 +16,7 @@ _PERCENT: Final = re.compile(r"(-?\d{1,9}(?:\.\d{1,9})?)\s*%")
 _NUMBER: Final = re.compile(r"(-?)\$?\s?(-?\d[\d_,]*(?:\.\d+)?(?:e[+-]?\d{1,3})?)\s?([km]?)\$?", re.IGNORECASE)
 _THOUSANDS: Final = {"": 1.0, "k": 1e3, "m": 1e6}
 _WHOLE_PERCENT: Final = 100
-_MOST_TIMES: Final = 10
+_MAX_TIMES: Final = 10
 """What may be at most this is a fraction, or a growth of so many times."""
 _MANY: Final = 10**9
 """A bound above which nobody needs to be told of it."""
@@ -41,7 +41,7 @@ def read_table(text: str, where: str, *, kind: str, written_by: str) -> "Table":
     return Table(Value(node, where, f"the {kind}"))
 
 
-def unwritten(name: str) -> "Table":
+def empty_table(name: str) -> "Table":
     """A table nobody wrote: every key of it takes its default."""
     mark = yaml.Mark(name, 0, 0, 0, None, None)
     return Table(Value(yaml.MappingNode("tag:yaml.org,2002:map", [], start_mark=mark), name, name))
@@ -94,7 +94,7 @@ class Value:
         text = self.text()
         value = self._amount(text)
         if not low <= value <= high:
-            share = low < 1 and high <= _MOST_TIMES and "%" not in text
+            share = low < 1 and high <= _MAX_TIMES and "%" not in text
             percent = share and max(1.0, high) < value <= _WHOLE_PERCENT
             hint = f"; write {value:g}% if percent is meant" if percent else ""
             if value < low and high >= _MANY:
@@ -224,7 +224,7 @@ class Table:
     def section(self, key: str) -> "Table":
         """Return a table that may be missing."""
         found = self.get(key)
-        return unwritten(key) if found is None else found.table()
+        return empty_table(key) if found is None else found.table()
 
     def optional(self, key: str, read: "Callable[[Value], _T]", otherwise: _T) -> _T:
         """Read a key that may be missing."""

@@ -8,8 +8,16 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from penstock.performance.evidence.accuracy import Errors, ErrorSummary, Kept, Winners, covered, summarise, winners
-from penstock.performance.kinship.posterior import Measured
+from penstock.performance.calibration.error_summary import (
+    Errors,
+    ErrorSummary,
+    Kept,
+    Winners,
+    covered,
+    summarise,
+    winners,
+)
+from penstock.performance.similarity.posterior import Measured
 
 SPLITS: Mapping[str, str] = {
     "month": "the next month, as applied",

@@ -8,10 +8,10 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.catalog.accelerator import Accelerator, Basis, Precision, Source, facts
-from penstock.catalog.compare import PartComparison, Trap
-from penstock.catalog.model import CatalogModel
+from penstock.catalog.accelerator_diff import AcceleratorComparison, Trap
+from penstock.catalog.catalog_model import CatalogModel
 from penstock.catalog.price import Price, market_price
-from penstock.report.drawing.sheet import measured_width
+from penstock.report.drawing.comparison_table import measured_width
 from penstock.units import GB, GIB, TERA, format_params
 
 _MARK = {Basis.UNVERIFIED: "?", Basis.ESTIMATED: "~", Basis.DERIVED: "=", Basis.MEASURED: "*", Basis.VENDOR_SPEC: ""}
@@ -154,7 +154,7 @@ def format_fact(name: str, value: object) -> str:
     return str(value)
 
 
-def render_comparison(comparison: PartComparison) -> RenderableType:
+def render_comparison(comparison: AcceleratorComparison) -> RenderableType:
     """Draw two parts side by side, then where published comparisons go wrong."""
     left, right = comparison.left, comparison.right
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))

@@ -8,8 +8,8 @@ from rich.text import Text
 
 from penstock.checkpoint.fp8.scan import Fp8Scan, GroupScan
 from penstock.checkpoint.fp8.soundness import ScanFinding
-from penstock.report.drawing.plain import plain
-from penstock.report.drawing.sheet import Column, sheet
+from penstock.report.drawing.comparison_table import Column, sheet
+from penstock.report.drawing.plain_json import plain
 from penstock.units import format_gib
 
 _SHOWN = 8

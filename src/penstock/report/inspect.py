@@ -6,8 +6,8 @@ from rich.text import Text
 
 from penstock.checkpoint import CrossCheck
 from penstock.model import CacheDtype, ModelSpec
-from penstock.report.drawing.plain import plain, plain_fields
-from penstock.report.model import model_document
+from penstock.report.drawing.plain_json import plain, plain_fields
+from penstock.report.model_heading import model_document
 from penstock.units import GIB, format_gib, format_params
 
 _CACHE_CHOICES = (CacheDtype.BF16, CacheDtype.FP8)

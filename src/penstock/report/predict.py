@@ -11,12 +11,12 @@ from rich.text import Text
 from penstock.catalog.measurement import Measurement, MeasurementSource
 from penstock.model import ModelSpec
 from penstock.performance.memory.tuning import engine_flags
-from penstock.performance.prediction.energy import Energy
-from penstock.performance.prediction.predict import Prediction, Range
+from penstock.performance.prediction.energy_per_token import Energy
+from penstock.performance.prediction.predict_deployment import Prediction, Range
 from penstock.report.drawing.bars import Use, legend, stacked_bar
-from penstock.report.drawing.plain import plain, plain_fields
-from penstock.report.drawing.sheet import Column, sheet
-from penstock.report.model import model_document
+from penstock.report.drawing.comparison_table import Column, sheet
+from penstock.report.drawing.plain_json import plain, plain_fields
+from penstock.report.model_heading import model_document
 
 SCHEMA: Final = "penstock.predict/1"
 """Changes with any field that is renamed, removed or means something else; new fields leave it alone."""

@@ -7,10 +7,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from penstock.performance.evidence.tax import Delivered
-from penstock.report.drawing.sheet import measured_width, plain_table
+from penstock.performance.calibration.software_tax import Delivered
+from penstock.report.drawing.comparison_table import measured_width, plain_table
 
-_MOST_CELLS: Final = 40
+_MAX_CELLS: Final = 40
 _FEWEST_CELLS: Final = 6
 
 
@@ -18,7 +18,7 @@ def render_tax(points: Sequence[Delivered], width: int) -> RenderableType:
     """Draw the share of the roofline delivered, month by month."""
     believed = [point for point in points if point.median_fraction <= 1]
     empty = measured_width(_table(believed, 0))
-    pieces: list[RenderableType] = [_table(believed, max(_FEWEST_CELLS, min(_MOST_CELLS, width - empty)))]
+    pieces: list[RenderableType] = [_table(believed, max(_FEWEST_CELLS, min(_MAX_CELLS, width - empty)))]
     pieces += [_doubted(point) for point in points if point.median_fraction > 1]
     note = (
         "Each bar is the median over that month's public serving runs, whatever was run; the last column holds the "

@@ -4,7 +4,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from penstock.gateway.view import EndpointView, GatewayView
+from penstock.gateway.metrics_view import EndpointView, GatewayView
 
 
 def render_top(view: GatewayView, before: GatewayView | None, seconds: float) -> RenderableType:

@@ -6,12 +6,12 @@ fades as requests go elsewhere, towards what its equals are seen to do.
 
 import math
 
-from penstock.routing.compiled import native
-from penstock.routing.endpoint import Record, Records
+from penstock.routing.policy_compiler import native
+from penstock.routing.records import Record, Records
 
 _PRIOR = 0.1
 """Of the requests a correction remembers, those that the prediction counts for before any was seen."""
-_LEAST_CORRECTION, _MOST_CORRECTION = 0.2, 5.0
+_MIN_CORRECTION, _MAX_CORRECTION = 0.2, 5.0
 _LOOKS_EVERY_S, _HALVINGS = 1.0, 30
 _SLOW = 1.8
 """Times the fastest of its equals: what is learned of them differs by up to 1.4 by chance."""
@@ -28,9 +28,9 @@ def gain(seen: float, usual_requests: float) -> float:
 @native
 def corrected(correction: float, ratio: float, weight: float) -> float:
     """Move a correction towards what was observed, by a share of the difference in logarithms."""
-    ratio = min(max(ratio, 1.0 / _MOST_CORRECTION), _MOST_CORRECTION)
+    ratio = min(max(ratio, 1.0 / _MAX_CORRECTION), _MAX_CORRECTION)
     moved: float = correction * ratio ** min(weight, 0.5)
-    return min(max(moved, _LEAST_CORRECTION), _MOST_CORRECTION)
+    return min(max(moved, _MIN_CORRECTION), _MAX_CORRECTION)
 
 
 @native
@@ -69,7 +69,7 @@ def forget(endpoints: Records, index: int, now_s: float, p: Record) -> bool:
 @native
 def fastest(endpoints: Records, pool: int) -> tuple[float, float]:
     """Return the least of what was learned of prompts and of answers in a pool."""
-    prompts, answers = _MOST_CORRECTION, _MOST_CORRECTION
+    prompts, answers = _MAX_CORRECTION, _MAX_CORRECTION
     for index in range(len(endpoints)):
         e = endpoints[index]
         if e["pool"] == pool and e["accepts"] != 0:
@@ -120,7 +120,7 @@ def _usual(corrections: Records, seen: Records, pools: Records, pool: int, enoug
 
     Of two in the middle the faster: one that is slow by itself says nothing of its equals.
     """
-    low, high = _LEAST_CORRECTION, _MOST_CORRECTION
+    low, high = _MIN_CORRECTION, _MAX_CORRECTION
     for _ in range(_HALVINGS):
         middle = math.sqrt(low * high)
         count, below = 1, int(middle >= 1.0)

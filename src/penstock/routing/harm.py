@@ -7,10 +7,10 @@ caches cost later, plus the dollars that not using it would save. All of it in m
 
 import math
 
-from penstock.routing.compiled import native
-from penstock.routing.doubt import LENGTH_SQUARINGS, chance, power, squarings, strain
-from penstock.routing.endpoint import ANOTHERS, CLASSES, OWN, REJECTED, USUAL_TPOT_S, USUAL_TTFT_S, Record, Records
-from penstock.routing.times import first_seconds, prompt_seconds, share_of_chance, times_of, token_seconds
+from penstock.routing.latency import first_seconds, prompt_seconds, share_of_chance, times_of, token_seconds
+from penstock.routing.miss_probability import LENGTH_SQUARINGS, chance, power, squarings, strain
+from penstock.routing.policy_compiler import native
+from penstock.routing.records import ANOTHERS, CLASSES, OWN, REJECTED, USUAL_TPOT_S, USUAL_TTFT_S, Record, Records
 
 Terms = tuple[int, float, float, float, float, float, float, float]
 

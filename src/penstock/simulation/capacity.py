@@ -8,15 +8,15 @@ from typing import Final
 import numpy as np
 
 from penstock.errors import UsageError
-from penstock.simulation.options import Options
 from penstock.simulation.outcome import Outcome
 from penstock.simulation.replica import ReplicaPool
 from penstock.simulation.run import simulate
+from penstock.simulation.run_options import Options
 from penstock.workload import CountProgress, Gamma, Poisson, Requests, SloClass, Workload
 
 _TOLERANCE: Final = 0.005
 _TRIALS: Final = 24
-_LEAST_SHARE: Final = 2.0**-12
+_MIN_SHARE: Final = 2.0**-12
 """Below this share of the throughput without any SLO, the answer is that it cannot be met."""
 _ONE_REPLICA, _LEAST, _MOST = 60_000, 16_000, 200_000
 """Requests of a trial: their number makes one seed differ from the next by about 1%. Replicas behind one router share
@@ -141,7 +141,7 @@ def requests_for(pools: Sequence[ReplicaPool], asked: RateSearch, rate_per_s: fl
     return round(min(_MOST, max(_LEAST, _ONE_REPLICA / sqrt(replicas), lasting)))
 
 
-def came_per_asked(asked: RateSearch, requests: int) -> float:
+def arrivals_per_request(asked: RateSearch, requests: int) -> float:
     """How much faster than asked for chance makes so many requests come; the same at every rate."""
     if not isinstance(asked.workload.arrivals, Poisson | Gamma):
         return 1.0
@@ -183,7 +183,7 @@ def _search(
     held, missed = _ends(known)
     for _ in range(_TRIALS):
         low, high = 0.0 if held is None else held.asked_per_s, inf if missed is None else missed.asked_per_s
-        if high < _LEAST_SHARE * begin or low >= (1 - tolerance) * high:
+        if high < _MIN_SHARE * begin or low >= (1 - tolerance) * high:
             break
         if held is not None and missed is not None:
             rate = low + (high - low) * _place_between(held, missed)

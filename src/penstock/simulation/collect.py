@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.simulation.loop.compiled import compiled, entry
+from penstock.simulation.loop.compiler import compiled, entry
 from penstock.simulation.loop.events import settled
 from penstock.simulation.loop.observe import bin_of, client_lag_s, count_queues
 from penstock.simulation.loop.world import (
     BINS,
     BINS_PER_E,
     BUSY,
-    LEAST_S,
     LOST,
+    MIN_S,
     NONE,
     OUTPUT,
     PROMPT,
@@ -45,7 +45,7 @@ _GROWTH_FRACTION = 0.02
 """A queue that grows by more than this share of the arrivals is not keeping up."""
 _QUEUE_PER_REPLICA = 8
 """Below this a queue is a fluctuation."""
-_LEAST_COLUMNS = 5
+_MIN_COLUMNS = 5
 """A line needs that many points of the timeline."""
 
 
@@ -64,19 +64,19 @@ class _Tables(NamedTuple):
 
 
 @entry
-def _tally(w: World, tables: _Tables, base: int, seen_s: Any, warm_up: int) -> None:  # noqa: ANN401 - an array, to numba
+def _tally(w: World, tables: _Tables, base: int, observed_s: Any, warm_up: int) -> None:  # noqa: ANN401 - an array, to numba
     """Note when a client sees a row's first and last token, and hold that against the SLO of its class."""
     mask = len(w.rows) - 1
-    for place in range(len(seen_s)):
+    for place in range(len(observed_s)):
         row = w.rows[(base + place) & mask]
         group = min(row.slo_class, len(tables.limits) - 1)
         if row.replica < 0:
             tables.counts[group, _LOST if row.replica == LOST else _REJECTED] += 1
-            seen_s[place, 0] = seen_s[place, 1] = math.inf
+            observed_s[place, 0] = observed_s[place, 1] = math.inf
             continue
         ttft_s = row.first_s - row.arrival_s + client_lag_s(w, row.replica, base + place)
         e2e_s = ttft_s + (row.last_s - row.first_s)
-        seen_s[place, 0], seen_s[place, 1] = ttft_s, e2e_s
+        observed_s[place, 0], observed_s[place, 1] = ttft_s, e2e_s
         tables.last_seen_s[0] = max(tables.last_seen_s[0], row.arrival_s + e2e_s)
         judged = base + place >= warm_up
         if judged:
@@ -149,10 +149,10 @@ class Collected:
         upto = settled(world, self.base)
         if self.first_arrival_s is None and upto > self.base:
             self.first_arrival_s = float(world.rows[self.base & (len(world.rows) - 1)]["arrival_s"])
-        seen_s = np.empty((upto - self.base, 2))
-        _tally(world, self.tables, self.base, seen_s, self.warm_up)
+        observed_s = np.empty((upto - self.base, 2))
+        _tally(world, self.tables, self.base, observed_s, self.warm_up)
         if self.kept is not None:
-            self.kept.append(_serve(world, self.base, seen_s))
+            self.kept.append(_serve(world, self.base, observed_s))
         self.base = upto
 
     def outcome(self, world: World, pools: Sequence[ReplicaPool], *, stopped: bool) -> Outcome:
@@ -227,8 +227,8 @@ class Collected:
         )
 
 
-def _serve(world: World, base: int, seen_s: NDArray[np.float64]) -> Served:
-    places = np.arange(base, base + len(seen_s)) & (len(world.rows) - 1)
+def _serve(world: World, base: int, observed_s: NDArray[np.float64]) -> Served:
+    places = np.arange(base, base + len(observed_s)) & (len(world.rows) - 1)
     rows = world.rows[places]
     picked = rows["replica"]
     if world.control[0]["routed"]:
@@ -237,8 +237,8 @@ def _serve(world: World, base: int, seen_s: NDArray[np.float64]) -> Served:
         number=rows["number"],
         arrival_s=rows["arrival_s"],
         waited_s=rows["waited_s"],
-        ttft_s=seen_s[:, 0],
-        e2e_s=seen_s[:, 1],
+        ttft_s=observed_s[:, 0],
+        e2e_s=observed_s[:, 1],
         input_tokens=rows["input_tokens"],
         output_tokens=rows["output_tokens"],
         hit_tokens=rows["hit_tokens"],
@@ -259,7 +259,7 @@ def _pool(world: World, index: int, pool: ReplicaPool, makespan_s: float) -> Poo
     busy_s, blocks = float(mine["busy_s"].sum()), pool.replica.kv_blocks
     gaps = world.tokens_between[index]
     seen = np.flatnonzero(gaps)
-    middles = LEAST_S * np.exp((seen + 0.5) / BINS_PER_E)
+    middles = MIN_S * np.exp((seen + 0.5) / BINS_PER_E)
     ranks, available_s = pool.replica.ranks, makespan_s * pool.replicas
     price = pool.usd_per_hour
     return PoolOutcome(
@@ -305,7 +305,7 @@ def _saturation(world: World, start_s: float, span_s: float, last: int, *, stopp
     queue = world.timeline[:, begin : end + 2, QUEUED].sum(axis=0) / width_s
     waiting = int(world.replicas["waiting"].sum()) if stopped else round(float(queue[-3:].max(initial=0.0)))
     growth = waiting / span_s if span_s else 0.0
-    if len(queue) > _LEAST_COLUMNS and not stopped:
+    if len(queue) > _MIN_COLUMNS and not stopped:
         growth = float(np.polyfit(np.arange(len(queue) - 1) * width_s, queue[:-1], 1)[0])
     rate = last / span_s if span_s else 0.0
     grows = growth > _GROWTH_FRACTION * rate or float(control["now_s"]) - start_s > 2 * span_s

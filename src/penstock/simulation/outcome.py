@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.simulation.loop.world import BINS_PER_E, LEAST_S
+from penstock.simulation.loop.world import BINS_PER_E, MIN_S
 from penstock.workload import Slo
 
 Counts = NDArray[np.int64]
@@ -39,7 +39,7 @@ class Latency:
             return None
         wanted = max(1, int(np.ceil(fraction * total)))
         place = int(np.searchsorted(np.cumsum(self.counts), wanted))
-        return min(self.max_s, LEAST_S * exp((place + 0.5) / BINS_PER_E))
+        return min(self.max_s, MIN_S * exp((place + 0.5) / BINS_PER_E))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,16 +6,16 @@ from typing import Final
 import numpy as np
 
 from penstock.fleet.deployment import Deployment
-from penstock.fleet.disaggregated import Disaggregated
-from penstock.performance.evidence.efficiencies import Efficiencies
+from penstock.fleet.disaggregated_replica import Disaggregated
+from penstock.performance.calibration.efficiencies import Efficiencies
+from penstock.performance.disaggregated.disaggregated_prediction import transfer_token_s
+from penstock.performance.disaggregated.steady_state import HANDOVER_S
 from penstock.performance.memory.budget import MemoryFit, fit
-from penstock.performance.prediction.disaggregated import transfer_token_s
-from penstock.performance.prediction.predict import Speculation
-from penstock.performance.prediction.stack import Stack, stack_of
-from penstock.performance.step.cost import step_cost
-from penstock.performance.step.drafts import drafting_cost
-from penstock.performance.step.two_pools import HANDOVER_S
-from penstock.performance.step.work import ReplicaWork
+from penstock.performance.prediction.predict_deployment import Speculation
+from penstock.performance.prediction.serving_stack import Stack, stack_of
+from penstock.performance.step.drafting_step import drafting_cost
+from penstock.performance.step.step_cost import step_cost
+from penstock.performance.step.step_work import ReplicaWork
 from penstock.simulation.replica import Replica, ReplicaPool, Transfer
 
 PROMPTS_WAIT_STEPS: Final = {"trtllm": 60}
@@ -109,7 +109,7 @@ def place_on(
     return Placement(deployment=deployment, memory=memory, stack=stack, replica=replica, speculation=speculation)
 
 
-def pools_apart(
+def disaggregated_pools(
     deployed: Disaggregated,
     ahead: Replica,
     after: Replica,

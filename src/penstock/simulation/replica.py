@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from penstock.errors import DeploymentError
 from penstock.fleet.pools import Role
-from penstock.performance.step.cost import StepCost
+from penstock.performance.step.step_cost import StepCost
 
 Tokens = TypeVar("Tokens", int, NDArray[np.int64])
 

@@ -4,22 +4,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from penstock.errors import DeploymentError
-from penstock.routing.compiled import NOWHERE, NoPick, PythonPick, pick_pointer
 from penstock.routing.harm import pick as least_harm
+from penstock.routing.policy_compiler import NOWHERE, NoPick, PythonPick, pick_pointer
 from penstock.simulation.collect import Collected
 from penstock.simulation.loop import events
 from penstock.simulation.loop.layout import Users, beyond_context, build, feed, make_room
-from penstock.simulation.loop.segments import SegmentPlaces
+from penstock.simulation.loop.segment_places import SegmentPlaces
 from penstock.simulation.loop.world import World
-from penstock.simulation.options import Options, Policy, Routing
 from penstock.simulation.outcome import Outcome
 from penstock.simulation.replica import ReplicaPool
+from penstock.simulation.run_options import Options, Policy, Routing
 from penstock.workload import CountProgress, Requests, SloClass
 
 _POLICIES: Final = {
     "round-robin": events.ROUND_ROBIN,
-    "least-requests": events.LEAST_REQUESTS,
-    "least-tokens": events.LEAST_TOKENS,
+    "least-requests": events.MIN_REQUESTS,
+    "least-tokens": events.MIN_TOKENS,
 }
 _BLOCK: Final = 16384
 """Rows fed at a time: the working set stays in the processor's cache."""

@@ -7,18 +7,18 @@ from math import exp
 from typing import Final
 
 from penstock.errors import UsageError
-from penstock.fleet.disaggregated import Disaggregated
+from penstock.fleet.disaggregated_replica import Disaggregated
 from penstock.performance.memory.budget import DoesNotFit
-from penstock.performance.prediction.predict import Range
+from penstock.performance.prediction.predict_deployment import Range
 from penstock.simulation.capacity import SustainedRate, capacity, require_searchable
-from penstock.simulation.options import Options, Policy, StageProgress
 from penstock.simulation.outcome import Latency, Outcome
-from penstock.simulation.placement import Placement, pools_apart
+from penstock.simulation.placement import Placement, disaggregated_pools
 from penstock.simulation.replica import ReplicaPool
 from penstock.simulation.run import simulate
+from penstock.simulation.run_options import Options, Policy, StageProgress
 from penstock.workload import CountProgress, Diurnal, Workload
 
-_LEAST_ROUNDS: Final = 2
+_MIN_ROUNDS: Final = 2
 """Requests of each user who thinks: the first is not judged."""
 _ALONE: Final = 20
 """Requests that show how long an answer takes when nobody else asks."""
@@ -175,10 +175,10 @@ def _run(
 
 def require_rounds(users: int, requests: int) -> None:
     """Refuse a run that would be over before it is what it is asked about."""
-    if requests < _LEAST_ROUNDS * users:
+    if requests < _MIN_ROUNDS * users:
         raise UsageError(
             f"{requests:,} requests are too few for {users:,} users who think: the first of each is not judged; "
-            f"write --requests {_LEAST_ROUNDS * users} or more"
+            f"write --requests {_MIN_ROUNDS * users} or more"
         )
 
 
@@ -245,4 +245,4 @@ def _pools(
         decode_replicas=question.replicas,
         kv_bytes_per_s=question.kv_bytes_per_s,
     )
-    return list(pools_apart(deployed, ahead, replica, name=name, usd_per_hour=usd_per_hour))
+    return list(disaggregated_pools(deployed, ahead, replica, name=name, usd_per_hour=usd_per_hour))

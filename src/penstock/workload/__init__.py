@@ -1,16 +1,16 @@
 """What will be asked of a service, and how fast must it answer? Synthetic workloads and recorded traces."""
 
-from penstock.workload.recorded.formats import parse_columns
 from penstock.workload.recorded.recording import CountProgress, Records
 from penstock.workload.recorded.trace import Trace, kept_rows, read_trace, require_whole
+from penstock.workload.recorded.trace_formats import parse_columns
 from penstock.workload.requests import Prefixes, Requests
 from penstock.workload.slo import Slo, SloClass, parse_duration, parse_slo
 from penstock.workload.summary.describe import TraceSummary, WorkloadSummary, describe, describe_trace
-from penstock.workload.summary.fit import LogNormalFit, fit_empirical, fit_log_normal
+from penstock.workload.summary.length_fit import LogNormalFit, fit_empirical, fit_log_normal
 from penstock.workload.synthetic.arrivals import Arrivals, AsRecorded, ClosedLoop, Diurnal, Gamma, Poisson, day_curve
 from penstock.workload.synthetic.lengths import Empirical, Fixed, LogNormal, Uniform
 from penstock.workload.synthetic.sharing import Conversations, SystemPrompts
-from penstock.workload.workload import Workload
+from penstock.workload.workload_spec import Workload
 
 __all__ = [
     "Arrivals",

@@ -17,7 +17,7 @@ from penstock.catalog import load_accelerator
 from penstock.checkpoint import open_checkpoint
 from penstock.cli.root import app
 from penstock.errors import UsageError
-from penstock.report.drawing.plain import to_json
+from penstock.report.drawing.plain_json import to_json
 from penstock.workload import parse_slo
 
 LLAMA, R1 = "llama-3.1-70b", "deepseek-r1"

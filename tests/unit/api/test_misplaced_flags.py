@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from penstock.cli.flags.misplaced import _NOT_OF_A_FLEET, _ONLY_OF_A_FLEET
+from penstock.cli.flags.misplaced_flags import _NOT_OF_A_FLEET, _ONLY_OF_A_FLEET
 from penstock.cli.root import app
 from penstock.errors import UsageError
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import penstock
-from penstock.api.asked.fleet import fleet_choice
-from penstock.api.asked.weights import capacities, load_kinds
+from penstock.api.arguments.fleet_argument import fleet_choice
+from penstock.api.arguments.static_weights import capacities, load_kinds
 from penstock.api.simulate_fleet import SimulateFleetAnswer
 from penstock.errors import UsageError
 from penstock.report.simulate.heading import share_kept
-from penstock.routing.endpoint import TUNING
-from penstock.simulation.options import Fault, Sight
+from penstock.routing.records import TUNING
+from penstock.simulation.run_options import Fault, RouterVisibility
 from penstock.workload import SloClass, parse_slo
 from simulated import drawn, pool, requests
 
@@ -182,7 +182,7 @@ def test_an_impossible_factor_or_interval_is_refused() -> None:
     with pytest.raises(UsageError, match="write at 60s for 30s"):
         Fault(kind="dies", replica=0, at_s=-1.0)
     with pytest.raises(UsageError, match="write 0ms"):
-        Sight(report_delay_s=float("inf"))
+        RouterVisibility(report_delay_s=float("inf"))
 
 
 def test_a_trace_has_its_own_lengths_and_columns_are_a_traces() -> None:

@@ -13,13 +13,13 @@ from penstock.api.documents.published import json_schema
 from penstock.api.receipts import receipts
 from penstock.cli.root import app
 from penstock.errors import UnreadableFile, UsageError
-from penstock.gateway.picking.asked import Wish
-from penstock.gateway.picking.desk import Desk, Named
-from penstock.gateway.picking.receipts import ReceiptBook
-from penstock.report.routing.receipts import _dollars
-from penstock.routing.compared.policies import POLICIES
-from penstock.routing.endpoint import default_parameters, new_endpoints, new_request
-from penstock.routing.scaling.sustained import LoadKind, weights_by_capacity
+from penstock.gateway.picker.decision_receipts import ReceiptBook
+from penstock.gateway.picker.picker import Named, Picker
+from penstock.gateway.picker.request_body import RequestHints
+from penstock.report.receipts import _dollars
+from penstock.routing.autoscaler.sustained import LoadKind, weights_by_capacity
+from penstock.routing.baselines.policies import POLICIES
+from penstock.routing.records import default_parameters, new_endpoints, new_request
 
 DECISIONS = 24
 
@@ -34,11 +34,11 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     routed.endpoints["usd_per_s"][2::4] = 2e-3
     _, tables = desk_of(routed, clock)
     book = ReceiptBook(path, 1, routed.addresses)
-    desk = Desk(routed, tables, 0, clock, receipts=book)
+    desk = Picker(routed, tables, 0, clock, receipts=book)
     for number in range(DECISIONS):
         for index in range(8):
             report(tables, index, clock, running=number % 5, kv_tokens=100_000, kv_used_tokens=1000 * number)
-        assert isinstance(desk.decide(asked("a"), b"", Wish()), Named)
+        assert isinstance(desk.decide(asked("a"), b"", RequestHints()), Named)
         clock.now_s += 0.5
     book.close()
     return path

@@ -9,16 +9,16 @@ import pytest
 
 pytest.importorskip("httptools", reason='the gateway is an extra: pip install "penstock[gateway]"')
 
-from penstock.api.asked.fleet import fleet_choice, placed_pool
+from penstock.api.arguments.fleet_argument import fleet_choice, placed_pool
 from penstock.api.emulate import emulated_fleet, emulated_replicas
 from penstock.api.route import GatewayOptions, envoy_document, envoy_settings, route, routed_fleet
 from penstock.errors import PenstockError, UsageError
 from penstock.fleet.pools import Fleet
-from penstock.gateway.envoy.files import envoy_files, static_document
-from penstock.gateway.envoy.program import envoy_program, validate
-from penstock.gateway.state.fleet import RoutedFleet
+from penstock.gateway.envoy.config_files import envoy_files, static_document
+from penstock.gateway.envoy.envoy_binary import envoy_program, validate
+from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.gateway.supervisor import Supervisor, write_files
-from penstock.simulation.loop.seen import endpoints_of
+from penstock.simulation.loop.initial_visibility import endpoints_of
 from penstock.simulation.replica import ReplicaPool
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "fleets" / "chat-h100-mi300x.yaml"

@@ -10,20 +10,20 @@ from rich.console import Console
 
 import penstock
 from examples import deployment
-from penstock.api.asked.fleet import fleet_choice
-from penstock.api.asked.happenings import happenings_choice
-from penstock.benchmark.disaggregated import shipped_apart
-from penstock.benchmark.shipped_rows import shipped_efficiencies
+from penstock.api.arguments.fleet_argument import fleet_choice
+from penstock.api.arguments.fleet_events import fleet_events_argument
 from penstock.errors import UsageError
-from penstock.fleet.disaggregated import Disaggregated
+from penstock.fleet.disaggregated_replica import Disaggregated
 from penstock.fleet.pools import Fleet, Pool, Route
-from penstock.planning.asked.plan import Bucket
-from penstock.planning.candidates.capacity import Option
-from penstock.planning.candidates.screen import QueuelessScreen
-from penstock.planning.candidates.unit_screen import UnitScreen
-from penstock.planning.proof.simulated import PoolLoad
-from penstock.planning.proof.simulator import Simulator
-from penstock.simulation.compare import Crowd, crowded
+from penstock.performance.shipped.shipped_disaggregated import shipped_phase_factors
+from penstock.performance.shipped.shipped_runs import shipped_efficiencies
+from penstock.planning.candidates.disaggregated_screen import UnitScreen
+from penstock.planning.candidates.queueless_screen import QueuelessScreen
+from penstock.planning.candidates.replica_capacity import Option
+from penstock.planning.spec.plan_types import Bucket
+from penstock.planning.verification.pool_simulator import Simulator
+from penstock.planning.verification.simulated_capacity import PoolLoad
+from penstock.simulation.compare_policies import LoadSpike, with_load_spike
 from penstock.workload import parse_slo
 from penstock.workload.slo import Slo
 from simulated import conversation_lengths, pool
@@ -71,15 +71,15 @@ def test_what_happens_is_read_line_by_line() -> None:
         "loss 5%",
         "crowd x3 at 1min for 20s",
     ]
-    read = happenings_choice(lines, POOLS)
+    read = fleet_events_argument(lines, POOLS)
     assert [(fault.kind, fault.replica) for fault in read.faults] == [("dies", 4), ("slow", 1), ("silent", 0)]
     assert (read.faults[0].at_s, read.faults[0].for_s, read.faults[1].factor) == (60.0, 30.0, 4.0)
     assert read.report_loss == 0.05
-    assert read.crowds == (Crowd(factor=3.0, at_s=60.0, for_s=20.0),)
+    assert read.crowds == (LoadSpike(factor=3.0, at_s=60.0, for_s=20.0),)
 
 
 def test_of_several_losses_the_largest_counts() -> None:
-    assert happenings_choice(["loss 5%", "loss 50%", "loss 20%"], POOLS).report_loss == 0.5
+    assert fleet_events_argument(["loss 5%", "loss 50%", "loss 20%"], POOLS).report_loss == 0.5
 
 
 @pytest.mark.parametrize(
@@ -96,13 +96,13 @@ def test_of_several_losses_the_largest_counts() -> None:
 )
 def test_a_line_that_cannot_happen_says_the_fix(line: str, fix: str) -> None:
     with pytest.raises(UsageError, match=fix) as caught:
-        happenings_choice([line], POOLS)
+        fleet_events_argument([line], POOLS)
     assert len(str(caught.value).splitlines()) == 1
 
 
 def test_a_crowd_brings_as_many_times_the_requests_and_loses_none() -> None:
     sent = conversation_lengths(4_000, 10.0)
-    (block,) = crowded([sent], [Crowd(factor=3.0, at_s=100.0, for_s=20.0)])
+    (block,) = with_load_spike([sent], [LoadSpike(factor=3.0, at_s=100.0, for_s=20.0)])
     assert len(block) == 4_000
     inside = ((block.arrival_s >= 100.0) & (block.arrival_s < 120.0)).sum()
     assert inside == ((sent.arrival_s >= 100.0) & (sent.arrival_s < 160.0)).sum()
@@ -114,7 +114,7 @@ def test_a_policy_nobody_knows_is_refused() -> None:
 
 
 def test_prefill_and_decode_pools_are_laid_out_as_a_plan_simulates_them() -> None:
-    screen = UnitScreen(QueuelessScreen(shipped_efficiencies()), shipped_apart())
+    screen = UnitScreen(QueuelessScreen(shipped_efficiencies()), shipped_phase_factors())
     ahead, after = deployment("deepseek-r1", "b200", tp=8), deployment("deepseek-r1", "b200", dp=8, ep=True)
     unit = Disaggregated(prefill=ahead, prefill_replicas=1, decode=after, decode_replicas=2, kv_bytes_per_s=4e11)
     option = Option(id="unit", weights="fp8", deployment=after, measured_engine="trtllm", apart=unit)

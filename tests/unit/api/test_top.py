@@ -11,12 +11,12 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from penstock.api.top import look_at_gateway
+from penstock.api.top import read_gateway
 from penstock.cli.root import app
-from penstock.emulator.engine import Totals
+from penstock.emulator.emulated_engine import Totals
 from penstock.emulator.metrics_page import EngineState, Observed, vllm_page
 from penstock.errors import UsageError
-from penstock.gateway.view import read_view
+from penstock.gateway.metrics_view import read_view
 from penstock.report.top import render_top
 
 Run = Callable[..., CompletedProcess[str]]
@@ -68,7 +68,7 @@ def serving(page: str) -> Iterator[str]:
 def test_what_is_no_gateway_is_said_to_be_none(page: str, penstock: Run) -> None:
     with serving(page) as address:
         with pytest.raises(UsageError, match="answers but is no gateway") as refused:
-            look_at_gateway(address)
+            read_gateway(address)
         assert address in str(refused.value)
         shown = penstock("top", address, "--once", "--every", "0.1")
     assert (shown.returncode, shown.stdout, shown.stderr.count("\n")) == (2, "", 1)

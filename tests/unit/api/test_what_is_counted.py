@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import penstock
-from penstock.api.asked.fleet import fleet_choice
+from penstock.api.arguments.fleet_argument import fleet_choice
 from penstock.api.simulate_fleet import SimulateFleetAnswer
 from penstock.errors import UsageError
 from penstock.fleet.pools import Fleet
-from penstock.report.simulate.heading import how_they_came
+from penstock.report.simulate.heading import arrivals_sentence
 from penstock.workload import AsRecorded, Fixed, Poisson, Workload, read_trace
 from simulated import drawn
 
@@ -129,13 +129,13 @@ def test_the_beginning_of_a_trace_is_said_to_be_one(tmp_path: Path) -> None:
     """Attack: 0.89 requests/s were run where 1 was asked for, and nothing said why."""
     path = trace(tmp_path, [(float(row), 100, 10) for row in range(50)])
     workload = Workload(name="w", arrivals=AsRecorded(), lengths=read_trace(path), source="s")
-    assert how_they_came(workload, requests=20, rate_per_s=2.0, span_s=10.0) == (
+    assert arrivals_sentence(workload, requests=20, rate_per_s=2.0, span_s=10.0) == (
         "20 requests, 1.9 requests/s, the first of 50 that come at 2/s over the whole trace"
     )
-    assert how_they_came(workload, requests=50, rate_per_s=2.0, span_s=24.5) == "50 requests, 2 requests/s"
+    assert arrivals_sentence(workload, requests=50, rate_per_s=2.0, span_s=24.5) == "50 requests, 2 requests/s"
     synthetic = Workload(name="w", arrivals=Poisson(), lengths=Fixed(input_tokens=1, output_tokens=1), source="s")
-    assert how_they_came(synthetic, requests=1, rate_per_s=1.0, span_s=0.0) == "1 request, 1 requests/s"
-    assert how_they_came(synthetic, requests=100, rate_per_s=1e9, span_s=1e-7) == "100 requests, all at once"
+    assert arrivals_sentence(synthetic, requests=1, rate_per_s=1.0, span_s=0.0) == "1 request, 1 requests/s"
+    assert arrivals_sentence(synthetic, requests=100, rate_per_s=1e9, span_s=1e-7) == "100 requests, all at once"
 
 
 @pytest.mark.parametrize(

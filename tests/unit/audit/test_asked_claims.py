@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from penstock.audit.arithmetic import evaluated, holds
-from penstock.audit.asked.claims_yaml import EXAMPLE_CLAIMS, parse_claims
-from penstock.audit.asked.kinds import KINDS
-from penstock.audit.asked.schema import claims_schema
-from penstock.audit.asked.sentence import parse_sentence
-from penstock.audit.asked.sheet import parse_sheet
-from penstock.audit.asked.words import counted_part, span
-from penstock.audit.claim.amount import exactly, parse_amount
-from penstock.audit.claim.hardware import RatioStatement, SpecStatement
-from penstock.audit.claim.kind import kind_of
-from penstock.audit.claim.memory import FitStatement
-from penstock.audit.claim.speed import SpeedStatement
+from penstock.audit.claims.amount import exactly, parse_amount
+from penstock.audit.claims.hardware_claims import RatioStatement, SpecStatement
+from penstock.audit.claims.kind_names import kind_of
+from penstock.audit.claims.memory_claims import FitStatement
+from penstock.audit.claims.speed_claims import SpeedStatement
+from penstock.audit.parsing.claim_kinds import KINDS
+from penstock.audit.parsing.claim_terms import counted_part, span
+from penstock.audit.parsing.claims_schema import claims_schema
+from penstock.audit.parsing.claims_yaml import EXAMPLE_CLAIMS, parse_claims
+from penstock.audit.parsing.sentence import parse_sentence
+from penstock.audit.parsing.tender_sheet import parse_sheet
 from penstock.errors import UsageError
 
 

@@ -3,12 +3,12 @@
 import pytest
 
 from audits import judged, judged_sentence, library
-from penstock.audit.asked.sentence import parse_sentence
-from penstock.audit.asked.sheet import parse_sheet
-from penstock.audit.asked.words import ENGINES, counted_part, engine_name, model_name, part_name, span
-from penstock.audit.audit import judge
-from penstock.audit.claim.amount import parse_amount
+from penstock.audit.claims.amount import parse_amount
+from penstock.audit.judge_claims import judge
 from penstock.audit.judgement import Verdict
+from penstock.audit.parsing.claim_terms import ENGINES, counted_part, engine_name, model_name, part_name, span
+from penstock.audit.parsing.sentence import parse_sentence
+from penstock.audit.parsing.tender_sheet import parse_sheet
 from penstock.catalog import load_measurements
 from penstock.errors import UsageError
 

@@ -10,11 +10,11 @@ import pytest
 
 from audits import library
 from penstock.audit.arithmetic import evaluated, holds
-from penstock.audit.asked.kinds import KINDS
-from penstock.audit.audit import Audited, audit_claims
-from penstock.audit.claim.kind import kind_of
+from penstock.audit.article_claims import contradictions, shipped_claims
+from penstock.audit.claims.kind_names import kind_of
+from penstock.audit.judge_claims import Audited, audit_claims
 from penstock.audit.judgement import Verdict
-from penstock.audit.ledger import contradictions, shipped_claims
+from penstock.audit.parsing.claim_kinds import KINDS
 
 ARTICLES = Path(__file__).resolve().parents[4] / "shared" / "articles"
 FILES = {"scorecard": "000", "memory-wall": "001", "deep-dive": "002", "showdown": "003", "bring-up": "004"}

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from audits import library
-from penstock.audit.auditors.speed import audit_speed
-from penstock.audit.claim.amount import exactly
-from penstock.audit.claim.speed import Metric, ServedSetup, SpeedStatement
+from penstock.audit.checks.speed_check import audit_speed
+from penstock.audit.claims.amount import exactly
+from penstock.audit.claims.speed_claims import Metric, ServedSetup, SpeedStatement
 from penstock.audit.judgement import Verdict
-from penstock.audit.library import Library
+from penstock.audit.reference_library import Library
 from penstock.catalog import load_measurements
 from planted import served
 

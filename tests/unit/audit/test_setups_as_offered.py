@@ -6,10 +6,10 @@ import pytest
 from rich.console import Console
 
 from audits import judged, judged_sentence, library
-from penstock.audit.asked.claims_yaml import parse_claims
-from penstock.audit.audit import audit_claims
-from penstock.audit.claim.amount import parse_amount
+from penstock.audit.claims.amount import parse_amount
+from penstock.audit.judge_claims import audit_claims
 from penstock.audit.judgement import Verdict
+from penstock.audit.parsing.claims_yaml import parse_claims
 from penstock.errors import UsageError
 from penstock.report.audit.terminal import render_audit
 

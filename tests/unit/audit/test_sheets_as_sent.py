@@ -6,11 +6,11 @@ import pytest
 
 import penstock
 from audits import library
-from penstock.audit.asked.sheet import parse_sheet
-from penstock.audit.audit import judge
-from penstock.audit.claim.claim import Claim
-from penstock.audit.claim.speed import SpeedStatement
+from penstock.audit.claims.claim import Claim
+from penstock.audit.claims.speed_claims import SpeedStatement
+from penstock.audit.judge_claims import judge
 from penstock.audit.judgement import Verdict
+from penstock.audit.parsing.tender_sheet import parse_sheet
 from penstock.errors import UnreadableFile, UsageError
 
 PLAIN = (

@@ -6,8 +6,12 @@ from math import expm1, log
 from statistics import median
 
 import pytest
+from rerun_disaggregated import rerun_disaggregated
 
-from penstock.benchmark.disaggregated import (
+from penstock.catalog import load_measurements
+from penstock.performance.disaggregated.phase_factors import PHASES, Residual, SharedEffects, summed
+from penstock.performance.disaggregated.steady_state import HANDOVER_S
+from penstock.performance.shipped.shipped_disaggregated import (
     DRAINING,
     Guess,
     fitted,
@@ -15,13 +19,9 @@ from penstock.benchmark.disaggregated import (
     held_out,
     published,
     runs,
-    shipped_apart,
+    shipped_phase_factors,
     stack_alone,
 )
-from penstock.benchmark.rerun_apart import rerun_apart
-from penstock.catalog import load_measurements
-from penstock.performance.evidence.apart import PHASES, Residual, SharedEffects, summed
-from penstock.performance.step.two_pools import HANDOVER_S
 
 
 def errors(guesses: Sequence[Guess]) -> tuple[float, float]:
@@ -59,7 +59,7 @@ def test_every_stack_with_thirty_rows_is_within_a_quarter(unseen: list[Guess]) -
 
 def test_the_simulator_says_of_published_runs_what_the_closed_form_does(unseen: list[Guess]) -> None:
     """Every tenth run: 90% are within 5% of each other on the rate and 2% on the time per token."""
-    again = [rerun_apart(guess) for guess in unseen[::10]]
+    again = [rerun_disaggregated(guess) for guess in unseen[::10]]
     rates = sorted(abs(rerun.log_rate - rerun.guess.log_rate) for rerun in again)
     times = sorted(abs(rerun.log_tpot - rerun.guess.log_tpot) for rerun in again)
     most = round(0.9 * len(again))
@@ -112,7 +112,7 @@ def test_handing_over_takes_what_pairs_of_runs_say() -> None:
 
 def test_what_is_shipped_is_what_is_fitted() -> None:
     """`make disaggregation` writes it; stale after a change of the stacks or the rows."""
-    now, shipped = fitted(runs()), shipped_apart()
+    now, shipped = fitted(runs()), shipped_phase_factors()
     for phase in PHASES:
         assert now.effects[phase].keys() == shipped.effects[phase].keys()
         assert all(abs(now.effects[phase][label] - value) < 0.02 for label, value in shipped.effects[phase].items())

@@ -4,14 +4,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from penstock.benchmark.shipped_rows import model_of
 from penstock.catalog import load_accelerator, load_measurements
 from penstock.catalog.measurement import Measurement
 from penstock.fleet import Deployment, Parallelism, engine_defaults
 from penstock.model import CacheDtype, Part
-from penstock.model.spec import model_as_measured
+from penstock.model.model_spec import model_as_measured
 from penstock.performance.memory.budget import fit
 from penstock.performance.memory.tuning import with_room
+from penstock.performance.shipped.shipped_runs import model_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from penstock.catalog import accelerator_ids, load_accelerator, load_accelerators
-from penstock.catalog._load import parse_accelerator
+from penstock.catalog._catalog_files import parse_accelerator
 from penstock.catalog.accelerator import Accelerator, Basis, Precision, fact_names
 from penstock.errors import CatalogError, UnknownName, UnsupportedPrecision
 from penstock.units import GIB, TERA

@@ -1,5 +1,5 @@
 from penstock.catalog import load_accelerator
-from penstock.catalog.compare import compare
+from penstock.catalog.accelerator_diff import compare
 
 
 def kinds(left: str, right: str) -> set[str]:

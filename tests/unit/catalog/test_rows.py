@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from penstock.catalog._rows import read_rows
+from penstock.catalog._measurement_rows import read_rows
 from penstock.catalog.measurement import Measurement, Side
 from penstock.errors import CatalogError
 

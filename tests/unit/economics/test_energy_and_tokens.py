@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.catalog import load_accelerator
-from penstock.economics.energy import DrawUnderLoad, average_watts, node_power
+from penstock.economics.node_power import DrawUnderLoad, average_watts, node_power
 from penstock.economics.token_price import token_price
 
 MEASURED = DrawUnderLoad(median_fraction=0.6, low_fraction=0.4, high_fraction=0.9, grounds="some cells")

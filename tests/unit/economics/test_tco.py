@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.economics import Finance, Item, Ownership, Site, StackCosts, owned, people, waterfall
-from penstock.economics.line import Line, total_usd
+from penstock.economics.bill_line import Line, total_usd
 from penstock.economics.rent import rented
 from penstock.economics.tco import as_spares, by_item, stack_by_device
 

@@ -4,15 +4,15 @@ import json
 
 import pytest
 
-from penstock.emulator.asked import CompletionAsked, read_completion
-from penstock.emulator.made_up import first_stop, shown_chars, text_between
+from penstock.emulator.completion_request import CompletionRequest, read_completion
+from penstock.emulator.fake_text import first_stop, shown_chars, text_between
 from penstock.errors import UsageError
 
 CHAT = {"messages": [{"role": "user", "content": "hello"}]}
 TEXT = {"prompt": "hello"}
 
 
-def read(body: dict[str, object], *, chat: bool = True) -> CompletionAsked:
+def read(body: dict[str, object], *, chat: bool = True) -> CompletionRequest:
     path = b"/v1/chat/completions" if chat else b"/v1/completions"
     return read_completion(path, json.dumps(body).encode())
 

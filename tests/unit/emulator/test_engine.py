@@ -6,16 +6,16 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from penstock.emulator.engine import EmulatedEngine, EmulatedRequest
-from penstock.simulation.options import Options
+from penstock.emulator.emulated_engine import EmulatedEngine, EmulatedRequest
 from penstock.simulation.replica import Replica
 from penstock.simulation.run import simulate
+from penstock.simulation.run_options import Options
 from reference.scenarios import KINDS, Scenario, random_scenario
 from simulated import COST, scenario_pool, scenario_requests
 
 
 @dataclass(frozen=True)
-class Seen:
+class ObservedSetups:
     ttft_s: float
     e2e_s: float
 
@@ -39,7 +39,7 @@ def keys_of(scenario: Scenario, number: int) -> list[int]:
     return keys
 
 
-def emulate(scenario: Scenario, replica: Replica) -> list[Seen]:
+def emulate(scenario: Scenario, replica: Replica) -> list[ObservedSetups]:
     engine = EmulatedEngine(replica)
     requests = [
         EmulatedRequest(
@@ -70,7 +70,7 @@ def emulate(scenario: Scenario, replica: Replica) -> list[Seen]:
                 ends[id(request)] = now_s
                 idle_users += users is not None
     assert engine.cache.used == 0
-    return [Seen((one.first_s or 0.0) - one.arrival_s, ends[id(one)] - one.arrival_s) for one in requests]
+    return [ObservedSetups((one.first_s or 0.0) - one.arrival_s, ends[id(one)] - one.arrival_s) for one in requests]
 
 
 def worst_difference(scenario: Scenario) -> float:

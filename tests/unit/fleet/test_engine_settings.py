@@ -9,11 +9,11 @@ import pytest
 from rich.console import Console
 
 import penstock
-from penstock.api.asked.fleet import fleet_choice, placed_pool
+from penstock.api.arguments.fleet_argument import fleet_choice, placed_pool
 from penstock.api.route import routed_fleet
 from penstock.errors import UsageError
-from penstock.fleet.file import read_fleet
-from penstock.fleet.settings import EngineSetting, check_setting, settings_schema
+from penstock.fleet.engine_settings import EngineSetting, check_setting, settings_schema
+from penstock.fleet.fleet_file import read_fleet
 
 FLEET = Path(__file__).resolve().parents[3] / "examples" / "fleets" / "chat-70b-h100-mi300x.yaml"
 

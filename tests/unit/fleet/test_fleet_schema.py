@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from penstock.errors import UsageError
-from penstock.fleet.file import read_fleet
-from penstock.fleet.schema import fleet_schema
+from penstock.fleet.fleet_file import read_fleet
+from penstock.fleet.fleet_schema import fleet_schema
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 FILES = [REPOSITORY / "tests/golden/fleet_two_parts.yaml", *sorted((REPOSITORY / "examples/fleets").glob("*.yaml"))]

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import UsageError
-from penstock.fleet.file import read_fleet, write_fleet
+from penstock.fleet.fleet_file import read_fleet, write_fleet
 from penstock.fleet.pools import Fleet, NodeGroup, Pool, Route
 from penstock.workload.slo import Slo
 

@@ -8,15 +8,15 @@ import pytest
 pytest.importorskip("httptools", reason='the gateway is an extra: pip install "penstock[gateway]"')
 
 from penstock.errors import MissingExtra, UsageError
-from penstock.gateway.envoy.access import access_filter
-from penstock.gateway.envoy.config import DOORS, Door, EnvoySettings
-from penstock.gateway.envoy.files import envoy_files, static_document
-from penstock.gateway.envoy.program import envoy_program, validate
+from penstock.gateway.envoy.authentication import access_filter
+from penstock.gateway.envoy.config_files import envoy_files, static_document
+from penstock.gateway.envoy.envoy_binary import envoy_program, validate
+from penstock.gateway.envoy.envoy_config import DOORS, Door, EnvoySettings
 from penstock.gateway.envoy.tracing import Traces
-from penstock.gateway.state.access import Access, SignedTokens, TenantKey, access_of, read_access
-from penstock.gateway.state.fleet import RoutedFleet
+from penstock.gateway.state.access_rules import Access, SignedTokens, TenantKey, access_of, read_access
+from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.gateway.supervisor import write_files
-from penstock.routing.endpoint import new_endpoints
+from penstock.routing.records import new_endpoints
 
 KEYS = "version: 1\nkeys:\n  - {tenant: search, key: sk-0123456789abcdef}\n"
 TOKENS = "version: 1\ntokens: {issuer: me, audiences: [penstock], jwks: 'https://login.example/keys'}\n"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.gateway.picking.asked import BadBody, read_body
+from penstock.gateway.picker.request_body import BadBody, read_body
 
 CASES = int(os.environ.get("PENSTOCK_FUZZ_CASES", "2000"))
 

@@ -9,19 +9,19 @@ import pytest
 pytest.importorskip("httptools", reason='serving is an extra: pip install "penstock[gateway]"')
 
 from desks import Clock, desk_of, fleet
-from penstock.gateway.doors import authz
+from penstock.gateway.servers import ext_authz_server
 
 TOOL = Path(__file__).resolve().parents[3] / "tools" / "bench_gateway.py"
 QUESTION = b'POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 14\r\n\r\n{"model": "a"}'
 
 
 def test_the_constant_control_replaces_the_picker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(authz, "QuestionLine", authz.QuestionLine)  # put back afterwards
+    monkeypatch.setattr(ext_authz_server, "AuthzConnection", ext_authz_server.AuthzConnection)  # put back afterwards
     runpy.run_path(str(TOOL))["answer_without_looking"]("10.9.9.9:1")
     desk, _ = desk_of(fleet(), Clock())
 
     async def asked() -> bytes:
-        door = authz.AuthzDoor(desk, 0)
+        door = ext_authz_server.AuthzServer(desk, 0)
         await door.start(tmp_path / "picker.sock")
         reader, writer = await asyncio.open_unix_connection(tmp_path / "picker.sock")
         writer.write(QUESTION)

@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 
 from desks import MODELS, Clock, asked, desk_of, fleet
-from penstock.gateway.picking.asked import Wish
-from penstock.gateway.picking.coming_back import SheddableCrowd, room_s
-from penstock.gateway.picking.desk import Desk, Refused
-from penstock.routing.columns import times_columns
-from penstock.routing.times import share_of_chance, times_of
+from penstock.gateway.picker.picker import Picker, Refused
+from penstock.gateway.picker.request_body import RequestHints
+from penstock.gateway.picker.retry_after import ShedRatio, room_s
+from penstock.routing.latency import share_of_chance, times_of
+from penstock.routing.numpy_policy import times_columns
 
-BATCH = Wish(objective="batch")
+BATCH = RequestHints(objective="batch")
 LONG = asked(body_bytes=400_000)
 """A hundred thousand tokens."""
 LONG_S = 100_000 * 2e-5 + 100_000 / 8192 * 0.01
 """At 20 us each, and 10 ms for each of its steps."""
 
 
-def told_s(desk: Desk, wish: Wish = BATCH, body_bytes: int = 400) -> int:
+def told_s(desk: Picker, wish: RequestHints = BATCH, body_bytes: int = 400) -> int:
     shed = desk.decide(asked(body_bytes=body_bytes), b"", wish)
     assert isinstance(shed, Refused)
     assert shed.status == 429
@@ -35,7 +35,7 @@ def test_what_is_predicted_is_what_routing_predicts() -> None:
     desk, _ = desk_of(routed, clock)
     for turn in range(300):
         clock.now_s += 0.001
-        desk.decide(asked(MODELS[turn % 2], 400 * (turn % 90 + 1)), b"", Wish())
+        desk.decide(asked(MODELS[turn % 2], 400 * (turn % 90 + 1)), b"", RequestHints())
     request = desk._request  # noqa: SLF001 - the last one
     hits = np.minimum(np.arange(6) * 20, int(request["input_tokens"][0]) - 1)
     first_s, tpot_s, *_ = times_columns(request[0], desk.endpoints, hits)
@@ -53,7 +53,7 @@ def test_a_queue_of_prompts_is_waited_for_as_far_as_it_is_longer_than_the_promis
     routed.endpoints["max_context_tokens"] = routed.endpoints["kv_tokens"] = 10_000_000
     desk, _ = desk_of(routed, Clock())
     for _ in range(waiting):
-        desk.decide(LONG, b"", Wish())
+        desk.decide(LONG, b"", RequestHints())
     assert told_s(desk) == pytest.approx(waiting * LONG_S - 1, abs=1)
 
 
@@ -65,7 +65,7 @@ def test_the_endpoint_that_is_soonest_there_counts(only: frozenset[int] | None, 
     desk, _ = desk_of(routed, Clock())
     for count, endpoint in ((20, 0), (4, 2)):
         for _ in range(count):
-            desk.decide(LONG, b"", Wish(), frozenset({endpoint}))
+            desk.decide(LONG, b"", RequestHints(), frozenset({endpoint}))
     shed = desk.decide(asked(), b"", BATCH, only)
     assert isinstance(shed, Refused)
     assert shed.retry_s == pytest.approx(waiting * LONG_S - 1, abs=1)
@@ -77,7 +77,7 @@ def test_tokens_that_are_too_slow_wait_for_answers_to_end() -> None:
     routed.endpoints["step_s"], routed.endpoints["sequence_s"], routed.endpoints["max_running"] = 1e-6, 0.001, 1000
     desk, _ = desk_of(routed, Clock())
     for _ in range(100):  # 0.1 s a token, where 0.05 are promised
-        desk.decide(asked(body_bytes=4), b"", Wish())
+        desk.decide(asked(body_bytes=4), b"", RequestHints())
     life_s = 50 * 0.1
     assert told_s(desk, body_bytes=4) == pytest.approx(math.ceil(life_s / 2), abs=1)
 
@@ -86,10 +86,10 @@ def test_it_is_a_second_at_least_and_a_minute_at_most() -> None:
     routed = fleet(2)
     routed.endpoints["step_s"] = 0.052
     desk, _ = desk_of(routed, Clock())
-    desk.decide(asked(), b"", Wish())
+    desk.decide(asked(), b"", RequestHints())
     assert told_s(desk) == 1
     for _ in range(3000):  # most of them wait for a seat
-        desk.decide(asked(body_bytes=40_000), b"", Wish())
+        desk.decide(asked(body_bytes=40_000), b"", RequestHints())
     assert told_s(desk, body_bytes=40_000) == 60
     desk.endpoints["accepts"] = 0
     assert room_s(desk._request, desk.endpoints, np.zeros(2, np.int64)) == 60  # noqa: SLF001 - nobody is there
@@ -97,7 +97,7 @@ def test_it_is_a_second_at_least_and_a_minute_at_most() -> None:
 
 def test_a_turn_is_waited_for_behind_all_that_come_for_each_that_is_let_in() -> None:
     """Room is there in a second; of twelve that come in it one is let in."""
-    crowd, now_s = SheddableCrowd(), 1000.0
+    crowd, now_s = ShedRatio(), 1000.0
     for turn in range(1200):
         now_s += 1 / 12
         crowd.came(now_s, let_in=turn % 12 == 0)
@@ -107,7 +107,7 @@ def test_a_turn_is_waited_for_behind_all_that_come_for_each_that_is_let_in() -> 
     routed = fleet(2)
     routed.endpoints["step_s"] = 0.052
     desk, _ = desk_of(routed, clock := Clock())
-    desk.decide(asked(), b"", Wish())
+    desk.decide(asked(), b"", RequestHints())
     told = list[int]()
     for _ in range(10):
         clock.now_s += 0.1

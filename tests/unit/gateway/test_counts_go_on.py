@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from desks import Clock, asked, desk_of, fleet
-from penstock.gateway.picking.asked import Wish
-from penstock.gateway.picking.desk import Named
-from penstock.gateway.state.tables import COUNTS, REPORT, EndpointTables, go_on
-from penstock.gateway.watching.scraper import Scraper
+from penstock.gateway.picker.picker import Named
+from penstock.gateway.picker.request_body import RequestHints
+from penstock.gateway.state.shared_tables import COUNTS, REPORT, EndpointTables, carry_over
+from penstock.gateway.telemetry.scraper import Scraper
 
 COUNTED = ("picked", "ended", "failed", "moved", "prompt_bytes", "predicted_ttft_s")
 
@@ -20,7 +20,7 @@ def test_a_picker_counts_on_for_endpoints_that_stay_wherever_they_stand_in_the_n
     before, old = desk_of(fleet(4), clock)
     for turn in range(40):
         clock.now_s += 0.1
-        named = before.decide(asked("ab"[turn % 2]), b"", Wish())
+        named = before.decide(asked("ab"[turn % 2]), b"", RequestHints())
         assert isinstance(named, Named)
         if turn % 4:
             before.ended(named.ticket, "", 503 if turn % 8 == 1 else 200, "-", 1)
@@ -41,7 +41,7 @@ def test_a_picker_counts_on_for_endpoints_that_stay_wherever_they_stand_in_the_n
     assert old.counts["picked"].sum() == 40
     for name in (*COUNTED, "in_flight"):
         assert new.counts[name][0].tolist() == old.counts[name][0][stay].tolist(), name
-    after.decide(asked("a"), b"", Wish())
+    after.decide(asked("a"), b"", RequestHints())
     after.tick()
     assert new.states["decisions"][0] == 41
     assert new.counts["picked"].sum() == 41 - old.counts["picked"][0, 1]
@@ -53,7 +53,7 @@ def test_what_is_shown_never_falls_whoever_reads_the_fleet_first() -> None:
     then.counts["picked"], then.counts["in_flight"] = [[10, 20], [30, 40]], 5
     now = EndpointTables(np.zeros(2, REPORT), np.zeros((2, 2), COUNTS))
     now.counts["picked"][0] = [0, 12]  # the first picker has read it already, and has counted on
-    go_on(("a:1", "b:1"), then, ("c:1", "a:1"), now)
+    carry_over(("a:1", "b:1"), then, ("c:1", "a:1"), now)
     assert now.counts["picked"].tolist() == [[0, 12], [0, 30]]
     assert now.counts["in_flight"].sum() == 0, "of these a picker that has not read it yet says nothing"
     assert now.reports["scrapes"].tolist() == [0, 70]

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from desks import MODELS, Clock, asked, desk_of, fleet, report
-from penstock.gateway.picking.asked import BodyAsked, Wish
-from penstock.gateway.picking.desk import Desk, Named, Refused, SharedTables
-from penstock.gateway.picking.leaks import LOOKS, Leaks
-from penstock.gateway.picking.learning import FadingMean
-from penstock.gateway.picking.prefixes import BLOCK_BYTES, PrefixIndex
-from penstock.gateway.state.tables import COUNTS, PICKER_STATE, REPORT
-from penstock.routing.endpoint import EVERYBODYS, OWN
+from penstock.gateway.picker.in_flight_reconciliation import LOOKS, LeakedPicks
+from penstock.gateway.picker.learned_lengths import DecayedMean
+from penstock.gateway.picker.picker import Named, Picker, Refused, SharedTables
+from penstock.gateway.picker.prefix_index import BLOCK_BYTES, PrefixIndex
+from penstock.gateway.picker.request_body import RequestBody, RequestHints
+from penstock.gateway.state.shared_tables import COUNTS, PICKER_STATE, REPORT
 from penstock.routing.harm import pick
+from penstock.routing.records import EVERYBODYS, OWN
 
 
 def test_a_decision_is_the_pick_of_routing_on_the_same_records() -> None:
@@ -25,7 +25,7 @@ def test_a_decision_is_the_pick_of_routing_on_the_same_records() -> None:
         report(tables, turn % 4, clock, running=turn % 7, waiting=turn % 3, kv_used_tokens=1000 * (turn % 50))
         desk.tick()
         before = desk.endpoints.copy()
-        named = desk.decide(asked(MODELS[turn % 2]), b"x" * 400, Wish())
+        named = desk.decide(asked(MODELS[turn % 2]), b"x" * 400, RequestHints())
         assert isinstance(named, Named)
         assert named.order[0] == pick(desk._request, before, desk._hits, desk.parameters)  # noqa: SLF001
         if turn % 3:
@@ -36,7 +36,7 @@ def test_a_model_is_only_sent_to_endpoints_that_serve_it() -> None:
     routed = fleet()
     desk, _ = desk_of(routed, Clock())
     for model in MODELS:
-        named = desk.decide(asked(model), b"", Wish())
+        named = desk.decide(asked(model), b"", RequestHints())
         assert isinstance(named, Named)
         assert all(routed.served[index] == model for index in named.order)
 
@@ -44,7 +44,7 @@ def test_a_model_is_only_sent_to_endpoints_that_serve_it() -> None:
 @pytest.mark.parametrize("model", ["", None])
 def test_no_model_is_the_only_one_and_else_the_names_to_write_are_said(model: str | None) -> None:
     desk, _ = desk_of(fleet(), Clock())
-    refused = desk.decide(asked(model), b"", Wish())
+    refused = desk.decide(asked(model), b"", RequestHints())
     assert isinstance(refused, Refused)
     assert (refused.status, refused.message) == (400, "model is missing; write one of a, b")
     one = replace(fleet(), models=("a",), served=("a",) * 4, adapters=(("sql",),) * 4, classes=())
@@ -52,7 +52,7 @@ def test_no_model_is_the_only_one_and_else_the_names_to_write_are_said(model: st
     desk, tables = desk_of(one, clock := Clock())
     for index in range(4):
         report(tables, index, clock)
-    named = desk.decide(asked(model), b"", Wish())
+    named = desk.decide(asked(model), b"", RequestHints())
     assert isinstance(named, Named)
     assert named.model == "a"
 
@@ -60,15 +60,15 @@ def test_no_model_is_the_only_one_and_else_the_names_to_write_are_said(model: st
 @pytest.mark.parametrize("model", ["c", "a " * 100])
 def test_a_model_that_nobody_serves_is_refused(model: str) -> None:
     desk, _ = desk_of(fleet(), Clock())
-    refused = desk.decide(asked(model), b"", Wish())
+    refused = desk.decide(asked(model), b"", RequestHints())
     assert isinstance(refused, Refused)
     assert refused.status == 404
 
 
 def test_an_answer_longer_than_every_context_is_refused_with_a_reason() -> None:
     desk, _ = desk_of(fleet(), Clock())
-    too_long = BodyAsked(model="a", limit_tokens=100_000, stream=True, body_bytes=400, prefix_from=0)
-    refused = desk.decide(too_long, b"", Wish())
+    too_long = RequestBody(model="a", limit_tokens=100_000, stream=True, body_bytes=400, prefix_from=0)
+    refused = desk.decide(too_long, b"", RequestHints())
     assert isinstance(refused, Refused)
     assert refused.status == 400
 
@@ -79,8 +79,8 @@ def test_a_prompt_is_not_refused_by_its_bytes(limit: int | None) -> None:
     routed = fleet()
     routed.endpoints["max_context_tokens"][0] = 50_000
     desk, _ = desk_of(routed, Clock())
-    image = BodyAsked(model="a", limit_tokens=limit, stream=True, body_bytes=4_000_000, prefix_from=0)
-    named = desk.decide(image, b"x" * 4096, Wish())
+    image = RequestBody(model="a", limit_tokens=limit, stream=True, body_bytes=4_000_000, prefix_from=0)
+    named = desk.decide(image, b"x" * 4096, RequestHints())
     assert isinstance(named, Named)
     assert named.order == (2,)
 
@@ -88,14 +88,14 @@ def test_a_prompt_is_not_refused_by_its_bytes(limit: int | None) -> None:
 def test_answers_taken_to_be_long_do_not_keep_a_prompt_from_its_engine() -> None:
     desk, _ = desk_of(fleet(), Clock())
     desk.learned.output_tokens["a"] = 90_000.0
-    named = desk.decide(asked(body_bytes=4 * 20_000), b"x" * 4096, Wish())
+    named = desk.decide(asked(body_bytes=4 * 20_000), b"x" * 4096, RequestHints())
     assert isinstance(named, Named)
     assert named.order
 
 
 def test_in_flight_is_what_was_sent_and_has_not_ended() -> None:
     desk, tables = desk_of(fleet(), Clock())
-    tickets = [named.ticket for _ in range(20) if isinstance(named := desk.decide(asked(), b"", Wish()), Named)]
+    tickets = [named.ticket for _ in range(20) if isinstance(named := desk.decide(asked(), b"", RequestHints()), Named)]
     desk.tick()
     assert desk.endpoints["in_flight"].sum() == 20
     assert tables.counts["in_flight"].sum() == 20
@@ -117,7 +117,7 @@ def test_thousands_are_under_way_and_none_is_taken_for_another() -> None:
     for turn in range(3000):
         clock.now_s += 0.001
         model, length = MODELS[turn % 2], 4 * (100 + turn % 50)
-        named = desk.decide(asked(model, length), b"", Wish())
+        named = desk.decide(asked(model, length), b"", RequestHints())
         assert isinstance(named, Named)
         sent[named.ticket] = (named.order[0], length // 4)
         if turn % 3 == 0:
@@ -139,7 +139,9 @@ def test_an_endpoint_is_asked_about_after_several_times_what_its_answer_should_t
 
     def silence_s(limit: int | None, *, stream: bool) -> float:
         named = desk.decide(
-            BodyAsked(model="a", limit_tokens=limit, stream=stream, body_bytes=400, prefix_from=0), b"", Wish()
+            RequestBody(model="a", limit_tokens=limit, stream=stream, body_bytes=400, prefix_from=0),
+            b"",
+            RequestHints(),
         )
         assert isinstance(named, Named)
         assert named.streamed == stream
@@ -155,13 +157,13 @@ def test_an_endpoint_that_failed_is_left_alone_longer_each_time_and_tried_again(
     clock = Clock()
     desk, tables = desk_of(fleet(2), clock)
     for wait_s in (1.0, 2.0, 4.0):
-        named = desk.decide(asked(), b"", Wish())
+        named = desk.decide(asked(), b"", RequestHints())
         assert isinstance(named, Named)
         assert named.order == (0,)
         desk.ended(named.ticket, desk.fleet.addresses[1], 200, "-", 2)
         clock.now_s += wait_s - 0.1
         report(tables, 0, clock)
-        passed = desk.decide(asked(), b"", Wish())
+        passed = desk.decide(asked(), b"", RequestHints())
         assert isinstance(passed, Named)
         assert passed.order == ()  # nobody else serves it: Envoy goes by its weights
         clock.now_s += 0.2
@@ -174,7 +176,7 @@ def test_unhealthy_endpoints_are_not_named() -> None:
     report(tables, 0, clock)
     tables.reports["healthy"][0] = 0
     clock.now_s += 1
-    named = desk.decide(asked(), b"", Wish())
+    named = desk.decide(asked(), b"", RequestHints())
     assert isinstance(named, Named)
     assert named.order == (2,)
 
@@ -183,8 +185,8 @@ def test_what_may_be_shed_is_told_when_to_come_back() -> None:
     clock = Clock()
     desk, _ = desk_of(fleet(2), clock)
     for _ in range(3000):
-        desk.decide(asked(body_bytes=40_000), b"", Wish())
-    shed = desk.decide(asked(body_bytes=40_000), b"", Wish(objective="batch"))
+        desk.decide(asked(body_bytes=40_000), b"", RequestHints())
+    shed = desk.decide(asked(body_bytes=40_000), b"", RequestHints(objective="batch"))
     assert isinstance(shed, Refused)
     assert shed.status == 429
     assert shed.retry_s is not None
@@ -193,10 +195,10 @@ def test_what_may_be_shed_is_told_when_to_come_back() -> None:
 
 def test_a_subset_limits_the_choice_and_an_empty_one_leaves_none() -> None:
     desk, _ = desk_of(fleet(4), Clock())
-    named = desk.decide(asked(), b"", Wish(), frozenset({2}))
+    named = desk.decide(asked(), b"", RequestHints(), frozenset({2}))
     assert isinstance(named, Named)
     assert named.order == (2,)
-    none = desk.decide(asked(), b"", Wish(), frozenset())
+    none = desk.decide(asked(), b"", RequestHints(), frozenset())
     assert isinstance(none, Named)
     assert none.order == ()
 
@@ -204,7 +206,7 @@ def test_a_subset_limits_the_choice_and_an_empty_one_leaves_none() -> None:
 def test_a_fleet_that_is_read_anew_keeps_what_is_under_way() -> None:
     clock = Clock()
     before, _ = desk_of(fleet(4), clock)
-    sent = [before.decide(asked(), b"", Wish()) for _ in range(6)]
+    sent = [before.decide(asked(), b"", RequestHints()) for _ in range(6)]
     smaller = fleet(3)
     after, _ = desk_of(smaller, clock)
     after.adopt(before)
@@ -231,7 +233,7 @@ def test_the_longest_known_beginning_counts_for_each_endpoint() -> None:
 
 
 def test_only_what_every_look_has_too_much_is_taken_for_lost() -> None:
-    leaks = Leaks(1)
+    leaks = LeakedPicks(1)
     in_flight = np.array([6, 3])
     for look in range(LOOKS - 1):
         assert leaks.surplus(0, 1.0 + look, 6, in_flight, 0) == 0
@@ -250,7 +252,7 @@ def test_an_adapter_is_named_where_it_is_and_shares_no_prefix_with_its_model() -
     assert routed.names == ("a", "b", "sql")
     assert (routed.model_of["sql"], routed.having("sql"), routed.having("a")) == ("a", (2,), (0, 2))
     for _ in range(5):
-        answer = desk.decide(asked("sql"), b"x" * 4096, Wish())
+        answer = desk.decide(asked("sql"), b"x" * 4096, RequestHints())
         assert isinstance(answer, Named)
         assert (answer.model, answer.order) == ("sql", (2,))
     body = b"y" * 4096
@@ -263,18 +265,18 @@ def test_pickers_send_to_shares_of_their_own_while_all_are_up() -> None:
     tables = SharedTables(
         reports=np.zeros(8, REPORT), counts=np.zeros((2, 8), COUNTS), states=np.zeros(2, PICKER_STATE)
     )
-    desks = [Desk(routed, tables, number, clock) for number in range(2)]
+    desks = [Picker(routed, tables, number, clock) for number in range(2)]
     shares = [set(np.flatnonzero(desk.endpoints["whose"] == OWN).tolist()) for desk in desks]
     assert shares[0] | shares[1] == set(range(8))
     assert not shares[0] & shares[1]
     report(tables, 3, clock, healthy=0)
     clock.now_s += 1.0
     for desk in desks:
-        assert isinstance(desk.decide(asked(), b"{}", Wish()), Named)
+        assert isinstance(desk.decide(asked(), b"{}", RequestHints()), Named)
         assert set(desk.endpoints["whose"].tolist()) == {EVERYBODYS}
 
 
-def with_adapter() -> tuple[Desk, Clock]:
+def with_adapter() -> tuple[Picker, Clock]:
     """Two endpoints of each model; both of `a` are said to have `sql`."""
     routed = replace(fleet(), adapters=(("sql",), (), ("sql",), ()))
     routed.endpoints["serves"][[0, 2]] |= 1 << 2
@@ -282,8 +284,8 @@ def with_adapter() -> tuple[Desk, Clock]:
     return desk_of(routed, clock)[0], clock
 
 
-def first_of(desk: Desk, model: str) -> Named:
-    named = desk.decide(asked(model), b"", Wish())
+def first_of(desk: Picker, model: str) -> Named:
+    named = desk.decide(asked(model), b"", RequestHints())
     assert isinstance(named, Named)
     return named
 
@@ -332,8 +334,8 @@ def test_an_endpoint_that_does_not_know_its_model_is_left_alone_whole() -> None:
     assert first_of(desk, "a").order == first_of(desk, "sql").order == (other,)
 
 
-def weight_of(desk: Desk, tenant: str, choices: int = 1, objective: str = "") -> float:
-    desk.decide(asked()._replace(choices=choices), b"", Wish(tenant=tenant, objective=objective))
+def weight_of(desk: Picker, tenant: str, choices: int = 1, objective: str = "") -> float:
+    desk.decide(asked()._replace(choices=choices), b"", RequestHints(tenant=tenant, objective=objective))
     return float(desk._request["weight"][0])  # noqa: SLF001 - what it was decided by
 
 
@@ -351,10 +353,10 @@ def test_what_is_shed_is_not_counted_as_served() -> None:
     routed.endpoints["step_s"] = 10.0  # nobody keeps a promise here
     desk, _ = desk_of(routed, Clock())
     for _ in range(20):
-        desk.decide(asked(), b"", Wish(tenant="served"))
+        desk.decide(asked(), b"", RequestHints(tenant="served"))
     assert desk.endpoints["in_flight"][[0, 2]].all(), "an idle one takes what may be shed"
     for _ in range(10):
-        shed = desk.decide(asked(), b"", Wish(tenant="shed", objective="batch"))
+        shed = desk.decide(asked(), b"", RequestHints(tenant="shed", objective="batch"))
         assert isinstance(shed, Refused)
         assert shed.status == 429
     weight_of(desk, "other")
@@ -369,10 +371,10 @@ def test_of_those_that_may_be_shed_who_had_more_than_a_share_is_shed_first() -> 
         weight_of(desk, "heavy")
     weight_of(desk, "light")
     for tenant, kind in (("heavy", Refused), ("light", Named)):
-        desk.decide(asked(), b"", Wish(tenant=tenant))
-        answer = desk.decide(asked(), b"", Wish(tenant=tenant, objective="batch"))
+        desk.decide(asked(), b"", RequestHints(tenant=tenant))
+        answer = desk.decide(asked(), b"", RequestHints(tenant=tenant, objective="batch"))
         assert isinstance(answer, kind), tenant
-    assert isinstance(desk.decide(asked(), b"", Wish(tenant="heavy")), Named)
+    assert isinstance(desk.decide(asked(), b"", RequestHints(tenant="heavy")), Named)
 
 
 @pytest.mark.parametrize(("step_s", "kind"), [(0.045, Named), (0.052, Refused)])
@@ -381,9 +383,9 @@ def test_what_may_be_shed_is_where_it_more_likely_misses_than_not(step_s: float,
     routed.endpoints["step_s"] = step_s
     desk, _ = desk_of(routed, Clock())
     for _ in range(len(routed.endpoints)):
-        desk.decide(asked(), b"", Wish())
-    assert isinstance(desk.decide(asked(), b"", Wish(objective="batch")), kind)
-    assert isinstance(desk.decide(asked(), b"", Wish()), Named)
+        desk.decide(asked(), b"", RequestHints())
+    assert isinstance(desk.decide(asked(), b"", RequestHints(objective="batch")), kind)
+    assert isinstance(desk.decide(asked(), b"", RequestHints()), Named)
 
 
 def test_an_endpoint_with_nothing_to_do_is_no_reason_to_shed() -> None:
@@ -391,9 +393,9 @@ def test_an_endpoint_with_nothing_to_do_is_no_reason_to_shed() -> None:
     routed = fleet()
     routed.endpoints["step_s"][[0, 2]] = 0.055, 0.15
     desk, _ = desk_of(routed, Clock())
-    desk.decide(asked(), b"", Wish())
+    desk.decide(asked(), b"", RequestHints())
     assert desk.endpoints["in_flight"][[0, 2]].tolist() == [1, 0]
-    first, second = (desk.decide(asked(), b"", Wish(objective="batch")) for _ in range(2))
+    first, second = (desk.decide(asked(), b"", RequestHints(objective="batch")) for _ in range(2))
     assert isinstance(first, Named)
     assert first.order == (2,)
     assert isinstance(second, Refused)
@@ -405,10 +407,10 @@ def test_what_is_late_by_its_own_length_is_not_shed_by_an_idle_fleet() -> None:
     routed.endpoints["prompt_token_s"] = 2e-5
     desk, _ = desk_of(routed, clock)
     long = asked(body_bytes=360_000)
-    assert isinstance(desk.decide(long, b"", Wish(objective="batch")), Named)
+    assert isinstance(desk.decide(long, b"", RequestHints(objective="batch")), Named)
     for _ in range(20):
-        desk.decide(long, b"", Wish())
-    assert isinstance(desk.decide(long, b"", Wish(objective="batch")), Refused), "others wait there already"
+        desk.decide(long, b"", RequestHints())
+    assert isinstance(desk.decide(long, b"", RequestHints(objective="batch")), Refused), "others wait there already"
 
 
 def test_steps_that_swing_are_not_taken_for_faster_than_they_are() -> None:
@@ -423,7 +425,7 @@ def test_steps_that_swing_are_not_taken_for_faster_than_they_are() -> None:
         report(tables, 0, clock, itl_count=100.0 * steps, itl_sum_s=100.0 * seconds, running=1)
         desk.tick()
         if turn % 10 == 0:
-            named = desk.decide(asked(), b"", Wish())
+            named = desk.decide(asked(), b"", RequestHints())
             assert isinstance(named, Named)
             under_way.append(named.ticket)
             if turn:
@@ -432,7 +434,7 @@ def test_steps_that_swing_are_not_taken_for_faster_than_they_are() -> None:
 
 
 def test_what_an_endpoint_was_like_long_ago_does_not_judge_its_next_answer() -> None:
-    mean = FadingMean(10.0)
+    mean = DecayedMean(10.0)
     for halves in range(5):
         mean.add(30.0, 10.0, float(halves))
     assert mean.add(1.0, 1.0, 4.1) > 2.0, "one answer more of twenty"

@@ -7,7 +7,7 @@ import pytest
 
 from desks import fleet
 from penstock.errors import UsageError
-from penstock.gateway.envoy.paths import checked
+from penstock.gateway.envoy.inference_paths import checked
 from penstock.gateway.envoy.routes import virtual_host
 from penstock.gateway.state.headers import WHOLE
 

@@ -5,21 +5,21 @@ import pytest
 pytest.importorskip("httptools", reason='serving is an extra: pip install "penstock[gateway]"')
 
 from desks import Clock, asked, desk_of, fleet, report
-from penstock.gateway.doors.destinations import QUESTIONS, destinations, tried
-from penstock.gateway.doors.liveness import LivenessServer
-from penstock.gateway.picking.asked import Wish
-from penstock.gateway.picking.desk import Desk, Named, SharedTables
+from penstock.gateway.picker.picker import Named, Picker, SharedTables
+from penstock.gateway.picker.request_body import RequestHints
+from penstock.gateway.servers.destinations import QUESTIONS, destinations, tried
+from penstock.gateway.servers.liveness_server import LivenessServer
 from penstock.gateway.state.headers import ASK_AGAIN, DESTINATION, TICKET
 
 
-def named_by(desk: Desk) -> Named:
-    named = desk.decide(asked(), b"", Wish())
+def named_by(desk: Picker) -> Named:
+    named = desk.decide(asked(), b"", RequestHints())
     assert isinstance(named, Named)
     assert named.order
     return named
 
 
-def fail_elsewhere(desk: Desk, clock: Clock, endpoint: int, count: int) -> None:
+def fail_elsewhere(desk: Picker, clock: Clock, endpoint: int, count: int) -> None:
     """Have an endpoint answer 500 to requests that another one then answers."""
     for _ in range(count):
         named = named_by(desk)
@@ -82,7 +82,7 @@ def test_who_breaks_a_connection_is_suspected_at_once() -> None:
     assert named_by(desk).order == (2,)
 
 
-def answer_alone(desk: Desk, clock: Clock, endpoint: int, status: int) -> None:
+def answer_alone(desk: Picker, clock: Clock, endpoint: int, status: int) -> None:
     """Have an answer end at a gateway that tells of no tries."""
     clock.now_s += 0.01
     place = desk._flights.place(ticket := named_by(desk).ticket)  # noqa: SLF001 - where it was sent
@@ -106,11 +106,11 @@ def test_behind_another_gateway_a_500_counts_where_others_answer_meanwhile() -> 
     assert named_by(desk).order == (2,)  # one of two at most is out
 
 
-def asked_again_s(desk: Desk, named: Named, *, first: bool = False) -> int | None:
+def asked_again_s(desk: Picker, named: Named, *, first: bool = False) -> int | None:
     return desk.ask_again_s(named.ticket, [desk.fleet.addresses[named.order[0]]], first=first)
 
 
-def waiting(clock: Clock) -> tuple[Desk, SharedTables, Named]:
+def waiting(clock: Clock) -> tuple[Picker, SharedTables, Named]:
     """A request that was sent 12 s ago to an endpoint that says it has it."""
     desk, tables = desk_of(fleet(), clock)
     named = named_by(desk)

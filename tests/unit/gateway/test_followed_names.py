@@ -11,10 +11,10 @@ import pytest
 pytest.importorskip("httptools", reason='the gateway is an extra: pip install "penstock[gateway]"')
 
 from penstock.errors import UsageError
-from penstock.gateway.state import names
-from penstock.gateway.state.fleet import RoutedFleet
-from penstock.gateway.watching import scraper
-from penstock.routing.endpoint import new_endpoints
+from penstock.gateway.state import dns_names
+from penstock.gateway.state.routed_fleet import RoutedFleet
+from penstock.gateway.telemetry import scraper
+from penstock.routing.records import new_endpoints
 
 V4, V6 = socket.AF_INET, socket.AF_INET6
 
@@ -32,19 +32,19 @@ def answering(monkeypatch: pytest.MonkeyPatch, answer: object) -> None:
 
 def test_every_address_of_one_family_is_an_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     answering(monkeypatch, [(V4, "10.0.0.2"), (V4, "10.0.0.1"), (V4, "10.0.0.2"), (V6, "fd00::1")])
-    assert names.addresses_of("pool.svc:8000") == ("10.0.0.1:8000", "10.0.0.2:8000")
+    assert dns_names.addresses_of("pool.svc:8000") == ("10.0.0.1:8000", "10.0.0.2:8000")
     answering(monkeypatch, [(V6, "fd00::1")])
-    assert names.addresses_of("pool.svc:8000") == ("[fd00::1]:8000",)
+    assert dns_names.addresses_of("pool.svc:8000") == ("[fd00::1]:8000",)
 
 
 def test_a_name_without_addresses_is_not_a_name_server_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     answering(monkeypatch, socket.gaierror(socket.EAI_NONAME, "not known"))
-    assert names.addresses_of("pool.svc:8000") == ()
+    assert dns_names.addresses_of("pool.svc:8000") == ()
     with pytest.raises(UsageError, match="has no address"):
-        names.address_of("pool.svc:8000")
+        dns_names.address_of("pool.svc:8000")
     answering(monkeypatch, socket.gaierror(socket.EAI_AGAIN, "try again"))
     with pytest.raises(UsageError, match="try again"):
-        names.addresses_of("pool.svc:8000")
+        dns_names.addresses_of("pool.svc:8000")
 
 
 FLEET = RoutedFleet(

@@ -12,11 +12,11 @@ import pytest
 
 from desks import Clock, asked, desk_of, fleet, state
 from penstock.emulator.metrics_page import sglang_page, vllm_page
-from penstock.gateway.picking.asked import Wish
-from penstock.gateway.picking.desk import Named
-from penstock.gateway.state.tables import REPORT
-from penstock.gateway.watching import scraper
-from penstock.gateway.watching.pages import read_page
+from penstock.gateway.picker.picker import Named
+from penstock.gateway.picker.request_body import RequestHints
+from penstock.gateway.state.shared_tables import REPORT
+from penstock.gateway.telemetry import scraper
+from penstock.gateway.telemetry.engine_metrics import read_page
 
 CASES = int(os.environ.get("PENSTOCK_FUZZ_CASES", "3000"))
 NUMBERS = [
@@ -74,7 +74,7 @@ def test_no_page_says_more_than_a_table_holds_or_stops_a_picker() -> None:
             row["itl_sum_s"], row["itl_count"] = report.itl
             row["output_sum"], row["output_count"] = report.output
         for model in ("a", "b"):
-            named = desk.decide(asked(model), b"x" * 400, Wish())
+            named = desk.decide(asked(model), b"x" * 400, RequestHints())
             # An endpoint that says anything at all keeps nobody from the others, of its model or another.
             assert isinstance(named, Named), (case, named)
             assert named.order

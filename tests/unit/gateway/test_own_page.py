@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from desks import fleet
-from penstock.gateway.state.tables import COUNTS, PICKER_STATE, REPORT
-from penstock.gateway.view import read_view
-from penstock.gateway.watching.own_page import own_page
-from penstock.gateway.watching.wish import ReplicaWish
+from penstock.gateway.metrics_view import read_view
+from penstock.gateway.state.shared_tables import COUNTS, PICKER_STATE, REPORT
+from penstock.gateway.telemetry.autoscaling import DesiredReplicas
+from penstock.gateway.telemetry.gateway_metrics import metrics_page
 
 NAMES = ['a"b', "a\\b", "a\nb", "a\\nb", 'a\\"b', "a}b,pool=c", "a{b} 1", "a\\", "plain", "ünï"]
 ESCAPES = {"\\": "\\", '"': '"', "n": "\n"}
@@ -42,7 +42,7 @@ def test_a_pool_may_have_any_name(name: str) -> None:
     counts = np.zeros((1, 2), COUNTS)
     counts["picked"][0, 0] = 7
     states, envoy = np.zeros(1, PICKER_STATE), {"penstock_requests_total": 1.0}
-    page = own_page(routed, np.zeros(2, REPORT), counts, states, envoy, ReplicaWish(routed)).decode()
+    page = metrics_page(routed, np.zeros(2, REPORT), counts, states, envoy, DesiredReplicas(routed)).decode()
     samples = [parsed(line) for line in page.splitlines() if not line.startswith("#")]
     picks = {labels["pool"]: value for metric, labels, value in samples if metric == "penstock_picks_total"}
     assert picks == {name: 7.0, "other": 0.0}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from desks import state
 from penstock.emulator.metrics_page import sglang_page, vllm_page
-from penstock.gateway.watching.pages import read_page
+from penstock.gateway.telemetry.engine_metrics import read_page
 
 
 def test_a_vllm_page_of_the_real_engine_is_read(shared: Path) -> None:

@@ -8,12 +8,12 @@ import time
 
 import pytest
 
-from penstock.gateway.parent import guarded
+from penstock.gateway.parent_death import guarded
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX processes")
 _PARENT = """
 import subprocess, sys, time
-from penstock.gateway.parent import guarded
+from penstock.gateway.parent_death import guarded
 print(subprocess.Popen(guarded([sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"])).pid)
 sys.stdout.flush()
 time.sleep(60)
@@ -21,7 +21,7 @@ time.sleep(60)
 
 
 def test_a_child_whose_parent_is_gone_before_it_can_say_so_ends() -> None:
-    said = f"from penstock.gateway.parent import end_with_parent; end_with_parent({os.getpid()}{{}})"
+    said = f"from penstock.gateway.parent_death import end_with_parent; end_with_parent({os.getpid()}{{}})"
     ended = [
         subprocess.run([sys.executable, "-c", said.format(other)], check=False).returncode
         for other in ("", " + 1")  # the parent's id, and one of another process

@@ -6,38 +6,38 @@ import numpy as np
 import pytest
 
 from desks import Clock, asked, desk_of, fleet, report
-from penstock.gateway.picking import policy
-from penstock.gateway.picking.asked import Wish
-from penstock.gateway.picking.desk import Named
-from penstock.routing import harm, ledger
-from penstock.routing.endpoint import Records, default_parameters, new_endpoints, new_request
-from penstock.simulation.loop.compiled import keeps, kept
+from penstock.gateway.picker import compiled_policy
+from penstock.gateway.picker.picker import Named
+from penstock.gateway.picker.request_body import RequestHints
+from penstock.routing import endpoint_updates, harm
+from penstock.routing.records import Records, default_parameters, new_endpoints, new_request
+from penstock.simulation.loop.compiler import cached_on_disk, keeps
 
 ENTRIES: tuple[Any, ...] = (
-    policy.rank,
-    policy.refresh,
-    policy.sent,
-    policy.first_token,
-    policy.finished,
-    policy.lost,
-    policy.asked,
-    policy.reported,
+    compiled_policy.rank,
+    compiled_policy.refresh,
+    compiled_policy.sent,
+    compiled_policy.first_token,
+    compiled_policy.finished,
+    compiled_policy.lost,
+    compiled_policy.note_arrival,
+    compiled_policy.reported,
 )
 
 
 def test_a_picker_compiles_nothing_once_it_has_started() -> None:
-    policy.compile_once()
-    assert policy.is_compiled()
+    compiled_policy.compile_once()
+    assert compiled_policy.is_compiled()
     before = [len(entry.signatures) for entry in ENTRIES]
     assert before == [1] * len(ENTRIES)
     clock = Clock()
     desk, tables = desk_of(fleet(), clock)
     for _ in range(600):  # more than there is room for at first
-        desk.decide(asked(), b"", Wish())
+        desk.decide(asked(), b"", RequestHints())
     for status in (200, 503):
         clock.now_s += 1.0
         report(tables, 0, clock, running=1)
-        named = desk.decide(asked(), b"", Wish())
+        named = desk.decide(asked(), b"", RequestHints())
         assert isinstance(named, Named)
         clock.now_s += 1000.0
         desk.tick()
@@ -62,7 +62,7 @@ def test_it_is_the_function_the_simulator_runs_to_the_last_bit() -> None:
     for count in range(1, 40):
         request, endpoints, hits = states(count)
         answers = []
-        for rank in (policy.rank, harm.rank):
+        for rank in (compiled_policy.rank, harm.rank):
             order, harms = np.zeros(3, np.int64), np.zeros(count)
             found = rank(request, endpoints, hits, default_parameters(), order, harms)
             answers.append((found, order.tobytes(), harms.tobytes()))
@@ -74,8 +74,8 @@ def test_a_policy_runs_where_nothing_can_be_written(monkeypatch: pytest.MonkeyPa
         raise PermissionError("read-only file system")
 
     monkeypatch.setattr("numba.core.caching._CacheLocator.ensure_cache_path", refuse)
-    source: Any = ledger.resident_tokens
-    compiled: Any = kept(source.py_func, "any sources")
+    source: Any = endpoint_updates.resident_tokens
+    compiled: Any = cached_on_disk(source.py_func, "any sources")
     assert not keeps(compiled)
     flight = np.array([(100, 7)], [("input_tokens", "i8"), ("expected_output_tokens", "i8")])
     assert compiled(flight[0]) == 103

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from desks import Clock, desk_of, fleet
-from penstock.gateway.doors.authz import AuthzDoor, QuestionLine
+from penstock.gateway.servers.ext_authz_server import AuthzConnection, AuthzServer
 from penstock.gateway.state.headers import SHOWN_BYTES
-from penstock.serving import HttpLine
+from penstock.http_server import HttpConnection
 
 BODY = json.dumps({"messages": [{"role": "user", "content": "hello\r\n\r\n"}], "model": "a", "max_tokens": 4}).encode()
 HEADS = {
@@ -46,8 +46,8 @@ class Wire:
 
 
 def answered(pieces: list[bytes], *, plain: bool = False) -> bytes:
-    door, wire = AuthzDoor(desk_of(fleet(), Clock())[0], 0), Wire()
-    line = HttpLine(door.handle) if plain else QuestionLine(door)
+    door, wire = AuthzServer(desk_of(fleet(), Clock())[0], 0), Wire()
+    line = HttpConnection(door.handle) if plain else AuthzConnection(door)
     line.connection_made(cast("Any", wire))
     for piece in pieces:
         line.data_received(piece)
@@ -98,16 +98,16 @@ def test_a_full_buffer_is_not_taken_for_a_whole_body(size: int, declared: bool) 
     head = length + b"x-envoy-auth-partial-body: false\r\ncontent-length: %d\r\n" % len(shown)
     desk = desk_of(replace(fleet(), models=("a",), served=("a",) * 4, classes=()), Clock())[0]
     wire = Wire()
-    line = QuestionLine(AuthzDoor(desk, 0))
+    line = AuthzConnection(AuthzServer(desk, 0))
     line.connection_made(cast("Any", wire))
     line.data_received(question(head, shown))
     assert wire.written.startswith(b"HTTP/1.1 200 "), wire.written
 
 
 def test_a_defect_is_answered_and_the_connection_ends(caplog: pytest.LogCaptureFixture) -> None:
-    door, wire = AuthzDoor(desk_of(fleet(), Clock())[0], 0), Wire()
+    door, wire = AuthzServer(desk_of(fleet(), Clock())[0], 0), Wire()
     door.desk.decide = None  # type: ignore[method-assign, assignment]
-    line = QuestionLine(door)
+    line = AuthzConnection(door)
     line.connection_made(cast("Any", wire))
     line.data_received(question())
     assert wire.written.startswith(b"HTTP/1.1 500 ")

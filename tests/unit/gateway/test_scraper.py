@@ -8,7 +8,7 @@ from pathlib import Path
 
 from desks import fleet, state
 from penstock.emulator.metrics_page import vllm_page
-from penstock.gateway.watching.scraper import Scraper
+from penstock.gateway.telemetry.scraper import Scraper
 
 _PAGE = vllm_page(state())
 _ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(_PAGE), _PAGE)
@@ -52,7 +52,7 @@ def test_a_fleet_that_is_read_again_leaves_no_connection_open(tmp_path: Path) ->
 def test_two_processes_that_write_one_file_do_not_take_each_others_half(tmp_path: Path) -> None:
     """The supervisor and the scraper both write Envoy's endpoints when a fleet is reloaded."""
     program = (
-        "import sys, pathlib; from penstock.gateway.watching.scraper import write_json\n"
+        "import sys, pathlib; from penstock.gateway.telemetry.scraper import write_json\n"
         "for turn in range(400): write_json(pathlib.Path(sys.argv[1]), {'turn': turn})"
     )
     command = [sys.executable, "-c", program, str(tmp_path / "eds-0.json")]

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from penstock.gateway.picking.failure_detector import has_failed
-from penstock.gateway.watching.pages import read_page
-from penstock.gateway.watching.served import ServedModel
+from penstock.gateway.picker.failure_detector import has_failed
+from penstock.gateway.telemetry.engine_metrics import read_page
+from penstock.gateway.telemetry.served_model import ServedModel
 
 NAMES = frozenset({"small", "large"})
 

@@ -12,9 +12,9 @@ pytest.importorskip("httptools", reason='the gateway is an extra: pip install "p
 
 from desks import fleet
 from penstock.errors import UsageError
-from penstock.gateway.children import Child
-from penstock.gateway.envoy.config import EnvoySettings
-from penstock.gateway.state.fleet import RoutedFleet
+from penstock.gateway.child_processes import Child
+from penstock.gateway.envoy.envoy_config import EnvoySettings
+from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.gateway.supervisor import Supervisor
 from penstock.reading.text import read_text
 
@@ -79,7 +79,7 @@ def test_the_access_file_is_read_once_for_each_time_the_fleet_is(
         seen.append(path.name)
         return read_text(path, remedy)
 
-    monkeypatch.setattr("penstock.gateway.state.access.read_text", counted)
+    monkeypatch.setattr("penstock.gateway.state.access_rules.read_text", counted)
     settings = EnvoySettings(listen="127.0.0.1:1", folder=tmp_path, pickers=1, access_file=access)
     supervisor = Supervisor(settings, lambda made: replace(fleet(), generation=made), None)
     for name in ("first.json", "second.json"):

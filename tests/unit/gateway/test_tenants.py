@@ -2,12 +2,12 @@
 
 import pytest
 
-from penstock.gateway.picking.tenants import Tenants
+from penstock.gateway.picker.tenant_weights import TenantWeights
 
 
 def test_all_that_have_no_name_share_one_share() -> None:
     """As tokens without the tenant's claim: nine in ten requests are theirs, of one of two tenants."""
-    tenants = Tenants()
+    tenants = TenantWeights()
     for turn in range(100):
         drawer, _ = tenants.weighed("" if turn % 10 else "search", float(turn) / 100)
         tenants.served(drawer, 100, 50, float(turn) / 100)
@@ -16,7 +16,7 @@ def test_all_that_have_no_name_share_one_share() -> None:
 
 
 def test_where_nobody_has_a_name_nobody_weighs_less() -> None:
-    tenants = Tenants()
+    tenants = TenantWeights()
     for turn in range(100):
         drawer, weight = tenants.weighed("", float(turn))
         assert (drawer, weight) == (0, 1.0)

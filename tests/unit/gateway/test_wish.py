@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from penstock.gateway.state.fleet import RoutedClass, RoutedFleet, RoutedPool
-from penstock.gateway.state.tables import COUNTS, PICKER_STATE, REPORT
-from penstock.gateway.watching.wish import WISH_EVERY_S, ReplicaWish
-from penstock.routing.endpoint import new_endpoints
+from penstock.gateway.state.routed_fleet import RoutedClass, RoutedFleet, RoutedPool
+from penstock.gateway.state.shared_tables import COUNTS, PICKER_STATE, REPORT
+from penstock.gateway.telemetry.autoscaling import WISH_EVERY_S, DesiredReplicas
+from penstock.routing.records import new_endpoints
 
 
 def fleet() -> RoutedFleet:
@@ -38,7 +38,7 @@ class Gateway:
         self.reports, self.counts = np.zeros(8, REPORT), np.zeros((1, 8), COUNTS)
         self.states, self.now_s = np.zeros(1, PICKER_STATE), 1000.0
         self.reports["healthy"] = 1
-        self.wish = ReplicaWish(self.routed)
+        self.wish = DesiredReplicas(self.routed)
         self.wish.begin(self.routed, self.counts, self.states, self.now_s)
 
     def look(self, rate: float, *, times: int = 1) -> list[float]:

@@ -13,7 +13,7 @@ from measurements.physics import Physics
 from measurements.split import Split, inferencex_split, nodes_of
 from measurements.write import csv_files
 
-from penstock.catalog._rows import read_rows
+from penstock.catalog._measurement_rows import read_rows
 from penstock.catalog.measurement import Measurement, Side
 
 RUN = Measurement(

@@ -6,7 +6,7 @@ import pytest
 
 from examples import model
 from penstock.model import CacheDtype
-from penstock.model.attention import EVERYTHING, GroupedAttention, SequenceMixer
+from penstock.model.sequence_mixers import EVERYTHING, GroupedAttention, SequenceMixer
 
 BF16, FP8 = CacheDtype.BF16, CacheDtype.FP8
 

@@ -4,7 +4,7 @@ import pytest
 
 from examples import model
 from penstock.model import CacheDtype
-from penstock.model.attention import heads_on_device
+from penstock.model.sequence_mixers import heads_on_device
 
 BF16, FP8 = CacheDtype.BF16, CacheDtype.FP8
 

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.model.architectures.outline import context_length
-from penstock.model.config import Config
+from penstock.model.config_json import Config
 
 
 @pytest.mark.parametrize(

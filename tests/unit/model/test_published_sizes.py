@@ -4,7 +4,7 @@ import pytest
 
 from examples import model
 from penstock.catalog import load_models
-from penstock.catalog.model import CatalogModel
+from penstock.catalog.catalog_model import CatalogModel
 from penstock.model import ModelSpec, Part
 
 PUBLISHED = [known for known in load_models() if known.published is not None]

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.benchmark.shipped_rows import shipped_efficiencies, shipped_errors, shipped_runs
 from penstock.catalog import load_held_out
-from penstock.performance.evidence.accuracy import Errors, covered, intervals, summarise
-from penstock.performance.evidence.held_out import FOLDS, folds_of
-from penstock.performance.evidence.rows import measured_engine, setup_of
-from penstock.performance.kinship.posterior import solve
-from penstock.performance.kinship.slowdowns import slowdowns_of
+from penstock.performance.calibration.error_summary import Errors, covered, intervals, summarise
+from penstock.performance.calibration.held_out import FOLDS, folds_of
+from penstock.performance.calibration.measured_runs import measured_engine, setup_of
+from penstock.performance.shipped.shipped_runs import shipped_efficiencies, shipped_errors, shipped_runs
+from penstock.performance.similarity.posterior import solve
+from penstock.performance.similarity.slowdowns import slowdowns_of
 from penstock.report.accuracy import Published
 
 AMD = ("mi300x", "mi325x", "mi355x")

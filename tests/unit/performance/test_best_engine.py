@@ -5,11 +5,11 @@ from statistics import median
 import numpy as np
 import pytest
 
-from penstock.benchmark.shipped_rows import model_of, shipped_efficiencies
 from penstock.catalog import load_accelerator, load_measurements
 from penstock.catalog.measurement import Measurement
-from penstock.performance.evidence.rows import measured_deployment
-from penstock.performance.prediction.choose import BEST, predict_on
+from penstock.performance.calibration.measured_runs import measured_deployment
+from penstock.performance.prediction.choose_engine import BEST, predict_on
+from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies
 
 SAMPLE = 120
 

@@ -4,35 +4,35 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.api.asked.choices import ranks_choice
-from penstock.benchmark.disaggregated import shipped_apart
-from penstock.benchmark.shipped_rows import model_of, shipped_efficiencies
+from penstock.api.arguments.choices import ranks_choice
 from penstock.catalog import load_accelerator
 from penstock.errors import DeploymentError, UsageError
 from penstock.fleet import Parallelism
-from penstock.fleet.disaggregated import Disaggregated
-from penstock.model.spec import model_as_measured
-from penstock.performance.evidence.apart import apart_from
-from penstock.performance.prediction.disaggregated import (
-    ApartSplit,
+from penstock.fleet.disaggregated_replica import Disaggregated
+from penstock.model.model_spec import model_as_measured
+from penstock.performance.disaggregated.disaggregated_prediction import (
     DisaggregatedPrediction,
-    apart_engines,
-    deploy_apart,
+    DisaggregatedSplit,
+    deploy_disaggregated,
+    disaggregated_engines,
     kv_bytes_per_token,
-    predict_apart_on,
     predict_disaggregated,
+    predict_disaggregated_on,
     transfer_token_s,
 )
-from penstock.performance.step.two_pools import PoolsDemand
+from penstock.performance.disaggregated.phase_factors import phase_factors_from
+from penstock.performance.disaggregated.steady_state import PoolsDemand
+from penstock.performance.shipped.shipped_disaggregated import shipped_phase_factors
+from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies
 
 RANKS = Parallelism(tp=1, dp=4, expert_parallel=True)
 WIDE = Parallelism(tp=8, expert_parallel=True)
 
 
 def deployed(part: str = "gb200", *, prefills: int = 1, decodes: int = 4) -> Disaggregated:
-    split = ApartSplit(prefill=RANKS, prefill_replicas=prefills, decode=WIDE, decode_replicas=decodes)
+    split = DisaggregatedSplit(prefill=RANKS, prefill_replicas=prefills, decode=WIDE, decode_replicas=decodes)
     model = model_as_measured(model_of("deepseek-r1"), "nvfp4")
-    return deploy_apart(model, load_accelerator(part), split, "trtllm", None)
+    return deploy_disaggregated(model, load_accelerator(part), split, "trtllm", None)
 
 
 def predicted(
@@ -40,14 +40,14 @@ def predicted(
 ) -> DisaggregatedPrediction:
     demand = PoolsDemand(users=users, input_tokens=1024, output_tokens=output_tokens)
     pools = deployed(prefills=prefills, decodes=decodes)
-    return predict_disaggregated(pools, "trtllm", demand, shipped_efficiencies(), shipped_apart())
+    return predict_disaggregated(pools, "trtllm", demand, shipped_efficiencies(), shipped_phase_factors())
 
 
 def test_a_slower_link_delays_a_first_token_by_its_own_seconds() -> None:
     """What a client sees of steps is longer than steps; bytes on a link are as late as the link makes them."""
     demand = PoolsDemand(requests_per_s=0.01, input_tokens=4096, output_tokens=256)
     slow, fast = (
-        predict_disaggregated(told, "trtllm", demand, shipped_efficiencies(), shipped_apart())
+        predict_disaggregated(told, "trtllm", demand, shipped_efficiencies(), shipped_phase_factors())
         for told in (replace(deployed(), kv_bytes_per_s=rate) for rate in (1e9, 1e15))
     )
     assert fast.decode.first_ratio != 1.0
@@ -105,8 +105,8 @@ def test_every_figure_has_an_interval_around_it() -> None:
 
 
 def test_a_setup_nobody_ran_apart_is_transferred_with_the_wider_interval() -> None:
-    split = ApartSplit(prefill=Parallelism(), prefill_replicas=1, decode=Parallelism(), decode_replicas=3)
-    answer = predict_apart_on(
+    split = DisaggregatedSplit(prefill=Parallelism(), prefill_replicas=1, decode=Parallelism(), decode_replicas=3)
+    answer = predict_disaggregated_on(
         model_of("llama-3.1-8b"),
         load_accelerator("mi300x"),
         split,
@@ -114,7 +114,7 @@ def test_a_setup_nobody_ran_apart_is_transferred_with_the_wider_interval() -> No
         measured_engine="best",
         demand=PoolsDemand(users=16, input_tokens=1024, output_tokens=256),
         efficiencies=shipped_efficiencies(),
-        apart=shipped_apart(),
+        apart=shipped_phase_factors(),
     )
     assert answer.tier == "transferred"
     width = answer.tpot_s.high / answer.tpot_s.low
@@ -123,14 +123,18 @@ def test_a_setup_nobody_ran_apart_is_transferred_with_the_wider_interval() -> No
 
 def test_engines_that_ran_apart_are_tried_and_others_refused() -> None:
     part = load_accelerator("gb300")
-    assert list(apart_engines(part, "best", shipped_efficiencies(), shipped_apart())) == ["sglang", "trtllm", "vllm"]
+    assert list(disaggregated_engines(part, "best", shipped_efficiencies(), shipped_phase_factors())) == [
+        "sglang",
+        "trtllm",
+        "vllm",
+    ]
     with pytest.raises(DeploymentError, match="measured: sglang, trtllm, vllm"):
-        apart_engines(part, "atom", shipped_efficiencies(), shipped_apart())
+        disaggregated_engines(part, "atom", shipped_efficiencies(), shipped_phase_factors())
 
 
 def test_what_is_shipped_reads_back() -> None:
-    apart = shipped_apart()
-    assert apart_from(apart.document()) == apart
+    apart = shipped_phase_factors()
+    assert phase_factors_from(apart.document()) == apart
 
 
 @pytest.mark.parametrize("text", ["ranks4", "tp", "tp0x", "8"])

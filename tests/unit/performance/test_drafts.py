@@ -10,30 +10,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.benchmark.shipped_drafts import held_out_drafts, shipped_drafted_rows, shipped_drafts
-from penstock.benchmark.shipped_energy import shipped_power
-from penstock.benchmark.shipped_rows import model_of, shipped_efficiencies
 from penstock.catalog import load_accelerator, load_measurements
 from penstock.errors import DeploymentError
 from penstock.fleet import Deployment, Parallelism, engine_defaults
-from penstock.performance.evidence.drafts import (
+from penstock.performance.calibration.benchmark_harness import drafted_tokens
+from penstock.performance.calibration.draft_acceptance import (
     fit_drafts,
     from_document,
     predicted_log_gain,
     to_document,
     without_each_draft,
 )
-from penstock.performance.evidence.harness import drafted_tokens
-from penstock.performance.evidence.rows import measured_deployment
-from penstock.performance.evidence.waits import measured_loop
-from penstock.performance.kinship.cases import shape_of
-from penstock.performance.power.draw import Utilisation, kernels_of
-from penstock.performance.prediction.choose import predict_on
-from penstock.performance.prediction.drafting import multi_token_prediction, usual_drafted
-from penstock.performance.prediction.predict import Prediction
-from penstock.performance.step.drafts import drafting_cost, drafting_step, expected_tokens
+from penstock.performance.calibration.first_token_waits import measured_loop
+from penstock.performance.calibration.measured_runs import measured_deployment
+from penstock.performance.power.power_model import Utilisation, kernels_of
+from penstock.performance.prediction.choose_engine import predict_on
+from penstock.performance.prediction.multi_token_prediction import multi_token_prediction, usual_drafted
+from penstock.performance.prediction.predict_deployment import Prediction
+from penstock.performance.shipped.shipped_drafts import held_out_drafts, shipped_drafted_rows, shipped_drafts
+from penstock.performance.shipped.shipped_energy import shipped_power
+from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies
+from penstock.performance.similarity.cases import shape_of
+from penstock.performance.step.drafting_step import drafting_cost, drafting_step, expected_tokens
 from penstock.performance.step.first_token import LoopLoad
-from penstock.performance.step.work import PARTS, PHYSICAL, ReplicaWork
+from penstock.performance.step.step_work import PARTS, PHYSICAL, ReplicaWork
 
 law = settings(max_examples=100, deadline=None)
 R1 = "deepseek-r1"

@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 
 from examples import deployment
-from penstock.benchmark.shipped_rows import model_of, shipped_efficiencies, shipped_runs
 from penstock.catalog import load_accelerator, load_efficiencies, load_evidence, load_measurements
 from penstock.catalog.measurement import Measurement, Scenario
-from penstock.performance.evidence.efficiencies import from_document, to_arrays, to_document
-from penstock.performance.evidence.held_out import Dated
-from penstock.performance.evidence.regression import FitTerms, Row, Software, calibrate
-from penstock.performance.evidence.rows import as_columns, believed, runs, setup_of
-from penstock.performance.evidence.waits import FIRST, fit_first_tokens, waited
-from penstock.performance.kinship.cases import DrivenEngine
-from penstock.performance.prediction.choose import predict_on
-from penstock.performance.prediction.predict import Prediction
-from penstock.performance.prediction.stack import stack_of
-from penstock.performance.step.cost import step_cost
-from penstock.performance.step.work import ReplicaWork, rooflines_s
+from penstock.performance.calibration.efficiencies import from_document, to_arrays, to_document
+from penstock.performance.calibration.first_token_regression import FitTerms, Row, Software, calibrate
+from penstock.performance.calibration.first_token_waits import FIRST, fit_first_tokens, waited
+from penstock.performance.calibration.held_out import Dated
+from penstock.performance.calibration.measured_runs import as_columns, runs, setup_of, usable_runs
+from penstock.performance.prediction.choose_engine import predict_on
+from penstock.performance.prediction.predict_deployment import Prediction
+from penstock.performance.prediction.serving_stack import stack_of
+from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies, shipped_runs
+from penstock.performance.similarity.cases import DrivenEngine
+from penstock.performance.step.step_cost import step_cost
+from penstock.performance.step.step_work import ReplicaWork, rooflines_s
 
 SHIPPED = shipped_efficiencies()
 OLD, NEW = Software("online", "0.5.9", date(2026, 1, 1)), Software("online", "0.5.10", date(2026, 2, 1))
@@ -68,7 +68,7 @@ def _kinds(row: Measurement) -> dict[str, bool]:
 
 def test_a_nightly_cell_counts_once_a_month() -> None:
     nightly = [row for row in load_measurements() if row.source == "rocm-atom-nightly" and row.plain]
-    kept = believed(nightly)
+    kept = usable_runs(nightly)
     assert len(kept) < len(nightly) / 3
     cells = [
         (*setup_of(row), row.concurrency, row.input_tokens, row.output_tokens, f"{row.date:%Y-%m}") for row in kept

@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 from examples import SLOWDOWNS as SLOW
-from penstock.benchmark.shipped_rows import model_of, shipped_efficiencies
 from penstock.catalog import load_accelerator
 from penstock.catalog.measurement import Measurement
-from penstock.performance.evidence.harness import Harness, harness_of
-from penstock.performance.evidence.rows import measured_deployment, runs
-from penstock.performance.evidence.waits import first_row, fit_first_tokens, measured_loop, waited
-from penstock.performance.prediction.predict import predict
-from penstock.performance.prediction.stack import stack_of
-from penstock.performance.step.cost import step_cost
+from penstock.performance.calibration.benchmark_harness import Harness, harness_of
+from penstock.performance.calibration.first_token_waits import first_row, fit_first_tokens, measured_loop, waited
+from penstock.performance.calibration.measured_runs import measured_deployment, runs
+from penstock.performance.prediction.predict_deployment import predict
+from penstock.performance.prediction.serving_stack import stack_of
+from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies
 from penstock.performance.step.first_token import LoopLoad, served
-from penstock.performance.step.work import PARTS, ReplicaWork
+from penstock.performance.step.step_cost import step_cost
+from penstock.performance.step.step_work import PARTS, ReplicaWork
 
 ROW = Measurement(
     id="one",

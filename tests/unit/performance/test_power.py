@@ -10,21 +10,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.benchmark.shipped_energy import (
+from penstock.catalog import load_accelerator
+from penstock.fleet import Deployment, Parallelism, engine_defaults
+from penstock.performance.power.power_document import from_document, to_document
+from penstock.performance.power.power_fit import fit_power, predicted_share
+from penstock.performance.power.power_model import Draw, Utilisation
+from penstock.performance.prediction.energy_per_token import Energy, energy_of
+from penstock.performance.prediction.predict_deployment import predict
+from penstock.performance.shipped.shipped_energy import (
     PredictedDraw,
     drawn_under_load,
     held_out_draws,
     shipped_draws,
     shipped_power,
 )
-from penstock.benchmark.shipped_rows import model_of, shipped_efficiencies
-from penstock.catalog import load_accelerator
-from penstock.fleet import Deployment, Parallelism, engine_defaults
-from penstock.performance.power.document import from_document, to_document
-from penstock.performance.power.draw import Draw, Utilisation
-from penstock.performance.power.fit import fit_power, predicted_share
-from penstock.performance.prediction.energy import Energy, energy_of
-from penstock.performance.prediction.predict import predict
+from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies
 
 law = settings(max_examples=200, deadline=None)
 shares = st.floats(0.0, 1.0)

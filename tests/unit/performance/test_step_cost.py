@@ -7,9 +7,9 @@ import pytest
 
 from examples import SLOWDOWNS as SLOW
 from examples import deployment
-from penstock.model.attention import EVERYTHING
-from penstock.performance.step.cost import StepCost, step_cost
-from penstock.performance.step.work import PARTS, Load, ReplicaWork, pairs
+from penstock.model.sequence_mixers import EVERYTHING
+from penstock.performance.step.step_cost import StepCost, step_cost
+from penstock.performance.step.step_work import PARTS, Load, ReplicaWork, pairs
 
 KINDS = [
     "llama-3.1-8b",  # dense

@@ -7,13 +7,13 @@ from threading import Barrier
 import pytest
 
 from examples import deployment
-from penstock.benchmark.shipped_rows import shipped_efficiencies
-from penstock.performance.kinship import posterior
-from penstock.performance.kinship.cases import Cases
-from penstock.performance.kinship.posterior import Evidence
-from penstock.performance.kinship.threads import STATED_BY, OpenBlas, one_thread, openblas
-from penstock.performance.prediction.stack import stack_of
-from penstock.performance.step.work import Array, ReplicaWork
+from penstock.performance.prediction.serving_stack import stack_of
+from penstock.performance.shipped.shipped_runs import shipped_efficiencies
+from penstock.performance.similarity import posterior
+from penstock.performance.similarity.cases import Cases
+from penstock.performance.similarity.posterior import Evidence
+from penstock.performance.similarity.threads import STATED_BY, OpenBlas, one_thread, openblas
+from penstock.performance.step.step_work import Array, ReplicaWork
 
 THREADS = 2
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import penstock
 from examples import deployment
-from penstock.model.spec import model_as_measured
+from penstock.model.model_spec import model_as_measured
 from penstock.performance.memory.budget import fit
 from penstock.performance.memory.tuning import engine_flags, with_room
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from penstock.performance.step.cost import StepCost
-from penstock.performance.step.two_pools import PoolsDemand, Steady, TwoPools, steady
-from penstock.simulation.options import Options
+from penstock.performance.disaggregated.steady_state import PoolsDemand, Steady, TwoPools, steady
+from penstock.performance.step.step_cost import StepCost
 from penstock.simulation.replica import Replica, ReplicaPool, Transfer
 from penstock.simulation.run import simulate
+from penstock.simulation.run_options import Options
 from penstock.workload import Requests
 
 PREFILL = StepCost(

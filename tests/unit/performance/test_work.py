@@ -12,10 +12,10 @@ from examples import deployment, model
 from penstock.catalog import load_accelerator
 from penstock.catalog.accelerator import Accelerator, Precision
 from penstock.errors import DeploymentError
-from penstock.performance.prediction.predict import Speculation, predict
+from penstock.performance.prediction.predict_deployment import Speculation, predict
 from penstock.performance.step.datapath import compute_precision
-from penstock.performance.step.launches import link_bytes_per_s
-from penstock.performance.step.work import PARTS, Load, ReplicaWork
+from penstock.performance.step.kernel_launches import link_bytes_per_s
+from penstock.performance.step.step_work import PARTS, Load, ReplicaWork
 
 law = settings(max_examples=60, deadline=None)
 models = st.sampled_from(
@@ -183,7 +183,7 @@ def test_a_model_larger_than_memory_still_has_a_bound() -> None:
 def test_a_prediction_is_never_above_the_roofline(
     name: str, part: str, concurrency: float, prompt: float, answer: float
 ) -> None:
-    from penstock.benchmark.shipped_rows import shipped_efficiencies  # noqa: PLC0415
+    from penstock.performance.shipped.shipped_runs import shipped_efficiencies  # noqa: PLC0415
 
     answered = predict(
         deployment(name, part, tp=8),

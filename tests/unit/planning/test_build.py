@@ -2,15 +2,15 @@
 
 import pytest
 
-from penstock.economics.line import Item, Line, total_usd
-from penstock.planning.asked.plan import PartPlan
-from penstock.planning.optimum.billing import (
+from penstock.economics.bill_line import Item, Line, total_usd
+from penstock.planning.optimizer.build_problem import build_problem, demands_of, peak_requests_per_s
+from penstock.planning.optimizer.node_costs import (
     BillingTerms,
     periods_of,
     terms_of,
 )
-from penstock.planning.optimum.build import build_problem, demands_of, peak_requests_per_s
-from penstock.planning.optimum.problem import Offer
+from penstock.planning.optimizer.problem import Offer
+from penstock.planning.spec.plan_types import AcceleratorPlan
 from small_plans import PLAIN, TWO_PARTS, plan_of, resolved, solved
 
 YEARS, HOURS = 3, 8760
@@ -20,7 +20,7 @@ def terms() -> BillingTerms:
     return terms_of(resolved(PLAIN))
 
 
-def part(ident: str) -> PartPlan:
+def part(ident: str) -> AcceleratorPlan:
     return next(entry for entry in terms().resolved.plan.parts if entry.id == ident)
 
 

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from examples import deployment, model
 from penstock.catalog import load_accelerator
 from penstock.fleet import Deployment
-from penstock.performance.prediction.predict import Range
-from penstock.planning.asked.plan import Bucket, PartPlan, WorkloadPlan
-from penstock.planning.candidates.capacity import Capacity, CapacityOf, Option, length_by_length, mixed_rate
-from penstock.planning.candidates.search import Candidate, find_candidates, undominated
-from penstock.planning.optimum.mix import cheapest
-from penstock.planning.optimum.problem import Demand, Offer, Problem, ReplicaKind, Tier
+from penstock.performance.prediction.predict_deployment import Range
+from penstock.planning.candidates.candidate_search import Candidate, find_candidates, undominated
+from penstock.planning.candidates.replica_capacity import Capacity, CapacityOf, Option, length_by_length, mixed_rate
+from penstock.planning.optimizer.cheapest_mix import cheapest
+from penstock.planning.optimizer.problem import Demand, Offer, Problem, ReplicaKind, Tier
+from penstock.planning.spec.plan_types import AcceleratorPlan, Bucket, WorkloadPlan
 from penstock.workload.slo import Slo
 from small_plans import TWO_PARTS, capacities, plan_of
 
@@ -39,7 +39,7 @@ def test_a_70b_in_bf16_is_not_placed_on_one_h100_but_in_fp8_it_is() -> None:
     h100 = load_accelerator("h100")
     spec = model("llama-3.1-70b")
     found = find_candidates(
-        workload, spec, [(h100, PartPlan(id=h100.id))], length_by_length(capacities({h100.id: 1.0}))
+        workload, spec, [(h100, AcceleratorPlan(id=h100.id))], length_by_length(capacities({h100.id: 1.0}))
     )
     ids = {entry.id for entry in found.candidates}
     assert any("tp1 fp8" in ident for ident in ids)
@@ -48,7 +48,7 @@ def test_a_70b_in_bf16_is_not_placed_on_one_h100_but_in_fp8_it_is() -> None:
 
 
 def test_a_part_that_cannot_is_left_out_with_the_reason() -> None:
-    parts = [(load_accelerator(name), PartPlan(id=name)) for name in ("mi300x", "rtx_4090", "a100_80gb_sxm")]
+    parts = [(load_accelerator(name), AcceleratorPlan(id=name)) for name in ("mi300x", "rtx_4090", "a100_80gb_sxm")]
     workload = replace(CHAT, model="deepseek-r1")
     found = find_candidates(workload, model("deepseek-r1"), parts, length_by_length(capacities({"mi300x": 1.0})))
     assert {entry.accelerator.id for entry in found.candidates} == {"mi300x"}
@@ -73,7 +73,7 @@ def test_what_a_screen_finds_unable_is_not_judged_and_only_careful_rates_prune()
         return careful(deployment, bucket, slo)
 
     spec = model("llama-3.1-8b")
-    parts = [(mi300x, PartPlan(id="mi300x"))]
+    parts = [(mi300x, AcceleratorPlan(id="mi300x"))]
     screened = find_candidates(
         CHAT, spec, parts, length_by_length(counting), screen=length_by_length(capacities({"mi300x": 2.0}))
     )
@@ -93,7 +93,7 @@ def test_what_a_screen_finds_unable_is_not_judged_and_only_careful_rates_prune()
 @pytest.mark.parametrize("part", ["h100", "h200", "mi300x"])
 def test_a_checkpoint_is_placed_where_engines_widen_it_and_nobody_converts_to_such_a_format(part: str) -> None:
     """gpt-oss is published in mxfp4 and everybody serves it on Hopper and MI300X."""
-    parts = [(load_accelerator(part), PartPlan(id=part, tp=(1, 2)))]
+    parts = [(load_accelerator(part), AcceleratorPlan(id=part, tp=(1, 2)))]
     as_it_is = find_candidates(
         replace(CHAT, weights=("checkpoint",)), model("gpt-oss-120b"), parts, length_by_length(_any)
     )
@@ -115,7 +115,7 @@ def test_a_split_that_is_better_only_with_queues_is_kept() -> None:
         found = capacities({"mi300x": 1.0})(deployment, bucket, slo)
         return replace(found, requests_per_s=found.requests_per_s.scaled(deployment.parallelism.tp**0.3))
 
-    parts = [(load_accelerator("mi300x"), PartPlan(id="mi300x", tp=(1, 2, 4)))]
+    parts = [(load_accelerator("mi300x"), AcceleratorPlan(id="mi300x", tp=(1, 2, 4)))]
     found = find_candidates(
         CHAT,
         model("llama-3.1-8b"),
@@ -143,7 +143,7 @@ def by_engine(rates: dict[str, float]) -> CapacityOf:
 
 @pytest.mark.parametrize("splits", [(1, 2, 4), (2, 4), (4,)])
 def test_the_engine_that_carries_most_is_chosen_whatever_other_splits_are_considered(splits: tuple[int, ...]) -> None:
-    parts = [(load_accelerator("mi300x"), PartPlan(id="mi300x", tp=splits))]
+    parts = [(load_accelerator("mi300x"), AcceleratorPlan(id="mi300x", tp=splits))]
     found = find_candidates(
         CHAT,
         model("llama-3.1-8b"),
@@ -166,7 +166,7 @@ def test_only_an_engine_that_is_asked_for_is_chosen_and_a_part_without_it_is_lef
     found = find_candidates(
         replace(CHAT, engines=asked),
         model("llama-3.1-8b"),
-        [(load_accelerator("mi300x"), PartPlan(id="mi300x", tp=(1,)))],
+        [(load_accelerator("mi300x"), AcceleratorPlan(id="mi300x", tp=(1,)))],
         by_engine({"vllm": 1.0, "sglang": 1.2}),
         engines_of=lambda *_: ("sglang", "vllm"),
     )
@@ -183,7 +183,7 @@ def test_what_a_screen_says_is_behind_a_simulated_rate_is_not_simulated() -> Non
         asked.append(option.measured_engine)
         return careful(option, workload)
 
-    parts = [(load_accelerator("mi300x"), PartPlan(id="mi300x", tp=(1,)))]
+    parts = [(load_accelerator("mi300x"), AcceleratorPlan(id="mi300x", tp=(1,)))]
     screen = by_engine({"vllm": 1.05, "sglang": 1.3})
     find_candidates(
         CHAT, model("llama-3.1-8b"), parts, counting, screen=screen, engines_of=lambda *_: ("sglang", "vllm")

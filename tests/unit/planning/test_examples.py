@@ -10,12 +10,12 @@ import pytest
 from rich.console import Console
 
 from penstock.api.plan import sources_of
-from penstock.fleet.file import read_fleet, write_fleet
-from penstock.planning.asked.plan_yaml import parse_plan
-from penstock.planning.fleet_of import fleet_of
-from penstock.planning.make import Answer, PlanResult, make_plan
-from penstock.planning.optimum.problem import PoolPeriod
-from penstock.planning.proof.serving import pool_id
+from penstock.fleet.fleet_file import read_fleet, write_fleet
+from penstock.planning.make_plan import Answer, PlanResult, make_plan
+from penstock.planning.optimizer.problem import PoolPeriod
+from penstock.planning.planned_fleet import planned_fleet
+from penstock.planning.spec.plan_yaml import parse_plan
+from penstock.planning.verification.serving_fleet import pool_id
 from penstock.report.plan.terminal import render_plan
 from small_plans import TODAY
 
@@ -100,7 +100,7 @@ def _period(nodes: PoolPeriod) -> int:
 def test_the_fleet_every_example_leaves_behind_reads_back_equal(name: str) -> None:
     result = answered(name)
     assert isinstance(result.answer, Answer)
-    fleet = fleet_of(result, result.answer)
+    fleet = planned_fleet(result, result.answer)
     assert read_fleet(write_fleet(fleet), "fleet.yaml") == fleet
 
 
@@ -124,7 +124,7 @@ def test_deepseek_r1_stays_in_fp8_on_replicas_that_hold_its_671_billion_bytes() 
 def test_deepseek_at_scale_has_its_experts_spread_and_drafts_and_says_so_in_the_fleet() -> None:
     result = answered("deepseek-expert-parallel")
     assert isinstance(result.answer, Answer)
-    for pool in fleet_of(result, result.answer).pools:
+    for pool in planned_fleet(result, result.answer).pools:
         assert (pool.tp, pool.ep) == (1, True)
         assert pool.dp > 1
         assert pool.drafted_tokens == 1
@@ -134,7 +134,7 @@ def test_deepseek_at_scale_has_its_experts_spread_and_drafts_and_says_so_in_the_
 def test_kimi_with_long_prompts_has_them_computed_apart_and_says_who_feeds_whom() -> None:
     result = answered("kimi-prompts-apart")
     assert isinstance(result.answer, Answer)
-    pools = {pool.name: pool for pool in fleet_of(result, result.answer).pools}
+    pools = {pool.name: pool for pool in planned_fleet(result, result.answer).pools}
     ahead = [pool for pool in pools.values() if pool.role == "prefill"]
     assert ahead
     assert all(pool.feeds is not None and pools[pool.feeds].role == "decode" for pool in ahead)

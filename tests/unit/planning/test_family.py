@@ -6,14 +6,14 @@ from math import isclose
 
 import pytest
 
-from penstock.planning.make import Answer
-from penstock.planning.optimum.family import Family, find_family
-from penstock.planning.optimum.milp import Milp
-from penstock.planning.optimum.mix import cheapest
-from penstock.planning.optimum.problem import Demand, Mix, Offer, Problem, ReplicaKind, Tier
-from penstock.planning.proof.prove import Proof, planned_with_what_was_seen, prove, simulated_where_cheaper
-from penstock.planning.proof.serving import Check, ServingFleet
-from penstock.planning.proof.verify import Verified
+from penstock.planning.make_plan import Answer
+from penstock.planning.optimizer.cheapest_mix import cheapest
+from penstock.planning.optimizer.competing_fleets import Family, find_family
+from penstock.planning.optimizer.milp import Milp
+from penstock.planning.optimizer.problem import Demand, Mix, Offer, Problem, ReplicaKind, Tier
+from penstock.planning.verification.prove_fleets import Proof, plan_with_simulated_rates, prove, simulate_cheaper_fleets
+from penstock.planning.verification.serving_fleet import Check, ServingFleet
+from penstock.planning.verification.verify_fleet import Verified
 from small_plans import TWO_PARTS, solved
 
 SCORECARD = """
@@ -124,11 +124,11 @@ def test_the_best_of_each_kind_is_planned_again_with_what_was_seen_and_joins_whe
         simulated.append(mix)
         return grown(mix, 0.0)
 
-    better, joined = planned_with_what_was_seen(proof, family, problem, holds)
+    better, joined = plan_with_simulated_rates(proof, family, problem, holds)
     assert better.verified[0].mix.cost_usd < 0.99 * proof.verified[0].mix.cost_usd
     assert {mix.identity for mix in simulated} <= {mix.identity for mix in joined.fleets}
     assert better.regret_usd == 0
-    dearer, same = planned_with_what_was_seen(proof, family, problem, lambda mix: grown(mix, 1e9))
+    dearer, same = plan_with_simulated_rates(proof, family, problem, lambda mix: grown(mix, 1e9))
     assert (dearer.verified[0], same) == (proof.verified[0], family), "what turns out dearer does not join"
 
 
@@ -139,9 +139,13 @@ def test_a_fleet_that_looks_cheapest_by_what_others_carried_is_simulated_itself(
     assert family is not None
     held = carrying(family.winner, 3.0)
     proof = Proof(verified=(replace(held, mix=replace(held.mix, cost_usd=held.mix.cost_usd + 1e6)),))
-    found = simulated_where_cheaper(proof, family, problem, lambda mix: grown(mix, 5e6))
+    found = simulate_cheaper_fleets(proof, family, problem, lambda mix: grown(mix, 5e6))
     rivals = [mix for mix in family.fleets if not proof.knows(mix)]
-    looked = [hoped for mix in rivals if (hoped := proof.mix(mix, replace(problem, carried=proof.carried(problem))))]
+    looked = [
+        optimistic_capacity
+        for mix in rivals
+        if (optimistic_capacity := proof.mix(mix, replace(problem, carried=proof.carried(problem))))
+    ]
     assert min(mix.cost_usd for mix in looked) < proof.verified[0].mix.cost_usd, "by what the winner's carried"
     for mix in rivals:
         shown = found.mix(mix, replace(problem, carried=found.carried(problem)))

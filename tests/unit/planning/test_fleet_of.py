@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.fleet.file import read_fleet, write_fleet
+from penstock.fleet.fleet_file import read_fleet, write_fleet
 from penstock.fleet.pools import Fleet
-from penstock.planning.fleet_of import fleet_of
-from penstock.planning.make import Answer, PlanResult
+from penstock.planning.make_plan import Answer, PlanResult
+from penstock.planning.planned_fleet import planned_fleet
 from small_plans import TWO_PARTS, solved
 
 HOURS = 8760.0
@@ -15,7 +15,7 @@ HOURS = 8760.0
 
 def left_behind(result: PlanResult) -> Fleet:
     assert isinstance(result.answer, Answer)
-    return fleet_of(result, result.answer)
+    return planned_fleet(result, result.answer)
 
 
 @pytest.fixture(scope="module")

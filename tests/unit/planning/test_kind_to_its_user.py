@@ -8,8 +8,8 @@ import pytest
 
 from conftest import REPOSITORY
 from penstock.errors import TraceError, UsageError
-from penstock.planning.asked.example import EXAMPLE_PLAN
-from penstock.planning.asked.schema import plan_schema
+from penstock.planning.spec.example_plan import EXAMPLE_PLAN
+from penstock.planning.spec.plan_schema import plan_schema
 from penstock.reading.yaml import Table, Value
 from penstock.workload import parse_columns, read_trace
 from small_plans import PLAIN, TWO_PARTS, plan_of

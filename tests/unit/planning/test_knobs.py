@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.planning.asked.resolve import assumptions
-from penstock.planning.doubt.knobs import InputWorld, Knob, knobs_of
+from penstock.planning.spec.resolve_plan import assumptions
+from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob, knobs_of
 from small_plans import TWO_PARTS, resolved
 
 TEXT = TWO_PARTS.replace("{id: mi300x, ", "{id: mi300x, available: 2027-06-01, ") + (

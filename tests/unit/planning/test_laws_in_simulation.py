@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from penstock.api.plan import sources_of
-from penstock.planning.asked.plan_yaml import parse_plan
-from penstock.planning.make import Answer, make_plan
+from penstock.planning.make_plan import Answer, make_plan
+from penstock.planning.spec.plan_yaml import parse_plan
 from small_plans import TODAY
 
 ONE = """

@@ -8,13 +8,13 @@ import pytest
 
 from penstock.errors import UsageError
 from penstock.fleet import Deployment
-from penstock.planning.asked.plan import Bucket
-from penstock.planning.candidates.capacity import Capacity
-from penstock.planning.make import Answer, NoFleet, PlanResult
-from penstock.planning.optimum.family import NOTHING
-from penstock.planning.proof.serving import Check, ServingFleet
-from penstock.report.plan.turning import flip_sentence
-from penstock.report.plan.what_if import scenario_sentence
+from penstock.planning.candidates.replica_capacity import Capacity
+from penstock.planning.make_plan import Answer, NoFleet, PlanResult
+from penstock.planning.optimizer.competing_fleets import NOTHING
+from penstock.planning.spec.plan_types import Bucket
+from penstock.planning.verification.serving_fleet import Check, ServingFleet
+from penstock.report.plan.flips import flip_sentence
+from penstock.report.plan.scenario_sentences import scenario_sentence
 from penstock.workload.slo import Slo
 from small_plans import PEOPLE, TWO_PARTS, capacities, solved
 

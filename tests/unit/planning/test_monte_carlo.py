@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from penstock.planning.doubt.knobs import InputWorld, capacity_spreads, knobs_of
-from penstock.planning.doubt.monte_carlo import Confidence, Span, draw_confidence, draw_inputs, widened
-from penstock.planning.doubt.sensitivity import Judge
-from penstock.planning.doubt.worlds import drawn_worlds
-from penstock.planning.make import Answer, PlanResult
-from penstock.planning.optimum.build import build_problem
-from penstock.planning.proof.serving import Check, ServingFleet
+from penstock.planning.make_plan import Answer, PlanResult
+from penstock.planning.optimizer.build_problem import build_problem
+from penstock.planning.uncertainty.drawn_worlds import drawn_worlds
+from penstock.planning.uncertainty.monte_carlo import Confidence, Span, draw_confidence, draw_inputs, widened
+from penstock.planning.uncertainty.sensitivity import Judge
+from penstock.planning.uncertainty.uncertain_inputs import InputWorld, capacity_spreads, knobs_of
+from penstock.planning.verification.serving_fleet import Check, ServingFleet
 from small_plans import PEOPLE, TWO_PARTS, resolved, solved
 
 EXACT = (

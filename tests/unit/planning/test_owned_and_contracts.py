@@ -2,13 +2,13 @@
 
 import pytest
 
-from penstock.economics.line import Item, total_usd
+from penstock.economics.bill_line import Item, total_usd
 from penstock.errors import UsageError
-from penstock.planning.make import Answer, NoFleet
-from penstock.planning.optimum.billing import periods_of, stepped, terms_of
-from penstock.planning.optimum.build import build_problem
-from penstock.planning.optimum.problem import Offer
-from penstock.planning.proof.serving import Check, ServingFleet
+from penstock.planning.make_plan import Answer, NoFleet
+from penstock.planning.optimizer.build_problem import build_problem
+from penstock.planning.optimizer.node_costs import periods_of, stepped, terms_of
+from penstock.planning.optimizer.problem import Offer
+from penstock.planning.verification.serving_fleet import Check, ServingFleet
 from small_plans import PLAIN, plan_of, resolved, solved
 
 H200 = "\n".join(line for line in PLAIN.splitlines() if "mi300x" not in line) + "\n"

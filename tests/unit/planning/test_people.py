@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.planning.asked.plan_yaml import default_stack
-from penstock.planning.make import Answer
+from penstock.planning.make_plan import Answer
+from penstock.planning.spec.plan_yaml import default_stack
 from penstock.report.plan.page import plan_html
-from penstock.report.plan.words import headline, people_sentence
+from penstock.report.plan.sentences import headline, people_sentence
 from small_plans import PEOPLE, TWO_PARTS, plan_of, solved
 
 EVEN = {"mi300x": 6.0, "h200_sxm": 6.0}

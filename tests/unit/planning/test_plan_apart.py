@@ -8,22 +8,22 @@ import pytest
 from rich.console import Console
 
 from examples import deployment, model
-from penstock.benchmark.acceptance_file import read_acceptance, write_acceptance
 from penstock.catalog import load_accelerator, load_prices
 from penstock.checkpoint import open_checkpoint
-from penstock.fleet.disaggregated import NETWORK_BYTES_PER_S, Disaggregated
-from penstock.fleet.engine import EngineName
-from penstock.fleet.file import read_fleet, write_fleet
+from penstock.fleet.disaggregated_replica import NETWORK_BYTES_PER_S, Disaggregated
+from penstock.fleet.engines import EngineName
+from penstock.fleet.fleet_file import read_fleet, write_fleet
 from penstock.model import ModelSpec
-from penstock.performance.prediction.predict import Range
-from penstock.planning.acceptance import Acceptance, margins_of
-from penstock.planning.asked.plan import WorkloadPlan
-from penstock.planning.candidates.capacity import Capacity, Option
-from penstock.planning.candidates.options import WorkloadOnPart
-from penstock.planning.fleet_of import fleet_of
-from penstock.planning.launches import PoolLaunch, pool_launches
-from penstock.planning.make import Answer, PlanResult, Sources, make_plan
-from penstock.planning.proof.serving import Check, ServingFleet, VerifyOf
+from penstock.performance.prediction.predict_deployment import Range
+from penstock.planning.acceptance_file import read_acceptance, write_acceptance
+from penstock.planning.acceptance_tests import Acceptance, margins_of
+from penstock.planning.candidates.deployment_options import WorkloadOnAccelerator
+from penstock.planning.candidates.replica_capacity import Capacity, Option
+from penstock.planning.make_plan import Answer, PlanResult, Sources, make_plan
+from penstock.planning.planned_fleet import planned_fleet
+from penstock.planning.pool_launches import PoolLaunch, pool_launches
+from penstock.planning.spec.plan_types import WorkloadPlan
+from penstock.planning.verification.serving_fleet import Check, ServingFleet, VerifyOf
 from penstock.preflight import load_knowledge
 from penstock.preflight.facts.subject import subject_of
 from penstock.report.plan.terminal import render_plan
@@ -67,7 +67,7 @@ def planned(
             for rate in rates
         )
 
-    def offered(spec: ModelSpec, placing: WorkloadOnPart) -> Sequence[Option]:
+    def offered(spec: ModelSpec, placing: WorkloadOnAccelerator) -> Sequence[Option]:
         assert spec.name
         return (unit("h200", engine),) if placing.accelerator.id == "h200_sxm" else ()
 
@@ -99,7 +99,7 @@ def cheaper() -> PlanResult:
 
 def test_units_that_carry_more_are_chosen_and_written_as_two_pools(cheaper: PlanResult) -> None:
     assert running(cheaper) == {unit("h200").id}
-    fleet = fleet_of(cheaper, answered(cheaper))
+    fleet = planned_fleet(cheaper, answered(cheaper))
     ahead, after = fleet.pools
     assert (ahead.role, after.role, ahead.feeds) == ("prefill", "decode", after.name)
     assert after.replicas == 3 * ahead.replicas

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.catalog import accelerator_ids, load_prices
 from penstock.catalog.price import Price, market_price
-from penstock.planning.asked.prices import contract_prices, hourly_price, purchase_price
+from penstock.planning.spec.catalog_prices import contract_prices, hourly_price, purchase_price
 
 BASE = Price(
     id="a",

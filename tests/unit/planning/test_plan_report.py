@@ -20,18 +20,18 @@ from typer.testing import CliRunner
 from penstock.api.documents.published import json_schema
 from penstock.cli.commands.plan import plan_command
 from penstock.errors import UnreadableFile, UsageError
-from penstock.fleet.file import read_fleet
-from penstock.planning.asked.inputs import DEFAULTS
-from penstock.planning.doubt.monte_carlo import Span
-from penstock.planning.make import Answer, NoFleet, PlanResult
-from penstock.planning.proof.serving import Check, ServingFleet
-from penstock.report.drawing.plain import to_json
+from penstock.fleet.fleet_file import read_fleet
+from penstock.planning.make_plan import Answer, NoFleet, PlanResult
+from penstock.planning.spec.sourced_inputs import DEFAULTS
+from penstock.planning.uncertainty.monte_carlo import Span
+from penstock.planning.verification.serving_fleet import Check, ServingFleet
+from penstock.report.drawing.plain_json import to_json
 from penstock.report.plan.document import plan_document
+from penstock.report.plan.flips import flip_sentence, plain_flip, turns
 from penstock.report.plan.page import plan_html
+from penstock.report.plan.rfp import rfp_pack
+from penstock.report.plan.sentences import amount, spread, sureness, usd
 from penstock.report.plan.terminal import render_plan
-from penstock.report.plan.turning import flip_sentence, plain_flip, turns
-from penstock.report.plan.vendors import rfp_pack
-from penstock.report.plan.words import amount, spread, sureness, usd
 from penstock.units import counted
 from small_plans import TWO_PARTS, solved
 

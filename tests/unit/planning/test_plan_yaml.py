@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from penstock.api.plan import sources_of
 from penstock.errors import UsageError
-from penstock.planning.asked.example import EXAMPLE_PLAN
-from penstock.planning.asked.plan_yaml import parse_plan
-from penstock.planning.make import make_plan
+from penstock.planning.make_plan import make_plan
+from penstock.planning.spec.example_plan import EXAMPLE_PLAN
+from penstock.planning.spec.plan_yaml import parse_plan
 from small_plans import TODAY, TWO_PARTS, plan_of
 
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from penstock.economics.line import total_usd
-from penstock.planning.doubt.rebill import LOADS, Rebilled, bill_of, counted, other_terms, rebilled
-from penstock.planning.make import Answer, Bill, PlanResult
-from penstock.planning.optimum.costing import fleet_lines
-from penstock.planning.optimum.resize import Worlds, resized_usd
+from penstock.economics.bill_line import total_usd
+from penstock.planning.make_plan import Answer, Bill, PlanResult
+from penstock.planning.optimizer.fleet_bill import fleet_lines
+from penstock.planning.optimizer.resize_fleet import Worlds, resized_usd
+from penstock.planning.uncertainty.rebill import LOADS, Rebilled, bill_of, counted, other_terms, rebilled
 from small_plans import PLAIN, TWO_PARTS, solved
 
 GROWING = (

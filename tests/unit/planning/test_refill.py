@@ -8,10 +8,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.planning.optimum.milp import Milp
-from penstock.planning.optimum.problem import Demand, Mix, Offer, PoolPeriod, Problem, ReplicaKind
-from penstock.planning.optimum.refill import Filling
-from penstock.planning.optimum.resize import Worlds, nodes_needed, one_world, resized_usd
+from penstock.planning.optimizer.milp import Milp
+from penstock.planning.optimizer.problem import Demand, Mix, Offer, PoolPeriod, Problem, ReplicaKind
+from penstock.planning.optimizer.refill_nodes import Filling
+from penstock.planning.optimizer.resize_fleet import Worlds, nodes_needed, one_world, resized_usd
 
 law = settings(max_examples=200, deadline=None)
 VENDORS = {"red": "amd", "green": "nvidia"}

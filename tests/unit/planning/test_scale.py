@@ -3,8 +3,8 @@
 import random
 from dataclasses import replace
 
-from penstock.planning.optimum.mix import cheapest
-from penstock.planning.optimum.problem import Demand, Offer, Problem, ReplicaKind, Tier
+from penstock.planning.optimizer.cheapest_mix import cheapest
+from penstock.planning.optimizer.problem import Demand, Offer, Problem, ReplicaKind, Tier
 
 
 def large_problem(models: int, parts: int, buckets: int, requests_per_s: float) -> Problem:

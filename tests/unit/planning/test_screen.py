@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from examples import deployment
-from penstock.benchmark.shipped_drafts import own_drafts
-from penstock.benchmark.shipped_rows import shipped_efficiencies
-from penstock.performance.prediction.predict import Prediction, predict
-from penstock.planning.asked.plan import Bucket
-from penstock.planning.candidates.capacity import Option
-from penstock.planning.candidates.screen import QueuelessScreen
+from penstock.performance.prediction.predict_deployment import Prediction, predict
+from penstock.performance.shipped.shipped_drafts import own_drafts
+from penstock.performance.shipped.shipped_runs import shipped_efficiencies
+from penstock.planning.candidates.queueless_screen import QueuelessScreen
+from penstock.planning.candidates.replica_capacity import Option
+from penstock.planning.spec.plan_types import Bucket
 from penstock.workload.slo import Slo
 
 EFFICIENCIES = shipped_efficiencies()

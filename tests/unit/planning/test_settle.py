@@ -5,14 +5,14 @@ from math import inf
 
 import pytest
 
-from penstock.planning.doubt.knobs import InputWorld, Knob, capacity_spreads, knobs_of
-from penstock.planning.doubt.sensitivity import Flip, Judge, flips
-from penstock.planning.doubt.settle import SETTLED
-from penstock.planning.make import Answer, PlanResult
-from penstock.planning.optimum.build import build_problem
-from penstock.planning.optimum.family import questions
-from penstock.planning.optimum.mix import cheapest
-from penstock.planning.optimum.problem import Restriction
+from penstock.planning.make_plan import Answer, PlanResult
+from penstock.planning.optimizer.build_problem import build_problem
+from penstock.planning.optimizer.cheapest_mix import cheapest
+from penstock.planning.optimizer.competing_fleets import questions
+from penstock.planning.optimizer.problem import Restriction
+from penstock.planning.uncertainty.sensitivity import Flip, Judge, flips
+from penstock.planning.uncertainty.settled_flips import SETTLED
+from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob, capacity_spreads, knobs_of
 from small_plans import solved
 
 RENTS = """

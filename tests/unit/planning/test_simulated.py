@@ -6,13 +6,13 @@ import pytest
 
 from examples import deployment
 from penstock.fleet.deployment import Parallelism
-from penstock.planning.asked.plan import Bucket
-from penstock.planning.candidates.capacity import Option, length_by_length, mixed_rate
-from penstock.planning.make import Answer
-from penstock.planning.optimum.resize import nodes_needed, one_world
-from penstock.planning.proof.serving import RequestStream, ServingFleet, ServingPool
-from penstock.planning.proof.simulated import PoolLoad, simulated_capacity, verify_by
-from penstock.planning.proof.verify import as_seen
+from penstock.planning.candidates.replica_capacity import Option, length_by_length, mixed_rate
+from penstock.planning.make_plan import Answer
+from penstock.planning.optimizer.resize_fleet import nodes_needed, one_world
+from penstock.planning.spec.plan_types import Bucket
+from penstock.planning.verification.serving_fleet import RequestStream, ServingFleet, ServingPool
+from penstock.planning.verification.simulated_capacity import PoolLoad, simulated_capacity, verify_by
+from penstock.planning.verification.verify_fleet import with_simulated_rates
 from penstock.workload import parse_slo
 from small_plans import PEOPLE, TWO_PARTS, capacities, plan_of, solved
 
@@ -305,4 +305,4 @@ def test_a_pool_that_serves_nothing_in_a_period_carries_as_planned() -> None:
     assert isinstance(result.answer, Answer)
     mix = result.answer.winner.mix
     idle = replace(mix, pools=tuple(replace(pool, replicas={}, load={}) for pool in mix.pools))
-    assert all(not pool.carried for pool in as_seen(idle, {}, result.problem).pools)
+    assert all(not pool.carried for pool in with_simulated_rates(idle, {}, result.problem).pools)

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from examples import deployment
-from penstock.benchmark.shipped_drafts import own_drafts
-from penstock.benchmark.shipped_rows import shipped_efficiencies
-from penstock.planning.asked.plan import Bucket
-from penstock.planning.asked.trace_lengths import trace_lengths
-from penstock.planning.candidates.capacity import Option
-from penstock.planning.candidates.screen import QueuelessScreen
-from penstock.planning.proof.simulated import PoolLoad
-from penstock.planning.proof.simulator import Simulator
+from penstock.performance.shipped.shipped_drafts import own_drafts
+from penstock.performance.shipped.shipped_runs import shipped_efficiencies
+from penstock.planning.candidates.queueless_screen import QueuelessScreen
+from penstock.planning.candidates.replica_capacity import Option
+from penstock.planning.spec.plan_types import Bucket
+from penstock.planning.spec.trace_lengths import trace_lengths
+from penstock.planning.verification.pool_simulator import Simulator
+from penstock.planning.verification.simulated_capacity import PoolLoad
 from penstock.simulation.capacity import capacity
 from penstock.simulation.placement import place
 from penstock.simulation.replica import ReplicaPool

@@ -7,9 +7,9 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from penstock.planning.make import Answer, PlanResult
+from penstock.planning.make_plan import Answer, PlanResult
+from penstock.report.plan.buyer_summary import acquisition_plan
 from penstock.report.plan.operation import operation
-from penstock.report.plan.summary import what_to_have
 from penstock.report.plan.terminal import render_plan
 from small_plans import TWO_PARTS, solved
 
@@ -65,7 +65,7 @@ def test_what_is_rented_by_the_hour_or_kept_at_two_sites_adds_up(two: PlanResult
     assert isinstance(two.answer, Answer)
     mix = two.answer.winner.mix
     pools = tuple(replace(pool, owned_nodes=0, kept_nodes=1, rented_nodes=2) for pool in mix.pools)
-    said = what_to_have(replace(mix, pools=pools, purchases={}), two.resolved)
+    said = acquisition_plan(replace(mix, pools=pools, purchases={}), two.resolved)
     assert said.startswith("Keep 2 servers of 8")
     assert "rent 4 servers of 8" in said
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from examples import model
-from penstock.benchmark.shipped_drafts import own_drafts
 from penstock.catalog import load_accelerator
 from penstock.fleet import Parallelism
-from penstock.planning.asked.plan import PartPlan
-from penstock.planning.candidates.capacity import Option
-from penstock.planning.candidates.options import WorkloadOnPart, options_of
+from penstock.performance.shipped.shipped_drafts import own_drafts
+from penstock.planning.candidates.deployment_options import WorkloadOnAccelerator, options_of
+from penstock.planning.candidates.replica_capacity import Option
 from penstock.planning.candidates.splits import linked_devices, splits_of, stages_of
+from penstock.planning.spec.plan_types import AcceleratorPlan
 from small_plans import TWO_PARTS, plan_of
 
 CHAT = plan_of(TWO_PARTS).workloads[0]
@@ -23,10 +23,10 @@ def splits(name: str, part: str) -> set[str]:
 
 def options(name: str, part: str, *, tp: tuple[int, ...] = (), mtp: bool = True) -> list[Option]:
     accelerator = load_accelerator(part)
-    placing = WorkloadOnPart(
+    placing = WorkloadOnAccelerator(
         workload=replace(CHAT, model=name, mtp=mtp),
         accelerator=accelerator,
-        part=PartPlan(id=accelerator.id, tp=tp),
+        part=AcceleratorPlan(id=accelerator.id, tp=tp),
         drafts_of=own_drafts,
     )
     return options_of(model(name), placing, ("sglang", "vllm"))[0]
@@ -90,10 +90,10 @@ def test_a_checkpoint_with_draft_layers_is_offered_with_and_without_drafts() -> 
 
 def test_stages_do_not_draft() -> None:
     """DeepSeek-R1 in bf16 weights is 1.3 TB: no node of H100s holds it."""
-    placing = WorkloadOnPart(
+    placing = WorkloadOnAccelerator(
         workload=replace(CHAT, model="deepseek-r1", weights=("bf16",)),
         accelerator=load_accelerator("h100"),
-        part=PartPlan(id="h100_sxm"),
+        part=AcceleratorPlan(id="h100_sxm"),
         drafts_of=own_drafts,
     )
     found, _ = options_of(model("deepseek-r1"), placing, ("vllm",))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from penstock.errors import UsageError
-from penstock.planning.asked.trace_lengths import BUCKETS, trace_lengths
+from penstock.planning.spec.trace_lengths import BUCKETS, trace_lengths
 from penstock.workload.requests import Prefixes, Requests
 
 

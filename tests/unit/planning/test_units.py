@@ -6,31 +6,31 @@ from functools import cache
 import pytest
 
 from examples import deployment, model
-from penstock.benchmark.disaggregated import shipped_apart
-from penstock.benchmark.shipped_drafts import own_drafts
-from penstock.benchmark.shipped_rows import shipped_efficiencies
 from penstock.catalog import load_accelerator
-from penstock.fleet.disaggregated import NETWORK_BYTES_PER_S, Disaggregated
-from penstock.performance.prediction.disaggregated import predict_disaggregated
-from penstock.performance.prediction.predict import Range
-from penstock.performance.step.two_pools import PoolsDemand
-from penstock.planning.asked.plan import Bucket, PartPlan, Share, WorkloadPlan
-from penstock.planning.candidates.capacity import Capacity, Option
-from penstock.planning.candidates.options import WorkloadOnPart
-from penstock.planning.candidates.screen import QueuelessScreen
-from penstock.planning.candidates.search import find_candidates
-from penstock.planning.candidates.unit_screen import UnitScreen
-from penstock.planning.candidates.units import find_units
-from penstock.planning.proof.simulated import PoolLoad
-from penstock.planning.proof.simulator import Simulator
+from penstock.fleet.disaggregated_replica import NETWORK_BYTES_PER_S, Disaggregated
+from penstock.performance.disaggregated.disaggregated_prediction import predict_disaggregated
+from penstock.performance.disaggregated.steady_state import PoolsDemand
+from penstock.performance.prediction.predict_deployment import Range
+from penstock.performance.shipped.shipped_disaggregated import shipped_phase_factors
+from penstock.performance.shipped.shipped_drafts import own_drafts
+from penstock.performance.shipped.shipped_runs import shipped_efficiencies
+from penstock.planning.candidates.candidate_search import find_candidates
+from penstock.planning.candidates.deployment_options import WorkloadOnAccelerator
+from penstock.planning.candidates.disaggregated_screen import UnitScreen
+from penstock.planning.candidates.disaggregated_units import find_units
+from penstock.planning.candidates.queueless_screen import QueuelessScreen
+from penstock.planning.candidates.replica_capacity import Capacity, Option
+from penstock.planning.spec.plan_types import AcceleratorPlan, Bucket, Share, WorkloadPlan
+from penstock.planning.verification.pool_simulator import Simulator
+from penstock.planning.verification.simulated_capacity import PoolLoad
 from penstock.simulation.capacity import capacity
-from penstock.simulation.placement import place_on, pools_apart
+from penstock.simulation.placement import disaggregated_pools, place_on
 from penstock.workload import Fixed, Poisson, SloClass, Workload, parse_slo
 from small_plans import TWO_PARTS, plan_of
 
 LONG, SHORT = Bucket(input_tokens=8192, output_tokens=1024), Bucket(input_tokens=1024, output_tokens=1024)
 SLO = parse_slo("ttft=5s,tpot=20ms,attain=95%")
-SCREEN = UnitScreen(QueuelessScreen(shipped_efficiencies()), shipped_apart())
+SCREEN = UnitScreen(QueuelessScreen(shipped_efficiencies()), shipped_phase_factors())
 
 
 def workload(*lengths: Bucket, engines: tuple[str, ...] = (), rate: float = 60.0) -> WorkloadPlan:
@@ -39,10 +39,10 @@ def workload(*lengths: Bucket, engines: tuple[str, ...] = (), rate: float = 60.0
     return replace(chat, model="deepseek-r1", slo=SLO, shares=shares, requests_per_s=rate, engines=engines)
 
 
-def placing(asked: WorkloadPlan, part: str) -> WorkloadOnPart:
+def placing(asked: WorkloadPlan, part: str) -> WorkloadOnAccelerator:
     accelerator = load_accelerator(part)
-    return WorkloadOnPart(
-        workload=asked, accelerator=accelerator, part=PartPlan(id=accelerator.id), drafts_of=lambda *_: None
+    return WorkloadOnAccelerator(
+        workload=asked, accelerator=accelerator, part=AcceleratorPlan(id=accelerator.id), drafts_of=lambda *_: None
     )
 
 
@@ -82,7 +82,7 @@ def test_an_engine_that_is_asked_for_is_the_only_one() -> None:
 
 
 def test_engines_that_served_the_model_apart_come_before_others() -> None:
-    apart = shipped_apart()
+    apart = shipped_phase_factors()
     served = apart.engines("b200_sxm", model("deepseek-r1"))
     assert set(served) < set(apart.engines("b200_sxm"))
     assert {option.measured_engine for option in units("b200", LONG)} <= set(served)
@@ -122,7 +122,9 @@ def test_the_long_run_is_the_one_predict_says() -> None:
         demand = PoolsDemand(
             input_tokens=LONG.input_tokens, output_tokens=LONG.output_tokens, requests_per_s=factor * rate
         )
-        said = predict_disaggregated(unit, option.measured_engine, demand, shipped_efficiencies(), shipped_apart())
+        said = predict_disaggregated(
+            unit, option.measured_engine, demand, shipped_efficiencies(), shipped_phase_factors()
+        )
         assert (said.tpot_s.value <= 0.02 and said.ttft_s.value <= 5) == kept
 
 
@@ -134,7 +136,7 @@ def test_a_unit_carries_here_what_the_simulate_command_says_of_it() -> None:
     option = units("b200", LONG)[0]
     unit, simulator = of(option), Simulator(SCREEN.loop, units=SCREEN)
     demand = PoolsDemand(input_tokens=LONG.input_tokens, output_tokens=LONG.output_tokens, users=64)
-    said = predict_disaggregated(unit, option.measured_engine, demand, shipped_efficiencies(), shipped_apart())
+    said = predict_disaggregated(unit, option.measured_engine, demand, shipped_efficiencies(), shipped_phase_factors())
     ahead, after = (
         place_on(
             SCREEN.loop.compiled_on(placed, option.measured_engine).work,
@@ -146,7 +148,7 @@ def test_a_unit_carries_here_what_the_simulate_command_says_of_it() -> None:
     )
     assert ahead is not None
     assert after is not None
-    pools = pools_apart(unit, ahead, after, name="pool")
+    pools = disaggregated_pools(unit, ahead, after, name="pool")
     assert pools == simulator.pools(load(option, 1, 1.0))
     classes = (SloClass(name="all", share_fraction=1.0, slo=SLO),)
     lengths = Fixed(input_tokens=LONG.input_tokens, output_tokens=LONG.output_tokens)
@@ -177,7 +179,7 @@ def test_units_that_are_offered_take_nothing_away() -> None:
         choice = find_candidates(
             asked,
             model("deepseek-r1"),
-            [(part, PartPlan(id=part.id))],
+            [(part, AcceleratorPlan(id=part.id))],
             rated,
             units_of=lambda *_: units("b200", LONG) if offered else (),
         )
@@ -200,7 +202,7 @@ def test_units_that_replicas_of_the_same_part_beat_are_not_kept() -> None:
     choice = find_candidates(
         workload(LONG),
         model("deepseek-r1"),
-        [(part, PartPlan(id=part.id))],
+        [(part, AcceleratorPlan(id=part.id))],
         rated,
         screen=lambda option, plan: tuple(replace(one, grounds="bound") for one in rated(option, plan)[:1]),
         units_of=lambda *_: units("b200", LONG),
@@ -221,7 +223,7 @@ def test_units_stay_where_long_prompts_hold_up_answers_and_not_where_drafts_do_m
     choice = find_candidates(
         replace(workload(LONG), model=name, weights=(weights,)),
         model(name),
-        [(accelerator, PartPlan(id=accelerator.id))],
+        [(accelerator, AcceleratorPlan(id=accelerator.id))],
         SCREEN,
         engines_of=shipped_efficiencies().engines,
         drafts_of=own_drafts,

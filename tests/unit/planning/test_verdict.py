@@ -5,15 +5,15 @@ from dataclasses import replace
 import pytest
 
 from penstock.fleet import Deployment
-from penstock.performance.prediction.predict import Range
-from penstock.planning.asked.plan import Bucket
-from penstock.planning.candidates.capacity import Capacity
-from penstock.planning.doubt.knobs import KnobKind
-from penstock.planning.doubt.monte_carlo import Blame, Span
-from penstock.planning.doubt.verdict import judge
-from penstock.planning.make import Answer, PlanResult
+from penstock.performance.prediction.predict_deployment import Range
+from penstock.planning.candidates.replica_capacity import Capacity
+from penstock.planning.make_plan import Answer, PlanResult
+from penstock.planning.spec.plan_types import Bucket
+from penstock.planning.uncertainty.monte_carlo import Blame, Span
+from penstock.planning.uncertainty.uncertain_inputs import KnobKind
+from penstock.planning.uncertainty.verdict import judge
 from penstock.report.plan.page import plan_html
-from penstock.report.plan.words import headline, mix_sentence, near_sentence, sureness
+from penstock.report.plan.sentences import headline, mix_sentence, near_sentence, sureness
 from penstock.workload.slo import Slo
 from small_plans import PLAIN, TWO_PARTS, solved
 

@@ -5,11 +5,11 @@ from functools import partial
 
 import pytest
 
-from penstock.planning.at_once import at_once
-from penstock.planning.doubt.what_if import DemandScenario, RulePrice, rule_prices
-from penstock.planning.make import Answer
-from penstock.planning.optimum.problem import Mix, Problem
-from penstock.report.plan.what_if import rule_usd, scenario_usd, small_fleet
+from penstock.planning.in_parallel import in_parallel
+from penstock.planning.make_plan import Answer
+from penstock.planning.optimizer.problem import Mix, Problem
+from penstock.planning.uncertainty.scenarios import DemandScenario, RulePrice, rule_prices
+from penstock.report.plan.scenario_sentences import rule_usd, scenario_usd, small_fleet
 from small_plans import PLAIN, TWO_PARTS, solved
 
 DUAL = TWO_PARTS + "constraints: {min_vendors: 2, min_vendor_share: 40%, spare_nodes: 1}\n"
@@ -101,5 +101,5 @@ def test_a_load_of_a_few_devices_is_told_that_nodes_are_whole() -> None:
 
 
 def test_questions_side_by_side_are_answered_in_their_order() -> None:
-    assert list(at_once([partial(pow, number, 2) for number in range(20)])) == [number**2 for number in range(20)]
-    assert list(at_once([])) == []
+    assert list(in_parallel([partial(pow, number, 2) for number in range(20)])) == [number**2 for number in range(20)]
+    assert list(in_parallel([])) == []

@@ -8,11 +8,11 @@ from penstock.catalog import load_accelerator, load_models
 from penstock.checkpoint import open_checkpoint
 from penstock.errors import UsageError
 from penstock.fleet import Parallelism, Release
-from penstock.fleet.engine import EngineName
+from penstock.fleet.engines import EngineName
 from penstock.preflight import Asked, Launch, Preflight, PreflightQuestion, check, load_knowledge
 from penstock.preflight.facts.subject import subject_of
+from penstock.preflight.launch.flag_values import check_values, takes
 from penstock.preflight.launch.recipe import cookbook_settings, find_recipe
-from penstock.preflight.launch.values import check_values, takes
 
 KNOWLEDGE = load_knowledge()
 

@@ -5,7 +5,7 @@ import pytest
 from penstock.catalog import load_accelerator
 from penstock.checkpoint import open_checkpoint
 from penstock.fleet import Parallelism, Release
-from penstock.fleet.engine import EngineName
+from penstock.fleet.engines import EngineName
 from penstock.preflight import (
     Asked,
     Launch,
@@ -20,8 +20,8 @@ from penstock.preflight import (
     read_scheme,
 )
 from penstock.preflight.facts.subject import subject_of
-from penstock.preflight.predicted.dialect import Treatment
-from penstock.preflight.predicted.kernels import KernelClass
+from penstock.preflight.predictions.fp8_dialect import Treatment
+from penstock.preflight.predictions.weight_kernels import KernelClass
 from penstock.preflight.rules.condition import Unknown
 
 KNOWLEDGE = load_knowledge()
@@ -89,7 +89,7 @@ def modelopt_fp8() -> Subject:
     """NVIDIA's usual export: per-tensor FP8, named by hf_quant_config.json."""
     checkpoint = open_checkpoint("llama-3.1-70b")
     from penstock.model import read_model  # noqa: PLC0415
-    from penstock.model.config import Config  # noqa: PLC0415
+    from penstock.model.config_json import Config  # noqa: PLC0415
 
     assert checkpoint.config is not None
     sidecar = Config(

@@ -13,13 +13,13 @@ from penstock.catalog import load_accelerator, load_accelerators, load_models
 from penstock.checkpoint import open_checkpoint
 from penstock.errors import UsageError
 from penstock.fleet import Parallelism, Release
-from penstock.fleet.engine import EngineName
+from penstock.fleet.engines import EngineName
 from penstock.preflight import Asked, Launch, LaunchPlan, PreflightQuestion, check, load_knowledge, parse_command
-from penstock.preflight.facts.split import StatedSplit, stated_split
+from penstock.preflight.facts.stated_split import StatedSplit, stated_split
 from penstock.preflight.facts.subject import smallest_split, subject_of
-from penstock.preflight.launch.flags import check_flags, spelled_out
 from penstock.preflight.launch.images import rocm_of_image
-from penstock.preflight.launch.plan import plan_launch
+from penstock.preflight.launch.launch_plan import plan_launch
+from penstock.preflight.launch.release_flags import check_flags, spelled_out
 
 KNOWLEDGE = load_knowledge()
 ASKED = Asked(parallelism=Parallelism(tp=2, pp=2, dp=2, expert_parallel=True), cache_dtype="fp8", context_tokens=32768)

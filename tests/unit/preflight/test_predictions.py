@@ -6,14 +6,14 @@ from penstock.catalog import load_accelerator, load_models
 from penstock.checkpoint import StoredTensor, open_checkpoint
 from penstock.errors import UsageError
 from penstock.fleet import Deployment, Parallelism, Release, engine_defaults
-from penstock.fleet.engine import EngineName
+from penstock.fleet.engines import EngineName
 from penstock.performance.step.datapath import compute_precision
 from penstock.preflight import Asked, Launch, Preflight, PreflightQuestion, Readiness, Unknown, check, load_knowledge
-from penstock.preflight.facts.derive import attention_kinds, chip_of, expert_width
+from penstock.preflight.facts.derive_facts import attention_kinds, chip_of, expert_width
 from penstock.preflight.facts.subject import stored_facts, subject_of
-from penstock.preflight.predicted.attention import GraphSupport
-from penstock.preflight.predicted.kernels import KernelClass
-from penstock.preflight.rules.vocabulary import VOCABULARY
+from penstock.preflight.predictions.attention_backend import GraphSupport
+from penstock.preflight.predictions.weight_kernels import KernelClass
+from penstock.preflight.rules.fact_names import VOCABULARY
 
 KNOWLEDGE = load_knowledge()
 
@@ -175,7 +175,7 @@ def test_an_emulated_format_is_not_priced_as_native() -> None:
 
 def test_an_expanded_format_takes_the_memory_of_bf16() -> None:
     from penstock.model.weight import MXFP8  # noqa: PLC0415
-    from penstock.preflight.predicted.kernels import as_executed, predict_kernels  # noqa: PLC0415
+    from penstock.preflight.predictions.weight_kernels import as_executed, predict_kernels  # noqa: PLC0415
 
     model = open_checkpoint("mixtral-8x7b").spec.stored_as(MXFP8)
     facts = {"engine": "vllm", "chip": "gfx942", "platform": "rocm"}

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from penstock.benchmark.answers import EndpointError, ask, load_answers, save_answers
-from penstock.benchmark.parity import PROMPTS, Answers, ProbeVerdict, Scored, compare
 from penstock.errors import UsageError
+from penstock.parity.compare_answers import PROMPTS, Answers, ProbeVerdict, Scored, compare
+from penstock.parity.openai_client import EndpointError, ask, load_answers, save_answers
 
 VOCABULARY, WIDTH, LAYERS = 64, 48, 6
 

@@ -5,7 +5,7 @@ import pytest
 from penstock.api.preflight import preflight
 from penstock.fleet import Release
 from penstock.preflight import Preflight, Readiness, load_knowledge, parse_command
-from penstock.preflight.launch.flags import check_flags, one_edit_apart, spelled_out
+from penstock.preflight.launch.release_flags import check_flags, one_edit_apart, spelled_out
 from penstock.preflight.rules.history import EngineFlags, History, turns_on
 
 KNOWLEDGE = load_knowledge()

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.api.preflight import preflight
 from penstock.preflight import Preflight
-from penstock.preflight.launch.room import keeps_whole_context
+from penstock.preflight.launch.start_memory import keeps_whole_context
 
 
 def answered(model: str | None, on: str, command: str | None = None) -> Preflight:

@@ -8,7 +8,7 @@ import pytest
 from labelled_world import rule_counts
 from penstock.errors import CatalogError
 from penstock.preflight import Facts, Rule, Unknown, assess, load_rules
-from penstock.preflight.rules._load import parse_rules
+from penstock.preflight.rules._rule_files import parse_rules
 from penstock.preflight.rules.rule import Reference
 
 NOTE = Path(__file__).resolve().parents[3] / "docs" / "preflight.md"

@@ -6,8 +6,8 @@ import pytest
 
 from penstock.catalog import find_model
 from penstock.model import read_model
-from penstock.model.config import Config
-from penstock.preflight.facts.scheme import UNQUANTISED, Scheme, read_scheme
+from penstock.model.config_json import Config
+from penstock.preflight.facts.quantisation_scheme import UNQUANTISED, Scheme, read_scheme
 
 FP8_STATIC = {"num_bits": 8, "type": "float", "strategy": "tensor", "dynamic": False}
 INT4 = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128, "actorder": "group"}

@@ -8,9 +8,9 @@ import pytest
 from penstock.catalog import load_accelerator
 from penstock.checkpoint import open_checkpoint
 from penstock.fleet import Parallelism, Release
-from penstock.fleet.engine import EngineName
+from penstock.fleet.engines import EngineName
 from penstock.model import read_model
-from penstock.model.config import Config
+from penstock.model.config_json import Config
 from penstock.preflight import Asked, Preflight, PreflightQuestion, Subject, check, load_knowledge, read_scheme
 
 KNOWLEDGE = load_knowledge()

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from penstock.cli.root import app
 from penstock.errors import MissingExtra, UsageError
-from penstock.report.drawing.charts import drawn
+from penstock.report.drawing.chart_files import drawn
 from penstock.report.simulate.timeline import timeline
 
 

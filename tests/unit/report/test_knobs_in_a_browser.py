@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from browser import opened
-from penstock.planning.doubt.rebill import Unit, counted, counted_at
-from penstock.planning.make import Answer, Bill, PlanResult
-from penstock.report.plan.knobs import fleets_of
+from penstock.planning.make_plan import Answer, Bill, PlanResult
+from penstock.planning.uncertainty.rebill import Unit, counted, counted_at
 from penstock.report.plan.page import plan_html
+from penstock.report.plan.page_knobs import fleets_of
 from small_plans import solved
 
 if TYPE_CHECKING:

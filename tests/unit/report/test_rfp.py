@@ -9,15 +9,15 @@ import typer
 import yaml
 from typer.testing import CliRunner
 
-from penstock.benchmark.acceptance_file import read_acceptance, write_acceptance
 from penstock.cli.commands.plan import plan_command
 from penstock.errors import UsageError
-from penstock.performance.prediction.predict import Speculation
-from penstock.planning.acceptance import Acceptance, Margin, margins_of
-from penstock.planning.make import Answer, PlanResult
-from penstock.planning.optimum.problem import Mix
-from penstock.planning.proof.simulated import PoolLoad
-from penstock.report.plan.vendors import rfp_pack, vendor_sheets
+from penstock.performance.prediction.predict_deployment import Speculation
+from penstock.planning.acceptance_file import read_acceptance, write_acceptance
+from penstock.planning.acceptance_tests import Acceptance, Margin, margins_of
+from penstock.planning.make_plan import Answer, PlanResult
+from penstock.planning.optimizer.problem import Mix
+from penstock.planning.verification.simulated_capacity import PoolLoad
+from penstock.report.plan.rfp import rfp_pack, vendor_sheets
 from small_plans import TWO_PARTS, solved
 
 SPEEDS = {"mi300x": 4.0, "h200_sxm": 6.0}

@@ -8,10 +8,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from penstock.routing.columns import pick_columns
-from penstock.routing.compared.policies import POLICIES
-from penstock.routing.compiled import compiled_pick
-from penstock.routing.endpoint import (
+from penstock.routing.baselines.policies import POLICIES
+from penstock.routing.endpoint_updates import divide, finished, first_token, lost, note_arrival, refresh, reported, sent
+from penstock.routing.harm import harm_of, holds, pick, rank, terms_of
+from penstock.routing.numpy_policy import pick_columns
+from penstock.routing.policy_compiler import compiled_pick
+from penstock.routing.records import (
     EVERYBODYS,
     FLIGHT,
     OWN,
@@ -22,8 +24,6 @@ from penstock.routing.endpoint import (
     new_endpoints,
     new_request,
 )
-from penstock.routing.harm import harm_of, holds, pick, rank, terms_of
-from penstock.routing.ledger import asked, divide, finished, first_token, lost, refresh, reported, sent
 
 COEFFICIENTS = ("step_s", "sequence_s", "context_token_s", "prompt_step_s", "prompt_token_s", "prompt_pair_s")
 
@@ -192,7 +192,7 @@ def test_a_report_shows_what_others_sent() -> None:
     e, p, flights, reports = new_endpoints(1), parameters(), np.zeros(1, FLIGHT), np.zeros(1, REPORT)
     e["step_s"], e["sequence_s"] = 0.01, 1e-4
     sent(e, 0, asking(100), 0, flights, 0, p)
-    asked(e, 0, reports, 0, 1.0)
+    note_arrival(e, 0, reports, 0, 1.0)
     reports[0]["running"], reports[0]["kv_used_tokens"] = 11, 5000
     reported(e, 0, reports, 0, 1.1, p)
     # Ten of eleven are others'; own and theirs are in the time of a token.

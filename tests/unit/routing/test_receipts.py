@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from penstock.routing.compared.peers import round_robin
-from penstock.routing.endpoint import REJECTED, Records, default_parameters, new_endpoints, new_request
+from penstock.routing.baselines.peer_policies import round_robin
+from penstock.routing.endpoint_updates import refresh
 from penstock.routing.harm import pick
-from penstock.routing.ledger import refresh
-from penstock.routing.receipts import PickSample, explain, replay
+from penstock.routing.records import REJECTED, Records, default_parameters, new_endpoints, new_request
+from penstock.routing.replay import PickSample, explain, replay
 
 
 def sample(number: int = 0, *, down: int | None = None) -> tuple[PickSample, Records]:

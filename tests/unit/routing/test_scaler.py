@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import UsageError
-from penstock.routing.scaling import scaler
-from penstock.routing.scaling.scaler import (
+from penstock.routing.autoscaler import scaler
+from penstock.routing.autoscaler.scaler import (
     CheapestSet,
     EvenScaling,
     HorizontalPodAutoscaler,

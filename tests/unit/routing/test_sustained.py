@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.performance.step.cost import StepCost
-from penstock.routing.endpoint import Records, new_endpoints
-from penstock.routing.scaling.sustained import LoadKind, sustained_requests_per_s
+from penstock.performance.step.step_cost import StepCost
+from penstock.routing.autoscaler.sustained import LoadKind, sustained_requests_per_s
+from penstock.routing.records import Records, new_endpoints
 from penstock.simulation.capacity import capacity
-from penstock.simulation.loop.seen import describe_replica
+from penstock.simulation.loop.initial_visibility import describe_replica
 from penstock.simulation.replica import Replica, ReplicaPool
 from penstock.workload import Fixed, Poisson, Slo, SloClass, Workload
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from penstock.simulation.options import Options
 from penstock.simulation.run import simulate
+from penstock.simulation.run_options import Options
 from reference.engine import simulate as execute
 from reference.scenarios import random_scenario
 from simulated import scenario_pool, scenario_requests

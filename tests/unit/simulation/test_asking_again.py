@@ -7,10 +7,10 @@ import pytest
 from numpy.typing import NDArray
 
 from penstock.api.simulate import simulate as asked
-from penstock.simulation.options import Options
 from penstock.simulation.outcome import Served
 from penstock.simulation.replica import ReplicaPool, Transfer
 from penstock.simulation.run import simulate
+from penstock.simulation.run_options import Options
 from penstock.workload import Requests
 from simulated import pool, requests
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from penstock.catalog import load_accelerator
-from penstock.fleet.engine import engine_defaults
-from penstock.simulation.options import Options
+from penstock.fleet.engines import engine_defaults
 from penstock.simulation.run import simulate
+from penstock.simulation.run_options import Options
 from reference.asynchronous import simulate_ahead
 from reference.engine import ReferenceCost, ReferenceRequest, ReferenceSettings
 from reference.scenarios import random_scenario

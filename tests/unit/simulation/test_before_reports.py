@@ -3,23 +3,23 @@
 import numpy as np
 import pytest
 
-from penstock.routing.columns import pick_columns
-from penstock.routing.compared.policies import POLICIES
-from penstock.routing.compiled import Pick
-from penstock.routing.endpoint import Records
+from penstock.routing.baselines.policies import POLICIES
 from penstock.routing.harm import pick as least_harm
-from penstock.simulation.options import Options, Routing, Sight
+from penstock.routing.numpy_policy import pick_columns
+from penstock.routing.policy_compiler import Pick
+from penstock.routing.records import Records
 from penstock.simulation.outcome import Outcome
 from penstock.simulation.run import simulate
+from penstock.simulation.run_options import Options, RouterVisibility, Routing
 from penstock.workload import Requests, Slo, SloClass
 from simulated import conversation_lengths, pool, requests
 
 PROMISED = (SloClass(name="all", share_fraction=1.0, slo=Slo(ttft_s=1.0, tpot_s=0.05)),)
-NOTHING_ARRIVES = Sight(report_loss=1.0)
+NOTHING_ARRIVES = RouterVisibility(report_loss=1.0)
 
 
 def sent_blind(
-    sent: Requests, pick: Pick | None = None, *, replicas: int = 4, sight: Sight = NOTHING_ARRIVES
+    sent: Requests, pick: Pick | None = None, *, replicas: int = 4, sight: RouterVisibility = NOTHING_ARRIVES
 ) -> Outcome:
     options = Options(routing=Routing(pick=pick, sight=sight), keep_requests=True)
     return simulate([pool(replicas=replicas)], [sent], classes=PROMISED, options=options)
@@ -29,7 +29,7 @@ def counts(outcome: Outcome) -> list[int]:
     return [replica.finished for replica in outcome.replicas]
 
 
-def at_once(count: int) -> Requests:
+def in_parallel(count: int) -> Requests:
     return requests([0.0] * count, [(1024, 200)] * count)
 
 
@@ -37,14 +37,14 @@ def at_once(count: int) -> Requests:
 @pytest.mark.parametrize("count", [1, 3, 10, 100, 500])
 def test_requests_that_come_before_any_report_are_shared_by_endpoints_that_are_alike(count: int, replicas: int) -> None:
     """Attack: 100 at once went 100/0/0/0 to four idle endpoints: those not sent to yet were taken to be full."""
-    shared = counts(sent_blind(at_once(count), replicas=replicas, sight=Sight()))
+    shared = counts(sent_blind(in_parallel(count), replicas=replicas, sight=RouterVisibility()))
     assert sum(shared) == count
     assert max(shared) - min(shared) <= 1
 
 
 @pytest.mark.parametrize("count", [100, 500])
 def test_the_numpy_twin_shares_them_as_the_compiled_policy_does(count: int) -> None:
-    once, again = (sent_blind(at_once(count), pick).served for pick in (least_harm, pick_columns))
+    once, again = (sent_blind(in_parallel(count), pick).served for pick in (least_harm, pick_columns))
     assert once is not None
     assert again is not None
     assert once.replica.tolist() == again.replica.tolist()
@@ -59,16 +59,16 @@ def test_an_endpoint_nobody_has_heard_of_is_known_to_be_idle() -> None:
         return 0
 
     routing = Routing(pick=spy, pickers=2, sight=NOTHING_ARRIVES)
-    simulate([pool(replicas=3)], [at_once(2)], classes=PROMISED, options=Options(routing=routing))
+    simulate([pool(replicas=3)], [in_parallel(2)], classes=PROMISED, options=Options(routing=routing))
     assert all(free == 1.0 for free, _ in seen[:3] + seen[3:6])
     assert all(tpot_s > 0 for _, tpot_s in seen)
 
 
-FEW_REPORTS = [NOTHING_ARRIVES, Sight(report_loss=0.99), Sight(report_interval_s=10.0)]
+FEW_REPORTS = [NOTHING_ARRIVES, RouterVisibility(report_loss=0.99), RouterVisibility(report_interval_s=10.0)]
 
 
 @pytest.mark.parametrize("sight", FEW_REPORTS)
-def test_a_router_that_hears_little_keeps_as_many_promises_as_the_fewest_requests(sight: Sight) -> None:
+def test_a_router_that_hears_little_keeps_as_many_promises_as_the_fewest_requests(sight: RouterVisibility) -> None:
     """Attack: with every report lost 87.8% kept the promise where the fewest requests kept all."""
     for sent in (alike(3_000, 50.0), conversation_lengths(3_000, 40.0)):
         ours, fewest = (sent_blind(sent, POLICIES[name].pick, sight=sight) for name in ("penstock", "least-request"))
@@ -79,7 +79,7 @@ def test_a_router_that_hears_little_keeps_as_many_promises_as_the_fewest_request
 
 
 @pytest.mark.parametrize("sight", FEW_REPORTS)
-def test_requests_that_are_alike_are_shared_alike_without_reports(sight: Sight) -> None:
+def test_requests_that_are_alike_are_shared_alike_without_reports(sight: RouterVisibility) -> None:
     """Attack: one of four endpoints was never sent anything, another half of it all."""
     shared = counts(sent_blind(alike(2_000, 20.0), sight=sight))
     assert max(shared) - min(shared) <= 0.02 * sum(shared)

@@ -5,8 +5,8 @@ from importlib.resources import files
 
 import pytest
 
-from penstock.gateway.picking.policy import _PARTS
-from penstock.simulation.loop.compiled import _ROUTING_PARTS, entry, keeps, on_disk
+from penstock.gateway.picker.compiled_policy import _PARTS
+from penstock.simulation.loop.compiler import _ROUTING_PARTS, entry, keeps, on_disk
 
 
 def doubled(number: int) -> int:

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from penstock.routing.compared.policies import POLICIES
-from penstock.routing.endpoint import Records
+from penstock.routing.baselines.policies import POLICIES
+from penstock.routing.records import Records
 from penstock.simulation.capacity import RateSearch, trial
-from penstock.simulation.options import Fault, Options, Routing
 from penstock.simulation.outcome import Outcome
 from penstock.simulation.run import simulate
+from penstock.simulation.run_options import Fault, Options, Routing
 from penstock.workload import Fixed, Poisson, Slo, SloClass, Workload
 from simulated import conversation_lengths, pool, requests
 

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from rerun import Rerun, Reruns
 
-from penstock.benchmark.rerun import Rerun, Reruns
-from penstock.benchmark.shipped_rows import model_of, shipped_efficiencies, shipped_runs
 from penstock.catalog import load_accelerator
-from penstock.performance.evidence.accuracy import summarise
-from penstock.performance.evidence.held_out import Dated, HeldOut, first_tokens_without, folds_of
-from penstock.performance.evidence.waits import Waited, waited
+from penstock.performance.calibration.error_summary import summarise
+from penstock.performance.calibration.first_token_waits import Waited, waited
+from penstock.performance.calibration.held_out import Dated, HeldOut, first_tokens_without, folds_of
+from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies, shipped_runs
 
 EVERY = 4
 """One in so many rows, by id: a sample that is the same everywhere."""

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from penstock.performance.step.cost import StepCost
-from penstock.simulation.options import Options
+from penstock.performance.step.step_cost import StepCost
 from penstock.simulation.replica import Replica, ReplicaPool
 from penstock.simulation.run import simulate
+from penstock.simulation.run_options import Options
 from reference.engine import simulate as execute
 from reference.scenarios import random_scenario
 from simulated import conversation_lengths, pool, requests, scenario_pool, scenario_requests

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import penstock
-from penstock.performance.step.cost import StepCost
-from penstock.simulation.options import Options
+from penstock.performance.step.step_cost import StepCost
 from penstock.simulation.outcome import Outcome
 from penstock.simulation.replica import Replica, ReplicaPool
 from penstock.simulation.run import simulate
+from penstock.simulation.run_options import Options
 from penstock.workload import Requests
 from reference.engine import ReferenceCost, ReferenceRequest, ReferenceSettings
 from reference.ranks import RankCost, simulate_together
@@ -137,11 +137,11 @@ def test_prompts_of_ranks_that_wait_for_each_other_are_computed_together() -> No
     sent = requests([0.0] * 600, [(3000, int(tokens)) for tokens in rng.integers(100, 300, 600)])
     alone = ranked(SHARED)
     waiting = replace(alone, replica=replace(alone.replica, prompts_wait_steps=60))
-    at_once, together = (simulate([one], [sent], options=Options(users=64)) for one in (alone, waiting))
-    assert together.pools[0].prefill_tokens == at_once.pools[0].prefill_tokens
+    in_parallel, together = (simulate([one], [sent], options=Options(users=64)) for one in (alone, waiting))
+    assert together.pools[0].prefill_tokens == in_parallel.pools[0].prefill_tokens
     # A step that carries one rank's prompt is as long as one that carries a prompt of each.
-    assert together.makespan_s < 0.8 * at_once.makespan_s
-    assert (together.classes[0].tpot.mean_s or 0.0) < 0.8 * (at_once.classes[0].tpot.mean_s or 0.0)
+    assert together.makespan_s < 0.8 * in_parallel.makespan_s
+    assert (together.classes[0].tpot.mean_s or 0.0) < 0.8 * (in_parallel.classes[0].tpot.mean_s or 0.0)
 
 
 def test_a_prompt_does_not_wait_where_a_rank_has_nothing_else_to_do() -> None:

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from penstock.errors import DeploymentError
-from penstock.routing.compared.policies import POLICIES
-from penstock.routing.compiled import Pick
-from penstock.routing.endpoint import REQUEST, Records
-from penstock.simulation.options import Fault, Options, Routing, Sight
+from penstock.routing.baselines.policies import POLICIES
+from penstock.routing.policy_compiler import Pick
+from penstock.routing.records import REQUEST, Records
 from penstock.simulation.outcome import Outcome
 from penstock.simulation.replica import Replica, ReplicaPool, Transfer
 from penstock.simulation.run import simulate
+from penstock.simulation.run_options import Fault, Options, RouterVisibility, Routing
 from penstock.workload import Fixed, Slo, SloClass, SystemPrompts, Workload
 from penstock.workload.synthetic.arrivals import Poisson
 from simulated import COST, conversation_lengths, pool, requests
@@ -135,7 +135,7 @@ def test_reports_are_as_old_as_they_are_said_to_be() -> None:
         ages.append(float(request[0]["now_s"] - endpoints[0]["reported_s"]))
         return 0
 
-    sight = Sight(report_interval_s=0.5, report_delay_s=1.2)
+    sight = RouterVisibility(report_interval_s=0.5, report_delay_s=1.2)
     simulate(
         [pool(replicas=2)], [conversation_lengths(500, 10.0)], options=Options(routing=Routing(pick=spy, sight=sight))
     )
@@ -155,7 +155,7 @@ def test_what_is_reported_is_true_when_it_is_asked_inside_a_leap() -> None:
 
     sent = requests([0.0] * 64 + [8.0], [(16, 1000)] * 64 + [(16, 10)])
     fleet = [pool(cost=COST)]
-    simulate(fleet, [sent], options=Options(routing=Routing(pick=spy, sight=Sight(report_interval_s=0.001))))
+    simulate(fleet, [sent], options=Options(routing=Routing(pick=spy, sight=RouterVisibility(report_interval_s=0.001))))
     step_s = 8.0 / 600  # 12 ms and what 64 requests add: between 550 and 650 steps have ended
     assert 8.0 / 0.015 < 8.0 / step_s < 8.0 / 0.0125
     assert 64 * (16 + 8.0 / 0.015) < seen[-1] < 64 * (16 + 8.0 / 0.012 + 16)
@@ -179,7 +179,9 @@ def test_a_prefix_is_known_only_after_its_delay() -> None:
     for delay_s, first in ((0.0, 1), (5.0, 5)):
         hits.clear()
         blocks = SHARED.blocks(seed=0, requests=200, rate_per_s=1.0)
-        simulate([pool()], blocks, options=Options(routing=Routing(pick=spy, sight=Sight(cache_delay_s=delay_s))))
+        simulate(
+            [pool()], blocks, options=Options(routing=Routing(pick=spy, sight=RouterVisibility(cache_delay_s=delay_s)))
+        )
         known = next(number for number, found in enumerate(hits) if found >= 1600)
         assert known >= first - 2
         assert (known <= 2) == (delay_s == 0.0)
@@ -238,7 +240,7 @@ def test_ranks_are_reported_together_and_one_of_them_must_hold_a_request() -> No
     ranked = Replica(cost=replace(COST, ranks=4), kv_blocks=100)
     sent = requests([0.0] * 8 + [1.0], [(160, 400)] * 9)
     fleet = [ReplicaPool(name="ranks", replica=ranked)]
-    simulate(fleet, [sent], options=Options(routing=Routing(pick=spy, sight=Sight(report_interval_s=0.01))))
+    simulate(fleet, [sent], options=Options(routing=Routing(pick=spy, sight=RouterVisibility(report_interval_s=0.01))))
     assert {len(endpoints) for endpoints in seen} == {1}
     (last,) = seen[-1]
     assert (last["running"] + last["waiting"], last["kv_tokens"]) == (8, 4 * 1600)

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from penstock.routing.compared.policies import POLICIES
-from penstock.simulation.options import Options, Routing
+from penstock.routing.baselines.policies import POLICIES
 from penstock.simulation.run import simulate
+from penstock.simulation.run_options import Options, Routing
 from penstock.workload import SloClass, parse_slo
 from simulated import COST, conversation_lengths, pool
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from penstock.errors import DeploymentError
-from penstock.simulation.options import Options, Routing
 from penstock.simulation.outcome import Outcome
 from penstock.simulation.replica import Replica, ReplicaPool, Transfer
 from penstock.simulation.run import simulate
+from penstock.simulation.run_options import Options, Routing
 from penstock.workload import Fixed, Requests, Slo, SloClass, SystemPrompts, Workload
 from penstock.workload.synthetic.arrivals import Poisson
 from simulated import COST, conversation_lengths, pool, requests

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from penstock.simulation import run
-from penstock.simulation.loop.segments import SegmentPlaces
-from penstock.simulation.options import Options
+from penstock.simulation.loop.segment_places import SegmentPlaces
 from penstock.simulation.outcome import Outcome
+from penstock.simulation.run_options import Options
 from penstock.workload import Conversations, Fixed, Workload
 from penstock.workload.synthetic.arrivals import Poisson
 from simulated import pool

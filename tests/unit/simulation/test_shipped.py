@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 from numba.core.caching import NullCache
 
-from penstock.simulation.loop import shipped
-from penstock.simulation.loop.compiled import entry, kept, on_disk, sources
+from penstock.simulation.loop import shipped_code
+from penstock.simulation.loop.compiler import cached_on_disk, entry, on_disk, sources
 
 
 def tripled(number: int) -> int:
@@ -18,10 +18,10 @@ def tripled(number: int) -> int:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr(shipped, "folder", lambda: tmp_path)
-    shipped.shipped_code.cache_clear()
+    monkeypatch.setattr(shipped_code, "folder", lambda: tmp_path)
+    shipped_code.shipped_code.cache_clear()
     yield tmp_path
-    shipped.shipped_code.cache_clear()
+    shipped_code.shipped_code.cache_clear()
 
 
 def fresh() -> Any:  # noqa: ANN401 - numba's dispatcher has no type
@@ -35,7 +35,7 @@ def compiled_here(stamp: str) -> bytes:
     dispatcher = fresh()
     assert dispatcher(2) == 6
     dispatcher._cache.sources = stamp  # noqa: SLF001 - there is no public way
-    return shipped.code_file([dispatcher])
+    return shipped_code.code_file([dispatcher])
 
 
 def compiles(dispatcher: Any) -> bool:  # noqa: ANN401 - same
@@ -45,22 +45,22 @@ def compiles(dispatcher: Any) -> bool:  # noqa: ANN401 - same
 
 
 def test_code_of_these_sources_is_loaded_and_not_compiled(folder: Path) -> None:
-    (folder / shipped.file_name()).write_bytes(compiled_here(sources()))
-    shipped.shipped_code.cache_clear()
+    (folder / shipped_code.file_name()).write_bytes(compiled_here(sources()))
+    shipped_code.shipped_code.cache_clear()
     found = fresh()
     assert on_disk(found)
     assert not compiles(found)
 
 
 def test_one_file_holds_code_of_several_sources(folder: Path) -> None:
-    loop, policy = fresh(), cast("Any", kept(tripled, "a policy's sources"))
+    loop, policy = fresh(), cast("Any", cached_on_disk(tripled, "a policy's sources"))
     policy._cache.behind = NullCache()  # noqa: SLF001 - an earlier run may have left its code on this disk
     assert loop(2) == policy(2) == 6
-    (folder / shipped.file_name()).write_bytes(shipped.code_file([loop, policy]))
-    shipped.shipped_code.cache_clear()
+    (folder / shipped_code.file_name()).write_bytes(shipped_code.code_file([loop, policy]))
+    shipped_code.shipped_code.cache_clear()
     assert on_disk(fresh())
-    assert shipped.shipped_code("a policy's sources").keys() == shipped.shipped_code(sources()).keys()
-    assert not shipped.shipped_code("others")
+    assert shipped_code.shipped_code("a policy's sources").keys() == shipped_code.shipped_code(sources()).keys()
+    assert not shipped_code.shipped_code("others")
 
 
 @pytest.mark.parametrize("damage", ["absent", "other sources", "cut short", "no pickle", "another function's"])
@@ -73,15 +73,15 @@ def test_code_that_does_not_fit_is_compiled_instead(folder: Path, damage: str) -
         "another function's": pickle.dumps({sources(): {}}),
     }
     if damage in contents:
-        (folder / shipped.file_name()).write_bytes(contents[damage])
-    shipped.shipped_code.cache_clear()
+        (folder / shipped_code.file_name()).write_bytes(contents[damage])
+    shipped_code.shipped_code.cache_clear()
     found = fresh()
     assert not on_disk(found)
     assert compiles(found)
 
 
 def test_the_file_is_of_one_python_one_numba_and_one_processor() -> None:
-    name = shipped.file_name()
+    name = shipped_code.file_name()
     assert name.startswith("cp3")
     assert "numba" in name
     assert name.endswith(".pickle")

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from penstock.simulation.options import Options
 from penstock.simulation.run import simulate
+from penstock.simulation.run_options import Options
 from penstock.workload import Requests, Slo, SloClass
 from simulated import conversation_lengths, pool
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from penstock.errors import UsageError
-from penstock.simulation.options import Options
 from penstock.simulation.outcome import Outcome
 from penstock.simulation.run import simulate
+from penstock.simulation.run_options import Options
 from penstock.simulation.scenario import require_rounds, spread_out
 from penstock.workload import Fixed, Slo, SloClass, Workload
 from penstock.workload.requests import Float64s

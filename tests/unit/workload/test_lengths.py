@@ -16,7 +16,7 @@ from penstock.workload import (
     fit_log_normal,
 )
 from penstock.workload.randomness import RandomStream, generator
-from penstock.workload.summary import fit as fitting
+from penstock.workload.summary import length_fit as fitting
 from penstock.workload.synthetic.lengths import uniform_around, uniform_below
 from workloads import joined, recorded
 

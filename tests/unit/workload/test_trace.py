@@ -9,7 +9,7 @@ import pytest
 from penstock.errors import TraceError
 from penstock.workload import AsRecorded, Requests, SloClass, Trace, Workload, read_trace
 from penstock.workload.recorded import _database as database
-from penstock.workload.recorded._file import look_at
+from penstock.workload.recorded._table_file import look_at
 from workloads import assert_prefixes_are_a_causal_tree, joined, paths
 
 PLAIN = "arrival_s,input_tokens,output_tokens"

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.api.asked.workload import arrivals_choice, trace_choice
-from penstock.api.watch import LOG
+from penstock.api.arguments.workload_argument import arrivals_choice, trace_choice
+from penstock.api.progress import LOG
 from penstock.errors import TraceError, UsageError
 from penstock.workload import Gamma, Poisson, read_trace, require_whole
-from penstock.workload.recorded.formats import recognise
+from penstock.workload.recorded.trace_formats import recognise
 from workloads import joined
 
 PLAIN = "arrival_s,input_tokens,output_tokens"

@@ -5,8 +5,8 @@ from typing import Literal
 from typing_extensions import TypedDict
 
 from penstock.catalog.accelerator import Accelerator
-from penstock.catalog.compare import ComparedFigure, Trap
-from penstock.catalog.model import PublishedSize
+from penstock.catalog.accelerator_diff import ComparedFigure, Trap
+from penstock.catalog.catalog_model import PublishedSize
 from penstock.catalog.price import Price
 
 

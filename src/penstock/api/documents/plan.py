@@ -7,21 +7,21 @@ from typing_extensions import TypedDict
 
 from penstock.audit.saving_claim import Reading, SavingClaim
 from penstock.fleet import Parallelism
-from penstock.planning.asked.plan import Plan
-from penstock.planning.asked.resolve import Confirmer, LeftOut
-from penstock.planning.candidates.capacity import Capacity
-from penstock.planning.doubt.knobs import KnobKind
-from penstock.planning.doubt.monte_carlo import Blame
-from penstock.planning.doubt.people import PeopleDecide
-from penstock.planning.doubt.sensitivity import Flip
-from penstock.planning.doubt.verdict import Outcome
-from penstock.planning.doubt.what_if import DemandScenario, Owned, RulePrice
-from penstock.planning.optimum.cash import Order, Paid
-from penstock.planning.optimum.costing import FleetCost
-from penstock.planning.proof.serving import Check
+from penstock.planning.candidates.replica_capacity import Capacity
+from penstock.planning.optimizer.cash_flow import Order, Paid
+from penstock.planning.optimizer.fleet_bill import FleetCost
+from penstock.planning.spec.plan_types import Plan
+from penstock.planning.spec.resolve_plan import Confirmer, LeftOut
+from penstock.planning.uncertainty.monte_carlo import Blame
+from penstock.planning.uncertainty.people import PeopleDecide
+from penstock.planning.uncertainty.scenarios import DemandScenario, Owned, RulePrice
+from penstock.planning.uncertainty.sensitivity import Flip
+from penstock.planning.uncertainty.uncertain_inputs import KnobKind
+from penstock.planning.uncertainty.verdict import Outcome
+from penstock.planning.verification.serving_fleet import Check
 
 
-class ApartDocument(TypedDict):
+class DisaggregatedDocument(TypedDict):
     """A unit whose prompts and answers are computed apart; the candidate's `parallelism` is of those that decode."""
 
     prefill_parallelism: Parallelism
@@ -39,7 +39,7 @@ class CandidateDocument(TypedDict):
     weights: str
     engine: str
     parallelism: Parallelism
-    apart: ApartDocument | None
+    apart: DisaggregatedDocument | None
     devices: int
     capacities: list[Capacity]
 

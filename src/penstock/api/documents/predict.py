@@ -7,9 +7,9 @@ from typing_extensions import TypedDict
 from penstock.api.documents.shared import ModelDocument
 from penstock.catalog.measurement import Side
 from penstock.fleet import Parallelism
-from penstock.performance.prediction.energy import Energy
-from penstock.performance.prediction.predict import Range, Speculation
-from penstock.performance.prediction.stack import Tier
+from penstock.performance.prediction.energy_per_token import Energy
+from penstock.performance.prediction.predict_deployment import Range, Speculation
+from penstock.performance.prediction.serving_stack import Tier
 
 
 class NearDocument(TypedDict):
@@ -84,7 +84,7 @@ class PredictDocument(TypedDict):
     deployments: list[PredictDeployment]
 
 
-class PredictApartDeployment(TypedDict):
+class PredictDisaggregatedDeployment(TypedDict):
     """Replicas that only prefill and replicas that only decode, on one accelerator."""
 
     accelerator: str
@@ -110,9 +110,9 @@ class PredictApartDeployment(TypedDict):
     borrowed_from: list[str]
 
 
-class PredictApartDocument(TypedDict):
+class PredictDisaggregatedDocument(TypedDict):
     """How fast it will be with prompts computed apart."""
 
     schema: Literal["penstock.predict-apart/1"]
     model: ModelDocument
-    deployments: list[PredictApartDeployment]
+    deployments: list[PredictDisaggregatedDeployment]

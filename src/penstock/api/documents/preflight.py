@@ -8,16 +8,16 @@ from typing_extensions import TypedDict
 from penstock.api.documents.shared import ModelDocument
 from penstock.fleet import Parallelism
 from penstock.performance.memory.budget import CacheCapacity, DoesNotFit
-from penstock.performance.prediction.predict import Range
-from penstock.performance.prediction.stack import Tier
+from penstock.performance.prediction.predict_deployment import Range
+from penstock.performance.prediction.serving_stack import Tier
 from penstock.preflight.check import Readiness, StartObstacle
-from penstock.preflight.launch.room import CutContext
 from penstock.preflight.launch.setting import Setting
-from penstock.preflight.predicted.aiter import AiterLookup
-from penstock.preflight.predicted.attention import GraphMode
-from penstock.preflight.predicted.dialect import DialectStep
-from penstock.preflight.predicted.kernels import WeightGroup
-from penstock.preflight.predicted.served import ServedBy
+from penstock.preflight.launch.start_memory import CutContext
+from penstock.preflight.predictions.aiter_kernels import AiterLookup
+from penstock.preflight.predictions.attention_backend import GraphMode
+from penstock.preflight.predictions.fp8_dialect import DialectStep
+from penstock.preflight.predictions.measured_engines import ServedBy
+from penstock.preflight.predictions.weight_kernels import WeightGroup
 
 
 class FindingDocument(TypedDict):

@@ -15,7 +15,7 @@ from penstock.api.documents.catalog import (
 )
 from penstock.api.documents.fit import FitDocument
 from penstock.api.documents.plan import PlanDocument
-from penstock.api.documents.predict import PredictApartDocument, PredictDocument
+from penstock.api.documents.predict import PredictDisaggregatedDocument, PredictDocument
 from penstock.api.documents.preflight import PreflightDocument
 from penstock.api.documents.receipts import ReceiptsDocument
 from penstock.api.documents.simulate import SimulateDocument
@@ -30,7 +30,7 @@ DOCUMENTS: Final[Mapping[str, Any]] = {
     "penstock.catalog.show/1": CatalogShowDocument,
     "penstock.fit/1": FitDocument,
     "penstock.plan/1": PlanDocument,
-    "penstock.predict-apart/1": PredictApartDocument,
+    "penstock.predict-apart/1": PredictDisaggregatedDocument,
     "penstock.predict/1": PredictDocument,
     "penstock.preflight/2": PreflightDocument,
     "penstock.receipts/3": ReceiptsDocument,

@@ -7,8 +7,8 @@ from typing_extensions import TypedDict
 from penstock.api.documents.shared import ModelDocument
 from penstock.fleet import Parallelism
 from penstock.performance.memory.budget import DoesNotFit
-from penstock.performance.prediction.predict import Range, Speculation
-from penstock.performance.prediction.stack import Tier
+from penstock.performance.prediction.predict_deployment import Range, Speculation
+from penstock.performance.prediction.serving_stack import Tier
 from penstock.simulation.outcome import Saturation
 from penstock.simulation.replica import Replica
 from penstock.simulation.scenario import HoursOfDay

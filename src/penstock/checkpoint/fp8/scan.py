@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from penstock.checkpoint.fp8.byte_counts import Tally, tally
 from penstock.checkpoint.fp8.numerics import DIALECT_OF, Dialect, Misreading, misread, unrepresentable_codes
 from penstock.checkpoint.fp8.scales import ScaleValues, decode_scale, is_scale
 from penstock.checkpoint.fp8.soundness import (
@@ -23,7 +24,6 @@ from penstock.checkpoint.fp8.soundness import (
     twin_findings,
     zero_block_findings,
 )
-from penstock.checkpoint.fp8.tally import Tally, tally
 from penstock.checkpoint.safetensors.header import StoredTensor
 from penstock.checkpoint.safetensors.pairing import Block
 from penstock.checkpoint.safetensors.stream import Codes, Shard, ShardReader, open_shard

@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 import numpy as np
 
+from penstock.checkpoint.fp8.byte_counts import Tally
 from penstock.checkpoint.fp8.numerics import DIALECT_OF, Dialect
 from penstock.checkpoint.fp8.scales import (
     ScaleValues,
@@ -17,7 +18,6 @@ from penstock.checkpoint.fp8.scales import (
     is_input_scale,
     problems,
 )
-from penstock.checkpoint.fp8.tally import Tally
 from penstock.checkpoint.safetensors.header import StoredTensor
 from penstock.checkpoint.safetensors.pairing import Block, covering_blocks, fits_shape, scale_names, usual_block
 from penstock.checkpoint.safetensors.stream import Codes

@@ -22,7 +22,7 @@ def accuracy_command(
 
     Example: `penstock accuracy --by model`
     """
-    from penstock.benchmark.shipped_rows import shipped_errors
+    from penstock.performance.shipped.shipped_runs import shipped_errors
     from penstock.report.accuracy import SPLITS, Published, render_accuracy
 
     names = list(SPLITS) if by == "all" else [by]
@@ -30,7 +30,7 @@ def accuracy_command(
         raise typer.BadParameter(f"'{unknown[0]}' is not one of {', '.join(SPLITS)}, all", param_hint="--by")
     published = [Published.of(name, *shipped_errors(name)) for name in names]
     if as_json:
-        from penstock.report.drawing.plain import to_json
+        from penstock.report.drawing.plain_json import to_json
 
         document = {
             each.name: {"all": each.summary(), "accelerators": dict(each.by("part")), "winners": each.winners}
@@ -38,6 +38,6 @@ def accuracy_command(
         }
         typer.echo(to_json({"schema": "penstock.accuracy/1", "held_out": document}))
         return
-    from penstock.cli.terminal import stdout
+    from penstock.cli.console import stdout
 
     stdout().print(render_accuracy(published))

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.flags.options import AsJson
+from penstock.cli.flags.shared_flags import AsJson
 
 EXAMPLES = """
 Examples:
@@ -44,18 +44,18 @@ def audit_command(
     arithmetic to redo, sources, and what would make the claim true. Exits 1 when any is impossible or contradicted.
     """
     if init:
-        from penstock.audit.asked.claims_yaml import EXAMPLE_CLAIMS
+        from penstock.audit.parsing.claims_yaml import EXAMPLE_CLAIMS
 
         typer.echo(EXAMPLE_CLAIMS, nl=False)
         return
     if schema:
-        from penstock.audit.asked.schema import claims_schema
-        from penstock.report.drawing.plain import to_json
+        from penstock.audit.parsing.claims_schema import claims_schema
+        from penstock.report.drawing.plain_json import to_json
 
         typer.echo(to_json(claims_schema()))
         return
     from penstock.api.audit import audit
-    from penstock.cli.terminal import show, write_file
+    from penstock.cli.console import show, write_file
 
     answer = audit(claims, sheet=sheet, ledger=ledger)
     if html is not None:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.terminal import show
+from penstock.cli.console import show
 
 app = typer.Typer(
     no_args_is_help=True,

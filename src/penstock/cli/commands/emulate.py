@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.terminal import write_file
+from penstock.cli.console import write_file
 
 if TYPE_CHECKING:
     from penstock.fleet.pools import Fleet
@@ -54,7 +54,7 @@ def emulate_command(
 
     def ready(running: "Fleet") -> None:
         if write is not None:
-            from penstock.fleet.file import write_fleet
+            from penstock.fleet.fleet_file import write_fleet
 
             write_file(write, write_fleet(running))
         count = sum(len(pool.endpoints) for pool in running.pools)

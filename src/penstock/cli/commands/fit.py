@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.flags.options import AsJson, Dp, Ep, Kv, Precision
-from penstock.cli.terminal import show
+from penstock.cli.console import show
+from penstock.cli.flags.shared_flags import AsJson, Dp, Ep, Kv, Precision
 
 EXAMPLES = """
 Examples:

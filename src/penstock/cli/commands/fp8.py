@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.flags.options import AsJson
+from penstock.cli.flags.shared_flags import AsJson
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="Look into FP8 checkpoints, byte by byte.")
 
@@ -34,7 +34,7 @@ def scan_command(
     from pathlib import Path
 
     from penstock.checkpoint.fp8.scan import scan_bytes, scan_fp8
-    from penstock.cli.terminal import byte_progress
+    from penstock.cli.console import byte_progress
     from penstock.errors import CheckpointError
 
     folder = Path(path)
@@ -43,12 +43,12 @@ def scan_command(
     with byte_progress(scan_bytes(folder), "scanning") as advance:
         found = scan_fp8(folder, advance)
     if as_json:
-        from penstock.report.drawing.plain import to_json
+        from penstock.report.drawing.plain_json import to_json
         from penstock.report.fp8 import scan_document
 
         typer.echo(to_json(scan_document(found)))
     else:
-        from penstock.cli.terminal import stdout
+        from penstock.cli.console import stdout
         from penstock.report.fp8 import render_scan
 
         console = stdout()

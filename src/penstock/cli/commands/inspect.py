@@ -28,7 +28,7 @@ def inspect_command(
     - `penstock inspect deepseek-v4-flash`
     - `penstock inspect ./Qwen3-8B --headers --json`
     """
-    from penstock.report.drawing.plain import to_json
+    from penstock.report.drawing.plain_json import to_json
 
     if architectures:
         from penstock.model.architectures import ARCHITECTURES
@@ -47,7 +47,7 @@ def inspect_command(
 
         typer.echo(to_json(inspect_document(checkpoint.spec, checkpoint.source, check)))
     else:
-        from penstock.cli.terminal import stdout
+        from penstock.cli.console import stdout
         from penstock.report.inspect import render_model
 
         stdout().print(render_model(checkpoint.spec, checkpoint.source, check), crop=False)

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.flags.options import AsJson
+from penstock.cli.flags.shared_flags import AsJson
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.api.plan import PlanAnswer
-    from penstock.planning.make import Answer
+    from penstock.planning.make_plan import Answer
 
 EXAMPLES = """
 Examples:
@@ -53,25 +53,25 @@ def plan_command(
     cost all in, how sure that is, and what would change it. Exits 1 when no fleet keeps every rule.
     """
     if init:
-        from penstock.planning.asked.example import EXAMPLE_PLAN
+        from penstock.planning.spec.example_plan import EXAMPLE_PLAN
 
         typer.echo(EXAMPLE_PLAN, nl=False)
         return
     if schema:
-        from penstock.planning.asked.schema import plan_schema
-        from penstock.report.drawing.plain import to_json
+        from penstock.planning.spec.plan_schema import plan_schema
+        from penstock.report.drawing.plain_json import to_json
 
         typer.echo(to_json(plan_schema()))
         return
     if file is None:
         raise typer.BadParameter("name a plan file, or print one with --init", param_hint="FILE")
     if html is not None:
-        from penstock.report.drawing.charts import check_drawable
+        from penstock.report.drawing.chart_files import check_drawable
 
         check_drawable(".html")
     from penstock.api.plan import plan
-    from penstock.cli.terminal import Watch, show, write_file
-    from penstock.planning.make import NoFleet
+    from penstock.cli.console import Watch, show, write_file
+    from penstock.planning.make_plan import NoFleet
 
     with Watch() as watch:
         answer = plan(file, watch=watch)
@@ -87,13 +87,13 @@ def _files(
 ) -> "Iterator[tuple[Path, str]]":
     """Yield what was asked to be written."""
     if fleet is not None:
-        from penstock.fleet.file import write_fleet
-        from penstock.planning.fleet_of import fleet_of
+        from penstock.fleet.fleet_file import write_fleet
+        from penstock.planning.planned_fleet import planned_fleet
 
-        yield fleet, write_fleet(fleet_of(answer.result, found))
+        yield fleet, write_fleet(planned_fleet(answer.result, found))
     if rfp is not None:
-        from penstock.cli.terminal import make_directory
-        from penstock.report.plan.vendors import rfp_pack
+        from penstock.cli.console import make_directory
+        from penstock.report.plan.rfp import rfp_pack
 
         make_directory(rfp)
         pack = rfp_pack(answer.result, found, answer.sustained)

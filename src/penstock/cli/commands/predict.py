@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.flags.options import (
+from penstock.cli.console import show
+from penstock.cli.flags.shared_flags import (
     AsJson,
     Dp,
     Ep,
@@ -16,7 +17,6 @@ from penstock.cli.flags.options import (
     Prefill,
     PrefillSplit,
 )
-from penstock.cli.terminal import show
 
 EXAMPLES = """
 Examples:

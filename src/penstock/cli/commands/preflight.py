@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.flags.options import AsJson
+from penstock.cli.flags.shared_flags import AsJson
 from penstock.errors import UsageError
 
 EXAMPLES = """
@@ -83,7 +83,7 @@ def preflight_command(
         if given is not None:
             raise UsageError(f"{name} belongs to --probe URL")
     from penstock.api.preflight import preflight
-    from penstock.cli.terminal import Watch, show
+    from penstock.cli.console import Watch, show
 
     with Watch() as watch:
         answer = preflight(

@@ -9,15 +9,15 @@ import typer
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
-    from penstock.benchmark.parity import Parity
+    from penstock.parity.compare_answers import Parity
 
 
 def run_probe(
     url: str, *, reference: str | None, against: str | None, save: str | None, served: str | None, as_json: bool
 ) -> None:
     """Ask, then save or compare; exits 1 unless the answers agree."""
-    from penstock.benchmark.answers import ask, load_answers, save_answers
-    from penstock.benchmark.parity import ProbeVerdict, compare
+    from penstock.parity.compare_answers import ProbeVerdict, compare
+    from penstock.parity.openai_client import ask, load_answers, save_answers
 
     if reference is not None and against is not None:
         raise UsageError("--reference and --against both say what to compare with; give one")
@@ -40,14 +40,14 @@ def run_probe(
 
 def _print(outcome: "Parity", reference: str, asked: str, *, as_json: bool) -> None:
     if as_json:
-        from penstock.report.drawing.plain import plain_fields, to_json
+        from penstock.report.drawing.plain_json import plain_fields, to_json
 
         asking = {"schema": "penstock.fp8-probe/1", "reference_model": reference, "model": asked}
         typer.echo(to_json({**asking, **plain_fields(outcome)}))
         return
     from rich.text import Text
 
-    from penstock.cli.terminal import stdout
+    from penstock.cli.console import stdout
 
     styles = {"same": "bold green", "different": "bold magenta"}
     text = Text(f"{asked} against {reference}: ")

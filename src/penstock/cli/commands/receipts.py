@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.flags.options import AsJson
-from penstock.cli.terminal import show
+from penstock.cli.console import show
+from penstock.cli.flags.shared_flags import AsJson
 
 EXAMPLES = """
 Examples:

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.flags.misplaced import refuse_misplaced
-from penstock.cli.flags.options import (
+from penstock.cli.console import Watch, show
+from penstock.cli.flags.misplaced_flags import refuse_misplaced
+from penstock.cli.flags.shared_flags import (
     AsJson,
     Columns,
     Dp,
@@ -19,7 +20,6 @@ from penstock.cli.flags.options import (
     Prefill,
     PrefillSplit,
 )
-from penstock.cli.terminal import Watch, show
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
@@ -194,14 +194,14 @@ def simulate_command(
     the queue does not keep up, or it does not fit.
     """
     if fleet_schema:
-        from penstock.fleet.schema import fleet_schema as schema_of_fleets
-        from penstock.report.drawing.plain import to_json
+        from penstock.fleet.fleet_schema import fleet_schema as schema_of_fleets
+        from penstock.report.drawing.plain_json import to_json
 
         typer.echo(to_json(schema_of_fleets()))
         return
     refuse_misplaced(context, of_a_fleet=fleet is not None)
     if chart is not None:
-        from penstock.report.drawing.charts import check_drawable
+        from penstock.report.drawing.chart_files import check_drawable
 
         check_drawable(chart.suffix)
     if fleet is not None:
@@ -273,12 +273,12 @@ simulate_command.__doc__ = f"{simulate_command.__doc__}\n{EXAMPLES}"
 def _fleet(path: Path, chart: Path | None, *, as_json: bool, **asked: Any) -> None:  # noqa: ANN401 - as the API has them
     """Compare policies on a fleet."""
     from penstock.api.simulate_fleet import simulate_fleet
-    from penstock.cli.terminal import write_file
+    from penstock.cli.console import write_file
 
     with Watch() as watch:
         answer = simulate_fleet(path, **asked, watch=watch)
     if chart is not None:
-        from penstock.report.routing.chart import policies_chart
+        from penstock.report.simulate_fleet.chart import policies_chart
 
         drawing = policies_chart(answer.fleet, answer.pools, answer.workload, answer.runs, chart.suffix)
         write_file(chart, drawing)
@@ -287,7 +287,7 @@ def _fleet(path: Path, chart: Path | None, *, as_json: bool, **asked: Any) -> No
 
 def _write(scenarios: "Sequence[Scenario]", chart: Path | None, perfetto: Path | None) -> None:
     """Write the pictures that were asked for."""
-    from penstock.cli.terminal import write_file
+    from penstock.cli.console import write_file
 
     if chart is not None:
         from penstock.report.simulate.timeline import timeline

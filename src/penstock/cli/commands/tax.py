@@ -19,9 +19,9 @@ def tax_command(
 
     Example: `penstock tax --on mi300x,mi355x,h200`
     """
-    from penstock.api.asked.choices import counted_targets
-    from penstock.benchmark.shipped_rows import shipped_efficiencies
-    from penstock.performance.evidence.tax import delivered_over_time
+    from penstock.api.arguments.choices import counted_targets
+    from penstock.performance.calibration.software_tax import delivered_over_time
+    from penstock.performance.shipped.shipped_runs import shipped_efficiencies
 
     wanted = None if on is None else {part.id for part, _ in counted_targets(on)}
     points = [
@@ -30,11 +30,11 @@ def tax_command(
         if (wanted is None or point.accelerator in wanted) and engine in {None, point.engine}
     ]
     if as_json:
-        from penstock.report.drawing.plain import to_json
+        from penstock.report.drawing.plain_json import to_json
 
         typer.echo(to_json({"schema": "penstock.tax/1", "points": points}))
         return
-    from penstock.cli.terminal import stdout
+    from penstock.cli.console import stdout
     from penstock.report.tax import render_tax
 
     console = stdout()

@@ -28,19 +28,19 @@ def top_command(
     """
     from rich.live import Live
 
-    from penstock.api.top import look_at_gateway
-    from penstock.cli.terminal import stdout
+    from penstock.api.top import read_gateway
+    from penstock.cli.console import stdout
     from penstock.report.top import render_top
 
-    console, before = stdout(), look_at_gateway(metrics)
+    console, before = stdout(), read_gateway(metrics)
     if once:
         time.sleep(every)
-        console.print(render_top(look_at_gateway(metrics), before, every))
+        console.print(render_top(read_gateway(metrics), before, every))
         return
     with Live(render_top(before, None, every), console=console, auto_refresh=False) as live:
         while True:
             time.sleep(every)
-            now = look_at_gateway(metrics)
+            now = read_gateway(metrics)
             live.update(render_top(now, before, every), refresh=True)
             before = now
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.flags.options import AsJson, Columns
+from penstock.cli.flags.shared_flags import AsJson, Columns
 
 if TYPE_CHECKING:
     from penstock.workload import TraceSummary
@@ -47,22 +47,22 @@ def describe_command(
     are, what prompts share, which distributions come close, and the commands to use it with.
     """
     if chart is not None:
-        from penstock.report.drawing.charts import check_drawable
+        from penstock.report.drawing.chart_files import check_drawable
 
         check_drawable(chart.suffix)
     summary = _described(trace, columns)
     if chart is not None:
-        from penstock.cli.terminal import write_file
+        from penstock.cli.console import write_file
         from penstock.report.workload.chart import trace_chart
 
         write_file(chart, trace_chart(summary, chart.suffix))
     if as_json:
-        from penstock.report.drawing.plain import to_json
+        from penstock.report.drawing.plain_json import to_json
         from penstock.report.workload.terminal import trace_document
 
         typer.echo(to_json(trace_document(summary)))
         return
-    from penstock.cli.terminal import stdout
+    from penstock.cli.console import stdout
     from penstock.report.workload.terminal import render_trace
 
     console = stdout()
@@ -75,12 +75,12 @@ app.command("describe")(describe_command)
 
 def _described(path: Path, columns: str | None) -> "TraceSummary":
     """Read and summarise, with a sign of life."""
-    from penstock.api.asked.workload import trace_to_look_at
-    from penstock.cli.terminal import Watch
+    from penstock.api.arguments.workload_argument import inspected_trace
+    from penstock.cli.console import Watch
     from penstock.workload import describe_trace
 
     with Watch() as watch:
-        trace = trace_to_look_at(path, columns, watch)
+        trace = inspected_trace(path, columns, watch)
         return describe_trace(
             trace, progress=lambda done: watch.tell(f"describing {path.name}", done, 2 * trace.requests)
         )

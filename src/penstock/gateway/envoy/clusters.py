@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from penstock.gateway.state.fleet import RoutedFleet
 from penstock.gateway.state.headers import DESTINATION
+from penstock.gateway.state.routed_fleet import RoutedFleet
 
 PICKERS: Final = "penstock_pickers"
 _HTTP: Final = "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions"

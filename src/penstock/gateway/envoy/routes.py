@@ -4,13 +4,13 @@ import json
 from collections.abc import Sequence
 from typing import Final, cast
 
-from penstock.gateway.envoy.access import credentials
+from penstock.gateway.envoy.authentication import credentials
 from penstock.gateway.envoy.clusters import Value, cluster_name
 from penstock.gateway.envoy.filters import MODEL_METADATA
-from penstock.gateway.envoy.paths import COMPLETIONS, INFERENCE, STORED, none_of
-from penstock.gateway.state.access import Access
-from penstock.gateway.state.fleet import RoutedFleet, listed
+from penstock.gateway.envoy.inference_paths import COMPLETIONS, INFERENCE, STORED, none_of
+from penstock.gateway.state.access_rules import Access
 from penstock.gateway.state.headers import ASK_AGAIN, MODEL, WHOLE
+from penstock.gateway.state.routed_fleet import RoutedFleet, listed
 
 _RETRY: Final[Value] = {
     # Nothing has reached the client in any of these cases, and asking a model twice does no harm.

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from penstock.model.architectures.outline import Outline, tied
-from penstock.model.attention import SequenceMixer
-from penstock.model.config import Config
+from penstock.model.config_json import Config
 from penstock.model.inventory import Inventory
+from penstock.model.sequence_mixers import SequenceMixer
 from penstock.model.weight import Part, Split
 
 PRE_NORMS = ("input_layernorm", "post_attention_layernorm")

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from penstock.errors import ConfigError
 from penstock.model.architectures.decoder import Frame, add_layers, mtp_weights
 from penstock.model.architectures.outline import Outline, context_length
-from penstock.model.attention import CompressedAttention
 from penstock.model.blocks import routed_experts
-from penstock.model.cache import CacheDtype
-from penstock.model.config import Config
+from penstock.model.cache_dtypes import CacheDtype
+from penstock.model.config_json import Config
 from penstock.model.inventory import Inventory
-from penstock.model.spec import Experts
+from penstock.model.model_spec import Experts
+from penstock.model.sequence_mixers import CompressedAttention
 from penstock.model.weight import Part, Split
 
 

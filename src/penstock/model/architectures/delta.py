@@ -11,10 +11,10 @@ from penstock.model.architectures.mixture import (
     read_experts,
 )
 from penstock.model.architectures.outline import Outline, figures, grouped_shape, is_nested, state_bytes, text_prefix
-from penstock.model.attention import LatentAttention, RecurrentState, SequenceMixer
 from penstock.model.blocks import GroupedShape, gated_mlp, grouped_attention, latent_attention
-from penstock.model.config import Config
+from penstock.model.config_json import Config
 from penstock.model.inventory import Inventory
+from penstock.model.sequence_mixers import LatentAttention, RecurrentState, SequenceMixer
 from penstock.model.weight import Part, Split
 
 

@@ -20,10 +20,10 @@ from penstock.model.architectures.outline import (
     stated_windows,
     text_prefix,
 )
-from penstock.model.attention import GroupedAttention
 from penstock.model.blocks import GroupedShape, gated_mlp, grouped_attention, plain_mlp
-from penstock.model.config import Config
+from penstock.model.config_json import Config
 from penstock.model.inventory import Inventory
+from penstock.model.sequence_mixers import GroupedAttention
 from penstock.model.weight import Part, Split
 
 _POST_NORMS = ("post_attention_layernorm", "post_feedforward_layernorm")

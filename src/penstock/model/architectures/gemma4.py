@@ -5,11 +5,11 @@ from dataclasses import replace
 from penstock.errors import ConfigError
 from penstock.model.architectures.decoder import SANDWICH_NORMS, Frame, add_layers
 from penstock.model.architectures.outline import Outline, figures, sliding_windows
-from penstock.model.attention import GroupedAttention
 from penstock.model.blocks import GroupedShape, gated_mlp, grouped_attention, routed_experts
-from penstock.model.config import Config
+from penstock.model.config_json import Config
 from penstock.model.inventory import Inventory
-from penstock.model.spec import Experts
+from penstock.model.model_spec import Experts
+from penstock.model.sequence_mixers import GroupedAttention
 from penstock.model.weight import Part
 
 _MOE_NORMS = ("post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2")

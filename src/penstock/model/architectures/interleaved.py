@@ -6,10 +6,10 @@ from penstock.errors import ConfigError
 from penstock.model.architectures.decoder import Frame, add_decoder, join_mtp, mtp_weights
 from penstock.model.architectures.mixture import Mixture, feed_forward, mixtral_mixture, read_experts
 from penstock.model.architectures.outline import Outline, grouped_shape, sliding_windows, text_prefix
-from penstock.model.attention import GroupedAttention
 from penstock.model.blocks import GroupedShape, gated_mlp, grouped_attention
-from penstock.model.config import Config
+from penstock.model.config_json import Config
 from penstock.model.inventory import Inventory
+from penstock.model.sequence_mixers import GroupedAttention
 from penstock.model.weight import Part, Split
 
 

@@ -4,11 +4,11 @@ from penstock.errors import ConfigError
 from penstock.model.architectures.decoder import Frame, add_decoder, join_mtp, mtp_weights
 from penstock.model.architectures.mixture import Mixture, feed_forward
 from penstock.model.architectures.outline import Outline, text_prefix
-from penstock.model.attention import LatentAttention
 from penstock.model.blocks import LatentShape, latent_attention
-from penstock.model.config import Config
+from penstock.model.config_json import Config
 from penstock.model.inventory import Inventory
-from penstock.model.spec import Experts
+from penstock.model.model_spec import Experts
+from penstock.model.sequence_mixers import LatentAttention
 
 
 def latent_shape(config: Config) -> LatentShape:

@@ -4,7 +4,6 @@ from penstock.errors import ConfigError
 from penstock.model.architectures.decoder import Frame, add_decoder, mtp_weights
 from penstock.model.architectures.mixture import Mixture, feed_forward, latent_projections, read_experts
 from penstock.model.architectures.outline import Outline, figures, grouped_shape, state_bytes
-from penstock.model.attention import RecurrentState, SequenceMixer
 from penstock.model.blocks import (
     GroupedShape,
     gated_mlp,
@@ -13,9 +12,10 @@ from penstock.model.blocks import (
     routed_experts,
     router,
 )
-from penstock.model.config import Config
+from penstock.model.config_json import Config
 from penstock.model.inventory import Inventory
-from penstock.model.spec import Experts
+from penstock.model.model_spec import Experts
+from penstock.model.sequence_mixers import RecurrentState, SequenceMixer
 from penstock.model.weight import Part, Split
 
 _NEMOTRON_KINDS = {"mamba": "M", "moe": "E", "attention": "*", "mlp": "-"}

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from penstock.errors import ConfigError
 from penstock.model.architectures.outline import Outline, figures
 from penstock.model.blocks import gated_mlp, routed_experts, router
-from penstock.model.config import Config
+from penstock.model.config_json import Config
 from penstock.model.inventory import Inventory
-from penstock.model.spec import Experts
+from penstock.model.model_spec import Experts
 from penstock.model.weight import Part
 
 

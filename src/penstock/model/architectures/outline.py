@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from penstock.errors import ConfigError
 from penstock.model.blocks import GroupedShape
-from penstock.model.cache import CacheDtype
-from penstock.model.config import Config
+from penstock.model.cache_dtypes import CacheDtype
+from penstock.model.config_json import Config
 from penstock.model.inventory import Inventory
-from penstock.model.spec import Experts
+from penstock.model.model_spec import Experts
 
 _STATE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "auto": 2}
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from math import prod
 
 from penstock.model.architectures.decoder import add_norm
-from penstock.model.config import Config
+from penstock.model.config_json import Config
 from penstock.model.inventory import Inventory
 from penstock.model.weight import Part, Split
 

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from penstock.fleet.deployment import Deployment
 from penstock.model import ModelSpec, Part, RecurrentState
-from penstock.model.attention import CompressedAttention, SequenceMixer
+from penstock.model.sequence_mixers import CompressedAttention, SequenceMixer
 from penstock.performance.memory.compressed_pages import CompressedPages
 from penstock.performance.memory.reserve import (
     Reserve,

@@ -10,7 +10,7 @@ from math import ceil
 from typing import Final
 
 from penstock.fleet.deployment import Deployment
-from penstock.model.attention import CompressedAttention
+from penstock.model.sequence_mixers import CompressedAttention
 from penstock.performance.memory.block_table import BlockTable
 
 _PAGE_TOKENS: Final = 256

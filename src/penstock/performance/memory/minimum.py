@@ -6,9 +6,9 @@ from math import ceil, floor
 
 from penstock.catalog.accelerator import Precision
 from penstock.fleet.deployment import Deployment, Parallelism
-from penstock.fleet.engine import engine_defaults
+from penstock.fleet.engines import engine_defaults
 from penstock.model import CacheDtype
-from penstock.model.attention import CompressedAttention
+from penstock.model.sequence_mixers import CompressedAttention
 from penstock.model.weight import FP8_CHANNEL
 from penstock.performance.memory.budget import DoesNotFit, MemoryFit, Obstacle, fit
 from penstock.performance.memory.sharding import redundant_experts, refusal

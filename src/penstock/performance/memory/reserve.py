@@ -5,7 +5,7 @@ from typing import Final
 
 from penstock.fleet.deployment import Deployment
 from penstock.model import LatentAttention
-from penstock.model.attention import CompressedAttention
+from penstock.model.sequence_mixers import CompressedAttention
 from penstock.units import GIB
 
 # Every constant below is explained, with the logs it was fitted to, in docs/methodology.md ("Memory").

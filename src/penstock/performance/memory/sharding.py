@@ -4,7 +4,7 @@ from math import ceil, gcd
 
 from penstock.fleet.deployment import Deployment, Parallelism
 from penstock.model import ModelSpec, Part, Split, Weight
-from penstock.model.attention import GroupedAttention
+from penstock.model.sequence_mixers import GroupedAttention
 
 _VOCAB_MULTIPLE = 64
 """Engines pad the vocabulary to this before splitting it (vLLM and SGLang, DEFAULT_VOCAB_PADDING_SIZE)."""

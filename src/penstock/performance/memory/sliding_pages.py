@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import ceil
 
 from penstock.fleet.deployment import Deployment
-from penstock.model.attention import GroupedAttention
+from penstock.model.sequence_mixers import GroupedAttention
 from penstock.performance.memory.block_table import BlockTable
 
 

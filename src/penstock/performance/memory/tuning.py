@@ -6,7 +6,7 @@ from math import floor, inf
 from typing import Final, Literal
 
 from penstock.fleet.deployment import Deployment
-from penstock.fleet.engine import Engine, engine_defaults
+from penstock.fleet.engines import Engine, engine_defaults
 from penstock.performance.memory.budget import MemoryFit, fit
 from penstock.performance.memory.sharding import redundant_experts
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from penstock.performance.step.work import Array, Load, ReplicaWork, carrying_steps
+from penstock.performance.step.step_work import Array, Load, ReplicaWork, carrying_steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 from penstock.catalog.accelerator import Accelerator
 from penstock.fleet import Parallelism
-from penstock.fleet.engine import EngineName
+from penstock.fleet.engines import EngineName
 from penstock.fleet.release import Release
 from penstock.model import ModelSpec
-from penstock.preflight.facts.scheme import Scheme
+from penstock.preflight.facts.quantisation_scheme import Scheme
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,10 @@ from penstock.checkpoint import Checkpoint, StoredTensor
 from penstock.checkpoint.fp8.scan import Fp8Scan
 from penstock.errors import ConfigError
 from penstock.fleet import Deployment, Parallelism, engine_defaults
-from penstock.fleet.engine import EngineName
+from penstock.fleet.engines import EngineName
 from penstock.performance import minimum_devices
 from penstock.performance.memory.budget import usual_context_tokens
-from penstock.preflight.facts.scheme import read_scheme
+from penstock.preflight.facts.quantisation_scheme import read_scheme
 from penstock.preflight.facts.situation import ScannedFacts, StoredFacts, Subject
 
 

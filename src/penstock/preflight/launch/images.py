@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from penstock.fleet.engine import EngineName
+from penstock.fleet.engines import EngineName
 from penstock.fleet.release import Release
 
 _TAGGED: Final = re.compile(

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from penstock.catalog.accelerator import Accelerator
 from penstock.fleet.release import Release
+from penstock.preflight.launch.flag_values import takes
 from penstock.preflight.launch.setting import Setting
-from penstock.preflight.launch.values import takes
 from penstock.preflight.rules.history import EngineFlags, History
 
 SOURCE: Final = "https://github.com/vllm-project/recipes/tree/8959cf64189c"

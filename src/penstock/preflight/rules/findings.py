@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from penstock.fleet.engine import NEWEST
+from penstock.fleet.engines import NEWEST
 from penstock.fleet.release import Release
 from penstock.preflight.rules.condition import Facts, Unknown, Value
 from penstock.preflight.rules.rule import Rule, Severity

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from datetime import date
 from typing import Final
 
-from penstock.audit.audit import Audited
-from penstock.audit.claim.kind import kind_of
-from penstock.report.audit.words import counts
-from penstock.report.drawing.plain import plain
+from penstock.audit.claims.kind_names import kind_of
+from penstock.audit.judge_claims import Audited
+from penstock.report.audit.audit_sentences import counts
+from penstock.report.drawing.plain_json import plain
 
 SCHEMA: Final = "penstock.audit/1"
 """Changes with any field that is renamed, removed or means something else; new fields leave it alone."""

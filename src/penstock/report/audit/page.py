@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from html import escape
 from typing import Final
 
-from penstock.audit.audit import Audited
+from penstock.audit.judge_claims import Audited
 from penstock.audit.judgement import Cited, Verdict
-from penstock.report.audit.words import MEANINGS, ORDER, counts, said, sentence, sorted_by_verdict, summary
+from penstock.report.audit.audit_sentences import MEANINGS, ORDER, counts, said, sentence, sorted_by_verdict, summary
 
 _COLOURS: Final = {
     Verdict.IMPOSSIBLE: ("#8c1515", "#fff"),

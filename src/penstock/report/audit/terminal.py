@@ -7,9 +7,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from penstock.audit.audit import Audited
+from penstock.audit.judge_claims import Audited
 from penstock.audit.judgement import Verdict
-from penstock.report.audit.words import said, sentence, sorted_by_verdict, summary
+from penstock.report.audit.audit_sentences import said, sentence, sorted_by_verdict, summary
 
 _STYLES: Final = {
     Verdict.IMPOSSIBLE: "bold red",

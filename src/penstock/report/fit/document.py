@@ -5,8 +5,8 @@ from typing import Final
 
 from penstock.model import ModelSpec
 from penstock.performance.memory.minimum import FitReport
-from penstock.report.drawing.plain import plain, plain_fields
-from penstock.report.model import model_document
+from penstock.report.drawing.plain_json import plain, plain_fields
+from penstock.report.model_heading import model_document
 
 SCHEMA: Final = "penstock.fit/1"
 """Changes with any field that is renamed, removed or means something else; new fields leave it alone."""

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Final
 
-from penstock.fleet.disaggregated import Disaggregated
-from penstock.planning.candidates.search import Candidate
-from penstock.planning.make import Answer, Bill, NoFleet, PlanResult
-from penstock.planning.optimum.problem import Mix
-from penstock.report.drawing.plain import plain, without_infinity
-from penstock.report.plan.words import NO_FLEET, headline
+from penstock.fleet.disaggregated_replica import Disaggregated
+from penstock.planning.candidates.candidate_search import Candidate
+from penstock.planning.make_plan import Answer, Bill, NoFleet, PlanResult
+from penstock.planning.optimizer.problem import Mix
+from penstock.report.drawing.plain_json import plain, without_infinity
+from penstock.report.plan.sentences import NO_FLEET, headline
 
 SCHEMA: Final = "penstock.plan/1"
 """Changes with any field that is renamed, removed or means something else; new fields leave it alone."""

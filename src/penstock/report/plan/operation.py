@@ -3,23 +3,23 @@
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from penstock.planning.launches import PoolLaunch
-from penstock.planning.make import Answer, Bill, PlanResult
-from penstock.planning.optimum.cash import day_of
-from penstock.planning.optimum.problem import Mix
-from penstock.report.plan.charts import compared, figure, fleet_bars, tornado_bars, waterfall_bars
-from penstock.report.plan.tables import (
-    apart_sentences,
+from penstock.planning.make_plan import Answer, Bill, PlanResult
+from penstock.planning.optimizer.cash_flow import day_of
+from penstock.planning.optimizer.problem import Mix
+from penstock.planning.pool_launches import PoolLaunch
+from penstock.report.plan.flips import flip_sentence, turns, within_reach
+from penstock.report.plan.html_tables import (
     bill_table,
     capacity_table,
     cash_table,
+    disaggregated_sentences,
     fleet_table,
     rules_table,
     token_table,
     verification_section,
 )
-from penstock.report.plan.turning import flip_sentence, turns, within_reach
-from penstock.report.plan.words import fleet_name, headline, part_name, question, swing_name, usd
+from penstock.report.plan.plan_charts import compared, figure, fleet_bars, tornado_bars, waterfall_bars
+from penstock.report.plan.sentences import fleet_name, headline, part_name, question, swing_name, usd
 
 _WATCHED = 10
 
@@ -30,7 +30,7 @@ def operation(result: PlanResult, answer: Answer, launches: Sequence[PoolLaunch]
     yield _section("The fleet over time", "What is there when, what runs on it and which requests it takes.")
     yield from _over_time(answer.winner.mix, result)
     yield fleet_table(answer.winner.mix, result)
-    apart = apart_sentences(answer.winner.mix, result.candidates)
+    apart = disaggregated_sentences(answer.winner.mix, result.candidates)
     yield from (f'<p class="small">Prompts apart: {escape(sentence)}.</p>' for sentence in apart)
     yield from verification_section(answer)
     yield _section("What a replica carries", "Deployments of these fleets, requests per second within the SLO.")

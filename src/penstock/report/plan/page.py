@@ -6,14 +6,14 @@ from importlib.resources import files
 from string import Template
 
 from penstock import __version__
-from penstock.planning.launches import PoolLaunch
-from penstock.planning.make import NoFleet, PlanResult
-from penstock.report.plan.charts import unique_ids
-from penstock.report.plan.knobs import knobs_section, script_hash
+from penstock.planning.make_plan import NoFleet, PlanResult
+from penstock.planning.pool_launches import PoolLaunch
+from penstock.report.plan.buyer_summary import plain_demand, summary
+from penstock.report.plan.html_tables import assumptions_tables, claim_section, left_out_table, listed
 from penstock.report.plan.operation import operation
-from penstock.report.plan.summary import asked_plainly, summary
-from penstock.report.plan.tables import assumptions_tables, claim_section, left_out_table, listed
-from penstock.report.plan.words import NO_FLEET
+from penstock.report.plan.page_knobs import knobs_section, script_hash
+from penstock.report.plan.plan_charts import unique_ids
+from penstock.report.plan.sentences import NO_FLEET
 
 _TEMPLATES = files("penstock.report") / "templates"
 
@@ -51,7 +51,7 @@ def plan_html(result: PlanResult, launches: Sequence[PoolLaunch] = ()) -> str:
     page = Template((_TEMPLATES / "plan.html").read_text(encoding="utf-8")).substitute(
         title=escape(plan.name),
         css=(_TEMPLATES / "plan.css").read_text(encoding="utf-8"),
-        question=escape(asked_plainly(result)),
+        question=escape(plain_demand(result)),
         note=f"<p>{escape(plan.note)}</p>" if plan.note else "",
         script=f"script-src 'sha256-{script_hash()}'",
         nav=_nav(result),

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from penstock.planning.asked.plan import Plan
-from penstock.planning.optimum.cash import Cash
-from penstock.report.plan.words import money_sentences, order_sentence
+from penstock.planning.optimizer.cash_flow import Cash
+from penstock.planning.spec.plan_types import Plan
+from penstock.report.plan.sentences import money_sentences, order_sentence
 
 
 def placed(what: str, site: str, plan: Plan) -> str:

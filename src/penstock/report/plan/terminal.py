@@ -7,24 +7,23 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.audit.saving_claim import ClaimCheck
-from penstock.economics.line import Item
-from penstock.planning.make import Answer, Bill, NoFleet, PlanResult
-from penstock.planning.optimum.problem import Mix, PoolPeriod
+from penstock.economics.bill_line import Item
+from penstock.planning.make_plan import Answer, Bill, NoFleet, PlanResult
+from penstock.planning.optimizer.problem import Mix, PoolPeriod
 from penstock.report.drawing.bars import Use, legend, stacked_bar
-from penstock.report.plan.sites import placed, placed_money
-from penstock.report.plan.tables import apart_sentences
-from penstock.report.plan.turning import flip_sentence, turns, within_reach
-from penstock.report.plan.what_if import rule_usd, scenario_sentence, small_fleet
-from penstock.report.plan.words import (
+from penstock.report.plan.flips import flip_sentence, turns, within_reach
+from penstock.report.plan.html_tables import disaggregated_sentences
+from penstock.report.plan.scenario_sentences import rule_usd, scenario_sentence, small_fleet
+from penstock.report.plan.sentences import (
     NO_FLEET,
     enough_sentence,
     fleet_name,
-    had,
     headline,
     label_name,
     likelier,
     mix_sentence,
     near_sentence,
+    nodes_by_acquisition,
     not_compared_sentence,
     owned_sentences,
     per_mtok,
@@ -36,6 +35,7 @@ from penstock.report.plan.words import (
     swing_name,
     usd,
 )
+from penstock.report.plan.sites import placed, placed_money
 
 USES = {
     Item.SILICON: Use("silicon", "█", "cyan"),
@@ -82,7 +82,9 @@ def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[Renderab
         yield Text(f"  {unpriced}", style="yellow")
     yield Text()
     yield _fleet(answer.winner.mix, result)
-    yield from (Text(f"apart  {sentence}") for sentence in apart_sentences(answer.winner.mix, result.candidates))
+    yield from (
+        Text(f"apart  {sentence}") for sentence in disaggregated_sentences(answer.winner.mix, result.candidates)
+    )
     yield from _likelier(result, answer)
     if enough := enough_sentence(answer):
         yield Text(f"nodes  {enough}")
@@ -140,7 +142,7 @@ def _steps(periods: list[int]) -> str:
 
 
 def _nodes(pool: PoolPeriod) -> str:
-    return " + ".join(f"{count} {how}" for how, count in had(pool) if count)
+    return " + ".join(f"{count} {how}" for how, count in nodes_by_acquisition(pool) if count)
 
 
 def _comparison(answer: Answer, width: int) -> Table:

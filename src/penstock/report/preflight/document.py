@@ -6,13 +6,13 @@ from typing import Final
 
 from penstock.fleet.release import Release
 from penstock.preflight.check import Preflight
-from penstock.preflight.launch.plan import LaunchPlan
+from penstock.preflight.executed_speed import LOAD, Speed
+from penstock.preflight.launch.launch_plan import LaunchPlan
 from penstock.preflight.launch.recipe import SOURCE
 from penstock.preflight.rules.condition import Unknown, Value
 from penstock.preflight.rules.findings import Finding
-from penstock.preflight.speed import LOAD, Speed
-from penstock.report.drawing.plain import plain, plain_fields
-from penstock.report.model import model_document
+from penstock.report.drawing.plain_json import plain, plain_fields
+from penstock.report.model_heading import model_document
 
 SCHEMA: Final = "penstock.preflight/2"
 """Changes with any field that is renamed, removed or means something else; new fields leave it alone."""

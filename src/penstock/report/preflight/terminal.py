@@ -11,16 +11,16 @@ from rich.text import Text
 
 from penstock.catalog import find_model, model_ids
 from penstock.preflight.check import Preflight, Readiness
+from penstock.preflight.executed_speed import LOAD, Speed
 from penstock.preflight.facts.situation import Subject
-from penstock.preflight.launch.flags import FlagFinding
-from penstock.preflight.launch.plan import HEAD_NODE, LaunchPlan, typed_lines
+from penstock.preflight.launch.launch_plan import HEAD_NODE, LaunchPlan, typed_lines
 from penstock.preflight.launch.recipe import Recipe
-from penstock.preflight.launch.room import keeps_whole_context
-from penstock.preflight.predicted.kernels import KernelClass
+from penstock.preflight.launch.release_flags import FlagFinding
+from penstock.preflight.launch.start_memory import keeps_whole_context
+from penstock.preflight.predictions.weight_kernels import KernelClass
 from penstock.preflight.rules.condition import Value
 from penstock.preflight.rules.findings import Finding, Undetermined
 from penstock.preflight.rules.rule import Severity
-from penstock.preflight.speed import LOAD, Speed
 from penstock.units import GIB, format_gib
 
 STYLES: Mapping[Severity, str] = {
@@ -353,7 +353,7 @@ def _reason(answer: Preflight) -> str:
     if worst:
         return worst[0].rule.id
     risks = answer.assessment.of(Severity.WARNING)
-    if risks or answer.disowned:
+    if risks or answer.unsupported_by_recipe:
         return risks[0].rule.id if risks else "its recipe calls this chip unsupported"
     if answer.doubts:
         return answer.doubts[0].text.split(";")[0][:70]

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from penstock.report.drawing.plain import plain
-from penstock.report.model import model_document
+from penstock.report.drawing.plain_json import plain
+from penstock.report.model_heading import model_document
 from penstock.report.simulate.terminal import e2e_of, tpot_of, ttft_of
 from penstock.simulation.outcome import ClassOutcome, Latency, PoolOutcome, Timeline
 from penstock.simulation.scenario import HoursOfDay, Scenario

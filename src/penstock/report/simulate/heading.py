@@ -11,7 +11,7 @@ _FEW_DIGITS: Final = 1e5
 """From so many requests a second on, the rate stands for all at once."""
 
 
-def how_they_came(workload: Workload, *, requests: int, rate_per_s: float | None, span_s: float | None) -> str:
+def arrivals_sentence(workload: Workload, *, requests: int, rate_per_s: float | None, span_s: float | None) -> str:
     """Say how many requests came at which rate, and why that is not the rate that was asked for."""
     mean = rate_per_s or workload.rate_per_s
     said = f"{requests:,} request{'' if requests == 1 else 's'}"

@@ -6,10 +6,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from penstock.performance.prediction.predict import Range
-from penstock.report.drawing.sheet import Column, sheet
+from penstock.performance.prediction.predict_deployment import Range
+from penstock.report.drawing.comparison_table import Column, sheet
 from penstock.report.drawing.sparkline import sparkline
-from penstock.report.simulate.heading import clock, how_they_came, share_kept
+from penstock.report.simulate.heading import arrivals_sentence, clock, share_kept
 from penstock.simulation.outcome import Latency, Outcome, PoolOutcome
 from penstock.simulation.scenario import Scenario
 from penstock.units import format_s
@@ -40,7 +40,7 @@ def render_simulation(scenarios: Sequence[Scenario], width: int) -> RenderableTy
 def _heading(scenario: Scenario) -> Text:
     question = scenario.question
     workload, outcome = question.workload, scenario.outcome
-    came = how_they_came(
+    came = arrivals_sentence(
         workload,
         requests=question.requests,
         rate_per_s=question.rate_per_s,

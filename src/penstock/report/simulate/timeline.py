@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from penstock.errors import MissingExtra
-from penstock.report.drawing.charts import drawn
+from penstock.report.drawing.chart_files import drawn
 from penstock.report.simulate.terminal import pool_label
 from penstock.simulation.scenario import Scenario
 

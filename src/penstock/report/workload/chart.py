@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from penstock.report.drawing.charts import drawn
+from penstock.report.drawing.chart_files import drawn
 from penstock.workload import TraceSummary
 from penstock.workload.summary.histogram import CELLS_PER_OCTAVE
 

@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from penstock.report.drawing.plain import plain_fields
+from penstock.report.drawing.plain_json import plain_fields
 from penstock.report.drawing.sparkline import sparkline
 from penstock.units import format_digits, format_s
 from penstock.workload import LogNormalFit, TraceSummary, WorkloadSummary, kept_rows

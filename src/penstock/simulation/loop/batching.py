@@ -9,8 +9,7 @@ nor the seats and blocks of who ends with it: they are let go only after the nex
 
 import math
 
-from penstock.simulation.loop.compiled import compiled, rare
-from penstock.simulation.loop.knowledge import note_finished, note_first_token
+from penstock.simulation.loop.compiler import cold, compiled
 from penstock.simulation.loop.kv_blocks import compute, hold, lookup, release, take
 from penstock.simulation.loop.observe import client_lag_s, count_gap, grown_blocks, observe
 from penstock.simulation.loop.queues import (
@@ -38,6 +37,7 @@ from penstock.simulation.loop.step_time import (
     steps_s,
     take_steps,
 )
+from penstock.simulation.loop.visibility import note_finished, note_first_token
 from penstock.simulation.loop.world import DECODE, DONE, NONE, PREFILL, World
 
 CLOCK_S = 1e-9
@@ -66,7 +66,7 @@ def begin(w: World, r: int, now_s: float) -> None:
     replica = w.replicas[r]
     preemptions = replica.preemptions
     pair_s = schedule(w, r, now_s, False)  # noqa: FBT003 - compiled code takes no keywords
-    late = replica.ahead and let_go(w, r)
+    late = replica.ahead and preempt(w, r)
     if replica.running == 0:
         replica.steps = 0
         # With nothing running and someone waiting, the blocks of a preempted request free the next admission.
@@ -98,8 +98,8 @@ def schedule(w: World, r: int, now_s: float, later: bool) -> float:  # noqa: FBT
     return pair_s
 
 
-@rare
-def let_go(w: World, r: int) -> bool:
+@cold
+def preempt(w: World, r: int) -> bool:
     """Free the seats and blocks of who ended with the last step; True when somebody waits whom the next may admit."""
     replica = w.replicas[r]
     number = replica.gone_first
@@ -114,7 +114,7 @@ def let_go(w: World, r: int) -> bool:
     if replica.waiting == 0:
         return False
     newcomer = w.rows[replica.waiting_first & (len(w.rows) - 1)]
-    return bool(freed or newcomer.queued_s > replica.seen_s + CLOCK_S)
+    return bool(freed or newcomer.queued_s > replica.observed_s + CLOCK_S)
 
 
 @compiled
@@ -166,12 +166,12 @@ def _admit(w: World, r: int) -> float:
     mask, size = len(w.rows) - 1, replica.block_tokens
     seconds = 0.0
     # An engine without work schedules at once.
-    seen_s = replica.seen_s + CLOCK_S if replica.ahead and replica.running > 0 else math.inf
+    observed_s = replica.observed_s + CLOCK_S if replica.ahead and replica.running > 0 else math.inf
     while replica.waiting > 0 and replica.running < replica.max_requests:
         room = replica.max_tokens - replica.decoding - replica.prefill_tokens
         number = replica.waiting_first
         row = w.rows[number & mask]
-        if room <= 0 or row.queued_s > seen_s:
+        if room <= 0 or row.queued_s > observed_s:
             break
         total = row.input_tokens + row.generated
         hit, hit_free, known = 0, 0, 0
@@ -222,7 +222,7 @@ def _schedule_chunk(w: World, r: int, number: int, tokens: int) -> float:
     return chunk_s(w, r, start, stop)
 
 
-@rare
+@cold
 def _preempt(w: World, r: int, number: int, now_s: float) -> None:
     """Take a running request's blocks and put it in front of the queue; it computes again what it loses."""
     row, replica = w.rows[number & (len(w.rows) - 1)], w.replicas[r]
@@ -277,7 +277,7 @@ def end(w: World, r: int) -> None:
     if steps == 0:
         return
     now_s = replica.end_s
-    replica.seen_s = replica.start_s + steps_s(w, r, steps - 1)
+    replica.observed_s = replica.start_s + steps_s(w, r, steps - 1)
     observe(w, r, now_s)
     take(w, r, grown_blocks(w, r, steps - 1))
     grow_sums(w, r, steps)

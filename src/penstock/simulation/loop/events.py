@@ -2,20 +2,20 @@
 
 import math
 
-from penstock.routing.compiled import Pick
+from penstock.routing.policy_compiler import Pick
 from penstock.simulation.loop.batching import begin, end, enqueue
-from penstock.simulation.loop.compiled import compiled, entry, rare
-from penstock.simulation.loop.faults import ask_again, befall, give_up, suspect
-from penstock.simulation.loop.knowledge import introduce, note_sent, pass_reports, say_request
+from penstock.simulation.loop.compiler import cold, compiled, entry
 from penstock.simulation.loop.queues import can_hold, forget_first, leave_transfers
 from penstock.simulation.loop.ranks import begin_together, end_together
+from penstock.simulation.loop.replica_faults import apply_fault, ask_again, give_up, suspect
+from penstock.simulation.loop.visibility import introduce, note_sent, pass_reports, say_request
 from penstock.simulation.loop.world import DONE, NONE, UNASKED, World
 
 FINISHED, MORE_ROWS, SATURATED, PAUSED, SAMPLED, IMPOSSIBLE = range(6)
 """Why the loop came back: all done; it needs rows; a queue is too long; to show a sign of life; to show a pick;
 somebody chose an endpoint that cannot serve the request."""
 
-ROUND_ROBIN, LEAST_REQUESTS, LEAST_TOKENS = range(3)
+ROUND_ROBIN, MIN_REQUESTS, MIN_TOKENS = range(3)
 
 
 @entry
@@ -53,7 +53,7 @@ def run(w: World, budget: int, pick: Pick) -> int:
     return PAUSED
 
 
-@rare
+@cold
 def _see_world(w: World, until_s: float, pick: Pick) -> bool:
     """Let pickers have their reports; True when something happened to a replica first, which changes what is next."""
     control = w.control[0]
@@ -65,7 +65,7 @@ def _see_world(w: World, until_s: float, pick: Pick) -> bool:
         return False
     control.look_s = 0.0
     control.now_s = fault_s
-    befall(w, control.next_fault, pick)
+    apply_fault(w, control.next_fault, pick)
     control.next_fault += 1
     return True
 
@@ -106,7 +106,7 @@ def _arrive(w: World, now_s: float, pick: Pick) -> int:
     return FINISHED if w.replicas[r].waiting <= control.stop_waiting else SATURATED
 
 
-@rare
+@cold
 def _reject(w: World, number: int, now_s: float) -> None:
     """Let a request go unserved, by its picker or by an engine too small for it."""
     control = w.control[0]
@@ -131,7 +131,7 @@ def _proceed(w: World, r: int, now_s: float) -> None:
         begin(w, r, now_s)
 
 
-@rare
+@cold
 def _proceed_together(w: World, head: int, now_s: float) -> None:
     """The same for ranks that step together."""
     end_together(w, head)
@@ -173,7 +173,7 @@ def _next_end(w: World) -> int:
     return best
 
 
-@rare
+@cold
 def _next_transfer(w: World) -> int:
     best, best_s = NONE, math.inf
     for r in range(len(w.replicas)):
@@ -183,7 +183,7 @@ def _next_transfer(w: World) -> int:
     return best
 
 
-@rare
+@cold
 def _receive(w: World, sender: int, now_s: float) -> None:
     """A prompt's KV has arrived: a decoding replica takes it on."""
     number = leave_transfers(w, sender)
@@ -213,9 +213,9 @@ def choose(w: World, number: int, pool: int, decode: bool) -> int:  # noqa: FBT0
         if wrong_pool or replica.decodes_only != decode or replica.head != r or not can_hold(w, number, r):
             continue
         load = 0.0
-        if control.policy == LEAST_REQUESTS:
+        if control.policy == MIN_REQUESTS:
             load = float(replica.running + replica.waiting)
-        elif control.policy == LEAST_TOKENS:
+        elif control.policy == MIN_TOKENS:
             load = float(replica.outstanding_tokens)
         if replica.ranks > 1 and control.policy != ROUND_ROBIN:
             load = _load(w, r)
@@ -225,17 +225,17 @@ def choose(w: World, number: int, pool: int, decode: bool) -> int:  # noqa: FBT0
     return best if w.replicas[best].ranks == 1 else _rank(w, best)
 
 
-@rare
+@cold
 def _load(w: World, head: int) -> float:
     """What the ranks of an engine have together."""
     requests, tokens = 0, 0
     for r in range(head, head + w.replicas[head].ranks):
         requests += w.replicas[r].running + w.replicas[r].waiting
         tokens += w.replicas[r].outstanding_tokens
-    return float(requests if w.control[0].policy == LEAST_REQUESTS else tokens)
+    return float(requests if w.control[0].policy == MIN_REQUESTS else tokens)
 
 
-@rare
+@cold
 def _rank(w: World, head: int) -> int:
     """Pick a rank as vLLM's own balancer does: the fewest requests, those that wait for a full cache counted more.
 

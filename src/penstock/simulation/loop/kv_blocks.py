@@ -6,7 +6,7 @@ own blocks, a shared segment, or blocks nobody can hit again ("junk", counted wi
 cached of a prompt is always its beginning, because a segment is never older than what follows it: a count says it all.
 """
 
-from penstock.simulation.loop.compiled import compiled, rare
+from penstock.simulation.loop.compiler import cold, compiled
 from penstock.simulation.loop.world import DECODE, NONE, World
 
 SEGMENTS_FROM = -2
@@ -169,7 +169,7 @@ def leave_segments(w: World, r: int, number: int) -> None:
     row.building = 0
 
 
-@rare
+@cold
 def _double(w: World, r: int, number: int, node: int, beginning: int) -> None:
     """A request computes blocks of a segment for itself. Only the last such segment is remembered."""
     row = w.rows[number & (len(w.rows) - 1)]
@@ -179,7 +179,7 @@ def _double(w: World, r: int, number: int, node: int, beginning: int) -> None:
     row.doubled, row.doubled_from = node, beginning
 
 
-@rare
+@cold
 def _hand_over(w: World, r: int, node: int) -> None:
     """Only requests that double a segment are left: the first now holds it for everybody with its own blocks."""
     mask = len(w.rows) - 1
@@ -239,7 +239,7 @@ def lookup(w: World, r: int, number: int, tokens: int) -> tuple[int, int]:
     return found, freed
 
 
-@rare
+@cold
 def _catch_up(w: World, r: int, node: int) -> None:
     """Count the blocks of a segment that a decoding request has filled, the one of this step included."""
     replica, held = w.replicas[r], w.cached[r, node]
@@ -287,7 +287,7 @@ def hold(w: World, r: int, number: int, hit: int) -> None:
     _take_back_own(w, r, number, hit)
 
 
-@rare
+@cold
 def _take_back_own(w: World, r: int, number: int, hit: int) -> None:
     """Hit a resumed request's own blocks; those past the last-token rule stay behind as junk."""
     row = w.rows[number & (len(w.rows) - 1)]

@@ -8,17 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.errors import DeploymentError
-from penstock.performance.step.cost import StepCost
-from penstock.routing.endpoint import FLIGHT, REPORT, new_request
-from penstock.routing.lengths import new_lengths
-from penstock.simulation.loop.seen import (
+from penstock.performance.step.step_cost import StepCost
+from penstock.routing.length_estimates import new_lengths
+from penstock.routing.records import FLIGHT, REPORT, new_request
+from penstock.simulation.loop.initial_visibility import (
     faults_of,
     parameters_for,
     pickers_endpoints,
     promises_of,
     reports_on_their_way,
 )
-from penstock.simulation.loop.segments import SegmentPlaces
+from penstock.simulation.loop.segment_places import SegmentPlaces
 from penstock.simulation.loop.step_events import FAR
 from penstock.simulation.loop.world import (
     BINS,
@@ -35,8 +35,8 @@ from penstock.simulation.loop.world import (
     World,
     power_of_two,
 )
-from penstock.simulation.options import Options, Routing
 from penstock.simulation.replica import ReplicaPool
+from penstock.simulation.run_options import Options, Routing
 from penstock.workload import ClosedLoop, Prefixes, Requests, SloClass
 
 _FIRST_ROWS = 1 << 15

@@ -6,12 +6,12 @@ form, so that a mean over time is one.
 
 import math
 
-from penstock.simulation.loop.compiled import compiled, entry, rare
+from penstock.simulation.loop.compiler import cold, compiled, entry
 from penstock.simulation.loop.world import (
     BINS,
     BINS_PER_E,
     BUSY,
-    LEAST_S,
+    MIN_S,
     OUTPUT,
     PROMPT,
     QUEUED,
@@ -25,7 +25,7 @@ from penstock.simulation.loop.world import (
 @compiled
 def bin_of(seconds: float) -> int:
     """Return the place of a time in a latency histogram."""
-    return min(int(math.log(max(seconds, LEAST_S) / LEAST_S) * BINS_PER_E), BINS - 1)
+    return min(int(math.log(max(seconds, MIN_S) / MIN_S) * BINS_PER_E), BINS - 1)
 
 
 @compiled
@@ -160,7 +160,7 @@ def _count_steps(w: World, r: int) -> None:
     while done < steps:
         step_s = first + growth * done
         place = bin_of(step_s)
-        upper_s = LEAST_S * math.exp((place + 1) / BINS_PER_E)
+        upper_s = MIN_S * math.exp((place + 1) / BINS_PER_E)
         count = min(steps - done, max(1, int((upper_s - step_s) / growth) + 1))
         w.tokens_between[replica.pool, place] += count * replica.decoding
         done += count
@@ -190,7 +190,7 @@ def _draw(w: World, r: int, now_s: float, tokens: int, mean_used: float) -> None
         column += 1
 
 
-@rare
+@cold
 def _widen(w: World) -> None:
     """Make two timeline columns one."""
     w.control[0].width_s *= 2

@@ -3,7 +3,7 @@
 Users of a closed loop who think, or whose answers are on their way, wait in a heap: who wakes first is sent first.
 """
 
-from penstock.simulation.loop.compiled import compiled, rare
+from penstock.simulation.loop.compiler import cold, compiled
 from penstock.simulation.loop.observe import count_queue
 from penstock.simulation.loop.world import NONE, PREFILL, WAITING, World
 
@@ -90,7 +90,7 @@ def leave_running(w: World, r: int, number: int) -> None:
     replica.running -= 1
 
 
-@rare
+@cold
 def send(w: World, r: int, number: int, now_s: float) -> None:
     """Put a prefilled prompt's KV on the wire; one link per replica carries them one after another."""
     mask = len(w.rows) - 1
@@ -112,7 +112,7 @@ def send(w: World, r: int, number: int, now_s: float) -> None:
     w.control[0].transferring += 1
 
 
-@rare
+@cold
 def leave_transfers(w: World, r: int) -> int:
     """Take the first request off a replica's link and return its number."""
     replica = w.replicas[r]
@@ -126,20 +126,20 @@ def leave_transfers(w: World, r: int) -> int:
 
 
 @compiled
-def ask_again_later(w: World, seen_s: float) -> None:
+def ask_again_later(w: World, observed_s: float) -> None:
     """Let the user who sees the end of a request then send the next one, where the loop is closed and there is one."""
     control = w.control[0]
     if not control.closed:
         return
     if control.pauses:
-        _pause(w, seen_s)
+        _pause(w, observed_s)
     elif control.known_rows < control.loaded_rows:
-        w.rows[control.known_rows & (len(w.rows) - 1)].arrival_s = seen_s
+        w.rows[control.known_rows & (len(w.rows) - 1)].arrival_s = observed_s
         control.known_rows += 1
 
 
-@rare
-def _pause(w: World, seen_s: float) -> None:
+@cold
+def _pause(w: World, observed_s: float) -> None:
     """Remember when a user wakes: a heap of as many times as rows are known and not yet sent.
 
     While the last rows are not sent, users pause on for whom there is none: whoever wakes first has the next.
@@ -150,7 +150,7 @@ def _pause(w: World, seen_s: float) -> None:
     beyond = control.known_rows - control.loaded_rows
     # Until a row's time is known, it is the pause before it.
     pause_s = w.rows[control.known_rows & (len(w.rows) - 1)].arrival_s if beyond < 0 else w.pauses[beyond]
-    at_s = seen_s + pause_s
+    at_s = observed_s + pause_s
     place = control.known_rows - control.next_row
     while place > 0 and wakes[(place - 1) >> 1] > at_s:
         wakes[place] = wakes[(place - 1) >> 1]
@@ -160,7 +160,7 @@ def _pause(w: World, seen_s: float) -> None:
     w.rows[control.next_row & (len(w.rows) - 1)].arrival_s = wakes[0]
 
 
-@rare
+@cold
 def forget_first(w: World) -> None:
     """Take the user who has just been sent out of those who pause; the next row comes when the next of them wakes."""
     control, wakes = w.control[0], w.wakes

@@ -2,13 +2,13 @@
 
 import math
 
-from penstock.simulation.loop.batching import end, equal_steps, let_go, schedule
-from penstock.simulation.loop.compiled import rare
+from penstock.simulation.loop.batching import end, equal_steps, preempt, schedule
+from penstock.simulation.loop.compiler import cold
 from penstock.simulation.loop.step_time import plan_own, plan_together, take_steps
 from penstock.simulation.loop.world import World
 
 
-@rare
+@cold
 def begin_together(w: World, head: int, now_s: float) -> None:
     """Schedule the next steps of an engine whose ranks wait for each other; one without work goes along."""
     first = w.replicas[head]
@@ -19,7 +19,7 @@ def begin_together(w: World, head: int, now_s: float) -> None:
         replica = w.replicas[r]
         preemptions = replica.preemptions
         plan_own(w, r, schedule(w, r, now_s, later))
-        late = replica.ahead and let_go(w, r)
+        late = replica.ahead and preempt(w, r)
         running += replica.running
         waiting += replica.waiting
         alike = alike and replica.prefill_tokens == 0 and replica.preemptions == preemptions and not late
@@ -40,7 +40,7 @@ def begin_together(w: World, head: int, now_s: float) -> None:
             w.ends[r] = w.replicas[r].end_s = now_s if waiting > 0 else math.inf
 
 
-@rare
+@cold
 def _prompts_wait(w: World, head: int) -> bool:
     """Whether prompts wait for each other: some rank has none, every rank has work meanwhile, not for too long."""
     first = w.replicas[head]
@@ -53,7 +53,7 @@ def _prompts_wait(w: World, head: int) -> bool:
     return some and not every and busy and first.waited < first.prompts_wait
 
 
-@rare
+@cold
 def end_together(w: World, head: int) -> None:
     """Account for the steps that the ranks of an engine have just ended."""
     for r in range(head, head + w.replicas[head].ranks):

@@ -4,7 +4,7 @@ Every decoding request gains a token a step, so the step at which it finishes, o
 begins to decode. Until the next such step the sums over the batch change by the same amount every step.
 """
 
-from penstock.simulation.loop.compiled import compiled, rare
+from penstock.simulation.loop.compiler import cold, compiled
 from penstock.simulation.loop.world import NONE, World
 
 FAR = 2**62
@@ -39,7 +39,7 @@ def _note(w: World, r: int, number: int, kind: int, step: int) -> None:
     w.replicas[r].next_event = min(w.replicas[r].next_event, step)
 
 
-@rare
+@cold
 def forget_decode(w: World, r: int, number: int, tokens: int) -> None:
     """Take a request that is preempted before its events out of the sums and of the calendar."""
     replica = w.replicas[r]
@@ -54,7 +54,7 @@ def forget_decode(w: World, r: int, number: int, tokens: int) -> None:
     find_next_event(w, r)
 
 
-@rare
+@cold
 def _strike(w: World, r: int, number: int, kind: int, step: int) -> None:
     """Take an event out of the calendar."""
     mask, kinds = len(w.rows) - 1, w.chain.shape[1]

@@ -2,7 +2,7 @@
 
 import math
 
-from penstock.simulation.loop.compiled import compiled, rare
+from penstock.simulation.loop.compiler import cold, compiled
 from penstock.simulation.loop.step_events import FAR
 from penstock.simulation.loop.world import World
 
@@ -25,7 +25,7 @@ def plan_times(w: World, r: int, pair_s: float) -> None:
     replica.first_step_s, replica.growth_s = first * replica.slowness, growth * replica.slowness
 
 
-@rare
+@cold
 def plan_own(w: World, r: int, pair_s: float) -> None:
     """Set what a rank's own tokens add to the step of its engine, and by how much more in each step after it."""
     replica = w.replicas[r]
@@ -39,7 +39,7 @@ def plan_own(w: World, r: int, pair_s: float) -> None:
     replica.own_s, replica.own_growth_s = own, growth
 
 
-@rare
+@cold
 def plan_together(w: World, head: int) -> int:
     """Set the time of a step that ranks take together: experts see every token, and the slowest rank is waited for.
 
@@ -70,7 +70,7 @@ def plan_together(w: World, head: int) -> int:
     return steps
 
 
-@rare
+@cold
 def cut_together(w: World, head: int, now_s: float) -> None:
     """End the planned steps of an engine's ranks at the first boundary from now on."""
     for r in range(head, head + w.replicas[head].ranks):

@@ -232,7 +232,7 @@ BUSY, RUNNING, QUEUED, USED, PROMPT, OUTPUT = range(6)
 
 BINS_PER_E: Final = 1000
 """Bins of a latency histogram for each factor of e: 0.1% wide."""
-LEAST_S: Final = 1e-6
+MIN_S: Final = 1e-6
 BINS: Final = 30 * BINS_PER_E
 """One microsecond to 10 million seconds."""
 

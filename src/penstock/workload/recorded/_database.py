@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from penstock.errors import TraceError
-from penstock.workload.recorded._file import TableFile
+from penstock.workload.recorded._table_file import TableFile
 
 if TYPE_CHECKING:
     import duckdb

@@ -8,9 +8,9 @@ import numpy as np
 from penstock.errors import TraceError
 from penstock.workload.prefixes.tree import SegmentTree, grow_tree, join_chains, rooted
 from penstock.workload.recorded._database import ByteProgress, Database
-from penstock.workload.recorded._file import TableFile
 from penstock.workload.recorded._lines import Lines, count_lines
-from penstock.workload.recorded.formats import REQUIRED, TimeUnit, TraceFormat, recognise
+from penstock.workload.recorded._table_file import TableFile
+from penstock.workload.recorded.trace_formats import REQUIRED, TimeUnit, TraceFormat, recognise
 from penstock.workload.requests import MAX_CLASSES, MAX_TOKENS, Int32s, Int64s
 
 # Nanoseconds as 64-bit integers, so that no format's clock loses digits before the first arrival is subtracted.

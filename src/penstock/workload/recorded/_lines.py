@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, Final, cast
 
 from penstock.errors import TraceError
-from penstock.workload.recorded._file import TableFile
+from penstock.workload.recorded._table_file import TableFile
 
 _CHUNK_BYTES: Final = 1 << 20
 

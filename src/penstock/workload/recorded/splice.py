@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import count
 
 from penstock.errors import UsageError
-from penstock.workload.prefixes.segments import SegmentTable
+from penstock.workload.prefixes.segment_table import SegmentTable
 from penstock.workload.recorded.recording import Recording, mean_rate_per_s
 from penstock.workload.requests import Requests
 

@@ -30,12 +30,12 @@ import numpy as np
 from penstock.errors import TraceError
 from penstock.workload.randomness import NATIVE_BLOCK
 from penstock.workload.recorded._database import ByteProgress, Database
-from penstock.workload.recorded._file import look_at
 from penstock.workload.recorded._ingest import FAILED, Ingested, ingest
+from penstock.workload.recorded._table_file import look_at
 from penstock.workload.requests import Int32s, Prefixes, Requests
 from penstock.workload.slo import SloClass
 
-MOST_UNREADABLE_FRACTION: Final = 0.01
+MAX_UNREADABLE_FRACTION: Final = 0.01
 """Of a trace's rows: beyond it the rest need not be what was asked for."""
 _NS = 1e9
 
@@ -134,10 +134,10 @@ def kept_rows(kept: int, dropped: Mapping[str, int]) -> str:
 def require_whole(trace: Trace) -> None:
     """Refuse a trace of which more than a few rows could not be read; requests that failed are no fault of it."""
     unreadable = sum(count for reason, count in trace.dropped.items() if reason != FAILED)
-    if unreadable > MOST_UNREADABLE_FRACTION * (trace.requests + sum(trace.dropped.values())):
+    if unreadable > MAX_UNREADABLE_FRACTION * (trace.requests + sum(trace.dropped.values())):
         said = kept_rows(trace.requests, trace.dropped)
         raise TraceError(
-            f"{trace.name} rows: {said}{trace.time_hint}; more than {MOST_UNREADABLE_FRACTION:.0%} lost is no trace of "
+            f"{trace.name} rows: {said}{trace.time_hint}; more than {MAX_UNREADABLE_FRACTION:.0%} lost is no trace of "
             "what was asked: mend or remove those rows"
         )
 

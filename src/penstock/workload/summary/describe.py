@@ -10,8 +10,8 @@ import numpy as np
 from penstock.workload.recorded.recording import CountProgress, told
 from penstock.workload.recorded.trace import Trace
 from penstock.workload.requests import Float64s, Prefixes, Requests
-from penstock.workload.summary.fit import LogNormalFit, fit_log_normal
 from penstock.workload.summary.histogram import TokenHistogram, no_tokens
+from penstock.workload.summary.length_fit import LogNormalFit, fit_log_normal
 from penstock.workload.summary.minutes import Minutes
 
 _COLUMNS: Final = 256

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.errors import UsageError
-from penstock.workload.prefixes.segments import SegmentTable
+from penstock.workload.prefixes.segment_table import SegmentTable
 from penstock.workload.prefixes.tree import spell_paths
 from penstock.workload.randomness import NATIVE_BLOCK, RandomStream, generator
 from penstock.workload.requests import NO_SEGMENT, Int32s, Int64s, Prefixes

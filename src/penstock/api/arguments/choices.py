@@ -1,0 +1,145 @@
+"""What do the words stand for? The values people may type, and the library's own types taken as they are."""
+
+from collections.abc import Sequence
+from os import PathLike, fspath
+from typing import TypeAlias
+
+from penstock.catalog import load_accelerator
+from penstock.catalog.accelerator import Accelerator
+from penstock.checkpoint import open_checkpoint
+from penstock.errors import ConfigError, UnknownName, UsageError
+from penstock.fleet import Parallelism
+from penstock.fleet.engines import EngineName
+from penstock.model import CacheDtype, ModelSpec, cache_dtype
+from penstock.model.model_spec import model_as_measured
+from penstock.model.weight import FORMATS, FP16
+from penstock.units import parse_tokens
+
+AskedModel: TypeAlias = str | PathLike[str] | ModelSpec
+"""A config.json, a checkpoint directory, a catalog name, hf:org/name, or a model that was read."""
+Target: TypeAlias = str | Accelerator | tuple[str | Accelerator, int]
+Targets: TypeAlias = Target | Sequence[Target]
+"""`mi300x,h100:2,8xb200`, an accelerator, or several of either, with their count where it matters."""
+Tokens: TypeAlias = int | str
+"""4096, `32k`, `1M`."""
+
+
+def counted_targets(on: Targets) -> list[tuple[Accelerator, int | None]]:
+    """Read accelerators with the count that was typed, if any."""
+    if isinstance(on, str):
+        return [_target(piece.strip(), on) for piece in on.split(",")]
+    if isinstance(on, Accelerator):
+        return [(on, None)]
+    if isinstance(on, tuple) and len(on) == 2 and isinstance(on[1], int):  # noqa: PLR2004 - a part and its count
+        part, devices = on
+        return [(_part(part), _devices(f"{part if isinstance(part, str) else part.id}:{devices}", str(devices)))]
+    found = [target for piece in on for target in counted_targets(piece)]
+    if not found:
+        raise UsageError("no accelerator is named; write mi300x or mi300x,h100:2")
+    return found
+
+
+def _target(piece: str, text: str) -> tuple[Accelerator, int | None]:
+    name, typed = _counted(piece)
+    if not name:
+        raise UsageError(f"'{text}' names no accelerator; write --on mi300x or --on mi300x,h100:2")
+    devices = _devices(piece, typed) if typed else None
+    return load_accelerator(name), devices
+
+
+def _part(part: str | Accelerator) -> Accelerator:
+    return load_accelerator(part) if isinstance(part, str) else part
+
+
+def _devices(piece: str, typed: str) -> int:
+    devices = int(typed) if typed.isdecimal() and len(typed) <= 5 else 0  # noqa: PLR2004 - no replica is larger
+    if not 1 <= devices <= 4096:  # noqa: PLR2004 - as above
+        raise UsageError(f"'{piece}': the count must be 1 to 4096, as in h100:8 or 8xh100")
+    return devices
+
+
+def _counted(piece: str) -> tuple[str, str]:
+    """Split `h100:8` and `8xh100` into name and count; `7900xtx` is a name."""
+    name, colon, count = piece.partition(":")
+    if colon:
+        return name.strip(), count.strip() or "?"
+    before, cross, after = piece.lower().partition("x")
+    if cross and before.strip().isdecimal() and _is_known(after.strip()) and not _is_known(piece):
+        return after.strip(), before.strip()
+    return piece, ""
+
+
+def _is_known(name: str) -> bool:
+    try:
+        load_accelerator(name)
+    except UnknownName:
+        return False
+    return True
+
+
+def at_least(least: float, **given: float | None) -> None:
+    """Refuse what is less than can be meant, by the name it was given under."""
+    for name, value in given.items():
+        if value is not None and not isinstance(value, int | float):
+            raise UsageError(f"{name} must be a number, not {value!r}")
+        if value is not None and not value >= least:
+            raise UsageError(f"{name} must be at least {least:g}, not {value:g}")
+
+
+def tokens_choice(given: Tokens) -> int:
+    """Read a token count."""
+    return parse_tokens(str(given))
+
+
+def split_choice(part: Accelerator, devices: int | None, *, tp: int | None, pp: int, dp: int, ep: bool) -> Parallelism:
+    """Split a replica as asked; ranks nobody counted are tensor parallel, and a typed count must come out exactly."""
+    split = Parallelism(tp=tp or max(1, (devices or 1) // (pp * dp)), pp=pp, dp=dp, expert_parallel=ep)
+    if devices is not None and split.devices != devices:
+        ranks = " x ".join(
+            f"{name} {count}" for name, count in (("tp", tp), ("pp", pp), ("dp", dp)) if count not in {None, 1}
+        )
+        raise UsageError(f"{part.id}:{devices} is {devices} devices, which {ranks or 'tp 1'} does not split evenly")
+    return split
+
+
+def ranks_choice(text: str) -> Parallelism:
+    """Read a split as `tp8` or `dp4,ep`; ranks nobody names are one."""
+    ranks, whole = {"tp": 1, "pp": 1, "dp": 1}, False
+    for piece in text.lower().replace(",", " ").split():
+        name, count = piece[:2], piece[2:]
+        if piece == "ep":
+            whole = True
+        elif name in ranks and count.isdecimal() and len(count) <= 4:  # noqa: PLR2004 - no replica is larger
+            ranks[name] = int(count)
+        else:
+            raise UsageError(f"'{piece}' is not a part of a split; write --prefill-split tp8 or dp4,ep")
+    return Parallelism(**ranks, expert_parallel=whole)
+
+
+def engine_choice(text: str) -> EngineName:
+    """Read an engine's name."""
+    name = text.strip().lower()
+    if name == "vllm":
+        return "vllm"
+    if name == "sglang":
+        return "sglang"
+    raise UsageError(f"'{text}' is not an engine this version knows; write vllm or sglang")
+
+
+def cache_choice(text: str) -> CacheDtype | None:
+    """Read a KV dtype; `auto` is the engine's own choice."""
+    try:
+        return None if text.strip().lower() == "auto" else cache_dtype(text)
+    except ConfigError as error:
+        raise UsageError(f"--kv: {error}") from None
+
+
+def model_choice(model: AskedModel, precision: str | None) -> ModelSpec:
+    """Open a model, stored as asked: a measured format the way measurements have it; None is as released."""
+    name = None if precision is None else precision.strip().lower()
+    if name is not None and name != FP16.name and name not in FORMATS:
+        raise UsageError(f"'{precision}' is not a weight format; write one of {', '.join((*FORMATS, FP16.name))}")
+    spec = model if isinstance(model, ModelSpec) else open_checkpoint(fspath(model)).spec
+    if name is None:
+        return spec
+    return spec.stored_as(FP16) if name == FP16.name else model_as_measured(spec, name)

@@ -1,0 +1,133 @@
+"""How does a pool of a fleet file become what is simulated, emulated and routed to?"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, get_args
+
+from penstock.api.arguments.choices import cache_choice, model_choice
+from penstock.catalog import load_accelerator
+from penstock.catalog.accelerator import Accelerator
+from penstock.errors import UsageError
+from penstock.fleet.deployment import Deployment, Parallelism
+from penstock.fleet.engine_settings import ENGINE_FIELDS, EngineSetting, caches_prefixes, context_limit
+from penstock.fleet.engines import Engine, EngineName, engine_defaults
+from penstock.fleet.fleet_file import read_fleet
+from penstock.fleet.pools import Fleet, Pool
+from penstock.performance.disaggregated.disaggregated_prediction import stack_in_phase
+from penstock.performance.prediction.multi_token_prediction import multi_token_prediction
+from penstock.performance.prediction.predict_deployment import Speculation
+from penstock.performance.prediction.serving_stack import stack_of
+from penstock.performance.shipped.shipped_disaggregated import shipped_phase_factors
+from penstock.performance.shipped.shipped_drafts import shipped_drafts
+from penstock.performance.shipped.shipped_runs import shipped_efficiencies
+from penstock.performance.step.step_work import ReplicaWork
+from penstock.reading.text import read_text
+from penstock.simulation.placement import Placement, place_on
+from penstock.simulation.replica import Replica
+
+AskedFleet = str | os.PathLike[str] | Fleet
+_UNSTATED: Final = "unstated"
+_VENDORS: Final = frozenset(get_args(Accelerator.__annotations__["vendor"]))
+
+
+def fleet_choice(asked: AskedFleet) -> Fleet:
+    """Read a fleet file; a fleet passes."""
+    if isinstance(asked, Fleet):
+        return asked
+    path = Path(asked)
+    return read_fleet(read_text(path, "`penstock plan plan.yaml --fleet fleet.yaml` writes one"), path.name)
+
+
+def typical_tokens(fleet: Fleet, pool: Pool) -> tuple[int, int]:
+    """Mean prompt and answer of what a pool is sent, by the fleet's routes; of all of them where it has none."""
+    names = [pool.name, *(other.name for other in fleet.pools if other.feeds == pool.name)]
+    mine = [route.peak_requests_per_s * sum(route.weights.get(name, 0.0) for name in names) for route in fleet.routes]
+    return _mean_tokens(fleet, mine) if any(mine) else fleet_tokens(fleet)
+
+
+def fleet_tokens(fleet: Fleet) -> tuple[int, int]:
+    """Mean prompt and answer of all that a fleet is sent at its peak."""
+    return _mean_tokens(fleet, [route.peak_requests_per_s for route in fleet.routes])
+
+
+def _mean_tokens(fleet: Fleet, rates: Sequence[float]) -> tuple[int, int]:
+    total = sum(rates)
+    if not total:
+        return 1024, 256
+    inputs = sum(rate * route.input_tokens for rate, route in zip(rates, fleet.routes, strict=True)) / total
+    outputs = sum(rate * route.output_tokens for rate, route in zip(rates, fleet.routes, strict=True)) / total
+    return max(1, round(inputs)), max(1, round(outputs))
+
+
+def placed_pool(fleet: Fleet, pool: Pool) -> Replica:
+    """Lay out one replica of a pool on the stack that was measured; one that does not fit is refused."""
+    drafts = _drafts(pool)
+    work = ReplicaWork(deployed_pool(pool))
+    stack = stack_of(work, pool.engine, shipped_efficiencies())
+    if pool.role != "both":
+        stack = stack_in_phase(stack, work.deployment, pool.engine, pool.role, shipped_phase_factors())
+    placement = place_on(
+        work,
+        stack,
+        typical_tokens=sum(typical_tokens(fleet, pool)),
+        measured_engine=pool.engine,
+        prefix_caching=caches_prefixes(pool.settings),
+        speculation=drafts,
+    )
+    if placement.replica is None:
+        raise UsageError(_misfit(pool, placement))
+    limits = [limit for limit in (placement.replica.context_tokens, context_limit(pool.settings)) if limit is not None]
+    return replace(placement.replica, context_tokens=min(limits, default=None))
+
+
+def _misfit(pool: Pool, placement: Placement) -> str:
+    """Say why a pool does not fit, and how to ask for what would."""
+    obstacle = placement.memory.obstacle
+    why = "" if obstacle is None else f" ({obstacle.reason})"
+    flags = {"--precision": pool.weights, "--kv": pool.kv, "--tp": pool.tp, "--pp": pool.pp, "--dp": pool.dp}
+    said = " ".join(f"{flag} {value}" for flag, value in flags.items() if value != 1)
+    split = f"{said}{' --ep' if pool.ep else ''}"
+    return f"pool '{pool.name}' does not fit{why}: ask `penstock fit {pool.model} --on {pool.accelerator} {split}`"
+
+
+def deployed_pool(pool: Pool) -> Deployment:
+    """Describe one replica of a pool."""
+    drafts, accelerator = _drafts(pool), load_accelerator(pool.accelerator)
+    if pool.vendor.lower() in _VENDORS - {accelerator.vendor}:
+        raise UsageError(
+            f"pool '{pool.name}' has vendor {pool.vendor}, and {pool.accelerator} is {accelerator.vendor}'s; "
+            f"write `vendor: {accelerator.vendor}`, or a name of your own for what fails together"
+        )
+    return Deployment(
+        model=model_choice(pool.model, pool.weights),
+        accelerator=accelerator,
+        engine=_engine(pool),
+        parallelism=Parallelism(tp=pool.tp, pp=pool.pp, dp=pool.dp, expert_parallel=pool.ep),
+        cache_dtype=cache_choice(pool.kv),
+        speculative=drafts is not None and drafts.own_layers,
+    )
+
+
+def _drafts(pool: Pool) -> Speculation | None:
+    if not pool.drafted_tokens:
+        return None
+    spec = model_choice(pool.model, pool.weights)
+    return multi_token_prediction(spec, pool.engine, shipped_drafts(), drafted_tokens=pool.drafted_tokens)
+
+
+def _engine(pool: Pool) -> Engine:
+    name: EngineName = "sglang" if pool.engine == "sglang" else "vllm"
+    known = pool.engine == name and pool.engine_version != _UNSTATED
+    usual = engine_defaults(
+        name,
+        load_accelerator(pool.accelerator),
+        version=pool.engine_version if known else None,
+        tp=pool.tp,
+        pp=pool.pp,
+    )
+    told: dict[str, EngineSetting] = {
+        field: pool.settings[setting] for setting, field in ENGINE_FIELDS.items() if setting in pool.settings
+    }
+    return replace(usual, **told)  # type: ignore[arg-type]  # checked by `Engine` itself

@@ -1,0 +1,15 @@
+"""Which policies are meant? Names as they are typed, comma separated."""
+
+from penstock.errors import UsageError
+from penstock.routing.baselines.policies import RoutingPolicy, policy_of
+
+
+def policies_choice(text: str) -> list[RoutingPolicy]:
+    """Find them all; none twice."""
+    names = text.split(",")
+    if not all(name.strip() for name in names):
+        raise UsageError(f"'{text}' has a comma without a policy; write penstock,round-robin")
+    found = [policy_of(name) for name in names]
+    if len({one.name for one in found}) != len(found):
+        raise UsageError(f"'{text}' names a policy twice; write penstock,round-robin")
+    return found

@@ -1,0 +1,159 @@
+"""How is a workload typed? A trace or lengths, how requests arrive and are shared, what they are promised."""
+
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from penstock.api.progress import ProgressListener
+from penstock.errors import UsageError
+from penstock.simulation.run_options import Policy
+from penstock.workload import (
+    Arrivals,
+    AsRecorded,
+    ClosedLoop,
+    Diurnal,
+    Fixed,
+    Gamma,
+    Poisson,
+    Slo,
+    SloClass,
+    SystemPrompts,
+    Trace,
+    Workload,
+    day_curve,
+    kept_rows,
+    parse_columns,
+    parse_duration,
+    parse_slo,
+    read_trace,
+    require_whole,
+)
+
+AskedTrace: TypeAlias = str | PathLike[str] | Trace
+"""A file, or a trace that was read."""
+_SYNTHETIC_REQUESTS: Final = 10_000
+_ROUNDS: Final = 5
+"""Requests of each user who thinks, at least."""
+
+
+def workload_choice(
+    *,
+    recording: Trace | None,
+    tokens: tuple[int, int],
+    arrivals: str | None,
+    rate_per_s: float | None,
+    users: int | None,
+    think: str,
+    system_prompts: str | None,
+    slo: str | Slo | None,
+) -> tuple[Workload, int]:
+    """Return the workload, and how many requests it has or is tried with."""
+    if users is not None and (rate_per_s is not None or arrivals is not None):
+        raise UsageError("the users of a closed loop decide its rate; leave out --rate and --arrivals, or --users")
+    if users is None and recording is None and rate_per_s is None:
+        raise UsageError("say how fast requests come: --rate 4, or --users 64 for a closed loop")
+    if recording is not None and system_prompts is not None:
+        raise UsageError("a trace says itself what its prompts share; leave out --system-prompts or --trace")
+    sharing = None if system_prompts is None else _system_prompts(system_prompts)
+    typed = f"{tokens[0]:,} in, {tokens[1]:,} out{after_system_prompts(sharing)}"
+    workload = Workload(
+        name=typed if recording is None else recording.name,
+        arrivals=arrivals_choice(arrivals, recorded=recording is not None, users=users, think=think),
+        lengths=Fixed(input_tokens=tokens[0], output_tokens=tokens[1]) if recording is None else recording,
+        sharing=sharing,
+        classes=_classes(recording, slo),
+        source="synthetic" if recording is None else recording.source,
+    )
+    count = _SYNTHETIC_REQUESTS if recording is None else recording.requests
+    return workload, max(count, _ROUNDS * (users or 0)) if workload.think_s else count
+
+
+def arrivals_choice(text: str | None, *, recorded: bool, users: int | None, think: str) -> Arrivals:
+    """Read how requests arrive."""
+    if users is not None:
+        return ClosedLoop(users=users, think_s=parse_duration(think))
+    if parse_duration(think) > 0:
+        raise UsageError("--think is of users who wait for their answer; say how many with --users")
+    name, _, number = (text or ("recorded" if recorded else "poisson")).strip().lower().partition(":")
+    if number and name in {"recorded", "poisson"}:
+        raise UsageError(f"'{text}': {name} has no number; a rate is --rate {number}, bursts are gamma:{number}")
+    if name == "recorded" and recorded:
+        return AsRecorded()
+    if name == "poisson":
+        return Poisson()
+    try:
+        if name == "gamma":
+            return Gamma(cv=float(number))
+        if name == "diurnal":
+            return Diurnal(weights=day_curve(float(number)))
+    except ValueError:
+        raise UsageError(f"'{text}' lacks its number; write gamma:2 or diurnal:4") from None
+    known = "recorded, poisson, gamma:2, diurnal:4" if recorded else "poisson, gamma:2, diurnal:4"
+    raise UsageError(f"'{text}' is not a way for requests to arrive; write one of {known}")
+
+
+def trace_choice(trace: AskedTrace, columns: str | Mapping[str, str] | None, watch: ProgressListener) -> Trace:
+    """Read a trace to work with, say how many of its rows can be used, and refuse it where many cannot."""
+    if isinstance(trace, Trace):
+        return trace
+    read = inspected_trace(trace, columns, watch)
+    require_whole(read)
+    watch.note(f"{Path(trace).name} rows: {kept_rows(read.requests, read.dropped)}")
+    return read
+
+
+def inspected_trace(
+    trace: str | PathLike[str], columns: str | Mapping[str, str] | None, watch: ProgressListener
+) -> Trace:
+    """Read a trace whatever it holds, and say which column was read as what where that was not plain."""
+    path = Path(trace)
+    named = parse_columns(columns) if isinstance(columns, str) else columns or None
+    read = read_trace(
+        path, progress=lambda done, total: watch.tell(f"reading {path.name}", done, total or 0), columns=named
+    )
+    if read.mapping:
+        watch.note(mapping_note(path.name, read.mapping))
+    return read
+
+
+def mapping_note(name: str, mapping: Mapping[str, str]) -> str:
+    """Say which column was read as what."""
+    read = ", ".join(f"{column} as {meaning}" for meaning, column in mapping.items())
+    return f"{name}: read {read}; to change it: columns arrival=NAME,input=NAME,output=NAME,unit=s"
+
+
+def _classes(recording: Trace | None, slo: str | Slo | None) -> tuple[SloClass, ...]:
+    promised = parse_slo(slo) if isinstance(slo, str) else slo
+    if recording is not None and recording.classes:
+        return tuple(
+            SloClass(name=item.name, share_fraction=item.share_fraction, slo=promised) for item in recording.classes
+        )
+    return (SloClass(name="all", share_fraction=1.0, slo=promised),)
+
+
+def _system_prompts(text: str) -> SystemPrompts:
+    count, _, tokens = text.partition(":")
+    if not (count.isdecimal() and tokens.isdecimal() and len(text) < 20):  # noqa: PLR2004 - no such prompts
+        raise UsageError(f"'{text}' is not COUNT:TOKENS; write --system-prompts 20:1000")
+    return SystemPrompts(prompts=int(count), tokens=int(tokens))
+
+
+def after_system_prompts(sharing: object) -> str:
+    """Say what every prompt begins with beyond its own tokens."""
+    if not isinstance(sharing, SystemPrompts):
+        return ""
+    which = f"one of {sharing.prompts:,} system prompts" if sharing.prompts > 1 else "a system prompt"
+    return f", after {which} of {sharing.tokens:,} tokens"
+
+
+def route_choice(text: str) -> Policy:
+    """Read how requests are shared between replicas."""
+    name = text.strip().lower()
+    if name == "least-requests":
+        return "least-requests"
+    if name == "least-tokens":
+        return "least-tokens"
+    if name == "round-robin":
+        return "round-robin"
+    raise UsageError(f"'{text}' is not a way to share requests; write least-requests, least-tokens or round-robin")

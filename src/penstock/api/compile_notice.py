@@ -1,0 +1,18 @@
+"""Must something be compiled first? The simulator, once for a machine and version."""
+
+from time import perf_counter
+
+from penstock.api.progress import ProgressListener
+from penstock.simulation.compile_simulator import COMPILE_COST, compile_once, is_compiled, is_kept
+
+
+def compile_first(watch: ProgressListener) -> None:
+    """Compile the simulator if this machine has not yet, and say how long it takes."""
+    if is_compiled():
+        return
+    watch.note(f"Compiling the simulator, once per machine and version: {COMPILE_COST}.")
+    watch.tell("compiling the simulator, once for this machine and version", 0, 0)
+    start_s = perf_counter()
+    compile_once()
+    after = "it is kept for the next run" if is_kept() else "nothing here can be written, so the next run does too"
+    watch.note(f"Compiled the simulator in {perf_counter() - start_s:.0f} s; {after}.")

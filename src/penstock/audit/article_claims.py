@@ -1,0 +1,32 @@
+"""What do the articles claim? Every checkable statement of five of them, in our words, shipped as data."""
+
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+from penstock.audit.claims.claim import Claim
+from penstock.audit.parsing.claims_yaml import filed_under, parse_claims, unknown_targets
+from penstock.errors import CatalogError
+
+_ENDING: Final = ".claims.yaml"
+
+
+@cache
+def shipped_claims() -> tuple[Claim, ...]:
+    """Read the ledger, article by article; ids are `article/claim`."""
+    folder = files("penstock.audit") / "data"
+    found: list[Claim] = []
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.name.endswith(_ENDING):
+            claims = parse_claims(entry.read_text(encoding="utf-8"), entry.name)
+            found += filed_under(entry.name.removesuffix(_ENDING), claims)
+    lost = unknown_targets(found)
+    if lost:
+        raise CatalogError(f"claims point at {', '.join(lost)}, which no article of the ledger has")
+    return tuple(found)
+
+
+def contradictions(claims: tuple[Claim, ...]) -> tuple[tuple[str, str], ...]:
+    """List pairs that cannot both be true, each once."""
+    pairs = {tuple(sorted((claim.id, other))) for claim in claims for other in claim.contradicts}
+    return tuple(sorted((first, second) for first, second in pairs))

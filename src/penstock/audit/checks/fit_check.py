@@ -1,0 +1,391 @@
+"""Does it fit? Weights against physical memory first, then with a cache and what an engine takes for itself."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from penstock.audit.checks.spec_check import cited
+from penstock.audit.claims.memory_claims import FitStatement, SizeStatement
+from penstock.audit.evidence.weight_formats import formats_meant, stored
+from penstock.audit.judgement import Cited, Judgement, Verdict, Working, plainly, worked
+from penstock.audit.reference_library import Library
+from penstock.catalog.accelerator import Accelerator
+from penstock.fleet import Deployment, Parallelism, engine_defaults
+from penstock.model import CacheDtype, ModelSpec
+from penstock.performance.memory.budget import MemoryFit, fit
+from penstock.performance.memory.minimum import minimum_devices
+from penstock.performance.memory.sharding import refusal
+from penstock.units import GB, GIB
+
+_SHORT_CONTEXT = 2048
+"""Tokens a request must at least have room for where nobody says."""
+_OVER_LIMIT = 1.05
+"""How far lengths may add up beyond a model's limit and still mean it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitAttempt:
+    """A model in one format on the devices of a claim."""
+
+    precision: str
+    weight_bytes: int
+    memory_bytes: int
+    best: MemoryFit | None
+    """The split that leaves most room; None where no engine splits it so."""
+    requests: int = 1
+    """How many requests must have room together."""
+
+    @property
+    def holds_weights(self) -> bool:
+        """Whether the weights alone are no larger than the physical memory."""
+        return self.weight_bytes <= self.memory_bytes
+
+    @property
+    def fits(self) -> bool:
+        """Whether an engine can hold the requests together."""
+        return self.best is not None and self.best.fits and self._holds(_room(self.best))
+
+    @property
+    def certain(self) -> bool:
+        """Whether no doubt about reserves changes that."""
+        if not self.holds_weights:
+            return True
+        capacity = None if self.best is None else self.best.capacity
+        if self.best is None or capacity is None or self.requests == 1:
+            return self.best is not None and self.best.certain
+        return self._holds(capacity.low_tokens) == self._holds(capacity.high_tokens)
+
+    @property
+    def lacks(self) -> str:
+        """What stands in the way where the weights have room."""
+        if self.best is None:
+            return "engines refuse the split"
+        room = _room(self.best)
+        if room <= 0 or self.best.obstacle_is("model_limit"):
+            obstacle = self.best.obstacle
+            limit = obstacle is not None and obstacle.obstacle == "model_limit"
+            return "the model has no such context" if limit else "no cache is left beside what engines reserve"
+        wanted = f"{self.best.context_tokens:,}"
+        if self.requests > 1:
+            wanted = f"{self.requests} x {wanted}"
+        return f"what is left beside what engines reserve holds {room:,} tokens of cache, not {wanted}"
+
+    def _holds(self, tokens: int) -> bool:
+        capacity = None if self.best is None else self.best.capacity
+        if self.best is None or capacity is None or capacity.cached_requests is None:
+            return True
+        return tokens >= self.requests * self.best.context_tokens
+
+    @property
+    def line(self) -> Working:
+        """Weights beside memory."""
+        left = round(self.memory_bytes / GB, 1) - round(self.weight_bytes / GB, 1)
+        return worked(
+            f"{plainly(round(self.memory_bytes / GB, 1))} - {plainly(round(self.weight_bytes / GB, 1))}",
+            left,
+            f"10^9 bytes left beside {self.precision} weights, before any cache",
+        )
+
+
+def tried(
+    model: ModelSpec,
+    precision: str,
+    part: Accelerator,
+    devices: int,
+    context_tokens: int,
+    *,
+    requests: int = 1,
+    cache: CacheDtype | None = None,
+) -> FitAttempt:
+    """Place a model in one format on so many devices, in the split that leaves most room."""
+    held = stored(model, precision)
+    found = [fit(replace(placed, cache_dtype=cache), context_tokens) for placed in placements(held, part, devices)]
+    best = max(found, key=lambda result: (result.fits, _room(result)), default=None)
+    return FitAttempt(
+        precision=precision,
+        weight_bytes=held.weight_bytes,
+        memory_bytes=devices * part.memory.hbm_bytes,
+        best=best,
+        requests=requests,
+    )
+
+
+def placements(model: ModelSpec, part: Accelerator, devices: int) -> Iterator[Deployment]:
+    """List the splits of a replica over so many devices that no engine refuses, tensor parallel first."""
+    for tp in range(devices, 0, -1):
+        if devices % tp:
+            continue
+        split = Parallelism(tp=tp, pp=devices // tp)
+        placed = Deployment(
+            model=model,
+            accelerator=part,
+            engine=engine_defaults("vllm", part, tp=split.tp, pp=split.pp),
+            parallelism=split,
+        )
+        if refusal(placed) is None:
+            yield placed
+
+
+def _room(result: MemoryFit) -> int:
+    return result.capacity.tokens if result.capacity is not None else -1
+
+
+def audit_fit(statement: FitStatement, library: Library) -> Judgement:
+    """Place the model, in every format that may be meant."""
+    model, part = library.model_of(statement.model), library.accelerator_of(statement.part)
+    if statement.fewest is not None:
+        return _audit_fewest(statement, model, part)
+    context = _within_limit(statement.context_tokens or _SHORT_CONTEXT, model)
+    attempts, small = (
+        [
+            tried(model, precision, part, statement.devices, context, requests=statement.requests, cache=cache)
+            for precision in formats_meant(statement.precision)
+        ]
+        for cache in (None, CacheDtype.FP8)
+    )
+    judged = _said_to_fit if statement.fits else _said_not_to_fit
+    verdict, reason, true_if = judged(statement, part, attempts)
+    if not any(attempt.fits for attempt in attempts) and any(attempt.fits for attempt in small):
+        verdict, true_if = Verdict.PLAUSIBLE, "the cache is in fp8" if statement.fits else None
+        reason += "; an fp8 cache has room" if statement.fits else " unless the cache is in fp8"
+    sources = [cited(part, part.source_of("memory.hbm_bytes")), Cited(title=f"config.json of {model.name}")]
+    return Judgement(
+        verdict=verdict,
+        reason=reason,
+        workings=tuple(attempt.line for attempt in attempts),
+        sources=tuple(sources),
+        true_if=true_if,
+    )
+
+
+def _within_limit(context_tokens: int, model: ModelSpec) -> int:
+    """Read a 128k prompt and its answer as a full context where the model ends at 128k."""
+    limit = model.max_context_tokens or context_tokens
+    return limit if limit < context_tokens <= _OVER_LIMIT * limit else context_tokens
+
+
+def _where(statement: FitStatement, part: Accelerator) -> str:
+    return f"{statement.devices} x {part.name}" if statement.devices > 1 else f"one {part.name}"
+
+
+def _said_to_fit(
+    statement: FitStatement, part: Accelerator, attempts: list[FitAttempt]
+) -> tuple[Verdict, str, str | None]:
+    where = _where(statement, part)
+    fitting = [attempt for attempt in attempts if attempt.fits]
+    if len(fitting) == len(attempts) and all(attempt.certain for attempt in fitting):
+        return Verdict.CONFIRMED, f"it fits on {where}, with room for {_tokens(fitting)} tokens of cache", None
+    if fitting:
+        formats = " or ".join(attempt.precision for attempt in fitting)
+        missing = [attempt.precision for attempt in attempts if not attempt.fits]
+        but = f", not in {' or '.join(missing)}" if missing else ", though not at every level of what engines reserve"
+        return Verdict.PLAUSIBLE, f"on {where} it fits in {formats}{but}", f"weights are in {formats}"
+    if any(attempt.holds_weights for attempt in attempts):
+        nearest = min((a for a in attempts if a.holds_weights), key=lambda attempt: attempt.weight_bytes)
+        return (
+            Verdict.IMPLAUSIBLE,
+            f"the {nearest.precision} weights go into {where}, but {nearest.lacks}",
+            _remedy(attempts, part),
+        )
+    smallest = min(attempts, key=lambda attempt: attempt.weight_bytes)
+    return (
+        Verdict.IMPOSSIBLE,
+        (
+            f"{smallest.weight_bytes / GB:,.1f} x 10^9 bytes of {smallest.precision} weights exceed the "
+            f"{smallest.memory_bytes / GB:,.1f} of {where}"
+        ),
+        _remedy(attempts, part),
+    )
+
+
+def _said_not_to_fit(
+    statement: FitStatement, part: Accelerator, attempts: list[FitAttempt]
+) -> tuple[Verdict, str, str | None]:
+    where = _where(statement, part)
+    fitting = [attempt for attempt in attempts if attempt.fits]
+    if not fitting:
+        sure = all(attempt.certain for attempt in attempts)
+        return Verdict.CONFIRMED if sure else Verdict.PLAUSIBLE, f"it does not fit on {where}", None
+    formats = " or ".join(attempt.precision for attempt in fitting)
+    if len(fitting) < len(attempts):
+        return Verdict.PLAUSIBLE, f"on {where} it fits only in {formats}", None
+    sure = all(attempt.certain for attempt in fitting)
+    verdict = Verdict.CONTRADICTED if sure else Verdict.PLAUSIBLE
+    return (
+        verdict,
+        f"it fits on {where} in {formats}, with room for {_tokens(fitting)} tokens of cache",
+        "it said that it fits",
+    )
+
+
+def _tokens(fitting: list[FitAttempt]) -> str:
+    rooms = [_room(attempt.best) for attempt in fitting if attempt.best is not None]
+    return f"{min(rooms):,}"
+
+
+def _remedy(attempts: list[FitAttempt], part: Accelerator) -> str | None:
+    best = attempts[0].best
+    if best is None:
+        return None
+    if attempts[0].requests > 1:
+        return "there were fewer users, shorter contexts or more devices"
+    fewest = minimum_devices(best.deployment, best.context_tokens)
+    if fewest is None:
+        return None
+    return f"there were {fewest.deployment.parallelism.devices} x {part.id} for {attempts[0].precision}"
+
+
+def _audit_fewest(statement: FitStatement, model: ModelSpec, part: Accelerator) -> Judgement:
+    """How few devices hold it, format by format."""
+    amount = statement.fewest
+    if amount is None:
+        raise ValueError("no number of devices is claimed")
+    context = statement.context_tokens or _SHORT_CONTEXT
+    found: dict[str, int] = {}
+    usual: dict[str, int] = {}
+    lines = []
+    for precision in formats_meant(statement.precision):
+        held = stored(model, precision)
+        by_bytes = held.weight_bytes / part.memory.hbm_bytes
+        lines.append(
+            worked(
+                f"{plainly(round(held.weight_bytes / GB, 1))} / {plainly(round(part.memory.hbm_bytes / GB, 1))}",
+                round(held.weight_bytes / GB, 1) / round(part.memory.hbm_bytes / GB, 1),
+                f"devices that {precision} weights fill",
+            )
+        )
+        count = next((n for n in range(max(1, int(by_bytes)), 65) if _fits_on(held, part, n, context)), None)
+        if count is not None:
+            found[precision] = count
+            usual[precision] = _as_split(held, part, count, context)
+    said = ", ".join(_said_fewest(precision, count, usual[precision]) for precision, count in found.items())
+    hit = [name for name, count in found.items() if amount.meets(count) or amount.meets(usual[name])]
+    sources = (cited(part, part.source_of("memory.hbm_bytes")), Cited(title=f"config.json of {model.name}"))
+    if hit:
+        sure = len(hit) == len(found) == 1 and found == usual
+        verdict = Verdict.CONFIRMED if sure else Verdict.PLAUSIBLE
+        return Judgement(
+            verdict=verdict, reason=f"the fewest {part.name} are {said}", workings=tuple(lines), sources=sources
+        )
+    few = min(held.weight_bytes for held in (stored(model, p) for p in formats_meant(statement.precision)))
+    verdict = Verdict.IMPOSSIBLE if few > amount.high * part.memory.hbm_bytes else Verdict.CONTRADICTED
+    return Judgement(
+        verdict=verdict,
+        reason=f"the fewest {part.name} are {said or 'more than 64'}, not {amount.written}",
+        workings=tuple(lines),
+        sources=sources,
+        true_if=f"it said {said}",
+    )
+
+
+def _as_split(model: ModelSpec, part: Accelerator, count: int, context_tokens: int) -> int:
+    """How many it takes where a replica is split as engines are run: over 2, 4 or 8 of a node, or whole nodes."""
+    for placed in placements(model, part, count):
+        fewest = minimum_devices(placed, context_tokens)
+        return fewest.deployment.parallelism.devices if fewest is not None else count
+    return count
+
+
+def _said_fewest(precision: str, count: int, usual: int) -> str:
+    """Both counts, where they differ."""
+    return f"{count} in {precision}" + ("" if usual == count else f" ({usual} as engines split it evenly)")
+
+
+def _fits_on(model: ModelSpec, part: Accelerator, devices: int, context_tokens: int) -> bool:
+    return any(fit(placed, context_tokens).fits for placed in placements(model, part, devices))
+
+
+def audit_size(statement: SizeStatement, library: Library) -> Judgement:
+    """Add up what the config says; where no format is stated, every usual one is tried."""
+    amount, found = statement.amount, library.model_of(statement.model)
+    source = Cited(title=f"config.json of {found.name}")
+    held = [(stored(found, precision), precision) for precision in _sizes_meant(statement)]
+    tries = [_size(statement, model, precision, library) for model, precision in held]
+    if statement.sized == "left":
+        tries += [_left(statement, model, precision, library, printed=False) for model, precision in held]
+    for value, line, name in tries:
+        for reading, unit in _units(value, amount.measure):
+            if amount.meets(reading):
+                sure = len(tries) == 1 or (value, line, name) == tries[0]
+                return Judgement(
+                    verdict=Verdict.CONFIRMED if sure else Verdict.PLAUSIBLE,
+                    reason=f"{name}: {_written(value, amount.measure)}{unit}",
+                    workings=(line,),
+                    sources=(source,),
+                )
+    value, line, name = tries[0]
+    near = any(amount.nearly(reading) for reading, _ in _units(value, amount.measure))
+    active = _active(statement, found)
+    return Judgement(
+        verdict=Verdict.PLAUSIBLE if near or active else Verdict.CONTRADICTED,
+        reason=f"{name}: {_written(value, amount.measure)}, {'near' if near else 'not'} {amount.written}{active}",
+        workings=(line,),
+        sources=(source,),
+        true_if=None if near else f"it said {_written(value, amount.measure)}",
+    )
+
+
+def _sizes_meant(statement: SizeStatement) -> tuple[str | None, ...]:
+    if statement.precision is None and statement.sized in ("weights", "left"):
+        return (None, *formats_meant(None))
+    return (statement.precision,)
+
+
+def _units(value: float, measure: str) -> list[tuple[float, str]]:
+    """A number of bytes is also read in GiB."""
+    return [(value, "")] + ([(value * GB / GIB, f", or {value / GIB:,.1f} GiB")] if measure == "bytes" else [])
+
+
+def _active(statement: SizeStatement, model: ModelSpec) -> str:
+    """Say where the figure is the parameters one token uses."""
+    used = model.active_params
+    if statement.sized != "params" or model.experts is None or not statement.amount.nearly(float(used)):
+        return ""
+    return f", which is what one token uses ({used / GB:,.4g} billion)"
+
+
+def _written(value: float, measure: str) -> str:
+    if measure != "bytes":
+        return f"{value / GB:,.4g} billion" if value >= GB else f"{value:,.4g}"
+    return f"{value / GB:,.1f} x 10^9 bytes" if value >= GB else f"{value / 1024:,.4g} KiB"
+
+
+def _size(
+    statement: SizeStatement, model: ModelSpec, precision: str | None, library: Library
+) -> tuple[float, Working, str]:
+    name = model.name + (f" in {precision}" if precision else "")
+    if statement.sized == "params":
+        total = float(model.total_params)
+        return total, worked(f"{plainly(total / GB)} * 1", total / GB, "10^9 parameters by its config"), name
+    weights = float(model.weight_bytes)
+    if statement.sized == "weights":
+        each = round(8 * weights / model.total_params, 3)
+        params = round(model.total_params / GB, 3)
+        line = worked(f"{plainly(params)} * {plainly(each)} / 8", params * each / 8, "10^9 parameters times bits each")
+        return weights, line, f"weights of {name}"
+    context = statement.context_tokens or _SHORT_CONTEXT
+    per_token = model.cache_bytes_per_token(CacheDtype.BF16)
+    if statement.sized == "cache":
+        value = per_token * context * statement.requests
+        line = worked(
+            f"{plainly(per_token)} * {context} * {statement.requests} / {GB}",
+            value / GB,
+            "bytes a token, tokens and requests, in 10^9",
+        )
+        return value, line, f"cache of {statement.requests} x {context:,} tokens of {name}"
+    return _left(statement, model, precision, library, printed=True)
+
+
+def _left(
+    statement: SizeStatement, model: ModelSpec, precision: str | None, library: Library, *, printed: bool
+) -> tuple[float, Working, str]:
+    """What weights leave: of the GB printed on the box, or of the bytes there are (80 GB are 85.9 x 10^9)."""
+    name = model.name + (f" in {precision}" if precision else "")
+    part = library.accelerator_of(statement.part or "")
+    each_gb = part.memory.nominal_gb if printed else round(part.memory.hbm_bytes / GB, 1)
+    memory_gb, weights_gb = statement.devices * each_gb, round(model.weight_bytes / GB, 1)
+    line = worked(
+        f"{plainly(memory_gb)} - {plainly(weights_gb)}",
+        memory_gb - weights_gb,
+        "GB on the box less weights" if printed else "10^9 bytes of memory less weights",
+    )
+    return (memory_gb - weights_gb) * GB, line, f"memory of {statement.devices} x {part.name} beside {name}"

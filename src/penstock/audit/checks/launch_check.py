@@ -1,0 +1,66 @@
+"""Does it run there, and right? What preflight knows of the checkpoint, the chip and the engine's release."""
+
+from penstock.audit.claims.record_claims import RunsStatement
+from penstock.audit.judgement import Cited, Judgement, Verdict
+from penstock.audit.reference_library import Library
+from penstock.catalog.accelerator import Accelerator
+from penstock.fleet import Parallelism, Release
+from penstock.fleet.engines import NEWEST, EngineName
+from penstock.preflight import Asked, Preflight, PreflightQuestion, Severity, check
+
+_FATAL = (Severity.BLOCKER, Severity.SILENT_WRONG)
+_SERVES = {"runs": True, "slow": True, "blocked": False, "silent-wrong": False}
+"""What decides; a risk and what is not known do not."""
+
+
+def audit_runs(statement: RunsStatement, library: Library) -> Judgement:
+    """Ask preflight, with the release stated or the newest that was read."""
+    part = library.accelerator_of(statement.part)
+    engine: EngineName = "sglang" if statement.engine == "sglang" else "vllm"
+    release = Release(statement.version) if statement.version else NEWEST[engine]
+    unread = NEWEST[engine] < release
+    answer = check(
+        PreflightQuestion(
+            subject=library.subject_of(statement.model),
+            accelerator=part,
+            engine=engine,
+            version=release,
+            asked=Asked(parallelism=_split(part, statement.devices)),
+        ),
+        library.knowledge(),
+    )
+    ready = answer.readiness.value
+    where = f"{engine} {release.text} on {statement.devices} x {part.name}"
+    found = [finding for severity in _FATAL for finding in answer.assessment.of(severity)]
+    sources = [Cited(title=finding.rule.id, url=str(next(iter(finding.rule.sources)).url)) for finding in found]
+    verdict = Verdict.UNDETERMINED if unread else _verdict(statement, ready)
+    newest = f"; {NEWEST[engine].text} is the newest release read" if unread else ""
+    newest = newest if statement.version else ", the newest release read"
+    opposite = f"it said that it {'does not run' if statement.runs else 'runs'}"
+    return Judgement(
+        verdict=verdict,
+        reason=f"preflight of {where}{newest} says {ready}{_why(answer)}",
+        sources=(*sources, Cited(title="Penstock's preflight rules", url="docs/preflight.md")),
+        true_if=opposite if verdict is Verdict.CONTRADICTED else None,
+    )
+
+
+def _verdict(statement: RunsStatement, ready: str) -> Verdict:
+    serves = _SERVES.get(ready)
+    if serves is None:
+        return Verdict.PLAUSIBLE if statement.runs and ready == "risk" else Verdict.UNDETERMINED
+    return Verdict.CONFIRMED if serves == statement.runs else Verdict.CONTRADICTED
+
+
+def _why(answer: Preflight) -> str:
+    reasons = [finding.rule.message.strip() for severity in _FATAL for finding in answer.assessment.of(severity)]
+    reasons += [obstacle.text for obstacle in answer.obstacles]
+    return f": {reasons[0][:160]}" if reasons else ""
+
+
+def _split(part: Accelerator, devices: int) -> Parallelism:
+    """Tensor parallelism within a machine, machines as stages of a pipeline."""
+    within = part.node.devices
+    if devices > within and devices % within == 0:
+        return Parallelism(tp=within, pp=devices // within)
+    return Parallelism(tp=devices)

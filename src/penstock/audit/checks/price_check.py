@@ -1,0 +1,174 @@
+"""Is a price what the market asks, and does a cost follow from its own inputs?"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import date, timedelta
+from statistics import median
+from typing import Final, TypeAlias
+
+from penstock.audit.claims.price_claims import CostStatement, PriceRatioStatement, PriceStatement
+from penstock.audit.evidence.distribution import Distribution
+from penstock.audit.judgement import Cited, Judgement, Verdict, plainly, worked
+from penstock.audit.reference_library import Library
+from penstock.audit.saving_claim import SavingClaim, check_claim
+from penstock.catalog.price import Price
+
+_BOUGHT: Final = frozenset({"purchase_device", "purchase_node"})
+_RENTED: Final = frozenset({"rent_on_demand", "rent_spot", "rent_index", "rent_contract", "rent_block"})
+_SEASON: Final = timedelta(days=400)
+"""Prices further from the day of a claim are another market."""
+_MTOK: Final = 3600 / 1e6
+
+
+_RATIO_MARGIN: Final = 1.1
+_Offers: TypeAlias = Mapping[tuple[str, str, int | None], Price]
+"""Prices by provider, kind and term."""
+
+
+def _offers(part: str, library: Library, day: date, *, bought: bool) -> _Offers:
+    """Return the newest price of each provider, kind and term on a day; the first after it where none is older.
+
+    Prices of low confidence do not count: they are list prices that nobody is known to pay, and estimates.
+    """
+    kinds = _BOUGHT if bought else _RENTED
+    counted = [
+        price
+        for price in library.prices_of(library.accelerator_of(part).id)
+        if price.kind in kinds
+        and price.usable
+        and price.confidence != "low"
+        and abs(price.effective_from - day) <= _SEASON
+    ]
+    nearest = sorted(counted, key=lambda price: (price.effective_from > day, abs(price.effective_from - day), price.id))
+    return {(price.provider, price.kind, price.term_months): price for price in reversed(nearest)}
+
+
+def _cite(price: Price) -> Cited:
+    return Cited(title=f"{price.provider}, {price.kind}, {price.effective_from}", url=price.source)
+
+
+def audit_price(statement: PriceStatement, library: Library, said_on: date | None) -> Judgement:
+    """Judge a price by what was asked around that day, and by what is asked today."""
+    judged, today = (
+        _priced(statement, list(_offers(statement.part, library, day, bought=statement.bought).values()))
+        for day in (said_on or library.today, library.today)
+    )
+    return replace(
+        judged,
+        reason=judged.reason + ("" if said_on else ", as of today"),
+        today=today.verdict if today.verdict is not judged.verdict else None,
+    )
+
+
+def _priced(statement: PriceStatement, offers: Sequence[Price]) -> Judgement:
+    if not offers:
+        what = "to buy one" if statement.bought else "for an hour of one"
+        return Judgement(
+            verdict=Verdict.UNDETERMINED,
+            reason=f"no price {what} was recorded within {_SEASON.days} days of the claim, list prices and estimates "
+            "aside; a dated quote is missing",
+        )
+    prices = Distribution(
+        values=[offer.usd_per_device for offer in offers], noun=("price", "prices"), write=_usd, modest=None
+    )
+    verdict, reason = prices.judge(statement.amount)
+    typical = min(offers, key=lambda offer: (abs(offer.usd_per_device - prices.median), offer.id))
+    return Judgement(
+        verdict=verdict, reason=reason, workings=(prices.line(statement.amount),), sources=(_cite(typical),)
+    )
+
+
+def audit_price_ratio(statement: PriceRatioStatement, library: Library, said_on: date | None) -> Judgement:
+    """Divide prices that one provider asks for both parts; where none has both, divide the medians."""
+    day = said_on or library.today
+    ours, theirs = (_offers(name, library, day, bought=statement.bought) for name in (statement.part, statement.over))
+    if not ours or not theirs:
+        lacking = statement.part if not ours else statement.over
+        return Judgement(
+            verdict=Verdict.UNDETERMINED,
+            reason=f"no price of {lacking} is recorded within {_SEASON.days} days of the claim; quotes are missing",
+        )
+    both = [(offer, theirs[key]) for key, offer in ours.items() if key in theirs]
+    mine, yours = (median(offer.usd_per_device for offer in found.values()) for found in (ours, theirs))
+    ratios = Distribution(
+        values=[mine.usd_per_device / yours.usd_per_device for mine, yours in both] or [mine / yours],
+        noun=("offer of one provider for both", "offers of one provider for both")
+        if both
+        else ("ratio of medians", ""),
+        write=_less,
+        margin=_RATIO_MARGIN,
+        modest="high",
+        sides=("a smaller discount than", "a larger discount than"),
+    )
+    verdict, reason = ratios.judge(statement.amount.rest())
+    line = worked(f"1 - {plainly(ratios.median)}", 1 - float(plainly(ratios.median)), "less, by the median ratio")
+    cites = both[0] if both else (next(iter(ours.values())), next(iter(theirs.values())))
+    return Judgement(verdict=verdict, reason=reason, workings=(line,), sources=tuple(_cite(offer) for offer in cites))
+
+
+def _less(ratio: float) -> str:
+    return f"{1 - ratio:.0%} less" if ratio <= 1 else f"{ratio - 1:.0%} more"
+
+
+def audit_cost(statement: CostStatement) -> Judgement:
+    """Divide the rent by the tokens: dollars per million."""
+    tokens = statement.tokens_per_s * statement.utilisation
+    value = statement.usd_per_hour / (tokens * _MTOK)
+    line = worked(
+        f"{plainly(statement.usd_per_hour)} / ({plainly(tokens)} * 3600 / 1000000)",
+        float(plainly(statement.usd_per_hour)) / (float(plainly(tokens)) * _MTOK),
+        "dollars an hour over millions of tokens an hour",
+    )
+    met = statement.amount.meets(value)
+    return Judgement(
+        verdict=Verdict.CONFIRMED if met else Verdict.CONTRADICTED,
+        reason=f"its own inputs give {_usd(value)} per million tokens"
+        + ("" if met else f", not {statement.amount.written}"),
+        workings=(line,),
+        true_if=None if met else f"it said {_usd(value)}",
+    )
+
+
+def _usd(value: float) -> str:
+    if value >= 1000:  # noqa: PLR2004 - beyond, cents are noise
+        return f"${value:,.0f}"
+    return f"${value:,.2f}" if value >= 0.1 else f"${value:,.3g}"  # noqa: PLR2004 - below, cents say too little
+
+
+def audit_saving(statement: SavingClaim) -> Judgement:
+    """Recompute a published saving in every reasonable reading of its inputs."""
+    check = check_claim(statement)
+    first = any(reading.reproduces_claim for reading in check.readings)
+    both = any(reading.reproduces_claim and reading.reproduces_claim_with_engineers for reading in check.readings)
+    people = statement.engineers * statement.engineer_usd_per_year * statement.years
+    dearer = statement.devices * statement.dearer_usd * (1 - statement.discount_fraction) / statement.hardware_fraction
+    lines = (
+        worked(
+            f"{plainly(statement.engineers)} * {plainly(statement.engineer_usd_per_year)} * {plainly(statement.years)}",
+            people,
+            "dollars of engineers over the whole time",
+        ),
+        worked(
+            f"{statement.devices} * {plainly(statement.dearer_usd)} * (1 - {plainly(statement.discount_fraction)}) / "
+            f"{plainly(statement.hardware_fraction)}",
+            dearer,
+            f"dollars of the {statement.dearer} fleet",
+        ),
+        worked(f"{plainly(people)} / {plainly(dearer)}", people / dearer, "share of it that the engineers are"),
+        worked(
+            f"1 - {plainly(statement.cheaper_usd)} / {plainly(statement.dearer_usd)}",
+            1 - statement.cheaper_usd / statement.dearer_usd,
+            "saving where both bills are in proportion to their hardware",
+        ),
+    )
+    return Judgement(
+        verdict=Verdict.CONFIRMED if both else Verdict.CONTRADICTED,
+        reason=" ".join(check.verdicts),
+        workings=lines,
+        true_if=None
+        if both
+        else f"{check.engineers_for_the_drop:.1f} engineers were needed instead of {statement.engineers:g}"
+        if first
+        else f"{statement.cheaper} had {check.throughput_for_the_claim:.0%} of the rate of {statement.dearer}, and "
+        f"{check.engineers_for_the_drop:.1f} engineers were needed instead of {statement.engineers:g}",
+    )

@@ -1,0 +1,293 @@
+"""Is it on record? Facts, names, reported results, dates and sums, each against its source or its own inputs."""
+
+import calendar
+import re
+from datetime import date
+
+from penstock.audit.arithmetic import evaluated
+from penstock.audit.checks.spec_check import cited
+from penstock.audit.claims.amount import Amount
+from penstock.audit.claims.hardware_claims import FORMATS_OF_FLOPS
+from penstock.audit.claims.record_claims import (
+    ClaimedSpan,
+    DateStatement,
+    FactStatement,
+    FollowsStatement,
+    MentionStatement,
+    UncheckableStatement,
+)
+from penstock.audit.judgement import Cited, Judgement, Verdict, Working, figure, plainly, worked
+from penstock.audit.reference_library import Library, SourcedFact
+from penstock.catalog.accelerator import Precision
+from penstock.errors import UnknownName
+
+_SAME = 1.1
+"""A rate within so much of what users and time per token give is that rate."""
+_FAR_BELOW = 0.1
+_EVENTS = {
+    "launch": "launched",
+    "launches": "launched",
+    "release": "released",
+    "releases": "released",
+    "announcement": "announced",
+    "announce": "announced",
+    "availability": "available",
+    "publication": "published",
+}
+"""One event in other words: a false date must not pass because of how it is put."""
+
+
+def audit_fact(statement: FactStatement, library: Library, said_on: date | None) -> Judgement:
+    """Look something up, as of the day it was said and as of today."""
+    fact = library.facts.find(statement.subject, statement.about) or _catalog_fact(statement, library)
+    if fact is None:
+        return Judgement(
+            verdict=Verdict.UNDETERMINED,
+            reason=f"nothing sourced is on record about '{statement.subject}: {statement.about}'",
+        )
+    if isinstance(statement.says, Amount):
+        return _reported(statement.says, fact)
+    if isinstance(statement.says, str):
+        return _named(statement.says, fact)
+    return _held(fact, library, said_on, says=statement.says)
+
+
+def _catalog_fact(statement: FactStatement, library: Library) -> SourcedFact | None:
+    """Look up what the catalog says of a part: the formats it multiplies, its dialect, target and architecture."""
+    try:
+        part = library.accelerator_of(statement.subject)
+    except UnknownName:
+        return None
+    about = statement.about.strip().lower()
+    if about == "fp8" and isinstance(statement.says, str):
+        about = "fp8 dialect"
+    words = {
+        "architecture": (part.architecture, "compute_target"),
+        "target": (part.compute_target, "compute_target"),
+        "fp8 dialect": (part.fp8_dialect, "fp8_dialect"),
+    }
+    if about in FORMATS_OF_FLOPS:
+        source = part.source_of(f"dense_flops_per_s.{next(iter(part.dense_flops_per_s))}")
+        holds, text = Precision(about) in part.dense_flops_per_s, None
+    elif about in words and words[about][0] is not None:
+        text, field = words[about]
+        source, holds = part.source_of(field), None
+    else:
+        return None
+    return SourcedFact(
+        subject=part.id,
+        about=about,
+        holds=holds,
+        text=text,
+        url=source.url or "",
+        title=source.title or part.name,
+        checked_on=source.checked_on,
+    )
+
+
+def _reported(amount: Amount, fact: SourcedFact) -> Judgement:
+    if fact.low is None:
+        return Judgement(verdict=Verdict.UNDETERMINED, reason="what is on record has no figure", sources=(fact.cited,))
+    high = fact.low if fact.high is None else fact.high
+    line = worked(
+        f"{plainly(amount.middle)} / {plainly((fact.low + high) / 2)}",
+        float(plainly(amount.middle)) / float(plainly((fact.low + high) / 2)),
+        "claimed over what its source says",
+    )
+    met = amount.meets(fact.low) and amount.meets(high)
+    near = met or (amount.overlaps(fact.low, high))
+    said = _written(fact.low, fact) if high == fact.low else f"{_written(fact.low, fact)} to {_written(high, fact)}"
+    return Judgement(
+        verdict=Verdict.CONFIRMED if near else Verdict.CONTRADICTED,
+        reason=f"its source says {said}" + (f": {fact.note}" if fact.note else ""),
+        workings=(line,),
+        sources=(fact.cited,),
+        true_if=None if near else f"it said {said}",
+    )
+
+
+def _written(value: float, fact: SourcedFact) -> str:
+    unit = {"bytes": "KiB", "times": "x", "number": ""}.get(fact.measure, fact.measure)
+    return f"{figure(value / 1024 if unit == 'KiB' else value)} {unit}".strip()
+
+
+def _named(says: str, fact: SourcedFact) -> Judgement:
+    """Compare words: every word of one of the alternatives must appear."""
+    if not fact.text:
+        return Judgement(verdict=Verdict.UNDETERMINED, reason="what is on record has no name", sources=(fact.cited,))
+    words = set(re.findall(r"[a-z0-9]+", says.lower()))
+    wanted = [set(re.findall(r"[a-z0-9]+", option.lower())) for option in fact.text.split("|")]
+    met = any(option <= words for option in wanted if option)
+    right = fact.text.split("|", maxsplit=1)[0]
+    return Judgement(
+        verdict=Verdict.CONFIRMED if met else Verdict.CONTRADICTED,
+        reason=f"on record: {right}" + (f"; {fact.note}" if fact.note else ""),
+        sources=(fact.cited,),
+        true_if=None if met else f"it said: {right}",
+    )
+
+
+def _held(fact: SourcedFact, library: Library, said_on: date | None, *, says: bool) -> Judgement:
+    if fact.holds is None:
+        return Judgement(verdict=Verdict.UNDETERMINED, reason="what is on record does not say", sources=(fact.cited,))
+    day = said_on or library.today
+    then = fact.holds if fact.first is None or day >= fact.first else not fact.holds
+    now = fact.holds
+    lines: tuple[Working, ...] = ()
+    if fact.first is not None:
+        lines = (worked(f"{day} >= {fact.first}", day >= fact.first, "the day of the claim is not before it was so"),)
+    since = "" if fact.first is None else f" since {fact.first}"
+    verdict, today = (Verdict.CONFIRMED if says == state else Verdict.CONTRADICTED for state in (then, now))
+    return Judgement(
+        verdict=verdict,
+        reason=f"on record: {'yes' if fact.holds else 'no'}{since}" + (f"; {fact.note}" if fact.note else ""),
+        workings=lines,
+        sources=(fact.cited,),
+        true_if=None if verdict is Verdict.CONFIRMED else f"it said {'yes' if then else 'no'}",
+        today=today if today is not verdict else None,
+    )
+
+
+def span_of_month(text: str) -> ClaimedSpan:
+    """Read the `2024-10` of a catalog as its days."""
+    year, month = (int(piece) for piece in text.split("-")[:2])
+    return ClaimedSpan(
+        first=date(year, month, 1), last=date(year, month, calendar.monthrange(year, month)[1]), written=text
+    )
+
+
+def _happened(subject: str, event: str, library: Library) -> tuple[ClaimedSpan, Cited] | None:
+    """Find when something happened: among the facts, else the launch of a catalog part."""
+    meant = _EVENTS.get(event.lower(), event)
+    fact = library.facts.find(subject, meant)
+    if fact is not None and fact.first is not None:
+        last = fact.last or fact.first
+        return ClaimedSpan(first=fact.first, last=last, written=f"{fact.first}"), fact.cited
+    if meant not in {"launched", "released"}:
+        return None
+    try:
+        part = library.accelerator_of(subject)
+    except UnknownName:
+        return None
+    if part.launched is None:
+        return None
+    return span_of_month(part.launched), cited(part, part.source_of("launched"))
+
+
+def audit_date(statement: DateStatement, library: Library, said_on: date | None) -> Judgement:
+    """Hold a date against the record; a plan is judged by what became of it."""
+    found = _happened(statement.subject, statement.event, library)
+    if found is None:
+        return Judgement(
+            verdict=Verdict.UNDETERMINED,
+            reason=f"no sourced date is on record for '{statement.subject}: {statement.event}'; "
+            "events are said as launched, released, announced or available",
+        )
+    real, source = found
+    said = statement.when
+    plan = said_on is not None and said.last > said_on
+    overlap = said.first <= real.last and real.first <= said.last
+    if overlap:
+        line = worked(
+            f"{real.first} <= {said.last}", real.first <= said.last, "it had happened by the end of that time"
+        )
+        return Judgement(
+            verdict=Verdict.CONFIRMED,
+            reason=f"{statement.subject} {statement.event}: {_span(real)}" + (", as planned" if plan else ""),
+            workings=(line,),
+            sources=(source,),
+        )
+    early = said.last < real.first
+    line = (
+        worked(f"{said.last} < {real.first}", said.last < real.first, "claimed before it happened")
+        if early
+        else worked(f"{said.first} > {real.last}", said.first > real.last, "claimed after it happened")
+    )
+    months = abs((said.first.year - real.first.year) * 12 + said.first.month - real.first.month)
+    word = "a plan that slipped" if plan and early else "a plan that was beaten" if plan else "wrong"
+    return Judgement(
+        verdict=Verdict.PLAUSIBLE if plan else Verdict.CONTRADICTED,
+        reason=f"{statement.subject} {statement.event}: {_span(real)}, {months} months "
+        f"{'after' if early else 'before'} {said.written}: {word}",
+        workings=(line,),
+        sources=(source,),
+        true_if=f"it said {real.written}",
+        today=Verdict.CONTRADICTED if plan and real.first <= library.today else None,
+    )
+
+
+def _span(span: ClaimedSpan) -> str:
+    return f"{span.first}" if span.first == span.last else f"{span.first} to {span.last}"
+
+
+def audit_mention(statement: MentionStatement, library: Library, said_on: date | None) -> Judgement:
+    """A text cannot speak of what was not there yet."""
+    fact = library.facts.earliest(statement.subject)
+    found = (
+        (ClaimedSpan(first=fact.first, last=fact.last or fact.first, written=f"{fact.first}"), fact.cited)
+        if fact is not None and fact.first is not None
+        else _happened(statement.subject, "launched", library)
+    )
+    if found is None or said_on is None:
+        missing = "the day of the text" if found is not None else f"a sourced date of '{statement.subject}'"
+        return Judgement(verdict=Verdict.UNDETERMINED, reason=f"{missing} is missing")
+    real, source = found
+    late = real.first > said_on
+    line = worked(f"{real.first} > {said_on}", late, "it came after the day of the text")
+    return Judgement(
+        verdict=Verdict.CONTRADICTED if late else Verdict.CONFIRMED,
+        reason=f"the first thing on record of {statement.subject} is of {real.first}; the text is dated {said_on}",
+        workings=(line,),
+        sources=(source,),
+        true_if=f"the text were of {real.first} or later" if late else None,
+        today=Verdict.CONFIRMED if late and real.first <= library.today else None,
+    )
+
+
+def audit_follows(statement: FollowsStatement) -> Judgement:
+    """Redo a sum from the inputs a text states."""
+    names = dict(statement.inputs)
+    value = evaluated(statement.formula, names)
+    expression = _filled(statement.formula, names)
+    if statement.at_most and statement.amount.high <= value * _SAME:
+        return _bounded(statement, value, worked(expression, evaluated(expression), f"{statement.formula}"))
+    met, near = statement.amount.meets(value), statement.amount.nearly(value)
+    shown = f"{value:.1%}" if statement.amount.measure == "share" else figure(float(f"{value:.4g}"))
+    beside = "" if met else f", {'near' if near else 'not'} {statement.amount.written}"
+    return Judgement(
+        verdict=Verdict.CONFIRMED if met else Verdict.PLAUSIBLE if near else Verdict.CONTRADICTED,
+        reason=f"its own inputs give {shown}{beside}",
+        workings=(worked(expression, evaluated(expression), f"{statement.formula}"),),
+        true_if=None if near else f"it said {shown}",
+    )
+
+
+def _bounded(statement: FollowsStatement, value: float, line: Working) -> Judgement:
+    """Judge a figure that is no more than its inputs allow: near it is what they give, far below something is amiss."""
+    share = statement.amount.high / value
+    shown = figure(float(f"{value:.4g}"))
+    if share >= 1 / _SAME:
+        return Judgement(verdict=Verdict.CONFIRMED, reason=f"its own inputs give {shown}", workings=(line,))
+    far = share < _FAR_BELOW
+    return Judgement(
+        verdict=Verdict.IMPLAUSIBLE if far else Verdict.PLAUSIBLE,
+        reason=f"its own inputs allow {shown}, and {statement.amount.written} is {share:.2g} of that"
+        + (": a unit is wrong, or hardly anybody is served" if far else ", if waiting and prompts take the rest"),
+        workings=(line,),
+        true_if=f"it said up to {shown}" if far else None,
+    )
+
+
+def _filled(formula: str, names: dict[str, float]) -> str:
+    return re.sub(
+        r"[A-Za-z_]\w*", lambda found: _bracketed(names[found[0]]) if found[0] in names else found[0], formula
+    )
+
+
+def _bracketed(value: float) -> str:
+    return f"({plainly(value)})" if value < 0 else plainly(value)
+
+
+def audit_uncheckable(statement: UncheckableStatement) -> Judgement:
+    """Say what is missing."""
+    return Judgement(verdict=Verdict.UNDETERMINED, reason=f"nothing here can check it; it would take {statement.needs}")

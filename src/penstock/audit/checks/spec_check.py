@@ -1,0 +1,159 @@
+"""Does a figure agree with the data sheet? Held against every way to read it, then against what else bears the name."""
+
+from collections.abc import Sequence
+
+from penstock.audit.claims.amount import Amount
+from penstock.audit.claims.hardware_claims import SpecStatement
+from penstock.audit.evidence.data_sheet import SpecReading, spec_readings
+from penstock.audit.evidence.lookalikes import matching_lookalikes, mistaken_spec
+from penstock.audit.judgement import Cited, Judgement, Verdict, Working, plainly, worked
+from penstock.audit.reference_library import Library
+from penstock.catalog.accelerator import Accelerator, Basis, Source
+from penstock.units import GB, TERA
+
+_SCALES = {"bytes": (GB, "GB"), "bytes/s": (TERA, "TB/s"), "flops/s": (TERA, "TFLOPS"), "watts": (1.0, "W")}
+
+
+def audit_spec(statement: SpecStatement, library: Library) -> Judgement:
+    """Hold a figure against every reading of the data sheet."""
+    part = library.accelerator_of(statement.part)
+    found = spec_readings(part, statement.quantity, statement.scope, statement.basis)
+    if not found:
+        return _without(statement, part)
+    if statement.sustained:
+        return _sustained(statement, part, found)
+    amount = statement.amount
+    for reading in found:
+        if amount.meets(reading.value) if reading is found[0] or not reading.plain else amount.closely(reading.value):
+            return _met(statement, part, reading, found)
+    return _missed(statement, part, found, library)
+
+
+def _without(statement: SpecStatement, part: Accelerator) -> Judgement:
+    """Say whether the part has none of it, or the catalog."""
+    dialects = {"fp8": part.fp8_dialect, "fp4": part.fp4_formats}
+    source = part.source_of(f"dense_flops_per_s.{next(iter(part.dense_flops_per_s))}")
+    if statement.quantity not in dialects or dialects[statement.quantity] or source.basis is Basis.UNVERIFIED:
+        return Judgement(
+            verdict=Verdict.UNDETERMINED,
+            reason=f"the catalog has no {statement.quantity} of {part.name}: a sourced data sheet is missing",
+        )
+    return Judgement(
+        verdict=Verdict.CONTRADICTED,
+        reason=f"{part.name} does not multiply {statement.quantity}: its data sheet lists no such rate",
+        sources=(cited(part, source),),
+        true_if="it were said of a part that has the format",
+    )
+
+
+def _met(statement: SpecStatement, part: Accelerator, reading: SpecReading, found: Sequence[SpecReading]) -> Judgement:
+    lines = (_beside(statement.amount, reading, statement.amount.measure),)
+    sources = (cited(part, reading.source),)
+    if reading.plain:
+        sure = reading.source.basis is not Basis.UNVERIFIED
+        return Judgement(
+            verdict=Verdict.CONFIRMED if sure else Verdict.PLAUSIBLE,
+            reason=f"it is {reading.name} of {part.name}"
+            + _apart(statement.amount, reading)
+            + ("" if sure else ", which no stored source confirms"),
+            workings=lines,
+            sources=sources,
+        )
+    right = found[0]
+    return Judgement(
+        verdict=Verdict.CONTRADICTED,
+        reason=f"{statement.amount.written} is {reading.name} of {part.name}, not {right.name}, which is "
+        f"{shown(right.value, statement.amount.measure)}; no LLM engine uses 2:4 sparsity",
+        workings=(*lines, _beside(statement.amount, right, statement.amount.measure)),
+        sources=(*sources, cited(part, right.source)),
+        true_if=f"it were said to be {reading.name}",
+    )
+
+
+def _apart(amount: Amount, reading: SpecReading) -> str:
+    """Say what the figure is where that is not what was written, and how far rounding was allowed to go."""
+    off = abs(amount.middle / reading.value - 1)
+    if off < 0.005:  # noqa: PLR2004 - what nobody would call a difference
+        return ""
+    value = f", {shown(reading.value, amount.measure)}"
+    rounded = not (amount.closely(reading.value) or amount.at_least or amount.at_most)
+    return f"{value}: {off:.0%} off, within the rounding of {amount.written}" if rounded else value
+
+
+def _missed(statement: SpecStatement, part: Accelerator, found: Sequence[SpecReading], library: Library) -> Judgement:
+    amount, right = statement.amount, found[0]
+    line = _beside(amount, right, amount.measure)
+    sources = (cited(part, right.source),)
+    if amount.nearly(right.value):
+        return Judgement(
+            verdict=Verdict.PLAUSIBLE,
+            reason=f"{amount.off_by(right.value)} off {right.name} of {part.id}, {shown(right.value, amount.measure)}",
+            workings=(line,),
+            sources=sources,
+        )
+    whose = matching_lookalikes(statement, part, library)
+    if whose is not None and whose.plain:
+        return Judgement(
+            verdict=Verdict.PLAUSIBLE,
+            reason=f"{amount.written} is {whose.name}; {right.name.rstrip(',')} of {part.name} is "
+            f"{shown(right.value, amount.measure)}",
+            workings=(_beside(amount, whose, amount.measure), line),
+            sources=(cited(part, whose.source), *sources),
+            true_if=f"it means {whose.name}",
+        )
+    other = whose.name if whose is not None else mistaken_spec(statement, part)
+    sure = right.source.basis is not Basis.UNVERIFIED
+    return Judgement(
+        verdict=Verdict.CONTRADICTED if sure else Verdict.IMPLAUSIBLE,
+        reason=f"{right.name} of {part.name} is {shown(right.value, amount.measure)}, not {amount.written}"
+        + (f"; {amount.written} is {other}" if other else ""),
+        workings=(line,),
+        sources=sources,
+        true_if=f"it said {shown(right.value, amount.measure)}" + (f", or meant {other}" if other else ""),
+    )
+
+
+def _sustained(statement: SpecStatement, part: Accelerator, found: Sequence[SpecReading]) -> Judgement:
+    """What is said to be delivered may be anything up to the dense peak."""
+    amount, peak = statement.amount, found[0]
+    share = amount.low / peak.value
+    line = worked(
+        f"{plainly(amount.low / TERA)} / {plainly(peak.value / TERA)}", share, f"of {peak.name}, as delivered"
+    )
+    if share > 1 and not amount.meets(peak.value):
+        sparse = next((reading for reading in found if not reading.plain and amount.meets(reading.value)), None)
+        return Judgement(
+            verdict=Verdict.CONTRADICTED if sparse else Verdict.IMPOSSIBLE,
+            reason=f"nothing delivers more than its peak: {peak.name} of {part.name} is "
+            f"{shown(peak.value, amount.measure)}" + (f"; {amount.written} is {sparse.name}" if sparse else ""),
+            workings=(line,),
+            sources=(cited(part, peak.source),),
+            true_if=f"at most {shown(peak.value, amount.measure)} were said to be delivered",
+        )
+    return Judgement(
+        verdict=Verdict.PLAUSIBLE,
+        reason=f"{share:.0%} of {peak.name} of {part.name}, which matrix benchmarks reach; the benchmark is not here",
+        workings=(line,),
+        sources=(cited(part, peak.source),),
+    )
+
+
+def cited(part: Accelerator, source: Source) -> Cited:
+    """Name where a fact of a part comes from."""
+    return Cited(title=source.title or f"{part.name}, {source.basis}", url=source.url)
+
+
+def shown(value: float, measure: str) -> str:
+    """Write a value in the unit people use."""
+    size, unit = _SCALES.get(measure, (1.0, ""))
+    return f"{float(f'{value / size:.4g}'):,g} {unit}".strip()
+
+
+def _beside(amount: Amount, reading: SpecReading, measure: str) -> Working:
+    size, unit = _SCALES.get(measure, (1.0, ""))
+    ratio = amount.middle / reading.value
+    return worked(
+        f"{plainly(amount.middle / size)} / {plainly(reading.value / size)}",
+        ratio,
+        f"claimed over {reading.name.rstrip(',')}" + (f", {unit}" if unit else ""),
+    )

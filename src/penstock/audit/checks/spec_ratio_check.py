@@ -1,0 +1,112 @@
+"""Does a ratio between two parts follow from their data sheets, like over like?"""
+
+from penstock.audit.checks.spec_check import cited
+from penstock.audit.claims.hardware_claims import LimitStatement, RatioStatement
+from penstock.audit.evidence.data_sheet import SpecReading, spec_readings
+from penstock.audit.judgement import Cited, Judgement, Verdict, Working, figure, plainly, worked
+from penstock.audit.reference_library import Library
+from penstock.catalog.accelerator import Basis
+from penstock.units import GB, TERA
+
+_BITS = {"fp64": 64, "fp32": 32, "tf32": 19, "bf16": 16, "fp16": 16, "fp8": 8, "int8": 8, "fp6": 6, "fp4": 4}
+
+
+def audit_ratio(statement: RatioStatement, library: Library) -> Judgement:
+    """Divide every reading of one part by the same reading of the other; mixed readings are named as such."""
+    part, other = library.accelerator_of(statement.part), library.accelerator_of(statement.over)
+    ours = spec_readings(part, statement.quantity, statement.scope, statement.basis)
+    theirs = spec_readings(other, statement.over_quantity or statement.quantity, statement.scope, statement.basis)
+    if not ours or not theirs:
+        lacking = part.name if not ours else other.name
+        return Judgement(
+            verdict=Verdict.UNDETERMINED,
+            reason=f"the catalog has no {statement.quantity} of {lacking}: a sourced data sheet is missing",
+        )
+    amount = statement.amount
+    sources = (cited(part, ours[0].source), cited(other, theirs[0].source))
+    alike = [(mine, yours) for mine, yours in zip(ours, theirs, strict=False) if mine.plain and yours.plain]
+    for mine, yours in alike:
+        if amount.meets(mine.value / yours.value):
+            sure = Basis.UNVERIFIED not in {mine.source.basis, yours.source.basis}
+            return Judgement(
+                verdict=Verdict.CONFIRMED if sure else Verdict.PLAUSIBLE,
+                reason=f"{part.name} over {other.name}, {_sides(mine, yours)}",
+                workings=(_divided(mine, yours),),
+                sources=sources,
+            )
+    for mine, yours in alike:
+        if amount.nearly(mine.value / yours.value):
+            return Judgement(
+                verdict=Verdict.PLAUSIBLE,
+                reason=f"{amount.off_by(mine.value / yours.value)} off {part.id}/{other.id}, {_sides(mine, yours)}",
+                workings=(_divided(mine, yours),),
+                sources=sources,
+            )
+    mine, yours = alike[0] if alike else (ours[0], theirs[0])
+    lines = [_divided(mine, yours)]
+    mixed = _mixed(statement, ours, theirs)
+    if mixed:
+        lines.append(_divided(*mixed))
+    right = figure(float(f"{mine.value / yours.value:.3g}"))
+    return Judgement(
+        verdict=Verdict.CONTRADICTED,
+        reason=f"like over like, {part.name} has {right}x of {other.name}, not {amount.written}"
+        + (f": that sets {mixed[0].name.rstrip(',')} against {mixed[1].name.rstrip(',')}" if mixed else ""),
+        workings=tuple(lines),
+        sources=sources,
+        true_if=f"it said {right}x",
+    )
+
+
+def _mixed(
+    statement: RatioStatement, ours: tuple[SpecReading, ...], theirs: tuple[SpecReading, ...]
+) -> tuple[SpecReading, SpecReading] | None:
+    for mine in ours:
+        for yours in theirs:
+            if mine.plain != yours.plain and statement.amount.meets(mine.value / yours.value):
+                return mine, yours
+    return None
+
+
+def _divided(mine: SpecReading, yours: SpecReading) -> Working:
+    size = TERA if mine.value >= TERA else GB if mine.value >= GB else 1.0
+    return worked(
+        f"{plainly(mine.value / size)} / {plainly(yours.value / size)}",
+        mine.value / yours.value,
+        _sides(mine, yours),
+    )
+
+
+def _sides(mine: SpecReading, yours: SpecReading) -> str:
+    ours, theirs = mine.name.rstrip(","), yours.name.rstrip(",")
+    return f"{ours} on both sides" if ours == theirs else f"{ours} over {theirs}"
+
+
+def audit_limit(statement: LimitStatement, library: Library) -> Judgement:
+    """Count a part's operations as export rules do: dense tera-operations a second times their bits."""
+    part, limit = library.accelerator_of(statement.part), library.facts.limit(statement.limit)
+    if limit is None:
+        known = ", ".join(known.id for known in library.facts.limits)
+        return Judgement(
+            verdict=Verdict.UNDETERMINED, reason=f"no rule '{statement.limit}' is on record; known: {known}"
+        )
+    tpp, rate, kind = max(
+        (rate / TERA * _BITS[kind], rate / TERA, kind.value) for kind, rate in part.dense_flops_per_s.items()
+    )
+    below = tpp < limit.least_tpp
+    line = worked(
+        f"{plainly(rate)} * {_BITS[kind]}",
+        float(plainly(rate)) * _BITS[kind],
+        f"TPP of {part.name}: dense {kind} TOPS times bits",
+    )
+    beside = worked(
+        f"{plainly(round(tpp, 1))} < {plainly(limit.least_tpp)}", below, f"below the threshold of {limit.says}"
+    )
+    return Judgement(
+        verdict=Verdict.CONFIRMED if below == statement.below else Verdict.CONTRADICTED,
+        reason=f"{limit.says} controls a TPP of {limit.least_tpp:,.0f} and more; {part.name} has {tpp:,.0f}, "
+        f"{tpp / limit.least_tpp:.1f} times that",
+        workings=(line, beside),
+        sources=(Cited(title=limit.title, url=limit.url), cited(part, part.source_of(f"dense_flops_per_s.{kind}"))),
+        true_if=None if below == statement.below else f"it said {'below' if below else 'above'}",
+    )

@@ -1,0 +1,390 @@
+"""Can it be that fast, and is it likely? Bounds first, then published rows of the same cell, then the model."""
+
+from collections.abc import Mapping
+from datetime import date
+from functools import partial
+from typing import Final
+
+from penstock.audit.checks.fit_check import tried
+from penstock.audit.checks.spec_check import cited
+from penstock.audit.claims.amount import Amount
+from penstock.audit.claims.speed_claims import SpeedStatement
+from penstock.audit.evidence.distribution import Distribution
+from penstock.audit.evidence.physical_limits import PhysicalLimit, max_rate, min_tpot, physical_limits, without_drafts
+from penstock.audit.evidence.published_rows import Interval, cited_rows, predicted, published
+from penstock.audit.evidence.weight_formats import formats_meant
+from penstock.audit.judgement import Cited, Judgement, Verdict, Working, figure, plainly, worked
+from penstock.audit.reference_library import Library
+from penstock.catalog.accelerator import Accelerator
+from penstock.catalog.measurement import Measurement
+from penstock.model import CacheDtype, ModelSpec, Part
+from penstock.performance.memory.budget import fit
+from penstock.units import GB
+
+_REPEAT: Final = 1.1
+"""Two runs of one setup under one load differ by up to this factor."""
+_DRAFTED: Final = 2.8
+"""Tokens a step yields where three drafts are mostly accepted, as published rows with draft layers have it."""
+_LATER: Final = 2.0
+"""The factor by which rows published after a claim may be faster: engines improve. An assumption."""
+_FAR: Final = 1.25
+"""The factor outside the model's interval from which a figure is implausible."""
+
+
+def audit_speed(statement: SpeedStatement, library: Library, said_on: date | None = None) -> Judgement:
+    """Judge a rate, a time or a number of requests, by rows published up to the day of the claim."""
+    setup = statement.setup
+    model, part = library.model_of(setup.model), library.accelerator_of(setup.part)
+    found = _lights(statement, library)
+    sources = [cited(part, part.source_of("memory.hbm_bytes_per_s")), Cited(title=f"config.json of {model.name}")]
+    if not any(light.holds_weights for light in found):
+        return _does_not_fit(statement, model, part, found, tuple(sources))
+    bound = _by_bounds(statement, found)
+    if bound is not None and bound.verdict is Verdict.IMPOSSIBLE:
+        return _with(bound, tuple(sources))
+    if statement.metric == "requests":
+        return _with(bound or _requests_hold(found), tuple(sources))
+    rows = published(setup, statement.metric, library, said_on)
+    judged = _by_rows(statement, rows, library, said_on) or bound or _by_model(statement, rows, library)
+    lines = () if judged.workings else (_lines(found)[-1:])
+    return _with(judged, tuple(sources), lines)
+
+
+def _lights(statement: SpeedStatement, library: Library) -> tuple[PhysicalLimit, ...]:
+    """Lay the setup out in the widest split if that allows the claim, else in all: what one allows is possible."""
+    widest = physical_limits(statement.setup, library, widest=True)
+    if any(light.holds_weights for light in widest) and _by_bounds(statement, widest) is None:
+        return widest
+    return physical_limits(statement.setup, library)
+
+
+def _with(judged: Judgement, sources: tuple[Cited, ...], lines: tuple[Working, ...] = ()) -> Judgement:
+    return Judgement(
+        verdict=judged.verdict,
+        reason=judged.reason,
+        workings=(*judged.workings, *lines),
+        sources=(*judged.sources, *sources),
+        true_if=judged.true_if,
+    )
+
+
+def _does_not_fit(
+    statement: SpeedStatement,
+    model: ModelSpec,
+    part: Accelerator,
+    found: tuple[PhysicalLimit, ...],
+    sources: tuple[Cited, ...],
+) -> Judgement:
+    setup = statement.setup
+    where = f"{setup.devices} x {part.name}" if setup.devices > 1 else f"one {part.name}"
+    attempts = [tried(model, name, part, setup.devices, 1) for name in formats_meant(setup.precision)]
+    smallest = min(attempts, key=lambda attempt: attempt.weight_bytes)
+    if smallest.holds_weights:
+        return Judgement(
+            verdict=Verdict.UNDETERMINED,
+            reason=f"no split of {where} is known that holds {model.name}; state tensor and data parallel ranks",
+            workings=(smallest.line,),
+            sources=sources,
+        )
+    del found
+    bits = 8 * smallest.memory_bytes / model.total_params
+    return Judgement(
+        verdict=Verdict.IMPOSSIBLE,
+        reason=f"it does not fit, so it has no speed: {smallest.weight_bytes / GB:,.1f} x 10^9 bytes of "
+        f"{smallest.precision} weights against {smallest.memory_bytes / GB:,.1f} of {where}",
+        workings=(
+            smallest.line,
+            worked(
+                f"8 * {plainly(round(smallest.memory_bytes / GB, 1))} / {plainly(round(model.total_params / GB, 2))}",
+                8 * round(smallest.memory_bytes / GB, 1) / round(model.total_params / GB, 2),
+                "bits a weight may have to fit at all",
+            ),
+        ),
+        sources=sources,
+        true_if=f"there were more devices, or weights under {bits:.1f} bits each",
+    )
+
+
+def _lines(found: tuple[PhysicalLimit, ...]) -> tuple[Working, ...]:
+    best = max_rate(found)
+    return () if best is None else best.rate_lines()
+
+
+def _by_bounds(statement: SpeedStatement, found: tuple[PhysicalLimit, ...]) -> Judgement | None:
+    metric = statement.metric
+    if metric == "requests":
+        return _too_many_requests(statement, found)
+    if metric == "ttft":
+        return _first_token_too_soon(statement, found)
+    return _too_fast(statement, found) if metric == "throughput" else _too_short(statement, found)
+
+
+def _exceeds(amount: Amount, bound: float) -> bool:
+    return amount.low - amount.slack > bound and not amount.at_most
+
+
+def _undercuts(amount: Amount, bound: float) -> bool:
+    return amount.high + amount.slack < bound and not amount.at_least
+
+
+def _too_fast(statement: SpeedStatement, found: tuple[PhysicalLimit, ...]) -> Judgement | None:
+    amount, best = statement.amount, max_rate(found)
+    if best is None:
+        return None
+    if _exceeds(amount, best.most_tokens_per_s):
+        return Judgement(
+            verdict=Verdict.IMPOSSIBLE,
+            reason=f"{amount.written} is {_times(amount.low / best.most_tokens_per_s)} what physics allows, "
+            f"{figure(float(f'{best.most_tokens_per_s:.3g}'))} tok/s",
+            workings=best.rate_lines(),
+            true_if=f"it were at most {figure(float(f'{best.most_tokens_per_s:.3g}'))} tok/s",
+        )
+    plain = without_drafts(best)
+    fair_step_s = plain.fair_step_s
+    fair = plain.most_tokens_per_s if fair_step_s is None else plain.running / fair_step_s
+    if statement.setup.drafted or not _exceeds(amount, min(fair, plain.most_tokens_per_s)):
+        return None
+    return Judgement(
+        verdict=Verdict.IMPLAUSIBLE,
+        reason=f"faster than the roofline of the load, {figure(float(f'{fair:.3g}'))} tok/s: only drafted tokens"
+        + (", cached prompts or few experts in use" if best.work.expert_bytes else " or cached prompts")
+        + " could explain it",
+        workings=plain.rate_lines(),
+        true_if="drafts or cached prompts were part of the setup",
+    )
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.2g} times" if ratio >= 1.1 else f"{ratio - 1:.1%} above"  # noqa: PLR2004 - else it reads 1 times
+
+
+def _too_short(statement: SpeedStatement, found: tuple[PhysicalLimit, ...]) -> Judgement | None:
+    amount, best = statement.amount, min_tpot(found)
+    if best is None:
+        return None
+    gb, rate = best.least_weight_s * best.work.bytes_per_s / GB, best.work.bytes_per_s / 1e12
+    line = worked(
+        f"{plainly(round(gb, 2))} / {plainly(rate)} / {plainly(best.drafts)}",
+        round(gb, 2) / rate / best.drafts,
+        "ms to stream the weights once, over the tokens of a step",
+    )
+    if _undercuts(amount, best.least_tpot_s):
+        return Judgement(
+            verdict=Verdict.IMPOSSIBLE,
+            reason=f"a token takes at least {best.least_tpot_s * 1e3:.3g} ms, a request alone and drafts granted",
+            workings=(line,),
+            true_if=f"it were at least {best.least_tpot_s * 1e3:.3g} ms",
+        )
+    plain = without_drafts(best)
+    fair_s = plain.fair_step_s or plain.least_tpot_s
+    if statement.setup.drafted or not _undercuts(amount, fair_s):
+        return None
+    return Judgement(
+        verdict=Verdict.IMPLAUSIBLE,
+        reason=f"shorter than the roofline of the load, {fair_s * 1e3:.3g} ms: only drafted tokens, cached prompts "
+        "or users who wait instead of running could explain it",
+        workings=(line,),
+        true_if="fewer requests ran together, or tokens were drafted",
+    )
+
+
+def _first_token_too_soon(statement: SpeedStatement, found: tuple[PhysicalLimit, ...]) -> Judgement | None:
+    held = [light for light in found if light.holds_weights and light.least_prompt_s]
+    best = min(held, key=lambda light: light.least_prompt_s, default=None)
+    if best is None or not _undercuts(statement.amount, best.least_prompt_s):
+        return None
+    micro = best.token_s * 1e6
+    tokens = best.setup.input_tokens or 0
+    line = worked(
+        f"{tokens} * {plainly(micro)} / 1000",
+        tokens * float(plainly(micro)) / 1000,
+        "ms of arithmetic for the prompt at the dense peak",
+    )
+    return Judgement(
+        verdict=Verdict.IMPLAUSIBLE,
+        reason=f"the arithmetic of one prompt takes {best.least_prompt_s * 1e3:.3g} ms at the dense peak: only "
+        "a cached prompt comes sooner",
+        workings=(line,),
+        true_if="most of the prompt were cached",
+    )
+
+
+def _context(light: PhysicalLimit) -> float:
+    setup = light.setup
+    return float((setup.input_tokens or 0) + (setup.output_tokens or 0)) or 1.0
+
+
+def _least_context(light: PhysicalLimit) -> float:
+    """Tokens a request holds at the least: its prompt, for answers are at all stages and memory is paged."""
+    return float(light.setup.input_tokens or 0) or 1.0
+
+
+def _requests_line(light: PhysicalLimit, context_tokens: float) -> Working:
+    each = light.cache_bytes(context_tokens) / 1e6
+    free = light.free_bytes / 1e6
+    ranks = light.ranks * light.copies
+    return worked(
+        f"{ranks} * {plainly(free)} / {plainly(each)}",
+        ranks * float(plainly(free)) / float(plainly(each)),
+        "requests: 10^6 bytes beside the weights over the cache of one",
+    )
+
+
+def _too_many_requests(statement: SpeedStatement, found: tuple[PhysicalLimit, ...]) -> Judgement | None:
+    held = [light for light in found if light.holds_weights]
+    best = max(held, key=lambda light: light.most_requests(_least_context(light)))
+    least = _least_context(best)
+    most = best.most_requests(least)
+    if not _exceeds(statement.amount, most):
+        return _too_many_for_engines(statement, best)
+    return Judgement(
+        verdict=Verdict.IMPOSSIBLE,
+        reason=f"memory holds at most {most:,.0f} requests of {least:,.0f} tokens in the smallest format",
+        workings=(_requests_line(best, least),),
+        true_if="most of their tokens were a shared prefix",
+    )
+
+
+def _too_many_for_engines(statement: SpeedStatement, light: PhysicalLimit) -> Judgement | None:
+    """Say where memory would hold them but for what engines reserve; the sparest of the reserves counts."""
+    context = max(1, round((_least_context(light) + _context(light)) / 2))
+    capacity = fit(light.work.deployment, context).capacity
+    if capacity is None or capacity.cached_requests is None:
+        return None
+    most = light.copies * capacity.high_tokens / context
+    if not _exceeds(statement.amount, most):
+        return None
+    return Judgement(
+        verdict=Verdict.IMPLAUSIBLE,
+        reason=f"beside what engines reserve, the smallest cache holds {most:,.0f} requests of {context:,} tokens, "
+        "the mean while they run",
+        workings=(_requests_line(light, float(context)),),
+        true_if="most of their tokens were a shared prefix",
+    )
+
+
+def _requests_hold(found: tuple[PhysicalLimit, ...]) -> Judgement:
+    held = [light for light in found if light.holds_weights]
+    best = max(held, key=lambda light: light.most_requests(_context(light)))
+    return Judgement(
+        verdict=Verdict.PLAUSIBLE,
+        reason=f"memory holds up to {best.most_requests(_context(best)):,.0f} requests of {_context(best):,.0f} "
+        "tokens; how many run well together depends on what is promised to each",
+        workings=(_requests_line(best, _context(best)),),
+    )
+
+
+def _by_rows(
+    statement: SpeedStatement, rows: Mapping[Measurement, float], library: Library, said_on: date | None
+) -> Judgement | None:
+    """Judge by published rows of the same cell; of the same setup under any load where none is stated."""
+    setup, amount = statement.setup, statement.amount
+    if not rows:
+        return None
+    stated = setup.concurrency and setup.input_tokens and setup.output_tokens
+    cell = Distribution(
+        values=tuple(rows.values()),
+        noun=("published row", "published rows") if stated else ("published load", "published loads"),
+        write=partial(_in_unit, statement=statement),
+        repeat=_REPEAT,
+        margin=_FAR if stated else _REPEAT,
+        modest="low" if statement.metric == "throughput" else "high",
+    )
+    verdict, reason = cell.judge(amount)
+    if not stated:
+        if verdict is Verdict.IMPLAUSIBLE:
+            return None
+        verdict, reason = Verdict.PLAUSIBLE, f"{reason}; the claim states no load"
+    values = rows.values()
+    plain = verdict is Verdict.IMPLAUSIBLE and not any(row.drafted for row in rows)
+    if plain and _by_drafts(statement, min(values), max(values), library):
+        verdict, reason = Verdict.PLAUSIBLE, f"{reason}, without drafted tokens; with them it is within reach"
+    if said_on is not None and all(row.date > said_on for row in rows):
+        slower = amount.scaled(_LATER if statement.metric == "throughput" else 1 / _LATER)
+        verdict = Verdict.PLAUSIBLE if cell.is_modest(amount) and not cell.is_modest(slower) else verdict
+        reason += ", published after the claim"
+    times, unit = (1.0, "") if statement.metric == "throughput" else (1e3, ", ms")
+    return Judgement(
+        verdict=verdict,
+        reason=reason,
+        workings=(cell.line(amount, times, unit),),
+        sources=cited_rows(list(rows), library),
+    )
+
+
+def _beside(statement: SpeedStatement, value: float, what: str) -> Working:
+    """Set a claim beside a value, rates in tok/s and times in ms."""
+    times = 1.0 if statement.metric == "throughput" else 1e3
+    claimed, other = plainly(times * statement.amount.middle), plainly(times * value)
+    return worked(f"{claimed} / {other}", float(claimed) / float(other), what + ("" if times == 1.0 else ", ms"))
+
+
+def _no_room(statement: SpeedStatement, library: Library) -> Judgement | None:
+    """Say where the weights have room and a cache has none: as a claim that it fits would be told."""
+    setup = statement.setup
+    model, part = library.model_of(setup.model), library.accelerator_of(setup.part)
+    if library.efficiencies is None or setup.replicas > 1 or setup.data_parallel > 1:
+        return None
+    attempts = [
+        tried(model, name, part, setup.devices, 1, cache=CacheDtype.FP8) for name in formats_meant(setup.precision)
+    ]
+    held = [attempt for attempt in attempts if attempt.holds_weights]
+    if not held or any(attempt.fits or attempt.best is None for attempt in held):
+        return None
+    nearest = min(held, key=lambda attempt: attempt.weight_bytes)
+    return Judgement(
+        verdict=Verdict.IMPLAUSIBLE,
+        reason=f"the {nearest.precision} weights have room, but {nearest.lacks}",
+        workings=(nearest.line,),
+        true_if="there were more devices",
+    )
+
+
+def _by_model(statement: SpeedStatement, rows: Mapping[Measurement, float], library: Library) -> Judgement:
+    found = None if library.efficiencies is None else predicted(statement.setup, statement.metric, library)
+    if found is None:
+        return _no_room(statement, library) or Judgement(
+            verdict=Verdict.UNDETERMINED,
+            reason="within the bounds of physics; no measurement or model of this setup says more",
+        )
+    line = _beside(statement, found.middle, "claimed over what the performance model says")
+    said = f"{_in_unit(found.low, statement)} to {_in_unit(found.high, statement)} ({found.tier}, {found.engine})"
+    missing = "" if found.stated else f", over {found.loads} usual loads, for none is stated"
+    verdict, where = _against(statement, found, list(rows.values()))
+    if verdict is Verdict.IMPLAUSIBLE and _by_drafts(statement, found.low, found.high, library):
+        verdict, where = Verdict.PLAUSIBLE, "with drafted tokens inside, and without them faster than"
+    return Judgement(
+        verdict=verdict,
+        reason=f"{where} what the performance model gives, {said}{missing}",
+        workings=(line,),
+        sources=(Cited(title="Penstock's performance model, P10 to P90", url="docs/accuracy.md"),),
+        true_if=None if verdict is Verdict.PLAUSIBLE else f"it were {said}",
+    )
+
+
+def _by_drafts(statement: SpeedStatement, low: float, high: float, library: Library) -> bool:
+    """Return whether drafts, if stated or if the model has draft layers, bring a claim near plain figures."""
+    drafted = statement.setup.drafted
+    if drafted is None:
+        drafted = Part.MTP in library.model_of(statement.setup.model).params_by_part
+    if statement.metric == "throughput":
+        return drafted and statement.amount.overlaps(low, high * _DRAFTED)
+    return drafted and statement.metric == "tpot" and statement.amount.overlaps(low / _DRAFTED, high)
+
+
+def _against(statement: SpeedStatement, found: Interval, rates: list[float]) -> tuple[Verdict, str]:
+    amount = statement.amount
+    if amount.overlaps(found.low, found.high):
+        return Verdict.PLAUSIBLE, "inside"
+    if amount.overlaps(found.low / _FAR, found.high * _FAR):
+        return Verdict.PLAUSIBLE, "just outside"
+    if amount.overlaps(min([found.low, *rates]), max([found.high, *rates])):
+        return Verdict.PLAUSIBLE, "between published rows and"
+    faster = (amount.low > found.high) == (statement.metric == "throughput")
+    return Verdict.IMPLAUSIBLE, "faster than" if faster else "more modest than"
+
+
+def _in_unit(value: float, statement: SpeedStatement) -> str:
+    if statement.metric == "throughput":
+        return f"{float(f'{value:.3g}'):,g} tok/s"
+    return f"{float(f'{value * 1e3:.3g}'):,g} ms"

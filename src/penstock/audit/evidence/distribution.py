@@ -1,0 +1,104 @@
+"""Where does a claim stand among comparable published figures? Their quartiles decide, not the nearest of them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import quantiles
+from typing import Final, Literal
+
+from penstock.audit.claims.amount import Amount
+from penstock.audit.judgement import Verdict, Working, plainly, worked
+
+_ENOUGH: Final = 4
+_NARROW: Final = 1.1
+"""The margin of a range that enough figures show."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """Comparable published figures: one per load, setup or provider."""
+
+    values: Sequence[float]
+    noun: tuple[str, str]
+    """What one figure is of, and several: `published load`, `published loads`."""
+    write: Callable[[float], str]
+    """Writes a figure with its unit."""
+    repeat: float = 1.0
+    """The factor between two runs of one setup: the middle half is widened by it."""
+    margin: float = 1.25
+    """The factor outside the range from which a claim is implausible, where few figures show the range."""
+    modest: Literal["low", "high"] | None = "low"
+    """The side on which a claim promises less than was published; None for prices."""
+    sides: tuple[str, str] = ("above", "below")
+    """The words for a claim above and below the figures."""
+
+    @property
+    def quartiles(self) -> tuple[float, float, float]:
+        """The lower quartile, the median and the upper quartile."""
+        if len(self.values) == 1:
+            return (self.values[0],) * 3
+        low, middle, high = quantiles(self.values, n=4, method="inclusive")
+        return low, middle, high
+
+    @property
+    def median(self) -> float:
+        """The middle of the figures."""
+        return self.quartiles[1]
+
+    def judge(self, amount: Amount) -> tuple[Verdict, str]:
+        """Judge a claim by its position and say where it stands."""
+        if self._confirms(amount):
+            return Verdict.CONFIRMED, self._position(amount, confirmed=True)
+        inside = amount.overlaps(*self._range)
+        return Verdict.PLAUSIBLE if inside else Verdict.IMPLAUSIBLE, self._position(amount, confirmed=False)
+
+    @property
+    def _range(self) -> tuple[float, float]:
+        margin = self.margin if len(self.values) < _ENOUGH else min(self.margin, _NARROW)
+        return min(self.values) / margin, max(self.values) * margin
+
+    def is_modest(self, amount: Amount) -> bool:
+        """Return whether a claim promises less than every figure."""
+        if self.modest == "low":
+            return amount.high + amount.slack < min(self.values)
+        return self.modest == "high" and amount.low - amount.slack > max(self.values)
+
+    def line(self, amount: Amount, times: float = 1.0, unit: str = "") -> Working:
+        """Divide the claim by the median, both multiplied by `times` to be in `unit`."""
+        claimed, middle = plainly(times * amount.middle), plainly(times * self.median)
+        of = f"the median of {len(self.values)} {self.noun[1]}" if len(self.values) > 1 else f"the one {self.noun[0]}"
+        return worked(f"{claimed} / {middle}", float(claimed) / float(middle), f"claimed over {of}{unit}")
+
+    def _confirms(self, amount: Amount) -> bool:
+        """Say whether a claim is near the middle.
+
+        A figure must be within the middle half, widened by `repeat` and by the claim's rounding. A range may also
+        contain the median, if its ends are not beyond the published range. `over` and `under` must be true of three
+        quarters of the figures.
+        """
+        low, median, high = self.quartiles
+        if amount.at_least or amount.at_most:
+            return amount.meets(low if amount.at_least else high)
+        first, last = amount.low + amount.slack, amount.high - amount.slack
+        if first >= low / self.repeat and last <= high * self.repeat:
+            return True
+        least, most = self._range
+        return amount.low <= median <= amount.high and least <= first and last <= most
+
+    def _position(self, amount: Amount, *, confirmed: bool) -> str:
+        low, median, high = (self.write(value) for value in self.quartiles)
+        count, (one, several) = len(self.values), self.noun
+        over = sum(value < amount.low - amount.slack for value in self.values)
+        under = sum(value > amount.high + amount.slack for value in self.values)
+        beyond, side = (over, self.sides[0]) if over > under else (under, self.sides[1])
+        side = "more modest than" if self.is_modest(amount) else side
+        if count == 1:
+            return f"{amount.written}: {side if beyond and not confirmed else 'near'} the one {one}, {median}"
+        if amount.at_least or amount.at_most or (amount.low < amount.high and beyond < count):
+            met = sum(amount.meets(value) for value in self.values)
+            return f"{amount.written}: true of {met} of {count} {several}, median {median}"
+        if beyond == count:
+            least, most = self.write(min(self.values)), self.write(max(self.values))
+            number = "both" if count == 2 else f"all {count}"  # noqa: PLR2004 - two are both
+            return f"{amount.written}: {side} {number} {several}, {least} to {most}, median {median}"
+        where = "within the middle half" if confirmed else f"{side} {beyond}"
+        return f"{amount.written}: {where} of {count} {several}, median {median}, middle half {low} to {high}"

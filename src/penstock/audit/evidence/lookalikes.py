@@ -1,0 +1,82 @@
+"""Whose figure is it then? A variant of the same name, a package of several devices, or another line of the sheet."""
+
+from collections.abc import Iterator
+
+from penstock.audit.claims.hardware_claims import FORMATS_OF_FLOPS, Scope, SpecStatement
+from penstock.audit.evidence.data_sheet import SpecReading, spec_readings
+from penstock.audit.reference_library import Library, Package, PrintedFigure
+from penstock.catalog.accelerator import Accelerator, Basis, Source
+
+_COUNTED_ALIKE = ("memory", "bandwidth", "compute_units", *FORMATS_OF_FLOPS)
+"""What two devices have twice of."""
+
+
+def matching_lookalikes(statement: SpecStatement, part: Accelerator, library: Library) -> SpecReading | None:
+    """Find what a figure that misses its part is right of; it may be meant, so the claim is not refuted."""
+    if statement.scope != "device":
+        return None
+    readings = (*_printed(statement, part, library), *_packaged(statement, part, library))
+    found = (*readings, *_of_variants(statement, part, library))
+    return min(
+        (reading for reading in found if statement.amount.closely(reading.value)),
+        key=lambda reading: not reading.plain,
+        default=None,
+    )
+
+
+def _of_variants(statement: SpecStatement, part: Accelerator, library: Library) -> Iterator[SpecReading]:
+    for ident in statement.variants:
+        if ident == part.id:
+            continue
+        other = library.accelerator_of(ident)
+        for reading in spec_readings(other, statement.quantity, "device", statement.basis):
+            yield SpecReading(
+                name=f"{reading.name} of {other.name}", value=reading.value, source=reading.source, plain=reading.plain
+            )
+
+
+def _packaged(statement: SpecStatement, part: Accelerator, library: Library) -> Iterator[SpecReading]:
+    package = library.facts.package_of(part.id)
+    if package is None or statement.quantity not in _COUNTED_ALIKE:
+        return
+    for reading in spec_readings(part, statement.quantity, "device", statement.basis):
+        yield SpecReading(
+            name=f"{reading.name} of {package.says}",
+            value=package.devices * reading.value,
+            source=_source(package),
+            plain=reading.plain,
+        )
+
+
+def _printed(statement: SpecStatement, part: Accelerator, library: Library) -> Iterator[SpecReading]:
+    for printed in library.facts.printed:
+        if printed.bare and not statement.variants:
+            continue
+        if (printed.part, printed.quantity) == (part.id, statement.quantity):
+            yield SpecReading(
+                name=printed.says,
+                value=printed.value,
+                source=_source(printed),
+            )
+
+
+def _source(told: PrintedFigure | Package) -> Source:
+    return Source(fields=(), title=told.title, url=told.url, checked_on=told.checked_on, basis=Basis.VENDOR_SPEC)
+
+
+def mistaken_spec(statement: SpecStatement, part: Accelerator) -> str | None:
+    """Name another rate of the same part, or the same figure of its node, that is the one claimed."""
+    others = FORMATS_OF_FLOPS if statement.quantity in FORMATS_OF_FLOPS else ()
+    scopes: tuple[Scope, ...] = ("device", "node")
+    asked = [(quantity, statement.scope) for quantity in others if quantity != statement.quantity]
+    asked += [(statement.quantity, scope) for scope in scopes if scope != statement.scope]
+    found = [
+        (not reading.plain, scope != statement.scope, scope, reading)
+        for quantity, scope in asked
+        for reading in spec_readings(part, quantity, scope)
+        if statement.amount.meets(reading.value)
+    ]
+    if not found:
+        return None
+    _, _, scope, reading = min(found, key=lambda entry: entry[:2])
+    return f"{reading.name} of one device" if scope != statement.scope == "node" else reading.name

@@ -1,0 +1,238 @@
+"""What is the most that physics allows? Capacity, bandwidth and arithmetic of a setup, read kindly."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from itertools import product
+from typing import Final
+
+import numpy as np
+
+from penstock.audit.claims.speed_claims import ServedSetup
+from penstock.audit.evidence.weight_formats import formats_tried, stored
+from penstock.audit.judgement import Working, plainly, worked
+from penstock.audit.reference_library import Library
+from penstock.catalog.accelerator import Accelerator
+from penstock.fleet import Deployment, Parallelism, engine_defaults
+from penstock.model import CacheDtype
+from penstock.model.cache_dtypes import cache_dtype
+from penstock.performance.memory.sharding import refusal
+from penstock.performance.step.step_work import PARTS, Array, Load, ReplicaWork, roofline_s
+from penstock.units import GB, TERA
+
+MAX_TOKENS_A_STEP: Final = 4.0
+"""With drafts: the longest acceptance on record among the shipped measurements is below that of three drafts."""
+_MAX_REQUESTS: Final = 65536.0
+_FULL_STEP: Final = 8192.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhysicalLimit:
+    """Bounds of one split of a setup; every figure is of the whole claim, all copies of the replica together."""
+
+    setup: ServedSetup
+    work: ReplicaWork
+    copies: int
+
+    @property
+    def part(self) -> Accelerator:
+        """What it runs on."""
+        return self.work.deployment.accelerator
+
+    @property
+    def ranks(self) -> int:
+        """Ranks that have requests of their own, in one copy."""
+        return self.work.deployment.parallelism.dp
+
+    @cached_property
+    def free_bytes(self) -> float:
+        """Physical memory of a device beside the weights it holds."""
+        return float(self.part.memory.hbm_bytes) - self.work.dense_bytes - self.work.expert_bytes
+
+    @property
+    def holds_weights(self) -> bool:
+        """Whether the weights are no larger than the memory."""
+        return self.free_bytes > 0
+
+    def cache_bytes(self, context_tokens: float) -> float:
+        """Bytes a device reads, and holds, for one request of its rank with so many tokens behind it."""
+        light = self._light(float(self.ranks), 0.0, max(1.0, context_tokens))
+        return float(light[PARTS.index("cache")]) * self.work.bytes_per_s
+
+    def most_requests(self, context_tokens: float) -> float:
+        """Requests that memory holds when nothing but weights and cache is in it."""
+        each = self.cache_bytes(context_tokens)
+        room = max(0.0, self.free_bytes)
+        return min(_MAX_REQUESTS, self.copies * self.ranks * room / each) if each else _MAX_REQUESTS
+
+    @property
+    def mean_context(self) -> float:
+        """Tokens a request has behind it on average; what nobody states is taken as nothing."""
+        return (self.setup.input_tokens or 0) + (self.setup.output_tokens or 2) / 2
+
+    @property
+    def drafts(self) -> float:
+        """Tokens a step may yield per request; what nobody denies is granted."""
+        return 1.0 if self.setup.drafted is False else MAX_TOKENS_A_STEP
+
+    @cached_property
+    def least_weight_s(self) -> float:
+        """Seconds to stream what a step must read: of a mixture, the experts of one token."""
+        experts = self.work.deployment.model.experts
+        share = 0.0 if experts is None else experts.per_token / experts.routed
+        return (self.work.dense_bytes + share * self.work.expert_bytes) / self.work.bytes_per_s
+
+    @cached_property
+    def token_s(self) -> float:
+        """Seconds of arithmetic one token takes of a copy, at the dense peak of its formats."""
+        return self.work.token_s / self.ranks + self.work.routed_token_s
+
+    @cached_property
+    def running(self) -> float:
+        """Requests that can run together: as many as stated, no more than memory holds."""
+        return max(1.0, min(self.setup.concurrency or _MAX_REQUESTS, self.most_requests(self.mean_context)))
+
+    @cached_property
+    def least_step_s(self) -> float:
+        """The shortest step of a copy, with its share of those that run."""
+        each = self.cache_bytes(self.mean_context) / self.work.bytes_per_s
+        return self.least_weight_s + self.running / self.copies / self.ranks * each
+
+    @cached_property
+    def most_tokens_per_s(self) -> float:
+        """The bound of the rate."""
+        by_memory = self.running * self.drafts / self.least_step_s
+        return min(by_memory, self.copies / self.token_s)
+
+    @cached_property
+    def least_tpot_s(self) -> float:
+        """The bound of the time between two tokens, for a request that runs alone."""
+        each = self.cache_bytes(self.mean_context) / self.work.bytes_per_s
+        return (self.least_weight_s + each) / self.drafts
+
+    @cached_property
+    def fair_step_s(self) -> float | None:
+        """The roofline of the stated load, prompts and a usual spread over experts included; None without a load."""
+        setup = self.setup
+        if setup.disaggregated or not (setup.input_tokens and setup.output_tokens and setup.concurrency):
+            return None
+        users = max(1.0, self.running / self.copies)
+        load = Load.closed_loop(
+            np.array([users]), np.array([float(setup.input_tokens)]), np.array([float(setup.output_tokens)]), _FULL_STEP
+        )
+        return roofline_s(self.work.light(load)[0])
+
+    @cached_property
+    def least_prompt_s(self) -> float:
+        """Arithmetic of one prompt on a whole copy, where nothing of it is cached."""
+        return (self.setup.input_tokens or 0) * self.token_s
+
+    def _light(self, decodes: float, prefill: float, context_tokens: float) -> Array:
+        load = Load(
+            decodes=np.array([decodes]),
+            context_tokens=np.array([context_tokens]),
+            prefill_tokens=np.array([prefill]),
+            prompt_tokens=np.array([1.0]),
+        )
+        light: Array = self.work.light(load)[0]
+        return light
+
+    def capacity_line(self) -> Working:
+        """Memory less weights, of one device."""
+        memory = round(self.part.memory.hbm_bytes / GB, 1)
+        weights = round((self.work.dense_bytes + self.work.expert_bytes) / GB, 1)
+        return worked(
+            f"{plainly(memory)} - {plainly(weights)}", memory - weights, "10^9 bytes of a device beside weights"
+        )
+
+    def rate_lines(self) -> tuple[Working, ...]:
+        """How the bound of the rate comes about."""
+        gb, rate = round(self.least_weight_s * self.work.bytes_per_s / GB, 2), self.work.bytes_per_s / TERA
+        step_ms = self.least_step_s * 1e3
+        lines = [
+            worked(
+                f"{plainly(gb)} / {plainly(rate)}", gb / rate, "ms to stream the weights once: 10^9 bytes over TB/s"
+            ),
+            worked(
+                f"1000 * {plainly(self.running)} * {plainly(self.drafts)} / {plainly(step_ms)}",
+                1000 * float(plainly(self.running)) * self.drafts / float(plainly(step_ms)),
+                "tok/s of all that fit, tokens a step with drafts, over ms of weights and cache",
+            ),
+        ]
+        micro = self.token_s * 1e6
+        lines.append(
+            worked(
+                f"1000000 * {self.copies} / {plainly(micro)}",
+                1e6 * self.copies / float(plainly(micro)),
+                "tok/s by arithmetic: microseconds a token takes at the dense peak",
+            )
+        )
+        return tuple(lines)
+
+
+@lru_cache(maxsize=256)
+def physical_limits(setup: ServedSetup, library: Library, *, widest: bool = False) -> tuple[PhysicalLimit, ...]:
+    """Lay a setup out in every way it may be split, or in the first; the smallest cache where none is stated."""
+    part = library.accelerator_of(setup.part)
+    mixture = library.model_of(setup.model).experts is not None
+    found = []
+    for name, (split, copies) in product(formats_tried(setup.precision), _ways(setup, part, mixture=mixture)):
+        work = _work(setup.model, setup.part, name, setup.cache, split, library)
+        if work is not None:
+            found.append(PhysicalLimit(setup=setup, work=work, copies=copies))
+            if widest:
+                break
+    return tuple(found)
+
+
+@lru_cache(maxsize=4096)
+def _work(
+    model: str, part: str, precision: str | None, cache: str | None, split: Parallelism, library: Library
+) -> ReplicaWork | None:
+    """Sum a split up once; None where engines refuse it."""
+    accelerator = library.accelerator_of(part)
+    placed = Deployment(
+        model=stored(library.model_of(model), precision),
+        accelerator=accelerator,
+        engine=engine_defaults("vllm", accelerator, tp=split.tp),
+        parallelism=split,
+        cache_dtype=CacheDtype.FP8 if cache is None else cache_dtype(cache),
+    )
+    return None if refusal(placed) is not None else ReplicaWork(placed)
+
+
+def _ways(setup: ServedSetup, part: Accelerator, *, mixture: bool) -> list[tuple[Parallelism, int]]:
+    """Add to the splits those of a mixture whose attention is data parallel, where nobody says."""
+    found = list(splits(setup, part))
+    if mixture and setup.data_parallel == setup.replicas == 1:
+        found += [
+            (Parallelism(tp=split.tp, dp=copies, expert_parallel=True), 1) for split, copies in found if copies > 1
+        ]
+    return found
+
+
+def splits(setup: ServedSetup, part: Accelerator) -> Iterator[tuple[Parallelism, int]]:
+    """List how so many devices may be used: one replica, or copies of smaller ones."""
+    dp, whole = setup.data_parallel, setup.devices // max(1, setup.replicas)
+    if dp > 1 or setup.replicas > 1:
+        yield Parallelism(tp=max(1, whole // dp), dp=dp, expert_parallel=setup.expert_parallel), setup.replicas
+        return
+    together = max(part.node.devices, (part.link.domain_devices if part.link else None) or 0)
+    for tp in range(min(whole, together), 0, -1):
+        if whole % tp == 0:
+            yield Parallelism(tp=tp, expert_parallel=setup.expert_parallel), whole // tp
+
+
+def without_drafts(light: PhysicalLimit) -> PhysicalLimit:
+    """The same bounds where no tokens are drafted."""
+    return PhysicalLimit(setup=replace(light.setup, drafted=False), work=light.work, copies=light.copies)
+
+
+def max_rate(found: tuple[PhysicalLimit, ...]) -> PhysicalLimit | None:
+    """The split that allows most tokens a second, of those that hold the weights."""
+    return max((one for one in found if one.holds_weights), key=lambda one: one.most_tokens_per_s, default=None)
+
+
+def min_tpot(found: tuple[PhysicalLimit, ...]) -> PhysicalLimit | None:
+    """The split that allows the shortest time between two tokens."""
+    return min((one for one in found if one.holds_weights), key=lambda one: one.least_tpot_s, default=None)

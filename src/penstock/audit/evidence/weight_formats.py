@@ -1,0 +1,55 @@
+"""In which format is a model meant? The names people write, and what a model then weighs."""
+
+import difflib
+from collections.abc import Mapping
+from typing import Final
+
+from penstock.errors import UsageError
+from penstock.model import ModelSpec
+from penstock.model.model_spec import model_as_measured
+from penstock.model.weight import FORMATS, FP16, INT8_CHANNEL, WeightFormat
+
+Q4_K_M: Final = WeightFormat(name="int4", bits=4.85, widened_to="fp16")
+"""llama.cpp's mixture of four and six bits: 4.85 bits a weight over Llama models, scales included."""
+PRECISIONS: Final[Mapping[str, WeightFormat]] = {**FORMATS, "fp16": FP16, "int8": INT8_CHANNEL, "q4_k_m": Q4_K_M}
+_SPELLINGS: Final = {
+    "bfloat16": "bf16",
+    "float16": "fp16",
+    "half": "fp16",
+    "q4": "q4_k_m",
+    "4-bit": "int4",
+    "fp4": "mxfp4",
+}
+_SPELLINGS_MORE: Final = {"awq": "int4", "gptq": "int4", "int8-w8a8": "int8", "w8a8": "int8", "8-bit": "int8"}
+USUAL: Final = ("fp16", "fp8", "int4")
+"""What is tried where no format is stated, the widest first."""
+
+
+def precision_name(text: str) -> str:
+    """Read a format as people write it."""
+    spelled = text.strip().lower()
+    name = {**_SPELLINGS, **_SPELLINGS_MORE}.get(spelled, spelled)
+    if name in PRECISIONS:
+        return name
+    near = difflib.get_close_matches(spelled[:20], PRECISIONS, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(PRECISIONS)}"
+    raise UsageError(f"'{text[:30]}' is not a weight format; {hint}")
+
+
+def stored(model: ModelSpec, precision: str | None) -> ModelSpec:
+    """Store a model in a format; None is as released."""
+    if precision is None:
+        return model
+    if precision in FORMATS:
+        return model_as_measured(model, precision)
+    return model.stored_as(PRECISIONS[precision])
+
+
+def formats_tried(precision: str | None) -> tuple[str | None, ...]:
+    """The formats a rate may be of: where none is stated, as released and any smaller one."""
+    return (None, "fp8", "int4") if precision is None else (precision,)
+
+
+def formats_meant(precision: str | None) -> tuple[str, ...]:
+    """The formats a statement may mean."""
+    return USUAL if precision is None else (precision,)

@@ -1,0 +1,179 @@
+"""How are the small things of a claim written? Parts with their counts, models and times, with a fix for each."""
+
+import calendar
+import re
+from datetime import date
+from typing import Final
+
+from penstock.audit.claims.record_claims import ClaimedSpan
+from penstock.catalog import accelerator_ids, find_model, load_accelerator, model_ids
+from penstock.errors import UnknownName, UsageError
+
+_MAX_DEVICES: Final = 4096
+_MAX_CHARACTERS: Final = 250
+_COUNTED: Final = re.compile(
+    r"(?:(\d{1,4})(?:\s?[x\u00d7]\s?|\s+))?([a-z0-9][\w.\- ]{0,40}?)(?::(\d{1,4}))?", re.IGNORECASE
+)
+_QUARTER: Final = re.compile(r"(?:q([1-4])[ -]?(\d{4})|(\d{4})[ -]?q([1-4]))", re.IGNORECASE)
+_HALF: Final = re.compile(r"(?:h([12])[ -]?(\d{4})|(\d{4})[ -]?h([12]))", re.IGNORECASE)
+_VAGUE: Final = {"early": (1, 4), "mid": (5, 8), "late": (9, 12)}
+_VENDORS: Final = {"amd", "nvidia", "intel", "google", "instinct", "geforce", "radeon", "tesla"}
+_FORMS: Final = {"sxm4": "sxm", "sxm5": "sxm", "sxm6": "sxm"}
+_MONTHS: Final = {name.lower(): number for number, name in enumerate(calendar.month_abbr) if name}
+_YEARS: Final = (1990, 2100)
+ENGINES: Final = ("vllm", "sglang", "trtllm", "atom", "vllm-atom", "sglang-atom")
+"""Engines with published rows, as rows name them."""
+_ENGINE_SPELLINGS: Final = {
+    **{re.sub(r"[^a-z]", "", name): name for name in ENGINES},
+    "trt": "trtllm",
+    "tensorrt": "trtllm",
+    "tensorrtllm": "trtllm",
+    "nvidiatensorrtllm": "trtllm",
+    "amdatom": "atom",
+    "rocmatom": "atom",
+    "atomvllm": "vllm-atom",
+    "atomsglang": "sglang-atom",
+}
+"""What people call engines, without case, spaces and signs."""
+
+
+def _named(text: str) -> str:
+    if len(text) > _MAX_CHARACTERS:
+        raise UsageError(f"'{text[:40]}' and {len(text) - 40:,} characters more are no name; shorten it")
+    return text
+
+
+def part_name(text: str) -> str:
+    """Read an accelerator of the catalog, with or without its vendor: `AMD Instinct MI300X`, `H100 SXM5 80GB`."""
+    named = _named(text)
+    for spelled, gb in _spellings(named):
+        try:
+            part = load_accelerator(spelled)
+        except UnknownName:
+            continue
+        if gb is None or part.memory.nominal_gb == gb:
+            return part.id
+    try:
+        return load_accelerator(named).id
+    except UnknownName as error:
+        raise UsageError(str(error)) from None
+
+
+def _spellings(text: str) -> list[tuple[str, int | None]]:
+    """Write a part as the catalog may have it: without its vendor, or the memory it must then have."""
+    words = [word for word in re.split(r"[\s_]+", text.strip().lower()) if word and word not in _VENDORS]
+    plain = "_".join(_FORMS.get(word, word) for word in words)
+    found: list[tuple[str, int | None]] = [(plain, None), (plain.replace("_", ""), None)]
+    sizes = [word for word in words if re.fullmatch(r"\d{1,4}gb", word)]
+    if len(sizes) == 1:
+        bare = "_".join(_FORMS.get(word, word) for word in words if word != sizes[0])
+        found.append((bare, int(sizes[0][:-2])))
+    return [(spelled, gb) for spelled, gb in found if spelled]
+
+
+def variants(text: str) -> tuple[str, ...]:
+    """List the parts a bare generation may mean: `h100` is sold as SXM, PCIe and NVL, `b200` also within GB200."""
+    bare = next((spelled for spelled, _ in _spellings(_named(text))), "")
+    if not bare or bare in accelerator_ids():
+        return ()
+    return tuple(ident for ident in accelerator_ids() if ident.startswith(f"{bare}_") or ident == f"g{bare}")
+
+
+def model_name(text: str) -> str:
+    """Read a model of the catalog; a path or `hf:` name is left to whoever opens it."""
+    if "/" in _named(text) or text.endswith(".json") or text.startswith("hf:"):
+        return text
+    for spelled in (text, "-".join(text.split())):
+        try:
+            return find_model(spelled).id
+        except UnknownName:
+            continue
+    alike = [ident for ident in model_ids() if _letters(ident) == _letters(text)]
+    if len(alike) == 1:
+        return alike[0]
+    try:
+        return find_model("-".join(text.split())).id
+    except UnknownName as error:
+        raise UsageError(str(error)) from None
+
+
+def _letters(name: str) -> str:
+    plain = re.sub(r"[^a-z0-9]", "", name.lower())
+    return plain.removeprefix("meta").removesuffix("instruct")
+
+
+def engine_name(text: str) -> str:
+    """Read an engine as people write it: `vLLM`, `SGLang`, `TRT-LLM`, `TensorRT-LLM`."""
+    name = _ENGINE_SPELLINGS.get(re.sub(r"[^a-z]", "", _named(text).lower()))
+    if name is None:
+        raise UsageError(f"'{text[:30]}' is not an engine with published rows; known: {', '.join(ENGINES)}")
+    return name
+
+
+def counted_part(text: str) -> tuple[str, int]:
+    """Read `mi300x`, `2x mi300x`, `2 mi300x` or `mi300x:2`."""
+    found = _COUNTED.fullmatch(text.strip())
+    if found is None or (found[1] and found[3]):
+        raise UsageError(f"'{text[:40]}' names no devices; write mi300x, 2x mi300x or mi300x:2")
+    if found[1] and _is_part(text.strip()):
+        return part_name(text.strip()), 1
+    devices = int(found[1] or found[3] or 1)
+    if not 1 <= devices <= _MAX_DEVICES:
+        raise UsageError(f"'{text[:40]}': the count must be 1 to {_MAX_DEVICES}")
+    return part_name(found[2].strip().replace(" ", "_")), devices
+
+
+def _is_part(text: str) -> bool:
+    try:
+        part_name(text)
+    except UsageError:
+        return False
+    return True
+
+
+def span(text: str) -> ClaimedSpan:
+    """Read 2024-10-10, 6 December 2023, 2024-10, Dec 2023, Q4 2023, H2 2024, mid-2025 or 2023."""
+    shown = " ".join(text.split())
+    months = _months(shown.lower())
+    if months is not None:
+        year, first, last = months
+        if _YEARS[0] <= year <= _YEARS[1]:
+            return ClaimedSpan(
+                first=date(year, first, 1), last=date(year, last, calendar.monthrange(year, last)[1]), written=shown
+            )
+    day = _day(shown.lower())
+    if day is None:
+        raise UsageError(f"'{shown[:40]}' is not a time; write 2024-10-10, 2024-10, Q4 2023, H2 2024, mid-2025 or 2023")
+    return ClaimedSpan(first=day, last=day, written=shown)
+
+
+def _day(text: str) -> date | None:
+    named = re.fullmatch(r"(\d{1,2})\.? ([a-z]{3})[a-z]*\.? (\d{4})", text)
+    try:
+        if named is not None and named[2] in _MONTHS:
+            return date(int(named[3]), _MONTHS[named[2]], int(named[1]))
+        return date.fromisoformat(text) if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text) else None
+    except ValueError:
+        return None
+
+
+def _months(text: str) -> tuple[int, int, int] | None:
+    """Return a year with its first and last month."""
+    quarter, half = _QUARTER.fullmatch(text), _HALF.fullmatch(text)
+    if quarter is not None:
+        number, year = int(quarter[1] or quarter[4]), int(quarter[2] or quarter[3])
+        return year, 3 * number - 2, 3 * number
+    if half is not None:
+        number, year = int(half[1] or half[4]), int(half[2] or half[3])
+        return year, 6 * number - 5, 6 * number
+    vague = re.fullmatch(r"(early|mid|late)[ -](\d{4})", text)
+    if vague is not None:
+        return int(vague[2]), *_VAGUE[vague[1]]
+    named = re.fullmatch(r"([a-z]{3})[a-z]*\.? (\d{4})", text)
+    if named is not None and named[1] in _MONTHS:
+        return int(named[2]), _MONTHS[named[1]], _MONTHS[named[1]]
+    month = re.fullmatch(r"(\d{4})-(0[1-9]|1[0-2])", text)
+    if month is not None:
+        return int(month[1]), int(month[2]), int(month[2])
+    year_alone = re.fullmatch(r"\d{4}", text)
+    return None if year_alone is None else (int(text), 1, 12)

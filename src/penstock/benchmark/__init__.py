@@ -1,1 +1,0 @@
-"""What do runs say? Shipped measurements as rows, public benchmarks run again, two endpoints compared."""

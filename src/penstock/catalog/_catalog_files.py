@@ -1,0 +1,239 @@
+"""How is the catalog read? One TOML file per thing, parsed strictly, only when asked for."""
+
+import difflib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from penstock.catalog._measurement_rows import read_rows
+from penstock.catalog.accelerator import Accelerator
+from penstock.catalog.catalog_model import CatalogModel
+from penstock.catalog.measurement import Measurement, MeasurementSource
+from penstock.catalog.price import Price
+from penstock.errors import CatalogError, UnknownName
+from penstock.reading.toml import read_toml, strictly
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_DATA = files("penstock.catalog") / "data"
+_ALIASES = "aliases.toml"
+
+
+def accelerator_ids() -> tuple[str, ...]:
+    """List the accelerators the catalog holds, without reading them."""
+    return _ids("accelerators")
+
+
+def model_ids() -> tuple[str, ...]:
+    """List the models known by name, without reading them."""
+    return _ids("models")
+
+
+def priced_ids() -> tuple[str, ...]:
+    """List the accelerators that have at least one price."""
+    return _ids("prices")
+
+
+@cache
+def load_accelerator(name: str) -> Accelerator:
+    """Read one accelerator by id or short name (`h100` is the SXM part)."""
+    ident = _resolve(name, "accelerators", "penstock catalog list")
+    return parse_accelerator(read_toml(_DATA / "accelerators" / f"{ident}.toml"), f"{ident}.toml")
+
+
+def load_accelerators() -> tuple[Accelerator, ...]:
+    """Read every accelerator."""
+    return tuple(load_accelerator(ident) for ident in accelerator_ids())
+
+
+@cache
+def load_prices(name: str) -> tuple[Price, ...]:
+    """Read every price recorded for one accelerator, oldest first; empty when there is none."""
+    ident = _resolve(name, "accelerators", "penstock catalog list")
+    path = _DATA / "prices" / f"{ident}.toml"
+    if not path.is_file():
+        return ()
+    entries = read_toml(path).get("price", [])
+    prices = strictly(tuple[Price, ...], entries, f"prices/{ident}.toml")
+    return tuple(sorted(prices, key=lambda price: (price.effective_from, price.id)))
+
+
+@cache
+def find_model(name: str) -> CatalogModel:
+    """Read one model by id, short name or hub name; a repository of the same shape keeps its own name."""
+    ident = _resolve(name, "models", "penstock catalog models")
+    known = _load_model(ident)
+    written = _hub_names().get(name.strip().lower(), known.repo)
+    return known if written == known.repo else replace(known, repo=written)
+
+
+def load_models() -> tuple[CatalogModel, ...]:
+    """Read every model known by name."""
+    return tuple(_load_model(ident) for ident in model_ids())
+
+
+@cache
+def load_measurements(accelerator: str | None = None) -> tuple[Measurement, ...]:
+    """Read every public measurement the package ships, or those of one accelerator, file by file in order of name."""
+    folder = (_DATA / "measurements").iterdir()
+    files = sorted((entry for entry in folder if entry.name.endswith(".csv")), key=lambda entry: entry.name)
+    return tuple(
+        row
+        for file in files
+        for row in read_rows(_only(file.read_text(encoding="utf-8"), accelerator), f"measurements/{file.name}")
+    )
+
+
+def _only(text: str, accelerator: str | None) -> str:
+    """Keep the header and the lines that name an accelerator: parsing the others would take most of the time."""
+    if accelerator is None:
+        return text
+    header, *lines = text.splitlines(keepends=True)
+    return "".join([header, *(line for line in lines if f",{accelerator}," in line)])
+
+
+@cache
+def load_efficiencies() -> Mapping[str, Any]:
+    """Read the shipped calibration, as `penstock.performance.calibration.efficiencies` writes it."""
+    return _document("efficiencies.json")
+
+
+@cache
+def load_disaggregation() -> Mapping[str, Any]:
+    """Read what was learnt from disaggregated runs, as `penstock.performance.disaggregated.phase_factors` writes it."""
+    return _document("disaggregation.json")
+
+
+@cache
+def load_power() -> Mapping[str, Any]:
+    """Read the shipped draws of accelerators, as `penstock.performance.power.power_document` writes them."""
+    return _document("power.json")
+
+
+@cache
+def load_drafts() -> Mapping[str, Any]:
+    """Read the shipped acceptances of drafts, as `penstock.performance.calibration.draft_acceptance` writes them."""
+    return _document("drafts.json")
+
+
+def _document(name: str) -> Mapping[str, Any]:
+    try:
+        document = json.loads((_DATA / name).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CatalogError(f"{name}: {error}") from error
+    return document if isinstance(document, dict) else {}
+
+
+def load_evidence() -> "Mapping[str, np.ndarray[Any, Any]]":
+    """Read the measurements as columns, as `penstock.performance.calibration.efficiencies` writes them."""
+    return _arrays("evidence.npz")
+
+
+def load_held_out() -> "Mapping[str, np.ndarray[Any, Any]]":
+    """Read what was predicted for each of them without its month, setup, model or part: `make calibration`."""
+    return _arrays("held_out.npz")
+
+
+@cache
+def _arrays(name: str) -> "Mapping[str, np.ndarray[Any, Any]]":
+    import numpy as np  # noqa: PLC0415 - a catalog without evidence needs no numpy
+
+    try:
+        with (_DATA / name).open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            return dict(stored)
+    except (OSError, ValueError) as error:
+        raise CatalogError(f"{name}: {error}") from error
+
+
+@cache
+def measurement_sources() -> Mapping[str, MeasurementSource]:
+    """Read who published the measurements."""
+    raw = read_toml(_DATA / "measurements" / "sources.toml").get("source", [])
+    sources = strictly(tuple[MeasurementSource, ...], raw, "sources.toml")
+    return {source.id: source for source in sources}
+
+
+def parse_accelerator(raw: dict[str, Any], where: str) -> Accelerator:
+    """Check one accelerator's table strictly: an unknown key, a number in quotes or a missing source is an error."""
+    return strictly(Accelerator, raw, where)
+
+
+@cache
+def _load_model(ident: str) -> CatalogModel:
+    return strictly(CatalogModel, read_toml(_DATA / "models" / f"{ident}.toml"), f"{ident}.toml")
+
+
+@cache
+def _ids(folder: str) -> tuple[str, ...]:
+    names = (entry.name for entry in (_DATA / folder).iterdir())
+    return tuple(sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml") and name != _ALIASES))
+
+
+@cache
+def _aliases(folder: str) -> dict[str, str]:
+    """Short names live in one file, so that resolving one does not read the whole catalog."""
+    written = read_toml(_DATA / folder / _ALIASES)
+    return {str(alias).lower(): str(ident) for alias, ident in written.items() if isinstance(ident, str)}
+
+
+@cache
+def _hub_names() -> dict[str, str]:
+    """Repositories as they are written, under their whole name and under its last part; an id comes first."""
+    written = [str(alias) for alias in read_toml(_DATA / "models" / _ALIASES) if "/" in str(alias)]
+    tails = {name.rpartition("/")[2].lower(): name for name in reversed(written)}
+    for ident in _ids("models"):
+        tails.pop(ident, None)
+    return tails | {name.lower(): name for name in written}
+
+
+def _resolve(name: str, folder: str, listing: str) -> str:
+    wanted = name.strip().lower()
+    aliases = _aliases(folder)
+    ident = aliases.get(wanted, wanted)
+    if ident not in _ids(folder) and folder == "models":
+        ident = aliases.get(_hub_names().get(wanted, "").lower(), wanted)
+    if folder == "accelerators" and ident not in _ids(folder):
+        ident = _joined(folder).get(_letters(wanted), wanted)
+    if ident in _ids(folder):
+        return ident
+    if folder == "accelerators" and (reason := _not_covered(wanted)) is not None:
+        raise UnknownName(f"'{name}' is not covered: {reason}; `{listing}` shows what is")
+    if folder == "accelerators" and (kin := _kin(wanted)) is not None:
+        raise UnknownName(f"'{name}' is not in the catalog; {kin}; `{listing}` shows what is")
+    near = _nearest(wanted, (*_ids(folder), *aliases))
+    hint = f"did you mean {near}? " if near else ""
+    raise UnknownName(f"no {folder.removesuffix('s')} named '{name}'; {hint}`{listing}` shows all")
+
+
+def _letters(name: str) -> str:
+    return "".join(letter for letter in name if letter.isalnum())
+
+
+@cache
+def _joined(folder: str) -> dict[str, str]:
+    """Names as some write them: `h100-nvl`, `rtx pro 6000`."""
+    names = {ident: ident for ident in _ids(folder)} | _aliases(folder)
+    return {_letters(name): ident for name, ident in names.items()}
+
+
+def _kin(wanted: str) -> str | None:
+    """Say what a part people ask for is like, of those that are here."""
+    kin = read_toml(_DATA / "accelerators" / _ALIASES).get("kin", {}).get(_letters(wanted))
+    return None if kin is None else str(kin)
+
+
+def _not_covered(wanted: str) -> str | None:
+    """Say why a part people ask for is not here."""
+    spelled = _letters(wanted)
+    for start, reason in read_toml(_DATA / "accelerators" / _ALIASES).get("not_covered", {}).items():
+        if spelled.startswith(str(start)):
+            return str(reason)
+    return None
+
+
+def _nearest(wanted: str, known: Iterable[str]) -> str:
+    return " or ".join(difflib.get_close_matches(wanted[:64], list(known), n=2, cutoff=0.6))

@@ -1,0 +1,253 @@
+"""What is asked of an emulated engine? Chat and text completions as vLLM reads them; the rest is refused."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Final
+
+from penstock.emulator.fake_text import StopText, first_stop
+from penstock.errors import UsageError
+
+BYTES_PER_TOKEN: Final = 4
+"""Of English text, by OpenAI's own rule of thumb; the emulator has no tokenizer and counts bytes."""
+_MESSAGE_TOKENS: Final = 4
+"""What a chat template adds to a message."""
+_DEFAULT_LIMIT: Final = 16
+"""Of text completions, where nothing is said; chat goes on to the end of the context."""
+_MAX_CHOICES: Final = 16384
+"""vLLM's own limit for `n` (VLLM_MAX_N_SEQUENCES)."""
+_MAX_PROMPTS: Final = 1024
+"""vLLM's own limit for a list of prompts (VLLM_MAX_COMPLETION_PROMPTS)."""
+_GREEDY_BELOW: Final = 1e-5
+"""vLLM's own: a temperature that does not sample."""
+_RANGES: Final[Mapping[str, tuple[Callable[[float], bool], str]]] = {
+    "temperature": (lambda value: 0 <= value <= 2, "in [0, 2]"),  # noqa: PLR2004 - as the message says
+    "top_p": (lambda value: 0 < value <= 1, "in (0, 1]"),
+    "top_k": (lambda value: value >= -1, "0 (disable), or at least 1"),
+    "min_p": (lambda value: 0 <= value <= 1, "in [0, 1]"),
+    "presence_penalty": (lambda value: -2 <= value <= 2, "in [-2, 2]"),  # noqa: PLR2004 - as the message says
+    "frequency_penalty": (lambda value: -2 <= value <= 2, "in [-2, 2]"),  # noqa: PLR2004 - as the message says
+    "repetition_penalty": (lambda value: value > 0, "greater than zero"),
+}
+_NOT_EMULATED: Final[Mapping[str, tuple[object, ...]]] = {
+    "echo": (False,),
+    "logprobs": (),
+    "top_logprobs": (0,),
+    "prompt_logprobs": (),
+    "logprob_token_ids": (),
+    "best_of": (1,),
+    "use_beam_search": (False,),
+    "suffix": (),
+    "prompt_embeds": (),
+    "logit_bias": ({},),
+    "allowed_token_ids": ([],),
+    "bad_words": ([],),
+    "stop_token_ids": ([],),
+    "response_format": ({"type": "text"},),
+    "structured_outputs": (),
+    "tool_choice": ("none", "auto"),
+    "return_token_ids": (False,),
+    "truncate_prompt_tokens": (),
+    "priority": (0,),
+}
+"""What would show in the answer or in its seconds, and the values that ask for nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What is to be continued."""
+
+    text: bytes
+    tokens: int
+
+    def keys(self, block_tokens: int) -> list[int]:
+        """Name its full blocks, each with all that is before it."""
+        size, keys, chain = block_tokens * BYTES_PER_TOKEN, [], blake2b(digest_size=8)
+        for end in range(size, min(len(self.text), self.tokens * BYTES_PER_TOKEN) + 1, size):
+            chain.update(self.text[end - size : end])
+            keys.append(int.from_bytes(chain.digest(), "big"))
+        return keys
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletionRequest:
+    """One request for completions."""
+
+    model: str
+    """Empty: whatever is served."""
+    prompts: tuple[Prompt, ...]
+    choices_per_prompt: int
+    limit_tokens: int | None
+    least_tokens: int
+    ignore_eos: bool
+    greedy: bool
+    stop: StopText | None
+    held_chars: int
+    """What a stream keeps back because a stop text may begin there."""
+    stream: bool
+    usage_in_stream: bool
+    usage_in_every_event: bool
+    chat: bool
+
+    @property
+    def input_tokens(self) -> int:
+        """Of all prompts; choices of one prompt share it."""
+        return sum(prompt.tokens for prompt in self.prompts)
+
+    def prompt_of(self, choice: int) -> Prompt:
+        """What a choice continues."""
+        return self.prompts[choice // self.choices_per_prompt]
+
+
+def read_completion(path: bytes, body: bytes) -> CompletionRequest:
+    """Read a request; what cannot be meant is refused as vLLM does, with 400, and what is not emulated likewise."""
+    try:
+        asked = json.loads(body)
+    except (ValueError, RecursionError):
+        raise UsageError("the body is not JSON") from None
+    if not isinstance(asked, dict):
+        raise UsageError("the body is not a JSON object")
+    chat = path.startswith(b"/v1/chat/")
+    _refuse_what_is_not_emulated(asked, chat=chat)
+    _check_sampling(asked)
+    prompts = (_chat_prompt(asked.get("messages")),) if chat else _text_prompts(asked.get("prompt"))
+    least, limit = _whole(asked, "min_tokens", 0, least=0), _limit(asked, chat=chat)
+    if limit is not None and least > limit:
+        raise UsageError(f"min_tokens must be less than or equal to max_tokens={limit}, got {least}.")
+    stops, included = _stops(asked.get("stop")), _flag(asked, "include_stop_str_in_output")
+    stream = _flag(asked, "stream")
+    options = _stream_options(asked.get("stream_options"), stream=stream)
+    return CompletionRequest(
+        model=_model(asked.get("model")),
+        prompts=prompts,
+        choices_per_prompt=_choices(asked, len(prompts)),
+        limit_tokens=limit,
+        least_tokens=least,
+        ignore_eos=_flag(asked, "ignore_eos"),
+        greedy=_is_greedy(asked.get("temperature")),
+        stop=first_stop(stops, least_tokens=least, included=included),
+        held_chars=0 if included else max((len(text) - 1 for text in stops), default=0),
+        stream=stream,
+        usage_in_stream=_flag(options, "include_usage"),
+        usage_in_every_event=_flag(options, "include_usage") and _flag(options, "continuous_usage_stats"),
+        chat=chat,
+    )
+
+
+def _refuse_what_is_not_emulated(asked: Mapping[str, object], *, chat: bool) -> None:
+    for name, idle in _NOT_EMULATED.items():
+        value = asked.get(name)
+        if value is None or value in idle or (name == "logprobs" and chat and value is False):
+            continue
+        raise UsageError(
+            f"{name} is not emulated: `penstock emulate` has neither model nor tokenizer and makes its answers up; "
+            "leave it out, or ask a real engine"
+        )
+
+
+def _check_sampling(asked: Mapping[str, object]) -> None:
+    """Check what decides which token comes next, though here it decides nothing."""
+    for name, (holds, said) in _RANGES.items():
+        value = asked.get(name)
+        if value is None:
+            continue
+        if not isinstance(value, int | float) or isinstance(value, bool) or not holds(value):
+            raise UsageError(f"{name} must be {said}, got {_short(value)}.")
+
+
+def _is_greedy(temperature: object) -> bool:
+    return isinstance(temperature, int | float) and temperature < _GREEDY_BELOW
+
+
+def _limit(asked: Mapping[str, object], *, chat: bool) -> int | None:
+    for name in ("max_completion_tokens", "max_tokens"):
+        if asked.get(name) is not None:
+            return _whole(asked, name, 1, least=1)
+    return None if chat else _DEFAULT_LIMIT
+
+
+def _choices(asked: Mapping[str, object], prompts: int) -> int:
+    count = _whole(asked, "n", 1, least=1)
+    if count * prompts > _MAX_CHOICES:
+        raise UsageError(f"n must be at most {_MAX_CHOICES // prompts}, got {_short(count)}.")
+    return count
+
+
+def _whole(asked: Mapping[str, object], name: str, default: int, *, least: int) -> int:
+    value = asked.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise UsageError(f"{name} must be at least {least}, got {_short(value)}.")
+    return value
+
+
+def _flag(asked: Mapping[str, object], name: str) -> bool:
+    value = asked.get(name)
+    if value is None or isinstance(value, bool):
+        return value is True
+    raise UsageError(f"{name} must be true or false, got {_short(value)}.")
+
+
+def _model(name: object) -> str:
+    if name is None or isinstance(name, str):
+        return name or ""
+    raise UsageError("model must be a text")
+
+
+def _stops(stop: object) -> list[str]:
+    stops = [stop] if isinstance(stop, str) else [] if stop is None else stop
+    if not isinstance(stops, list) or not all(isinstance(text, str) for text in stops):
+        raise UsageError("stop must be a text or a list of texts")
+    if not all(stops):
+        raise UsageError("stop cannot contain an empty string.")
+    return stops
+
+
+def _stream_options(options: object, *, stream: bool) -> Mapping[str, object]:
+    if not options:
+        return {}
+    if not isinstance(options, dict):
+        raise UsageError("stream_options must be an object")
+    if not stream:
+        raise UsageError("Stream options can only be defined when `stream=True`.")
+    return options
+
+
+def _chat_prompt(messages: object) -> Prompt:
+    if not isinstance(messages, list) or not messages:
+        raise UsageError("messages must be a list of at least one message")
+    parts = []
+    for message in messages:
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            raise UsageError("a message is an object with a role")
+        content = message.get("content")
+        text = content if isinstance(content, str) else json.dumps(content)
+        parts.append(f"{message['role']}\n{text}\n".encode("utf-8", "surrogatepass"))
+    prompt = b"".join(parts)
+    return Prompt(prompt, -(-len(prompt) // BYTES_PER_TOKEN) + _MESSAGE_TOKENS * len(parts))
+
+
+def _text_prompts(prompt: object) -> tuple[Prompt, ...]:
+    """One text or list of token ids, or a list of either."""
+    if isinstance(prompt, list) and prompt and isinstance(prompt[0], str | list):
+        if len(prompt) > _MAX_PROMPTS:
+            raise UsageError(f"prompt list length {len(prompt)} exceeds the maximum allowed count of {_MAX_PROMPTS}.")
+        if all(type(one) is type(prompt[0]) for one in prompt):
+            return tuple(map(_text_prompt, prompt))
+    return (_text_prompt(prompt),)
+
+
+def _text_prompt(prompt: object) -> Prompt:
+    if isinstance(prompt, str) and prompt:
+        text = prompt.encode("utf-8", "surrogatepass")
+        return Prompt(text, -(-len(text) // BYTES_PER_TOKEN))
+    if isinstance(prompt, list) and prompt and all(isinstance(token, int) and 0 <= token < 2**31 for token in prompt):
+        return Prompt(b"".join(token.to_bytes(BYTES_PER_TOKEN, "little") for token in prompt), len(prompt))
+    raise UsageError("prompt must be a text, a list of token ids, or a list of either, none of them empty")
+
+
+def _short(value: object) -> str:
+    shown = json.dumps(value)
+    return shown if len(shown) <= 80 else shown[:80] + "…"  # noqa: PLR2004 - as long as a message bears

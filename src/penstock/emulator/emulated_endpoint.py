@@ -1,0 +1,323 @@
+"""How does one emulated endpoint answer? Requests go through its engine on a real clock, which may run faster."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from penstock.emulator.completion_request import CompletionRequest, Prompt, read_completion
+from penstock.emulator.emulated_engine import EmulatedEngine, EmulatedRequest, Totals
+from penstock.emulator.endpoint_faults import EndpointFault
+from penstock.emulator.metrics_page import EngineState, Observed, sglang_page, vllm_page
+from penstock.emulator.openai_responses import CompletionAnswer, Ending, error_body, models_body
+from penstock.errors import UsageError
+from penstock.http_server import TEXT, Exchange
+from penstock.simulation.replica import Replica
+
+_METHODS: Final[dict[bytes, tuple[bytes, ...]]] = {
+    b"/v1/chat/completions": (b"POST",),
+    b"/v1/completions": (b"POST",),
+    b"/v1/models": (b"GET",),
+    b"/metrics": (b"GET",),
+    b"/health": (b"GET",),
+    b"/ping": (b"GET", b"POST"),
+}
+_EVENTS: Final = b"text/event-stream; charset=utf-8"
+_TRIES: Final = 3
+"""Times a step is planned anew when the only request that ran was preempted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmulatedReplica:
+    """What one endpoint stands for."""
+
+    address: str
+    pool: str
+    model: str
+    adapters: tuple[str, ...] = ()
+    """What else is answered to."""
+    engine: str
+    replica: Replica
+    max_tokens: int
+    """Prompt and answer of one request."""
+    usual_output_tokens: int
+    """Mean length of an answer whose end nobody sets."""
+
+
+@dataclass(slots=True, eq=False)
+class _Served:
+    """What one client asked for, and how far its answer is."""
+
+    asked: CompletionRequest
+    answer: CompletionAnswer
+    exchange: Exchange
+    choices: "list[_Choice]" = field(default_factory=list)
+    sent: int = 0
+    """Tokens of all choices."""
+    complete: int = 0
+    """Choices the client has all of."""
+
+
+@dataclass(slots=True, eq=False)
+class _Choice:
+    """One of its answers: a sequence of its own in the engine."""
+
+    served: _Served
+    number: int
+    request: EmulatedRequest
+    ending: Ending
+    """How it will end."""
+    lag_s: float = 0.0
+    """How much later than the engine a client sees tokens: detokenising and HTTP."""
+    sent: int = 0
+    last_s: float = 0.0
+
+    @property
+    def complete(self) -> bool:
+        """Whether the client has all of it."""
+        return self.sent == self.ending.tokens
+
+
+class EmulatedEndpoint:
+    """One endpoint. Seconds are the engine's own; `speed` of them pass in a second of the clock."""
+
+    def __init__(self, of: EmulatedReplica, *, speed: float, seed: int) -> None:
+        self.of, self.speed = of, speed
+        self.fault = EndpointFault()
+        self.requests = 0
+        """Completions that were asked for, whatever became of them."""
+        self.latest_s = 0.0
+        """How late the clock was at worst, in its own seconds: beyond a step the emulator is too slow for its load."""
+        self._random = Random(seed)  # noqa: S311 - lengths of answers
+        self._loop = asyncio.get_running_loop()
+        self._start = self._loop.time()
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self.engine = EmulatedEngine(self.of.replica)
+        self._observed = Observed()
+        self._choices: dict[int, _Choice] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._end_s = 0.0
+        self._page: bytes | None = None
+        self._hung: list[Exchange] = []
+
+    @property
+    def now_s(self) -> float:
+        """The engine's time."""
+        return (self._loop.time() - self._start) * self.speed
+
+    def handle(self, exchange: Exchange) -> None:
+        """Answer a request, or have it wait for its tokens."""
+        if self.fault.name == "hang":
+            self._hung.append(exchange)
+            return
+        path = exchange.path.partition(b"?")[0]
+        methods = _METHODS.get(path)
+        if methods is None:
+            exchange.reply(404, error_body("Not Found", "NotFoundError", 404))
+        elif exchange.method not in methods:
+            more = b"allow: " + b", ".join(methods) + b"\r\n"
+            exchange.reply(405, error_body("Method Not Allowed", "BadRequestError", 405), more=more)
+        elif path.endswith(b"/completions"):
+            self._complete(exchange, path)
+        elif path == b"/metrics":
+            exchange.reply(200, self._metrics(), TEXT)
+        elif path == b"/v1/models":
+            exchange.reply(200, models_body(self.of.model, self.of.adapters, self.of.max_tokens))
+        else:
+            exchange.reply(200, b"")
+
+    def set_fault(self, fault: EndpointFault) -> None:
+        """Fail from now on, or be well again."""
+        was, self.fault = self.fault.name, fault
+        self._page = self._current_page() if fault.name in {"stale", "lie"} else None
+        if fault.name == "hang":
+            self._stop()
+        elif was == "hang":
+            self._wake()
+            hung, self._hung = self._hung, []
+            for exchange in hung:
+                if not exchange.answered:
+                    self.handle(exchange)
+
+    def forget(self) -> None:
+        """Lose everything, as a process that died has."""
+        self._stop()
+        self._begin_anew()
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _complete(self, exchange: Exchange, path: bytes) -> None:
+        self.requests += 1
+        if self.fault.name == "refuse":
+            exchange.reply(503, error_body("the engine refuses requests", "ServiceUnavailable", 503))
+            return
+        try:
+            asked = read_completion(path, exchange.body)
+            model = asked.model or self.of.model
+            if model not in (self.of.model, *self.of.adapters):
+                message = f"The model `{model[:200]}` does not exist."
+                exchange.reply(404, error_body(message, "NotFoundError", 404))
+                return
+            served = _Served(asked, CompletionAnswer(asked, model, self.requests, int(time.time())), exchange)
+            self._lay_out(served)
+        except UsageError as error:
+            exchange.reply(400, error_body(str(error), "BadRequestError", 400))
+            return
+        exchange.on_gone = lambda: self._abort(served)
+        if asked.stream:
+            exchange.start(_EVENTS)
+        self._later(self.of.replica.request_s, lambda: self._arrive(served))
+
+    def _lay_out(self, served: _Served) -> None:
+        """Make a sequence of every choice, as vLLM does; those of one prompt find its blocks computed."""
+        asked, replica = served.asked, self.of.replica
+        if asked.greedy and asked.choices_per_prompt > 1 and self.of.engine == "vllm":
+            raise UsageError(f"n must be 1 when using greedy sampling, got {asked.choices_per_prompt}.")
+        for prompt in asked.prompts:
+            keys = prompt.keys(replica.block_tokens) if replica.prefix_caching else []
+            limit = self._limit(asked, prompt)
+            for _ in range(asked.choices_per_prompt):
+                ending = self._ending(asked, limit)
+                request = EmulatedRequest(input_tokens=prompt.tokens, output_tokens=ending.tokens, keys=keys)
+                served.choices.append(_Choice(served, len(served.choices), request, ending))
+
+    def _limit(self, asked: CompletionRequest, prompt: Prompt) -> int:
+        room = self.of.max_tokens - prompt.tokens
+        limit = asked.limit_tokens if asked.limit_tokens is not None else room
+        if room < 1 or limit > room:
+            raise UsageError(
+                f"This model's maximum context length is {self.of.max_tokens} tokens; "
+                f"the prompt has {prompt.tokens} and {limit} are asked for"
+            )
+        return limit
+
+    def _ending(self, asked: CompletionRequest, limit: int) -> Ending:
+        drawn = limit if asked.ignore_eos else 1 + int(self._random.expovariate(1 / self.of.usual_output_tokens))
+        tokens = min(max(drawn, asked.least_tokens), limit)
+        if asked.stop is not None and asked.stop.tokens <= tokens:
+            return Ending(asked.stop.tokens, "stop", asked.stop.text)
+        return Ending(tokens, "length" if tokens == limit else "stop")
+
+    def _later(self, seconds: float, call: Callable[[], None]) -> None:
+        """Call when so many of the engine's seconds have passed."""
+        if seconds / self.speed < 1e-3:  # noqa: PLR2004 - finer than a timer of the loop
+            call()
+        else:
+            self._loop.call_later(seconds / self.speed, call)
+
+    def _arrive(self, served: _Served) -> None:
+        if served.exchange.answered:
+            return
+        for choice in served.choices:
+            choice.request.arrival_s = self.now_s
+            self._choices[id(choice.request)] = choice
+            self.engine.add(choice.request)
+        self._wake()
+
+    def _abort(self, served: _Served) -> None:
+        for choice in served.choices:
+            if self._choices.pop(id(choice.request), None) is not None:
+                self.engine.remove(choice.request)
+            self._observed.ended["abort"] += not choice.complete
+
+    def _wake(self) -> None:
+        if self._timer is None and self.fault.name != "hang" and not self.engine.idle:
+            self._begin(self.now_s)
+
+    def _begin(self, now_s: float) -> None:
+        for _ in range(_TRIES):
+            seconds = self.engine.begin(now_s) * self.fault.step_factor
+            if seconds > 0 or self.engine.idle:
+                break
+        if seconds > 0:
+            self._end_s = now_s + seconds
+            self._timer = self._loop.call_at(self._start + self._end_s / self.speed, self._end)
+
+    def _end(self) -> None:
+        self._timer = None
+        now_s = self._end_s
+        self.latest_s = max(self.latest_s, self.now_s - now_s)
+        for request in self.engine.end(now_s):
+            choice = self._choices.get(id(request))
+            if choice is None:
+                continue
+            if request.generated == 1:
+                self._first(choice)
+            else:
+                self._observed.itl_s.add(now_s - choice.last_s)
+            choice.last_s = now_s
+            if request.finished:
+                del self._choices[id(request)]
+            self._later(choice.lag_s, lambda choice=choice: self._deliver(choice))  # type: ignore[misc]
+        if not self.engine.idle:
+            # From the planned end and not from now: lateness of the clock must not add up.
+            self._begin(now_s)
+
+    def _first(self, choice: _Choice) -> None:
+        request, replica = choice.request, self.of.replica
+        first_s, admitted_s = request.first_s or 0.0, request.admitted_s or 0.0
+        choice.lag_s = max(0.0, (replica.first_ratio - 1) * (first_s - admitted_s))
+        waited_s = admitted_s - request.arrival_s
+        self._observed.queue_s.add(max(0.0, waited_s))
+        self._observed.ttft_s.add(replica.request_s + first_s - request.arrival_s + choice.lag_s)
+
+    def _deliver(self, choice: _Choice) -> None:
+        served = choice.served
+        if served.exchange.answered:
+            return
+        choice.sent += 1
+        served.sent += 1
+        if self.fault.name == "drop" and served.exchange.started and served.sent >= self.fault.times:
+            choice.sent -= 1
+            served.exchange.cut()
+            self._abort(served)
+            return
+        if served.asked.stream:
+            opening = served.answer.opening() if served.sent == 1 else b""
+            served.exchange.send(opening + served.answer.token(choice.number, choice.sent, last=choice.complete))
+        if choice.complete:
+            self._finish(choice)
+
+    def _finish(self, choice: _Choice) -> None:
+        request, served, seen = choice.request, choice.served, self._observed
+        seen.ended[choice.ending.reason] += 1
+        seen.e2e_s.add(self.of.replica.request_s + choice.last_s - request.arrival_s + choice.lag_s)
+        seen.input_tokens.add(request.input_tokens)
+        seen.output_tokens.add(request.generated)
+        if served.asked.stream:
+            served.exchange.send(served.answer.end(choice.number, choice.ending))
+        served.complete += 1
+        if served.complete < len(served.choices):
+            return
+        endings = [one.ending for one in served.choices]
+        if served.asked.stream:
+            served.exchange.send(served.answer.closing(endings))
+            served.exchange.finish()
+        else:
+            served.exchange.reply(200, served.answer.whole(endings))
+
+    def _metrics(self) -> bytes:
+        if self.fault.name == "stale" and self._page is not None:
+            return self._page
+        return self._current_page()
+
+    def _current_page(self) -> bytes:
+        lying, engine, replica = self.fault.name == "lie", self.engine, self.of.replica
+        state = EngineState(
+            model=self.of.model,
+            running=0 if lying else len(engine.running),
+            waiting=0 if lying else len(engine.waiting),
+            used_blocks=0 if lying else engine.cache.used,
+            blocks=replica.kv_blocks,
+            block_tokens=replica.block_tokens,
+            totals=Totals() if lying else engine.totals,
+            observed=Observed() if lying else self._observed,
+        )
+        return sglang_page(state) if self.of.engine == "sglang" else vllm_page(state)

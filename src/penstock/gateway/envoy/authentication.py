@@ -1,0 +1,110 @@
+"""How does Envoy tell who asks? By a key or a signed token; the tenant it finds is a header no client can write."""
+
+from pathlib import Path
+from typing import Final
+
+from penstock.gateway.envoy.clusters import Value, named_cluster
+from penstock.gateway.state.access_rules import Access, Certificate, SignedTokens
+from penstock.gateway.state.headers import TENANT
+
+ACCESS_FILTER: Final = "penstock.access"
+CERTIFICATE: Final = "clients"
+_JWKS: Final = "penstock_jwks"
+_KEY_AUTH: Final = "type.googleapis.com/envoy.extensions.filters.http.api_key_auth.v3"
+_JWT: Final = "type.googleapis.com/envoy.extensions.filters.http.jwt_authn.v3.JwtAuthentication"
+_TLS: Final = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3"
+_ROOTS: Final = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
+"""Where systems keep the authorities they trust: Debian, Fedora, Alpine."""
+_FETCHED_EVERY_S: Final = 60
+"""A key that its issuer takes back opens nothing after that long."""
+_SCHEMES: Final = ("Bearer", "bearer", "BEARER")
+"""Where a token may be, and nowhere else: from a query, where Envoy looks too by itself, it would go on to engines."""
+_FROM_AND_TO: Final[Value] = {
+    "key_sources": [{"header": "Authorization"}, {"header": "x-api-key"}],
+    "forwarding": {"header": TENANT[0], "hide_credentials": True},
+}
+"""Said with the routes too: what a route says of keys replaces all the filter says."""
+
+
+def access_filter(access: Access) -> Value:
+    """Answer 401 to who has no key or token of ours; take the credential off and say whose it was."""
+    config = _keys_asked() if access.tokens is None else _tokens_asked(access.tokens)
+    return {"name": ACCESS_FILTER, "typed_config": config}
+
+
+def credentials(access: Access) -> Value:
+    """The keys themselves, with the routes: a key that comes or goes closes no connection."""
+    if not access.keys:
+        return {}
+    known = [{"key": key, "client": entry.tenant} for entry in access.keys for key in _ways(entry.key)]
+    return {ACCESS_FILTER: {"@type": f"{_KEY_AUTH}.ApiKeyAuthPerRoute", "credentials": known, **_FROM_AND_TO}}
+
+
+def _ways(key: str) -> tuple[str, ...]:
+    """How a key may come: Envoy takes off `Bearer`, but a scheme is the same in small letters (RFC 9110, 11.1)."""
+    return key, f"bearer {key}", f"BEARER {key}"
+
+
+def _keys_asked() -> Value:
+    return {"@type": f"{_KEY_AUTH}.ApiKeyAuth", **_FROM_AND_TO}
+
+
+def _tokens_asked(tokens: SignedTokens) -> Value:
+    source: Value = {"local_jwks": {"inline_string": tokens.jwks}}
+    if tokens.fetched:
+        fetched = {"uri": tokens.jwks, "cluster": _JWKS, "timeout": "5s"}
+        source = {"remote_jwks": {"http_uri": fetched, "cache_duration": f"{_FETCHED_EVERY_S}s", "async_fetch": {}}}
+    provider = {
+        "issuer": tokens.issuer,
+        "audiences": list(tokens.audiences),
+        "require_expiration": True,
+        "from_headers": [{"name": "Authorization", "value_prefix": f"{scheme} "} for scheme in _SCHEMES],
+        "forward": False,
+        "claim_to_headers": [{"header_name": TENANT[0], "claim_name": tokens.tenant_claim}],
+        **source,
+    }
+    rule = {"match": {"prefix": "/"}, "requires": {"provider_name": "tokens"}}
+    return {"@type": _JWT, "providers": {"tokens": provider}, "rules": [rule]}
+
+
+def jwks_cluster(tokens: SignedTokens) -> Value:
+    """Where the public keys of tokens are fetched."""
+    host, port, secure = tokens.server()
+    cluster = named_cluster(_JWKS, host, port)
+    if secure:
+        trusted = {"trusted_ca": {"filename": next((path for path in _ROOTS if Path(path).exists()), _ROOTS[0])}}
+        context = {
+            "@type": f"{_TLS}.UpstreamTlsContext",
+            "sni": host,
+            "common_tls_context": {"validation_context": trusted},
+        }
+        cluster["transport_socket"] = {"name": "envoy.transport_sockets.tls", "typed_config": context}
+    return cluster
+
+
+def tls_socket(secrets: Value) -> Value:
+    """Speak TLS with clients, with the certificate found at `secrets`."""
+    context = {
+        "tls_certificate_sds_secret_configs": [{"name": CERTIFICATE, "sds_config": secrets}],
+        "alpn_protocols": ["h2", "http/1.1"],
+        "tls_params": {"tls_minimum_protocol_version": "TLSv1_2"},
+    }
+    config = {"@type": f"{_TLS}.DownstreamTlsContext", "common_tls_context": context}
+    return {"name": "envoy.transport_sockets.tls", "typed_config": config}
+
+
+def certificates(certificate: Certificate, generation: int = 0) -> Value:
+    """The certificate, read again when its folder changes, as cert-manager and Kubernetes replace it.
+
+    Files that are written in place move nothing in their folder, and Envoy reads again only what is named otherwise
+    than before: every other generation names the same file by way of its own folder.
+    """
+    chain, key = certificate.chain.absolute(), certificate.key.absolute()
+    way = "/./" if generation % 2 else "/"
+    shown = {
+        "certificate_chain": {"filename": f"{chain.parent}{way}{chain.name}"},
+        "private_key": {"filename": f"{key.parent}{way}{key.name}"},
+        "watched_directory": {"path": str(chain.parent)},
+    }
+    secret = {"@type": f"{_TLS}.Secret", "name": CERTIFICATE, "tls_certificate": shown}
+    return {"version_info": "1", "resources": [secret]}

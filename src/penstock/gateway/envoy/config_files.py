@@ -1,0 +1,64 @@
+"""Which files does Envoy read? The bootstrap and what it names, each read again when it changes."""
+
+import json
+from typing import Final, cast
+
+from penstock.gateway.envoy.authentication import certificates
+from penstock.gateway.envoy.clusters import Value, model_endpoints
+from penstock.gateway.envoy.envoy_config import EnvoySettings, bootstrap, clusters, listeners, routes
+from penstock.gateway.envoy.health_routes import READY_FILE, ready_endpoints
+from penstock.gateway.state.access_rules import Access
+from penstock.gateway.state.routed_fleet import RoutedFleet
+
+CERTIFICATES: Final = "xds/sds.json"
+
+
+def envoy_files(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None) -> dict[str, Value]:
+    """Every file by its name in the gateway's folder: endpoints first, then who names them."""
+    files = {
+        f"xds/eds-{number}.json": model_endpoints(fleet, number, settings.liveness)
+        for number in range(len(fleet.names))
+    }
+    files[READY_FILE] = ready_endpoints(ready=False)
+    files["xds/cds.json"] = clusters(fleet, settings, access)
+    files["xds/rds.json"] = routes(fleet, settings, access)
+    if settings.certificate is not None:
+        files[CERTIFICATES] = certificates(settings.certificate, fleet.generation)
+    files["xds/lds.json"] = listeners(fleet, settings, access)
+    files["envoy.json"] = bootstrap(settings)
+    return files
+
+
+def static_document(files: dict[str, Value]) -> Value:
+    """Write the same configuration as one document: `envoy --mode validate` reads nothing but its bootstrap."""
+    told = {key: value for key, value in files["envoy.json"].items() if key != "dynamic_resources"}
+    found = json.loads(json.dumps({name: _resources(files, name) for name in ("lds", "cds", "rds", "sds")}))
+    for listener in found["lds"]:
+        manager = listener["filter_chains"][0]["filters"][0]["typed_config"]
+        del manager["rds"]
+        manager["route_config"] = found["rds"][0]
+    names = [name.removeprefix("xds/").removesuffix(".json") for name in files if name.startswith("xds/eds-")]
+    ends = {entry["cluster_name"]: entry for name in names for entry in _resources(files, name)}
+    for cluster in found["cds"]:
+        if cluster.pop("eds_cluster_config", None) is not None:
+            cluster["type"], cluster["load_assignment"] = "STATIC", ends[cluster["name"]]
+    return {
+        **told,
+        "static_resources": {"listeners": found["lds"], "clusters": found["cds"], "secrets": found["sds"]},
+    }
+
+
+def standing_document(files: dict[str, Value]) -> Value:
+    """The same as one file for an Envoy that others run: it names no file and no socket of a gateway of ours."""
+    told = json.loads(json.dumps({key: value for key, value in static_document(files).items() if key != "admin"}))
+    for listener in told["static_resources"]["listeners"]:
+        shown = listener["filter_chains"][0].get("transport_socket")
+        if shown is not None:
+            del shown["typed_config"]["common_tls_context"]["tls_certificate_sds_secret_configs"][0]["sds_config"]
+    return cast("Value", told)
+
+
+def _resources(files: dict[str, Value], name: str) -> list[Value]:
+    """What a file holds, each without the name of its type, which its place tells."""
+    held = cast("list[Value]", files.get(f"xds/{name}.json", {"resources": []})["resources"])
+    return [{key: value for key, value in entry.items() if key != "@type"} for entry in held]

@@ -1,0 +1,265 @@
+"""What is Envoy's whole configuration? Bootstrap, listener and clusters for a fleet, from one set of settings."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from penstock.gateway.envoy.authentication import access_filter, jwks_cluster, tls_socket
+from penstock.gateway.envoy.clusters import BUFFER_BYTES, Value, model_cluster, picker_cluster
+from penstock.gateway.envoy.filters import authz_filter, ext_proc_filter, model_filter, router_filter, strip_filter
+from penstock.gateway.envoy.health_routes import health_filters, ready_cluster
+from penstock.gateway.envoy.inference_paths import COMPLETIONS
+from penstock.gateway.envoy.local_replies import local_replies
+from penstock.gateway.envoy.routes import STREAM_IDLE_S, virtual_host
+from penstock.gateway.envoy.tracing import Traces, collector_cluster, traced
+from penstock.gateway.state.access_rules import Access, Certificate
+from penstock.gateway.state.headers import MODEL, PICKER, TENANT, TICKET
+from penstock.gateway.state.routed_fleet import RoutedFleet
+from penstock.gateway.state.sockets import liveness_socket, picker_socket
+from penstock.gateway.state.timeouts import SILENCE_S
+
+Door = Literal["ext_authz", "ext_proc", "ext_proc_buffered"]
+DOORS: Final[tuple[Door, ...]] = ("ext_authz", "ext_proc", "ext_proc_buffered")
+_MANAGER: Final = (
+    "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
+)
+_ROUTES: Final = "fleet"
+_FILE_LOG: Final = "type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog"
+ENDING: Final = f"%REQ({TICKET})% %RESPONSE_CODE% %RESPONSE_FLAGS% %UPSTREAM_HOST% %UPSTREAM_REQUEST_ATTEMPT_COUNT%\n"
+"""What a picker is told when an answer it decided about has ended."""
+FAILED_TRY: Final = f"try %REQ({TICKET})% %UPSTREAM_HOST% %RESPONSE_CODE% %RESPONSE_FLAGS% %REQ({MODEL})%\n"
+"""What it is told before that of each try that failed, or whose endpoint does not know the name that is asked for."""
+
+
+def _status(comparison: str, status: int) -> Value:
+    value = {"default_value": status, "runtime_key": f"penstock.none_{status}"}
+    return {"status_code_filter": {"comparison": {"op": comparison, "value": value}}}
+
+
+_ON_COMPLETIONS: Final[Value] = {
+    "header_filter": {"header": {"name": ":path", "string_match": {"safe_regex": {"regex": f"{COMPLETIONS}(\\?.*)?"}}}}
+}
+_FAILED: Final[Value] = {
+    "or_filter": {
+        "filters": [
+            _status("GE", 500),
+            {"response_flag_filter": {"flags": ["UF", "UC", "UPE"]}},
+            # Elsewhere 404 is a path an engine does not have.
+            {"and_filter": {"filters": [_status("EQ", 404), _ON_COMPLETIONS]}},
+        ]
+    }
+}
+_ACCESS: Final = {
+    "at": "%START_TIME%",
+    "method": "%REQ(:METHOD)%",
+    "path": "%PATH(NQ)%",
+    "status": "%RESPONSE_CODE%",
+    "flags": "%RESPONSE_FLAGS%",
+    "served": "%UPSTREAM_HOST%",
+    "tries": "%UPSTREAM_REQUEST_ATTEMPT_COUNT%",
+    "ms": "%DURATION%",
+    "bytes_in": "%BYTES_RECEIVED%",
+    "bytes_out": "%BYTES_SENT%",
+    "request": "%REQ(X-REQUEST-ID)%",
+    "tenant": f"%REQ({TENANT[0]})%",
+    "trace": "%TRACE_ID%",
+}
+"""One line per request: who served it, never what was asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvoySettings:
+    """What an operator may choose."""
+
+    listen: str
+    folder: Path
+    """Where sockets, pipes and tables are."""
+    pickers: int
+    door: Door = "ext_authz"
+    pick_timeout_s: float = 0.25
+    whole_bodies: bool = False
+    """Whether pickers see bodies to the end; needed where `model` decides and may come last."""
+    access_log: str | None = None
+    receipts: str | None = None
+    """Where pickers write decisions down, one file each."""
+    receipt_every: int = 1000
+    metrics: str | None = None
+    """Where the gateway's own metrics are shown."""
+    access_file: Path | None = None
+    """Who may ask; read again when it changes. None: whoever can connect."""
+    certificate: Certificate | None = None
+    """What clients are shown; None: no TLS."""
+    traces: Traces | None = None
+    """Where spans go; None: none are made."""
+    only_pick: str | None = None
+    """Where a gateway that others run asks; None: an Envoy of our own does."""
+    more_paths: tuple[str, ...] = ()
+    """Paths that reach the engines besides those of inference."""
+    min_silence_s: float = SILENCE_S
+    """How long an endpoint may be silent, at least, before its picker is asked whether it is alive."""
+    concurrency: int | None = None
+    """Envoy's worker threads; None: one per core."""
+    pick: bool = True
+    """Whether pickers are asked at all; without them Envoy goes by weights, which is what they are measured against."""
+
+    @property
+    def liveness(self) -> tuple[str, ...]:
+        """Where an Envoy of our own asks about silent endpoints."""
+        return tuple(liveness_socket(self.folder, number) for number in range(_told_pickers(self)))
+
+    def pipe(self, number: int) -> str:
+        """Where a picker is told of answers that ended."""
+        return str(self.folder / f"endings-{number}.pipe")
+
+    @property
+    def admin(self) -> str:
+        """Envoy's own door for operators: a socket only this user can open."""
+        return str(self.folder / "admin.sock")
+
+    def found(self, name: str) -> Value:
+        """Where Envoy finds a file of its configuration, and that it is to be read again when it changes."""
+        folder = str(self.folder / "xds")
+        source = {"path": f"{folder}/{name}.json", "watched_directory": {"path": folder}}
+        return {"resource_api_version": "V3", "path_config_source": source}
+
+
+def bootstrap(settings: EnvoySettings) -> Value:
+    """Where Envoy finds everything else: files beside it, read again when they change."""
+    return {
+        "node": {"id": "penstock", "cluster": "penstock"},
+        "admin": {"address": {"pipe": {"path": settings.admin, "mode": 0o600}}},
+        "dynamic_resources": {"lds_config": settings.found("lds"), "cds_config": settings.found("cds")},
+        "overload_manager": {
+            "resource_monitors": [
+                {
+                    "name": "envoy.resource_monitors.global_downstream_max_connections",
+                    "typed_config": {
+                        "@type": "type.googleapis.com/envoy.extensions.resource_monitors."
+                        "downstream_connections.v3.DownstreamConnectionsConfig",
+                        "max_active_downstream_connections": 100_000,
+                    },
+                }
+            ]
+        },
+    }
+
+
+def listeners(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None = None) -> Value:
+    """The one door clients use."""
+    host, _, port = settings.listen.rpartition(":")
+    manager = {
+        "name": "envoy.filters.network.http_connection_manager",
+        "typed_config": _manager(fleet, settings, access),
+    }
+    chain: Value = {"filters": [manager]}
+    if settings.certificate is not None:
+        chain["transport_socket"] = tls_socket(settings.found("sds"))
+    listener = {
+        "@type": "type.googleapis.com/envoy.config.listener.v3.Listener",
+        "name": "clients",
+        "address": {"socket_address": {"address": host.strip("[]"), "port_value": int(port)}},
+        "per_connection_buffer_limit_bytes": BUFFER_BYTES,
+        "filter_chains": [chain],
+    }
+    return {"version_info": "1", "resources": [listener]}
+
+
+def routes(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None = None) -> Value:
+    """Which requests go to which model; apart from the listener, so that a change closes no connection."""
+    door = settings.door if settings.pick else None
+    host = virtual_host(fleet, door=door, access=access, more_paths=settings.more_paths)
+    kind = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
+    return {"version_info": "1", "resources": [{"@type": kind, "name": _ROUTES, "virtual_hosts": [host]}]}
+
+
+def clusters(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None = None) -> Value:
+    """All clusters; the endpoints in them are files of their own."""
+    folder = str(settings.folder / "xds")
+    places = (
+        [settings.only_pick]
+        if settings.only_pick
+        else [picker_socket(settings.folder, n) for n in range(settings.pickers)]
+    )
+    made = [model_cluster(number, f"{folder}/eds-{number}.json", folder) for number in range(len(fleet.names))]
+    made.append(picker_cluster(places, http2=settings.door != "ext_authz"))
+    if settings.only_pick is None:
+        made.append(ready_cluster(settings.folder))
+    if access is not None and access.tokens is not None and access.tokens.fetched:
+        made.append(jwks_cluster(access.tokens))
+    if settings.traces is not None:
+        made.append(collector_cluster(settings.traces))
+    kind = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+    return {"version_info": "1", "resources": [{"@type": kind, **cluster} for cluster in made]}
+
+
+def _manager(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None) -> Value:
+    grpc = settings.door != "ext_authz"
+    several = len(fleet.names) > 1
+    pick = (
+        ext_proc_filter(settings.pick_timeout_s, full_duplex=settings.door == "ext_proc")
+        if grpc
+        else authz_filter(settings.pick_timeout_s, whole_bodies=settings.whole_bodies or several)
+    )
+    models = [model_filter()] if several else []
+    known = [access_filter(access)] if access is not None else []
+    asked = [strip_filter(tenants=access is not None), *known, pick, *models] if settings.pick else known
+    return {
+        "@type": _MANAGER,
+        "stat_prefix": "clients",
+        "use_remote_address": True,
+        # Nobody's: whoever is internal could say how often and how long endpoints are tried. An empty list means all.
+        "internal_address_config": {"cidr_ranges": [{"address_prefix": "255.255.255.255", "prefix_len": 32}]},
+        "normalize_path": True,
+        "merge_slashes": True,
+        "path_with_escaped_slashes_action": "REJECT_REQUEST",
+        "server_name": "penstock",
+        "request_headers_timeout": "10s",
+        "request_timeout": "120s",
+        "stream_idle_timeout": f"{STREAM_IDLE_S}s",
+        "common_http_protocol_options": {"idle_timeout": "600s"},
+        # Nobody tells an Envoy that others run which endpoints are up.
+        "http_filters": [
+            *health_filters(told_readiness=settings.only_pick is None),
+            *asked,
+            router_filter(_failed_tries(settings)),
+        ],
+        "rds": {"route_config_name": _ROUTES, "config_source": settings.found("rds")},
+        "local_reply_config": local_replies(),
+        "access_log": _logs(settings),
+        **(traced(settings.traces) if settings.traces is not None else {}),
+    }
+
+
+def _failed_tries(settings: EnvoySettings) -> list[Value]:
+    return [
+        _log(
+            settings.pipe(number),
+            {"text_format_source": {"inline_string": FAILED_TRY}},
+            {"and_filter": {"filters": [_FAILED, _of_picker(number)]}},
+        )
+        for number in range(_told_pickers(settings))
+    ]
+
+
+def _told_pickers(settings: EnvoySettings) -> int:
+    return settings.pickers if settings.pick and settings.only_pick is None else 0
+
+
+def _of_picker(number: int) -> Value:
+    return {"header_filter": {"header": {"name": PICKER, "string_match": {"exact": str(number)}}}}
+
+
+def _logs(settings: EnvoySettings) -> list[Value]:
+    logs = [
+        _log(settings.pipe(number), {"text_format_source": {"inline_string": ENDING}}, _of_picker(number))
+        for number in range(_told_pickers(settings))
+    ]
+    if settings.access_log is not None:
+        logs.append(_log(settings.access_log, {"json_format": _ACCESS}, None))
+    return logs
+
+
+def _log(path: str, line: Value, only: Value | None) -> Value:
+    config = {"@type": _FILE_LOG, "path": path, "log_format": line}
+    entry: Value = {"name": "envoy.access_loggers.file", "typed_config": config}
+    return entry if only is None else {**entry, "filter": only}

@@ -1,0 +1,65 @@
+"""What does Envoy say where it answers itself? The same JSON as engines and pickers, whatever went wrong."""
+
+from typing import Final
+
+from penstock.gateway.envoy.clusters import Value
+
+_FLAGS: Final = ("UH", "UF", "UO", "UT", "UC", "UPE", "URX", "SI", "LR", "UR", "NC")
+"""Endpoints that cannot be reached, are silent or cut: no picker and no route of ours answers with these."""
+_SAID: Final = "%LOCAL_REPLY_BODY%"
+_NOBODY_S: Final = 5
+"""Until who finds no endpoint asks again: they are looked at ten times a second, and take minutes to load."""
+_NO_HEADERS: Final[Value] = {
+    "header_filter": {"header": {"name": ":method", "present_match": True, "invert_match": True}}
+}
+"""What could not be read as a request: Envoy answers before it has headers, and before it has a flag for it."""
+_FORBIDDEN: Final = 403
+
+
+def local_replies() -> Value:
+    """Which of Envoy's own answers are rewritten: not those of pickers and routes, which are JSON already."""
+    found = [
+        _by_status(401, "authentication_error", "no key or token this gateway knows"),
+        _by_status(403, "permission_error", "the token is for another audience, or an upgrade is asked for"),
+        _by_status(408, "invalid_request_error", "the request did not come to its end in time"),
+        _by_status(413, "invalid_request_error", "the body is too large"),
+        _by_status(426, "invalid_request_error", "speak HTTP/1.1 or HTTP/2"),
+        _by_status(431, "invalid_request_error", "the headers are too large"),
+        _by_status(500, "server_error", "no picker answered; try again", retry_after_s=1),
+        _coming_back(_rewritten(_flagged(*_FLAGS), "server_error", _SAID), _NOBODY_S),
+        _rewritten(_NO_HEADERS, "invalid_request_error", _SAID),
+        # Of a request that was read only what a token's claim writes into a header cannot be sent on.
+        {
+            **_rewritten(
+                {"and_filter": {"filters": [_flagged("DPE"), _status(503)]}},
+                "permission_error",
+                "the token's tenant cannot be a header",
+            ),
+            "status_code": _FORBIDDEN,
+        },
+        _rewritten(_flagged("DPE"), "invalid_request_error", _SAID),
+    ]
+    return {"mappers": found}
+
+
+def _by_status(status: int, kind: str, message: str, retry_after_s: int | None = None) -> Value:
+    made = _rewritten(_status(status), kind, message)
+    return made if retry_after_s is None else _coming_back(made, retry_after_s)
+
+
+def _status(status: int) -> Value:
+    value = {"default_value": status, "runtime_key": f"penstock.none_{status}"}
+    return {"status_code_filter": {"comparison": {"op": "EQ", "value": value}}}
+
+
+def _flagged(*flags: str) -> Value:
+    return {"response_flag_filter": {"flags": list(flags)}}
+
+
+def _coming_back(made: Value, after_s: int) -> Value:
+    return {**made, "headers_to_add": [{"header": {"key": "retry-after", "value": str(after_s)}}]}
+
+
+def _rewritten(which: Value, kind: str, message: str) -> Value:
+    error: Value = {"message": message, "type": kind, "param": None, "code": "%RESPONSE_CODE%"}
+    return {"filter": which, "body_format_override": {"json_format": {"error": error}}}

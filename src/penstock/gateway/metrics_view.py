@@ -1,0 +1,54 @@
+"""How does a running gateway look? Its own metrics page, as values."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.gateway.state.metric_labels import LABELS, read_labels
+
+_LINE: Final = re.compile(rf"^(penstock_\w+)(?:\{{({LABELS})\}})? (\S+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointView:
+    """One endpoint at one moment."""
+
+    address: str
+    pool: str
+    model: str
+    values: Mapping[str, float]
+    """By metric, without `penstock_`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayView:
+    """A gateway at one moment."""
+
+    endpoints: tuple[EndpointView, ...]
+    pickers: Mapping[str, Mapping[str, float]]
+    totals: Mapping[str, float]
+
+
+def read_view(page: str) -> GatewayView:
+    """Read what `metrics_page` writes."""
+    endpoints: dict[tuple[str, str, str], dict[str, float]] = {}
+    pickers: dict[str, dict[str, float]] = {}
+    totals: dict[str, float] = {}
+    for metric, labels, value in _LINE.findall(page):
+        name, told = metric.removeprefix("penstock_"), read_labels(labels)
+        if "endpoint" in told:
+            place = (told["endpoint"], told.get("pool", ""), told.get("model", ""))
+            endpoints.setdefault(place, {})[name] = float(value)
+        elif "picker" in told:
+            pickers.setdefault(told["picker"], {})[name] = float(value)
+        else:
+            totals[name] = float(value)
+    return GatewayView(
+        endpoints=tuple(
+            EndpointView(address=address, pool=pool, model=model, values=values)
+            for (address, pool, model), values in endpoints.items()
+        ),
+        pickers=pickers,
+        totals=totals,
+    )

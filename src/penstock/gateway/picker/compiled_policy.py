@@ -1,0 +1,76 @@
+"""Which machine code decides? The policy the simulator tries, compiled once and kept, so that pickers start at once."""
+
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Any, Final, NamedTuple, TypeVar, cast
+
+import numpy as np
+
+from penstock.routing import endpoint_updates, harm
+from penstock.routing.records import FLIGHT, REPORT, Records, default_parameters, new_endpoints, new_request
+from penstock.simulation.loop.compiler import cached_on_disk, on_disk, stamp_of
+
+Function = TypeVar("Function", bound=Callable[..., object])
+_PARTS: Final = ("policy_compiler", "corrections", "miss_probability", "records", "harm", "endpoint_updates", "latency")
+_SOURCES: Final = stamp_of(files("penstock.routing").joinpath(f"{name}.py") for name in _PARTS)
+
+
+def _kept(function: Function) -> Function:
+    return cast("Function", cached_on_disk(cast("Any", function).py_func, _SOURCES))
+
+
+rank = _kept(harm.rank)
+refresh = _kept(endpoint_updates.refresh)
+sent = _kept(endpoint_updates.sent)
+first_token = _kept(endpoint_updates.first_token)
+finished = _kept(endpoint_updates.finished)
+lost = _kept(endpoint_updates.lost)
+note_arrival = _kept(endpoint_updates.note_arrival)
+reported = _kept(endpoint_updates.reported)
+divide = _kept(endpoint_updates.divide)
+
+
+class EveryRequest(NamedTuple):
+    """What is called for every request, past numba's look at what kinds of arrays it is given.
+
+    That look takes as long as the decision. Only for arrays laid out as those of `compile_once` are: others would be
+    read as if they were.
+    """
+
+    rank: Callable[[Records, Records, Records, Records, Records, Records], int]
+    sent: Callable[[Records, int, Records, int, Records, int, Records], None]
+    first_token: Callable[[Records, Records, int, float, Records], None]
+    finished: Callable[[Records, Records, int, int, float, Records], None]
+
+
+def every_request() -> EveryRequest:
+    """Return the machine code of what is called most, compiled if it is not yet."""
+    compile_once()
+    return EveryRequest(*(_straight(entry) for entry in (rank, sent, first_token, finished)))
+
+
+def _straight(entry: object) -> Any:  # noqa: ANN401 - numba's dispatcher has no type
+    (made,) = cast("Any", entry).overloads.values()
+    return made.entry_point
+
+
+def is_compiled() -> bool:
+    """Whether this version's policy was compiled with the package or on this machine."""
+    entries = (rank, refresh, sent, first_token, finished, lost, note_arrival, reported, divide)
+    return all(on_disk(entry) for entry in entries)
+
+
+def compile_once() -> None:
+    """Make every call a picker makes, on an endpoint of its own."""
+    endpoints, parameters, request = new_endpoints(1), default_parameters(), new_request()
+    flights, said = np.zeros(1, FLIGHT), np.zeros(1, REPORT)
+    divide(endpoints, 0, 1)
+    rank(request, endpoints, np.zeros(1, np.int64), parameters, np.zeros(1, np.int64), np.zeros(1))
+    refresh(endpoints, 0, 1.0, parameters)
+    sent(endpoints, 0, request, 0, flights, 0, parameters)
+    first_token(endpoints, flights, 0, 2.0, parameters)
+    finished(endpoints, flights, 0, 1, 3.0, parameters)
+    sent(endpoints, 0, request, 0, flights, 0, parameters)
+    lost(endpoints, flights, 0, 4.0, parameters)
+    note_arrival(endpoints, 0, said, 0, 5.0)
+    reported(endpoints, 0, said, 0, 6.0, parameters)

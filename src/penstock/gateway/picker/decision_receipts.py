@@ -1,0 +1,126 @@
+"""Why was a request sent there? Sampled decisions with all they were made from, so that anybody can make them again."""
+
+import base64
+import json
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+import numpy as np
+
+from penstock.errors import UnreadableFile
+from penstock.gateway.picker.compiled_policy import rank
+from penstock.routing.records import ENDPOINT, PARAMETERS, REJECTED, REQUEST, Records
+from penstock.routing.replay import PickSample
+
+_FOREIGN: Final = (
+    "not a receipt of this version, or changed since; read it with the penstock that wrote it, "
+    "or write new ones with `penstock route --receipts FILE`"
+)
+_ARRAYS: Final = {
+    "request": REQUEST,
+    "endpoints": ENDPOINT,
+    "hits": np.dtype(np.int64),
+    "parameters": PARAMETERS,
+    "order": np.dtype(np.int64),
+}
+
+
+class ReceiptBook:
+    """A file of receipts, one line each: records and numbers, nothing that was asked."""
+
+    def __init__(self, path: Path, every: int, addresses: tuple[str, ...], *, count: int = 0) -> None:
+        self._every, self.count, self._addresses = every, count, addresses
+        self._file: IO[str] | None = path.open("a", encoding="ascii", buffering=1)
+
+    def note(self, request: Records, endpoints: Records, hits: Records, parameters: Records, order: Records) -> None:
+        """Write every so many-th decision down."""
+        self.count += 1
+        if self._file is None or self.count % self._every:
+            return
+        arrays = zip(_ARRAYS, (request, endpoints, hits, parameters, order), strict=True)
+        line = {name: base64.b64encode(zlib.compress(array.tobytes(), 1)).decode() for name, array in arrays}
+        try:
+            self._file.write(json.dumps({"addresses": self._addresses, **line}) + "\n")
+        except OSError:
+            # A full disk ends the receipts, never the routing.
+            self._file = None
+
+    def close(self) -> None:
+        """Write no more."""
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.close()
+            self._file = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionReceipt:
+    """One decision and what it was made from."""
+
+    addresses: tuple[str, ...]
+    request: Records
+    endpoints: Records
+    hits: Records
+    parameters: Records
+    order: tuple[int, ...]
+
+    @property
+    def sample(self) -> PickSample:
+        """The pick, as policies and explanations take it: the first of the order, or nobody."""
+        return PickSample(self.request, self.endpoints, self.hits, self.order[0] if self.order else REJECTED)
+
+    def again(self) -> tuple[int, ...]:
+        """Make the decision again."""
+        order, harms = np.zeros(len(self.order) or 1, np.int64), np.zeros(len(self.endpoints))
+        found = rank(self.request, self.endpoints, self.hits, self.parameters, order, harms)
+        return tuple(int(index) for index in order[:found])
+
+
+def read_receipts(path: Path) -> Iterator[DecisionReceipt]:
+    """Read a file of receipts; a last line that was cut is left out: `ends_cut` says whether one was."""
+    for number, line in enumerate(_lines(path), 1):
+        if line.endswith("\n"):
+            yield _receipt(line, f"{path.name}, line {number}")
+
+
+def ends_cut(path: Path) -> bool:
+    """Whether a file's last line was not written to its end, as when a disk is full or a gateway is still writing."""
+    last = "\n"
+    for line in _lines(path):
+        last = line
+    return not last.endswith("\n")
+
+
+def first_line(path: Path) -> str:
+    """What a file begins with: no two decisions are the same, so that files that begin alike have the same ones."""
+    return next(_lines(path), "")
+
+
+def _lines(path: Path) -> Iterator[str]:
+    try:
+        with path.open(encoding="ascii") as file:
+            yield from file
+    except (OSError, UnicodeDecodeError) as error:
+        reason = (error.strerror or "cannot be read") if isinstance(error, OSError) else "not a file of receipts"
+        raise UnreadableFile(f"{path}: {reason}; `penstock route --receipts FILE` writes FILE.0.jsonl") from None
+
+
+def _receipt(line: str, where: str) -> DecisionReceipt:
+    try:
+        told = json.loads(line)
+        arrays = {
+            name: np.frombuffer(zlib.decompress(base64.b64decode(told[name])), dtype).copy()
+            for name, dtype in _ARRAYS.items()
+        }
+        addresses = tuple(str(address) for address in told["addresses"])
+    except (ValueError, KeyError, TypeError, zlib.error):
+        raise UnreadableFile(f"{where}: {_FOREIGN}") from None
+    count, order = len(addresses), tuple(int(index) for index in arrays.pop("order"))
+    alone = len(arrays["request"]) == len(arrays["parameters"]) == 1
+    if not alone or {len(arrays["endpoints"]), len(arrays["hits"])} != {count} or not set(order) <= set(range(count)):
+        raise UnreadableFile(f"{where}: {_FOREIGN}")
+    return DecisionReceipt(addresses=addresses, order=order, **arrays)

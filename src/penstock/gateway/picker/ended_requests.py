@@ -1,0 +1,60 @@
+"""Which answers have ended? Lines of Envoy's log from a pipe, one for each decision of this picker."""
+
+import os
+from typing import Final
+
+from penstock.gateway.picker.picker import Picker
+
+_READ_BYTES: Final = 2**18
+_MAX_LINE_BYTES: Final = 4096
+_FIELDS, _TRY_FIELDS = 5, 6
+_TRY: Final = "try"
+"""How a line begins that says which endpoint failed one try of a request."""
+_NOT_FOUND: Final = 404
+
+
+class EndedRequests:
+    """One picker's pipe."""
+
+    def __init__(self, path: str, desk: Picker) -> None:
+        self.desk = desk
+        # For reading and writing: a pipe that nobody holds open for reading would block Envoy.
+        self.descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+        self._rest = b""
+
+    def read(self) -> None:
+        """Take what is there."""
+        try:
+            data = self._rest + os.read(self.descriptor, _READ_BYTES)
+        except BlockingIOError:
+            return
+        *lines, rest = data.split(b"\n")
+        self._rest = rest if len(rest) < _MAX_LINE_BYTES else b""
+        for line in lines:
+            self._line(line.decode("utf-8", "replace"))
+
+    def _line(self, line: str) -> None:
+        fields = line.split(" ")
+        if fields[0] == _TRY:
+            self._failed_try(line.split(" ", _TRY_FIELDS - 1))
+        if len(fields) != _FIELDS or not fields[0].isdigit():
+            return
+        ticket, status, flags, served, tries = fields
+        self.desk.ended(
+            int(ticket),
+            served,
+            int(status) if status.isdigit() else 0,
+            flags,
+            int(tries) if tries.isdigit() else 1,
+        )
+
+    def _failed_try(self, fields: list[str]) -> None:
+        """Take a line whose last field is a name, which may have spaces."""
+        if len(fields) != _TRY_FIELDS or not fields[1].isdigit():
+            return
+        _, ticket, served, status, flags, name = fields
+        code = int(status) if status.isdigit() else 0
+        if code == _NOT_FOUND:
+            self.desk.not_found(int(ticket), served, name)
+        else:
+            self.desk.try_failed(int(ticket), served, code, flags)

@@ -1,0 +1,49 @@
+"""What is looked at again where no endpoint was named? An estimated length, and whose fault it is to be late."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.routing.records import Record, Records
+
+
+def shortened(request: Records, endpoints: Records, hits: Records) -> bool:
+    """Take a request as just fitting where its estimated length fits nowhere: bytes are not tokens.
+
+    An image, or a script that JSON escapes, has far fewer tokens than its bytes say; the engine with the most room
+    counts them, and refuses what is too long.
+    """
+    asked, up = request[0], endpoints[_takes(request, endpoints)]
+    room = int(np.minimum(up["max_context_tokens"], up["kv_tokens"]).max(initial=0))
+    limit, before = int(asked["output_limit_tokens"]), asked.copy()
+    asked["input_tokens"] = max(1, min(asked["input_tokens"], room - max(1, limit)))
+    asked["expected_output_tokens"] = max(1, min(asked["expected_output_tokens"], room - asked["input_tokens"]))
+    np.minimum(hits, asked["input_tokens"] - 1, out=hits)
+    return bool(asked != before)
+
+
+def late_candidates(request: Records, endpoints: Records) -> Records | None:
+    """Who may take a request that nobody serves in time, where to shed it would protect nobody; None: shed it.
+
+    Those that have nothing to do, and no others: it is refused for nothing there, and would be whenever it comes again.
+    Or all, where even alone none keeps the promise of the first token and one has less ahead of it than that takes.
+    """
+    takes = _takes(request, endpoints)
+    idle = takes & (endpoints["in_flight"] == 0) & (endpoints["running"] + endpoints["waiting"] == 0)
+    if idle.any():
+        free = endpoints.copy()
+        free["accepts"][~idle] = 0
+        return free
+    return endpoints if _late_by_itself(request[0], endpoints[takes]) else None
+
+
+def _late_by_itself(asked: Record, up: Records) -> bool:
+    tokens = float(asked["input_tokens"])
+    prompt_s = tokens * up["prompt_token_s"] + 0.5 * tokens * tokens * up["prompt_pair_s"]
+    alone_s = up["request_s"] + up["first_token_ratio"] * prompt_s * up["prefill_correction"]
+    room = (up["wait_s"] + up["seats_wait_s"] < alone_s) & (up["tpot_now_s"] <= asked["tpot_s"])
+    return bool(np.all(alone_s > asked["ttft_s"]) and np.any(room))
+
+
+def _takes(request: Records, endpoints: Records) -> NDArray[np.bool_]:
+    takes: NDArray[np.bool_] = (endpoints["accepts"] != 0) & ((endpoints["serves"] & request[0]["model"]) != 0)
+    return takes

@@ -1,0 +1,126 @@
+"""What do reports teach a picker? Lengths, bytes per token, and how observed seconds compare with predicted ones."""
+
+from collections import Counter
+from typing import Final
+
+import numpy as np
+
+from penstock.gateway.state.routed_fleet import RoutedFleet
+from penstock.routing.records import Records
+
+_BYTES_PER_TOKEN: Final = 4.0
+"""Before anything was seen."""
+_MIN_TOKENS: Final = 5000.0
+"""Prompt tokens from which on bytes and tokens are compared: requests that are cut in two by a report even out."""
+_FEWEST_BYTES, _MAX_BYTES = 1.0, 20.0
+_TOKENS, _FIRSTS = 2000.0, 10.0
+"""Tokens and first tokens by which what was seen before counts half: fewer than corrections take, so none swings.
+
+So do as many requests as first tokens that would have been its share and went elsewhere: what an endpoint was like long
+ago is not what the next answer is judged by.
+"""
+_REQUESTS: Final = 50.0
+"""Requests after which a mean follows what is observed."""
+
+
+class LearnedLengths:
+    """Means that follow what endpoints report, from one report to the next."""
+
+    def __init__(self, fleet: RoutedFleet) -> None:
+        count = len(fleet.addresses)
+        self._fleet = fleet
+        self._last: list[np.void | None] = [None] * count
+        self._bytes_then = np.zeros(count)
+        self.bytes_per_token = dict.fromkeys(fleet.models, _BYTES_PER_TOKEN)
+        self.output_tokens = {
+            model: float(np.mean([item.output_tokens for item in fleet.classes if item.model == model] or [256]))
+            for model in fleet.models
+        }
+        self.itl_s = np.zeros(count)
+        """Between two tokens, as the endpoint measured it; 0: not yet."""
+        self.first_ratio = np.ones(count)
+        """First tokens as observed over those predicted."""
+        self._predicted_s = np.zeros(count)
+        self._predicted = np.zeros(count)
+        self._noted = dict.fromkeys(fleet.models, 0.0)
+        self._equals = Counter(fleet.served)
+        self._between = [DecayedMean(_TOKENS) for _ in range(count)]
+        self._first = [DecayedMean(_FIRSTS) for _ in range(count)]
+        self._first_predicted = [DecayedMean(_FIRSTS) for _ in range(count)]
+
+    def note_prediction(self, endpoint: int, ttft_s: float) -> None:
+        """Remember what was predicted for a request whose first token is due."""
+        self._predicted_s[endpoint] += ttft_s
+        self._predicted[endpoint] += 1
+        self._noted[self._fleet.served[endpoint]] += 1
+
+    def take(self, endpoint: int, report: np.void, prompt_bytes: Records) -> None:
+        """Learn from a report; `prompt_bytes` is what all pickers have sent to each endpoint so far."""
+        last, self._last[endpoint] = self._last[endpoint], report
+        if last is None or report["prompt_tokens"] < last["prompt_tokens"]:
+            self._bytes_then[endpoint] = prompt_bytes[endpoint]
+            return
+        model = self._fleet.served[endpoint]
+        self._take_seconds(endpoint, last, report)
+        tokens = _mean(last, report, "output_sum", "output_count")
+        if tokens is not None:
+            tokens = min(tokens, float(self._fleet.endpoints["max_context_tokens"][endpoint]))  # whatever it reports
+            share = min(1.0, (report["output_count"] - last["output_count"]) / _REQUESTS)
+            self.output_tokens[model] += share * (tokens - self.output_tokens[model])
+        self._compare_bytes(endpoint, model, last, report, float(prompt_bytes[endpoint]))
+
+    def _take_seconds(self, endpoint: int, last: np.void, report: np.void) -> None:
+        """Learn seconds over many steps: between two reports lie two or three, with a prompt in them or without.
+
+        Corrections multiply, so that what swings around a mean would be taken for less than that mean.
+        """
+        model = self._fleet.served[endpoint]
+        halves = self._noted[model] / self._equals[model] / _FIRSTS
+        times, amount = _between(last, report, "ttft_sum_s", "ttft_count")
+        if times > 0 and self._predicted[endpoint] > 0:
+            predicted = self._predicted[endpoint]
+            observed_s = self._first[endpoint].add(amount, times, halves)
+            due_s = self._first_predicted[endpoint].add(self._predicted_s[endpoint], predicted, halves)
+            self.first_ratio[endpoint] = observed_s / max(1e-6, due_s)
+            self._predicted_s[endpoint] = self._predicted[endpoint] = 0.0
+        times, amount = _between(last, report, "itl_sum_s", "itl_count")
+        if times > 0:
+            self.itl_s[endpoint] = self._between[endpoint].add(amount, times, halves)
+
+    def _compare_bytes(self, endpoint: int, model: str, last: np.void, report: np.void, sent: float) -> None:
+        tokens = float(report["prompt_tokens"] - last["prompt_tokens"])
+        if tokens < _MIN_TOKENS:
+            # Too few to tell: they count with the next report.
+            kept = report.copy()
+            kept["prompt_tokens"] = last["prompt_tokens"]
+            self._last[endpoint] = kept
+            return
+        ratio = (sent - self._bytes_then[endpoint]) / tokens
+        self._bytes_then[endpoint] = sent
+        if _FEWEST_BYTES <= ratio <= _MAX_BYTES:
+            self.bytes_per_token[model] += 0.2 * (ratio - self.bytes_per_token[model])
+
+
+class DecayedMean:
+    """A mean of what was seen of late: of as many as `half` before, half as much is left."""
+
+    def __init__(self, half: float) -> None:
+        self._half, self._sum, self._count, self._halves = half, 0.0, 0.0, 0.0
+
+    def add(self, amount: float, times: float, halves: float) -> float:
+        """Take so many that are so much together; return the mean. `halves`: how often others have halved it so far."""
+        kept = 0.5 ** max(times / self._half, halves - self._halves)
+        self._sum, self._count, self._halves = kept * self._sum + amount, kept * self._count + times, halves
+        return self._sum / self._count
+
+
+def _mean(last: np.void, report: np.void, total: str, count: str) -> float | None:
+    """The mean of what came between two reports; None where nothing did."""
+    times, amount = _between(last, report, total, count)
+    return amount / times if times > 0 else None
+
+
+def _between(last: np.void, report: np.void, total: str, count: str) -> tuple[float, float]:
+    """How many came between two reports, and how much they are together; none where it is less than nothing."""
+    times, amount = float(report[count] - last[count]), float(report[total] - last[total])
+    return (times, amount) if times > 0 and amount >= 0 else (0.0, 0.0)

@@ -1,0 +1,143 @@
+"""What does a request ask for? The model, its lengths and its beginning, from a body that may be cut short."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from json import JSONDecoder
+from json.decoder import WHITESPACE  # type: ignore[attr-defined]
+from typing import Final, NamedTuple
+
+_DECODER: Final = JSONDecoder()
+_MAX_TOKENS: Final = 2**31
+_MAX_CHOICES: Final = 128
+"""As many as OpenAI takes; engines refuse more than they have seats."""
+_SEARCHED_BYTES: Final = 4096
+_SHEDDABLE: Final = frozenset({"batch", "sheddable", "low"})
+_WEIGHTS: Final[Mapping[str, float]] = {"critical": 4.0, "high": 2.0}
+_BEGINS: Final = (b'"messages"', b'"prompt"', b'"input"')
+_FORM_MODEL: Final = re.compile(rb'name="?model"?\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]*)\r\n--')
+"""The field `model` of multipart/form-data, as OpenAI's client sends audio."""
+
+
+class BadBody(Exception):  # noqa: N818 - the name is what is answered
+    """A body no engine would read."""
+
+
+class RequestBody(NamedTuple):  # made for every request, which a frozen dataclass takes three times as long for
+    """What a body says; None where it says nothing, or where it was cut before it did."""
+
+    model: str | None
+    limit_tokens: int | None
+    stream: bool
+    body_bytes: int
+    """Of the whole body, seen or not."""
+    prefix_from: int
+    """Where the prompt begins."""
+    choices: int = 1
+    """Answers that are asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestHints:
+    """What the headers of a request say about how it should be treated."""
+
+    objective: str = ""
+    tenant: str = ""
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+
+    @property
+    def weight(self) -> float:
+        """What its miss counts, 1 for an ordinary one."""
+        return _WEIGHTS.get(self.objective, 1.0)
+
+    @property
+    def sheddable(self) -> bool:
+        """Whether it may be refused where nobody can serve it in time."""
+        return self.objective in _SHEDDABLE
+
+
+def read_body(body: bytes, whole_bytes: int, *, cut: bool = False) -> RequestBody:
+    """Read a body, or the beginning of one of `whole_bytes`.
+
+    Only a body that is there to its end is refused: of one that is cut, or of none, the engine judges.
+    """
+    fields = _form_fields(body) if body.startswith(b"--") else _first_fields(body) if cut else _all_fields(body)
+    model = fields.get("model")
+    if model is not None and not isinstance(model, str):
+        if not cut:
+            raise BadBody("model must be a string")
+        model = None
+    stream, seen = fields.get("stream") is True, len(body)
+    return RequestBody(model, _limit(fields), stream, max(seen, whole_bytes), _prompt_at(body), _choices(fields))
+
+
+def _prompt_at(body: bytes) -> int:
+    """Where the prompt begins: bodies that differ only in what is before it have the same prefix."""
+    for name in _BEGINS:
+        at = body.find(name, 0, _SEARCHED_BYTES)
+        if at >= 0:
+            return at
+    return 0
+
+
+def _all_fields(body: bytes) -> Mapping[str, object]:
+    if not body:
+        return {}
+    try:
+        text = body.decode("utf-8", "surrogatepass")
+        fields, end = _DECODER.raw_decode(text) if text.startswith("{") else (None, 0)
+        if end != len(text):
+            fields = json.loads(text)
+    except (ValueError, RecursionError):
+        raise BadBody("the body is not JSON") from None
+    if not isinstance(fields, dict):
+        raise BadBody("the body is not a JSON object")
+    return fields
+
+
+def _form_fields(body: bytes) -> Mapping[str, object]:
+    """Read the model from a form; its other fields say nothing about how long the answer takes."""
+    found = _FORM_MODEL.search(body)
+    return {} if found is None else {"model": found[1].decode("utf-8", "replace")}
+
+
+def _first_fields(body: bytes) -> Mapping[str, object]:
+    """Read an object's fields until the text ends or is no JSON; the field that is cut is left out."""
+    text = body.decode("utf-8", "ignore")
+    at = WHITESPACE.match(text, 0).end()
+    fields: dict[str, object] = {}
+    if text[at : at + 1] != "{":
+        return fields
+    at += 1
+    try:
+        while True:
+            at = WHITESPACE.match(text, at).end()
+            key, at = _DECODER.raw_decode(text, at)
+            at = WHITESPACE.match(text, at).end()
+            if text[at] != ":" or not isinstance(key, str):
+                break
+            at = WHITESPACE.match(text, at + 1).end()
+            value, at = _DECODER.raw_decode(text, at)
+            fields[key] = value
+            at = WHITESPACE.match(text, at).end()
+            if text[at] != ",":
+                break
+            at += 1
+    except (ValueError, IndexError, RecursionError):  # cut, no JSON, or a number of more digits than Python reads
+        pass
+    return fields
+
+
+def _limit(fields: Mapping[str, object]) -> int | None:
+    for name in ("max_completion_tokens", "max_tokens"):
+        value = fields.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _MAX_TOKENS:
+            return value
+    return None
+
+
+def _choices(fields: Mapping[str, object]) -> int:
+    value = fields.get("n")
+    return min(value, _MAX_CHOICES) if isinstance(value, int) and value > 1 else 1

@@ -1,0 +1,64 @@
+"""When should who was shed come back? When an endpoint would keep the promise, and it is one's turn."""
+
+import math
+from typing import Final
+
+import numpy as np
+
+from penstock.routing.numpy_policy import able_columns, times_columns
+from penstock.routing.records import USUAL_TPOT_S, USUAL_TTFT_S, Records
+
+_MIN_S, _MAX_S = 1, 60
+"""HTTP says whole seconds; and beyond a minute nobody knows."""
+_MIN_LIFE_S: Final = 1e-3
+_HALF_LIFE_S: Final = 10.0
+
+
+class ShedRatio:
+    """How many that may be shed come for each that is let in; what was ten seconds ago counts half."""
+
+    def __init__(self) -> None:
+        self._came = self._let_in = 0.0
+        self._since_s = 0.0
+
+    def came(self, now_s: float, *, let_in: bool) -> None:
+        """Count one."""
+        kept = 0.5 ** (max(0.0, now_s - self._since_s) / _HALF_LIFE_S)
+        self._came, self._let_in, self._since_s = kept * self._came + 1, kept * self._let_in + let_in, now_s
+
+    @property
+    def for_each(self) -> float:
+        """How many came for each that was let in; as if it were one where it was none."""
+        return self._came / max(1.0, self._let_in)
+
+
+def retry_s(request: Records, endpoints: Records, hits: Records, crowd: ShedRatio) -> int:
+    """Return the seconds: as long as one endpoint takes to have room, for each that comes before one is let in."""
+    soonest_s = max(_MIN_S, room_s(request, endpoints, hits))
+    return min(_MAX_S, math.ceil(soonest_s * crowd.for_each))
+
+
+def room_s(request: Records, endpoints: Records, hits: Records) -> float:
+    """Predict when an endpoint would keep the promise if nothing came meanwhile, of the one that is soonest there.
+
+    A first token is late by what is ahead of it: prompts, seats, room in the cache. That much time has to pass. Tokens
+    that are too slow, or an answer that ends too late, take that as large a part of those already there has ended.
+    """
+    asked, answer = request[0], int(request["expected_output_tokens"][0])
+    held = able_columns(asked, endpoints)
+    able = endpoints[held]
+    first_s, tpot_s, *_ = times_columns(asked, able, hits[held])
+    promised = min(asked["ttft_s"], asked["tpot_s"], asked["e2e_s"]) < math.inf
+    due_s, pace_s = (asked["ttft_s"], asked["tpot_s"]) if promised else (USUAL_TTFT_S, USUAL_TPOT_S)
+    slow = np.maximum(tpot_s / pace_s, (first_s + answer * tpot_s) / asked["e2e_s"])
+    leave_s = _life_s(answer, able) * (1.0 - 1.0 / np.maximum(slow, 1.0))
+    return float(np.maximum(first_s - due_s, leave_s).min(initial=_MAX_S))
+
+
+def _life_s(answer: int, endpoints: Records) -> Records:
+    """How long an answer takes there: as those that are there are expected to, as this one where there are none."""
+    known = endpoints["in_flight"] > 0
+    mean = endpoints["resident_output_tokens"] / np.maximum(endpoints["in_flight"], 1)
+    tokens = np.where(known, mean, answer)
+    life_s: Records = np.maximum(tokens * endpoints["tpot_now_s"], _MIN_LIFE_S)
+    return life_s

@@ -1,0 +1,214 @@
+"""How is Envoy answered over ext_authz? One HTTP/1.1 request in, headers with addresses or a refusal out."""
+
+import asyncio
+import json
+import logging
+import math
+from pathlib import Path
+from typing import Final
+
+from penstock.gateway.picker.picker import Named, Picker, Refused
+from penstock.gateway.picker.request_body import BadBody, RequestHints, read_body
+from penstock.gateway.servers.destinations import Destinations, destinations
+from penstock.gateway.state.headers import (
+    DESTINATION,
+    LENGTH,
+    MAX_RETRIES,
+    MODEL,
+    OBJECTIVE,
+    PICKER,
+    REASON,
+    SHOWN_BYTES,
+    TENANT,
+    TICKET,
+    TPOT_MS,
+    TRY_TIMEOUT,
+    TTFT_MS,
+    WHOLE,
+)
+from penstock.gateway.state.sockets import liveness_socket
+from penstock.http_server import Exchange, HttpConnection, reply
+
+log = logging.getLogger(__name__)
+_PARTIAL: Final = b"x-envoy-auth-partial-body"
+_LONGEST_WISH_MS: Final = 1e7
+_BACKLOG: Final = 4096
+_ARE_YOU_THERE: Final = b"GET / HTTP/1.1\r\nhost: picker\r\nconnection: close\r\n\r\n"
+_MAX_NAME: Final = 128
+
+
+_LENGTH: Final = LENGTH.encode()
+_WISHES: Final = frozenset(name.encode() for name in (*OBJECTIVE, *TENANT, *TTFT_MS, *TPOT_MS))
+_NO_WISH: Final = RequestHints()
+_LONGEST_LENGTH: Final = 11
+"""Digits of a body's length that can be meant."""
+_MAX_BODY_BYTES: Final = 9 * 2**20
+_MAX_LISTS: Final = 10_000
+_UNUSUAL: Final = frozenset({b"transfer-encoding", b"connection", b"expect", b"upgrade"})
+"""Headers that say more than where a body ends; Envoy sends none of them with a question."""
+_NAMED: Final = (
+    f"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n{MODEL}: %b\r\n{DESTINATION}: %b\r\n{TICKET}: %d\r\n{PICKER}: %d\r\n"
+    f"{TRY_TIMEOUT}: %d\r\n{MAX_RETRIES}: %d\r\n%b\r\n"
+).encode()
+_WHOLE: Final = f"{WHOLE}: 1\r\n".encode()
+
+
+class AuthzServer:
+    """Envoy's question as plain HTTP, and its answer as the bytes that go back."""
+
+    def __init__(self, desk: Picker, number: int) -> None:
+        self._number = number
+        self.desk = desk
+        self._path = self._liveness = ""
+        self._server: asyncio.Server | None = None
+        """Kept: uvloop closes a Unix server that nobody holds, and no question would come any more."""
+
+    async def start(self, path: Path) -> None:
+        """Listen where Envoy asks."""
+        self._path, lines = str(path), set[HttpConnection]()
+        self._liveness = liveness_socket(path.parent, self._number)
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_unix_server(lambda: AuthzConnection(self, lines), self._path, backlog=_BACKLOG)
+
+    async def answers(self) -> bool:
+        """Whether a question that comes through its own socket, as Envoy's do, is answered."""
+        try:
+            reader, writer = await asyncio.open_unix_connection(self._path)
+        except OSError:
+            return False
+        try:
+            writer.write(_ARE_YOU_THERE)
+            return (await reader.read()).startswith(b"HTTP/1.1 200 ")
+        except OSError:
+            return False
+        finally:
+            writer.close()
+
+    async def stop(self, seconds: float) -> None:
+        """Take no new questions; one is answered at once, so there is none to wait for."""
+        del seconds
+        if self._server is not None:
+            self._server.close()
+
+    @property
+    def desk(self) -> Picker:
+        """Who decides; a fleet that is read anew has another."""
+        return self._desk
+
+    @desk.setter
+    def desk(self, desk: Picker) -> None:
+        self._desk = desk
+        self._lists: dict[tuple[int, ...], Destinations] = {}
+
+    def handle(self, exchange: Exchange) -> None:
+        """Answer 200 with a destination, or what the client is to be told."""
+        exchange.reply_whole(self.answer(exchange.method, exchange.headers, exchange.body))
+
+    def answer(self, method: bytes, headers: dict[bytes, bytes], body: bytes) -> bytes:
+        """The whole answer to a question."""
+        decided = self._decide(method, headers, body)
+        if isinstance(decided, Refused):
+            again = "" if decided.retry_s is None else f"retry-after: {decided.retry_s}\r\n"
+            more = f"{REASON}: {decided.reason}\r\n{again}".encode()
+            return reply(decided.status, refusal_body(decided), more=more)
+        model, order, ticket, silence_s, streamed = decided
+        if not order:
+            return reply(200, b"", more=f"{MODEL}: {model}\r\n".encode())
+        listed, retries = self._listed(order)
+        whole = b"" if streamed else _WHOLE
+        return _NAMED % (model.encode(), listed.encode(), ticket, self._number, 1000 * silence_s, retries, whole)
+
+    def _listed(self, order: tuple[int, ...]) -> Destinations:
+        """Where to send a request, for endpoints in some order; few orders are asked for again and again."""
+        listed = self._lists.get(order)
+        if listed is None:
+            if len(self._lists) > _MAX_LISTS:
+                self._lists.clear()
+            addresses = self._desk.fleet.addresses
+            listed = self._lists[order] = destinations([addresses[index] for index in order], self._liveness)
+        return listed
+
+    def _decide(self, method: bytes, headers: dict[bytes, bytes], body: bytes) -> Named | Refused:
+        if method != b"POST":
+            return Named(self._desk.fleet.models[0])
+        said = headers.get(_LENGTH, b"")
+        declared = int(said) if said.isdigit() and len(said) <= _LONGEST_LENGTH else None
+        try:
+            asked = read_body(body, declared or len(body), cut=_is_cut(headers, body, declared))
+        except BadBody as error:
+            return Refused(400, "bad-body", str(error))
+        return self._desk.decide(asked, body, request_hints(headers))
+
+
+class AuthzConnection(HttpConnection):
+    """A connection from Envoy, whose questions nearly always come in one piece each: those are read at once."""
+
+    def __init__(self, door: AuthzServer, lines: set[HttpConnection] | None = None) -> None:
+        super().__init__(door.handle, lines, most_body_bytes=_MAX_BODY_BYTES)
+        self._door = door
+
+    def data_received(self, data: bytes) -> None:
+        """Answer a whole question; anything else is read on as HTTP."""
+        if self._transport is None or self.is_reading:
+            super().data_received(data)
+            return
+        head, found, body = data.partition(b"\r\n\r\n")
+        first, *lines = head.split(b"\r\n")
+        try:
+            headers = dict([line.split(b": ", 1) for line in lines])
+        except ValueError:  # a line without the two
+            headers = {}
+        usual = found and first[:5] == b"POST " and first[-9:] == b" HTTP/1.1" and _UNUSUAL.isdisjoint(headers)
+        if not usual or headers.get(b"content-length") != b"%d" % len(body):
+            super().data_received(data)
+            return
+        try:
+            self._transport.write(self._door.answer(b"POST", headers, body))
+        except Exception:  # a defect of ours, which must not stay unanswered
+            log.exception("a question could not be answered")
+            self.refuse(500)
+
+
+def _is_cut(headers: dict[bytes, bytes], body: bytes, declared: int | None) -> bool:
+    """Whether more of a body follows than was shown.
+
+    Envoy says that nothing follows when its buffer is exactly full, whatever is still to come. A client that declares
+    no length (chunks, HTTP/2) leaves only the full buffer to go by.
+    """
+    if headers.get(_PARTIAL) == b"true":
+        return True
+    return len(body) == SHOWN_BYTES if declared is None else declared > len(body)
+
+
+def request_hints(headers: dict[bytes, bytes]) -> RequestHints:
+    """Read how a request wants to be treated; what cannot be meant is not heard."""
+    if _WISHES.isdisjoint(headers):
+        return _NO_WISH
+    return RequestHints(
+        objective=_first(headers, OBJECTIVE).lower(),
+        tenant=_first(headers, TENANT),
+        ttft_s=_seconds(_first(headers, TTFT_MS)),
+        tpot_s=_seconds(_first(headers, TPOT_MS)),
+    )
+
+
+def _first(headers: dict[bytes, bytes], names: tuple[str, ...]) -> str:
+    for name in names:
+        value = headers.get(name.encode())
+        if value is not None:
+            return value[:_MAX_NAME].decode("latin-1")
+    return ""
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value / 1000 if math.isfinite(value) and 0 < value < _LONGEST_WISH_MS else None
+
+
+def refusal_body(refused: Refused) -> bytes:
+    """Write a refusal as OpenAI's clients read it."""
+    error = {"message": refused.message, "type": refused.reason, "param": None, "code": refused.status}
+    return json.dumps({"error": error}).encode()

@@ -1,0 +1,308 @@
+"""How is a gateway answered over ext_proc? The endpoint-picker protocol of Gateway API Inference Extension (004)."""
+
+from typing import TYPE_CHECKING, Any, Final
+
+import grpc
+from envoy.config.core.v3.base_pb2 import HeaderValue, HeaderValueOption
+from envoy.extensions.filters.http.ext_proc.v3 import processing_mode_pb2
+from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
+from envoy.service.ext_proc.v3.external_processor_pb2_grpc import add_ExternalProcessorServicer_to_server
+from google.protobuf.struct_pb2 import Struct, Value
+from google.protobuf.wrappers_pb2 import StringValue
+
+from penstock.gateway.picker.picker import MAX_NAMED, Named, Picker, Refused
+from penstock.gateway.picker.request_body import BadBody, read_body
+from penstock.gateway.servers.destinations import destinations
+from penstock.gateway.servers.ext_authz_server import refusal_body, request_hints
+from penstock.gateway.servers.grpc_health import HEALTH, LIVENESS, PickerHealth
+from penstock.gateway.state.headers import (
+    DESTINATION,
+    MAX_RETRIES,
+    MODEL,
+    PICKER,
+    REASON,
+    SERVED,
+    SUBSET,
+    TICKET,
+    TRY_TIMEOUT,
+    WHOLE,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+_CHUNK_BYTES: Final = 62_000
+"""Of a body that is given back: some Envoys take no more than 64 KB in a message."""
+_MAX_BODY_BYTES: Final = 9 * 2**20
+_HINT: Final = "envoy.lb.subset_hint"
+_LB: Final = "envoy.lb"
+_ALIVE: Final = StringValue(value=LIVENESS).SerializeToString()
+_OWN_CONNECTION: Final = (("grpc.use_local_subchannel_pool", 1),)
+"""Each time anew: a connection that is open says nothing about who comes next."""
+_DUPLEX: Final = processing_mode_pb2.ProcessingMode.FULL_DUPLEX_STREAMED
+_BUFFERED: Final = processing_mode_pb2.ProcessingMode.BUFFERED
+_OK: Final = 200
+_NOT_READY: Final = Refused(503, "no-endpoints", "no endpoint is ready", 1)
+
+
+class _Conversation:
+    """One request's messages, in the order a gateway sends them."""
+
+    def __init__(self, desk: Picker, number: int, liveness: str | None) -> None:
+        self._desk, self._number, self._liveness = desk, number, liveness
+        self._modes = (0, 0)
+        """How bodies of requests and of responses are sent, where the gateway says so."""
+        self._headers: dict[bytes, bytes] = {}
+        self._only: frozenset[int] | None = None
+        self._body: list[bytes] = []
+        self._bytes = 0
+        self._named: Named | None = None
+        self._served, self._status = "", 0
+        self._saw_response = False
+
+    def answers(self, message: Any) -> list[Any]:  # noqa: ANN401 - generated classes have no types
+        """What is answered to a message; nothing while more of the body is to come."""
+        if message.HasField("protocol_config"):
+            told = message.protocol_config
+            self._modes = (told.request_body_mode, told.response_body_mode)
+        kind = message.WhichOneof("request")
+        take: dict[str, Callable[[Any], list[Any]]] = {
+            "request_headers": self._request_headers,
+            "request_body": self._request_body,
+            "request_trailers": self._request_trailers,
+            "response_headers": self._response_headers,
+            "response_body": self._response_body,
+            "response_trailers": self._response_trailers,
+        }
+        return take[kind](message) if kind in take else []
+
+    @property
+    def _duplex(self) -> bool:
+        return bool(self._modes[0] == _DUPLEX)
+
+    def _request_headers(self, message: Any) -> list[Any]:  # noqa: ANN401 - generated
+        told = message.request_headers
+        self._headers = {
+            header.key.lower().encode(): header.raw_value or header.value.encode() for header in told.headers.headers
+        }
+        self._only = self._subset(message)
+        if told.end_of_stream:
+            return [self._picked("request_headers")]
+        return [] if self._duplex else [pb.ProcessingResponse(request_headers=pb.HeadersResponse())]
+
+    def _subset(self, message: Any) -> frozenset[int] | None:  # noqa: ANN401 - generated
+        """The endpoints a gateway limits the choice to, as a list or joined by commas; none of ours stays none."""
+        hint = message.metadata_context.filter_metadata.get(_HINT)
+        if hint is None or SUBSET not in hint.fields:
+            return None
+        value = hint.fields[SUBSET]
+        texts = [item.string_value for item in value.list_value.values] or value.string_value.split(",")
+        addresses = {text.strip() for text in texts}
+        return frozenset(index for index, address in enumerate(self._desk.fleet.addresses) if address in addresses)
+
+    def _request_body(self, message: Any) -> list[Any]:  # noqa: ANN401 - generated
+        part = message.request_body
+        self._bytes += len(part.body)
+        if self._bytes > _MAX_BODY_BYTES:
+            return [_refusal(Refused(413, "too-large", "the body is too large"))]
+        self._body.append(part.body)
+        # A buffered body is whole, and its stream does not end with it where trailers follow.
+        if not part.end_of_stream and self._modes[0] != _BUFFERED:
+            return []
+        return self._whole()
+
+    def _request_trailers(self, message: Any) -> list[Any]:  # noqa: ANN401 - generated
+        del message
+        given = [] if self._named is not None else self._whole()
+        return [*given, pb.ProcessingResponse(request_trailers=pb.TrailersResponse())]
+
+    def _whole(self) -> list[Any]:
+        """The body is complete: name endpoints, and give a streamed body back."""
+        if not self._duplex:
+            return [self._picked("request_body")]
+        first = self._picked("request_headers")
+        if first.HasField("immediate_response"):
+            return [first]
+        return [first, *_streamed(b"".join(self._body), "request_body")]
+
+    def _picked(self, phase: str) -> Any:  # noqa: ANN401 - generated
+        answer = self._decide()
+        if isinstance(answer, Named) and not answer.order and self._liveness is None:
+            answer = self._by_weight(answer.model)
+        if isinstance(answer, Refused):
+            return _refusal(answer)
+        self._named = answer
+        mutation = pb.HeaderMutation(set_headers=[_header(MODEL, answer.model)])
+        response = pb.ProcessingResponse()
+        if answer.order:
+            addresses = [self._desk.fleet.addresses[index] for index in answer.order]
+            named = ",".join(addresses)
+            mutation.set_headers.extend(_header(name, value) for name, value in self._sent(answer, addresses))
+            inner = Struct(fields={DESTINATION: Value(string_value=named)})
+            response.dynamic_metadata.CopyFrom(Struct(fields={_LB: Value(struct_value=inner)}))
+        common = pb.CommonResponse(header_mutation=mutation, clear_route_cache=True)
+        if phase == "request_headers":
+            response.request_headers.CopyFrom(pb.HeadersResponse(response=common))
+        else:
+            response.request_body.CopyFrom(pb.BodyResponse(response=common))
+        return response
+
+    def _sent(self, named: Named, addresses: list[str]) -> list[tuple[str, str]]:
+        """Return the headers that send a request; how long and how often to try is for an Envoy of our own."""
+        told = [(TICKET, str(named.ticket)), (PICKER, str(self._number))] if named.ticket else []
+        if self._liveness is None:
+            return [(DESTINATION, ",".join(addresses)), *told]
+        listed, retries = destinations(addresses, self._liveness)
+        tries = [(TRY_TIMEOUT, str(int(1000 * named.silence_s))), (MAX_RETRIES, str(retries))]
+        return [(DESTINATION, listed), *told, *tries, *([] if named.streamed else [(WHOLE, "1")])]
+
+    def _by_weight(self, model: str) -> Named | Refused:
+        """Name ready endpoints by weight, as an Envoy of ours would choose one itself."""
+        name, desk = None if self._is_bodiless else model, self._desk
+        order = desk.readiness.by_weight(name, self._only, desk.endpoints["accepts"], MAX_NAMED)
+        return Named(name or desk.fleet.served[order[0]], order) if order else _NOT_READY
+
+    @property
+    def _is_bodiless(self) -> bool:
+        """Whether nothing in the request says what it asks for, so that any endpoint may answer it."""
+        return self._headers.get(b":method") != b"POST" or not self._bytes
+
+    def _decide(self) -> Named | Refused:
+        body = b"".join(self._body)
+        if self._is_bodiless:
+            return Named(self._desk.fleet.models[0])
+        try:
+            asked = read_body(body, len(body))
+        except BadBody as error:
+            return Refused(400, "bad-body", str(error))
+        return self._desk.decide(asked, body, request_hints(self._headers), self._only)
+
+    def _response_headers(self, message: Any) -> list[Any]:  # noqa: ANN401 - generated
+        self._saw_response = True
+        told = message.metadata_context.filter_metadata.get(_LB)
+        if told is not None and SERVED in told.fields:
+            self._served = told.fields[SERVED].string_value
+        status = [item for item in message.response_headers.headers.headers if item.key == ":status"]
+        text = (status[0].raw_value or status[0].value.encode()) if status else b""
+        self._status = int(text) if text.isdigit() else _OK
+        return [pb.ProcessingResponse(response_headers=pb.HeadersResponse())]
+
+    def _response_body(self, message: Any) -> list[Any]:  # noqa: ANN401 - generated
+        part = message.response_body
+        if self._modes[1] != _DUPLEX:
+            return [pb.ProcessingResponse(response_body=pb.BodyResponse())]
+        return _streamed(part.body, "response_body", end=part.end_of_stream)
+
+    def _response_trailers(self, message: Any) -> list[Any]:  # noqa: ANN401 - generated
+        del message
+        return [pb.ProcessingResponse(response_trailers=pb.TrailersResponse())]
+
+    def closed(self) -> None:
+        """The gateway is done with the request; where it showed the answer, that is its end."""
+        if self._named is None or not self._named.ticket:
+            return
+        if self._saw_response:
+            self._desk.ended(self._named.ticket, self._served, self._status, "-", 1, alone=self._liveness is None)
+        elif self._liveness is None:
+            self._desk.unseen(self._named.ticket)
+
+
+class ExtProcServer:
+    """The gRPC service, and the health a gateway asks for."""
+
+    def __init__(
+        self, desk: Picker, number: int, liveness: str | None = None, is_draining: "Callable[[], bool]" = lambda: False
+    ) -> None:
+        self.desk = desk
+        self._number, self._liveness = number, liveness
+        """Where an Envoy of our own asks about silent endpoints; None: the gateway is others'."""
+        self._server: Any = None
+        self._address, self._alone = "", False
+        """Whether others run the gateway: it has no weights of ours, and only this stream tells when an answer ends."""
+        self._health = PickerHealth(lambda: self.desk.readiness.any_ready and not is_draining())
+
+    async def start(self, address: str, certificate: "tuple[Path, Path] | None" = None) -> None:
+        """Listen; pickers that share an address over TCP each take connections of their own."""
+        self._address, self._alone = address, not address.startswith("unix:")
+        options = [("grpc.max_receive_message_length", _MAX_BODY_BYTES), ("grpc.so_reuseport", int(self._alone))]
+        self._server = grpc.aio.server(options=options)
+        add_ExternalProcessorServicer_to_server(self, self._server)
+        self._server.add_generic_rpc_handlers((self._health.handler(),))
+        if certificate is None:
+            self._server.add_insecure_port(address)
+        else:
+            self._server.add_secure_port(address, _shown(*certificate))
+        await self._server.start()
+
+    async def answers(self) -> bool:
+        """Whether a question through its own socket is answered; one that is shared may lead to another picker."""
+        if self._alone:
+            return True
+        async with grpc.aio.insecure_channel(self._address, options=_OWN_CONNECTION) as channel:
+            try:
+                await channel.unary_unary(f"/{HEALTH}/Check")(_ALIVE, timeout=1.0)
+            except grpc.aio.AioRpcError:
+                return False
+        return True
+
+    async def stop(self, seconds: float) -> None:
+        """Take no new requests, and go on with those under way for so long."""
+        self._health.close()
+        await self._server.stop(seconds)
+
+    async def Process(self, request_iterator: Any, context: Any) -> None:  # noqa: ANN401, N802 - the service's name
+        """Answer one request's messages until the gateway closes the stream."""
+        del request_iterator
+        conversation = _Conversation(self.desk, self._number, self._liveness)
+        try:
+            while (message := await context.read()) is not grpc.aio.EOF:
+                for answer in conversation.answers(message):
+                    await context.write(answer)
+        finally:
+            conversation.closed()
+
+
+def _header(name: str, value: str) -> Any:  # noqa: ANN401 - generated
+    action = HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
+    return HeaderValueOption(header=HeaderValue(key=name, raw_value=value.encode()), append_action=action)
+
+
+def _streamed(body: bytes, phase: str, *, end: bool = True) -> list[Any]:
+    """Give a body back in pieces."""
+    pieces = [body[at : at + _CHUNK_BYTES] for at in range(0, len(body), _CHUNK_BYTES)] or [b""]
+    answers = []
+    for number, piece in enumerate(pieces):
+        last = end and number == len(pieces) - 1
+        streamed = pb.StreamedBodyResponse(body=piece, end_of_stream=last)
+        common = pb.CommonResponse(body_mutation=pb.BodyMutation(streamed_response=streamed))
+        answers.append(pb.ProcessingResponse(**{phase: pb.BodyResponse(response=common)}))
+    return answers
+
+
+def _refusal(refused: Refused) -> Any:  # noqa: ANN401 - generated
+    headers = [_header("content-type", "application/json"), _header(REASON, refused.reason)]
+    if refused.retry_s is not None:
+        headers.append(_header("retry-after", str(refused.retry_s)))
+    immediate = pb.ImmediateResponse(
+        status={"code": refused.status},
+        headers=pb.HeaderMutation(set_headers=headers),
+        body=refusal_body(refused),
+        details=refused.reason,
+    )
+    return pb.ProcessingResponse(immediate_response=immediate)
+
+
+def _shown(chain: "Path", key: "Path") -> Any:  # noqa: ANN401 - grpcio has no types
+    """Show whoever connects the certificate as its files are then; what cannot be read leaves the last one."""
+
+    def pair() -> Any:  # noqa: ANN401 - same
+        return grpc.ssl_server_certificate_configuration([(key.read_bytes(), chain.read_bytes())])
+
+    def pair_now() -> Any:  # noqa: ANN401 - same
+        try:
+            return pair()
+        except OSError:
+            return None
+
+    return grpc.dynamic_ssl_server_credentials(pair(), pair_now)

@@ -1,0 +1,77 @@
+"""Is a silent endpoint alive? Envoy asks with a copy of the request, and is told to ask again or to go on."""
+
+import asyncio
+from typing import Final, cast
+
+from penstock.gateway.picker.picker import Picker, Refused
+from penstock.gateway.servers.destinations import tried
+from penstock.gateway.servers.ext_authz_server import refusal_body
+from penstock.gateway.state.headers import ASK_AGAIN, ATTEMPT, DESTINATION, TICKET
+
+_BACKLOG: Final = 4096
+_MAX_HEAD_BYTES: Final = 2**17
+_END: Final = b"\r\n\r\n"
+_REFUSAL: Final = refusal_body(Refused(503, "server_error", "no endpoint answered; try again"))
+_GO_ON: Final = (
+    "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-type: application/json\r\n"
+    f"content-length: {len(_REFUSAL)}\r\nretry-after: 5\r\n"
+)
+"""What Envoy retries: at once, or after the seconds that are said besides.
+
+A client sees it only where no endpoint is left to try.
+"""
+
+
+class LivenessServer:
+    """The socket where Envoy asks."""
+
+    def __init__(self, desk: Picker) -> None:
+        self.desk = desk
+        self._path = ""
+        self._server: asyncio.Server | None = None
+
+    async def start(self, path: str) -> None:
+        """Listen where Envoy asks."""
+        self._path = path
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_unix_server(lambda: _Question(self), path, backlog=_BACKLOG)
+
+    def stop(self) -> None:
+        """Take no more questions: Envoy goes on to the next endpoint without them."""
+        if self._server is not None:
+            self._server.close()
+
+    def answer(self, head: bytes) -> bytes:
+        """Answer a question, given its headers."""
+        lines = (line.partition(":") for line in head.decode("latin-1").split("\r\n")[1:])
+        headers = {name.lower(): value.strip() for name, _, value in lines}
+        ticket, attempt = headers.get(TICKET, ""), headers.get(ATTEMPT, "")
+        wait_s: int | None = None
+        if ticket.isdigit() and attempt.isdigit():
+            endpoints, first = tried(headers.get(DESTINATION, ""), int(attempt), self._path)
+            wait_s = self.desk.ask_again_s(int(ticket), endpoints, first=first)
+        again = "" if wait_s is None else f"{ASK_AGAIN}: {wait_s}\r\n"
+        return f"{_GO_ON}{again}\r\n".encode() + _REFUSAL
+
+
+class _Question(asyncio.Protocol):
+    """One connection with one question; its body is not kept."""
+
+    def __init__(self, server: LivenessServer) -> None:
+        self._of = server
+        self._transport: asyncio.Transport | None = None
+        self._head: bytes | None = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Remember where to answer."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Answer as soon as the headers are there; Envoy closes the connection."""
+        if self._head is None or self._transport is None:
+            return
+        self._head += data
+        head, found, _ = self._head.partition(_END)
+        if found or len(self._head) > _MAX_HEAD_BYTES:
+            self._head = None
+            self._transport.write(self._of.answer(head))

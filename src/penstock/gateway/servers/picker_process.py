@@ -1,0 +1,168 @@
+"""What does a picker process do? It answers at its door, hears which answers ended, and looks at the reports."""
+
+import asyncio
+import json
+import signal
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import uvloop
+
+from penstock.gateway.picker.decision_receipts import ReceiptBook
+from penstock.gateway.picker.ended_requests import EndedRequests
+from penstock.gateway.picker.picker import Picker, SharedTables
+from penstock.gateway.servers.ext_authz_server import AuthzServer
+from penstock.gateway.servers.liveness_server import LivenessServer
+from penstock.gateway.state.routed_fleet import RoutedFleet
+from penstock.gateway.state.shared_tables import COUNTS, PICKER_STATE, REPORT, shared_array
+from penstock.gateway.state.sockets import liveness_socket, picker_socket
+from penstock.gateway.state.timeouts import SILENCE_S
+
+if TYPE_CHECKING:
+    from penstock.gateway.servers.ext_proc_server import ExtProcServer
+    from penstock.routing.records import Records
+
+_TICK_S: Final = 0.05
+_ALIVE_EVERY_S: Final = 0.5
+_ALIVE_S: Final = 2.0
+
+
+def tables_of(folder: Path, fleet: RoutedFleet, pickers: int) -> SharedTables:
+    """Map the shared memory of a fleet as it was read last."""
+    count, made = len(fleet.addresses), f"{fleet.generation}"
+    return SharedTables(
+        reports=shared_array(folder / f"reports-{made}.table", REPORT, (count,)),
+        counts=shared_array(folder / f"counts-{made}.table", COUNTS, (pickers, count)),
+        states=shared_array(folder / "pickers.table", PICKER_STATE, (pickers,)),
+    )
+
+
+def _receipts(folder: Path, number: int, fleet: RoutedFleet, *, count: int = 0) -> ReceiptBook | None:
+    """Where decisions are written down, if the supervisor was told to: `receipts.json` says where and how many.
+
+    `count` is how many there were before the fleet was read anew, which begins no count of its own.
+    """
+    told = folder / "receipts.json"
+    if not told.exists():
+        return None
+    where = json.loads(told.read_text(encoding="utf-8"))
+    path = Path(where["path"]).with_suffix(f".{number}.jsonl")
+    return ReceiptBook(path, where["every"], fleet.addresses, count=count)
+
+
+def _forget_sockets(folder: Path, number: int) -> None:
+    """Remove what a picker that ran before has left."""
+    for path in (picker_socket(folder, number), liveness_socket(folder, number)):
+        Path(path).unlink(missing_ok=True)
+
+
+def _min_silence_s(folder: Path) -> float:
+    """Return after how many seconds Envoy asks about a silent endpoint at the earliest, if the supervisor was told."""
+    told = folder / "timeouts.json"
+    return float(json.loads(told.read_text(encoding="utf-8"))["min_silence_s"]) if told.exists() else SILENCE_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Door:
+    """Where a picker listens, with which certificate, and how long it waits for requests under way when it ends."""
+
+    address: str
+    certificate: tuple[Path, Path] | None = None
+    drain_s: float = 0.0
+    """Not at all behind an Envoy of our own, which has drained before."""
+
+
+def _door(folder: Path, own: str) -> _Door:
+    """Its own socket, unless `door.json` says where others that run the gateway ask."""
+    told = folder / "door.json"
+    if not told.exists():
+        return _Door(address=own)
+    said = json.loads(told.read_text(encoding="utf-8"))
+    pair = said["certificate"]
+    certificate = None if pair is None else (Path(pair[0]), Path(pair[1]))
+    return _Door(address=said["address"], certificate=certificate, drain_s=said["drain_s"])
+
+
+def draining(folder: Path) -> Path:
+    """Return the file whose presence says that the gateway is about to end."""
+    return folder / "draining"
+
+
+async def _opened(folder: Path, number: int, door: str, place: _Door, desk: Picker) -> "AuthzServer | ExtProcServer":
+    """Listen where Envoy asks."""
+    path = Path(picker_socket(folder, number))
+    if door == "ext_authz":
+        authz = AuthzServer(desk, number)
+        await authz.start(path)
+        return authz
+    from penstock.gateway.servers import ext_proc_server  # noqa: PLC0415 - gRPC only where it is asked for
+
+    own = place.address.startswith("unix:")
+    liveness = liveness_socket(folder, number) if own else None
+    grpc_door = ext_proc_server.ExtProcServer(desk, number, liveness, draining(folder).exists)
+    await grpc_door.start(place.address, place.certificate)
+    return grpc_door
+
+
+async def show_life(door: "AuthzServer | ExtProcServer", states: "Records", number: int) -> None:
+    """Give a sign of life whenever the door answers where Envoy asks: a process that runs may listen to nobody."""
+    while True:
+        try:
+            if await asyncio.wait_for(door.answers(), _ALIVE_S):
+                states["alive_s"][number] = time.monotonic()
+        except TimeoutError:
+            continue
+        await asyncio.sleep(_ALIVE_EVERY_S)
+
+
+async def _run(folder: Path, number: int, pickers: int, door: str) -> None:
+    loop = asyncio.get_running_loop()
+    fleet = RoutedFleet.read(folder / "fleet.bin")
+    receipts, min_silence_s = _receipts(folder, number, fleet), _min_silence_s(folder)
+    desk = Picker(fleet, tables_of(folder, fleet, pickers), number, receipts=receipts, min_silence_s=min_silence_s)
+    endings = EndedRequests(str(folder / f"endings-{number}.pipe"), desk)
+    loop.add_reader(endings.descriptor, endings.read)
+    place = _door(folder, f"unix:{picker_socket(folder, number)}")
+    _forget_sockets(folder, number)
+    liveness = LivenessServer(desk)
+    await liveness.start(liveness_socket(folder, number))
+    door_open = await _opened(folder, number, door, place, desk)
+
+    def reload() -> None:
+        nonlocal desk, receipts
+        read = RoutedFleet.read(folder / "fleet.bin")
+        if receipts is not None:
+            receipts.close()
+        receipts = _receipts(folder, number, read, count=receipts.count if receipts is not None else 0)
+        tables = tables_of(folder, read, pickers)
+        renewed = Picker(read, tables, number, receipts=receipts, min_silence_s=min_silence_s)
+        renewed.adopt(desk)
+        desk = endings.desk = door_open.desk = liveness.desk = renewed
+
+    stopped = asyncio.Event()
+    loop.add_signal_handler(signal.SIGHUP, reload)
+    loop.add_signal_handler(signal.SIGTERM, stopped.set)
+    if RoutedFleet.read(folder / "fleet.bin").generation != fleet.generation:
+        reload()  # the fleet was read again before this picker could be told
+    states = shared_array(folder / "pickers.table", PICKER_STATE, (pickers,))
+    life = asyncio.create_task(show_life(door_open, states, number))
+    try:
+        while not stopped.is_set():
+            desk.tick()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stopped.wait(), _TICK_S)
+    finally:
+        life.cancel()
+        await door_open.stop(place.drain_s)
+        liveness.stop()
+
+
+def run_picker(arguments: list[str]) -> None:
+    """Run picker `number` of `pickers` behind a door, with its files in a folder."""
+    folder, number, pickers, door = arguments
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor says when to stop
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_run(Path(folder), int(number), int(pickers), door))

@@ -1,0 +1,376 @@
+"""Are endpoints up, and what do they do? One process asks all of them, more often where there is work."""
+
+import asyncio
+import gc
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import uvloop
+
+from penstock.errors import UsageError
+from penstock.gateway.envoy.clusters import model_endpoints
+from penstock.gateway.envoy.health_routes import READY_FILE, ready_endpoints
+from penstock.gateway.state.dns_names import addresses_of
+from penstock.gateway.state.routed_fleet import RoutedFleet
+from penstock.gateway.state.shared_tables import (
+    COUNTS,
+    PICKER_STATE,
+    REPORT,
+    EndpointTables,
+    begin_write,
+    carry_over,
+    end_write,
+    shared_array,
+)
+from penstock.gateway.state.sockets import liveness_socket
+from penstock.gateway.telemetry.autoscaling import WISH_EVERY_S, DesiredReplicas
+from penstock.gateway.telemetry.bypass_detector import BypassDetector
+from penstock.gateway.telemetry.engine_metrics import PageReport, read_page
+from penstock.gateway.telemetry.gateway_metrics import metrics_page, pickers_up
+from penstock.gateway.telemetry.served_model import ServedModel
+from penstock.http_server import TEXT, Exchange, HttpConnection
+from penstock.routing.records import Records
+
+log = logging.getLogger(__name__)
+_BUSY_S, _IDLE_S = 0.1, 1.0
+"""Between two looks at an endpoint that has work, and at one that has none."""
+_LOOK_S: Final = 5e-4
+"""Of processor time, for one look: a large fleet is looked at less often, so that one core is enough."""
+_TIMEOUT_S: Final = 1.0
+_FAILURES: Final = 2
+"""In a row, of one that answers late or wrong; one whose port is closed is down at once."""
+_MAX_PAGE_BYTES: Final = 4 * 2**20
+_ACTIVE_EVERY_S: Final = 1.0
+_NAMES_EVERY_S: Final = 3.0
+_ENVOY: Final = {
+    "http.clients.downstream_rq_total": "penstock_requests_total",
+    "http.clients.downstream_rq_active": "penstock_active_requests",
+    "http.clients.downstream_rq_2xx": "penstock_requests_2xx_total",
+    "http.clients.downstream_rq_4xx": "penstock_requests_4xx_total",
+    "http.clients.downstream_rq_5xx": "penstock_requests_5xx_total",
+    "http.clients.ext_authz.penstock.failure_mode_allowed": "penstock_fallback_requests_total",
+    "http.clients.ext_proc.failure_mode_allowed": "penstock_fallback_requests_total",
+}
+
+
+class Watched:
+    """One endpoint and the connection to it."""
+
+    def __init__(self, index: int, address: str, reports: Records, served: ServedModel | None = None) -> None:
+        self._index, self._reports, self._served = index, reports, served
+        host, _, port = address.rpartition(":")
+        self._host, self._port = host.strip("[]"), int(port)
+        self._request = f"GET %b HTTP/1.1\r\nhost: {address}\r\n\r\n".encode()
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._failed = 0
+        self.healthy = True
+        self.looked = False
+        """Whether it was asked at least once."""
+
+    async def look(self) -> bool:
+        """Ask once; return whether it has work."""
+        begun_s = time.monotonic()
+        try:
+            status, page = await asyncio.wait_for(self._ask(b"/metrics"), _TIMEOUT_S)
+            report = read_page(page) if status == 200 else None  # noqa: PLR2004 - HTTP
+            if report is not None and self._served is not None and self._served.doubted(report.models, begun_s):
+                _, models = await asyncio.wait_for(self._ask(b"/v1/models"), _TIMEOUT_S)
+                self._served.listed(models, begun_s)
+            failed = status >= 500  # noqa: PLR2004 - HTTP
+        except ConnectionRefusedError:
+            self._failed = _FAILURES
+            report, failed = None, True
+        except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            report, failed = None, True
+        if failed:
+            self.close()
+        self._failed = self._failed + 1 if failed else 0
+        self.healthy, self.looked = self._failed < _FAILURES and not self._other, True
+        self._write(report, begun_s, failed=failed)
+        return report is not None and report.running + report.waiting > 0
+
+    @property
+    def _other(self) -> bool:
+        return self._served is not None and self._served.other
+
+    async def _ask(self, path: bytes) -> tuple[int, bytes]:
+        if self._streams is None:
+            self._streams = await asyncio.open_connection(self._host, self._port, limit=2**17)
+        reader, writer = self._streams
+        writer.write(self._request % path)
+        head = await reader.readuntil(b"\r\n\r\n")
+        lowered = head.lower()
+        status = int(head[9:12])
+        if b"transfer-encoding: chunked" in lowered:
+            page = await _chunks(reader)
+        else:
+            at = lowered.find(b"content-length:")
+            length = int(lowered[at + 15 :].split(b"\r\n", 1)[0]) if at >= 0 else 0
+            if not 0 <= length <= _MAX_PAGE_BYTES:
+                raise ValueError("a page of that length is no metrics page")
+            page = await reader.readexactly(length)
+        if b"connection: close" in lowered:
+            self.close()
+        return status, page
+
+    def close(self) -> None:
+        """Give the connection up."""
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None
+
+    def _write(self, report: PageReport | None, at_s: float, *, failed: bool) -> None:
+        rows, index = self._reports, self._index
+        begin_write(rows, index)
+        row = rows[index]
+        row["healthy"], row["other_model"] = self.healthy, self._other
+        row["scrapes"] += 1
+        row["failures"] += failed
+        if report is not None:
+            row["reported_s"] = at_s
+            row["running"], row["waiting"] = report.running, report.waiting
+            row["kv_used_tokens"], row["kv_tokens"] = report.kv_used_tokens, report.kv_tokens
+            row["ttft_sum_s"], row["ttft_count"] = report.ttft
+            row["itl_sum_s"], row["itl_count"] = report.itl
+            row["output_sum"], row["output_count"] = report.output
+            row["prompt_tokens"] = report.prompt_tokens
+        end_write(rows, index)
+
+
+async def _chunks(reader: asyncio.StreamReader) -> bytes:
+    parts: list[bytes] = []
+    total = 0
+    while True:
+        size = int((await reader.readline()).split(b";")[0], 16)
+        total += size
+        if not 0 <= total <= _MAX_PAGE_BYTES:
+            raise ValueError("a page of that length is no metrics page")
+        piece = await reader.readexactly(size + 2)
+        if size == 0:
+            return b"".join(parts)
+        parts.append(piece[:-2])
+
+
+class Scraper:
+    """All endpoints of a fleet as it was read last."""
+
+    _fleet: RoutedFleet
+    _reports: Records
+    _counts: Records
+
+    def __init__(self, folder: Path, pickers: int) -> None:
+        self._folder, self._pickers = folder, pickers
+        self._tasks: list[asyncio.Task[None]] = []
+        self._watched: list[Watched] = []
+        self._envoy: dict[str, float] = {}
+        self._states = shared_array(folder / "pickers.table", PICKER_STATE, (pickers,))
+        self._wish: DesiredReplicas | None = None
+        self._fallback = BypassDetector()
+
+    def begin(self) -> None:
+        """Watch the fleet's endpoints, and no others."""
+        self.end()
+        gc.collect()  # failed connections leave exceptions in cycles, which would keep the tables of the fleet before
+        fleet = RoutedFleet.read(self._folder / "fleet.bin")
+        made, count = fleet.generation, len(fleet.addresses)
+        reports = shared_array(self._folder / f"reports-{made}.table", REPORT, (count,))
+        counts = shared_array(self._folder / f"counts-{made}.table", COUNTS, (self._pickers, count))
+        if self._watched:
+            carry_over(
+                self._fleet.addresses,
+                EndpointTables(self._reports, self._counts),
+                fleet.addresses,
+                EndpointTables(reports, counts),
+            )
+        self._fleet, self._reports, self._counts = fleet, reports, counts
+        watched = [
+            Watched(index, address, reports, _served(fleet, index)) for index, address in enumerate(fleet.addresses)
+        ]
+        self._watched = watched
+        self._tasks = [asyncio.create_task(self._watch(one, counts[:, index])) for index, one in enumerate(watched)]
+        self._tasks.append(asyncio.create_task(self._tell_envoy(fleet, watched)))
+        self._tasks.append(asyncio.create_task(self._count_active(fleet, reports)))
+        if self._wish is None or self._wish.kinds != fleet.kinds:
+            self._wish = DesiredReplicas(fleet)
+        if fleet.followed:
+            self._tasks.append(asyncio.create_task(self._follow(fleet)))
+        self._tasks.append(asyncio.create_task(self._wish_again(fleet, self._wish)))
+
+    def end(self) -> None:
+        """Watch nobody any more."""
+        for task in self._tasks:
+            task.cancel()
+        for one in self._watched:
+            one.close()
+
+    async def _watch(self, one: Watched, counts: Records) -> None:
+        while True:
+            begun_s = time.monotonic()
+            busy = await one.look()
+            in_flight = int(np.sum(counts["in_flight"]))
+            soon_s = max(_BUSY_S, _LOOK_S * len(self._fleet.addresses))
+            pause_s = soon_s if busy or in_flight or not one.healthy else max(_IDLE_S, soon_s)
+            # In short pieces: a request that is sent meanwhile makes the endpoint worth another look.
+            while time.monotonic() - begun_s < pause_s:
+                await asyncio.sleep(min(soon_s, pause_s))
+                if int(np.sum(counts["in_flight"])) > 0:
+                    break
+
+    async def _tell_envoy(self, fleet: RoutedFleet, watched: list[Watched]) -> None:
+        """Rewrite the weights Envoy falls back to when an endpoint comes or goes, and whether any is ready."""
+        told: list[bool] | None = None
+        liveness = [liveness_socket(self._folder, number) for number in range(self._pickers)]
+        told_ready: bool | None = None
+        while True:
+            ready = any_ready(watched)
+            if ready is not None and ready != told_ready:
+                told_ready = ready
+                write_json(self._folder / READY_FILE, ready_endpoints(ready=ready))
+            healthy = [one.healthy for one in watched]
+            if healthy != told:
+                told = healthy
+                for number in range(len(fleet.names)):
+                    endpoints = model_endpoints(fleet, number, liveness, healthy)
+                    write_json(self._folder / "xds" / f"eds-{number}.json", endpoints)
+            await asyncio.sleep(_BUSY_S)
+
+    async def _follow(self, fleet: RoutedFleet) -> None:
+        """Look names up again; where an address came or went the supervisor is told, who reads the fleet again."""
+        while True:
+            await asyncio.sleep(_NAMES_EVERY_S)
+            try:
+                looked = [asyncio.to_thread(addresses_of, endpoint) for endpoint in fleet.followed]
+                found = {address for addresses in await asyncio.gather(*looked) for address in addresses}
+            except UsageError:
+                continue  # no name server answers: what was known stays
+            if found and found != set(fleet.addresses):
+                (self._folder / "names.moved").touch()
+
+    async def _wish_again(self, fleet: RoutedFleet, wish: DesiredReplicas) -> None:
+        """Ask now and then how many replicas of each pool should be up."""
+        wish.begin(fleet, self._counts, self._states, time.monotonic())
+        while True:
+            await asyncio.sleep(WISH_EVERY_S)
+            wish.look(self._reports, self._counts, self._states, time.monotonic())
+
+    def answer(self, exchange: Exchange) -> None:
+        """Show the gateway's own metrics."""
+        if exchange.method != b"GET" or exchange.path.partition(b"?")[0] not in {b"/metrics", b"/"}:
+            exchange.reply(404, b"")
+            return
+        wish = self._wish or DesiredReplicas(self._fleet)
+        page = metrics_page(self._fleet, self._reports, self._counts, self._states, self._envoy, wish)
+        exchange.reply(200, page, TEXT)
+
+    async def _count_active(self, fleet: RoutedFleet, reports: Records) -> None:
+        """Note how many requests Envoy itself has open at each endpoint: what pickers count is held against it."""
+        index_of = {address: index for index, address in enumerate(fleet.addresses)}
+        while True:
+            await asyncio.sleep(_ACTIVE_EVERY_S)
+            try:
+                admin = str(self._folder / "admin.sock")
+                active = await asyncio.wait_for(_active(admin), _TIMEOUT_S)
+                self._envoy = await asyncio.wait_for(_counted(admin), _TIMEOUT_S)
+            except (OSError, TimeoutError, ValueError, KeyError, asyncio.IncompleteReadError):
+                continue
+            now_s = time.monotonic()
+            self._watch_fallback(now_s)
+            for address, count in active.items():
+                if address in index_of:
+                    index = index_of[address]
+                    begin_write(reports, index)
+                    reports["active"][index], reports["active_s"][index] = count, now_s
+                    end_write(reports, index)
+
+    def _watch_fallback(self, now_s: float) -> None:
+        up, passed = pickers_up(self._states, now_s), self._envoy.get("penstock_fallback_requests_total", 0.0)
+        said = self._fallback.look(passed, float(self._states["decisions"].sum()), sum(up), len(up))
+        if said is not None:
+            log.warning(said)
+
+
+def any_ready(watched: Sequence[Watched]) -> bool | None:
+    """Return whether an endpoint is up; None until one is seen to be, or all were looked at."""
+    if any(one.healthy for one in watched if one.looked):
+        return True
+    return False if all(one.looked for one in watched) else None
+
+
+def _served(fleet: RoutedFleet, index: int) -> ServedModel:
+    names, checked = frozenset(fleet.names), fleet.engines[index] == "vllm"
+    return ServedModel(fleet.addresses[index], fleet.served[index], names, checks_names=checked)
+
+
+async def _asked(admin: str, target: str) -> bytes:
+    reader, writer = await asyncio.open_unix_connection(admin)
+    try:
+        writer.write(f"GET {target} HTTP/1.1\r\nhost: envoy\r\nconnection: close\r\n\r\n".encode())
+        head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        return await _chunks(reader) if b"transfer-encoding: chunked" in head else await reader.read()
+    finally:
+        writer.close()
+
+
+async def _counted(admin: str) -> dict[str, float]:
+    """Ask Envoy for the few counts that say how the gateway fares."""
+    wanted = "|".join(name.replace(".", "[.]") for name in _ENVOY)
+    found = json.loads(await _asked(admin, f"/stats?format=json&filter=^({wanted})$")).get("stats", [])
+    return {_ENVOY[entry["name"]]: float(entry["value"]) for entry in found if entry.get("name") in _ENVOY}
+
+
+async def _active(admin: str) -> dict[str, int]:
+    """Ask Envoy for its open requests by address."""
+    found: dict[str, int] = {}
+    for cluster in json.loads(await _asked(admin, "/clusters?format=json"))["cluster_statuses"]:
+        for host in cluster.get("host_statuses", []):
+            socket = host["address"].get("socket_address")
+            if socket is not None:
+                name = f"[{socket['address']}]" if ":" in socket["address"] else socket["address"]
+                counts = {stat["name"]: int(stat.get("value", 0)) for stat in host["stats"]}
+                found[f"{name}:{socket['port_value']}"] = counts.get("rq_active", 0)
+    return found
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write a file that somebody watches: whole, or not at all, whoever else writes it."""
+    partial = path.with_suffix(f".{os.getpid()}.partial")
+    partial.write_text(json.dumps(value), encoding="utf-8")
+    partial.replace(path)
+
+
+async def _run(folder: Path, pickers: int, metrics: str) -> None:
+    scraper = Scraper(folder, pickers)
+    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_signal_handler(signal.SIGHUP, scraper.begin)
+    scraper.begin()
+    if metrics:
+        host, _, port = metrics.rpartition(":")
+        await loop.create_server(lambda: HttpConnection(scraper.answer), host.strip("[]"), int(port))
+    loop.add_signal_handler(signal.SIGTERM, stopped.set)
+    alive = folder / "scraper.alive"
+    while not stopped.is_set():
+        alive.touch()
+        try:
+            await asyncio.wait_for(stopped.wait(), _ACTIVE_EVERY_S / 2)
+        except TimeoutError:
+            continue
+
+
+def main(arguments: list[str]) -> None:
+    """Run the scraper of a gateway with so many pickers, its files in a folder, and where it shows its own metrics."""
+    folder, pickers, metrics = arguments
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor says when to stop
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_run(Path(folder), int(pickers), metrics))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,228 @@
+"""How is HTTP/1.1 answered without a framework? One asyncio protocol on httptools, for the emulator and the gateway."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, cast
+
+import httptools
+
+log = logging.getLogger(__name__)
+_REASONS: Final = {
+    200: b"OK",
+    204: b"No Content",
+    400: b"Bad Request",
+    401: b"Unauthorized",
+    404: b"Not Found",
+    405: b"Method Not Allowed",
+    413: b"Content Too Large",
+    429: b"Too Many Requests",
+    431: b"Request Header Fields Too Large",
+    500: b"Internal Server Error",
+    503: b"Service Unavailable",
+}
+MAX_BODY_BYTES: Final = 32 * 2**20
+"""A prompt of a million tokens has four megabytes; what is longer is refused before it is held in memory."""
+_MAX_HEADER_BYTES: Final = 64 * 2**10
+JSON: Final = b"application/json"
+TEXT: Final = b"text/plain; version=0.0.4; charset=utf-8"
+
+
+def reply(status: int, body: bytes, kind: bytes = JSON, more: bytes = b"") -> bytes:
+    """Write a whole answer; `more` is further headers, each line with its end."""
+    reason = _REASONS.get(status, b"Status")
+    typed = b"content-type: " + kind + b"\r\n" if body else b""
+    return b"HTTP/1.1 %d %b\r\ncontent-length: %d\r\n%b%b\r\n%b" % (status, reason, len(body), typed, more, body)
+
+
+class Exchange:
+    """One request and the answer to it."""
+
+    __slots__ = ("_chunked", "_line", "answered", "body", "headers", "method", "on_gone", "path")
+
+    def __init__(
+        self, line: "HttpConnection", method: bytes, path: bytes, headers: dict[bytes, bytes], body: bytes
+    ) -> None:
+        self._line = line
+        self.method, self.path, self.headers, self.body = method, path, headers, body
+        self.on_gone: Callable[[], None] | None = None
+        """Called when the client leaves before the answer is complete."""
+        self.answered = False
+        self._chunked = False
+
+    def reply(self, status: int, body: bytes, kind: bytes = JSON, more: bytes = b"") -> None:
+        """Answer at once; `more` is further headers, each line with its end."""
+        self.reply_whole(reply(status, body, kind, more))
+
+    def reply_whole(self, answer: bytes) -> None:
+        """Answer at once with what `reply` made."""
+        self._line.write(answer)
+        self._done()
+
+    def start(self, kind: bytes) -> None:
+        """Begin an answer that comes in pieces."""
+        self._chunked = True
+        self._line.write(b"HTTP/1.1 200 OK\r\ncontent-type: " + kind + b"\r\ntransfer-encoding: chunked\r\n\r\n")
+
+    def send(self, piece: bytes) -> None:
+        """Send a piece."""
+        self._line.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+
+    def finish(self) -> None:
+        """Say that there are no more pieces."""
+        self._line.write(b"0\r\n\r\n")
+        self._done()
+
+    @property
+    def started(self) -> bool:
+        """Whether the client has seen the beginning of an answer."""
+        return self._chunked
+
+    def cut(self) -> None:
+        """Break the connection off, whatever was promised."""
+        self.answered = True
+        self._line.abort()
+
+    def _done(self) -> None:
+        self.answered = True
+        self._line.next_exchange(self)
+
+    def gone(self) -> None:
+        """Note that nobody listens any more."""
+        if not self.answered and self.on_gone is not None:
+            self.answered = True
+            self.on_gone()
+
+
+Handler = Callable[[Exchange], None]
+
+
+class HttpConnection(asyncio.Protocol):
+    """One connection: requests are handled one after the other, in order."""
+
+    def __init__(
+        self, handle: Handler, lines: "set[HttpConnection] | None" = None, most_body_bytes: int = MAX_BODY_BYTES
+    ) -> None:
+        self._handle, self._lines, self._most_body = handle, lines, most_body_bytes
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpRequestParser(self)
+        self._begin()
+        self._current: Exchange | None = None
+        self._queued: list[Exchange] = []
+        self._keep = True
+        self.is_reading = False
+        """Whether a request has begun to come and is not whole yet."""
+
+    def _begin(self) -> None:
+        self._path, self._headers, self._body = b"", dict[bytes, bytes](), list[bytes]()
+        self._body_bytes = self._header_bytes = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Remember where to answer."""
+        self._transport = cast("asyncio.Transport", transport)
+        if self._lines is not None:
+            self._lines.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell whoever is answering that nobody listens."""
+        del exc
+        self._transport = None
+        if self._lines is not None:
+            self._lines.discard(self)
+        for exchange in (self._current, *self._queued):
+            if exchange is not None:
+                exchange.gone()
+        self._queued.clear()
+
+    def data_received(self, data: bytes) -> None:
+        """Read on; what is not HTTP ends the connection."""
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserCallbackError:
+            # A defect of ours, which must not look like a bad request.
+            log.exception("a request could not be handled")
+            self.refuse(500)
+        except (httptools.HttpParserUpgrade, httptools.HttpParserError):
+            self.refuse(400)
+
+    def on_message_begin(self) -> None:
+        """Note that a request has begun."""
+        self.is_reading = True
+
+    def on_url(self, url: bytes) -> None:
+        """Take the path, which may come in parts."""
+        self._path += url
+        self._count(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take one header."""
+        self._headers[name.lower()] = value
+        self._count(len(name) + len(value))
+
+    def _count(self, more: int) -> None:
+        self._header_bytes += more
+        if self._header_bytes > _MAX_HEADER_BYTES:
+            self.refuse(431)
+
+    def on_headers_complete(self) -> None:
+        """Note whether the connection stays: the parser only knows while it is at the headers."""
+        self._keep = self._parser.should_keep_alive()
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of the body."""
+        self._body_bytes += len(body)
+        if self._body_bytes > self._most_body:
+            self.refuse(413)
+        elif self._transport is not None:
+            self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        """Hand the request on, or let it wait for the one before."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        exchange = Exchange(self, self._parser.get_method(), self._path, self._headers, b"".join(self._body))
+        self._begin()
+        self.is_reading = False
+        if self._current is None:
+            self._current = exchange
+            self._handle(exchange)
+        else:
+            self._queued.append(exchange)
+
+    def next_exchange(self, ended: Exchange) -> None:
+        """Go on with what was sent meanwhile; close where the client asked for it."""
+        if ended is not self._current:
+            return
+        self._current = None
+        if not self._keep and not self._queued:
+            if self._transport is not None:
+                self._transport.close()
+        elif self._queued:
+            self._current = self._queued.pop(0)
+            self._handle(self._current)
+
+    def write(self, data: bytes) -> None:
+        """Send, where somebody still listens."""
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def abort(self) -> None:
+        """Break off."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close_when_idle(self) -> bool:
+        """Close a connection that waits for nothing; return whether it did."""
+        if self._current is None and self._transport is not None:
+            self._transport.close()
+            return True
+        return False
+
+    def refuse(self, status: int) -> None:
+        """Say why nothing more is read here, and close."""
+        if self._transport is not None and not self._transport.is_closing():
+            reason = _REASONS[status]
+            self._transport.write(
+                b"HTTP/1.1 %d %b\r\ncontent-length: 0\r\nconnection: close\r\n\r\n" % (status, reason)
+            )
+            self._transport.close()

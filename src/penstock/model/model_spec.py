@@ -1,0 +1,152 @@
+"""What is this model? Everything later parts need from a checkpoint's config, exact and frozen."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+from penstock.model.cache_dtypes import CacheDtype
+from penstock.model.sequence_mixers import SequenceMixer
+from penstock.model.weight import FORMATS, FP8_BLOCK, Part, Weight, WeightFormat
+
+_FP8_BY_CHANNEL: Final = frozenset({"Glm4MoeForCausalLM"})
+"""Mixtures whose FP8 release has a scale for each channel: AITER tunes GLM-4.7-FP8's products as `a8w8_bpreshuffle`,
+those of GLM-5 as `a8w8_blockscale` (aiter/configs/model_configs)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """One decoder layer: how it mixes the sequence, and what follows."""
+
+    index: int
+    mixer: SequenceMixer | None
+    """None where the layer has no attention (pure feed-forward layers of hybrid models)."""
+    feed_forward: str
+    """dense, moe or none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experts:
+    """The routed mixture: how many, and how many a token visits."""
+
+    routed: int
+    per_token: int
+    shared: int = 0
+
+    def copies_to_divide(self, ranks: int) -> int:
+        """Return how many routed experts must be held twice for every rank to have the same number."""
+        return -self.routed % ranks
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec:
+    """A checkpoint as its config describes it."""
+
+    name: str
+    architecture: str
+    hidden_size: int
+    vocab_size: int
+    query_heads: int
+    """Of the widest layer; tensor parallelism must divide it."""
+    layers: tuple[Layer, ...]
+    weights: tuple[Weight, ...]
+    dtype: WeightFormat
+    """What engines load unquantised weights as."""
+    quantisation: str
+    """Name of the scheme, `none` for an unquantised checkpoint."""
+    cache_dtype: CacheDtype
+    """What an engine uses when told `auto`: the checkpoint's own KV scheme, else its dtype."""
+    max_context_tokens: int | None = None
+    experts: Experts | None = None
+    widest_ffn: int = 0
+    """Channels of the widest feed-forward a token passes (dense, or all its experts together)."""
+    stored_dtype: WeightFormat | None = None
+    """What the files hold unquantised weights as, where it is not `dtype` (fp32)."""
+    notes: tuple[str, ...] = ()
+    """What the reader had to be told about: missing keys, parts it does not count."""
+
+    @cached_property
+    def params_by_part(self) -> Mapping[Part, int]:
+        """Parameters, grouped by what they are for."""
+        counts: Counter[Part] = Counter()
+        for weight in self.weights:
+            counts[weight.part] += weight.params
+        return counts
+
+    @property
+    def total_params(self) -> int:
+        """Parameters as publishers count them: everything but multi-token-prediction layers."""
+        return sum(count for part, count in self.params_by_part.items() if part is not Part.MTP)
+
+    @property
+    def active_params(self) -> int:
+        """Parameters one text token passes through, the input embedding table included."""
+        skipped = {Part.MTP, Part.VISION}
+        return sum(weight.active_params for weight in self.weights if weight.part not in skipped)
+
+    @cached_property
+    def weight_bytes(self) -> int:
+        """Bytes of the whole checkpoint as an engine loads it, without multi-token prediction."""
+        return sum(weight.stored_bytes for weight in self.weights if weight.part is not Part.MTP)
+
+    @cached_property
+    def layer_kinds(self) -> Mapping[str, int]:
+        """How many layers of each kind of sequence mixing."""
+        return Counter(layer.mixer.kind for layer in self.layers if layer.mixer is not None)
+
+    @cached_property
+    def formats(self) -> Mapping[str, int]:
+        """Bytes per storage format, largest first."""
+        counts: Counter[str] = Counter()
+        for weight in self.weights:
+            if weight.part is not Part.MTP:
+                counts[weight.format.name] += weight.stored_bytes
+        return dict(counts.most_common())
+
+    def cache_bytes_per_token(self, dtype: CacheDtype | None = None, tp: int = 1) -> float:
+        """Bytes one more token adds on a device while every layer still remembers everything."""
+        chosen = dtype or self.cache_dtype
+        return sum(layer.mixer.bytes_per_token(chosen, tp) for layer in self.layers if layer.mixer)
+
+    def cache_bytes_by_kind(self, dtype: CacheDtype | None = None, tp: int = 1) -> Mapping[str, float]:
+        """Bytes per token of each layer kind (all its layers together)."""
+        chosen = dtype or self.cache_dtype
+        totals: dict[str, float] = {}
+        for layer in self.layers:
+            if layer.mixer is not None:
+                kind = layer.mixer.kind
+                totals[kind] = totals.get(kind, 0.0) + layer.mixer.bytes_per_token(chosen, tp)
+        return totals
+
+    def state_bytes_per_sequence(self, dtype: CacheDtype | None = None, tp: int = 1) -> int:
+        """Bytes a sequence holds however long it is (recurrent and compressor states)."""
+        chosen = dtype or self.cache_dtype
+        return sum(layer.mixer.bytes_per_sequence(chosen, tp) for layer in self.layers if layer.mixer)
+
+    def stored_as(self, chosen: WeightFormat, only: Part | None = None) -> "ModelSpec":
+        """Return the model with every quantisable weight, or those of one part, stored in another format."""
+        return replace(
+            self,
+            weights=tuple(
+                replace(weight, format=chosen) if weight.quantisable and only in {None, weight.part} else weight
+                for weight in self.weights
+            ),
+            quantisation=f"{chosen.name} (asked for; the checkpoint says {self.quantisation})",
+        )
+
+
+def model_as_measured(model: ModelSpec, weights: str) -> ModelSpec:
+    """Store a model the way a row says: a mixture in four bits keeps everything but its experts as released.
+
+    In eight bits, mixtures are released with a scale for each block. Dense models and the mixtures of `_FP8_BY_CHANNEL`
+    have one for each channel.
+    """
+    chosen = FORMATS[weights]
+    if weights in model.quantisation or (weights == "bf16" and model.quantisation == "none"):
+        return model
+    if chosen.bits < 8 and model.experts is not None:  # noqa: PLR2004 - four-bit formats
+        return model.stored_as(chosen, only=Part.ROUTED_EXPERTS)
+    if chosen is FORMATS["fp8"] and model.experts is not None and model.architecture not in _FP8_BY_CHANNEL:
+        return model.stored_as(FP8_BLOCK)
+    return model.stored_as(chosen)

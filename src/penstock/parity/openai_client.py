@@ -1,0 +1,143 @@
+"""How is a running server asked? The OpenAI completions API over plain HTTP, with bounds."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+from penstock.errors import PenstockError, UsageError
+from penstock.parity.compare_answers import (
+    DECODED_TOKENS,
+    FORMAT,
+    PROMPTS,
+    TOP_TOKENS,
+    Answers,
+    Scored,
+    digest,
+)
+
+_TIMEOUT_S: Final = 120.0
+_MAX_ANSWER_BYTES: Final = 1 << 24
+_MAX_TOKENS: Final = 100_000
+
+
+class EndpointError(PenstockError):
+    """A server cannot be reached, or does not answer as the API says."""
+
+
+def ask(url: str, served: str | None) -> Answers:
+    """Put every prompt to a server: scored as a prompt, then continued without sampling."""
+    base = _base(url)
+    model = served or _first_model(base)
+    prompts, decoded = [], []
+    for prompt in PROMPTS:
+        body = {"model": model, "prompt": prompt, "temperature": 0, "seed": 0, "logprobs": TOP_TOKENS}
+        prompts.append(_without_answer(_post(base, {**body, "max_tokens": 1, "echo": True}), base))
+        decoded.append(_scored(_post(base, {**body, "max_tokens": DECODED_TOKENS}), base))
+    return Answers(model=model, prompts=tuple(prompts), decoded=tuple(decoded))
+
+
+def save_answers(answers: Answers, path: Path) -> None:
+    """Write a reference another server can be held against."""
+    document = {
+        "format": FORMAT,
+        "prompts_digest": digest(),
+        "model": answers.model,
+        "prompts": [_plain(scored) for scored in answers.prompts],
+        "decoded": [_plain(scored) for scored in answers.decoded],
+    }
+    try:
+        path.write_text(json.dumps(document), encoding="utf-8")
+    except OSError as error:
+        raise EndpointError(f"{path}: {error.strerror or error}") from error
+
+
+def load_answers(path: Path) -> Answers:
+    """Read a reference; one made with other prompts is refused."""
+    try:
+        with path.open("rb") as file:
+            document = json.loads(file.read(_MAX_ANSWER_BYTES))
+    except OSError as error:
+        raise EndpointError(f"{path}: {error.strerror or error}") from error
+    except (ValueError, RecursionError):
+        raise EndpointError(f"{path} is not a reference: it is not valid JSON") from None
+    if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("prompts_digest") != digest():
+        raise EndpointError(f"{path} is not a reference of this version; make one with --save-reference")
+    try:
+        return Answers(
+            model=str(document["model"]),
+            prompts=tuple(_read(entry) for entry in document["prompts"]),
+            decoded=tuple(_read(entry) for entry in document["decoded"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise EndpointError(f"{path} is damaged; make one with --save-reference") from None
+
+
+def _base(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.netloc:
+        raise UsageError(f"'{url[:120]}' is not the address of a server; write http://127.0.0.1:8000")
+    return url.rstrip("/").removesuffix("/v1")
+
+
+def _first_model(base: str) -> str:
+    listed = _request(Request(f"{base}/v1/models"), base)  # noqa: S310 - the scheme was checked
+    try:
+        return str(listed["data"][0]["id"])
+    except (KeyError, IndexError, TypeError):
+        raise EndpointError(f"{base}/v1/models lists no model; name one with --served-model") from None
+
+
+def _post(base: str, body: Mapping[str, object]) -> Any:  # noqa: ANN401 - JSON of a foreign server
+    data = json.dumps(body).encode()
+    headers = {"Content-Type": "application/json"}
+    return _request(Request(f"{base}/v1/completions", data, headers), base)  # noqa: S310 - the scheme was checked
+
+
+def _request(request: Request, base: str) -> Any:  # noqa: ANN401 - JSON of a foreign server
+    try:
+        with urlopen(request, timeout=_TIMEOUT_S) as response:  # noqa: S310 - the scheme was checked
+            return json.loads(response.read(_MAX_ANSWER_BYTES))
+    except HTTPError as error:
+        text = error.read(2000).decode("utf-8", "replace").replace("\n", " ")
+        raise EndpointError(f"{base}: HTTP {error.code}: {text[:200]}") from None
+    except (URLError, OSError) as error:
+        raise EndpointError(f"{base}: {getattr(error, 'reason', error)}") from None
+    except (ValueError, RecursionError):
+        raise EndpointError(f"{base}: the answer is not JSON") from None
+
+
+def _without_answer(answer: Any, base: str) -> Scored:  # noqa: ANN401 - JSON of a foreign server
+    """Keep the prompt's own tokens: servers must write at least one, and echo it with them."""
+    scored = _scored(answer, base)
+    try:
+        count = int(answer["usage"]["prompt_tokens"])
+    except (KeyError, TypeError, ValueError):
+        count = len(scored.tokens) - 1
+    return Scored(tokens=scored.tokens[:count], logprobs=scored.logprobs[:count], top=scored.top[:count])
+
+
+def _scored(answer: Any, base: str) -> Scored:  # noqa: ANN401 - JSON of a foreign server
+    try:
+        found = answer["choices"][0]["logprobs"]
+        return _read({"tokens": found["tokens"], "logprobs": found["token_logprobs"], "top": found["top_logprobs"]})
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError):
+        raise EndpointError(f"{base}: no log-probabilities in the answer; the server must allow `logprobs`") from None
+
+
+def _read(entry: Mapping[str, Any]) -> Scored:
+    tokens, logprobs, top = entry["tokens"], entry["logprobs"], entry["top"]
+    if not len(tokens) == len(logprobs) <= _MAX_TOKENS:
+        raise ValueError("tokens and log-probabilities differ in number")
+    return Scored(
+        tokens=tuple(str(token) for token in tokens),
+        logprobs=tuple(None if value is None else float(value) for value in logprobs),
+        top=tuple({str(token): float(value) for token, value in (place or {}).items()} for place in top or ()),
+    )
+
+
+def _plain(scored: Scored) -> dict[str, object]:
+    return {"tokens": scored.tokens, "logprobs": scored.logprobs, "top": [dict(place) for place in scored.top]}

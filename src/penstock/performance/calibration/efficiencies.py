@@ -1,0 +1,200 @@
+"""What is a prediction made from? Evidence on steps, what first tokens take beyond them, and how wrong both were."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.model import ModelSpec
+from penstock.performance.calibration.error_summary import EVERYWHERE, Logs
+from penstock.performance.calibration.first_token_regression import Calibration, Factors, FittedKin, Software
+from penstock.performance.calibration.first_token_waits import FIRST
+from penstock.performance.similarity.cases import WORDS, coded, joined_label, labels_of_run, shape_of
+from penstock.performance.similarity.covariance import Spreads
+from penstock.performance.similarity.posterior import Evidence, Measured
+from penstock.performance.step.step_work import ReplicaWork
+
+_DIGITS = 6
+
+Novelty = Literal["shape", "configuration", "model", "accelerator"]
+"""What about a prediction was never measured; errors held out in the same way give its interval."""
+_CURVE = 3
+"""Loads of a setup that make it measured, and rows of a stack: one or two may be anything."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedSetups:
+    """What was measured of one setup."""
+
+    rows: int = 0
+    loads: frozenset[tuple[float, int, int]] = frozenset()
+    """Users and lengths."""
+    software: Software | None = None
+    """The newest whose day is known."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Efficiencies:
+    """What was learnt, and how wrong it was where it had not looked."""
+
+    evidence: Evidence
+    intervals: Mapping[Novelty, Mapping[str, Logs]]
+    """P10 and P90 of measured over predicted in units of the stated doubt, by what was held out and by part; the empty
+    name is everybody's."""
+    first: Calibration
+    """What a first token takes beyond the steps it waits for: `waits.FIRST`."""
+    first_spreads: Mapping[Novelty, Logs]
+    fitted_on: str
+
+    def interval(self, novelty: Novelty, part: str, doubt: float) -> Logs:
+        """Turn a standard deviation into P10 and P90, as wide as errors of the same kind were."""
+        found = self.intervals[novelty]
+        low, high = found.get(part, found[EVERYWHERE])
+        return low * doubt, high * doubt
+
+    def engines(self, accelerator: str, model: ModelSpec | None = None) -> tuple[str, ...]:
+        """The engines an accelerator was measured serving with, more than once or twice; with a model, serving that.
+
+        Of several guesses the most hopeful is the most wrong, so an engine nobody tried with a model on a part does not
+        compete with those somebody did. Where nobody did, all that the part was measured with do.
+        """
+        measured = self.evidence.measured
+        rows = Counter(zip(measured.texts["part"], measured.engines, measured.texts["family"], strict=True))
+        tried: dict[str, int] = Counter()
+        own: dict[str, int] = Counter()
+        for (part, engine, family), count in rows.items():
+            if part == accelerator and engine.serving:
+                tried[engine.name] += count
+                own[engine.name] += count if model is not None and family == shape_of(model) else 0
+        found = [engine for engine, count in own.items() if count >= _CURVE]
+        return tuple(sorted(found or (engine for engine, count in tried.items() if count >= _CURVE)))
+
+    def engines_of(self, vendor: str) -> tuple[str, ...]:
+        """The engines that parts of a vendor were measured serving with."""
+        measured = self.evidence.measured
+        pairs = set(zip(measured.texts["vendor"], measured.engines, strict=True))
+        return tuple(sorted(engine.name for made_by, engine in pairs if made_by == vendor and engine.serving))
+
+    def seen(self, work: ReplicaWork, engine: str, label: str = "setup") -> ObservedSetups:
+        """Say what was measured under the same label; of a setup that is the same model, part, engine and split."""
+        found = np.flatnonzero(self._shares(work, engine, label))
+        if not len(found):
+            return ObservedSetups()
+        cases, dated = self.evidence.cases, found[~self.evidence.cases.undated[found]]
+        newest = dated[np.argmax(cases.day[dated])] if len(dated) else None
+        loads = zip(cases.users[found], cases.input_tokens[found], cases.output_tokens[found], strict=True)
+        return ObservedSetups(
+            rows=len(found),
+            loads=frozenset((float(users), round(inputs), round(outputs)) for users, inputs, outputs in loads),
+            software=None if newest is None else self._software(int(newest)),
+        )
+
+    def novelty(self, work: ReplicaWork, engine: str, seen: ObservedSetups) -> Novelty:
+        """Say what of a deployment was never measured serving, with what was seen of its setup."""
+        if len(seen.loads) >= _CURVE:
+            return "shape"
+        if self._shares(work, engine, "stack").sum() < _CURVE:
+            return "accelerator"
+        return "configuration" if self._shares(work, engine, "family stack").any() else "model"
+
+    def _shares(self, work: ReplicaWork, engine: str, label: str) -> npt.NDArray[np.bool_]:
+        spoken = labels_of_run(work.deployment, engine)
+        asked = {word: coded([spoken[word]]) for word in WORDS}
+        return np.asarray(self.evidence.cases.labels[label] == joined_label(asked, label)[0])
+
+    def _software(self, row: int) -> Software:
+        day = date.fromordinal(int(self.evidence.cases.day[row]))
+        return Software("online", self.evidence.measured.texts["version"][row], day)
+
+
+def to_document(efficiencies: Efficiencies) -> dict[str, Any]:
+    """Write plain values, rounded to what they are worth; rows and their weights go to `to_arrays`."""
+    return {
+        "fitted_on": efficiencies.fitted_on,
+        "spreads": efficiencies.evidence.spreads.to_document(),
+        "intervals": {
+            name: {part: [_round(value) for value in span] for part, span in parts.items()}
+            for name, parts in efficiencies.intervals.items()
+        },
+        "first_spreads": {name: [_round(value) for value in span] for name, span in efficiencies.first_spreads.items()},
+        "first": _kin(efficiencies.first),
+    }
+
+
+def to_arrays(efficiencies: Efficiencies) -> dict[str, npt.NDArray[Any]]:
+    """Write the rows, and what each weighs."""
+    return {**efficiencies.evidence.measured.to_arrays(), "solved": efficiencies.evidence.solved}
+
+
+def from_document(document: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Efficiencies:
+    """Read what `to_document` and `to_arrays` wrote."""
+    return Efficiencies(
+        evidence=Evidence(
+            measured=Measured.from_arrays(arrays),
+            spreads=Spreads.from_document(document["spreads"]),
+            solved=arrays["solved"],
+        ),
+        intervals={
+            name: {part: (span[0], span[1]) for part, span in parts.items()}
+            for name, parts in document["intervals"].items()
+        },
+        first=_calibration(document["first"]),
+        first_spreads={name: (span[0], span[1]) for name, span in document["first_spreads"].items()},
+        fitted_on=document["fitted_on"],
+    )
+
+
+def _kin(calibration: Calibration) -> list[dict[str, Any]]:
+    return [
+        {
+            "path": list(path),
+            "rows": fitted.rows,
+            "beyond": {name: _round(value) for name, value in zip(FIRST, fitted.slowdowns.tolist(), strict=True)},
+            "factors": {
+                "family": _table(fitted.factors.family),
+                "software": _table({str(key): value for key, value in fitted.factors.software.items()}),
+                "configuration": _table(fitted.factors.configuration),
+            },
+        }
+        for path, fitted in sorted(calibration.by_kin.items())
+    ]
+
+
+def _table(logs: Mapping[str, float]) -> dict[str, float]:
+    return {key: _round(value) for key, value in sorted(logs.items())}
+
+
+def _calibration(entries: Sequence[Mapping[str, Any]]) -> Calibration:
+    return Calibration(
+        by_kin={
+            tuple(entry["path"]): FittedKin(
+                slowdowns=np.array([entry["beyond"][name] for name in FIRST]),
+                rows=entry["rows"],
+                factors=_factors(entry["factors"]),
+            )
+            for entry in entries
+        }
+    )
+
+
+def _factors(tables: Mapping[str, Mapping[str, float]]) -> Factors:
+    return Factors(
+        family=tables["family"],
+        software={_software(key): value for key, value in tables["software"].items()},
+        configuration=tables["configuration"],
+    )
+
+
+def _software(text: str) -> Software:
+    """Read `online 0.19.0 2026-03-01`: a release may be unknown or hold spaces, the kind of run and the day do not."""
+    scenario, _, rest = text.partition(" ")
+    version, _, day = rest.rpartition(" ")
+    return Software(scenario, version, date.fromisoformat(day))
+
+
+def _round(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")

@@ -1,0 +1,190 @@
+"""How wrong are we? Errors on rows a prediction never saw, how often its interval held, and whom it named winner."""
+
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.performance.similarity.posterior import Measured
+from penstock.performance.step.step_work import Array
+
+_WINNER_GAP: Final = 1.15
+"""Two accelerators differ when one is at least this much faster."""
+_OWN_ROWS: Final = 50
+"""Rows from which a part's own errors say how wide its intervals are."""
+EVERYWHERE: Final = ""
+_GROUPS: Final = 20
+"""Folds are judged so many groups at a time."""
+_FOUR_BITS: Final = frozenset({"nvfp4", "mxfp4"})
+Logs = tuple[float, float]
+"""P10 and P90 of measured over predicted, as logarithms."""
+Kept = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Errors:
+    """Rows held out in one way: what was predicted, what was measured, and what the prediction said of itself."""
+
+    predicted_s: Array
+    measured_s: Array
+    doubt: Array
+    folds: npt.NDArray[np.int64]
+    """What was held out together; an interval is judged on folds it was not made from."""
+    parts: npt.NDArray[np.str_]
+
+    @property
+    def off(self) -> Array:
+        """Logarithm of measured over predicted."""
+        return np.asarray(np.log(self.measured_s / self.predicted_s))
+
+    def take(self, kept: Kept) -> "Errors":
+        """Keep some rows."""
+        return Errors(
+            predicted_s=self.predicted_s[kept],
+            measured_s=self.measured_s[kept],
+            doubt=self.doubt[kept],
+            folds=self.folds[kept],
+            parts=self.parts[kept],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorSummary:
+    """How far off a set of predictions is."""
+
+    rows: int
+    median: float
+    mean: float
+    p90: float
+    bias: float
+    coverage: float | None = None
+    """Share of rows inside their P10-P90, where intervals were made from other folds."""
+
+
+def summarise(predicted_s: Array, measured_s: Array, covered: Kept | None = None) -> ErrorSummary:
+    """Reduce to a few figures."""
+    errors = predicted_s / measured_s - 1
+    sizes = np.abs(errors)
+    return ErrorSummary(
+        rows=len(errors),
+        median=float(np.median(sizes)),
+        mean=float(np.mean(sizes)),
+        p90=float(np.quantile(sizes, 0.9)),
+        bias=float(np.median(errors)),
+        coverage=None if covered is None else float(np.mean(covered)),
+    )
+
+
+def intervals(errors: Errors) -> dict[str, Logs]:
+    """P10 and P90 of what was measured around a prediction, in units of its doubt: of each part, and everywhere.
+
+    Eight in ten errors are smaller. Both ends are alike: which way a part errs changes from month to month.
+    """
+    scaled = np.abs(errors.off / errors.doubt)
+    spans = {EVERYWHERE: _eight_in_ten(scaled)}
+    for part in np.unique(errors.parts).tolist():
+        own = errors.parts == part
+        if own.sum() >= _OWN_ROWS:
+            spans[part] = _eight_in_ten(scaled[own])
+    return spans
+
+
+def _eight_in_ten(sizes: Array) -> Logs:
+    most = float(np.quantile(sizes, 0.8))
+    return -most, most
+
+
+def covered(errors: Errors) -> Kept:
+    """Whether each row lies in the interval that errors of the other folds would have given it."""
+    inside = np.zeros(len(errors.folds), np.bool_)
+    groups = errors.folds % _GROUPS
+    for group in np.unique(groups):
+        here = groups == group
+        spans = intervals(errors.take(~here) if not here.all() else errors)
+        chosen = np.array([spans.get(part, spans[EVERYWHERE]) for part in errors.parts[here].tolist()])
+        low, high = chosen.T
+        off, doubt = errors.off[here], errors.doubt[here]
+        inside[here] = (low * doubt <= off) & (off <= high * doubt)
+    return inside
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Winners:
+    """How often the faster of two accelerators was named, per distinct comparison."""
+
+    comparisons: int
+    named: float
+    always_nvidia: float
+    fixed_ranking: float
+    """Naming whichever part wins most of the other comparisons between the two."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contestant:
+    """One row of a comparison."""
+
+    number: int
+    same: Hashable
+    """Model, precision, load and devices: what rows must share to be compared."""
+    part: str
+    vendor: str
+
+
+def contestants(measured: Measured) -> list[Contestant]:
+    """Say of each row what it may be compared with; four bits are four bits."""
+    cases, texts = measured.cases, measured.texts
+    return [
+        Contestant(
+            number=number,
+            same=(
+                texts["family"][number],
+                "fp4" if texts["weights"][number] in _FOUR_BITS else texts["weights"][number],
+                texts["devices"][number],
+                *(round(float(values[number])) for values in (cases.users, cases.input_tokens, cases.output_tokens)),
+            ),
+            part=texts["part"][number],
+            vendor=texts["vendor"][number],
+        )
+        for number in range(len(cases))
+    ]
+
+
+def winners(measured: Measured, predicted_s: Array) -> Winners | None:
+    """Compare every AMD row with every NVIDIA one of the same model, precision, load and devices.
+
+    Repeats of one comparison on other days or engines count together as one.
+    """
+    groups: dict[Hashable, list[Contestant]] = defaultdict(list)
+    for entry in contestants(measured):
+        groups[entry.same].append(entry)
+    found: dict[tuple[Hashable, str, str], list[tuple[bool, bool]]] = defaultdict(list)
+    for same, members in groups.items():
+        for one in (entry for entry in members if entry.vendor == "amd"):
+            for other in (entry for entry in members if entry.vendor == "nvidia"):
+                ratio = measured.seconds[one.number] / measured.seconds[other.number]
+                if max(ratio, 1 / ratio) >= _WINNER_GAP:
+                    amd_named = predicted_s[one.number] < predicted_s[other.number]
+                    found[same, one.part, other.part].append((bool(amd_named), bool(ratio < 1)))
+    return _counted(found) if found else None
+
+
+def _counted(found: Mapping[tuple[Hashable, str, str], Sequence[tuple[bool, bool]]]) -> Winners:
+    """Average over distinct comparisons; a fixed ranking knows how often AMD won between the two parts elsewhere."""
+    amd_won = {key: float(np.mean([won for _, won in entries])) for key, entries in found.items()}
+    by_parts: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for (_, one, other), share in amd_won.items():
+        by_parts[one, other].append(share)
+    ranked = []
+    for (_, one, other), share in amd_won.items():
+        rest = by_parts[one, other]
+        others = (sum(rest) - share) / (len(rest) - 1) if len(rest) > 1 else 0.0
+        ranked.append(share if others > 0.5 else 1 - share)  # noqa: PLR2004 - more often than not
+    return Winners(
+        comparisons=len(found),
+        named=float(np.mean([np.mean([named == won for named, won in entries]) for entries in found.values()])),
+        always_nvidia=1 - float(np.mean(list(amd_won.values()))),
+        fixed_ranking=float(np.mean(ranked)),
+    )

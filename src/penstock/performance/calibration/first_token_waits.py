@@ -1,0 +1,112 @@
+"""How much longer does a first token really take? What was measured beyond the steps it waits for.
+
+Measured times are longer than the closed form: by seconds a request spends outside the engine's steps, by a ratio
+(prompts run without graphs, and beside each other), and by the steps a scheduler lets pass before it takes a prompt.
+Those three are fitted like slowdowns, with the same kin.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from penstock.catalog.measurement import Measurement
+from penstock.fleet.deployment import Deployment
+from penstock.performance.calibration.benchmark_harness import harness_of
+from penstock.performance.calibration.first_token_regression import Calibration, FitTerms, Row, Software, calibrate
+from penstock.performance.calibration.measured_runs import Run, batched_tokens
+from penstock.performance.similarity.cases import family_of, weights_label
+from penstock.performance.step.first_token import LoopLoad, decode_step, served
+from penstock.performance.step.step_work import Array
+
+FIRST: Final = ("request_s", "ratio", "held")
+"""The fitted columns: seconds of a request outside the steps, the closed form, the steps a prompt is held."""
+_TERMS: Final = FitTerms(
+    least=np.array([10e-3, 0.5, 0.0]),
+    prior=np.array([20e-3, 1.3, 1.0]),
+    floor=np.array([10e-3, 0.2, 0.3]),
+)
+"""A request is read, tokenised and answered over HTTP: never in less than ten milliseconds."""
+_STATED: Final = ("inferencex", "inferencex-via-aiconfigurator", "aiconfigurator-silicon")
+"""Sources whose scripts say how prompts were sent and taken: `harness_of`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Waited:
+    """A measured time to first token, and the work it waited for."""
+
+    run: Run
+    seconds: float
+    served: Array
+    held: Array
+
+    @property
+    def measurement(self) -> Measurement:
+        """The row."""
+        return self.run.row
+
+
+def waited(found: Iterable[Run]) -> list[Waited]:
+    """Find every row that states a time to first token under a closed loop whose settings are known."""
+    waits = []
+    for run in found:
+        row = run.row
+        if row.scenario != "online" or not row.ttft_s or not row.concurrency or row.source not in _STATED:
+            continue
+        loop, held_steps = measured_loop(row)
+        waits.append(
+            Waited(
+                run=run,
+                seconds=row.ttft_s,
+                served=served(run.work, loop)[0],
+                held=held_steps * decode_step(run.work, loop)[0],
+            )
+        )
+    return waits
+
+
+def measured_loop(measurement: Measurement) -> tuple[LoopLoad, float]:
+    """Return the loop a row was measured under, and the steps its prompts were held back."""
+    harness = harness_of(measurement)
+    loop = LoopLoad(
+        users=np.array([measurement.concurrency or 1.0]),
+        input_tokens=measurement.input_tokens,
+        output_tokens=measurement.output_tokens,
+        batched_tokens=batched_tokens(measurement),
+        burst_share=harness.burst_share,
+    )
+    return loop, harness.held_steps
+
+
+SlowdownsOf = Callable[[Run], Array]
+
+
+def fit_first_tokens(waits: Sequence[Waited], slowdowns_of: SlowdownsOf) -> Calibration:
+    """Fit what first tokens take beyond the steps, whose slowdowns are known."""
+    return calibrate([first_row(item, slowdowns_of(item.run)) for item in waits], _TERMS)
+
+
+def first_row(item: Waited, slowdowns: Array, served_s: float | None = None) -> Row:
+    """Line a first token up with what it waited for, in closed form or as a simulation says instead of it."""
+    waited_s = float(item.served @ slowdowns) if served_s is None else served_s
+    row, placed = item.run.row, item.run.work.deployment
+    return Row(
+        light=np.array([1.0, waited_s, float(item.held @ slowdowns)]),
+        seconds=item.seconds,
+        kin=kin_path(placed, row.engine),
+        family=family_of(placed.model),
+        software=Software(row.scenario, row.version, row.date),
+        configuration=configuration_of(placed),
+    )
+
+
+def kin_path(deployment: Deployment, engine: str) -> tuple[str, ...]:
+    """From the widest kin to the narrowest."""
+    return deployment.accelerator.architecture, deployment.accelerator.id, engine
+
+
+def configuration_of(deployment: Deployment) -> str:
+    """Name an exact setup, whatever the lengths and the load."""
+    model, split = deployment.model, deployment.parallelism
+    return f"{family_of(model)} {weights_label(model)} tp{split.tp} dp{split.dp} ep{int(split.expert_parallel)}"

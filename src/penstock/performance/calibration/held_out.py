@@ -1,0 +1,222 @@
+"""How wrong would it have been? Every row predicted, as the product predicts, without what it is asked to foresee."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from itertools import islice
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.performance.calibration.error_summary import Errors
+from penstock.performance.calibration.first_token_waits import SlowdownsOf, Waited, first_row, fit_first_tokens
+from penstock.performance.calibration.measured_runs import Run, as_columns, measured_engine, setup_of
+from penstock.performance.similarity.cases import Cases
+from penstock.performance.similarity.covariance import Spreads, covariance, linear, noise_of
+from penstock.performance.similarity.posterior import Evidence, Measured, last_measured
+from penstock.performance.similarity.slowdowns import CENTRE, GRID, asked_case, slowdowns_of, slowdowns_through
+from penstock.performance.step.step_work import Array
+
+Folds = npt.NDArray[np.int64]
+Picked = npt.NDArray[np.intp]
+
+
+FOLDS: Final[Mapping[str, Callable[[Cases], Sequence[npt.NDArray[Any]]]]] = {
+    "month": lambda cases: [months_of(cases)],
+    "load": lambda cases: [cases.labels["setup"], cases.users, *_lengths(cases)],
+    "lengths": lambda cases: _lengths(cases),  # noqa: PLW0108 - defined below
+    "setup": lambda cases: [cases.labels["setup"]],
+    "model": lambda cases: [cases.labels["family"]],
+    "accelerator": lambda cases: [cases.labels["part"]],
+}
+"""What is held out together: rows that are equal in all of these. With a month goes all that came after it."""
+_MIN_KNOWN: Final = 200
+_AT_ONCE: Final = 40
+"""Folds are left out of the fit of first tokens in so many groups."""
+_LARGE: Final = 64
+"""Rows of a fold whose solution is kept for the next setup that has some of them."""
+_TOGETHER: Final = 40
+"""Setups that are multiplied with the inverse at once."""
+_CENTRE: Final = np.array(CENTRE)
+
+
+def _batched(groups: Iterable[tuple[Picked, Cases]], size: int) -> Iterator[list[tuple[Picked, Cases]]]:
+    """Take so many at a time."""
+    remaining = iter(groups)
+    while taken := list(islice(remaining, size)):
+        yield taken
+
+
+def _lengths(cases: Cases) -> list[npt.NDArray[Any]]:
+    return [np.round(cases.input_tokens), np.round(cases.output_tokens)]
+
+
+def months_of(cases: Cases) -> npt.NDArray[np.datetime64]:
+    """The month of each row."""
+    days = np.datetime64("0001-01-01", "D") + (cases.day - 1).astype("timedelta64[D]")
+    return days.astype("datetime64[M]")
+
+
+def folds_of(cases: Cases, name: str) -> Folds:
+    """Number what is held out together."""
+    columns = [np.unique(values, return_inverse=True)[1] for values in FOLDS[name](cases)]
+    return np.asarray(np.unique(np.column_stack(columns), axis=0, return_inverse=True)[1].ravel(), np.int64)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Held:
+    """Rows predicted without their fold; those that could not be are not a number."""
+
+    predicted_s: Array
+    doubt: Array
+    """Standard deviation of the logarithm that the prediction states."""
+    slowdowns: Array
+    """What each row was predicted with."""
+
+
+def errors_of(measured: Measured, name: str, predicted_s: Array, doubt: Array) -> Errors:
+    """Line predictions up with what was measured, where there was any."""
+    every = Errors(
+        predicted_s=predicted_s,
+        measured_s=measured.seconds,
+        doubt=doubt,
+        folds=folds_of(measured.cases, name),
+        parts=np.array(measured.texts["part"]),
+    )
+    return every.take(~np.isnan(predicted_s))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Removed:
+    """What changes when rows are left out."""
+
+    rows: Picked
+    block: Array
+    """The inverse of their block of the inverse."""
+    solved: Array
+    """What the others weigh then."""
+
+
+class HeldOut:
+    """All rows against each other, solved once for every fold."""
+
+    def __init__(self, found: Sequence[Run], spreads: Spreads) -> None:
+        self.found, self.spreads = found, spreads
+        self.measured = as_columns(found)
+        self.cases: Cases = self.measured.cases
+        self.left = np.log(self.measured.seconds) - linear(self.cases, spreads).reference
+        self.whole = covariance(self.cases, self.cases, spreads).astype(np.float64)
+        self.whole[np.diag_indices(len(found))] += noise_of(self.cases, spreads)
+        self.inverse = np.linalg.inv(self.whole)
+        self.solved = self.inverse @ self.left
+
+    def without(self, *names: str) -> dict[str, Held]:
+        """Leave each fold out in turn, in each of these ways; a month with all that came after it."""
+        held = {name: self._nothing() for name in names}
+        folds = {name: folds_of(self.cases, name) for name in names if name != "month"}
+        large: dict[tuple[str, int], _Removed] = {}
+        for rows, ask, across, through in self._asked() if folds else ():
+            known = np.einsum("ij,ij->i", through, across[_CENTRE])
+            for name, fold in ((each, fold) for each in folds for fold in np.unique(folds[each][rows]).tolist()):
+                gone = large.get((name, fold)) or self._removed(np.flatnonzero(folds[name] == fold))
+                if len(gone.rows) > _LARGE:
+                    large[name, fold] = gone
+                lost = np.einsum("ij,ij->i", through[:, gone.rows] @ gone.block, through[:, gone.rows])
+                self._predict(held[name], rows[folds[name][rows] == fold], ask, across @ gone.solved, known - lost)
+        if "month" in held:
+            self._a_month_ahead(held["month"])
+        return held
+
+    def _a_month_ahead(self, held: Held) -> None:
+        """Predict each month's dated rows from those before it: with software last seen, and the doubt of the day."""
+        month, dated = months_of(self.cases), ~self.cases.undated
+        for this in np.unique(month[dated]):
+            known = np.flatnonzero(dated & (month < this))
+            if len(known) < _MIN_KNOWN:
+                continue
+            inverse = np.linalg.inv(self.whole[np.ix_(known, known)])
+            solved = inverse @ self.left[known]
+            seen = self.cases.take(known)
+            for rows, today in self._groups(dated & (month == this)):
+                ask = last_measured(seen, today)
+                across = covariance(ask, seen, self.spreads).astype(np.float64)
+                centre = covariance(today.take(_CENTRE), seen, self.spreads).astype(np.float64)
+                explained = np.einsum("ij,ij->i", centre @ inverse, centre)
+                self._predict(held, rows, ask, across @ solved, explained)
+
+    def _nothing(self) -> Held:
+        count = len(self.found)
+        parts = self.cases.light.shape[1]
+        return Held(
+            predicted_s=np.full(count, np.nan), doubt=np.full(count, np.nan), slowdowns=np.full((count, parts), np.nan)
+        )
+
+    def _removed(self, out: Picked) -> "_Removed":
+        block = np.linalg.inv(self.inverse[np.ix_(out, out)])
+        solved = self.solved - self.inverse[:, out] @ (block @ self.solved[out])
+        solved[out] = 0.0
+        return _Removed(rows=out, block=block, solved=solved)
+
+    def _asked(self) -> Iterator[tuple[Picked, Cases, Array, Array]]:
+        """Yield each setup and month with its grid, the covariance with all rows, and that of the centre solved."""
+        for together in _batched(self._groups(), _TOGETHER):
+            across = [covariance(ask, self.cases, self.spreads).astype(np.float64) for _, ask in together]
+            through = np.vstack([each[_CENTRE] for each in across]) @ self.inverse
+            solved = np.split(through, len(across))
+            yield from ((*group, each, centre) for group, each, centre in zip(together, across, solved, strict=True))
+
+    def _groups(self, kept: npt.NDArray[np.bool_] | None = None) -> Iterator[tuple[Picked, Cases]]:
+        """Rows of one setup and month, and the grid of loads their slowdowns are read from, in its middle."""
+        groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
+        for number, run in enumerate(self.found):
+            if run.row.scenario == "online" and (kept is None or kept[number]):
+                groups[*setup_of(run.row), f"{run.row.date:%Y-%m}", run.row.dated].append(number)
+        for members in groups.values():
+            run, day = self.found[members[0]], date.fromordinal(round(float(np.median(self.cases.day[members]))))
+            grid = asked_case(run.work, measured_engine(run.row), GRID, day, undated=run.row.dated == "up_to")
+            yield np.array(members, np.intp), grid
+
+    def _predict(self, held: Held, rows: Picked, ask: Cases, moved: Array, explained: Array) -> None:
+        reference = linear(ask, self.spreads).reference
+        slowdowns = slowdowns_through(ask.light, reference + moved, self.spreads.common)
+        centre = ask.take(_CENTRE)
+        alone = np.diag(covariance(centre, centre, self.spreads))
+        variance = np.maximum(alone - explained, 0.0) + self.spreads.noise**2
+        held.slowdowns[rows] = slowdowns
+        held.predicted_s[rows] = self.cases.light[rows] @ slowdowns
+        held.doubt[rows] = np.sqrt(np.mean(variance))
+
+
+class Dated:
+    """Slowdowns of what rows ran, with the software of their day."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.evidence = evidence
+        self._found: dict[tuple[object, ...], Array] = {}
+
+    def __call__(self, run: Run) -> Array:
+        """Ask once for each setup and day."""
+        key = (*setup_of(run.row), run.row.date)
+        if key not in self._found:
+            self._found[key] = slowdowns_of(self.evidence, run.work, measured_engine(run.row), run.row.date)
+        return self._found[key]
+
+
+def first_tokens_without(
+    waits: Sequence[Waited], folds: Folds, known: SlowdownsOf, held: Array, served_s: Array | None = None
+) -> Array:
+    """Predict times to first token with each fold left out; `held` are the slowdowns of steps without it, a row each.
+
+    With `served_s` a simulation of each row stands for the closed form.
+    """
+    predicted = np.full(len(waits), np.nan)
+    groups = folds % _AT_ONCE
+    for group in np.unique(groups):
+        out = np.flatnonzero(groups == group)
+        first = fit_first_tokens([item for item, at in zip(waits, groups, strict=True) if at != group], known)
+        for number in out.tolist():
+            served = None if served_s is None else float(served_s[number])
+            predicted[number] = first.seconds(first_row(waits[number], held[number], served))
+    return predicted

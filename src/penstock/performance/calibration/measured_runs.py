@@ -1,0 +1,180 @@
+"""What does a measurement say? Turns published rows into the work they did and the time it took."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import median_low
+from typing import Final
+
+import numpy as np
+
+from penstock.catalog.accelerator import Accelerator
+from penstock.catalog.measurement import Measurement
+from penstock.fleet.deployment import Deployment, Parallelism
+from penstock.fleet.engines import engine_defaults
+from penstock.model import CacheDtype, ModelSpec
+from penstock.model.model_spec import model_as_measured
+from penstock.performance.calibration.benchmark_harness import harness_of
+from penstock.performance.memory.budget import fit
+from penstock.performance.similarity.cases import WORDS, Cases, DrivenEngine, coded, labels_of_run
+from penstock.performance.similarity.posterior import Measured
+from penstock.performance.step.step_work import Array, Load, ReplicaWork
+
+_SATURATED_LIMIT: Final = {"trtllm": 2048, "vllm": 1024, "sglang": 1024}
+"""The largest batch each engine forms by default when everything is queued at once."""
+_SATURATED_CONTEXT: Final = 1024
+_SERVED_ROWS: Final = 20
+"""Serving rows of a part from which its offline rows have nothing to add."""
+_NIGHTLY: Final = "rocm-atom-nightly"
+
+ModelOf = Callable[[str], ModelSpec]
+AcceleratorOf = Callable[[str], Accelerator]
+
+
+def measured_deployment(row: Measurement, model_of: ModelOf, accelerator_of: AcceleratorOf) -> Deployment:
+    """Describe what a row measured."""
+    part = accelerator_of(row.accelerator)
+    settings = engine_defaults("vllm", part, version="0.19", tp=row.tp)
+    return Deployment(
+        model=model_as_measured(model_of(row.model), row.weights),
+        accelerator=part,
+        engine=replace(settings, memory_fraction=0.9, max_sequences=256),
+        parallelism=Parallelism(tp=row.tp, dp=row.dp, expert_parallel=row.ep),
+        cache_dtype=CacheDtype.FP8 if row.kv == "fp8" else None,
+    )
+
+
+def measured_engine(row: Measurement) -> str:
+    """Return the word for the engine of a row and how it was driven."""
+    return DrivenEngine(row.engine, row.scenario).word
+
+
+def cache_tokens(deployment: Deployment) -> int:
+    """Tokens the KV cache of the replica holds."""
+    capacity = fit(deployment, _SATURATED_CONTEXT).capacity
+    return 0 if capacity is None else capacity.tokens
+
+
+def saturated_batch(held_tokens: int, engine: str, input_tokens: float, output_tokens: float) -> float:
+    """Return how many requests run together when everything is queued: what the cache holds, up to the engine's limit.
+
+    A running request holds its prompt and, on average, a little over half of its answer.
+    """
+    return min(held_tokens / (input_tokens + 0.6 * output_tokens), _SATURATED_LIMIT.get(engine, 1024))
+
+
+def batched_tokens(row: Measurement) -> float:
+    """Prompt tokens the measured replica took in one step."""
+    return harness_of(row).batched_tokens * row.dp
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Run:
+    """A row, what ran, its average step and the time between two tokens of a request."""
+
+    row: Measurement
+    words: dict[str, str]
+    work: ReplicaWork
+    users: float
+    light: Array
+    seconds: float
+
+
+def runs(measurements: Iterable[Measurement], model_of: ModelOf, accelerator_of: AcceleratorOf) -> Iterator[Run]:
+    """Turn rows of plain engines into work and time; a saturated one that would not fit is left out.
+
+    Drafts and disaggregation are predicted from these, not learnt with them, and the twin of a median is there itself.
+    """
+    compiled: dict[tuple[object, ...], tuple[ReplicaWork, int]] = {}
+    for row in measurements:
+        if not row.plain:
+            continue
+        key = setup_of(row)
+        if key not in compiled:
+            placed = measured_deployment(row, model_of, accelerator_of)
+            compiled[key] = ReplicaWork(placed), cache_tokens(placed) if row.scenario == "saturated" else 0
+        work, held_tokens = compiled[key]
+        users = _batch(row, held_tokens)
+        seconds = _seconds_per_token(row, users)
+        if seconds is not None:
+            load = Load.closed_loop(
+                np.array([users]), np.array([row.input_tokens]), np.array([row.output_tokens]), batched_tokens(row)
+            )
+            yield Run(
+                row=row,
+                words=labels_of_run(work.deployment, measured_engine(row)),
+                work=work,
+                users=users,
+                light=work.light(load)[0],
+                seconds=seconds,
+            )
+
+
+def setup_of(row: Measurement) -> tuple[object, ...]:
+    """What exactly ran, whatever the load."""
+    return row.scenario, row.model, row.weights, row.accelerator, row.engine, row.tp, row.dp, row.ep, row.kv
+
+
+def as_columns(found: Sequence[Run]) -> Measured:
+    """Line runs up."""
+    texts = {word: tuple(run.words[word] for run in found) for word in WORDS}
+    rows = [run.row for run in found]
+    return Measured(
+        cases=Cases(
+            light=np.array([run.light for run in found]),
+            words={word: coded(spelt) for word, spelt in texts.items()},
+            users=np.array([max(1.0, run.users) for run in found]),
+            input_tokens=np.array([row.input_tokens for row in rows], np.float64),
+            output_tokens=np.array([row.output_tokens for row in rows], np.float64),
+            day=np.array([row.date.toordinal() for row in rows], np.float64),
+            undated=np.array([row.dated == "up_to" for row in rows]),
+        ),
+        seconds=np.array([run.seconds for run in found]),
+        texts={
+            **texts,
+            "version": tuple(row.version for row in rows),
+            "model": tuple(row.model for row in rows),
+            "devices": tuple(str(row.devices) for row in rows),
+            "source": tuple(row.source for row in rows),
+        },
+    )
+
+
+def usable_runs(measurements: Iterable[Measurement]) -> list[Measurement]:
+    """Keep the rows to learn from: serving ones, fixed batches, and offline ones of parts nobody measured serving.
+
+    Nightly repeats of a cell count once a month, as the one in the middle.
+    """
+    plain = [row for row in measurements if row.plain]
+    served = Counter(row.accelerator for row in plain if row.scenario == "online")
+    cells: dict[tuple[object, ...], list[Measurement]] = defaultdict(list)
+    for row in plain:
+        if row.scenario == "saturated" and served[row.accelerator] >= _SERVED_ROWS:
+            continue
+        day: object = f"{row.date:%Y-%m}" if row.source == _NIGHTLY else row.id
+        load = (row.concurrency, row.input_tokens, row.output_tokens)
+        cells[row.source, *setup_of(row), *load, day].append(row)
+    return [_middle(found) for found in cells.values()]
+
+
+def _middle(found: Sequence[Measurement]) -> Measurement:
+    if len(found) == 1:
+        return found[0]
+    middle = median_low(row.tpot_s or 0.0 for row in found)
+    return next(row for row in found if (row.tpot_s or 0.0) == middle)
+
+
+def _batch(row: Measurement, held_tokens: int) -> float:
+    if row.scenario != "saturated":
+        return row.concurrency or 1.0
+    batch = saturated_batch(held_tokens, row.engine, row.input_tokens, row.output_tokens)
+    return min(batch, row.concurrency or batch)
+
+
+def _seconds_per_token(row: Measurement, batch: float) -> float | None:
+    """Seconds between two tokens of one request, the row's own or from its throughput."""
+    if row.tpot_s is not None:
+        return row.tpot_s
+    if row.output_tokens_per_s is None or batch < 1:
+        return None
+    return batch / row.output_tokens_per_s

@@ -1,0 +1,59 @@
+"""What does the software cost? The share of the speed of light each stack delivered, month by month."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.performance.calibration.held_out import months_of
+from penstock.performance.similarity.posterior import Evidence
+from penstock.performance.step.step_work import rooflines_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivered:
+    """One stack in one month: the median share of the roofline its measured steps reached."""
+
+    accelerator: str
+    engine: str
+    month: str
+    rows: int
+    median_fraction: float
+    low_fraction: float
+    high_fraction: float
+    relative_speed: float
+    """Speed of this month's releases on the same work, over that of the stack's first month here."""
+
+    @property
+    def software_tax_fraction(self) -> float:
+        """What is left on the table."""
+        return 1 - self.median_fraction
+
+
+def delivered_over_time(evidence: Evidence) -> list[Delivered]:
+    """Group serving rows with a known day by accelerator, engine and month; a stack with two shows how its tax moved.
+
+    Months differ in what was run, so the speed of the releases is what the evidence puts down to their date.
+    """
+    cases, texts = evidence.cases, evidence.measured.texts
+    groups: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+    months = [str(month) for month in months_of(cases)]
+    for number, (part, engine, month) in enumerate(zip(texts["part"], evidence.measured.engines, months, strict=True)):
+        if engine.serving and not cases.undated[number]:
+            groups[part, engine.name, month].append(number)
+    shares = rooflines_s(cases.light) / evidence.measured.seconds
+    software = {key: float(np.mean(evidence.software(cases.take(np.array(rows))))) for key, rows in groups.items()}
+    first = {key[:2]: software[key] for key in sorted(groups, reverse=True)}
+    return [
+        Delivered(
+            accelerator=accelerator,
+            engine=engine,
+            month=month,
+            rows=len(rows),
+            median_fraction=float(np.median(shares[rows])),
+            low_fraction=float(np.quantile(shares[rows], 0.1)),
+            high_fraction=float(np.quantile(shares[rows], 0.9)),
+            relative_speed=float(np.exp(first[accelerator, engine] - software[accelerator, engine, month])),
+        )
+        for (accelerator, engine, month), rows in sorted(groups.items())
+    ]

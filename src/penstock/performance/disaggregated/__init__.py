@@ -1,0 +1,1 @@
+"""How fast is a deployment that prefills and decodes on separate replicas?"""

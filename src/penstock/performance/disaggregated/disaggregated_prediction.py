@@ -1,0 +1,243 @@
+"""How fast will it be, with prompts and answers computed apart? Two pools in the long run, with their doubt."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import ceil, exp, inf
+from typing import Final
+
+from penstock.catalog.accelerator import Accelerator
+from penstock.errors import DeploymentError
+from penstock.fleet.deployment import Deployment, Parallelism
+from penstock.fleet.disaggregated_replica import Disaggregated
+from penstock.fleet.engines import engine_defaults
+from penstock.model import CacheDtype, ModelSpec
+from penstock.performance.calibration.efficiencies import Efficiencies
+from penstock.performance.disaggregated.phase_factors import Phase, PhaseFactors, labels_of
+from penstock.performance.disaggregated.steady_state import PoolsDemand, Steady, TwoPools, steady
+from penstock.performance.memory.budget import MemoryFit, fit, held_bytes
+from penstock.performance.memory.sharding import refusal, stage_of_layers
+from penstock.performance.memory.tuning import with_room
+from penstock.performance.prediction.choose_engine import BEST
+from penstock.performance.prediction.predict_deployment import Range
+from penstock.performance.prediction.serving_stack import Stack, Tier, stack_of
+from penstock.performance.step.step_cost import step_cost
+from penstock.performance.step.step_work import ReplicaWork
+
+_TYPICAL_TOKENS: Final = 8192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisaggregatedSplit:
+    """How many replicas of each kind, and how each is split."""
+
+    prefill: Parallelism
+    prefill_replicas: int
+    decode: Parallelism
+    decode_replicas: int
+    kv_bytes_per_s: float | None = None
+    """What one prefill replica sends KV at, where it is said."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DisaggregatedPrediction:
+    """What both pools deliver together."""
+
+    deployed: Disaggregated
+    measured_engine: str
+    demand: PoolsDemand
+    prefill: Stack
+    decode: Stack
+    memory: tuple[MemoryFit, MemoryFit]
+    """Of a prefill and of a decode replica."""
+    steady: Steady
+    tpot_s: Range
+    ttft_s: Range
+    output_tokens_per_s: Range
+
+    @property
+    def tier(self) -> Tier:
+        """Calibrated where the very setup of both kinds was measured in a disaggregated deployment."""
+        both = self.prefill.tier == self.decode.tier == "calibrated"
+        return "calibrated" if both else "transferred"
+
+    @property
+    def fits(self) -> bool:
+        """Whether both kinds of replicas hold the model and a request."""
+        return all(memory.fits for memory in self.memory)
+
+    @property
+    def output_tokens_per_s_per_device(self) -> float:
+        """Throughput over all devices of both pools."""
+        return self.output_tokens_per_s.value / self.deployed.devices
+
+
+def deploy_disaggregated(
+    model: ModelSpec, part: Accelerator, split: DisaggregatedSplit, measured_engine: str, cache_dtype: CacheDtype | None
+) -> Disaggregated:
+    """Describe the replicas, each with its engine's defaults."""
+    ahead, after = (
+        Deployment(
+            model=model,
+            accelerator=part,
+            engine=engine_defaults("sglang" if measured_engine == "sglang" else "vllm", part, tp=ranks.tp),
+            parallelism=ranks,
+            cache_dtype=cache_dtype,
+        )
+        for ranks in (split.prefill, split.decode)
+    )
+    return Disaggregated(
+        prefill=ahead,
+        prefill_replicas=split.prefill_replicas,
+        decode=after,
+        decode_replicas=split.decode_replicas,
+        kv_bytes_per_s=split.kv_bytes_per_s,
+    )
+
+
+def disaggregated_engines(
+    part: Accelerator, measured_engine: str, efficiencies: Efficiencies, apart: PhaseFactors
+) -> Sequence[str]:
+    """List the engines to try: the one asked for, or those measured disaggregated on the accelerator, or at all."""
+    known = apart.engines(part.id) or efficiencies.engines(part.id) or ("vllm",)
+    if measured_engine == BEST:
+        return known
+    tried = sorted({*known, *efficiencies.engines(part.id)})
+    if measured_engine not in tried:
+        raise DeploymentError(f"{part.id} was not measured with '{measured_engine}'; measured: {', '.join(tried)}")
+    return (measured_engine,)
+
+
+def disaggregated_stack(
+    deployment: Deployment, measured_engine: str, phase: Phase, efficiencies: Efficiencies, apart: PhaseFactors
+) -> Stack:
+    """Look up the stack of an engine that only prefills or only decodes."""
+    stack = stack_of(ReplicaWork(deployment), measured_engine, efficiencies)
+    return stack_in_phase(stack, deployment, measured_engine, phase, apart)
+
+
+def stack_in_phase(
+    stack: Stack, deployment: Deployment, measured_engine: str, phase: Phase, apart: PhaseFactors
+) -> Stack:
+    """Make of an engine that does both one that only prefills or decodes: its steps take longer, or shorter."""
+    labels = labels_of(deployment, measured_engine, seen=stack.novelty == "shape")
+    measured = apart.measured(labels)
+    spread = apart.seen if measured else apart.unseen
+    return replace(
+        stack,
+        slowdowns=stack.slowdowns * exp(apart.log_factor(phase, labels)),
+        spread=spread.tpot,
+        first_spread=spread.ttft,
+        tier="calibrated" if measured else "transferred",
+    )
+
+
+def predict_disaggregated(
+    deployed: Disaggregated, measured_engine: str, demand: PoolsDemand, efficiencies: Efficiencies, apart: PhaseFactors
+) -> DisaggregatedPrediction:
+    """Predict two pools under a closed loop or a rate."""
+    inputs, both = round(demand.input_tokens), round(demand.input_tokens + demand.output_tokens)
+    ahead = disaggregated_stack(deployed.prefill, measured_engine, "prefill", efficiencies, apart)
+    after = disaggregated_stack(deployed.decode, measured_engine, "decode", efficiencies, apart)
+    memory = fit(deployed.prefill, max(1, inputs)), fit(deployed.decode, max(1, both))
+    pools = TwoPools(
+        prefill=step_cost(ReplicaWork(deployed.prefill), ahead.slowdowns),
+        decode=step_cost(ReplicaWork(deployed.decode), after.slowdowns),
+        prefill_workers=deployed.prefill_replicas,
+        decode_workers=deployed.decode_replicas,
+        batched_tokens=deployed.prefill.batched_tokens,
+        seats=seats_of(deployed.decode, memory[1]),
+        transfer_token_s=transfer_token_s(deployed),
+    )
+    (answer,) = steady([(pools, demand)])
+    # The client sees the first token from the decode replica, as the simulator has it.
+    first_s = observed_s(answer, after.request_s, after.first_ratio)
+    spread = apart.seen if ahead.tier == after.tier == "calibrated" else apart.unseen
+    return DisaggregatedPrediction(
+        deployed=deployed,
+        measured_engine=measured_engine,
+        demand=demand,
+        prefill=ahead,
+        decode=after,
+        memory=memory,
+        steady=answer,
+        tpot_s=ranged(answer.tpot_s, spread.tpot),
+        ttft_s=ranged(first_s, spread.ttft),
+        output_tokens_per_s=ranged(answer.requests_per_s * demand.output_tokens, spread.rate),
+    )
+
+
+def predict_disaggregated_on(
+    model: ModelSpec,
+    part: Accelerator,
+    split: DisaggregatedSplit,
+    *,
+    cache_dtype: CacheDtype | None,
+    measured_engine: str,
+    demand: PoolsDemand,
+    efficiencies: Efficiencies,
+    apart: PhaseFactors,
+) -> DisaggregatedPrediction:
+    """Predict with one engine, or with each measured one and keep the fastest that is not a guess."""
+    answers = [
+        predict_disaggregated(
+            _with_room(deploy_disaggregated(model, part, split, name, cache_dtype), demand),
+            name,
+            demand,
+            efficiencies,
+            apart,
+        )
+        for name in disaggregated_engines(part, measured_engine, efficiencies, apart)
+    ]
+    surest = {"shape": 3, "configuration": 2, "model": 1, "accelerator": 0}
+
+    def worth(answer: DisaggregatedPrediction) -> tuple[bool, bool, int, float]:
+        sure = surest[answer.decode.novelty]
+        return answer.fits, answer.tier == "calibrated", sure, answer.output_tokens_per_s.value
+
+    return max(answers, key=worth)
+
+
+def _with_room(deployed: Disaggregated, demand: PoolsDemand) -> Disaggregated:
+    """Start engines whose default settings do not hold the load with the nearest settings that do."""
+    inputs, both = round(demand.input_tokens), round(demand.input_tokens + demand.output_tokens)
+    users = max(1, ceil((demand.users or 1) / deployed.decode_replicas))
+    return replace(
+        deployed,
+        prefill=with_room(deployed.prefill, max(1, inputs)),
+        decode=with_room(deployed.decode, max(1, both), requests=users),
+    )
+
+
+def observed_s(answer: Steady, request_s: float, first_ratio: float) -> float:
+    """Time to first token as a client sees it: as the simulator has it, waiting and transfers are not multiplied."""
+    return request_s + answer.ttft_s + (first_ratio - 1) * answer.served_s
+
+
+def kv_bytes_per_token(deployment: Deployment) -> float:
+    """Bytes of one token's KV on one device of its rank: what is sent, whatever the engine sets aside for it."""
+    if refusal(deployment) is not None:
+        return 0.0
+    owner = stage_of_layers(len(deployment.model.layers), deployment.parallelism.pp)
+    stages = [[index for index, at in enumerate(owner) if at == stage] for stage in sorted(set(owner))]
+    return max(held_bytes(deployment, layers, _TYPICAL_TOKENS) for layers in stages) / _TYPICAL_TOKENS
+
+
+def transfer_token_s(deployed: Disaggregated) -> float:
+    """Seconds a prefill replica's links are busy with one token's KV, every device of its rank sending its own."""
+    split = deployed.prefill.parallelism
+    return kv_bytes_per_token(deployed.prefill) * split.tp * split.pp / deployed.sending_bytes_per_s
+
+
+def seats_of(deployment: Deployment, memory: MemoryFit) -> int:
+    """Requests a decode replica runs together: those of a step, as far as the cache holds them."""
+    limit = deployment.engine.max_sequences * deployment.parallelism.dp
+    held = memory.capacity.concurrent_requests if memory.capacity is not None else None
+    return max(1, min(limit, int(held))) if held else limit
+
+
+def ranged(value: float, logs: tuple[float, float]) -> Range:
+    """Give a value the P10 and P90 of measured over predicted."""
+    low, high = logs
+    if value == inf:
+        return Range(value=value, low=value, high=value)
+    return Range(value=value, low=value * exp(min(low, 0.0)), high=value * exp(max(high, 0.0)))

@@ -1,0 +1,207 @@
+"""What do measured joules say? Draws fitted to cells, each accelerator pulled towards its vendor, all rows first.
+
+A cell's watts are its own joules times its own output rate: a rate from elsewhere is of other software, and the product
+may exceed what the device can draw.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import log
+from typing import Final, get_args
+
+import numpy as np
+
+from penstock.catalog.measurement import Measurement
+from penstock.performance.calibration.measured_runs import AcceleratorOf, ModelOf, batched_tokens, measured_deployment
+from penstock.performance.power.power_model import Draw, Logs, PowerModel, UnderLoad, Unseen, Utilisation, kernels_of
+from penstock.performance.similarity.cases import shape_of
+from penstock.performance.step.step_work import Array, Load, ReplicaWork
+
+_PRIOR: Final = np.log([0.3, 0.7, 3.0])
+_FREEDOM: Final = (1.0, 0.3, 0.3)
+"""How far, as logarithms, all rows may move from the prior, a vendor from all, an accelerator from its vendor."""
+_MIN_ROWS: Final = 4
+_MAX_IDLE: Final = 0.9
+_HUBER: Final = 1.5
+_LOADED_USERS: Final = 32
+"""Users from which a replica counts as loaded."""
+_STEADY: Final = (0.8, 1.2)
+"""Requests that ran together over users: below it users queued, above it the medians are of different runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DrawnRow:
+    """A measured cell as power sees it: the work of its average step, how long it took, and what each device drew."""
+
+    measurement: Measurement
+    light: Array
+    seconds: float
+    share: float
+    """Of board power, on each device."""
+    kin: tuple[str, str]
+    """Vendor and accelerator."""
+    kernels: str
+    curve: str
+    """The exact setup, whatever the lengths and the load."""
+
+    @property
+    def steady(self) -> bool:
+        """Whether as many requests ran together as there were users."""
+        return _STEADY[0] <= (self.measurement.tpot_s or self.seconds) / self.seconds <= _STEADY[1]
+
+
+def drawn_rows(measurements: Iterable[Measurement], model_of: ModelOf, accelerator_of: AcceleratorOf) -> list[DrawnRow]:
+    """Read every cell of one engine without drafts that states joules, on parts whose board power is known."""
+    compiled: dict[tuple[object, ...], ReplicaWork] = {}
+    found = []
+    for row in measurements:
+        part = accelerator_of(row.accelerator)
+        if row.scenario != "online" or row.drafted or not row.concurrency or part.tdp_watts is None:
+            continue
+        if row.joules_per_output_token is None or row.output_tokens_per_s is None:
+            continue
+        key = (row.model, row.weights, row.accelerator, row.tp, row.dp, row.ep, row.kv)
+        if key not in compiled:
+            compiled[key] = ReplicaWork(measured_deployment(row, model_of, accelerator_of))
+        work = compiled[key]
+        lengths = np.array([row.input_tokens]), np.array([row.output_tokens])
+        watts = row.joules_per_output_token * row.output_tokens_per_s / row.devices
+        kernels = kernels_of(row.accelerator, row.engine, shape_of(work.deployment.model), row.weights)
+        found.append(
+            DrawnRow(
+                measurement=row,
+                light=work.light(Load.closed_loop(np.array([row.concurrency]), *lengths, batched_tokens(row)))[0],
+                seconds=row.concurrency / row.output_tokens_per_s,
+                share=watts / part.tdp_watts,
+                kin=(part.vendor, part.id),
+                kernels=kernels,
+                curve=curve_of(row, shape_of(work.deployment.model)),
+            )
+        )
+    return found
+
+
+def curve_of(row: Measurement, shape: str) -> str:
+    """Name the exact setup of a row, whatever its lengths, its load and its day."""
+    kernels = kernels_of(row.accelerator, row.engine, shape, row.weights)
+    return f"{kernels} tp{row.tp} dp{row.dp} ep{int(row.ep)}"
+
+
+def fit_power(rows: Sequence[DrawnRow], spreads: dict[Unseen, Logs] | None = None) -> PowerModel:
+    """Fit draws from the widest kin to the narrowest, then what kernels draw beyond them."""
+    steady = [row for row in rows if row.steady]
+    draws: dict[tuple[str, ...], Draw] = {}
+    under_load: dict[tuple[str, ...], UnderLoad] = {}
+    for length, freedom in enumerate(_FREEDOM):
+        members: dict[tuple[str, ...], list[DrawnRow]] = defaultdict(list)
+        for row in steady:
+            members[row.kin[:length]].append(row)
+        for path, held in members.items():
+            if len(held) >= _MIN_ROWS:
+                draws[path] = _fitted(held, _logs(draws[path[:-1]]) if path else _PRIOR, freedom)
+                under_load[path] = _under_load(held)
+    return PowerModel(
+        draws=draws, under_load=under_load, factors=_factors(steady, draws), spreads=spreads or {}, rows=len(rows)
+    )
+
+
+def _fitted(rows: Sequence[DrawnRow], kin: Array, freedom: float) -> Draw:
+    """Gauss-Newton on the logarithm of measured over fitted, Huber's weights, and a pull to the kin's logarithms."""
+    use = Utilisation.of(np.array([row.light for row in rows]), np.array([row.seconds for row in rows]))
+    measured = np.log([row.share for row in rows])
+    busy, at = np.column_stack([use.memory, use.arithmetic]), kin.copy()
+    for _ in range(30):
+        idle, price = float(np.exp(at[0])), np.exp(at[1:])
+        room = 1.0 - idle
+        left = np.exp(-(busy @ price) / room)
+        share = 1.0 - room * left
+        # d share / d idle, and d share / d price, each times itself: the coefficients are logarithms.
+        slope = np.column_stack([left * (1 - busy @ price / room) * idle, busy * price * left[:, None]])
+        slope /= share[:, None]
+        off = measured - np.log(share)
+        scale = max(1.4826 * float(np.median(np.abs(off))), 0.03)
+        weight = np.minimum(1.0, _HUBER * scale / np.maximum(np.abs(off), 1e-9))[:, None] / scale**2
+        gram = (slope * weight).T @ slope + np.eye(3) / freedom**2
+        move = np.linalg.solve(gram, (slope * weight).T @ off + (kin - at) / freedom**2)
+        at = at + np.clip(move, -0.5, 0.5)
+        at[0] = min(at[0], log(_MAX_IDLE))
+        if np.max(np.abs(move)) < 1e-5:  # noqa: PLR2004 - converged
+            break
+    return Draw(idle=float(np.exp(at[0])), memory=float(np.exp(at[1])), arithmetic=float(np.exp(at[2])))
+
+
+def _logs(draw: Draw) -> Array:
+    return np.log([draw.idle, draw.memory, draw.arithmetic])
+
+
+def _under_load(rows: Sequence[DrawnRow]) -> UnderLoad:
+    shares = [row.share for row in rows if (row.measurement.concurrency or 0) >= _LOADED_USERS] or [
+        row.share for row in rows
+    ]
+    low, median, high = (min(1.0, float(value)) for value in np.quantile(shares, [0.1, 0.5, 0.9]))
+    return UnderLoad(median=median, low=low, high=high, rows=len(shares))
+
+
+def _factors(rows: Sequence[DrawnRow], draws: dict[tuple[str, ...], Draw]) -> dict[str, float]:
+    """What kernels draw beyond their kin: a mean over their measured curves, shrunk like one more of zero."""
+    curves: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for row in rows:
+        if row.kin in draws:
+            curves[row.kernels, row.curve].append(log(row.share / watt_share(draws[row.kin], row)))
+    by_kernels: dict[str, list[float]] = defaultdict(list)
+    for (kernels, _), off in curves.items():
+        by_kernels[kernels].append(float(np.median(off)))
+    return {kernels: sum(off) / (len(off) + 1) for kernels, off in by_kernels.items()}
+
+
+def watt_share(draw: Draw, row: DrawnRow, factor: float = 1.0, seconds: float | None = None) -> float:
+    """Share of board power a draw gives a row, at its own speed or at another."""
+    return float(draw.shares(Utilisation.of(row.light[None], np.array([seconds or row.seconds])), factor)[0])
+
+
+UNSEEN: Final[dict[Unseen, Callable[[DrawnRow], str]]] = {
+    "split": lambda row: row.curve,
+    "model": lambda row: row.kernels,
+    "accelerator": lambda row: row.kin[1],
+    "vendor": lambda row: row.kin[0],
+}
+"""What is held out together."""
+_FOLDS: Final = 10
+
+
+def without_each(
+    rows: Sequence[DrawnRow], unseen: Unseen, spreads: dict[Unseen, Logs] | None = None
+) -> Iterator[tuple[PowerModel, list[DrawnRow]]]:
+    """Fit to all but a tenth of the curves, models, accelerators or vendors, in turn; return what was left out too."""
+    labels = sorted({UNSEEN[unseen](row) for row in rows})
+    fold = {label: number % _FOLDS for number, label in enumerate(labels)}
+    for number in sorted(set(fold.values())):
+        kept = [row for row in rows if fold[UNSEEN[unseen](row)] != number]
+        yield fit_power(kept, spreads), [row for row in rows if fold[UNSEEN[unseen](row)] == number]
+
+
+def power_spreads(rows: Sequence[DrawnRow]) -> dict[Unseen, Logs]:
+    """P10 and P90 of measured over predicted watts with the speed known, for each thing that may be unseen.
+
+    What is farther away is never surer: few vendors can agree by chance.
+    """
+    found: dict[Unseen, Logs] = {}
+    nearer = (0.0, 0.0)
+    for unseen in get_args(Unseen):
+        off = [
+            log(row.share / predicted_share(model, row))
+            for model, held in without_each(rows, unseen)
+            for row in held
+            # A curve that is the only one of its kernels is an unseen model.
+            if unseen != "split" or row.kernels in model.factors
+        ]
+        low, high = np.quantile(off, [0.1, 0.9])
+        found[unseen] = nearer = (min(float(low), nearer[0]), max(float(high), nearer[1]))
+    return found
+
+
+def predicted_share(model: PowerModel, row: DrawnRow, seconds: float | None = None) -> float:
+    """Predict a row's share of board power, at its own speed or at another."""
+    path = next(row.kin[:length] for length in (2, 1, 0) if row.kin[:length] in model.draws)
+    return watt_share(model.draws[path], row, float(np.exp(model.factors.get(row.kernels, 0.0))), seconds)

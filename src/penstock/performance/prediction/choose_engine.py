@@ -1,0 +1,69 @@
+"""Which engine's measurements speak for an accelerator? The one asked for, or the fastest that was measured."""
+
+from collections.abc import Callable
+
+from penstock.catalog.accelerator import Accelerator
+from penstock.errors import DeploymentError
+from penstock.fleet.deployment import Deployment, Parallelism
+from penstock.fleet.engines import engine_defaults
+from penstock.model import CacheDtype, ModelSpec
+from penstock.performance.calibration.efficiencies import Efficiencies
+from penstock.performance.memory.tuning import with_room
+from penstock.performance.prediction.predict_deployment import Prediction, Speculation, predict
+
+BEST = "best"
+
+
+def predict_on(
+    model: ModelSpec,
+    accelerator: Accelerator,
+    parallelism: Parallelism,
+    *,
+    cache_dtype: CacheDtype | None,
+    measured_engine: str,
+    load: tuple[int, int, int],
+    efficiencies: Efficiencies | None,
+    speculate: Callable[[str], Speculation] | None = None,
+) -> Prediction:
+    """Predict with one engine's efficiencies, or with each measured one and keep the one that is surely fastest.
+
+    Those are the ones that served this model on this part, where any did; surely fastest is the least P90, so that a
+    guess has to be much faster than a measurement to be preferred. Each has its own settings and rules, so one that
+    would not start in this split is chosen only where none would. Where its default settings do not hold the load, it
+    is started with the nearest that do.
+    """
+    input_tokens, output_tokens, concurrency = load
+    measured = efficiencies.engines(accelerator.id) if efficiencies else ()
+    if measured_engine not in {BEST, *measured} and efficiencies is not None and measured:
+        raise DeploymentError(
+            f"{accelerator.id} was not measured with '{measured_engine}'; measured: {', '.join(measured)}"
+        )
+    of_vendor = efficiencies.engines_of(accelerator.vendor) if efficiencies else ()
+    of_model = efficiencies.engines(accelerator.id, model) if efficiencies else ()
+    tried = (of_model or of_vendor or ("vllm",)) if measured_engine == BEST else (measured_engine,)
+
+    def predicted(name: str) -> Prediction:
+        drafts = None if speculate is None else speculate(name)
+        placed = Deployment(
+            model=model,
+            accelerator=accelerator,
+            engine=engine_defaults("sglang" if name == "sglang" else "vllm", accelerator, tp=parallelism.tp),
+            parallelism=parallelism,
+            cache_dtype=cache_dtype,
+            speculative=drafts is not None and drafts.own_layers,
+        )
+        roomy = with_room(placed, max(1, input_tokens + output_tokens), requests=concurrency)
+        return predict(
+            roomy,
+            name,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+            concurrency=concurrency,
+            efficiencies=efficiencies,
+            speculation=drafts,
+        )
+
+    answers = [predicted(name) for name in tried]
+    if measured_engine == BEST and not any(answer.memory.fits for answer in answers):
+        answers += [predicted(name) for name in measured if name not in tried]
+    return min(answers, key=lambda answer: (not answer.memory.fits, answer.tpot_s.high))

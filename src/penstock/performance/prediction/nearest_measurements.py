@@ -1,0 +1,44 @@
+"""Which public measurements are closest? The ones to hold a prediction against."""
+
+from collections.abc import Callable, Iterable
+from math import inf, log
+
+from penstock.catalog.measurement import Measurement
+from penstock.performance.prediction.predict_deployment import Prediction
+
+
+def nearest_measurements(
+    prediction: Prediction,
+    measurements: Iterable[Measurement],
+    family_of_row: Callable[[Measurement], str],
+    *,
+    family: str,
+    input_tokens: float,
+    output_tokens: float,
+    count: int = 3,
+) -> list[Measurement]:
+    """Return serving rows of the same accelerator and model family, nearest in shape, load and split, newest first."""
+    wanted = prediction.deployment
+
+    def distance(row: Measurement) -> float:
+        if row.concurrency is None or row.tpot_s is None:
+            return inf
+        return (
+            abs(log(row.input_tokens / input_tokens))
+            + abs(log(row.output_tokens / output_tokens))
+            + abs(log(row.concurrency / prediction.concurrency))
+            + 2 * abs(log(row.devices / wanted.parallelism.devices))
+            + (0 if row.engine == prediction.measured_engine else 1)
+        )
+
+    kin = [
+        row
+        for row in measurements
+        if row.plain
+        and row.scenario == "online"
+        and row.accelerator == wanted.accelerator.id
+        and family_of_row(row) == family
+    ]
+    # A median over months is never the newest.
+    ranked = sorted(kin, key=lambda row: (round(distance(row), 2), row.dated, -row.date.toordinal(), row.id))
+    return [row for row in ranked[:count] if distance(row) < inf]

@@ -1,0 +1,289 @@
+"""How fast will it be? One deployment under one load, with what bounds it, how sure we are, and on what grounds."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from penstock.errors import DeploymentError
+from penstock.fleet.deployment import Deployment
+from penstock.performance.calibration.efficiencies import Efficiencies, Novelty, ObservedSetups
+from penstock.performance.calibration.error_summary import Logs
+from penstock.performance.calibration.first_token_regression import Software
+from penstock.performance.memory.budget import MemoryFit, fit
+from penstock.performance.prediction.serving_stack import Stack, Tier, stack_of
+from penstock.performance.step.drafting_step import drafting_step
+from penstock.performance.step.first_token import LoopLoad
+from penstock.performance.step.step_work import PARTS, PHYSICAL, Array, ReplicaWork, roofline_s
+
+_SAME: Final = (0.89, 1.02)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """A predicted value with its P10 and P90."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def ends(self) -> tuple[float, float, float]:
+        """All three, in this order."""
+        return self.value, self.low, self.high
+
+    def scaled(self, by: float) -> "Range":
+        """Multiply all three."""
+        return Range(value=self.value * by, low=self.low * by, high=self.high * by)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speculation:
+    """Speculative decoding: what a drafter proposes a step, and how much of it the model keeps."""
+
+    drafted_tokens: int
+    accepted_tokens: float
+    """Tokens a step yields per request, the model's own included: 1 to drafted + 1."""
+    own_layers: bool = False
+    """Whether the checkpoint's own multi-token-prediction layers draft, whose time is counted; that of another drafter
+    is not."""
+    log_factor: float = 0.0
+    """How much longer a drafting step takes than its work says, as a logarithm."""
+    spread: Logs = (0.0, 0.0)
+    """Of the gain, which comes on top of that of the time without drafts."""
+    tier: Tier = "calibrated"
+    grounds: str = "as given"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.drafted_tokens <= 64 or not 1 <= self.accepted_tokens <= self.drafted_tokens + 1:  # noqa: PLR2004
+            raise DeploymentError(
+                f"a step that drafts {self.drafted_tokens} tokens yields 1 to {self.drafted_tokens + 1}, "
+                f"not {self.accepted_tokens:g}"
+            )
+
+    def widened(self, spread: Logs) -> Logs:
+        """Add the doubt about the gain to that of a time without drafts; they are independent."""
+        low, high = (float(np.hypot(plain, more)) for plain, more in zip(spread, self.spread, strict=True))
+        return (min(spread[0], -low), max(spread[1], high)) if any(self.spread) else spread
+
+    def tier_on(self, stack: Stack) -> Tier:
+        """No surer than what is known without drafts, nor than what is known of the drafts."""
+        return "transferred" if "transferred" in {stack.tier, self.tier} else "calibrated"
+
+    def light(self, work: ReplicaWork, loop: LoopLoad) -> Array:
+        """Work of an average step over the tokens it yields: all of it is shared by that many."""
+        step = drafting_step if self.own_layers else _verifying_step
+        return np.asarray(step(work, loop, self.accepted_tokens)[0] / self.accepted_tokens)
+
+
+_NO_DRAFTS: Final = Speculation(drafted_tokens=0, accepted_tokens=1.0)
+
+
+def _verifying_step(work: ReplicaWork, loop: LoopLoad, accepted_tokens: float) -> Array:
+    return work.light(loop.average(accepted_tokens))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepTime:
+    """One average engine step and where its time goes."""
+
+    parts_s: Mapping[str, float]
+
+    @property
+    def seconds(self) -> float:
+        """The whole step."""
+        return sum(self.parts_s.values())
+
+    @property
+    def bound_by(self) -> str:
+        """The part that takes longest."""
+        return max(self.parts_s, key=lambda name: self.parts_s[name])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """What a replica delivers under a closed loop of so many users."""
+
+    deployment: Deployment
+    measured_engine: str
+    """The engine whose measurements speak, which need not be the one that divides the memory: `deployment.engine`."""
+    concurrency: float
+    running: float
+    """Requests that really run together: fewer than asked when the KV cache is full."""
+    tpot_s: Range
+    ttft_s: Range | None
+    """None at the speed of light."""
+    output_tokens_per_s: Range
+    step: StepTime
+    light_s: float
+    """The same step at the speed of light."""
+    light_parts_s: Mapping[str, float]
+    """Its parts: what the memory streams and the arithmetic does."""
+    tier: Tier
+    novelty: Novelty
+    borrowed_from: tuple[str, ...]
+    seen: ObservedSetups
+    """What was measured of this very setup; the tier is `measured` where this very load was."""
+    software: Software | None
+    memory: MemoryFit
+    stack: Stack | None
+    """What applies to any other load of the same deployment; None at the speed of light."""
+    speculation: Speculation | None = None
+
+    @property
+    def output_tokens_per_s_per_device(self) -> float:
+        """Throughput over the devices of the replica."""
+        return self.output_tokens_per_s.value / self.deployment.parallelism.devices
+
+    @property
+    def software_tax(self) -> float:
+        """One minus the fraction of the speed of light that is delivered."""
+        return 1 - self.light_s / self.tpot_s.value
+
+
+def predict(
+    deployment: Deployment,
+    measured_engine: str,
+    *,
+    input_tokens: float,
+    output_tokens: float,
+    concurrency: float,
+    efficiencies: Efficiencies | None,
+    speculation: Speculation | None = None,
+) -> Prediction:
+    """Predict a closed loop; without efficiencies the answer is the speed of light, a bound and not an estimate."""
+    memory = fit(deployment, max(1, round(input_tokens + output_tokens)))
+    work = ReplicaWork(deployment)
+    stack = None if efficiencies is None else stack_of(work, measured_engine, efficiencies)
+    load = (concurrency, input_tokens, output_tokens)
+    running = concurrency if stack is not None and _was_measured(stack, *load) else _running(memory, concurrency)
+    drafts = speculation or _NO_DRAFTS
+    loop = LoopLoad(
+        users=np.array([running]),
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        batched_tokens=deployment.batched_tokens,
+        drafted_tokens=drafts.drafted_tokens,
+    )
+    light = drafts.light(work, loop)
+    light_s = roofline_s(light)
+    if stack is None:
+        return _at_the_speed_of_light(deployment, measured_engine, concurrency, running, light, memory)
+    taken = light * stack.slowdowns * float(np.exp(drafts.log_factor))
+    step = StepTime(parts_s={name: float(value) for name, value in zip(PARTS, taken, strict=True)})
+    tpot = _around(step.seconds, drafts.widened(stack.spread), least=light_s)
+    served = _first_token(stack, work, loop)
+    busy = _answered(served, tpot, output_tokens)
+    throughput = _range(running * output_tokens / seconds for seconds in (busy.value, busy.high, busy.low))
+    return Prediction(
+        deployment=deployment,
+        measured_engine=measured_engine,
+        concurrency=concurrency,
+        running=running,
+        tpot_s=tpot,
+        ttft_s=_after_waiting(served, busy, (concurrency - running) / running),
+        output_tokens_per_s=throughput,
+        step=step,
+        light_s=light_s,
+        light_parts_s=_physical(light),
+        tier=_tier(stack, *load) if speculation is None else drafts.tier_on(stack),
+        novelty=stack.novelty,
+        seen=stack.seen,
+        borrowed_from=stack.path,
+        software=stack.software,
+        memory=memory,
+        stack=stack,
+        speculation=speculation,
+    )
+
+
+def _tier(stack: Stack, users: float, input_tokens: float, output_tokens: float) -> Tier:
+    return "measured" if _was_measured(stack, users, input_tokens, output_tokens) else stack.tier
+
+
+def _was_measured(stack: Stack, users: float, input_tokens: float, output_tokens: float) -> bool:
+    """Whether this very load was; InferenceX draws lengths, so that its means are 0.9 of the nominal ones."""
+    return any(
+        seen == users and all(_SAME[0] <= ratio <= _SAME[1] for ratio in (ins / input_tokens, outs / output_tokens))
+        for seen, ins, outs in stack.seen.loads
+    )
+
+
+def _range(ends: Iterable[float]) -> Range:
+    value, low, high = ends
+    return Range(value=value, low=low, high=high)
+
+
+def _answered(served: Range, tpot: Range, output_tokens: float) -> Range:
+    """Seconds a request runs, from its admission to its last token."""
+    return _range(first + output_tokens * each for first, each in zip(served.ends, tpot.ends, strict=True))
+
+
+def _after_waiting(served: Range, busy: Range, waiting_per_running: float) -> Range:
+    """Time to first token of a loop in which some wait for a seat: by Little's law as long as those before them run."""
+    return _range(first + waiting_per_running * run for first, run in zip(served.ends, busy.ends, strict=True))
+
+
+def _around(seconds: float, spread: Logs, *, least: float) -> Range:
+    """The interval of a time, which is never less than the physics allows."""
+    low, high = (seconds * float(np.exp(end)) for end in spread)
+    return Range(value=seconds, low=max(least, low), high=high)
+
+
+def _running(memory: MemoryFit, concurrency: float) -> float:
+    """Requests that run together: as many as asked, the cache holds and the engine puts in one step."""
+    limit = memory.capacity.concurrent_requests if memory.capacity is not None else None
+    return max(1.0, min(concurrency, limit)) if limit else concurrency
+
+
+def _at_the_speed_of_light(
+    deployment: Deployment, measured_engine: str, concurrency: float, running: float, light: Array, memory: MemoryFit
+) -> Prediction:
+    seconds = roofline_s(light)
+    only = Range(value=seconds, low=seconds, high=seconds)
+    rate = Range(value=running / seconds, low=running / seconds, high=running / seconds)
+    return Prediction(
+        deployment=deployment,
+        measured_engine=measured_engine,
+        concurrency=concurrency,
+        running=running,
+        tpot_s=only,
+        ttft_s=None,
+        output_tokens_per_s=rate,
+        step=StepTime(parts_s=_physical(light)),
+        light_s=seconds,
+        light_parts_s=_physical(light),
+        tier="speed-of-light",
+        novelty="accelerator",
+        borrowed_from=(),
+        seen=ObservedSetups(),
+        software=None,
+        memory=memory,
+        stack=None,
+    )
+
+
+def _physical(light: Array) -> dict[str, float]:
+    return dict(zip(PARTS[:PHYSICAL], (float(value) for value in light[:PHYSICAL]), strict=True))
+
+
+def _first_token(stack: Stack, work: ReplicaWork, loop: LoopLoad) -> Range:
+    """Time to first token in the steady loop, which the simulator gives with its whole distribution."""
+    seconds = float(stack.first_token_s(work, loop)[0])
+    low, high = stack.first_spread
+    return Range(value=seconds, low=seconds * float(np.exp(low)), high=seconds * float(np.exp(high)))
+
+
+__all__ = [
+    "Efficiencies",
+    "Novelty",
+    "Prediction",
+    "Range",
+    "Speculation",
+    "Stack",
+    "StepTime",
+    "Tier",
+    "predict",
+    "stack_of",
+]

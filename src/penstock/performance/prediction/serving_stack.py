@@ -1,0 +1,110 @@
+"""What stack serves? The slowdowns and the overhead that apply to one deployment today, and on what grounds."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from penstock.fleet.deployment import Deployment
+from penstock.performance.calibration.efficiencies import Efficiencies, Novelty, ObservedSetups
+from penstock.performance.calibration.error_summary import Logs
+from penstock.performance.calibration.first_token_regression import FittedKin, Software
+from penstock.performance.calibration.first_token_waits import FIRST, configuration_of, kin_path
+from penstock.performance.similarity.cases import family_of
+from penstock.performance.similarity.posterior import DATED_BY
+from penstock.performance.similarity.slowdowns import slowdowns_of, uncertainty_of
+from penstock.performance.similarity.threads import one_thread
+from penstock.performance.step.first_token import LoopLoad, served
+from penstock.performance.step.step_work import Array, ReplicaWork
+
+Tier = Literal["measured", "calibrated", "transferred", "speed-of-light"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stack:
+    """How one accelerator, engine and model run together: what turns work at the speed of light into time."""
+
+    slowdowns: Array
+    """Of each part of a step, every factor included; `step_cost(work, slowdowns)` is a step's time."""
+    request_s: float
+    """Seconds of a request outside the engine's steps, before its first token."""
+    first_ratio: float
+    """How much longer than the steps it waits for a first token takes: `request_s + first_ratio * simulated`."""
+    spread: Logs
+    """Of the time per output token."""
+    first_spread: Logs
+    """Of the time to first token."""
+    tier: Tier
+    novelty: Novelty
+    software: Software | None
+    """The newest release the nearest kin were measured with on a known day, which is the one predicted."""
+    path: tuple[str, ...]
+    """The kin whose measurements were used."""
+    seen: ObservedSetups
+    """What was measured of this very setup."""
+
+    def first_token_s(self, work: ReplicaWork, loop: LoopLoad) -> Array:
+        """Time to first token in a steady loop, for each number of users."""
+        return self.request_s + self.first_ratio * (served(work, loop) @ self.slowdowns)
+
+
+@one_thread()
+def stack_of(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies) -> Stack:
+    """Ask the evidence about a deployment, and its nearest kin about first tokens.
+
+    Ranks of a dense model share nothing, so each is asked about as the replica it would be alone.
+    """
+    deployment, split = work.deployment, work.deployment.parallelism
+    if split.dp > 1 and deployment.model.experts is None:
+        alone = replace(deployment, parallelism=replace(split, dp=1))
+        return stack_of(ReplicaWork(alone), measured_engine, efficiencies)
+    seen = efficiencies.seen(work, measured_engine)
+    novelty = efficiencies.novelty(work, measured_engine, seen)
+    kin = kin_path(deployment, measured_engine)
+    first_path, first = efficiencies.first.nearest(kin)
+    beyond = dict(zip(FIRST, first.slowdowns * _first_factor(deployment, first), strict=True))
+    return Stack(
+        slowdowns=slowdowns_of(efficiencies.evidence, work, measured_engine),
+        request_s=float(beyond["request_s"]),
+        first_ratio=float(beyond["ratio"]),
+        spread=efficiencies.interval(
+            novelty, deployment.accelerator.id, uncertainty_of(efficiencies.evidence, work, measured_engine)
+        ),
+        first_spread=efficiencies.first_spreads[_first_novelty(deployment, kin, first_path, first)],
+        tier="calibrated" if novelty in {"shape", "configuration"} else "transferred",
+        novelty=novelty,
+        software=_software(work, measured_engine, efficiencies),
+        path=_grounds(work, measured_engine, efficiencies),
+        seen=seen,
+    )
+
+
+def _software(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies) -> Software | None:
+    """What is predicted: the newest that the nearest kin measured on a known day ran."""
+    found = (efficiencies.seen(work, measured_engine, label).software for label in DATED_BY)
+    return next((software for software in found if software is not None), None)
+
+
+def _grounds(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies) -> tuple[str, ...]:
+    """The nearest kin that were measured, from the vendor down."""
+    part = work.deployment.accelerator
+    for label, path in (
+        ("stack", (str(part.vendor), part.id, measured_engine)),
+        ("part", (str(part.vendor), part.id)),
+        ("vendor", (str(part.vendor),)),
+    ):
+        if efficiencies.seen(work, measured_engine, label).rows:
+            return path
+    return ()
+
+
+def _first_novelty(deployment: Deployment, kin: tuple[str, ...], path: tuple[str, ...], fitted: FittedKin) -> Novelty:
+    if len(path) < len(kin):
+        return "accelerator"
+    if configuration_of(deployment) in fitted.factors.configuration:
+        return "shape"
+    return "configuration" if family_of(deployment.model) in fitted.factors.family else "model"
+
+
+def _first_factor(deployment: Deployment, fitted: FittedKin) -> float:
+    """What applies today: the model, the newest software seen, and the exact configuration."""
+    newest = max(fitted.factors.software, key=lambda software: software.date, default=None)
+    return fitted.factors.times(family_of(deployment.model), newest, configuration_of(deployment))

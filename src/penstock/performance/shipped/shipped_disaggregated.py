@@ -1,0 +1,307 @@
+"""What do published disaggregated runs say? Each as two pools, what its engines took longer, and errors held out."""
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from math import exp, log
+from statistics import median
+from typing import Final, Literal
+
+import numpy as np
+
+from penstock.catalog import load_accelerator, load_disaggregation, load_measurements
+from penstock.catalog.measurement import Measurement
+from penstock.fleet.disaggregated_replica import NETWORK_BYTES_PER_S
+from penstock.performance.calibration.measured_runs import measured_deployment
+from penstock.performance.disaggregated.disaggregated_prediction import kv_bytes_per_token, observed_s
+from penstock.performance.disaggregated.phase_factors import (
+    PHASES,
+    Phase,
+    PhaseFactors,
+    PhaseSpread,
+    Residual,
+    SharedEffects,
+    labels_of,
+    phase_factors_from,
+    summed,
+)
+from penstock.performance.disaggregated.steady_state import Columns, PoolsDemand, Steady, TwoPools, steady
+from penstock.performance.prediction.serving_stack import stack_of
+from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies
+from penstock.performance.step.step_cost import StepCost, step_cost
+from penstock.performance.step.step_work import Array, ReplicaWork
+
+HeldOut = Literal["configuration", "model"]
+_REQUESTS_PER_USER: Final = 10
+DRAINING: Final = 0.5 / _REQUESTS_PER_USER
+"""A run sends ten requests for each user and divides by all of its time, in which seats empty towards the end: half a
+request of each user's. Where the time to first token is published, users / rate is 1.05 times that of a request."""
+_QUEUE_STEPS: Final = 4
+"""Full steps of prompts that wait where a prefill worker is taken to do all it can."""
+_FEW: Final = 16
+_SPARE_SEATS: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredSide:
+    """One side of a run: its steps as its stack has them, and what it shares with others."""
+
+    cost: StepCost
+    labels: tuple[str, ...]
+    batched_tokens: int
+    kv_bytes: float
+    """Of one token, on one of its devices."""
+    ranks: int
+    request_s: float
+    first_ratio: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedRun:
+    """A published run on two pools."""
+
+    row: Measurement
+    sides: Mapping[Phase, MeasuredSide]
+
+    @property
+    def stack(self) -> tuple[str, str]:
+        """Engine and accelerator."""
+        return self.row.engine, self.row.accelerator
+
+    @property
+    def configuration(self) -> Hashable:
+        """What was set up, whatever the lengths and the load."""
+        row = self.row
+        split = (row.prefill, row.decode_workers, row.tp, row.dp, row.ep)
+        return (row.model, row.weights, row.accelerator, row.engine, split)
+
+    @property
+    def requests_per_s(self) -> float:
+        """The rate while every user is served."""
+        return (self.row.output_tokens_per_s or 0.0) / self.row.output_tokens * (1 + DRAINING)
+
+    @property
+    def demand(self) -> PoolsDemand:
+        """The closed loop."""
+        row = self.row
+        return PoolsDemand(users=row.concurrency, input_tokens=row.input_tokens, output_tokens=row.output_tokens)
+
+    def pools(self, logs: Mapping[Phase, float]) -> TwoPools:
+        """Both pools, their steps longer by factors given as logarithms; a run that was served had the seats."""
+        row, side = self.row, self.row.prefill
+        if side is None:
+            raise ValueError("a disaggregated row has a side that prefills")
+        return TwoPools(
+            prefill=self.sides["prefill"].cost.scaled(exp(logs.get("prefill", 0.0))),
+            decode=self.sides["decode"].cost.scaled(exp(logs.get("decode", 0.0))),
+            prefill_workers=side.workers,
+            decode_workers=row.decode_workers,
+            batched_tokens=self.sides["prefill"].batched_tokens,
+            seats=_SPARE_SEATS * max(1, round(row.concurrency or 1)),
+            transfer_token_s=self._transfer_token_s(),
+        )
+
+    def _transfer_token_s(self) -> float:
+        """Over the links of a rack that holds both pools, else over the network; each rank has its own."""
+        ahead, link = self.sides["prefill"], load_accelerator(self.row.accelerator).link
+        inside = link is not None and self.row.devices <= (link.domain_devices or 0)
+        rate = link.per_peer_bytes_per_s_one_way if link is not None and inside else NETWORK_BYTES_PER_S
+        return ahead.kv_bytes / ((rate or NETWORK_BYTES_PER_S) * ahead.ranks)
+
+
+def published() -> tuple[Measurement, ...]:
+    """The disaggregated rows that draft nothing, each run once."""
+    return tuple(
+        row
+        for row in load_measurements()
+        if row.scenario == "disaggregated" and not row.drafted and not row.twin and row.tpot_s and row.prefill
+    )
+
+
+@cache
+def runs() -> tuple[PublishedRun, ...]:
+    """Lay every published row out on its stack."""
+    engines: dict[tuple[object, ...], MeasuredSide] = {}
+
+    def engine(row: Measurement, tp: int, dp: int, ep: bool) -> MeasuredSide:  # noqa: FBT001 - a split's columns
+        key = (row.model, row.weights, row.kv, row.accelerator, row.engine, tp, dp, ep)
+        if key not in engines:
+            engines[key] = _engine(replace(row, tp=tp, dp=dp, ep=ep))
+        return engines[key]
+
+    found = []
+    for row in published():
+        side = row.prefill
+        if side is not None:
+            sides: dict[Phase, MeasuredSide] = {
+                "prefill": engine(row, side.tp, side.dp, side.ep),
+                "decode": engine(row, row.tp, row.dp, row.ep),
+            }
+            found.append(PublishedRun(row=row, sides=sides))
+    return tuple(found)
+
+
+def _engine(row: Measurement) -> MeasuredSide:
+    deployment = measured_deployment(row, model_of, load_accelerator)
+    work = ReplicaWork(deployment)
+    stack = stack_of(work, row.engine, shipped_efficiencies())
+    return MeasuredSide(
+        cost=step_cost(work, stack.slowdowns),
+        labels=labels_of(deployment, row.engine, seen=stack.novelty == "shape"),
+        batched_tokens=deployment.batched_tokens,
+        kv_bytes=kv_bytes_per_token(deployment),
+        ranks=deployment.parallelism.dp,
+        request_s=stack.request_s,
+        first_ratio=stack.first_ratio,
+    )
+
+
+def logs_of(found: Sequence[PublishedRun]) -> dict[Phase, Array]:
+    """By how much each run's steps took longer than its stack says; no number where the run does not tell.
+
+    A time per token is a decode step with as many requests as the rate and the time make. What a prefill worker can do
+    shows where prompts queue for it.
+    """
+    columns = Columns([(run.pools({}), run.demand) for run in found])
+    rate = np.array([run.requests_per_s for run in found])
+    tpot_s = np.array([run.row.tpot_s for run in found])
+    users = np.array([run.row.concurrency for run in found])
+    decoding = rate * columns.outputs * tpot_s / columns.decodes
+    queued = (users - decoding * columns.decodes) / columns.prefills > _QUEUE_STEPS * columns.most
+    return {
+        "decode": np.log(tpot_s / columns.decode_step_s(decoding)),
+        "prefill": np.where(queued, np.log(columns.prefill_limit / rate), np.nan),
+    }
+
+
+def residuals(
+    found: Sequence[PublishedRun], phase: Phase, group_of: Callable[[PublishedRun], Hashable]
+) -> list[Residual]:
+    """One per configuration that tells: the median of its runs."""
+    logs, by_configuration = logs_of(found)[phase], defaultdict(list)
+    for run, value in zip(found, logs, strict=True):
+        if np.isfinite(value):
+            by_configuration[run.configuration].append((run, float(value)))
+    return [
+        Residual(
+            labels=told[0][0].sides[phase].labels,
+            log_ratio=median(value for _, value in told),
+            rows=len(told),
+            group=group_of(told[0][0]),
+        )
+        for told in by_configuration.values()
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guess:
+    """A run and what is predicted for it without having seen its like."""
+
+    run: PublishedRun
+    pools: TwoPools
+    steady: Steady
+
+    @property
+    def log_rate(self) -> float:
+        """Measured over predicted output tokens a second, as a logarithm."""
+        return log(self.run.requests_per_s / self.steady.requests_per_s)
+
+    @property
+    def log_tpot(self) -> float:
+        """The same of the time per output token."""
+        return log((self.run.row.tpot_s or 1.0) / self.steady.tpot_s)
+
+    @property
+    def log_ttft(self) -> float | None:
+        """The same of the time to first token, where it is published."""
+        if self.run.row.ttft_s is None:
+            return None
+        after = self.run.sides["decode"]
+        return log(self.run.row.ttft_s / observed_s(self.steady, after.request_s, after.first_ratio))
+
+
+def stack_alone(found: Sequence[PublishedRun]) -> list[Guess]:
+    """Predict every run from engines that do both, with nothing fitted to disaggregated ones."""
+    return _guessed(found, [run.pools({}) for run in found])
+
+
+def held_out(found: Sequence[PublishedRun], by: HeldOut) -> list[Guess]:
+    """Predict every run without its configuration, or without any run of its model on its stack."""
+    group_of = _GROUPS[by]
+    shared = {phase: SharedEffects(residuals(found, phase, group_of), phase) for phase in PHASES}
+    pools, effects = [], {}
+    for run in found:
+        group = group_of(run)
+        if group not in effects:
+            effects[group] = {phase: shared[phase].without(group) for phase in PHASES}
+        logs = {phase: summed(effects[group][phase], run.sides[phase].labels) for phase in PHASES}
+        pools.append(run.pools(logs))
+    return _guessed(found, pools)
+
+
+def _guessed(found: Sequence[PublishedRun], pools: Sequence[TwoPools]) -> list[Guess]:
+    solved = steady([(each, run.demand) for run, each in zip(found, pools, strict=True)])
+    return [Guess(run=run, pools=each, steady=s) for run, each, s in zip(found, pools, solved, strict=True)]
+
+
+_GROUPS: Final[Mapping[HeldOut, Callable[[PublishedRun], Hashable]]] = {
+    "configuration": lambda run: run.configuration,
+    "model": lambda run: (run.stack, run.row.model),
+}
+
+
+def handovers() -> list[tuple[Measurement, float]]:
+    """How much later a first token came, in seconds, than from one engine split as the prefill workers are.
+
+    With 16 users or fewer, so that hardly anybody waits, beside the median of InferenceX's dated runs of one engine.
+    """
+    alone = defaultdict(list)
+    for row in load_measurements():
+        if row.scenario == "online" and row.source.startswith("inferencex") and row.ttft_s:
+            alone[_first_token_setup(row, row.tp, row.dp)].append(row.ttft_s)
+    found = []
+    for row in load_measurements():
+        side = row.prefill
+        few = row.source == "inferencex" and (row.concurrency or 0) <= _FEW
+        if side is None or row.ttft_s is None or not few or side.dp > 1:
+            continue
+        same = alone.get(_first_token_setup(row, side.tp, side.dp))
+        if same:
+            found.append((row, row.ttft_s - median(same)))
+    return found
+
+
+def _first_token_setup(row: Measurement, tp: int, dp: int) -> tuple[object, ...]:
+    stack = (row.model, row.weights, row.accelerator, row.engine, row.drafted)
+    return (*stack, tp, dp, row.input_tokens, row.concurrency)
+
+
+def fitted(found: Sequence[PublishedRun]) -> PhaseFactors:
+    """What is shipped: effects of all runs, and how far they are off where a configuration is held out."""
+    return PhaseFactors(
+        effects={
+            phase: SharedEffects(residuals(found, phase, _GROUPS["configuration"]), phase).all() for phase in PHASES
+        },
+        seen=_spread(held_out(found, "configuration")),
+        unseen=_spread(held_out(found, "model")),
+    )
+
+
+@cache
+def shipped_phase_factors() -> PhaseFactors:
+    """Return what commands predict disaggregated deployments with."""
+    return phase_factors_from(load_disaggregation())
+
+
+def _spread(guesses: Sequence[Guess]) -> PhaseSpread:
+    return PhaseSpread(
+        tpot=_deciles([guess.log_tpot for guess in guesses]),
+        rate=_deciles([guess.log_rate for guess in guesses]),
+        ttft=_deciles([guess.log_ttft for guess in guesses if guess.log_ttft is not None]),
+    )
+
+
+def _deciles(logs: Sequence[float]) -> tuple[float, float]:
+    low, high = np.quantile(logs, [0.1, 0.9])
+    return float(low), float(high)

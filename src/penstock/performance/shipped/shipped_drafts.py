@@ -1,0 +1,107 @@
+"""What do the shipped runs that draft say? Their acceptance, and each predicted by models that never saw its setup."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from math import exp
+from typing import Literal
+
+from penstock.catalog import load_accelerator, load_drafts, load_measurements
+from penstock.catalog.measurement import Measurement
+from penstock.model import ModelSpec, Part
+from penstock.performance.calibration.draft_acceptance import (
+    DraftedRow,
+    DraftModel,
+    draft_spreads,
+    drafted_rows,
+    from_document,
+    predicted_log_gain,
+    without_each_draft,
+)
+from penstock.performance.calibration.first_token_waits import measured_loop
+from penstock.performance.calibration.measured_runs import measured_deployment, setup_of
+from penstock.performance.prediction.multi_token_prediction import multi_token_prediction, usual_drafted
+from penstock.performance.prediction.predict_deployment import Speculation
+from penstock.performance.prediction.serving_stack import stack_of
+from penstock.performance.shipped.shipped_runs import model_of, predicted_without, shipped_efficiencies
+from penstock.performance.step.step_work import Array, ReplicaWork
+
+Known = Literal["without drafts", "nothing"]
+"""What of the setup was seen: its runs without drafts, or none of its runs."""
+
+
+@cache
+def shipped_drafts() -> DraftModel:
+    """Return what commands say is accepted."""
+    return from_document(load_drafts())
+
+
+def own_drafts(model: ModelSpec, measured_engine: str, vendor: str, ranks: int = 1) -> Speculation | None:
+    """Return what a checkpoint's own layers draft as measured runs have it; None where it has none."""
+    if not any(weight.part is Part.MTP for weight in model.weights):
+        return None
+    drafted = usual_drafted(model, measured_engine, vendor, ranks)
+    return multi_token_prediction(model, measured_engine, shipped_drafts(), drafted_tokens=drafted)
+
+
+@cache
+def shipped_drafted_rows() -> tuple[DraftedRow, ...]:
+    """Return every shipped run of one engine that drafts."""
+
+    def slowdowns_of(row: Measurement, _: ReplicaWork) -> Array:
+        return _placed(setup_of(row), row)[1]
+
+    return tuple(drafted_rows(load_measurements(), model_of, load_accelerator, slowdowns_of))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictedDraft:
+    """One drafting run, predicted without its curve's drafting runs."""
+
+    row: DraftedRow
+    predicted_s: float
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured time per output token, minus one."""
+        return self.predicted_s / (self.row.measurement.tpot_s or 0.0) - 1
+
+
+@cache
+def held_out_drafts(known: Known) -> tuple[PredictedDraft, ...]:
+    """Predict every drafting run with its curve unseen drafting, or unseen altogether.
+
+    Gains of the runs that are kept stand on the shipped slowdowns; the time they multiply does not.
+    """
+    rows = shipped_drafted_rows()
+    spreads = draft_spreads(rows)
+    return tuple(
+        entry for model, held in without_each_draft(rows, "split", spreads) for entry in _predicted(model, held, known)
+    )
+
+
+def _predicted(model: DraftModel, held: list[DraftedRow], known: Known) -> Iterator[PredictedDraft]:
+    for row in held:
+        plain_s = _plain_s(row.measurement) if known == "without drafts" else _unseen_s(row)
+        if plain_s is not None:
+            yield PredictedDraft(row=row, predicted_s=plain_s * exp(predicted_log_gain(model, row)))
+
+
+def _plain_s(row: Measurement) -> float:
+    work, slowdowns = _placed(setup_of(row), row)
+    return float((work.light(measured_loop(row)[0].average()) @ slowdowns)[0])
+
+
+def _unseen_s(row: DraftedRow) -> float | None:
+    found = None if row.pair is None else predicted_without("setup", row.pair)
+    return None if found is None else found[0]
+
+
+_PLACED: dict[tuple[object, ...], tuple[ReplicaWork, Array]] = {}
+
+
+def _placed(setup: tuple[object, ...], row: Measurement) -> tuple[ReplicaWork, Array]:
+    if setup not in _PLACED:
+        work = ReplicaWork(measured_deployment(row, model_of, load_accelerator))
+        _PLACED[setup] = work, stack_of(work, row.engine, shipped_efficiencies()).slowdowns
+    return _PLACED[setup]

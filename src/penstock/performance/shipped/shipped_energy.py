@@ -1,0 +1,116 @@
+"""What do the shipped joules say? Cells as power sees them, and each predicted by models that never saw its setup."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from math import exp
+
+from penstock.catalog import load_accelerator, load_measurements, load_power
+from penstock.catalog.accelerator import Accelerator
+from penstock.economics.node_power import DrawUnderLoad
+from penstock.performance.power.power_document import from_document
+from penstock.performance.power.power_fit import DrawnRow, drawn_rows, power_spreads, without_each
+from penstock.performance.power.power_model import PowerModel
+from penstock.performance.prediction.energy_per_token import Energy, energy_at
+from penstock.performance.prediction.predict_deployment import Range
+from penstock.performance.shipped.shipped_runs import model_of, predicted_without, shipped_efficiencies
+from penstock.performance.step.step_work import PARTS
+
+
+@cache
+def shipped_power() -> PowerModel:
+    """Return what commands say devices draw."""
+    return from_document(load_power())
+
+
+def drawn_under_load(accelerator: Accelerator) -> DrawUnderLoad:
+    """Return what devices of a part drew in measured runs of many users, or those of its kin."""
+    power = shipped_power()
+    path = power.nearest(accelerator)
+    seen = power.under_load[path]
+    where = ("all parts measured", f"{accelerator.vendor} parts measured", accelerator.id)[len(path)]
+    return DrawUnderLoad(
+        median_fraction=seen.median,
+        low_fraction=seen.low,
+        high_fraction=seen.high,
+        grounds=f"P10-P90 {seen.low:.0%} to {seen.high:.0%} over {seen.rows} InferenceX cells of {where}",
+    )
+
+
+@cache
+def shipped_draws() -> tuple[DrawnRow, ...]:
+    """Return every shipped cell that states joules of one engine without drafts."""
+    return tuple(drawn_rows(load_measurements(), model_of, load_accelerator))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictedDraw:
+    """One cell, predicted without its curve: by a speed and a draw that never saw it, and by the draw alone."""
+
+    row: DrawnRow
+    energy: Energy
+    at_its_speed: Energy
+
+    @property
+    def joules_error(self) -> float:
+        """Predicted over measured joules per output token, minus one."""
+        return self.energy.joules_per_output_token.value / self._measured_joules - 1
+
+    @property
+    def joules_error_at_its_speed(self) -> float:
+        """The same with the measured speed."""
+        return self.at_its_speed.joules_per_output_token.value / self._measured_joules - 1
+
+    @property
+    def watts_error(self) -> float:
+        """Predicted over measured watts of a device, minus one."""
+        return self.energy.device_watts.value / self._measured_watts - 1
+
+    @property
+    def covered(self) -> bool:
+        """Whether the measured joules lie in P10-P90."""
+        span = self.energy.joules_per_output_token
+        return span.low <= self._measured_joules <= span.high
+
+    @property
+    def _measured_joules(self) -> float:
+        return self.row.measurement.joules_per_output_token or 0.0
+
+    @property
+    def _measured_watts(self) -> float:
+        return self.row.share * (load_accelerator(self.row.kin[1]).tdp_watts or 0.0)
+
+
+@cache
+def held_out_draws() -> tuple[PredictedDraw, ...]:
+    """Predict every cell with its curve (model, format, accelerator, engine and split) unseen by speed and draw."""
+    rows = shipped_draws()
+    spreads = power_spreads(rows)
+    return tuple(entry for power, held in without_each(rows, "split", spreads) for entry in _predicted(power, held))
+
+
+def _predicted(power: PowerModel, held: list[DrawnRow]) -> Iterator[PredictedDraw]:
+    for row in held:
+        unseen = predicted_without("setup", row.measurement)
+        if unseen is None:
+            continue
+        seconds, doubt = unseen
+        low, high = shipped_efficiencies().interval("configuration", row.measurement.accelerator, doubt)
+        span = Range(value=seconds, low=seconds * exp(low), high=seconds * exp(high))
+        known = Range(value=row.seconds, low=row.seconds, high=row.seconds)
+        predicted, at_its_speed = (_energy(power, row, tpot) for tpot in (span, known))
+        if predicted is not None and at_its_speed is not None:
+            yield PredictedDraw(row=row, energy=predicted, at_its_speed=at_its_speed)
+
+
+def _energy(power: PowerModel, row: DrawnRow, tpot: Range) -> Energy | None:
+    measured = row.measurement
+    return energy_at(
+        power,
+        load_accelerator(measured.accelerator),
+        row.kernels,
+        light_parts_s=dict(zip(PARTS, row.light.tolist(), strict=True)),
+        token_s=tpot,
+        device_seconds=measured.devices / (measured.concurrency or 1.0),
+        speed_tier="calibrated",
+    )

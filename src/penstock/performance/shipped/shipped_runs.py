@@ -1,0 +1,65 @@
+"""What do the shipped measurements say? One place that joins the catalog, the models and the physics."""
+
+from collections.abc import Mapping
+from functools import cache
+from math import isnan
+
+import numpy as np
+
+from penstock.catalog import load_accelerator, load_efficiencies, load_evidence, load_held_out, load_measurements
+from penstock.catalog.measurement import Measurement
+from penstock.checkpoint import open_checkpoint
+from penstock.model import ModelSpec
+from penstock.performance.calibration.efficiencies import Efficiencies, from_document
+from penstock.performance.calibration.error_summary import Errors
+from penstock.performance.calibration.held_out import errors_of
+from penstock.performance.calibration.measured_runs import Run, runs, usable_runs
+from penstock.performance.similarity.cases import shape_of
+from penstock.performance.similarity.posterior import Measured
+
+
+@cache
+def model_of(name: str) -> ModelSpec:
+    """Read a catalog model once."""
+    return open_checkpoint(name).spec
+
+
+@cache
+def shape_of_name(name: str) -> str:
+    """Name the shape of a catalog model; of a measured one without reading it."""
+    texts = shipped_efficiencies().evidence.measured.texts
+    known = dict(zip(texts["model"], texts["family"], strict=True))
+    return known.get(name) or shape_of(model_of(name))
+
+
+@cache
+def shipped_runs() -> tuple[Run, ...]:
+    """Turn the measurements the shipped efficiencies stand on into the work they did and the time it took."""
+    return tuple(runs(usable_runs(load_measurements()), model_of, load_accelerator))
+
+
+@cache
+def shipped_efficiencies() -> Efficiencies:
+    """Return what commands predict with."""
+    return from_document(load_efficiencies(), load_evidence())
+
+
+def shipped_errors(name: str) -> tuple[Errors, Measured]:
+    """Return what was predicted for the shipped serving rows without their month, load, setup, model or part."""
+    measured, held = shipped_efficiencies().evidence.measured, load_held_out()
+    predicted_s, doubt = (held[f"{name}_{kind}"].astype(np.float64) for kind in ("predicted_s", "doubt"))
+    return errors_of(measured, name, predicted_s, doubt), measured.take(~np.isnan(predicted_s))
+
+
+@cache
+def _held_out_of(name: str) -> Mapping[str, tuple[float, float]]:
+    held = load_held_out()
+    predicted_s, doubt = (held[f"{name}_{kind}"].tolist() for kind in ("predicted_s", "doubt"))
+    ids = (run.row.id for run in shipped_runs())
+    return {ident: (s, d) for ident, s, d in zip(ids, predicted_s, doubt, strict=True) if not isnan(s)}
+
+
+def predicted_without(name: str, row: Measurement) -> tuple[float, float] | None:
+    """Return a row's time per token predicted without its setup or the like, and the doubt; a median has its twin's."""
+    held = _held_out_of(name)
+    return held.get(row.id) or held.get(row.twin)

@@ -1,0 +1,227 @@
+"""How alike are two runs? The covariance of the logarithms of their times, as a sum of reasons to be alike.
+
+A reason has a spread: how far, as a standard deviation, it may move the logarithm of a time. Runs share slowdowns of
+columns of their work, alone and in groups, at five levels of kinship; they share labels; they share a label at a near
+load; they share software at a near date; and that software at a near load.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.performance.similarity.cases import LABELS, Cases
+from penstock.performance.step.step_work import PARTS, Array
+
+REFERENCE: Final[Mapping[str, float]] = {
+    "weights": 1.15,
+    "experts": 1.1,
+    "cache": 1.1,
+    "compute": 1.5,
+    "prefill": 1.6,
+    "collectives": 2.0,
+    "exchange": 4.0,
+    "widening": 0.5,
+    "layers": 8e-6,
+    "mixtures": 15e-6,
+    "extra_kernels": 4e-6,
+    "matrices": 3e-6,
+    "quantised": 2e-6,
+    "messages": 8e-6,
+    "exchanges": 10e-6,
+    "step": 4e-4,
+    "prompt_layers": 4e-5,
+}
+"""Slowdowns of the physical columns, and seconds per launch and message, that any stack starts from."""
+GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
+    **{name: (name,) for name in PARTS},
+    "launches": (
+        *("layers", "mixtures", "extra_kernels", "matrices", "quantised"),
+        *("messages", "exchanges", "step", "prompt_layers"),
+    ),
+    "memory": ("weights", "experts", "cache"),
+    "arithmetic": ("compute", "prefill"),
+}
+"""Columns whose slowdowns move together: a chip's launches, its memory, its arithmetic."""
+LEVELS: Final = {"all": None, "vendor": "vendor", "part": "part", "stack": "stack", "engine": "engine"}
+"""Whose slowdowns: the label that two runs must share."""
+_USERS, _LENGTHS = 2.0, 2.5
+"""Doublings of the load and of a length after which two runs are alike by 0.6."""
+_SLOW_MONTHS, _QUICK_MONTHS = 10.0, 0.7
+_CENTRE_MONTH: Final = date(2026, 1, 1).toordinal() / 30.4
+_HALF_A_PERIOD: Final = 5.0
+"""Months: rows without a day are medians over ten."""
+_NEVER: Final = 1e4
+_MEMBER: Final = np.array([[name in columns for columns in GROUPS.values()] for name in PARTS], np.float64)
+
+Single = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Spreads:
+    """Standard deviations of each reason by name, and where the slowdowns of everybody lie."""
+
+    of: Mapping[str, float]
+    shift: Array
+    """Logarithm of the common slowdowns over the reference, a number per part."""
+
+    @property
+    def common(self) -> Array:
+        """The slowdowns of everybody."""
+        return np.array([REFERENCE[name] for name in PARTS]) * np.exp(self.shift)
+
+    @property
+    def noise(self) -> float:
+        """Of one run repeated."""
+        return self.of["noise"]
+
+    def of_level(self, level: str) -> Array:
+        """Squares of how far slowdowns of each group differ at a level."""
+        return np.array([self.of[f"{group} of {level}"] ** 2 for group in GROUPS])
+
+    def to_document(self) -> dict[str, Any]:
+        """Write plain values, to three digits."""
+        return {
+            "of": {name: float(f"{value:.3g}") for name, value in self.of.items()},
+            "shift": {name: float(f"{value:.3g}") for name, value in zip(PARTS, self.shift.tolist(), strict=True)},
+        }
+
+    @staticmethod
+    def from_document(document: Mapping[str, Any]) -> "Spreads":
+        """Read what `to_document` wrote."""
+        return Spreads(of=document["of"], shift=np.array([document["shift"][name] for name in PARTS]))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Linear:
+    """Times as the common slowdowns have them, and what moving one of those would do."""
+
+    reference: Array
+    """Logarithm of the time, less what the shift is worth."""
+    shares: Array
+    """Share of each part in the time: by how much its logarithm moves with that of a slowdown."""
+
+    @property
+    def grouped(self) -> Array:
+        """The same for each group of parts."""
+        return np.asarray(self.shares @ _MEMBER)
+
+
+def linear(cases: Cases, spreads: Spreads) -> Linear:
+    """Expand the logarithm of the time around the common slowdowns."""
+    parts = cases.light * spreads.common
+    seconds = parts.sum(axis=1)
+    shares = parts / seconds[:, None]
+    return Linear(reference=np.log(seconds) - shares @ spreads.shift, shares=shares)
+
+
+def _users(one: Cases, other: Cases) -> Single:
+    return _near(one.log_load[0], other.log_load[0], _USERS)
+
+
+def _load(one: Cases, other: Cases) -> Single:
+    users, inputs, outputs = zip(one.log_load, other.log_load, strict=True)
+    return _near(*users, _USERS) * _near(*inputs, _LENGTHS) * _near(*outputs, _LENGTHS)
+
+
+def _in_a_year(one: Cases, other: Cases) -> Single:
+    """A median over months is near the middle of them."""
+    first, second = (np.where(each.undated, each.months - _HALF_A_PERIOD, each.months) for each in (one, other))
+    return _since(first, second, _SLOW_MONTHS)
+
+
+def _in_a_month(one: Cases, other: Cases) -> Single:
+    """A median over months is of no month; those of one edition are of one time of their own."""
+    first, second = (np.where(each.undated, each.months + _NEVER, each.months) for each in (one, other))
+    return _since(first, second, _QUICK_MONTHS)
+
+
+def _load_in_a_month(one: Cases, other: Cases) -> Single:
+    """A release that saves launches is quicker at small loads, one that saves work at large ones."""
+    return _load(one, other) * _in_a_month(one, other)
+
+
+def _trend(one: Cases, other: Cases) -> Single:
+    return np.outer(_years(one), _years(other)).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Why two runs may be alike, beside their slowdowns."""
+
+    name: str
+    label: str | None
+    """What both must share; None is nothing."""
+    near: Callable[[Cases, Cases], Single] | None = None
+    """How far it holds between two runs that do, where that is not one."""
+
+
+BY_DATE: Final = (
+    *(Reason(name=f"{label} in a year", label=label, near=_in_a_year) for label in ("stack", "family stack")),
+    *(Reason(name=f"{label} in a month", label=label, near=_in_a_month) for label in ("stack", "setup")),
+    Reason(name="setup by load in a month", label="setup", near=_load_in_a_month),
+    Reason(name="trend", label=None, near=_trend),
+    *(Reason(name=f"{label} trend", label=label, near=_trend) for label in ("vendor", "stack", "family stack")),
+)
+"""The reasons that are software."""
+REASONS: Final = (
+    *(Reason(name=label, label=label) for label in LABELS),
+    Reason(name="stack by load", label="stack", near=_users),
+    *(
+        Reason(name=f"{label} by load", label=label, near=_load)
+        for label in ("family", "mixers stack", "family stack", "setup")
+    ),
+    *BY_DATE,
+)
+
+
+def alike(one: Cases, other: Cases, reasons: Sequence[Reason] = REASONS) -> Iterator[tuple[str, Single]]:
+    """Yield each reason as a matrix of how far it holds between runs of both."""
+    near: dict[Callable[[Cases, Cases], Single], Single] = {}
+    for reason in reasons:
+        if reason.near is not None and reason.near not in near:
+            near[reason.near] = reason.near(one, other)
+        shared = same(one, other, reason.label)
+        yield reason.name, shared if reason.near is None else shared * near[reason.near]
+
+
+def covariance(one: Cases, other: Cases, spreads: Spreads) -> Single:
+    """Sum the reasons between runs of both; noise, which a run shares with nothing, is not among them."""
+    whole = np.zeros((len(one), len(other)), np.float32)
+    for name, matrix in alike(one, other):
+        whole += np.float32(spreads.of[name] ** 2) * matrix
+    first, second = linear(one, spreads).grouped, linear(other, spreads).grouped
+    for level, label in LEVELS.items():
+        products = (first * spreads.of_level(level)).astype(np.float32) @ second.T.astype(np.float32)
+        whole += products if label is None else products * same(one, other, label)
+    return whole
+
+
+def noise_of(cases: Cases, spreads: Spreads) -> Array:
+    """Variance of each run alone."""
+    return np.asarray(spreads.noise**2 + spreads.of["undated"] ** 2 * cases.undated)
+
+
+def same(one: Cases, other: Cases, label: str | None) -> Single:
+    """Whether two runs share a label; all of them share None."""
+    if label is None:
+        return np.ones((len(one), len(other)), np.float32)
+    return np.equal.outer(one.labels[label], other.labels[label]).astype(np.float32)
+
+
+def _near(one: Array, other: Array, width: float) -> Single:
+    apart = np.subtract.outer(one.astype(np.float32), other.astype(np.float32)) / np.float32(width)
+    return np.asarray(np.exp(np.float32(-0.5) * apart**2))
+
+
+def _years(cases: Cases) -> Array:
+    """Years since a fixed day, near which the software of a row without a day is thought to be."""
+    return np.where(cases.undated, 0.0, (cases.months - _CENTRE_MONTH) / 12)
+
+
+def _since(one: Array, other: Array, months: float) -> Single:
+    apart = np.abs(np.subtract.outer(one, other)).astype(np.float32)
+    return np.asarray(np.exp(-apart / np.float32(months)))

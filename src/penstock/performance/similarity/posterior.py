@@ -1,0 +1,167 @@
+"""What do all measurements together say about a run? Its time as a logarithm, and how sure that is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.performance.similarity.cases import WORDS, Cases, Codes, DrivenEngine, coded
+from penstock.performance.similarity.covariance import (
+    BY_DATE,
+    LEVELS,
+    REASONS,
+    Spreads,
+    alike,
+    covariance,
+    linear,
+    noise_of,
+)
+from penstock.performance.step.step_work import Array
+
+TOLD: Final = ("version", "model", "devices", "source")
+DATED_BY: Final = ("setup", "family stack", "stack")
+"""Kin whose newest software a deployment is predicted with: the first of these that was measured on a known day."""
+_NEAREST: Final = 200
+"""Measurements that decide how sure a prediction is."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Measured:
+    """Rows as columns, with the words as they are read."""
+
+    cases: Cases
+    seconds: Array
+    """Between two tokens of a request."""
+    texts: Mapping[str, tuple[str, ...]]
+    """The words of each row, and what else is told about it: `TOLD`."""
+
+    @cached_property
+    def engines(self) -> tuple[DrivenEngine, ...]:
+        """The engine of each row, and how it was driven."""
+        known = {word: DrivenEngine.parse(word) for word in set(self.texts["engine"])}
+        return tuple(known[word] for word in self.texts["engine"])
+
+    def take(self, kept: npt.NDArray[np.bool_]) -> "Measured":
+        """Keep some rows."""
+        texts = {word: tuple(np.array(spelt)[kept].tolist()) for word, spelt in self.texts.items()}
+        return Measured(cases=self.cases.take(kept), seconds=self.seconds[kept], texts=texts)
+
+    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Write compactly: words as numbers into a list of them."""
+        written: dict[str, npt.NDArray[Any]] = {
+            "light": self.cases.light.astype(np.float32),
+            "seconds": self.seconds.astype(np.float32),
+            "users": self.cases.users.astype(np.float32),
+            "input_tokens": self.cases.input_tokens.astype(np.float32),
+            "output_tokens": self.cases.output_tokens.astype(np.float32),
+            "day": self.cases.day.astype(np.int32),
+            "undated": self.cases.undated,
+        }
+        for word, texts in self.texts.items():
+            spelt, which = np.unique(np.array(texts), return_inverse=True)
+            written[f"{word}_spelt"], written[word] = spelt, which.astype(np.uint16)
+        return written
+
+    @staticmethod
+    def from_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> "Measured":
+        """Read what `to_arrays` wrote."""
+        spelt = {name: arrays[f"{name}_spelt"].tolist() for name in (*WORDS, *TOLD)}
+        codes: dict[str, Codes] = {word: coded(spelt[word])[arrays[word]] for word in WORDS}
+        numbers = {name: arrays[name].astype(np.float64) for name in _NUMBERS}
+        return Measured(
+            cases=Cases(words=codes, undated=arrays["undated"], **numbers),
+            seconds=arrays["seconds"].astype(np.float64),
+            texts={word: tuple(np.array(spelt[word])[arrays[word]].tolist()) for word in (*WORDS, *TOLD)},
+        )
+
+
+_NUMBERS: Final = ("light", "users", "input_tokens", "output_tokens", "day")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Evidence:
+    """Measurements, how alike they are taken to be, and what follows."""
+
+    measured: Measured
+    spreads: Spreads
+    solved: Array
+    """The covariance of the rows, inverted, times how far each is from the common slowdowns."""
+
+    @property
+    def cases(self) -> Cases:
+        """The rows."""
+        return self.measured.cases
+
+    @cached_property
+    def newest(self) -> date:
+        """The day of the newest row that has one: doubt is that of this day."""
+        return date.fromordinal(int(self.cases.day[~self.cases.undated].max()))
+
+    def log_seconds(self, asked: Cases) -> Array:
+        """Predict the time between two tokens of each run asked for, all of one deployment.
+
+        It is `covariance(asked, rows) @ solved`, reason by reason over the rows that share it: most share little.
+        """
+        at = linear(asked, self.spreads)
+        moved = at.reference + self._moved(asked)
+        for level, label in LEVELS.items():
+            rows = self._sharing(asked, label)
+            moved += at.grouped * self.spreads.of_level(level) @ (self._grouped[rows].T @ self.solved[rows])
+        return np.asarray(moved)
+
+    def software(self, asked: Cases) -> Array:
+        """Say how much of the time of any runs is software: the logarithm of what their dates add."""
+        reasons = alike(asked, self.cases, BY_DATE)
+        return np.asarray(sum(self.spreads.of[name] ** 2 * (matrix @ self.solved) for name, matrix in reasons))
+
+    def _moved(self, asked: Cases) -> Array:
+        moved = np.zeros(len(asked))
+        for reason in REASONS:
+            rows, square = self._sharing(asked, reason.label), self.spreads.of[reason.name] ** 2
+            if len(rows):
+                near = 1.0 if reason.near is None else reason.near(asked, self.cases.take(rows))
+                moved += square * np.asarray(near * self.solved[rows]).sum(axis=-1)
+        return moved
+
+    def _sharing(self, asked: Cases, label: str | None) -> npt.NDArray[np.intp]:
+        if label is None:
+            return np.arange(len(self.cases))
+        return np.flatnonzero(self.cases.labels[label] == asked.labels[label][0])
+
+    @cached_property
+    def _grouped(self) -> Array:
+        return linear(self.cases, self.spreads).grouped
+
+    def spread(self, asked: Cases) -> Array:
+        """Standard deviation of the logarithm of a measurement around each prediction, from the nearest rows."""
+        across = covariance(asked, self.cases, self.spreads)
+        nearest = np.argsort(-np.abs(across).max(axis=0), kind="stable")[:_NEAREST]
+        rows = self.cases.take(nearest)
+        within = covariance(rows, rows, self.spreads).astype(np.float64)
+        within[np.diag_indices(len(rows))] += noise_of(rows, self.spreads)
+        weights = np.linalg.solve(within, across[:, nearest].T.astype(np.float64))
+        explained = np.einsum("ij,ji->i", across[:, nearest], weights)
+        alone = np.diag(covariance(asked, asked, self.spreads)).astype(np.float64)
+        return np.asarray(np.sqrt(np.maximum(alone - explained, 0.0) + self.spreads.noise**2))
+
+
+def last_measured(cases: Cases, asked: Cases) -> Cases:
+    """Move a deployment to the newest day its setup was measured on, or its model there, or its stack, or anything."""
+    for label in DATED_BY:
+        rows = (cases.labels[label] == asked.labels[label][0]) & ~cases.undated
+        if rows.any():
+            return replace(asked, day=np.full(len(asked), cases.day[rows].max()))
+    return replace(asked, day=np.full(len(asked), cases.day[~cases.undated].max()))
+
+
+def solve(measured: Measured, spreads: Spreads) -> Evidence:
+    """Weigh all rows against each other."""
+    whole = covariance(measured.cases, measured.cases, spreads).astype(np.float64)
+    whole[np.diag_indices(len(measured.seconds))] += noise_of(measured.cases, spreads)
+    left = np.log(measured.seconds) - linear(measured.cases, spreads).reference
+    solved = np.asarray(np.linalg.solve(whole, left), np.float64)
+    return Evidence(measured=measured, spreads=spreads, solved=solved)

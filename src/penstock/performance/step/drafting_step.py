@@ -1,0 +1,68 @@
+"""What does a step that drafts cost? It verifies more positions of each request, and draft layers run before it."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from penstock.model import Part
+from penstock.performance.memory.sharding import device_bytes
+from penstock.performance.step.first_token import LoopLoad, decode_step
+from penstock.performance.step.step_cost import StepCost, step_cost
+from penstock.performance.step.step_work import PARTS, Array, ReplicaWork
+
+
+def expected_tokens(acceptance: float, drafted_tokens: int) -> float:
+    """Tokens a step yields: its own and each drafted one that follows accepted ones only, 1 + p + p² + ..."""
+    return float(sum(acceptance**position for position in range(drafted_tokens + 1)))
+
+
+def drafting_step(work: ReplicaWork, loop: LoopLoad, accepted_tokens: float) -> Array:
+    """Return the work of the average step of a loop whose own layers draft: to verify, and to draft, one by one."""
+    verified = work.light(loop.average(accepted_tokens))
+    return np.asarray(verified + loop.drafted_tokens * _draft_pass(work, loop))
+
+
+def drafting_cost(work: ReplicaWork, slowdowns: Array, drafted_tokens: int, accepted_tokens: float) -> StepCost:
+    """Return the cost of the share of a drafting step that one token of each request has.
+
+    Whoever counts one token a step then counts right on average: tokens come evenly instead of several at once. Prompt
+    tokens cost what they cost without drafts.
+    """
+    verifying = slowdowns.copy()
+    verifying[PARTS.index("compute")] *= 1 + drafted_tokens
+    plain, verified = step_cost(work, slowdowns), step_cost(work, verifying)
+    per_layer = drafted_tokens / work.layers
+    head_s = slowdowns[PARTS.index("weights")] * _head_bytes(work) / work.bytes_per_s
+    message_s = slowdowns[PARTS.index("collectives")] * work.collective_token_s / work.deployment.parallelism.dp
+    passes_s = per_layer * (plain.step_s - slowdowns[PARTS.index("step")] - head_s) + drafted_tokens * head_s
+    reads = zip(verified.context_s, plain.context_s, strict=True)
+    return replace(
+        verified,
+        step_s=float(verified.step_s + passes_s) / accepted_tokens,
+        decode_s=float(verified.decode_s + drafted_tokens * message_s + per_layer * plain.decode_s) / accepted_tokens,
+        expert_s=verified.expert_s * (1 + per_layer) / accepted_tokens,
+        expert_miss=verified.expert_miss ** (1 + drafted_tokens),
+        context_s=tuple((whole + per_layer * layer) / accepted_tokens for whole, layer in reads),
+        experts_decode_s=(verified.experts_decode_s + per_layer * plain.experts_decode_s) / accepted_tokens,
+    )
+
+
+def _draft_pass(work: ReplicaWork, loop: LoopLoad) -> Array:
+    """One position drafted for every request: a layer like the model's average one, and the whole output head.
+
+    Draft layers of published checkpoints repeat the model's own layer; none has a step of its own to start.
+    """
+    whole = decode_step(work, replace(loop, drafted_tokens=0.0))
+    drafted = whole / work.layers
+    head_s = _head_bytes(work) / work.bytes_per_s
+    drafted[:, PARTS.index("weights")] += head_s * (1 - 1 / work.layers)
+    drafted[:, PARTS.index("step")] = 0.0
+    return np.asarray(drafted)
+
+
+def _head_bytes(work: ReplicaWork) -> float:
+    """Bytes of the output head on a device; a tied embedding is the head."""
+    weights = work.deployment.model.weights
+    heads = [weight for weight in weights if weight.part is Part.LM_HEAD]
+    heads = heads or [weight for weight in weights if weight.part is Part.EMBEDDING]
+    return sum(device_bytes(weight, work.deployment) for weight in heads)

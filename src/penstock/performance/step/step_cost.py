@@ -1,0 +1,146 @@
+"""How long is one engine step, whatever is in it? A deployment's step time as a handful of coefficients."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from penstock.errors import DeploymentError
+from penstock.model.sequence_mixers import EVERYTHING
+from penstock.performance.step.step_work import PARTS, Array, ReplicaWork, pairs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepCost:
+    """Seconds of a step that decodes some requests and carries some prompt tokens.
+
+    `step_s + decodes * decode_s + prefill_tokens * prefill_token_s`, plus `prompt_step_s` with a prompt in it, plus
+    `expert_s` for the share of the experts that any token visits, plus for each limit w of attention
+    `context_s * sum of min(context, w)` over the decoding requests
+    and `pair_s` for every pair of prompt token and token it sees. Linear in everything a decode step adds, so any
+    number of equal steps has a closed form.
+
+    Where attention runs in `ranks` of its own, these are for a load spread evenly over them. A rank's own part of
+    a step, all but what the experts do, is `of_rank`; ranks that share experts wait for the slowest of them.
+    """
+
+    step_s: float
+    decode_s: float
+    prefill_token_s: float
+    prompt_step_s: float = 0.0
+    """Of a step that carries a prompt: it runs outside captured graphs. One token more is like one that decodes."""
+    expert_s: float = 0.0
+    expert_miss: float = 0.0
+    """Chance that one token does not visit a given expert."""
+    limits: tuple[int, ...] = (EVERYTHING,)
+    """Tokens a query reads at most, one entry per kind of attention in the model."""
+    context_s: tuple[float, ...] = (0.0,)
+    pair_s: tuple[float, ...] = (0.0,)
+    ranks: int = 1
+    experts_decode_s: float = 0.0
+    """Of `decode_s`, what a token of any rank takes on all of them: multiplying with experts, and getting there."""
+    experts_prefill_token_s: float = 0.0
+    """The same of `prefill_token_s`."""
+
+    def __post_init__(self) -> None:
+        if not len(self.limits) == len(self.context_s) == len(self.pair_s):
+            raise ValueError("one context_s and one pair_s for each limit")
+        amounts = [self.step_s, self.decode_s, self.prefill_token_s, self.prompt_step_s, self.expert_s]
+        amounts += [*self.context_s, *self.pair_s]
+        if not all(np.isfinite(amount) and amount >= 0 for amount in amounts) or not 0 <= self.expert_miss <= 1:
+            raise DeploymentError("a step's coefficients must be finite and not negative")
+        if min(self.limits) < 1 or self.ranks < 1:
+            raise ValueError("a limit is at least one token, and a step runs on at least one rank")
+
+    @property
+    def of_rank(self) -> "StepCost":
+        """What one rank's own tokens add to a step: nothing is left of what all ranks take together."""
+        return replace(
+            self,
+            step_s=0.0,
+            prompt_step_s=0.0,
+            expert_s=0.0,
+            decode_s=self.ranks * (self.decode_s - self.experts_decode_s),
+            prefill_token_s=self.ranks * (self.prefill_token_s - self.experts_prefill_token_s),
+            context_s=tuple(self.ranks * value for value in self.context_s),
+            pair_s=tuple(self.ranks * value for value in self.pair_s),
+            ranks=1,
+            experts_decode_s=0.0,
+            experts_prefill_token_s=0.0,
+        )
+
+    def seconds(self, contexts: tuple[int, ...] = (), chunks: tuple[tuple[int, int], ...] = ()) -> float:
+        """Return the time of one step with these decodes (tokens behind each) and prompt chunks (from, to)."""
+        tokens = len(contexts) + sum(to - start for start, to in chunks)
+        total = self.step_s + len(contexts) * self.decode_s + (tokens - len(contexts)) * self.prefill_token_s
+        total += self.prompt_step_s if any(to - start > 1 for start, to in chunks) else 0.0
+        total += self.expert_s * (1 - self.expert_miss**tokens)
+        for limit, per_token, per_pair in zip(self.limits, self.context_s, self.pair_s, strict=True):
+            total += per_token * sum(min(context, limit) for context in contexts)
+            ends = np.array(chunks, float).reshape(-1, 2)
+            total += per_pair * float(np.sum(pairs(ends[:, 1], limit) - pairs(ends[:, 0], limit)))
+        return total
+
+    def scaled(self, by: float) -> "StepCost":
+        """Return the cost of a replica that is slower in everything by this factor."""
+        return replace(
+            self,
+            step_s=self.step_s * by,
+            decode_s=self.decode_s * by,
+            prefill_token_s=self.prefill_token_s * by,
+            prompt_step_s=self.prompt_step_s * by,
+            expert_s=self.expert_s * by,
+            context_s=tuple(value * by for value in self.context_s),
+            pair_s=tuple(value * by for value in self.pair_s),
+            experts_decode_s=self.experts_decode_s * by,
+            experts_prefill_token_s=self.experts_prefill_token_s * by,
+        )
+
+
+def step_cost(work: ReplicaWork, slowdowns: Array) -> StepCost:
+    """Multiply a deployment's work with how much slower than light each part of it runs."""
+    slow = dict(zip(PARTS, (float(value) for value in slowdowns), strict=True))
+    deployment, ranks = work.deployment, work.deployment.parallelism.dp
+    dtype, tp = deployment.chosen_cache_dtype, deployment.parallelism.tp
+    exchange_s = slow["exchange"] * work.exchange_token_s
+    message_s = slow["collectives"] * work.collective_token_s / ranks + exchange_s
+    experts = deployment.model.experts
+    state_bytes = sum(count * mixer.state_bytes(dtype, tp) for mixer, count in work.mixers.items())
+    reads, pair_s = _by_limit(work, slow)
+    limits = tuple(sorted(reads.keys() | pair_s.keys())) or (EVERYTHING,)
+    return StepCost(
+        step_s=(slow["weights"] * work.dense_bytes + slow["widening"] * work.widened_dense_bytes) / work.bytes_per_s
+        + sum(slow[name] * count for name, count in work.launches.items())
+        + slow["step"],
+        decode_s=slow["cache"] * state_bytes / work.bytes_per_s / ranks
+        + slow["compute"] * (work.token_s / ranks + work.routed_token_s)
+        + message_s,
+        prefill_token_s=slow["prefill"] * (work.token_s / ranks + work.routed_token_s) + message_s,
+        prompt_step_s=slow["prompt_layers"] * work.layers,
+        expert_s=(slow["experts"] * work.expert_bytes + slow["widening"] * work.widened_expert_bytes)
+        / work.bytes_per_s,
+        expert_miss=1 - experts.per_token / experts.routed if experts is not None else 0.0,
+        limits=limits,
+        context_s=tuple(reads.get(limit, 0.0) / ranks for limit in limits),
+        pair_s=tuple(pair_s.get(limit, 0.0) / ranks for limit in limits),
+        ranks=ranks,
+        experts_decode_s=slow["compute"] * work.routed_token_s + exchange_s,
+        experts_prefill_token_s=slow["prefill"] * work.routed_token_s + exchange_s,
+    )
+
+
+def _by_limit(work: ReplicaWork, slow: dict[str, float]) -> tuple[dict[int, float], dict[int, float]]:
+    """Seconds per token of context a decode reads, and per pair of a prompt, by how far the attention sees."""
+    dtype, tp = work.deployment.chosen_cache_dtype, work.deployment.parallelism.tp
+    reads: dict[int, float] = {}
+    paired: dict[int, float] = {}
+    for mixer, count in work.mixers.items():
+        read_s = slow["cache"] * count * mixer.entry_bytes(dtype, tp) / work.bytes_per_s
+        read_s += slow["compute"] * count * mixer.decode_flops(tp) / work.attention_flops_per_s
+        pair_s = slow["prefill"] * count * mixer.prefill_flops(tp) / work.attention_flops_per_s
+        for limit, share in mixer.sight:
+            reads[limit] = reads.get(limit, 0.0) + share * read_s
+            paired[limit] = paired.get(limit, 0.0) + share * pair_s
+        indexed_s = slow["cache"] * count * mixer.index_bytes(dtype) / work.bytes_per_s
+        if indexed_s:
+            reads[EVERYTHING] = reads.get(EVERYTHING, 0.0) + indexed_s
+    return reads, paired

@@ -1,0 +1,212 @@
+"""How much work is a step? Bytes, FLOPs and messages of one device, as the seconds they take at the speed of light."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.catalog.accelerator import Precision
+from penstock.fleet.deployment import Deployment
+from penstock.model import Part, Weight
+from penstock.model.sequence_mixers import RouterVisibility
+from penstock.performance.memory.sharding import device_bytes
+from penstock.performance.step.datapath import compute_precision, widens
+from penstock.performance.step.kernel_launches import exchange, link_bytes_per_s, multiplications
+
+Array = npt.NDArray[np.float64]
+
+PARTS: Final = (
+    "weights",
+    "experts",
+    "cache",
+    "compute",
+    "prefill",
+    "collectives",
+    "exchange",
+    "widening",
+    "layers",
+    "mixtures",
+    "extra_kernels",
+    "matrices",
+    "quantised",
+    "messages",
+    "exchanges",
+    "step",
+    "prompt_layers",
+)
+"""The columns of a step's work: seven in seconds at peak; bytes of weights whose format has no datapath and is widened
+first, as seconds of reading them; then counts of what is launched and sent, of steps, and of layers in steps that
+carry prompts, which run outside captured graphs."""
+PHYSICAL: Final = 7
+"""How many of the parts are physics; the rest count launches, whose cost is fitted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What an engine step serves, on average: one entry per step asked about."""
+
+    decodes: Array
+    """Requests that decode one token in this step, over the whole replica."""
+    context_tokens: Array
+    """Mean tokens each of them has behind it."""
+    prefill_tokens: Array
+    """Prompt tokens processed in this step."""
+    prompt_tokens: Array
+    """Mean length of the prompts they belong to."""
+    drafted_tokens: float = 0.0
+    """Speculative tokens verified beside each decoded one."""
+    carrying_share: Array = field(default_factory=lambda: np.ones(1))
+    """Share of the steps that carry any prompt tokens: one for a single step, less for an average of many."""
+
+    @staticmethod
+    def closed_loop(concurrency: Array, input_tokens: Array, output_tokens: Array, batched_tokens: float) -> "Load":
+        """Return the average step of a closed loop, in which prompts come whole or in steps of `batched_tokens`."""
+        answered = concurrency / output_tokens
+        return Load(
+            decodes=concurrency,
+            context_tokens=input_tokens + output_tokens / 2,
+            prefill_tokens=answered * input_tokens,
+            prompt_tokens=input_tokens,
+            carrying_share=np.minimum(1.0, answered * carrying_steps(input_tokens, batched_tokens)),
+        )
+
+
+def carrying_steps(input_tokens: Array, batched_tokens: float) -> Array:
+    """Return how many steps a prompt is spread over."""
+    return np.maximum(1.0, np.ceil(input_tokens / batched_tokens))
+
+
+class ReplicaWork:
+    """A deployment's constants, summed once so that a step costs a few multiplications."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self.deployment = deployment
+        model, parallelism, part = deployment.model, deployment.parallelism, deployment.accelerator
+        self.bytes_per_s = part.memory.hbm_bytes_per_s
+        self.dense_bytes = self.expert_bytes = 0.0
+        self.widened_dense_bytes = self.widened_expert_bytes = 0.0
+        self.token_s = self.routed_token_s = 0.0
+        tied = not any(weight.part is Part.LM_HEAD for weight in model.weights)
+        for weight in model.weights:
+            if weight.part in {Part.VISION, Part.MTP} or (weight.part is Part.EMBEDDING and not tied):
+                continue
+            held = device_bytes(weight, deployment)
+            seconds = self._multiply_s(weight)
+            widened = held if widens(weight, part) else 0.0
+            if weight.part is Part.ROUTED_EXPERTS:
+                self.expert_bytes += held
+                self.widened_expert_bytes += widened
+                self.routed_token_s += seconds / (parallelism.tp * parallelism.dp)
+            else:
+                self.dense_bytes += held
+                self.widened_dense_bytes += widened
+                self.token_s += seconds * held / max(1, weight.stored_bytes)
+        self.layers = len(model.layers)
+        self.mixers = Counter(layer.mixer for layer in model.layers if layer.mixer is not None)
+        self.exchange_token_s, exchanges = exchange(deployment)
+        matrices, quantised = multiplications(model, part)
+        self.launches = {
+            "layers": self.layers,
+            "mixtures": sum(layer.feed_forward == "moe" for layer in model.layers),
+            "extra_kernels": sum(count * mixer.extra_kernels for mixer, count in self.mixers.items()),
+            "matrices": matrices,
+            "quantised": quantised,
+            "messages": 2 * self.layers if parallelism.tp > 1 else 0,
+            "exchanges": exchanges,
+        }
+        self.attention_flops_per_s = part.peak_flops_per_s(Precision.BF16)
+
+    def _multiply_s(self, weight: Weight) -> float:
+        """Seconds one token spends multiplying with a weight, unsplit, at peak."""
+        if len(weight.shape) == 1 or weight.part is Part.NORM:
+            return 0.0
+        part = self.deployment.accelerator
+        return 2 * weight.active_params / part.peak_flops_per_s(compute_precision(weight.format.multiplied_as, part))
+
+    @cached_property
+    def collective_token_s(self) -> float:
+        """Two all-reduces a layer, each moving 2 (tp - 1)/tp of a token's activations."""
+        tp = self.deployment.parallelism.tp
+        message_bytes = self.deployment.model.hidden_size * 2
+        return 2 * self.layers * 2 * (tp - 1) / tp * message_bytes / link_bytes_per_s(self.deployment.accelerator, tp)
+
+    def light(self, load: Load) -> Array:
+        """Return the work of each step: a row per entry of the load, a column per part."""
+        ranks = self.deployment.parallelism.dp
+        decodes, prefill = load.decodes / ranks, load.prefill_tokens / ranks
+        verified = 1.0 + load.drafted_tokens
+        tokens_everywhere = load.decodes * verified + load.prefill_tokens
+        cache_s, attention_s = self._attention(load, decodes)
+        experts_read = self._experts_read(load)
+        columns = {
+            "weights": np.full_like(decodes, self.dense_bytes / self.bytes_per_s),
+            "experts": self.expert_bytes / self.bytes_per_s * experts_read,
+            "cache": cache_s,
+            "compute": verified * (decodes * self.token_s + load.decodes * self.routed_token_s + attention_s),
+            "prefill": prefill * self.token_s
+            + load.prefill_tokens * self.routed_token_s
+            + self._prefill_attention(prefill, load.prompt_tokens),
+            "collectives": self.collective_token_s * tokens_everywhere / ranks,
+            "exchange": self.exchange_token_s * tokens_everywhere,
+            "widening": (self.widened_dense_bytes + self.widened_expert_bytes * experts_read) / self.bytes_per_s,
+            **{name: np.full_like(decodes, count) for name, count in self.launches.items()},
+            "step": np.ones_like(decodes),
+            "prompt_layers": self.layers * np.where(load.prefill_tokens > 0, load.carrying_share, 0.0),
+        }
+        return np.column_stack([columns[name] for name in PARTS])
+
+    def _experts_read(self, load: Load) -> Array:
+        """Share of the experts that some token visits, decoded, drafted or of a prompt: 1 - (1 - k/E)^tokens a step."""
+        experts = self.deployment.model.experts
+        if experts is None:
+            return np.zeros_like(load.decodes)
+        missed, share = 1.0 - experts.per_token / experts.routed, load.carrying_share
+        decoded = load.decodes * (1.0 + load.drafted_tokens)
+        carrying = decoded + load.prefill_tokens / share
+        return 1.0 - (1.0 - share) * missed**decoded - share * missed**carrying
+
+    def _attention(self, load: Load, decodes: Array) -> tuple[Array, Array]:
+        """Seconds of reading the cache, and of multiplying with it, for the decoding requests."""
+        dtype, tp = self.deployment.chosen_cache_dtype, self.deployment.parallelism.tp
+        peak = self.attention_flops_per_s
+        read, multiplied = np.zeros_like(decodes), np.zeros_like(decodes)
+        for mixer, count in self.mixers.items():
+            entries = attended(mixer.sight, load.context_tokens)
+            read += count * (entries * mixer.entry_bytes(dtype, tp) + mixer.state_bytes(dtype, tp))
+            read += count * mixer.index_bytes(dtype) * load.context_tokens
+            multiplied += count * entries * mixer.decode_flops(tp)
+        return decodes * read / self.bytes_per_s, decodes * multiplied / peak
+
+    def _prefill_attention(self, prefill: Array, prompt: Array) -> Array:
+        tp, peak = self.deployment.parallelism.tp, self.attention_flops_per_s
+        flops = np.zeros_like(prefill)
+        for mixer, count in self.mixers.items():
+            seen = sum((share * pairs(prompt, limit) for limit, share in mixer.sight), np.zeros_like(prompt))
+            flops += count * seen / np.maximum(1.0, prompt) * mixer.prefill_flops(tp)
+        return prefill * flops / peak
+
+
+def pairs(tokens: Array, limit: float) -> Array:
+    """Pairs of a token and one it sees, over the first tokens of a prompt: t²/2, and no more than the limit each."""
+    seen = np.minimum(tokens, limit)
+    return seen * (tokens - seen / 2)
+
+
+def attended(sight: RouterVisibility, tokens: Array) -> Array:
+    """Entries a query reads with so many tokens behind it."""
+    return sum((share * np.minimum(tokens, limit) for limit, share in sight), np.zeros_like(tokens))
+
+
+def roofline_s(light: Array) -> float:
+    """The least time the physics allows a step: memory and compute can overlap, so the larger of the two."""
+    return float(rooflines_s(light[None])[0])
+
+
+def rooflines_s(light: Array) -> Array:
+    """The same for a row of work each."""
+    memory = light[:, [PARTS.index(name) for name in ("weights", "experts", "cache")]].sum(axis=1)
+    compute = light[:, [PARTS.index(name) for name in ("compute", "prefill")]].sum(axis=1)
+    return np.asarray(np.maximum(memory, compute))

@@ -1,0 +1,284 @@
+"""What must delivered nodes prove? The load the plan puts on one node of each pool, at its lengths, within its SLO."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, floor, inf, log10
+from typing import Final
+
+from penstock.errors import UsageError
+from penstock.fleet.disaggregated_replica import Disaggregated
+from penstock.planning.candidates.candidate_search import Candidate
+from penstock.planning.make_plan import Answer, Bill, PlanResult
+from penstock.planning.optimizer.problem import PoolPeriod
+from penstock.planning.spec.plan_types import WorkloadPlan
+from penstock.planning.verification.simulated_capacity import LoadJudge, PoolLoad
+from penstock.workload.slo import Slo
+
+ACCEPTANCE_VERSION: Final = 1
+_TWO_ERRORS: Final = 0.01
+"""How well a run must tell the share of requests within the SLO: one point at two standard errors."""
+_MIN_REQUESTS: Final = 500
+_PASSABLE: Final = 0.95
+"""Of what a node keeps by itself, what it is asked for: requests that queue together miss together, so that of twelve
+runs of the benchmark's length a node as good as estimated passed eight at all of it and eleven at this much."""
+_LOADS: Final = (("half", 0.5), ("peak", 1.0))
+_DIGITS: Final = 4
+"""As many as are worth asking for."""
+_ROUNDING: Final = 1e-12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptedLength:
+    """Requests of one length and their share of what a node gets."""
+
+    input_tokens: int
+    output_tokens: int
+    share_fraction: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptedLoad:
+    """One run: Poisson arrivals at a rate, and the share of requests that must keep the SLO."""
+
+    name: str
+    requests_per_s: float
+    requests: int
+    at_least_fraction: float
+
+    def __post_init__(self) -> None:
+        if self.requests_per_s <= 0 or self.requests < 1 or not 0 < self.at_least_fraction <= 1:
+            raise UsageError("a load has a rate, requests and a share of them above 0; shares are at most 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefillReplicas:
+    """Replicas beside the others that only prefill, so that those only decode."""
+
+    replicas: int
+    tp: int
+    pp: int
+    dp: int
+    ep: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptanceCase:
+    """A benchmark that nodes of one pool must pass before they are paid for."""
+
+    name: str
+    workload: str
+    accelerator: str
+    vendor: str
+    nodes: int
+    """Nodes under test: one, or as many as a replica spans."""
+    replicas: int
+    """On them, behind one router that sends each request to the replica with the fewest."""
+    model: str
+    weights: str
+    kv: str
+    engine: str
+    tp: int
+    pp: int
+    dp: int
+    ep: bool
+    drafted_tokens: int
+    """A step drafts so many with the checkpoint's own layers; 0 is none."""
+    lengths: tuple[AcceptedLength, ...]
+    slo: Slo
+    loads: tuple[AcceptedLoad, ...]
+    node_watts_at_most: float
+    prefill: PrefillReplicas | None = None
+    """Where prompts are computed apart; `replicas` and the split are then of what decodes."""
+
+    def __post_init__(self) -> None:
+        if abs(sum(length.share_fraction for length in self.lengths) - 1) > 1e-6:  # noqa: PLR2004 - rounded in a file
+            raise UsageError("the shares of the lengths add up to 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Margin:
+    """What the plan believes beside what it needs; not for vendors."""
+
+    case: AcceptanceCase
+    sent_requests_per_s: float
+    """What the plan sends to as many replicas of its pool at the peak."""
+    estimate_requests_per_s: float
+    low_requests_per_s: float
+    high_requests_per_s: float
+    """What the nodes of the case carry within the SLO by themselves: the estimate, its P10 and P90."""
+    turns_below_requests_per_s: float | None
+    """Where another fleet is cheaper; None where no such value was found."""
+
+    @property
+    def margin_fraction(self) -> float:
+        """How much more is believed than must be shown."""
+        return self.estimate_requests_per_s / self.case.loads[-1].requests_per_s - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Acceptance:
+    """The benchmark of a plan."""
+
+    plan: str
+    cases: tuple[AcceptanceCase, ...]
+    version: int = ACCEPTANCE_VERSION
+
+
+def margins_of(result: PlanResult, answer: Answer, sustained: LoadJudge | None = None) -> tuple[Margin, ...]:
+    """Write down what every pool of the chosen fleet must show, and of the best fleet of every other kind.
+
+    A node has fewer replicas to share bursts than its pool. So `sustained` simulates those under test by themselves,
+    and they are asked for no more than they keep; without it what a replica was judged to carry stands for that.
+    """
+    found: dict[str, Margin] = {}
+    for bill in (answer.winner, *answer.by_label.values()):
+        for pool, entry in _of_fleet(result, bill):
+            if entry.id not in found:
+                found[entry.id] = _margin(result, answer, pool, entry, sustained)
+    return tuple(found.values())
+
+
+def _of_fleet(result: PlanResult, bill: Bill) -> Iterator[tuple[PoolPeriod, Candidate]]:
+    """Each placement once, in the period that asks most of a replica of it."""
+    hardest: dict[str, tuple[float, PoolPeriod]] = {}
+    for pool in bill.mix.pools:
+        for name in pool.replicas:
+            rate = sum(_rates(result, pool, name).values())
+            if rate > hardest.get(name, (0.0, pool))[0]:
+                hardest[name] = (rate, pool)
+    by_id = {entry.id: entry for entry in result.candidates}
+    for name, (_, pool) in hardest.items():
+        yield pool, by_id[name]
+
+
+def _rates(result: PlanResult, pool: PoolPeriod, name: str) -> dict[int, float]:
+    """Requests per second of each length that one replica has to carry: the peak, with the headroom a plan asks for."""
+    most = 1 / result.problem.utilisation_fraction
+    peaks = {demand.key: demand.requests_per_s[pool.period] * most for demand in result.problem.demands}
+    return {
+        demand[1]: share * peaks[demand] / pool.replicas[name]
+        for (runs, demand), share in pool.load.items()
+        if runs == name and share > 0
+    }
+
+
+def _margin(
+    result: PlanResult, answer: Answer, pool: PoolPeriod, entry: Candidate, sustained: LoadJudge | None
+) -> Margin:
+    rates = _rates(result, pool, entry.id)
+    workload = next(plan for plan in result.plan.workloads if plan.name == entry.workload)
+    _, units = _system(entry)
+    sent = sum(rates.values()) * units
+    judged, low, high = (bound * units for bound in _carried(entry, rates))
+    alone = 0.0 if sustained is None else sustained(_load(workload, entry, rates, units))
+    estimate = alone or judged
+    turns = _turns_below(answer, entry.accelerator.id)
+    return Margin(
+        case=_case(result, workload, entry, rates, min(sent, _PASSABLE * estimate if alone else estimate)),
+        sent_requests_per_s=sent,
+        estimate_requests_per_s=estimate,
+        low_requests_per_s=low * estimate / judged,
+        high_requests_per_s=high * estimate / judged,
+        turns_below_requests_per_s=None if turns is None else turns * estimate,
+    )
+
+
+def _load(workload: WorkloadPlan, entry: Candidate, rates: Mapping[int, float], units: int) -> PoolLoad:
+    """The replicas under test as a pool of their own, with the few lengths that a bench sends."""
+    total = sum(rates.values())
+    return PoolLoad(
+        option=entry.option,
+        replicas=units,
+        mix=tuple(
+            (workload.shares[number].bucket.at_its_mean(), rate / total) for number, rate in sorted(rates.items())
+        ),
+        requests_per_s=total * units,
+        slo=workload.slo,
+    )
+
+
+def _case(
+    result: PlanResult, workload: WorkloadPlan, entry: Candidate, rates: Mapping[int, float], peak_requests_per_s: float
+) -> AcceptanceCase:
+    nodes, units = _system(entry)
+    split, apart = entry.deployment.parallelism, entry.apart
+    return AcceptanceCase(
+        name=entry.id.replace(" ", "-"),
+        workload=workload.name,
+        accelerator=entry.accelerator.id,
+        vendor=entry.accelerator.vendor,
+        nodes=nodes,
+        replicas=units if apart is None else units * apart.decode_replicas,
+        model=workload.model,
+        weights=entry.weights,
+        kv=entry.deployment.chosen_cache_dtype.value,
+        engine=entry.measured_engine,
+        tp=split.tp,
+        pp=split.pp,
+        dp=split.dp,
+        ep=split.expert_parallel,
+        drafted_tokens=0 if entry.speculation is None else entry.speculation.drafted_tokens,
+        lengths=tuple(_lengths(workload, rates)),
+        slo=workload.slo,
+        loads=tuple(_loads(workload.slo, peak_requests_per_s)),
+        node_watts_at_most=result.resolved.power[entry.accelerator.id].node_watts,
+        prefill=None if apart is None else _prefill(apart, units),
+    )
+
+
+def _prefill(unit: Disaggregated, units: int) -> PrefillReplicas:
+    split = unit.prefill.parallelism
+    return PrefillReplicas(
+        replicas=units * unit.prefill_replicas, tp=split.tp, pp=split.pp, dp=split.dp, ep=split.expert_parallel
+    )
+
+
+def _lengths(workload: WorkloadPlan, rates: Mapping[int, float]) -> Iterator[AcceptedLength]:
+    total = sum(rates.values())
+    for number, rate in sorted(rates.items()):
+        bucket = workload.shares[number].bucket
+        yield AcceptedLength(
+            input_tokens=bucket.input_tokens, output_tokens=bucket.output_tokens, share_fraction=rate / total
+        )
+
+
+def _loads(slo: Slo, peak_requests_per_s: float) -> Iterator[AcceptedLoad]:
+    attained = slo.attainment_fraction
+    requests = max(_MIN_REQUESTS, ceil(attained * (1 - attained) / (_TWO_ERRORS / 2) ** 2))
+    for name, load in _LOADS:
+        rate = _short(peak_requests_per_s * load)
+        yield AcceptedLoad(name=name, requests_per_s=rate, requests=requests, at_least_fraction=attained)
+
+
+def _system(entry: Candidate) -> tuple[int, int]:
+    """Nodes under test and replicas on them: a node full of small replicas, or as many nodes as a large one spans."""
+    node = entry.accelerator.node.devices
+    return (1, node // entry.devices) if entry.devices <= node else (entry.devices // node, 1)
+
+
+def _carried(entry: Candidate, rates: Mapping[int, float]) -> Sequence[float]:
+    """What one replica carries of this mix of lengths: the estimate, P10, P90; lengths add up by the time they take."""
+    total = sum(rates.values())
+    found = []
+    for bound in ("value", "low", "high"):
+        carried = {bucket: getattr(entry.capacities[bucket].requests_per_s, bound) for bucket in rates}
+        busy = sum(rate / carried[bucket] if carried[bucket] > 0 else inf for bucket, rate in rates.items())
+        found.append(total / busy)
+    return found
+
+
+def _turns_below(answer: Answer, accelerator: str) -> float | None:
+    return next(
+        (
+            flip.at
+            for flip in answer.flips
+            if flip.kind == "throughput" and flip.subject == accelerator and flip.side == "below"
+        ),
+        None,
+    )
+
+
+def _short(value: float) -> float:
+    """As many digits as are worth asking for, and never more than was said."""
+    step = 10.0 ** (floor(log10(value)) + 1 - _DIGITS)
+    return float(f"{min(value, floor(value / step * (1 + _ROUNDING)) * step):.{2 * _DIGITS}g}")

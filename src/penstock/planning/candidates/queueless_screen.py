@@ -1,0 +1,160 @@
+"""What would a replica carry if requests never queued? A quick screen of many deployments before the simulator."""
+
+from dataclasses import dataclass
+from math import exp
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.fleet.deployment import Deployment
+from penstock.performance.calibration.efficiencies import Efficiencies
+from penstock.performance.memory.budget import DeviceRoom, MemoryFit
+from penstock.performance.prediction.predict_deployment import Range, Speculation
+from penstock.performance.prediction.serving_stack import Stack, stack_of
+from penstock.performance.step.drafting_step import drafting_step
+from penstock.performance.step.first_token import LoopLoad
+from penstock.performance.step.step_work import PARTS, Array, ReplicaWork
+from penstock.planning.candidates.replica_capacity import Capacity, Option, cannot
+from penstock.planning.spec.plan_types import Bucket, WorkloadPlan
+from penstock.workload.slo import Slo
+
+_MOST: Final = 4096
+_PER_OCTAVE: Final = 16
+"""Concurrencies tried per doubling: steps of 4%."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledSteps:
+    """A deployment's work, and seconds per unit of it on the stack that speaks for it."""
+
+    work: ReplicaWork
+    stack: Stack
+    speculation: Speculation | None
+
+    def times(self, together: Array, bucket: Bucket) -> tuple[Array, Array, Array]:
+        """Seconds per token, seconds to the first one, and the share of prompts in a step."""
+        loop = LoopLoad(
+            users=together,
+            input_tokens=bucket.input_tokens,
+            output_tokens=bucket.output_tokens,
+            batched_tokens=self.work.deployment.batched_tokens,
+            drafted_tokens=0 if self.speculation is None else self.speculation.drafted_tokens,
+        )
+        light, prompts = self._step(loop), PARTS.index("prefill")
+        token_s = light @ self.stack.slowdowns
+        prefill = light[:, prompts] * self.stack.slowdowns[prompts] / token_s
+        return token_s, self.stack.first_token_s(self.work, loop), prefill
+
+    def _step(self, loop: LoopLoad) -> Array:
+        """Work that each token of a request takes of its step."""
+        drafts = self.speculation
+        if drafts is None:
+            return self.work.light(loop.average())
+        step = drafting_step(self.work, loop, drafts.accepted_tokens)
+        return np.asarray(step / drafts.accepted_tokens * exp(drafts.log_factor))
+
+
+class QueuelessScreen:
+    """Judges by the largest closed loop whose average step and first token stay within the SLO.
+
+    It ignores queueing, so it is optimistic near saturation; whoever uses it says so. One object remembers what it
+    compiled: a deployment is compiled once for all its lengths and engines with the same settings.
+    """
+
+    def __init__(self, efficiencies: Efficiencies) -> None:
+        self.efficiencies = efficiencies
+        self._works: dict[tuple[object, ...], ReplicaWork] = {}
+        self._stacks: dict[tuple[object, ...], Stack] = {}
+        self._compiled: dict[tuple[object, ...], CompiledSteps] = {}
+        self._rooms: dict[tuple[object, ...], DeviceRoom] = {}
+        self._fits: dict[tuple[object, ...], MemoryFit] = {}
+
+    def __call__(self, option: Option, workload: WorkloadPlan) -> tuple[Capacity, ...]:
+        """Return the rate of the largest loop of each length that keeps the SLO."""
+        return tuple(self.alone(option, share.bucket, workload.slo) for share in workload.shares)
+
+    def alone(self, option: Option, bucket: Bucket, slo: Slo) -> Capacity:
+        """Judge one length."""
+        memory = self.memory(option.deployment, bucket.context_tokens)
+        longest = self.memory(option.deployment, bucket.longest_tokens)
+        if not longest.fits:
+            return cannot(longest.obstacle.reason if longest.obstacle else "does not fit")
+        compiled = self.compiled(option)
+        # Requests that came at different times hold half their answers on average.
+        mean_tokens = bucket.input_tokens + bucket.output_tokens / 2
+        limit = memory.capacity.tokens / mean_tokens if memory.capacity is not None else 0.0
+        together = _concurrencies(min(int(limit) or _MOST, _MOST))
+        tpot_s, ttft_s, prefill = compiled.times(together, bucket)
+        kept = np.flatnonzero(_within(tpot_s, ttft_s, bucket, slo))
+        if not kept.size:
+            return cannot("misses the SLO with one request alone")
+        best, stack = int(kept[-1]), compiled.stack
+        rate = float(together[best] / tpot_s[best] / bucket.output_tokens)
+        drafts = option.speculation
+        fast, slow = stack.spread if drafts is None else drafts.widened(stack.spread)
+        return Capacity(
+            requests_per_s=Range(value=rate, low=rate / exp(slow), high=rate / exp(fast)),
+            tier=stack.tier if drafts is None else drafts.tier_on(stack),
+            grounds=f"{option.measured_engine}, from {' > '.join(stack.path)}; "
+            + ("" if drafts is None else f"{drafts.grounds}; ")
+            + f"closed loop of {together[best]:,.0f}, no queue",
+            prefill_fraction=float(prefill[best]),
+            measured_engine=option.measured_engine,
+        )
+
+    def memory(self, deployment: Deployment, context_tokens: int) -> MemoryFit:
+        """Whether a replica holds the model and a request of this length."""
+        key = (*_layout(deployment), context_tokens)
+        if key not in self._fits:
+            self._fits[key] = self._room(deployment).at(context_tokens)
+        return self._fits[key]
+
+    def _room(self, deployment: Deployment) -> DeviceRoom:
+        placed = _layout(deployment)
+        if placed not in self._rooms:
+            self._rooms[placed] = DeviceRoom(deployment)
+        return self._rooms[placed]
+
+    def compiled(self, option: Option) -> CompiledSteps:
+        """Its work and the stack that serves it."""
+        return self.compiled_on(option.deployment, option.measured_engine, option.speculation)
+
+    def compiled_on(self, deployment: Deployment, engine: str, speculation: Speculation | None = None) -> CompiledSteps:
+        """The same of a deployment on an engine."""
+        placed = _layout(deployment)
+        if placed not in self._works:
+            self._works[placed] = ReplicaWork(deployment)
+        key = (*placed, engine)
+        if key not in self._compiled:
+            work = self._works[placed]
+            self._compiled[key] = CompiledSteps(work=work, stack=self._stack(key, work), speculation=speculation)
+        return self._compiled[key]
+
+    def _stack(self, key: tuple[object, ...], work: ReplicaWork) -> Stack:
+        """Ask once about a deployment, whether it drafts or not: measurements speak of steps without drafts."""
+        *plain, _, engine = key
+        known = (*plain, engine)
+        if known not in self._stacks:
+            self._stacks[known] = stack_of(work, str(engine), self.efficiencies)
+        return self._stacks[known]
+
+
+def _layout(deployment: Deployment) -> tuple[object, ...]:
+    """What tells two deployments apart: engines with the same settings share one. Whether it drafts comes last."""
+    part, model, engine = deployment.accelerator, deployment.model, deployment.engine
+    plain = (model.name, model.quantisation, part.id, deployment.parallelism, deployment.cache_dtype, engine)
+    return (*plain, deployment.speculative)
+
+
+def _concurrencies(most: int) -> Array:
+    octaves = np.log2(max(1, most))
+    return np.unique(np.round(2 ** np.linspace(0, octaves, max(1, int(octaves * _PER_OCTAVE)) + 1)))
+
+
+def _within(tpot_s: Array, ttft_s: Array, bucket: Bucket, slo: Slo) -> NDArray[np.bool_]:
+    after = bucket.output_tokens - 1
+    between_s = tpot_s if after else np.full_like(tpot_s, np.nan)
+    kept = slo.met(ttft_s=ttft_s, tpot_s=between_s, e2e_s=ttft_s + tpot_s * after)
+    # More requests never make a step shorter: what follows the first miss is missed too.
+    return np.logical_and.accumulate(kept)

@@ -1,0 +1,160 @@
+"""How does a plan become a problem? Prices, power and people turned into dollars per node, period by period."""
+
+from collections.abc import Mapping, Sequence
+
+from penstock.catalog.accelerator import Accelerator
+from penstock.economics.bill_line import total_usd
+from penstock.planning.candidates.candidate_search import Candidate
+from penstock.planning.optimizer.node_costs import (
+    EPSILON_YEARS,
+    BillingTerms,
+    Period,
+    delivered_years,
+    terms_of,
+    years_until,
+)
+from penstock.planning.optimizer.problem import (
+    MIN_VENDOR_SHARE,
+    Contract,
+    Demand,
+    Kept,
+    Offer,
+    Problem,
+    ReplicaKind,
+    Tier,
+)
+from penstock.planning.spec.plan_types import AcceleratorPlan, SitePlan, WorkloadPlan
+from penstock.planning.spec.resolve_plan import Resolved
+
+
+def peak_requests_per_s(workload: WorkloadPlan, period: Period) -> float:
+    """The highest rate of a period: at its end where demand grows, at its start where it shrinks."""
+    growth = 1 + workload.growth_per_year.value
+    return workload.peak_requests_per_s * float(max(growth ** period[0], growth ** period[1]))
+
+
+def build_problem(
+    resolved: Resolved, candidates: Sequence[Candidate], *, capacity_scale: Mapping[str, float] | None = None
+) -> Problem:
+    """Write down what the solver sees; `capacity_scale` multiplies what every replica of a part carries."""
+    plan, terms = resolved.plan, terms_of(resolved)
+    offers = tuple(
+        _offer(terms, part, site)
+        for part in plan.parts
+        for site in plan.sites
+        if not denied(site, resolved.accelerators[part.id])
+    )
+    vendors = dict.fromkeys(offer.vendor for offer in offers)
+    periods = range(len(terms.periods))
+    return Problem(
+        periods=len(terms.periods),
+        offers=offers,
+        replicas=tuple(_replica(entry) for entry in candidates),
+        demands=tuple(demand for workload in plan.workloads for demand in demands_of(workload, terms.periods)),
+        vendor_usd={vendor: tuple(total_usd(terms.people(vendor, period)) for period in periods) for vendor in vendors},
+        site_watts={site.name: site.power_cap_watts for site in plan.sites if site.power_cap_watts is not None},
+        max_nodes={part.id: part.max_nodes for part in plan.parts if part.max_nodes is not None},
+        spare_nodes=plan.constraints.spare_nodes,
+        utilisation_fraction=plan.constraints.utilisation.value,
+        min_vendors=plan.constraints.min_vendors,
+        min_vendor_share=plan.constraints.min_vendor_share or MIN_VENDOR_SHARE,
+        max_vendor_share=plan.constraints.max_vendor_share,
+        share_of=plan.constraints.share_of,
+        gains=_gains(terms, capacity_scale or {}),
+    )
+
+
+def _gains(terms: BillingTerms, scale: Mapping[str, float]) -> Mapping[str, tuple[float, ...]]:
+    """What newer engines add by the start of each period, and how far off the estimate of a part is taken to be."""
+    periods = range(len(terms.periods))
+    return {
+        ident: tuple(scale.get(ident, 1.0) * terms.gain(accelerator.vendor, period) for period in periods)
+        for ident, accelerator in terms.resolved.accelerators.items()
+        if scale.get(ident, 1.0) != 1.0 or terms.resolved.stack_of(accelerator.vendor).software_gain_per_year.value
+    }
+
+
+def demands_of(workload: WorkloadPlan, periods: Sequence[Period]) -> tuple[Demand, ...]:
+    """Spread a workload over its length buckets, peak by peak."""
+    return tuple(
+        Demand(
+            key=(workload.name, number),
+            requests_per_s=tuple(peak_requests_per_s(workload, period) * share.fraction for period in periods),
+            tokens=share.bucket.context_tokens,
+        )
+        for number, share in enumerate(workload.shares)
+    )
+
+
+def _offer(terms: BillingTerms, part: AcceleratorPlan, site: SitePlan) -> Offer:
+    accelerator = terms.resolved.accelerators[part.id]
+    count = len(terms.periods)
+    levels = (0, *(discount.devices for discount in part.discounts))
+    tiers = tuple(
+        Tier(
+            min_devices=least,
+            node_usd=tuple(total_usd(terms.bought(part, site, level, period)) for period in range(count)),
+        )
+        for level, least in enumerate(levels)
+    )
+    rents = tuple(total_usd(terms.rented(part, site, period)) for period in range(count))
+    return Offer(
+        accelerator=part.id,
+        vendor=accelerator.vendor,
+        site=site.name,
+        devices=accelerator.node.devices,
+        node_watts=terms.resolved.power[part.id].node_watts,
+        tiers=tiers if part.buy is not None and not part.owned_only else (),
+        rent_usd=rents if part.rent is not None else None,
+        contracts=tuple(_contract(terms, part, site, number) for number in range(len(part.contracts))),
+        kept=_kept(terms, part, site),
+        first_period=_first_period(terms, part),
+        first_bought=_period_from(terms, delivered_years(terms.resolved.plan, part)),
+        lot_nodes=accelerator.rack_nodes,
+    )
+
+
+def _contract(terms: BillingTerms, part: AcceleratorPlan, site: SitePlan, number: int) -> Contract:
+    periods, months = range(len(terms.periods)), part.contracts[number].months
+    return Contract(
+        months=months,
+        node_usd=tuple(total_usd(terms.contracted(part, site, number, period)) for period in periods),
+        spans=tuple(terms.served_periods(months, period) for period in periods),
+    )
+
+
+def _kept(terms: BillingTerms, part: AcceleratorPlan, site: SitePlan) -> Kept | None:
+    plan = terms.resolved.plan
+    entry = next((entry for entry in plan.owned if (entry.id, entry.site) == (part.id, site.name)), None)
+    if entry is None:
+        return None
+    ends = terms.horizon_years if entry.until is None else years_until(plan, entry.until)
+    serving = sum(1 for _, end in terms.periods if end <= ends + EPSILON_YEARS)
+    usd = tuple(total_usd(terms.kept(entry, period)) for period in range(serving))
+    return Kept(nodes=entry.nodes or 0, node_usd=usd, sale_usd=entry.resale_usd.value)
+
+
+def _first_period(terms: BillingTerms, part: AcceleratorPlan) -> int:
+    """The first period that begins when the part is there; past the end where it comes too late."""
+    return 0 if part.available is None else _period_from(terms, years_until(terms.resolved.plan, part.available))
+
+
+def _period_from(terms: BillingTerms, years: float) -> int:
+    later = [number for number, (start, _) in enumerate(terms.periods) if start >= years - EPSILON_YEARS]
+    return later[0] if later else len(terms.periods)
+
+
+def _replica(candidate: Candidate) -> ReplicaKind:
+    return ReplicaKind(
+        id=candidate.id,
+        accelerator=candidate.accelerator.id,
+        workload=candidate.workload,
+        devices=candidate.devices,
+        requests_per_s={number: rate for number, rate in enumerate(candidate.rates) if rate > 0},
+        apart=candidate.apart is not None,
+    )
+
+
+def denied(site: SitePlan, accelerator: Accelerator) -> bool:
+    """Whether a part may not stand at a site."""
+    return accelerator.id in site.deny or accelerator.vendor in site.deny

@@ -1,0 +1,228 @@
+"""When is it paid? What is ordered, and the money of every quarter as it leaves the account, nothing discounted."""
+
+from calendar import monthrange
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+from math import ceil, inf
+from typing import Final
+
+from penstock.economics.bill_line import Item, Line
+from penstock.economics.finance import MONTHS_PER_YEAR, Window
+from penstock.economics.rent import Term
+from penstock.planning.optimizer.fleet_bill import holdings, people_lines
+from penstock.planning.optimizer.node_costs import DAYS_PER_YEAR, BillingTerms, part_of
+from penstock.planning.optimizer.problem import Mix
+from penstock.planning.spec.plan_types import OwnedPlan
+
+QUARTER_YEARS: Final = 0.25
+_CAPEX: Final = frozenset({Item.SILICON, Item.HOST, Item.NETWORK})
+_NOT_PAID: Final = frozenset({Item.KEPT})
+"""Resale given up is a cost of keeping a node; nobody is paid it."""
+_EPSILON_YEARS: Final = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """One purchase or contract to sign."""
+
+    on: date
+    """When its nodes serve."""
+    by: date | None
+    """When it must be ordered for that; None where nobody said how long delivery takes."""
+    accelerator: str
+    site: str
+    nodes: int
+    devices: int
+    months: int | None
+    """The term of a contract; None is a purchase."""
+    usd: float
+    """What the order says: price with host and network, or every hour of the term."""
+    quoted: bool
+    """Whether the plan states the price; else it is the catalog's, and nobody has offered it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paid:
+    """What leaves the account between two dates."""
+
+    start: date
+    end: date
+    capex_usd: float
+    rent_usd: float
+    running_usd: float
+    """Power, cooling, hosting, support, licences and failures."""
+    people_usd: float
+    sales_usd: float
+    """What nodes owned before bring when they are let go."""
+
+    @property
+    def total_usd(self) -> float:
+        """All of it, sales taken off."""
+        return self.capex_usd + self.rent_usd + self.running_usd + self.people_usd - self.sales_usd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cash:
+    """A fleet's money as it is paid; it adds up to the bill where nothing is discounted."""
+
+    orders: tuple[Order, ...]
+    quarters: tuple[Paid, ...]
+    years: tuple[Paid, ...]
+    after_usd: float
+    """Rent that contracts still bind to once the horizon has ended."""
+    bought_book_usd: float
+    """What the books say at the end of the horizon of what was bought, by straight line."""
+    bought_resale_usd: float
+    """What the plan counts on for it: salvage, and the share of book value it was told to."""
+    kept_book_usd: float | None
+    """The same of what was owned before; None where no book value was given."""
+
+    @property
+    def capex_usd(self) -> float:
+        """Everything that is bought."""
+        return sum(paid.capex_usd for paid in self.years)
+
+    @property
+    def opex_usd(self) -> float:
+        """Everything else that is paid within the horizon."""
+        return sum(paid.rent_usd + paid.running_usd + paid.people_usd for paid in self.years)
+
+    @property
+    def first_order_usd(self) -> float:
+        """Capex of the first day: the figure on the first purchase order."""
+        return sum(order.usd for order in self.orders if order.months is None and order.on == self.quarters[0].start)
+
+
+def cash_of(mix: Mix, terms: BillingTerms) -> Cash:
+    """Read a fleet's payments off its bill, quarter by quarter."""
+    horizon = terms.horizon_years
+    purchases = [(_paid_once(mix, terms, key), terms.periods[key[3]][0]) for key in mix.purchases]
+    return Cash(
+        orders=tuple(sorted(_orders(mix, terms), key=lambda order: (order.on, order.months or 0, order.accelerator))),
+        quarters=tuple(_spans(mix, terms, QUARTER_YEARS)),
+        years=tuple(_spans(mix, terms, 1.0)),
+        after_usd=_between(mix, terms, horizon, inf).rent_usd,
+        bought_book_usd=sum(usd * terms.finance.book_fraction(horizon - start) for usd, start in purchases),
+        bought_resale_usd=sum(usd * terms.finance.sold_fraction(horizon - start) for usd, start in purchases),
+        kept_book_usd=_kept_book(mix, terms),
+    )
+
+
+def _spans(mix: Mix, terms: BillingTerms, length_years: float) -> Iterator[Paid]:
+    horizon = terms.horizon_years
+    for number in range(ceil(horizon / length_years - _EPSILON_YEARS)):
+        yield _between(mix, terms, number * length_years, min((number + 1) * length_years, horizon))
+
+
+def _between(mix: Mix, terms: BillingTerms, start: float, end: float) -> Paid:
+    """Bill the same fleet with a calendar that knows only the days between two dates."""
+    seen = _windowed(terms, start, end)
+    lines = [line for holding in holdings(mix, seen) for line in holding.bill(holding.nodes)]
+    lines += people_lines(mix, seen)
+    sums = {item: sum(line.usd for line in lines if line.item is item) for item in Item}
+    named = {*_CAPEX, *_NOT_PAID, Item.RENT, Item.SOFTWARE}
+    return Paid(
+        start=day_of(terms, start),
+        end=day_of(terms, min(end, terms.horizon_years)),
+        capex_usd=sum(sums[item] for item in _CAPEX),
+        rent_usd=sums[Item.RENT],
+        running_usd=sum(usd for item, usd in sums.items() if item not in named),
+        people_usd=sums[Item.SOFTWARE],
+        sales_usd=sum(usd for when, usd in _sales(mix, terms) if start - _EPSILON_YEARS <= when < end - _EPSILON_YEARS),
+    )
+
+
+def _windowed(terms: BillingTerms, start: float, end: float) -> BillingTerms:
+    finance = terms.finance
+    window = Window(
+        discount_rate_fraction=0.0,
+        depreciation_years=finance.depreciation_years,
+        start_years=start,
+        end_years=end,
+    )
+    return replace(terms, finance=window)
+
+
+def _orders(mix: Mix, terms: BillingTerms) -> Iterator[Order]:
+    plan = terms.resolved.plan
+    for months_of, ways in ((None, mix.purchases), (0, mix.contracts)):
+        for key, nodes in ways.items():
+            accelerator, site, number, period = key
+            part = part_of(plan, accelerator)
+            on = day_of(terms, terms.periods[period][0])
+            lead = timedelta(weeks=part.lead_weeks) if part.lead_weeks is not None else None
+            bought = months_of is None
+            price = part.buy if bought else part.contracts[number].rent
+            yield Order(
+                on=on,
+                by=on - lead if lead is not None and bought else None,
+                accelerator=accelerator,
+                site=site,
+                nodes=nodes,
+                devices=nodes * terms.resolved.accelerators[accelerator].node.devices,
+                months=None if bought else part.contracts[number].months,
+                usd=_paid_once(mix, terms, key) if bought else _committed(mix, terms, key),
+                quoted=price is not None and price.given,
+            )
+
+
+Key = tuple[str, str, int, int]
+
+
+def _paid_once(mix: Mix, terms: BillingTerms, key: Key) -> float:
+    """What one purchase costs on the day: silicon, servers and network."""
+    accelerator, site, level, period = key
+    whole = _windowed(terms, -1.0, inf)
+    lines = whole.bought(*terms.named(accelerator, site), level, period, nodes=mix.purchases[key])
+    return _sum(lines, _CAPEX)
+
+
+def _committed(mix: Mix, terms: BillingTerms, key: Key) -> float:
+    """What signing binds to: the first term, though the fleet is planned to renew it where the need is longer."""
+    accelerator, site, number, period = key
+    term = Term(months=part_of(terms.resolved.plan, accelerator).contracts[number].months)
+    whole = _windowed(terms, -1.0, terms.periods[period][0] + term.years)
+    lines = whole.contracted(*terms.named(accelerator, site), number, period, nodes=mix.contracts[key])
+    return _sum(lines, frozenset({Item.RENT}))
+
+
+def _sum(lines: tuple[Line, ...], items: frozenset[Item]) -> float:
+    return sum(line.usd for line in lines if line.item in items)
+
+
+def _kept_by_period(mix: Mix, entry: OwnedPlan) -> Mapping[int, int]:
+    return {pool.period: pool.kept_nodes for pool in mix.pools if pool.offer.key == (entry.id, entry.site)}
+
+
+def _sales(mix: Mix, terms: BillingTerms) -> Iterator[tuple[float, float]]:
+    """When nodes owned before are let go, and what they bring."""
+    for entry in terms.resolved.plan.owned:
+        resale, before, kept = terms.resale(entry), entry.nodes or 0, _kept_by_period(mix, entry)
+        for period, (start, _) in enumerate(terms.periods):
+            now = kept.get(period, 0)
+            if now < before:
+                yield start, (before - now) * resale.usd(start)
+            before = now
+
+
+def _kept_book(mix: Mix, terms: BillingTerms) -> float | None:
+    """Straight line from today's book value to nothing at full depreciation."""
+    total, last = 0.0, len(terms.periods) - 1
+    for entry in terms.resolved.plan.owned:
+        if entry.book_usd is None:
+            return None
+        left = terms.finance.depreciation_years - entry.age_years
+        share = max(0.0, 1 - terms.horizon_years / left) if left > 0 else 0.0
+        total += entry.book_usd * share * _kept_by_period(mix, entry).get(last, 0)
+    return total
+
+
+def day_of(terms: BillingTerms, years: float) -> date:
+    """Whole months by the calendar, anything else by days."""
+    start, months = terms.resolved.plan.start, round(years * MONTHS_PER_YEAR)
+    if abs(years * MONTHS_PER_YEAR - months) > _EPSILON_YEARS:
+        return start + timedelta(days=round(years * DAYS_PER_YEAR))
+    later, month = divmod(start.month - 1 + months, 12)
+    last = monthrange(start.year + later, month + 1)[1]
+    return date(start.year + later, month + 1, min(start.day, last))

@@ -1,0 +1,394 @@
+"""Which mix is cheapest? Whole nodes, whole replicas and shares of each length bucket, by integer programming."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from penstock.planning.optimizer.milp import Milp, Optimum
+from penstock.planning.optimizer.problem import (
+    DemandKey,
+    Mix,
+    Offer,
+    PoolPeriod,
+    Problem,
+    Restriction,
+)
+
+_SMALL, _LARGE_GAP, _PERIODS_GAP, _SMALL_GAP = 500, 1e-3, 2e-4, 1e-5
+"""Placements up to which a fleet is solved to a hundred-thousandth, or to a fiftieth of a percent where it changes over
+time; above, to a tenth of a percent: it is reported."""
+_MAX_NODES: Final = 2_000
+"""Of the search, not of the fleet: ten seconds of this machine on the largest of the examples."""
+LOOSE: Final = 0.01
+"""A fleet that may be this much too dear is not an answer yet."""
+_PATIENCE: Final = 10
+_NEGLIGIBLE: Final = 1e-7
+
+_OfferKey = tuple[str, str]
+
+
+def cheapest(
+    problem: Problem,
+    restriction: Restriction | None = None,
+    *,
+    gap_fraction: float | None = None,
+    most_nodes: int = _MAX_NODES,
+    patient: bool = True,
+) -> Mix | None:
+    """Find the cheapest fleet; None where no fleet keeps every rule.
+
+    Where nobody is patient a fleet that may be more than a hundredth too dear is returned as well: its gap says so.
+    """
+    built = _Built(problem, restriction or Restriction())
+    gap = _gap(problem, len(built.count)) if gap_fraction is None else gap_fraction
+    optimum = built.milp.solve(gap_fraction=gap, most_nodes=most_nodes)
+    if patient and optimum is not None and optimum.gap_fraction > LOOSE:
+        longer = built.milp.solve(gap_fraction=LOOSE, most_nodes=_PATIENCE * most_nodes)
+        optimum = optimum if longer is None else longer.or_cheaper(optimum)
+    return None if optimum is None else built.read(optimum)
+
+
+def _gap(problem: Problem, placements: int) -> float:
+    if placements > _SMALL:
+        return _LARGE_GAP
+    return _SMALL_GAP if problem.periods == 1 else _PERIODS_GAP
+
+
+def runners_up(
+    problem: Problem, first: Mix, *, count: int, gap_fraction: float | None = None, most_nodes: int = 1_000
+) -> tuple[Mix, ...]:
+    """Find the next best fleets, each without at least one accelerator of every fleet before it."""
+    found: list[Mix] = []
+    while len(found) < count:
+        seen = tuple(mix.support for mix in (first, *found))
+        other = Restriction(not_supports=seen)
+        following = cheapest(problem, other, gap_fraction=gap_fraction, most_nodes=most_nodes, patient=False)
+        if following is None:
+            break
+        found.append(following)
+    return tuple(found)
+
+
+@dataclass(slots=True)
+class _Built:
+    """The program, and which variable stands for what."""
+
+    problem: Problem
+    restriction: Restriction
+    milp: Milp = field(default_factory=Milp)
+    bought: dict[tuple[_OfferKey, int, int], int] = field(default_factory=dict)
+    rented: dict[tuple[_OfferKey, int], int] = field(default_factory=dict)
+    contracted: dict[tuple[_OfferKey, int, int], int] = field(default_factory=dict)
+    kept: dict[tuple[_OfferKey, int], int] = field(default_factory=dict)
+    used: dict[tuple[_OfferKey, int], int] = field(default_factory=dict)
+    count: dict[tuple[_OfferKey, str, int], int] = field(default_factory=dict)
+    share: dict[tuple[_OfferKey, str, DemandKey, int], int] = field(default_factory=dict)
+    offers: tuple[Offer, ...] = ()
+
+    def __post_init__(self) -> None:
+        vendors, parts = self.restriction.only_vendors, self.restriction.only_accelerators
+        self.offers = tuple(
+            offer
+            for offer in self.problem.offers
+            if (vendors is None or offer.vendor in vendors) and (parts is None or offer.accelerator in parts)
+        )
+        for offer in self.offers:
+            self._nodes(offer)
+            for period in self._served(offer):
+                self._placement(offer, period)
+        self._price_levels()
+        self._serve_everything()
+        self._sites()
+        self._most_nodes()
+        self._vendors()
+        self._other_supports()
+
+    # variables
+
+    def _served(self, offer: Offer) -> range:
+        """The periods nodes of it can be there: all of them where some are owned already."""
+        return range(offer.first_period if offer.kept is None else 0, self.problem.periods)
+
+    def _nodes(self, offer: Offer) -> None:
+        most = self.problem.most_nodes(offer)
+        for period in self._served(offer):
+            self.used[offer.key, period] = self.milp.variable(upper=1, whole=True)
+            self._keep(offer, period)
+            if period < offer.first_period:
+                continue
+            for number, tier in enumerate(offer.tiers if period >= offer.first_bought else ()):
+                self.bought[offer.key, number, period] = self._lots(offer, tier.node_usd[period], most)
+            if offer.rent_usd is not None:
+                self.rented[offer.key, period] = self.milp.variable(cost=offer.rent_usd[period], upper=most, whole=True)
+            for number, contract in enumerate(offer.contracts):
+                self.contracted[offer.key, number, period] = self.milp.variable(
+                    cost=contract.node_usd[period], upper=most, whole=True
+                )
+
+    def _lots(self, offer: Offer, node_usd: float, most: int) -> int:
+        """Nodes that are bought, in whole lots."""
+        nodes = self.milp.variable(cost=node_usd, upper=most, whole=True)
+        if offer.lot_nodes > 1:
+            lots = self.milp.variable(upper=most // offer.lot_nodes, whole=True)
+            self.milp.row([(nodes, 1.0), (lots, -float(offer.lot_nodes))], at_least=0, at_most=0)
+        return nodes
+
+    def _keep(self, offer: Offer, period: int) -> None:
+        """Keep what is owned, no more than before: what was sold does not come back."""
+        kept = offer.kept
+        if kept is None or period >= len(kept.node_usd):
+            return
+        now = self.milp.variable(cost=kept.node_usd[period], upper=kept.nodes, whole=True)
+        before = self.kept.get((offer.key, period - 1))
+        self.kept[offer.key, period] = now
+        if before is not None:
+            self.milp.row([(now, 1.0), (before, -1.0)], at_most=0)
+
+    def _placement(self, offer: Offer, period: int) -> None:
+        """Replicas on the nodes of a pool: what they serve, and the devices they take."""
+        problem, most = self.problem, self.problem.most_nodes(offer)
+        taken: list[tuple[int, float]] = []
+        for replica in problem.replicas_on(offer.accelerator):
+            loads = []
+            for demand in problem.demands_of(replica):
+                if demand.requests_per_s[period] <= 0:
+                    continue
+                variable = self.milp.variable(upper=1)
+                self.share[offer.key, replica.id, demand.key, period] = variable
+                needed = demand.requests_per_s[period] / problem.rate_of(replica, demand.key[1], period)
+                loads.append((variable, needed))
+            if not loads:
+                continue
+            number = self.milp.variable(upper=most * offer.devices // replica.devices, whole=True)
+            self.count[offer.key, replica.id, period] = number
+            carried = problem.utilisation_fraction * self._carried_by(offer.key, replica.id, period)
+            self.milp.row([*loads, (number, -carried)], at_most=0)
+            taken.append((number, float(replica.devices)))
+        nodes = [(variable, -float(offer.devices)) for variable in self._in_service(offer, period)]
+        used = self.used[offer.key, period]
+        self.milp.row([*taken, *nodes, (used, float(problem.spare_nodes * offer.devices))], at_most=0)
+        # A pool that serves is in use, and one in use has a node: the spare and the vendor's people follow from it.
+        self.milp.row([*taken, (used, -float(most * offer.devices))], at_most=0)
+        self.milp.row([*((variable, 1.0) for variable in self._in_service(offer, period)), (used, -1.0)], at_least=0)
+
+    def _carried_by(self, offer: tuple[str, str], name: str, period: int) -> float:
+        return self.problem.carried.get((offer, name, period), 1.0)
+
+    def _owned(self, offer: Offer, period: int) -> list[int]:
+        kept = self.kept.get((offer.key, period))
+        bought = [v for (key, _, begun), v in self.bought.items() if key == offer.key and begun <= period]
+        return [*([] if kept is None else [kept]), *bought]
+
+    def _on_contract(self, offer: Offer, number: int, period: int) -> list[int]:
+        spans = offer.contracts[number].spans
+        return [
+            variable
+            for (key, which, begun), variable in self.contracted.items()
+            if (key, which) == (offer.key, number) and begun <= period < begun + spans[begun]
+        ]
+
+    def _in_service(self, offer: Offer, period: int) -> list[int]:
+        rented = self.rented.get((offer.key, period))
+        contracts = (self._on_contract(offer, number, period) for number in range(len(offer.contracts)))
+        on_contract = [variable for found in contracts for variable in found]
+        return [*self._owned(offer, period), *on_contract, *([] if rented is None else [rented])]
+
+    # rules
+
+    def _price_levels(self) -> None:
+        """All nodes of an accelerator are bought at one level, which its total volume must reach."""
+        for accelerator in dict.fromkeys(offer.accelerator for offer in self.offers):
+            offers = [offer for offer in self.offers if offer.accelerator == accelerator and offer.tiers]
+            if not offers or (len(offers[0].tiers) == 1 and offers[0].tiers[0].min_devices <= 0):
+                continue
+            levels = []
+            for number, tier in enumerate(offers[0].tiers):
+                chosen = self.milp.variable(upper=1, whole=True)
+                levels.append((chosen, 1.0))
+                volume = [
+                    (variable, float(offer.devices))
+                    for offer in offers
+                    for (key, level, _), variable in self.bought.items()
+                    if key == offer.key and level == number
+                ]
+                most = sum(self.problem.most_nodes(offer) * offer.devices for offer in offers) * self.problem.periods
+                self.milp.row([*volume, (chosen, -float(most))], at_most=0)
+                self.milp.row([*volume, (chosen, -float(tier.min_devices))], at_least=0)
+            self.milp.row(levels, at_most=1)
+
+    def _serve_everything(self) -> None:
+        for demand in self.problem.demands:
+            for period in range(self.problem.periods):
+                if demand.requests_per_s[period] > 0:
+                    served = [v for (_, _, key, at), v in self.share.items() if (key, at) == (demand.key, period)]
+                    self.milp.row([(variable, 1.0) for variable in served], at_least=1, at_most=1)
+
+    def _sites(self) -> None:
+        """Owned nodes draw on a site's power; rented ones draw on somebody else's."""
+        for site, watts in self.problem.site_watts.items():
+            for period in range(self.problem.periods):
+                drawn = [
+                    (variable, offer.node_watts)
+                    for offer in self.offers
+                    if offer.site == site
+                    for variable in self._owned(offer, period)
+                ]
+                self.milp.row(drawn, at_most=watts)
+
+    def _most_nodes(self) -> None:
+        for accelerator, limit in self.problem.max_nodes.items():
+            for period in range(self.problem.periods):
+                nodes = [
+                    (variable, 1.0)
+                    for offer in self.offers
+                    if offer.accelerator == accelerator
+                    for variable in self._in_service(offer, period)
+                ]
+                self.milp.row(nodes, at_most=limit)
+
+    def _vendors(self) -> None:
+        """People where a vendor is used; enough vendors; not too much with one of them."""
+        problem, required = self.problem, self.restriction.require_vendors
+        vendors = tuple(dict.fromkeys(offer.vendor for offer in self.offers))
+        counted: dict[int, list[tuple[int, float]]] = {}
+        for vendor in vendors:
+            for period in range(problem.periods):
+                costs = problem.vendor_usd.get(vendor)
+                present = self.milp.variable(cost=costs[period] if costs else 0.0, upper=1, whole=True)
+                for offer in self.offers:
+                    used = self.used.get((offer.key, period))
+                    if offer.vendor == vendor and used is not None:
+                        self.milp.row([(present, 1.0), (used, -1.0)], at_least=0)
+                if problem.min_vendors > 1 or vendor in required:
+                    counts = self.milp.variable(upper=1, whole=True)
+                    carried = self._carried(vendor, period)
+                    whole = self._whole_load(period)
+                    self.milp.row([*carried, (counts, -problem.min_vendor_share * whole)], at_least=0)
+                    counted.setdefault(period, []).append((counts, 1.0))
+                    if vendor in required:
+                        self.milp.row([(counts, 1.0)], at_least=1)
+                self._vendor_limit(vendor, period)
+        for vendor in required - set(vendors):
+            self.milp.row([], at_least=1)  # a vendor nobody offers cannot be required: no fleet exists
+            del vendor
+        if problem.min_vendors > 1:
+            for period in range(problem.periods):
+                self.milp.row(counted.get(period, []), at_least=problem.min_vendors)
+
+    def _carried(self, vendor: str, period: int) -> list[tuple[int, float]]:
+        weight = {demand.key: demand.requests_per_s[period] * demand.tokens for demand in self.problem.demands}
+        keys = {offer.key for offer in self.offers if offer.vendor == vendor}
+        return [(v, weight[demand]) for (key, _, demand, at), v in self.share.items() if key in keys and at == period]
+
+    def _whole_load(self, period: int) -> float:
+        return sum(demand.requests_per_s[period] * demand.tokens for demand in self.problem.demands)
+
+    def _vendor_limit(self, vendor: str, period: int) -> None:
+        limit = self.problem.max_vendor_share
+        if limit is None:
+            return
+        if self.problem.share_of == "load":
+            self.milp.row(self._carried(vendor, period), at_most=limit * self._whole_load(period))
+            return
+        # Devices the work takes, not those that stand there: idle ones of another vendor would keep the rule.
+        kinds = {replica.id: replica for replica in self.problem.replicas}
+        rates = {demand.key: demand.requests_per_s[period] for demand in self.problem.demands}
+        vendors = {offer.key: offer.vendor for offer in self.offers}
+        terms = []
+        for (key, name, demand, at), variable in self.share.items():
+            if at == period:
+                own = (1.0 if vendors[key] == vendor else 0.0) - limit
+                each = self.problem.rate_of(kinds[name], demand[1], at)
+                taken = rates[demand] / each / self._carried_by(key, name, at) * kinds[name].devices
+                terms.append((variable, own * taken))
+        self.milp.row(terms, at_most=0)
+
+    def _other_supports(self) -> None:
+        """Keep the answer from using every accelerator of a set already seen: a runner-up lacks one of them."""
+        for support in self.restriction.not_supports:
+            present = []
+            for accelerator in sorted(support):
+                here = self.milp.variable(upper=1, whole=True)
+                present.append((here, 1.0))
+                for (key, _), used in self.used.items():
+                    if key[0] == accelerator:
+                        self.milp.row([(here, 1.0), (used, -1.0)], at_least=0)
+            self.milp.row(present, at_most=len(present) - 1)
+
+    # the answer
+
+    def read(self, optimum: Optimum) -> Mix:
+        """Turn a point back into a fleet."""
+        at = optimum.values
+        pools = []
+        for offer in self.offers:
+            for period in self._served(offer):
+                pool = self._pool(offer, period, at)
+                if pool.nodes:
+                    pools.append(pool)
+        purchases, contracts = (
+            {(*key, level, period): int(at[v]) for (key, level, period), v in chosen.items() if at[v] > 0}
+            for chosen in (self.bought, self.contracted)
+        )
+        return Mix(
+            cost_usd=optimum.cost,
+            gap_fraction=optimum.gap_fraction,
+            seconds=optimum.seconds,
+            pools=tuple(pools),
+            purchases=purchases,
+            contracts=contracts,
+        )
+
+    def _pool(self, offer: Offer, period: int, at: tuple[float, ...]) -> PoolPeriod:
+        owned = sum(int(at[v]) for (key, _, bought), v in self.bought.items() if key == offer.key and bought <= period)
+        rented, kept = self.rented.get((offer.key, period)), self.kept.get((offer.key, period))
+        rented_nodes, kept_nodes = (0 if variable is None else int(at[variable]) for variable in (rented, kept))
+        on_contract = tuple(
+            sum(int(at[v]) for v in self._on_contract(offer, number, period)) for number in range(len(offer.contracts))
+        )
+        spare = self.problem.spare_nodes if at[self.used[offer.key, period]] else 0
+        replicas = {
+            name: int(at[v])
+            for (key, name, when), v in self.count.items()
+            if (key, when) == (offer.key, period) and at[v] > 0
+        }
+        load = {
+            (name, demand): at[v]
+            for (key, name, demand, when), v in self.share.items()
+            if (key, when) == (offer.key, period) and at[v] > _NEGLIGIBLE
+        }
+        room = (kept_nodes + owned + sum(on_contract) + rented_nodes - spare) * offer.devices
+        carried = {name: self._carried_by(offer.key, name, period) for name in replicas}
+        return PoolPeriod(
+            offer=offer,
+            period=period,
+            owned_nodes=owned,
+            rented_nodes=rented_nodes,
+            spare_nodes=spare,
+            replicas=self._filled(replicas, load, room, period, carried),
+            load=load,
+            kept_nodes=kept_nodes,
+            contract_nodes=on_contract,
+            carried={name: factor for name, factor in carried.items() if factor != 1.0},
+        )
+
+    def _filled(
+        self,
+        replicas: dict[str, int],
+        load: dict[tuple[str, DemandKey], float],
+        room: int,
+        period: int,
+        carried: dict[str, float],
+    ) -> dict[str, int]:
+        """Put replicas on devices that are paid for and left over, always of the kind that is busiest."""
+        kinds = {replica.id: replica for replica in self.problem.replicas if replica.id in replicas}
+        rates = {demand.key: demand.requests_per_s[period] for demand in self.problem.demands}
+        busy = dict.fromkeys(replicas, 0.0)
+        for (name, demand), share in load.items():
+            busy[name] += share * rates[demand] / self.problem.rate_of(kinds[name], demand[1], period) / carried[name]
+        filled = dict(replicas)
+        left = room - sum(count * kinds[name].devices for name, count in replicas.items())
+        while fitting := [name for name in filled if kinds[name].devices <= left and busy[name] > 0]:
+            busiest = max(fitting, key=lambda name: (busy[name] / filled[name], name))
+            filled[busiest] += 1
+            left -= kinds[busiest].devices
+        return filled

@@ -1,0 +1,232 @@
+"""What does a fleet cost, line by line? The solver's answer billed again from the price list, and per token."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from penstock.economics.bill_line import Line, total_usd
+from penstock.economics.finance import HOURS_PER_YEAR
+from penstock.economics.tco import Waterfall, as_spares, waterfall
+from penstock.economics.token_price import TokenPrice, token_price
+from penstock.planning.candidates.candidate_search import Candidate
+from penstock.planning.optimizer.build_problem import demands_of
+from penstock.planning.optimizer.node_costs import BillingTerms
+from penstock.planning.optimizer.problem import Mix, PoolPeriod
+from penstock.planning.spec.plan_types import OwnedPlan, WorkloadPlan
+
+_SECONDS_PER_YEAR: Final = HOURS_PER_YEAR * 3600
+
+PrefillRule = Callable[[Candidate, int], float | None]
+"""Share of busy device time that input tokens pay for, for a deployment and the number of a length bucket."""
+
+
+def device_seconds_of_prefill(candidate: Candidate, bucket: int) -> float | None:
+    """Let input pay for the device time prompts take: the default rule."""
+    return candidate.capacities[bucket].prefill_fraction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadCost:
+    """What one workload costs: its share of the fleet by busy device time."""
+
+    workload: str
+    usd: float
+    input_tokens: float
+    output_tokens: float
+    """Discounted like money, so that their price is a levelised one."""
+    price: TokenPrice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetCost:
+    """The whole bill."""
+
+    lines: tuple[Line, ...]
+    total_usd: float
+    waterfall: Waterfall
+    idle_usd: float
+    """What of it pays for devices that stand ready: nights, spares and rounding up to whole nodes."""
+    busy_fraction: float
+    workloads: tuple[WorkloadCost, ...]
+
+
+def bill(
+    mix: Mix, terms: BillingTerms, candidates: Sequence[Candidate], *, rule: PrefillRule = device_seconds_of_prefill
+) -> FleetCost:
+    """Bill a fleet and price its tokens; the total is the solver's."""
+    lines = fleet_lines(mix, terms)
+    total = total_usd(lines)
+    busy = _busy(mix, terms, {entry.id: entry for entry in candidates})
+    ready = sum(
+        terms.finance.paid_years(*terms.periods[pool.period]) * pool.nodes * pool.offer.devices for pool in mix.pools
+    )
+    share = sum(busy.values()) / ready if ready else 0.0
+    return FleetCost(
+        lines=lines,
+        total_usd=total,
+        waterfall=waterfall(lines),
+        idle_usd=total * (1 - share),
+        busy_fraction=share,
+        workloads=tuple(_workload_costs(terms, total, busy, candidates, rule)),
+    )
+
+
+Way = Literal["kept", "bought", "contract", "hour"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holding:
+    """Nodes of one kind that are had in one way from one date on."""
+
+    label: str
+    nodes: int
+    standby: int
+    """Of them, those that only stand by."""
+    bill: Callable[[float], tuple[Line, ...]]
+    """Their bill, by how many they are."""
+
+    def lines(self) -> Iterator[Line]:
+        """Bill nodes that serve line by line, and fold those that stand by into one."""
+        if self.nodes > self.standby:
+            yield from self.bill(self.nodes - self.standby)
+        if self.standby:
+            yield as_spares(self.label, self.bill(self.standby), nodes=self.standby)
+
+
+def holdings(mix: Mix, terms: BillingTerms) -> Iterator[Holding]:
+    """List every node of a fleet by how it is had: kept, bought, on contract, by the hour."""
+    plan = terms.resolved.plan
+    kept: dict[tuple[str, str], OwnedPlan] = {(entry.id, entry.site or ""): entry for entry in plan.owned}
+    for pool in (entry for entry in mix.pools if entry.kept_nodes):
+        bill = _kept_bill(terms, kept[pool.offer.key], pool.period)
+        label = f"{pool.offer.accelerator} spare, kept"
+        yield Holding(label=label, nodes=pool.kept_nodes, standby=_standby(pool, "kept"), bill=bill)
+    held: tuple[tuple[Mapping[tuple[str, str, int, int], int], Callable[..., tuple[Line, ...]], Way], ...] = (
+        (mix.purchases, terms.bought, "bought"),
+        (mix.contracts, terms.contracted, "contract"),
+    )
+    for ways, bill_of, way in held:
+        spares = _spares(mix, way)
+        for (accelerator, site, number, period), nodes in sorted(ways.items(), key=lambda entry: entry[0][3]):
+            standby = min(nodes, spares.get((accelerator, site), 0))
+            spares[accelerator, site] = spares.get((accelerator, site), 0) - standby
+            bill = _bill(bill_of, *terms.named(accelerator, site), number, period)
+            yield Holding(label=f"{accelerator} spare", nodes=nodes, standby=standby, bill=bill)
+    for pool in (entry for entry in mix.pools if entry.rented_nodes):
+        bill = _bill(terms.rented, *terms.named(*pool.offer.key), pool.period)
+        label = f"{pool.offer.accelerator} spare, rented"
+        yield Holding(label=label, nodes=pool.rented_nodes, standby=_standby(pool, "hour"), bill=bill)
+
+
+def _bill(bill_of: Callable[..., tuple[Line, ...]], *which: object) -> Callable[[float], tuple[Line, ...]]:
+    return lambda nodes: bill_of(*which, nodes=nodes)
+
+
+def _kept_bill(terms: BillingTerms, entry: OwnedPlan, period: int) -> Callable[[float], tuple[Line, ...]]:
+    return lambda nodes: terms.kept(entry, period, nodes=nodes)
+
+
+def _standby(pool: PoolPeriod, way: Way) -> int:
+    """How many nodes had in one way stand by: those kept first, then bought, then on contract, then by the hour."""
+    left = pool.spare_nodes
+    counts: Mapping[Way, int] = {
+        "kept": pool.kept_nodes,
+        "bought": pool.owned_nodes,
+        "contract": sum(pool.contract_nodes),
+        "hour": pool.rented_nodes,
+    }
+    for name, count in counts.items():
+        if name == way:
+            return min(left, count)
+        left -= min(left, count)
+    return 0
+
+
+def _spares(mix: Mix, way: Way) -> dict[tuple[str, str], int]:
+    spares: dict[tuple[str, str], int] = {}
+    for pool in mix.pools:
+        spares[pool.offer.key] = max(spares.get(pool.offer.key, 0), _standby(pool, way))
+    return spares
+
+
+def fleet_lines(mix: Mix, terms: BillingTerms) -> tuple[Line, ...]:
+    """Bill every node, however it is had, and every vendor's people."""
+    nodes = (line for holding in holdings(mix, terms) for line in holding.lines())
+    return (*nodes, *people_lines(mix, terms))
+
+
+def people_lines(mix: Mix, terms: BillingTerms) -> list[Line]:
+    """Bill the engineers of every vendor that serves, period by period."""
+    lines: list[Line] = []
+    for vendor in sorted(mix.vendors):
+        for period in range(len(terms.periods)):
+            serving = any(pool.replicas for pool in mix.pools if (pool.offer.vendor, pool.period) == (vendor, period))
+            lines += terms.people(vendor, period) if serving else ()
+    return lines
+
+
+Busy = Mapping[tuple[str, str, int], float]
+"""Replica, workload and bucket to busy device-years, discounted."""
+
+
+def _busy(mix: Mix, terms: BillingTerms, candidates: Mapping[str, Candidate]) -> dict[tuple[str, str, int], float]:
+    busy: dict[tuple[str, str, int], float] = {}
+    workloads = {workload.name: workload for workload in terms.resolved.plan.workloads}
+    for pool in mix.pools:
+        years = terms.finance.paid_years(*terms.periods[pool.period])
+        for (name, (workload, bucket)), share in pool.load.items():
+            devices = _mean_devices(pool, workloads[workload], candidates[name], bucket, terms) * share
+            devices /= pool.carried.get(name, 1.0)
+            key = (name, workload, bucket)
+            busy[key] = busy.get(key, 0.0) + devices * years
+    return busy
+
+
+def _mean_devices(
+    pool: PoolPeriod, workload: WorkloadPlan, candidate: Candidate, bucket: int, terms: BillingTerms
+) -> float:
+    rate = demands_of(workload, terms.periods)[bucket].requests_per_s[pool.period] * workload.mean_load.value
+    return rate / (candidate.rates[bucket] * terms.gain(candidate.accelerator.vendor, pool.period)) * candidate.devices
+
+
+def _workload_costs(
+    terms: BillingTerms, total: float, busy: Busy, candidates: Sequence[Candidate], rule: PrefillRule
+) -> list[WorkloadCost]:
+    by_id = {entry.id: entry for entry in candidates}
+    everything = sum(busy.values()) or 1.0
+    found = []
+    for workload in terms.resolved.plan.workloads:
+        own = {key: value for key, value in busy.items() if key[1] == workload.name}
+        usd = total * sum(own.values()) / everything
+        inputs, outputs = _tokens(workload, terms)
+        shares = [(value, rule(by_id[name], bucket)) for (name, _, bucket), value in own.items()]
+        found.append(
+            WorkloadCost(
+                workload=workload.name,
+                usd=usd,
+                input_tokens=inputs,
+                output_tokens=outputs,
+                price=token_price(usd, input_tokens=inputs, output_tokens=outputs, prefill_fraction=_weighted(shares)),
+            )
+        )
+    return found
+
+
+def _weighted(shares: Sequence[tuple[float, float | None]]) -> float | None:
+    """Average by weight; unknown as soon as one part is."""
+    weight, total = 0.0, 0.0
+    for value, fraction in shares:
+        if fraction is None:
+            return None
+        weight, total = weight + value, total + value * fraction
+    return total / weight if weight else None
+
+
+def _tokens(workload: WorkloadPlan, terms: BillingTerms) -> tuple[float, float]:
+    inputs = outputs = 0.0
+    for demand, share in zip(demands_of(workload, terms.periods), workload.shares, strict=True):
+        for rate, period in zip(demand.requests_per_s, terms.periods, strict=True):
+            requests = rate * workload.mean_load.value * terms.finance.paid_years(*period) * _SECONDS_PER_YEAR
+            inputs += requests * share.bucket.input_tokens
+            outputs += requests * share.bucket.output_tokens
+    return inputs, outputs

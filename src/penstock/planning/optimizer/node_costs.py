@@ -1,0 +1,267 @@
+"""What do nodes and people cost? Dollars of a node under one reading of the plan, and the periods counted in."""
+
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+from math import ceil
+from typing import Final
+
+from penstock.catalog.accelerator import Accelerator
+from penstock.economics.bill_line import Line
+from penstock.economics.finance import MONTHS_PER_YEAR, Finance
+from penstock.economics.rent import Term, rented
+from penstock.economics.tco import Ownership, Resale, Site, StackCosts, kept, owned, people, stack_by_device
+from penstock.planning.spec.plan_types import AcceleratorPlan, OwnedPlan, Plan, SitePlan, WorkloadPlan
+from penstock.planning.spec.resolve_plan import Resolved
+from penstock.units import counted
+
+DAYS_PER_YEAR: Final = 365.25
+EPSILON_YEARS: Final = 1e-9
+_HOST_DEVICES: Final = 8
+"""A host is priced around eight devices; a smaller node takes its share of one."""
+_WORTH_A_STEP: Final = 0.001
+_AGREED_YEARS: Final = 1.0
+"""How long the price of an hour holds that is on no contract."""
+
+Period = tuple[float, float]
+"""First and last moment in years from the start."""
+
+
+def periods_of(plan: Plan) -> tuple[Period, ...]:
+    """Cut the horizon where the fleet may change: once, unless demand grows or something comes or ends later."""
+    moves = any(entry.growth_per_year.value or entry.growth_per_year.uncertain for entry in plan.workloads)
+    waits = any(part.available is not None and part.available > plan.start for part in plan.parts)
+    step = (plan.step_months or 12) / MONTHS_PER_YEAR if plan.step_months or moves or waits else plan.horizon_years
+    count = max(1, ceil(plan.horizon_years / step - EPSILON_YEARS))
+    dates = {number * step for number in range(count)}
+    dates |= {years for part in plan.parts if 0 < (years := delivered_years(plan, part)) < plan.horizon_years}
+    ends = {years_until(plan, entry.until) for entry in plan.owned if entry.until is not None}
+    cuts = sorted(dates | {years for years in ends if 0 < years < plan.horizon_years})
+    return tuple(zip(cuts, (*cuts[1:], plan.horizon_years), strict=True))
+
+
+def stepped(plan: Plan) -> Plan:
+    """Let the fleet change every year where contracts are best followed by one of another term.
+
+    It is settled once, with the prices of the plan: worlds in which prices differ have the same periods.
+    """
+    if plan.step_months is None and any(_best_in_turn(part, plan.horizon_years) for part in plan.parts):
+        return replace(plan, step_months=12)
+    return plan
+
+
+def _best_in_turn(part: AcceleratorPlan, years: float) -> bool:
+    """Whether terms that follow one another, or the hour at last, are cheaper than any of them renewed to the end."""
+    terms = [(contract.months, contract.rent.value) for contract in part.contracts]
+    terms += [] if part.rent is None else [(1, part.rent.value)]
+    needed = ceil(years * MONTHS_PER_YEAR - EPSILON_YEARS)
+    least = [0.0]
+    for months in range(1, needed + 1):
+        least.append(min((usd * term + least[max(0, months - term)] for term, usd in terms), default=0.0))
+    alone = min((usd * term * ceil(needed / term) for term, usd in terms), default=0.0)
+    return least[needed] < alone * (1 - _WORTH_A_STEP)
+
+
+def years_until(plan: Plan, day: date) -> float:
+    """Years from the start of the plan."""
+    return (day - plan.start).days / DAYS_PER_YEAR
+
+
+def delivered_years(plan: Plan, part: AcceleratorPlan) -> float:
+    """When what is ordered on the first possible day serves; 0 where nothing keeps it from being ordered in time."""
+    if plan.orders_from is None or part.lead_weeks is None:
+        return 0.0
+    return max(0.0, years_until(plan, plan.orders_from + timedelta(weeks=part.lead_weeks)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BillingTerms:
+    """What nodes and people cost under one reading of the plan's inputs: the one place dollars per node come from."""
+
+    resolved: Resolved
+    finance: Finance
+    periods: tuple[Period, ...]
+    load_fraction: float
+
+    @property
+    def horizon_years(self) -> float:
+        """The end."""
+        return self.periods[-1][1]
+
+    def named(self, accelerator: str, site: str) -> tuple[AcceleratorPlan, SitePlan]:
+        """Find a part and a site of the plan."""
+        return part_of(self.resolved.plan, accelerator), site_of(self.resolved.plan, site)
+
+    def bought(
+        self, part: AcceleratorPlan, site: SitePlan, level: int, period: int, *, nodes: float = 1.0
+    ) -> tuple[Line, ...]:
+        """Bill nodes bought in a period at a price level and kept to the end."""
+        accelerator = self.resolved.accelerators[part.id]
+        span = (self.periods[period][0], self.horizon_years)
+        bill = owned(
+            self._ownership(part, f"{part.id} at {site.name}", level, span[0]),
+            nodes=nodes,
+            period_years=span,
+            site=_site(site),
+            stack=self.stack(accelerator.vendor),
+            finance=self.finance,
+        )
+        return (*bill, *self._by_device(accelerator, nodes, span))
+
+    def kept(self, entry: OwnedPlan, period: int, *, nodes: float = 1.0) -> tuple[Line, ...]:
+        """Bill nodes owned already for a period."""
+        part, site = part_of(self.resolved.plan, entry.id), site_of(self.resolved.plan, entry.site)
+        accelerator, span = self.resolved.accelerators[part.id], self.periods[period]
+        bill = kept(
+            self._ownership(part, f"{part.id} at {site.name}, kept", 0, 0.0),
+            self.resale(entry),
+            nodes=nodes,
+            period_years=span,
+            site=_site(site),
+            stack=self.stack(accelerator.vendor),
+            finance=self.finance,
+        )
+        return (*bill, *self._by_device(accelerator, nodes, span))
+
+    def resale(self, entry: OwnedPlan) -> Resale:
+        """What a node owned already brings, day by day."""
+        ends = self.horizon_years if entry.until is None else years_until(self.resolved.plan, entry.until)
+        return Resale(today_usd=entry.resale_usd.value, ends_years=ends)
+
+    def _ownership(self, part: AcceleratorPlan, label: str, level: int, years: float) -> Ownership:
+        """One node at the price of its day; the server's share is in a price that holds it."""
+        devices, node = self.resolved.accelerators[part.id].node.devices, self.resolved.plan.node
+        price = part.buy.value * self._price_factor(years) if part.buy is not None else 0.0
+        off = (0.0, *(discount.fraction for discount in part.discounts))[level]
+        power = self.resolved.power[part.id]
+        return Ownership(
+            label=label,
+            devices=devices,
+            device_usd=price * (1 - off),
+            host_usd=0.0 if part.with_host else node.host_usd.value * devices / _HOST_DEVICES,
+            network_usd_per_device=node.network_usd_per_device.value,
+            node_watts=power.node_watts,
+            serving_watts=power.serving_watts,
+            idle_fraction=node.idle_power.value,
+            load_fraction=self.load_fraction,
+            annual_failure_fraction=node.annual_failures.value,
+        )
+
+    def _price_factor(self, years: float) -> float:
+        return float((1 + self.resolved.plan.money.price_change_per_year.value) ** years)
+
+    def rented(self, part: AcceleratorPlan, site: SitePlan, period: int, *, nodes: float = 1.0) -> tuple[Line, ...]:
+        """Bill nodes rented by the hour for a period."""
+        label, rent = f"{part.id} at {site.name}, rented", 0.0 if part.rent is None else part.rent.value
+        return self._rented(part, label, rent, self.periods[period], nodes, agreed_years=_AGREED_YEARS)
+
+    def contracted(
+        self, part: AcceleratorPlan, site: SitePlan, number: int, period: int, *, nodes: float = 1.0
+    ) -> tuple[Line, ...]:
+        """Bill nodes on a contract begun in a period, to the end of its term."""
+        contract = part.contracts[number]
+        start, end = self.periods[period]
+        term = Term(months=contract.months)
+        span = (start, term.ends_years(start, end - start))
+        label = f"{part.id} at {site.name}, {counted(contract.months, 'month')}"
+        return self._rented(part, label, contract.rent.value, span, nodes, agreed_years=term.years)
+
+    def served_periods(self, contract_months: int, period: int) -> int:
+        """Count the whole periods a contract serves."""
+        start, end = self.periods[period]
+        ends = Term(months=contract_months).ends_years(start, end - start)
+        return sum(1 for _, until in self.periods[period:] if until <= ends + EPSILON_YEARS)
+
+    def _rented(
+        self, part: AcceleratorPlan, label: str, usd: float, span: Period, nodes: float, *, agreed_years: float
+    ) -> tuple[Line, ...]:
+        accelerator = self.resolved.accelerators[part.id]
+        bill = rented(
+            label,
+            nodes=nodes,
+            devices=accelerator.node.devices,
+            usd_per_device_hour=usd * self._rent_factor(span, agreed_years),
+            period_years=span,
+            finance=self.finance,
+        )
+        # A contract may be paid beyond the plan; people are paid for the plan, as those are that a vendor takes at all.
+        served = (span[0], min(span[1], self.horizon_years))
+        return (*bill, *self._by_device(accelerator, nodes, served))
+
+    def _rent_factor(self, span: Period, agreed_years: float) -> float:
+        """How prices stand on the days on which a rent is agreed on, each by what is paid at it."""
+        agreed = [span[0] + agreed_years * n for n in range(max(1, ceil((span[1] - span[0]) / agreed_years - 1e-6)))]
+        paid = [self.finance.paid_years(begun, min(begun + agreed_years, span[1])) for begun in agreed]
+        if not sum(paid):
+            return self._price_factor(span[0])
+        return sum(self._price_factor(begun) * years for begun, years in zip(agreed, paid, strict=True)) / sum(paid)
+
+    def gain(self, vendor: str, period: int) -> float:
+        """How much more a replica of a vendor carries in a period than today."""
+        gain = self.resolved.stack_of(vendor).software_gain_per_year.value
+        return float((1 + gain) ** self.periods[period][0])
+
+    def people(self, vendor: str, period: int) -> tuple[Line, ...]:
+        """Bill the engineers a vendor takes at all in a period."""
+        return people(self.stack(vendor), period_years=self.periods[period], finance=self.finance)
+
+    def stack(self, vendor: str) -> StackCosts:
+        """A vendor's people and contracts."""
+        entry, money = self.resolved.stack_of(vendor), self.resolved.plan.money
+        return StackCosts(
+            vendor=vendor,
+            engineers=entry.engineers.value,
+            engineers_per_1000_devices=entry.engineers_per_1000_devices.value,
+            engineer_usd_per_year=money.engineer_usd_per_year.value,
+            support_usd_per_device_year=entry.support_usd_per_device_year.value,
+            licence_usd_per_device_year=entry.licence_usd_per_device_year.value,
+        )
+
+    def _by_device(self, accelerator: Accelerator, nodes: float, span: Period) -> tuple[Line, ...]:
+        return stack_by_device(
+            self.stack(accelerator.vendor),
+            devices=nodes * accelerator.node.devices,
+            period_years=span,
+            finance=self.finance,
+        )
+
+
+def terms_of(resolved: Resolved) -> BillingTerms:
+    """Read the plan's money, periods and mean load."""
+    plan = resolved.plan
+    weights = [_tokens_per_s(workload) for workload in plan.workloads]
+    mean = sum(w * entry.mean_load.value for w, entry in zip(weights, plan.workloads, strict=True)) / sum(weights)
+    return BillingTerms(
+        resolved=resolved,
+        finance=Finance(
+            discount_rate_fraction=plan.money.discount_rate.value,
+            depreciation_years=plan.money.depreciation_years.value,
+            salvage_fraction=plan.money.salvage.value,
+            resale_fraction=plan.money.resale.value,
+        ),
+        periods=periods_of(plan),
+        load_fraction=mean * plan.constraints.utilisation.value,
+    )
+
+
+def part_of(plan: Plan, ident: str) -> AcceleratorPlan:
+    """Find a part of the plan."""
+    return next(part for part in plan.parts if part.id == ident)
+
+
+def site_of(plan: Plan, name: str | None) -> SitePlan:
+    """Find a site of the plan."""
+    return next(site for site in plan.sites if site.name == name)
+
+
+def _site(site: SitePlan) -> Site:
+    return Site(
+        name=site.name,
+        usd_per_kwh=site.usd_per_kwh.value,
+        pue=site.pue.value,
+        hosting_usd_per_kw_month=site.hosting_usd_per_kw_month.value,
+    )
+
+
+def _tokens_per_s(workload: WorkloadPlan) -> float:
+    tokens = sum(share.fraction * share.bucket.context_tokens for share in workload.shares)
+    return workload.peak_requests_per_s * tokens

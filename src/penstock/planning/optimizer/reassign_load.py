@@ -1,0 +1,108 @@
+"""Do the replicas of a fleet carry what is asked, whichever it is sent to? In one period, many worlds at once."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.planning.optimizer.problem import DemandKey, PoolPeriod, Problem
+from penstock.planning.optimizer.refill_nodes import ROUNDING, Array, Filling
+
+Truths = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedOfPool:
+    """What one pool is asked in every world."""
+
+    pool: PoolPeriod
+    times: Mapping[str, Array]
+    """By workload, how many times its planned load beside what its replicas carry."""
+    demand: Mapping[str, Array]
+    """By workload, the factor on its requests."""
+
+
+def reassign_overflow(asked: Sequence[AskedOfPool], filling: Filling) -> Truths:
+    """Where the planned replicas of all pools of a period carry every workload, within the rules on vendors.
+
+    As a router that shares by capacity does, what is too much for some replicas is sent to those with room, and each of
+    these takes the same share of every length. For one length that is all there is; for several a cleverer sharing
+    may be enough where this one is not. Nor is one looked for that keeps a rule which this one breaks.
+    """
+    stations = [_Station(entry, name, filling) for entry in asked for name in entry.pool.replicas]
+    enough: Truths = np.ones(1, np.bool_)
+    for workload in dict.fromkeys(station.workload for station in stations):
+        enough = enough & _share_out([station for station in stations if station.workload == workload])
+    return enough & _rules_kept(stations, filling.problem)
+
+
+class _Station:
+    """The replicas of one kind in one pool, and what of each demand they carry in every world."""
+
+    def __init__(self, asked: AskedOfPool, name: str, filling: Filling) -> None:
+        self.pool, self.filling, self.name = asked.pool, filling, name
+        self.workload, self.devices = filling.kinds[name].workload, filling.kinds[name].devices
+        self.times, self.demand = asked.times[self.workload], asked.demand[self.workload]
+        self.planned = {demand: share for (kind, demand), share in self.pool.load.items() if kind == name}
+        count = self.pool.replicas[name]
+        needed = self.taken(self.planned)
+        with np.errstate(divide="ignore"):
+            self.kept = np.minimum(1.0, np.divide(count, needed))
+        self.shares: dict[DemandKey, Array] = {demand: share * self.kept for demand, share in self.planned.items()}
+        self.room = count - np.minimum(needed, count)
+
+    def taken(self, shares: Mapping[DemandKey, Array | float]) -> Array:
+        """Replicas that shares of demands take of this kind; infinite where it cannot serve one of them."""
+        amount = np.zeros_like(self.times)
+        for demand, share in shares.items():
+            each = self.filling.replicas(self.pool, self.name, demand)
+            amount = amount + np.where(np.asarray(share) > ROUNDING, each, 0.0) * share
+        return amount * self.times
+
+    def carried(self) -> tuple[Array, Array]:
+        """Tokens of its requests, and devices that are busy with them."""
+        tokens = {demand.key: demand.tokens for demand in self.filling.problem.demands}
+        rates, period = self.filling.rates, self.pool.period
+        load = sum(
+            (share * rates[demand][period] * tokens[demand] for demand, share in self.shares.items()),
+            np.zeros_like(self.times),
+        )
+        return load * self.demand, self.taken(self.shares) * self.devices
+
+
+def _share_out(stations: Sequence[_Station]) -> Truths:
+    """Send what is too much for some replicas of a workload to those with room; where that is all of it."""
+    left: dict[DemandKey, Array] = {}
+    for station in stations:
+        for demand, share in station.planned.items():
+            left[demand] = left.get(demand, np.zeros_like(station.times)) + share * (1 - station.kept)
+    able = []
+    for station in stations:
+        taken = station.taken(left)
+        able.append(np.divide(station.room, taken, out=np.zeros_like(taken), where=taken > 0))
+    together = sum(able, np.zeros_like(stations[0].times))
+    for station, share in zip(stations, able, strict=True):
+        part = np.divide(share, together, out=np.zeros_like(together), where=together > 0)
+        for demand, missing in left.items():
+            station.shares[demand] = station.shares.get(demand, 0.0) + part * missing
+    nothing: Truths = np.max(np.vstack([*left.values(), np.zeros_like(together)]), axis=0) <= ROUNDING
+    return nothing | (together >= 1 - ROUNDING)
+
+
+def _rules_kept(stations: Sequence[_Station], problem: Problem) -> Truths:
+    """Where no vendor carries more than it may, and as many as must carry what counts."""
+    if problem.max_vendor_share is None and problem.min_vendors == 1:
+        return np.ones(1, np.bool_)
+    carried: dict[str, Array] = {}
+    for station in stations:
+        vendor = station.pool.offer.vendor
+        carried[vendor] = carried.get(vendor, 0.0) + np.vstack(station.carried())
+    shares = np.stack(list(carried.values()))
+    shares = shares / np.maximum(shares.sum(axis=0), ROUNDING)
+    load, devices = shares[:, 0], shares[:, 1]
+    limited = devices if problem.share_of == "devices" else load
+    most = 1.0 if problem.max_vendor_share is None else problem.max_vendor_share
+    counted = np.sum(load >= problem.min_vendor_share - ROUNDING, axis=0)
+    kept: Truths = np.all(limited <= most + ROUNDING, axis=0) & (counted >= problem.min_vendors)
+    return kept

@@ -1,0 +1,266 @@
+"""What does the same fleet cost in another world? Its pools filled anew, its nodes counted again; many at once."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.planning.optimizer.problem import Mix, Offer, PoolPeriod, Problem
+from penstock.planning.optimizer.reassign_load import AskedOfPool, reassign_overflow
+from penstock.planning.optimizer.refill_nodes import ROUNDING, Array, Filling, whole
+
+OfferKey = tuple[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worlds:
+    """Draws of what is uncertain: one entry per draw everywhere."""
+
+    count: int
+    capacity: Mapping[str, Array]
+    """Factor on what every replica of an accelerator carries; 1 where it is not named."""
+    bought_usd: Mapping[tuple[OfferKey, int, int], Array]
+    """Offer, price level and period to dollars of a node; the problem's own where it is not named."""
+    rented_usd: Mapping[tuple[OfferKey, int], Array]
+    contract_usd: Mapping[tuple[OfferKey, int, int], Array] = field(default_factory=dict)
+    """Offer, number of the contract and the period it begins in to dollars of a node."""
+    kept_usd: Mapping[tuple[OfferKey, int], Array] = field(default_factory=dict)
+    vendor_usd: Mapping[tuple[str, int], Array] = field(default_factory=dict)
+    """Vendor and period to what using it at all costs."""
+    demand: Mapping[tuple[str, int], Array] = field(default_factory=dict)
+    """Workload and period to a factor on its demand."""
+    gain: Mapping[tuple[str, int], Array] = field(default_factory=dict)
+    """Accelerator and period to a further factor on what every replica of it carries."""
+
+
+def one_world(capacity: Mapping[str, float] | None = None) -> Worlds:
+    """The problem as it stands, or with other capacities."""
+    factors = {name: np.array([factor]) for name, factor in (capacity or {}).items()}
+    return Worlds(count=1, capacity=factors, bought_usd={}, rented_usd={})
+
+
+def resized_usd(mix: Mix, problem: Problem, worlds: Worlds) -> Array:
+    """Cost of a fleet that has as many nodes as its load takes in each world.
+
+    Each offer keeps its share of every length; what runs on its nodes is filled anew. Where a mix as planned carries
+    everything in another sharing, it may stay as it is. Never less than the cheapest fleet of that world: what it gives
+    is a fleet that works, not the best one. Infinite where a site's power, or the number of nodes that can be had, does
+    not allow it.
+    """
+    resizing = _Resizing(mix, problem, worlds)
+    if any(pool.offer.key not in resizing.offers for pool in mix.pools):
+        return np.full(worlds.count, np.inf)
+    nodes = {_at(pool): resizing.nodes(pool) for pool in mix.pools}
+    usd = resizing.fleet_usd(nodes)
+    together = {period: resizing.together(period) for period in resizing.shared_periods}
+    if not any(found.any() for found in together.values()):
+        return usd
+    as_planned = {
+        _at(pool): np.where(together.get(pool.period, False), pool.nodes, nodes[_at(pool)]) for pool in mix.pools
+    }
+    return np.minimum(usd, resizing.fleet_usd(as_planned))
+
+
+def nodes_needed(mix: Mix, problem: Problem, worlds: Worlds) -> tuple[Array, npt.NDArray[np.bool_]]:
+    """How many nodes the period with most of them takes in every world, and where those of the fleet are enough.
+
+    They are where every pool, filled anew, carries its own, or where all pools as planned carry it together.
+    """
+    resizing = _Resizing(mix, problem, worlds)
+    most = np.zeros(worlds.count)
+    enough = np.ones(worlds.count, np.bool_)
+    for period in {pool.period for pool in mix.pools}:
+        pools = [pool for pool in mix.pools if pool.period == period]
+        needed = [resizing.nodes(pool) for pool in pools]
+        alone = np.all([nodes <= pool.nodes for nodes, pool in zip(needed, pools, strict=True)], axis=0)
+        planned, taken = sum(pool.nodes for pool in pools), np.sum(needed, axis=0)
+        together = resizing.together(period) if period in resizing.shared_periods else alone
+        most = np.maximum(most, np.where(together, np.minimum(taken, planned), taken))
+        enough &= alone | together
+    return most, enough
+
+
+_PoolAt = tuple[OfferKey, int]
+
+
+def _at(pool: PoolPeriod) -> _PoolAt:
+    return pool.offer.key, pool.period
+
+
+class _Resizing:
+    """One fleet, its problem and the worlds, indexed."""
+
+    def __init__(self, mix: Mix, problem: Problem, worlds: Worlds) -> None:
+        self.mix, self.problem, self.worlds = mix, problem, worlds
+        self.filling = Filling(problem, mix.pools)
+        self.offers = {offer.key: offer for offer in problem.offers}
+
+    @property
+    def shared_periods(self) -> frozenset[int]:
+        """The periods in which several pools serve."""
+        periods = [pool.period for pool in self.mix.pools]
+        return frozenset(period for period in periods if periods.count(period) > 1)
+
+    def together(self, period: int) -> npt.NDArray[np.bool_]:
+        """Where the pools of a period as planned carry everything, whichever of them it is sent to."""
+        asked = [
+            AskedOfPool(pool=pool, times=self.times(pool), demand=self.demand(pool))
+            for pool in self.mix.pools
+            if pool.period == period
+        ]
+        return np.broadcast_to(reassign_overflow(asked, self.filling), self.worlds.count)
+
+    def fleet_usd(self, nodes: Mapping[_PoolAt, Array]) -> Array:
+        """What so many nodes of every pool cost, with the people they take; infinite where limits forbid them."""
+        total = np.zeros(self.worlds.count)
+        drawn: dict[tuple[str, int], Array] = {}
+        serving: dict[tuple[str, int], Array] = {}
+        for key in dict.fromkeys(pool.offer.key for pool in self.mix.pools):
+            pools = sorted((pool for pool in self.mix.pools if pool.offer.key == key), key=lambda pool: pool.period)
+            offer, counts = self.offers[key], {pool.period: nodes[_at(pool)] for pool in pools}
+            usd, owned = self.usd(offer, pools, counts)
+            total += usd
+            limit = self.problem.max_nodes.get(offer.accelerator, np.inf)
+            for period, count in counts.items():
+                total += np.where(count > limit, np.inf, 0.0)
+                drawn[offer.site, period] = drawn.get((offer.site, period), 0.0) + owned[period] * offer.node_watts
+                serving[offer.vendor, period] = np.maximum(serving.get((offer.vendor, period), 0.0), count > 0)
+        for (site, _), watts in drawn.items():
+            total += np.where(watts > self.problem.site_watts.get(site, np.inf) * (1 + ROUNDING), np.inf, 0.0)
+        for (vendor, period), present in serving.items():
+            costs = self.problem.vendor_usd.get(vendor)
+            stated = costs[period] if costs else 0.0
+            total += present * self.worlds.vendor_usd.get((vendor, period), stated)
+        return total
+
+    def nodes(self, pool: PoolPeriod) -> Array:
+        """Whole nodes that whole replicas take, spares included."""
+        nodes = self.filling.nodes(pool, self.times(pool))
+        return np.zeros(self.worlds.count) + nodes + np.where(nodes > 0, self.problem.spare_nodes, 0)
+
+    def times(self, pool: PoolPeriod) -> Mapping[str, Array]:
+        """How many times its planned load each workload asks of the replicas of a pool."""
+        carried = self.worlds.capacity.get(pool.offer.accelerator, np.ones(self.worlds.count))
+        carried = carried * self.worlds.gain.get((pool.offer.accelerator, pool.period), 1.0)
+        return {workload: factor / carried for workload, factor in self.demand(pool).items()}
+
+    def demand(self, pool: PoolPeriod) -> Mapping[str, Array]:
+        """The factor on the requests of each workload of a pool."""
+        stated = np.ones(self.worlds.count)
+        return {
+            workload: self.worlds.demand.get((workload, pool.period), stated)
+            for workload in self.filling.workloads(pool)
+        }
+
+    def usd(
+        self, offer: Offer, pools: Sequence[PoolPeriod], nodes: Mapping[int, Array]
+    ) -> tuple[Array, Mapping[int, Array]]:
+        """Keep, buy and rent as the fleet did, in the same proportions; dollars, and nodes at the site by period."""
+        stock = _Stock(count=self.worlds.count, periods=self.problem.periods, lot_nodes=offer.lot_nodes)
+        held: dict[int, Array] = {}
+        bought: dict[int, Array] = {}
+        for pool in pools:
+            if pool.period < offer.first_period and pool.nodes > pool.kept_nodes:
+                return np.full(self.worlds.count, np.inf), nodes
+            kept = stock.keep(offer, pool, nodes[pool.period])
+            count = nodes[pool.period] - kept
+            stock.usd += kept * self._kept(offer, pool.period) if kept.any() else 0.0
+            others = max(1, pool.nodes - pool.kept_nodes)
+            bought[pool.period] = stock.buy(whole(count * pool.owned_nodes / others))
+            for number, had in enumerate(pool.contract_nodes):
+                wanted = whole(count * had / others)
+                added = stock.contract(offer, number, pool.period, wanted)
+                stock.usd += added * self._contract(offer, number, pool.period) if added.any() else 0.0
+            lacking = np.maximum(0.0, count - stock.owned - stock.on_contract(pool.period))
+            if lacking.any():
+                bought[pool.period] = bought[pool.period] + self._fill(offer, pool, stock, lacking)
+            held[pool.period] = kept + stock.owned
+        return (stock.usd + self._cheapest_level(offer, bought) if stock.owned.any() else stock.usd), held
+
+    def _fill(self, offer: Offer, pool: PoolPeriod, stock: "_Stock", lacking: Array) -> Array:
+        """Have what is lacking by the hour, else on the shortest contract, else bought; what of it is bought."""
+        nothing = np.zeros(self.worlds.count)
+        if offer.rent_usd is not None:
+            stock.usd += lacking * self._rent(offer, pool.period)
+            return nothing
+        if offer.contracts:
+            added = stock.contract(offer, 0, pool.period, lacking + stock.contracts.get((0, pool.period), nothing))
+            stock.usd += added * self._contract(offer, 0, pool.period)
+            return nothing
+        if offer.tiers and pool.period >= max(offer.first_period, offer.first_bought):
+            return stock.buy(stock.owned + lacking)
+        stock.usd += np.where(lacking > 0, np.inf, 0.0)
+        return nothing
+
+    def _kept(self, offer: Offer, period: int) -> Array | float:
+        if offer.kept is None or period >= len(offer.kept.node_usd):
+            return np.inf
+        return self.worlds.kept_usd.get((offer.key, period), offer.kept.node_usd[period])
+
+    def _contract(self, offer: Offer, number: int, period: int) -> Array | float:
+        if number >= len(offer.contracts):
+            return np.inf
+        stated = offer.contracts[number].node_usd[period]
+        return self.worlds.contract_usd.get((offer.key, number, period), stated)
+
+    def _rent(self, offer: Offer, period: int) -> Array | float:
+        if offer.rent_usd is None:
+            return np.inf
+        return self.worlds.rented_usd.get((offer.key, period), offer.rent_usd[period])
+
+    def _cheapest_level(self, offer: Offer, bought: Mapping[int, Array]) -> Array:
+        """Take the best price level, buying up to its least volume where that is cheaper."""
+        volume = np.zeros(self.worlds.count)
+        for count in bought.values():
+            volume = volume + count * offer.devices
+        best = np.full(self.worlds.count, np.inf)
+        for level, tier in enumerate(offer.tiers):
+            lots = np.ceil(np.maximum(0.0, tier.min_devices - volume) / offer.devices / offer.lot_nodes)
+            lacking = lots * offer.lot_nodes
+            first = min(bought)
+            usd = lacking * self._price(offer, level, first)
+            for period, count in bought.items():
+                usd = usd + count * self._price(offer, level, period)
+            best = np.minimum(best, usd)
+        return best
+
+    def _price(self, offer: Offer, level: int, period: int) -> Array | float:
+        return self.worlds.bought_usd.get((offer.key, level, period), offer.tiers[level].node_usd[period])
+
+
+class _Stock:
+    """The nodes of one offer as periods pass, in every world."""
+
+    def __init__(self, *, count: int, periods: int, lot_nodes: int) -> None:
+        self.usd, self.owned = np.zeros(count), np.zeros(count)
+        self.most_kept = np.full(count, np.inf)
+        self.contracts: dict[tuple[int, int], Array] = {}
+        self.count, self.periods, self.lot_nodes = count, periods, lot_nodes
+
+    def keep(self, offer: Offer, pool: PoolPeriod, needed: Array) -> Array:
+        """Keep what was kept, or more of what is owned where more is needed; never more than before."""
+        if offer.kept is None or not pool.kept_nodes:
+            return np.zeros(self.count)
+        # A fleet that uses other nodes as well keeps as many as it did: keeping more was not worth it.
+        most = offer.kept.nodes if pool.nodes == pool.kept_nodes else pool.kept_nodes
+        self.most_kept = np.minimum(np.minimum(needed, most), self.most_kept)
+        return self.most_kept
+
+    def buy(self, wanted: Array) -> Array:
+        """Own at least so many, bought in whole lots; what is added."""
+        added = np.ceil(np.maximum(0.0, wanted - self.owned) / self.lot_nodes) * self.lot_nodes
+        self.owned = self.owned + added
+        return added
+
+    def contract(self, offer: Offer, number: int, period: int, wanted: Array) -> Array:
+        """Have at least so many on a contract; what is begun."""
+        added = np.maximum(0.0, wanted - self.contracts.get((number, period), 0.0))
+        span = offer.contracts[number].spans[period] if number < len(offer.contracts) else 1
+        for later in range(period, min(self.periods, period + span)):
+            self.contracts[number, later] = self.contracts.get((number, later), np.zeros(self.count)) + added
+        return added
+
+    def on_contract(self, period: int) -> Array:
+        """Nodes on any contract."""
+        return sum((nodes for (_, at), nodes in self.contracts.items() if at == period), np.zeros(self.count))

@@ -1,0 +1,157 @@
+"""Which fleet does a plan leave behind? The winner's last period, as whoever runs it reads it."""
+
+from dataclasses import replace
+from typing import Final
+
+from penstock.economics.finance import HOURS_PER_YEAR
+from penstock.fleet.deployment import Deployment
+from penstock.fleet.engine_settings import EngineSetting
+from penstock.fleet.engines import NEWEST, Engine
+from penstock.fleet.pools import Fleet, NodeGroup, Pool, Route
+from penstock.planning.candidates.candidate_search import Candidate
+from penstock.planning.make_plan import Answer, PlanResult
+from penstock.planning.optimizer.node_costs import BillingTerms
+from penstock.planning.optimizer.problem import Mix, PoolPeriod
+from penstock.planning.verification.serving_fleet import RequestStream, pool_id, serving_fleet
+from penstock.units import counted
+
+_UNSTATED: Final = "unstated"
+"""The release of an engine whose settings nobody read here."""
+
+
+def planned_fleet(result: PlanResult, answer: Answer) -> Fleet:
+    """Describe the winning fleet as it stands in its last period."""
+    mix, plan = answer.winner.mix, result.plan
+    last = max(pool.period for pool in mix.pools)
+    placed = [pool for pool in mix.pools if pool.period == last]
+    by_id = {entry.id: entry for entry in result.candidates}
+    models = {workload.name: workload.model for workload in plan.workloads}
+    names: dict[str, str] = {}
+    pools = []
+    for pool in placed:
+        hour_usd = _node_hour_usd(pool, mix, result.terms)
+        for ident, count in pool.replicas.items():
+            entry = by_id[ident]
+            made = _pools(entry, pool, count, model=models[entry.workload], node_hour_usd=hour_usd)
+            # Of a unit, the pool that prefills comes first: that is where requests are sent.
+            names[pool_id(ident, pool.offer.site)] = made[0].name
+            pools += made
+    streams = serving_fleet(mix, last, result.problem, result.candidates, plan.workloads).streams
+    return Fleet(
+        name=_line(plan.name),
+        note=_note(result, last),
+        nodes=tuple(
+            NodeGroup(
+                accelerator=pool.offer.accelerator,
+                site=_line(pool.offer.site),
+                nodes=pool.nodes,
+                spare_nodes=pool.spare_nodes,
+            )
+            for pool in placed
+        ),
+        pools=tuple(pools),
+        routes=tuple(_route(stream, names) for stream in streams),
+    )
+
+
+def _note(result: PlanResult, last: int) -> str:
+    plan = result.plan
+    note = f"chosen by `penstock plan`, {counted(plan.horizon_years, 'year')} from {plan.start}"
+    return note if last == 0 else f"{note}; as it stands in period {last + 1} of {result.problem.periods}, the last"
+
+
+def _pools(entry: Candidate, pool: PoolPeriod, count: int, *, model: str, node_hour_usd: float) -> list[Pool]:
+    """One pool of replicas that do both, or the one that prefills and the one that decodes."""
+    name, unit = _name(entry, pool.offer.site), entry.apart
+    device_hour_usd = node_hour_usd / pool.offer.devices
+    if unit is None:
+        both = _pool(entry, entry.deployment, pool, name=name, replicas=count, model=model)
+        return [replace(both, usd_per_hour=_short(device_hour_usd * entry.devices))]
+    ahead = _pool(
+        entry, unit.prefill, pool, name=f"{name}-prefill", replicas=count * unit.prefill_replicas, model=model
+    )
+    after = _pool(entry, unit.decode, pool, name=f"{name}-decode", replicas=count * unit.decode_replicas, model=model)
+    return [
+        replace(
+            ahead,
+            role="prefill",
+            feeds=after.name,
+            kv_bytes_per_s=unit.sending_bytes_per_s,
+            usd_per_hour=_short(device_hour_usd * ahead.devices),
+        ),
+        replace(after, role="decode", usd_per_hour=_short(device_hour_usd * after.devices)),
+    ]
+
+
+def _pool(entry: Candidate, deployment: Deployment, pool: PoolPeriod, *, name: str, replicas: int, model: str) -> Pool:
+    split, engine = deployment.parallelism, entry.measured_engine
+    return Pool(
+        name=name,
+        model=model,
+        weights=entry.weights,
+        kv=deployment.chosen_cache_dtype.value,
+        accelerator=entry.accelerator.id,
+        vendor=entry.accelerator.vendor,
+        site=_line(pool.offer.site),
+        replicas=replicas,
+        tp=split.tp,
+        pp=split.pp,
+        dp=split.dp,
+        ep=split.expert_parallel,
+        drafted_tokens=0 if entry.speculation is None else entry.speculation.drafted_tokens,
+        engine=engine,
+        engine_version=str(NEWEST.get(engine, _UNSTATED)),
+        settings=_settings(deployment.engine) if engine == deployment.engine.name else {},
+    )
+
+
+def _settings(engine: Engine) -> dict[str, EngineSetting]:
+    return {
+        "max_num_batched_tokens": engine.max_batched_tokens,
+        "max_num_seqs": engine.max_sequences,
+        "gpu_memory_utilization": engine.memory_fraction,
+    }
+
+
+def _name(entry: Candidate, site: str) -> str:
+    return _line(f"{entry.id} {site}").replace(" ", "-")
+
+
+def _line(text: str) -> str:
+    """Write a text that a plan may have in several lines as one."""
+    return " ".join(text.split())
+
+
+def _route(stream: RequestStream, names: dict[str, str]) -> Route:
+    return Route(
+        workload=_line(stream.workload),
+        input_tokens=stream.bucket.input_tokens,
+        output_tokens=stream.bucket.output_tokens,
+        slo=stream.slo,
+        peak_requests_per_s=_short(stream.requests_per_s),
+        weights={names[ident]: _short(share) for ident, share in stream.shares.items()},
+    )
+
+
+def _node_hour_usd(pool: PoolPeriod, mix: Mix, terms: BillingTerms) -> float:
+    """Levelised dollars of an hour of one node, however it is had; spares and a vendor's people apart."""
+    offer, years, periods = pool.offer, terms.finance.paid_years, terms.periods
+    held = years(*periods[pool.period])
+    bought = {key[2:]: nodes for key, nodes in mix.purchases.items() if key[:2] == offer.key}
+    owned_usd = sum(nodes * offer.tiers[level].node_usd[period] for (level, period), nodes in bought.items())
+    owned_years = sum(nodes * years(periods[period][0], terms.horizon_years) for (_, period), nodes in bought.items())
+    total = pool.owned_nodes * owned_usd / owned_years if owned_years else 0.0
+    total += pool.rented_nodes * (offer.rent_usd[pool.period] if offer.rent_usd is not None else 0.0) / held
+    if offer.kept is not None and pool.kept_nodes:
+        total += pool.kept_nodes * offer.kept.node_usd[pool.period] / held
+    for (accelerator, site, number, begun), nodes in mix.contracts.items():
+        contract = offer.contracts[number] if (accelerator, site) == offer.key else None
+        if contract is not None and begun <= pool.period < begun + contract.spans[begun]:
+            last = periods[begun + contract.spans[begun] - 1][1]
+            total += nodes * contract.node_usd[begun] / years(periods[begun][0], last)
+    return total / pool.nodes / HOURS_PER_YEAR
+
+
+def _short(value: float) -> float:
+    """As many digits as are worth writing down."""
+    return float(f"{value:.9g}")

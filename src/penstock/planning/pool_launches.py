@@ -1,0 +1,122 @@
+"""How is each pool of a fleet started? The launch preflight would propose for one replica, and what to watch."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, cast
+
+from penstock.catalog.accelerator import Accelerator
+from penstock.fleet import Parallelism
+from penstock.fleet.engines import NEWEST, EngineName
+from penstock.fleet.pools import Pool
+from penstock.model import ModelSpec
+from penstock.planning.candidates.deployment_options import CHECKPOINT
+from penstock.planning.make_plan import Answer, PlanResult
+from penstock.planning.planned_fleet import planned_fleet
+from penstock.preflight import Asked, PreflightQuestion, Subject, check
+from penstock.preflight.launch.setting import Setting
+from penstock.preflight.rules.knowledge import Knowledge
+
+_CACHE_FLAG: Final = {"fp8": "fp8", "fp8_e4m3": "fp8_e4m3", "fp8_e5m2": "fp8_e5m2"}
+"""What a flag calls a cache that is not the engine's own choice."""
+
+SubjectOf = Callable[[str], Subject]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolLaunch:
+    """One pool and the command that starts one of its replicas."""
+
+    pool: str
+    replicas: int
+    devices: int
+    engine: str
+    command: str | None
+    """None where no launch is known for the engine."""
+    note: str
+
+
+def pool_launches(
+    result: PlanResult, answer: Answer, subject_of: SubjectOf, knowledge: Knowledge
+) -> tuple[PoolLaunch, ...]:
+    """Propose a launch for every pool of the chosen fleet, as it stands in its last period."""
+    models = {workload.name: workload.model for workload in result.plan.workloads}
+    specs = {
+        (models[entry.workload], entry.accelerator.id, entry.weights): entry.deployment.model
+        for entry in result.candidates
+    }
+    return tuple(
+        _launch(
+            pool,
+            result.resolved.accelerators[pool.accelerator],
+            specs[pool.model, pool.accelerator, pool.weights],
+            subject_of,
+            knowledge,
+        )
+        for pool in planned_fleet(result, answer).pools
+    )
+
+
+def _launch(
+    pool: Pool, accelerator: Accelerator, model: ModelSpec, subject_of: SubjectOf, knowledge: Knowledge
+) -> PoolLaunch:
+    split = Parallelism(tp=pool.tp, pp=pool.pp, dp=pool.dp, expert_parallel=pool.ep)
+    other = f"`engine: [{', '.join(NEWEST)}]` plans with one that has a launch here"
+    command, note = None, f"the launch of {pool.engine} is in its own documentation; {other}"
+    apart = _apart_note(pool)
+    if pool.engine in NEWEST:
+        engine = cast("EngineName", pool.engine)
+        subject = _subject(pool, model, subject_of)
+        asked = Asked(parallelism=split, cache_dtype=_CACHE_FLAG.get(pool.kv), drafted_tokens=pool.drafted_tokens)
+        question = PreflightQuestion(
+            subject=subject, accelerator=accelerator, engine=engine, version=NEWEST[engine], asked=asked
+        )
+        answer = check(question, knowledge)
+        launch = answer.plan.with_flags(*_role_flags(pool))
+        if pool.role != "both":
+            answer = check(replace(question, launch=launch.as_launch()), knowledge)
+        command, note = launch.bare(), f"{pool.engine} {NEWEST[engine]}; preflight says: {answer.readiness.value}"
+        if pool.weights != CHECKPOINT:
+            # How a checkpoint was quantised decides what runs, and this one has no name yet.
+            note = (
+                f"{pool.engine} {NEWEST[engine]}; name your checkpoint in {pool.weights}, and ask `preflight` about it"
+            )
+    return PoolLaunch(
+        pool=pool.name,
+        replicas=pool.replicas,
+        devices=split.devices,
+        engine=pool.engine,
+        command=command,
+        note=f"{note}; {apart}" if apart else note,
+    )
+
+
+def _role_flags(pool: Pool) -> tuple[Setting, ...]:
+    """What tells an engine that it only prefills or only decodes."""
+    if pool.role == "both":
+        return ()
+    if pool.engine == "sglang":
+        return (Setting(name="disaggregation-mode", value=pool.role, why=f"it only does {pool.role}"),)
+    # Either side of vLLM's connector may send and receive; the router decides what a request does where.
+    value = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
+    return (Setting(name="kv-transfer-config", value=value, why="KV goes from one engine to the other"),)
+
+
+def _apart_note(pool: Pool) -> str:
+    """What the command alone does not start."""
+    if pool.role == "both":
+        return ""
+    library = {"vllm": " (NIXL; VLLM_NIXL_SIDE_CHANNEL_HOST is its address)", "sglang": " (Mooncake or NIXL)"}
+    kv = "" if pool.kv_bytes_per_s is None else f" at {pool.kv_bytes_per_s / 1e9:g} GB/s a replica"
+    does = f"prefills and sends KV to {pool.feeds}{kv}" if pool.role == "prefill" else "decodes what others prefilled"
+    return (
+        f"{does}; needs a KV transfer library on every node{library.get(pool.engine, '')} and a router of the engine "
+        "that takes each request to both pools: `penstock route` does not"
+    )
+
+
+def _subject(pool: Pool, model: ModelSpec, subject_of: SubjectOf) -> Subject:
+    """Weights in a format the plan chose are another checkpoint, which nobody named."""
+    subject = subject_of(pool.model)
+    if pool.weights == CHECKPOINT:
+        return subject
+    return replace(subject, model=model, name=f"YOUR-{pool.weights.upper()}-CHECKPOINT")

@@ -1,0 +1,109 @@
+"""Can this be meant? Amounts that no market, site or reader has, asked about before anything rests on them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.planning.spec.plan_types import AcceleratorPlan, Plan, SitePlan, WorkloadPlan
+from penstock.planning.spec.sourced_inputs import Input
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Likely:
+    """What an amount is between, generously, everywhere on earth."""
+
+    low: float
+    high: float
+    unit: str
+    slip: float
+    """What a likely slip of the pen is put right by: thousands left out, milliseconds as seconds, cents as dollars."""
+    other_slip: float = 1.0
+    """And what another one is."""
+
+
+_KWH: Final = Likely(low=0.003, high=1.5, slip=0.01, unit="$ per kWh")
+_DEVICE: Final = Likely(low=200, high=400_000, slip=1_000, unit="$ a device")
+_NODE: Final = Likely(low=2_000, high=10e6, slip=1_000, unit="$ a node")
+_HOUR: Final = Likely(low=0.05, high=20, slip=0.001, other_slip=1 / 8, unit="$ a device-hour")
+"""Above are list prices of one rack by the hour, and the price of a whole node that was written for a device."""
+_HOSTING: Final = Likely(low=5, high=3_000, slip=0.01, unit="$ per kW and month")
+_HOST: Final = Likely(low=500, high=1e6, slip=1_000, unit="$ a host")
+_NETWORK: Final = Likely(low=10, high=60_000, slip=1_000, unit="$ a device")
+_ENGINEER: Final = Likely(low=3_000, high=3e6, slip=1_000, unit="$ a year")
+_YEARLY: Final = Likely(low=0.5, high=60_000, slip=1_000, unit="$ per device and year")
+_NODE_KW: Final = Likely(low=0.2, high=250, slip=1_000, unit="kW a node")
+_CAP_KW: Final = Likely(low=1, high=5e6, slip=1_000, unit="kW")
+_TPOT: Final = Likely(low=0.0005, high=3, slip=0.001, unit="s per token")
+_TTFT: Final = Likely(low=0.001, high=600, slip=0.001, unit="s to the first token")
+_GROWTH: Final = Likely(low=-0.9, high=3, slip=0.01, unit="times more each year")
+_CHANGE: Final = Likely(low=-0.9, high=1, slip=0.01, unit="times more each year")
+_E2E: Final = Likely(low=0.005, high=86_400, slip=0.001, unit="s for a whole answer")
+
+
+_YEARS: Final = (2024, 2039)
+"""Of the first day of service: before, none of these parts could be had."""
+
+
+def unlikely(plan: Plan) -> tuple[str, ...]:
+    """Ask about every amount that can hardly be meant; nothing that is left out is asked about, nor a plain 0."""
+    return tuple(question for question in _questions(plan) if question)
+
+
+def _questions(plan: Plan) -> Iterator[str]:
+    if not _YEARS[0] <= plan.start.year <= _YEARS[1]:
+        yield f"start is {plan.start}, where {_YEARS[0]} to {_YEARS[1]} is usual"
+    for workload in plan.workloads:
+        yield from _slo(workload)
+        yield _ask(f"{workload.name}: growth_per_year", workload.growth_per_year.value, _GROWTH)
+    for part in plan.parts:
+        yield from _part(part)
+    for site in plan.sites:
+        yield from _site(site)
+    for entry in plan.owned:
+        yield _ask(f"owned {entry.id}: resale_usd", entry.resale_usd.value, _NODE)
+        yield _ask(f"owned {entry.id}: book_usd", entry.book_usd, _NODE)
+    for vendor, stack in plan.stacks.items():
+        yield _ask(f"stacks {vendor}: support", stack.support_usd_per_device_year.value, _YEARLY)
+        yield _ask(f"stacks {vendor}: software_gain_per_year", stack.software_gain_per_year.value, _CHANGE)
+        yield _ask(f"stacks {vendor}: licence", stack.licence_usd_per_device_year.value, _YEARLY)
+    yield _ask("engineer_usd_per_year", plan.money.engineer_usd_per_year.value, _ENGINEER)
+    yield _ask("finance: price_change_per_year", plan.money.price_change_per_year.value, _CHANGE)
+    yield _ask("node: host_usd", plan.node.host_usd.value, _HOST)
+    yield _ask("node: network_usd_per_device", plan.node.network_usd_per_device.value, _NETWORK)
+
+
+def _slo(workload: WorkloadPlan) -> Iterator[str]:
+    slo = workload.slo
+    yield _ask(f"{workload.name}: tpot", slo.tpot_s, _TPOT)
+    yield _ask(f"{workload.name}: ttft", slo.ttft_s, _TTFT)
+    yield _ask(f"{workload.name}: e2e", slo.e2e_s, _E2E)
+
+
+def _part(part: AcceleratorPlan) -> Iterator[str]:
+    key, likely = ("node_usd", _NODE) if part.with_host else ("buy_usd", _DEVICE)
+    yield _ask(f"{part.id}: {key}", _of(part.buy), likely)
+    yield _ask(f"{part.id}: rent_usd_per_hour", _of(part.rent), _HOUR)
+    for contract in part.contracts:
+        yield _ask(f"{part.id}: usd_per_hour for {contract.months} months", contract.rent.value, _HOUR)
+    yield _ask(f"{part.id}: node_kw", None if part.node_watts is None else part.node_watts / 1000, _NODE_KW)
+
+
+def _site(site: SitePlan) -> Iterator[str]:
+    yield _ask(f"site {site.name}: usd_per_kwh", site.usd_per_kwh.value, _KWH)
+    yield _ask(f"site {site.name}: hosting_usd_per_kw_month", site.hosting_usd_per_kw_month.value, _HOSTING)
+    cap = site.power_cap_watts
+    yield _ask(f"site {site.name}: power_cap_kw", None if cap is None else cap / 1000, _CAP_KW)
+
+
+def _of(price: Input | None) -> float | None:
+    return None if price is None else price.value
+
+
+def _ask(name: str, value: float | None, likely: Likely) -> str:
+    """Return a question, or nothing where the amount can be meant."""
+    if not value or likely.low <= value <= likely.high:
+        return ""
+    meant = [value * slip for slip in (likely.slip, likely.other_slip)]
+    hint = next((f"; did you mean {amount:,.6g}?" for amount in meant if likely.low <= amount <= likely.high), "")
+    bounds = f"{likely.low:g} to {likely.high:,.10g}"
+    return f"{name} is {value:,.6g} {likely.unit}, where {bounds} is usual{hint}"

@@ -1,0 +1,280 @@
+"""What is left to choose from? A plan with every price filled in, and why each missing part is missing."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from penstock.catalog.accelerator import Accelerator
+from penstock.catalog.price import Price
+from penstock.economics.node_power import DrawUnderLoad, NodePower, node_power
+from penstock.errors import UsageError
+from penstock.planning.spec.accelerators_yaml import VENDORS
+from penstock.planning.spec.catalog_prices import contract_prices, hourly_price, purchase_price
+from penstock.planning.spec.plan_types import AcceleratorPlan, Acquisition, OwnedPlan, Plan, SitePlan, StackPlan
+from penstock.planning.spec.plan_yaml import default_stack
+from penstock.planning.spec.sourced_inputs import Input
+from penstock.units import counted
+
+PricesOf = Callable[[str], Sequence[Price]]
+DrawOf = Callable[[Accelerator], DrawUnderLoad | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """Something that was asked for, or could have been, and is not in the choice."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """A plan whose parts all have an accelerator, a power figure and at least one price."""
+
+    plan: Plan
+    accelerators: Mapping[str, Accelerator]
+    power: Mapping[str, NodePower]
+    left_out: tuple[LeftOut, ...]
+    unpriced: tuple[str, ...] = ()
+    """Current parts that could not compete because nobody published what they cost, some way or at all."""
+    unmeasured: tuple[str, ...] = ()
+    """Those that do not because hardly anybody measured them serving, and the plan does not name them."""
+
+    def stack_of(self, vendor: str) -> StackPlan:
+        """What the vendor's software takes."""
+        return self.plan.stacks[vendor]
+
+
+def resolve(
+    plan: Plan,
+    accelerators: Sequence[Accelerator],
+    prices_of: PricesOf,
+    *,
+    named: bool,
+    draw_of: DrawOf = lambda _: None,
+    served: Callable[[str], bool] = lambda _: True,
+) -> Resolved:
+    """Fill in prices and power; `accelerators` are the ones the plan names, or the whole catalog if it names none.
+
+    Of the whole catalog only what was measured serving competes: a guess from kin must be asked for by name.
+    """
+    asked = _asked(plan, accelerators) if named else {}
+    owned = {entry.id for entry in _owned(plan, accelerators)}
+    kept: dict[str, AcceleratorPlan] = {}
+    power: dict[str, NodePower] = {}
+    left_out: list[LeftOut] = []
+    unpriced: list[str] = []
+    unmeasured: list[str] = []
+    for accelerator in {entry.id: entry for entry in accelerators}.values():
+        part = asked.get(accelerator.id, AcceleratorPlan(id=accelerator.id))
+        if not named and not accelerator.recommendable and accelerator.id not in owned:
+            continue
+        priced = _priced(part, plan.acquire, prices_of(accelerator.id), accelerator)
+        drawn = node_power(accelerator, draw_of(accelerator), given_watts=part.node_watts)
+        if not (priced.buy or priced.rent or priced.contracts or accelerator.id in owned):
+            kinds = " or ".join(f"{kind}" for kind in plan.acquire)
+            why = f"no sourced price to {kinds}; give one under `accelerators:`"
+            left_out.append(LeftOut(what=accelerator.id, why=why))
+            unpriced.append(accelerator.id)
+        elif not named and not served(accelerator.id) and accelerator.id not in owned:
+            why = "hardly measured serving; named under `accelerators:` it competes, with what its kin say"
+            left_out.append(LeftOut(what=accelerator.id, why=why))
+            unmeasured.append(accelerator.id)
+        elif drawn is None:
+            left_out.append(LeftOut(what=accelerator.id, why="no power figure in the catalog; give `node_kw`"))
+        else:
+            kept[accelerator.id], power[accelerator.id] = priced, drawn
+    if not kept:
+        raise UsageError("no accelerator of the plan has a price; give buy_usd or rent_usd_per_hour in the plan file")
+    chosen = {entry.id: entry for entry in accelerators if entry.id in kept}
+    vendors: dict[str, None] = dict.fromkeys(entry.vendor for entry in chosen.values())
+    stacks = {vendor: plan.stacks.get(vendor) or default_stack(vendor) for vendor in vendors}
+    return Resolved(
+        plan=replace(
+            plan,
+            parts=tuple(kept.values()),
+            stacks=stacks,
+            sites=_sites(plan, accelerators),
+            owned=_owned(plan, accelerators),
+        ),
+        accelerators=chosen,
+        power=power,
+        left_out=tuple(left_out),
+        unpriced=tuple(unpriced),
+        unmeasured=tuple(unmeasured),
+    )
+
+
+def _owned(plan: Plan, accelerators: Sequence[Accelerator]) -> tuple[OwnedPlan, ...]:
+    """Give what is owned its catalog id, its nodes and its site."""
+    known = {accelerator.id: accelerator for accelerator in accelerators}
+    known |= {part.id: accelerator for part, accelerator in zip(plan.parts, accelerators, strict=False)}
+    sites = [site.name for site in plan.sites]
+    found = []
+    for entry in plan.owned:
+        if entry.id not in known:
+            raise UsageError(f"owned: no accelerator named '{entry.id}'; `penstock catalog list` shows all")
+        part, site = known[entry.id], entry.site or sites[0]
+        if site not in sites:
+            raise UsageError(f"owned: {entry.id} stands at '{site}', which is not one of the sites: {', '.join(sites)}")
+        nodes, left = divmod(entry.devices or 0, part.node.devices)
+        if left:
+            each = part.node.devices
+            whole = f"write {nodes * each} or {(nodes + 1) * each}" if nodes else f"write {each}"
+            raise UsageError(f"owned: {entry.devices} {part.id} are not whole nodes of {each}; {whole}")
+        found.append(replace(entry, id=part.id, site=site, nodes=entry.nodes or nodes, devices=None))
+    return tuple(found)
+
+
+def _asked(plan: Plan, accelerators: Sequence[Accelerator]) -> dict[str, AcceleratorPlan]:
+    """Give each part its catalog id: a plan may say h200 for h200_sxm."""
+    asked: dict[str, AcceleratorPlan] = {}
+    for part, accelerator in zip(plan.parts, accelerators, strict=True):
+        if accelerator.id in asked and part.owned_only:
+            continue
+        if accelerator.id in asked:
+            raise UsageError(f"accelerators: {accelerator.id} is listed twice; keep one entry")
+        asked[accelerator.id] = replace(part, id=accelerator.id)
+    return asked
+
+
+def _sites(plan: Plan, accelerators: Sequence[Accelerator]) -> tuple[SitePlan, ...]:
+    """Read what a site denies by catalog id; a name that is neither vendor nor part would deny nothing, silently."""
+    known = {accelerator.id: accelerator.id for accelerator in accelerators}
+    known |= {vendor: vendor for vendor in VENDORS}
+    known |= {part.id: accelerator.id for part, accelerator in zip(plan.parts, accelerators, strict=False)}
+    for site in plan.sites:
+        unknown = [name for name in site.deny if name not in known]
+        if unknown:
+            raise UsageError(f"site {site.name}: deny: '{unknown[0]}' is neither a vendor nor a part of the plan")
+    return tuple(replace(site, deny=tuple(known[name] for name in site.deny)) for site in plan.sites)
+
+
+def _priced(
+    part: AcceleratorPlan, acquire: Sequence[Acquisition], prices: Sequence[Price], accelerator: Accelerator
+) -> AcceleratorPlan:
+    """A price in the plan file rules; otherwise the catalog's, for each way the plan allows."""
+    if part.node_devices not in {None, accelerator.node.devices}:
+        raise UsageError(
+            f"accelerators: {part.node_devices}x{part.id}: a node has {accelerator.node.devices}; "
+            f"write {part.id}, and `tp: [{part.node_devices}]` for replicas of that size"
+        )
+    buy, with_host = part.buy, part.with_host
+    if buy is not None and with_host:
+        buy = _over(buy, accelerator.node.devices)
+    if buy is None:
+        buy, with_host = purchase_price(prices) or (None, False)
+    return replace(
+        part,
+        # A part that is only kept needs a price too: its devices fail and are bought again.
+        buy=buy if "buy" in acquire or part.owned_only else None,
+        with_host=with_host,
+        rent=(part.rent or hourly_price(prices)) if "rent" in acquire and not part.owned_only else None,
+        contracts=(part.contracts or contract_prices(prices)) if "contract" in acquire and not part.owned_only else (),
+    )
+
+
+def _over(node: Input, devices: int) -> Input:
+    """Spread a server's price over its devices."""
+    low, high = node.low / devices, node.high / devices
+    return replace(node, value=node.value / devices, low=low, high=high, unit="USD/device")
+
+
+Confirmer = Literal["procurement", "facilities", "engineering", "finance"]
+"""Whose word makes an input a fact."""
+_Named = list[tuple[str, Input]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assumption:
+    """One line of the report's table of inputs."""
+
+    name: str
+    input: Input
+    confirmed_by: Confirmer
+
+
+def _power_inputs(ident: str, power: NodePower) -> _Named:
+    most = power.node_watts / 1000
+    largest = Input(value=most, low=most, high=most, unit="kW/node", source=power.note, given=power.basis == "given")
+    serving = Input(
+        value=power.serving_watts / 1000,
+        low=power.serving_low_watts / 1000,
+        high=power.serving_high_watts / 1000,
+        unit="kW/node",
+        source=power.serving_note,
+    )
+    return [(f"{ident}: node at its maximum", largest), (f"{ident}: node while it serves", serving)]
+
+
+def assumptions(resolved: Resolved) -> tuple[Assumption, ...]:
+    """List every input that was used, with its range, its source and who can confirm it."""
+    groups: tuple[tuple[Confirmer, _Named], ...] = (
+        ("procurement", _bought_inputs(resolved)),
+        ("facilities", _site_inputs(resolved)),
+        ("engineering", _run_inputs(resolved.plan)),
+        ("finance", _money_inputs(resolved.plan)),
+    )
+    return tuple(
+        Assumption(name=name, input=entry, confirmed_by=whose) for whose, found in groups for name, entry in found
+    )
+
+
+def _bought_inputs(resolved: Resolved) -> _Named:
+    plan = resolved.plan
+    found: _Named = []
+    for part in plan.parts:
+        price = f"{part.id}: price with its share of the server" if part.with_host else f"{part.id}: price"
+        found += [(price, part.buy)] if part.buy else []
+        found += [(f"{part.id}: rent by the hour", part.rent)] if part.rent else []
+        found += [(f"{part.id}: rent for {counted(entry.months, 'month')}", entry.rent) for entry in part.contracts]
+    for vendor, entry in plan.stacks.items():
+        found += [
+            (f"{vendor}: support contract", entry.support_usd_per_device_year),
+            (f"{vendor}: licences", entry.licence_usd_per_device_year),
+        ]
+    found += [("host of a node", plan.node.host_usd), ("network", plan.node.network_usd_per_device)]
+    return [*found, *((f"{entry.id} owned: resale today", entry.resale_usd) for entry in plan.owned)]
+
+
+def _site_inputs(resolved: Resolved) -> _Named:
+    found: _Named = []
+    for part in resolved.plan.parts:
+        found += _power_inputs(part.id, resolved.power[part.id])
+    for site in resolved.plan.sites:
+        found += [
+            (f"{site.name}: power price", site.usd_per_kwh),
+            (f"{site.name}: PUE", site.pue),
+            (f"{site.name}: hosting", site.hosting_usd_per_kw_month),
+        ]
+    return [*found, ("idle power", resolved.plan.node.idle_power)]
+
+
+def _run_inputs(plan: Plan) -> _Named:
+    found: _Named = []
+    for workload in plan.workloads:
+        found += [
+            (f"{workload.name}: demand", workload.demand),
+            (f"{workload.name}: mean load", workload.mean_load),
+            (f"{workload.name}: growth", workload.growth_per_year),
+        ]
+    for vendor, entry in plan.stacks.items():
+        found += [
+            (f"{vendor}: extra engineers", entry.engineers),
+            (f"{vendor}: engineers by size", entry.engineers_per_1000_devices),
+            (f"{vendor}: software gain", entry.software_gain_per_year),
+        ]
+    failures, used = plan.node.annual_failures, plan.constraints.utilisation
+    return [*found, ("device failures", failures), ("use of capacity at the peak", used)]
+
+
+def _money_inputs(plan: Plan) -> _Named:
+    money = plan.money
+    return [
+        ("an engineer", money.engineer_usd_per_year),
+        ("discount rate", money.discount_rate),
+        ("depreciation", money.depreciation_years),
+        ("salvage value", money.salvage),
+        ("resale before full depreciation", money.resale),
+        ("change of prices", money.price_change_per_year),
+    ]

@@ -1,0 +1,162 @@
+"""What does a trace ask for? Its rows in a few buckets of equal work, and the rate of its busiest minute."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.errors import UsageError
+from penstock.planning.spec.plan_types import Bucket, Share
+from penstock.workload.requests import Float64s, Int32s, Requests
+from penstock.workload.summary.describe import SharingCount
+from penstock.workload.summary.minutes import Minutes
+
+BUCKETS: Final = 4
+_CELLS_PER_OCTAVE: Final = 4
+_CELLS: Final = 32 * _CELLS_PER_OCTAVE
+_STRETCH_S: Final = 600.0
+_TELLING: Final = 1000
+"""Requests whose mean length says something: to 5% where lengths spread by one and a half times it."""
+_ROWS: Final = 100_000
+"""Kept at most, drawn evenly: their mean is good to 0.5% where lengths spread by one and a half times it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceLengths:
+    """What a trace says about a workload."""
+
+    requests_per_s: float
+    """In its busiest minute."""
+    mean_load_fraction: float
+    """Its mean rate over that."""
+    shares: tuple[Share, ...]
+    reusable_fraction: float | None
+    """Prompt tokens that an earlier request already had; None where the trace does not tell."""
+    longer_at_times: tuple[float, float] = (1.0, 1.0)
+    """Prompts and answers in the ten minutes that have the longest, over the mean of all."""
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    """Rows it could not use, by reason."""
+
+    def within(self, context_tokens: int) -> "TraceLengths":
+        """The same as a model sees it: no engine takes a longer prompt, and an answer ends where its context does."""
+        kept: list[Share] = []
+        for share in self.shares:
+            pairs = share.bucket.pairs
+            taken = pairs[pairs[:, 0] < context_tokens]
+            ended = np.column_stack((taken[:, 0], np.minimum(taken[:, 1], context_tokens - taken[:, 0])))
+            if np.array_equal(ended, pairs):
+                kept.append(share)
+            elif len(ended):
+                kept.append(Share(bucket=_bucket(ended), fraction=share.fraction * len(ended) / len(pairs)))
+        total = sum(share.fraction for share in kept)
+        shares = tuple(Share(bucket=share.bucket, fraction=share.fraction / total) for share in kept)
+        return replace(self, shares=shares)
+
+    def longer_than(self, tokens: int) -> float:
+        """Share of the requests that ask for more tokens, prompt and answer."""
+        return sum(share.fraction * float(np.mean(share.bucket.pairs.sum(axis=1) > tokens)) for share in self.shares)
+
+
+def trace_lengths(blocks: Iterable[Requests]) -> TraceLengths:
+    """Cut requests by the length of their prompts into buckets that hold about the same number of tokens each."""
+    count, inputs, outputs = np.zeros(_CELLS), np.zeros(_CELLS), np.zeros(_CELLS)
+    minutes, sharing, rows, stretches = Minutes(), SharingCount(), _SomeRows(), _Stretches()
+    last_s = 0.0
+    for block in blocks:
+        cells = _cells(block.input_tokens)
+        count += np.bincount(cells, minlength=_CELLS)
+        inputs += np.bincount(cells, weights=block.input_tokens, minlength=_CELLS)
+        outputs += np.bincount(cells, weights=block.output_tokens, minlength=_CELLS)
+        rows.add(block)
+        stretches.add(block)
+        minutes.add(block.arrival_s)
+        if block.prefixes is not None:
+            sharing.add(block.prefixes)
+        last_s = float(block.arrival_s[-1]) if len(block.arrival_s) else last_s
+    total = float(count.sum())
+    peak = minutes.busiest_per_s
+    if peak is None:
+        raise UsageError(
+            "the trace has no two requests at different times, so no rate; give it requests at the times they came"
+        )
+    shared = sharing.summary(int(total), int(inputs.sum()))
+    return TraceLengths(
+        requests_per_s=peak,
+        mean_load_fraction=min(1.0, total / last_s / peak),
+        shares=tuple(_shares(count, inputs, outputs, rows.pairs)),
+        longer_at_times=stretches.longest_over_mean,
+        reusable_fraction=None if shared is None else shared.reusable_fraction,
+    )
+
+
+class _SomeRows:
+    """An even sample of rows that come one block after another: those with the smallest of random numbers."""
+
+    def __init__(self) -> None:
+        self.pairs: Int32s = np.empty((0, 2), np.int32)
+        self._drawn: Float64s = np.empty(0)
+        self._rng = np.random.default_rng(0)
+
+    def add(self, block: Requests) -> None:
+        pairs = np.column_stack((block.input_tokens, block.output_tokens))
+        self.pairs = np.concatenate((self.pairs, pairs))
+        self._drawn = np.concatenate((self._drawn, self._rng.random(len(pairs))))
+        if len(self.pairs) > _ROWS:
+            kept = np.sort(np.argpartition(self._drawn, _ROWS)[:_ROWS])
+            self.pairs, self._drawn = self.pairs[kept], self._drawn[kept]
+
+
+class _Stretches:
+    """Requests, prompt tokens and answer tokens of every ten minutes."""
+
+    def __init__(self) -> None:
+        self._sums: Float64s = np.zeros((0, 3))
+
+    def add(self, block: Requests) -> None:
+        if not len(block):
+            return
+        at = (block.arrival_s / _STRETCH_S).astype(np.int64)
+        first, count = int(at[0]), int(at[-1]) + 1
+        self._sums = np.concatenate((self._sums, np.zeros((max(0, count - len(self._sums)), 3))))
+        rows = np.column_stack((np.ones(len(block)), block.input_tokens, block.output_tokens))
+        np.add.at(self._sums[first:count], at - first, rows)
+
+    @property
+    def longest_over_mean(self) -> tuple[float, float]:
+        """Of prompts and of answers, among stretches with requests enough to tell; 1 where there is none."""
+        known = self._sums[self._sums[:, 0] >= _TELLING]
+        if not len(known):
+            return 1.0, 1.0
+        mean = self._sums[:, 1:].sum(axis=0) / self._sums[:, 0].sum()
+        prompts, answers = (known[:, 1:] / known[:, :1] / mean).max(axis=0)
+        return max(1.0, float(prompts)), max(1.0, float(answers))
+
+
+def _bucket(pairs: Int32s) -> Bucket:
+    inputs, outputs = (max(1, round(float(column.mean()))) for column in pairs.T)
+    return Bucket(input_tokens=inputs, output_tokens=outputs, rows=pairs.astype(np.int32).tobytes())
+
+
+def _cells(input_tokens: Int32s) -> NDArray[np.int64]:
+    cells: NDArray[np.int64] = (np.log2(input_tokens) * _CELLS_PER_OCTAVE).astype(np.int64)
+    return cells
+
+
+def _shares(count: Float64s, inputs: Float64s, outputs: Float64s, pairs: Int32s) -> Iterable[Share]:
+    work = np.cumsum(inputs + outputs)
+    edges = np.searchsorted(work, work[-1] * np.arange(1, BUCKETS) / BUCKETS)
+    ordered = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+    parts = np.split(ordered, np.searchsorted(_cells(ordered[:, 0]), edges, side="right"))
+    for cells, part in zip(np.split(np.arange(_CELLS), edges + 1), parts, strict=True):
+        requests = float(count[cells].sum())
+        if requests:
+            yield Share(
+                bucket=Bucket(
+                    input_tokens=max(1, round(float(inputs[cells].sum()) / requests)),
+                    output_tokens=max(1, round(float(outputs[cells].sum()) / requests)),
+                    rows=part.tobytes(),
+                ),
+                fraction=requests / float(count.sum()),
+            )

@@ -1,0 +1,70 @@
+"""What does a workload ask for whose lengths are a trace's? Its lengths and its rate, and what of it is left out."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Final
+
+from penstock.errors import UsageError
+from penstock.model import ModelSpec
+from penstock.planning.spec.plan_types import WorkloadPlan
+from penstock.planning.spec.resolve_plan import LeftOut
+from penstock.planning.spec.trace_lengths import TraceLengths
+
+_WORTH_SAYING: Final = 0.02
+"""Share of prompt tokens that prompts have in common from which on it matters."""
+_LONGER: Final = 1.15
+"""Lengths in ten minutes of a trace over those of all of it, from which on it is said."""
+
+ReadTrace = Callable[[str], TraceLengths]
+
+
+def with_trace(
+    workload: WorkloadPlan, read_trace: ReadTrace | None, model_of: Callable[[str], ModelSpec]
+) -> tuple[WorkloadPlan, tuple[LeftOut, ...]]:
+    """Take lengths and rate from the trace; what its prompts share is not planned with, and that is said."""
+    if workload.trace is None:
+        return workload, ()
+    if read_trace is None:
+        raise UsageError(f"{workload.name}: traces cannot be read here; give `lengths:` instead of `trace:`")
+    seen, limit = read_trace(workload.trace), model_of(workload.model).max_context_tokens
+    rate, mean = workload.requests_per_s, workload.mean_load
+    if rate is None and workload.users is None:
+        rate = seen.requests_per_s
+        source = f"{workload.trace}: mean over the busiest minute"
+        mean = mean if mean.given else replace(mean.at(seen.mean_load_fraction), source=source)
+    shares = (seen if limit is None else seen.within(limit)).shares
+    if not shares:
+        raise UsageError(
+            f"{workload.name}: every prompt of {workload.trace} is beyond the {limit:,} tokens of {workload.model}; "
+            "name a model with a longer context"
+        )
+    return replace(workload, shares=shares, requests_per_s=rate, mean_load=mean), tuple(_untold(workload, seen, limit))
+
+
+def _untold(workload: WorkloadPlan, seen: TraceLengths, limit: int | None) -> Iterator[LeftOut]:
+    """Say what of a trace is not planned with."""
+    beyond = 0.0 if limit is None else seen.longer_than(limit)
+    if limit is not None and beyond:
+        yield LeftOut(
+            what=f"{workload.name}: what is beyond the context of {workload.model}",
+            why=f"{beyond:.2%} of the requests ask for more than its {limit:,} tokens: answers are planned up to "
+            "there, and prompts that are longer not at all, as no engine takes them",
+        )
+    if seen.dropped:
+        counted = ", ".join(f"{count:,} ({reason})" for reason, count in seen.dropped.items())
+        yield LeftOut(what=f"{workload.name}: rows of its trace", why=counted)
+    prompts, answers = seen.longer_at_times
+    if max(prompts, answers) >= _LONGER:
+        yield LeftOut(
+            what=f"{workload.name}: the times of long requests",
+            why=f"in ten minutes of the trace prompts are up to {prompts:.2f} times as long as on average and answers "
+            f"{answers:.2f} times; planned is the same mix of lengths at all times: replay the fleet with "
+            "`simulate --fleet --trace`, or give the trace of the heaviest hour",
+        )
+    share = seen.reusable_fraction
+    if share is not None and share >= _WORTH_SAYING:
+        yield LeftOut(
+            what=f"{workload.name}: its prefix cache",
+            why=f"{share:.0%} of the trace's prompt tokens were in an earlier request and are planned as computed "
+            "again: the fleet is an upper bound; `simulate --trace` counts what a cache saves",
+        )

@@ -1,0 +1,123 @@
+"""What do thousands of worlds cost? Each input's effect on a node's dollars, from a few problems built at its ends."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from penstock.planning.candidates.candidate_search import Candidate
+from penstock.planning.optimizer.build_problem import build_problem
+from penstock.planning.optimizer.problem import Problem
+from penstock.planning.optimizer.refill_nodes import Array
+from penstock.planning.optimizer.resize_fleet import Worlds
+from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob
+
+_BOUGHT, _RENTED, _CONTRACT, _KEPT, _VENDOR, _DEMAND, _GAIN = (
+    "bought",
+    "rented",
+    "contract",
+    "kept",
+    "vendor",
+    "demand",
+    "gain",
+)
+_FACTORS: Final = (_DEMAND, _GAIN)
+Key = tuple[object, ...]
+
+
+def drawn_worlds(
+    world: InputWorld,
+    candidates: Sequence[Candidate],
+    problem: Problem,
+    values: Mapping[str, Array],
+    knobs: Sequence[Knob],
+) -> Worlds:
+    """Join the draws of all inputs.
+
+    Each input moves each figure along a line through its low, its value and its high, and what several inputs do to
+    one figure is multiplied: a price that rises and is then discounted. Beside problems built whole for single draws a
+    node's dollars are 2% off in the median and 6% at P90 (a test holds it to that), people and demand next to nothing.
+    """
+    count = len(next(iter(values.values()))) if values else 1
+    base = dict(_figures(problem))
+    factors = {key: np.ones(count) for key in base}
+    added = {key: np.zeros(count) for key, figure in base.items() if not figure}
+    capacity: dict[str, Array] = {}
+    for knob in knobs:
+        if knob.kind == "throughput":
+            capacity[knob.subject] = values[knob.id]
+            continue
+        for key, moved in _moved(knob, world, candidates, base, values[knob.id]):
+            if base[key]:
+                factors[key] = factors[key] * moved / base[key]
+            else:
+                added[key] = added[key] + moved
+    return _as_worlds(count, capacity, factors, added, base)
+
+
+def _moved(
+    knob: Knob, world: InputWorld, candidates: Sequence[Candidate], base: Mapping[Key, float], drawn: Array
+) -> Iterator[tuple[Key, Array]]:
+    """What one input alone does to every figure it touches."""
+    entry = knob.input
+    ends = [
+        dict(_figures(build_problem(knob.turned(world, end).resolved, candidates))) for end in (entry.low, entry.high)
+    ]
+    for key, figure in base.items():
+        low, high = (end.get(key, figure) for end in ends)
+        if low == high == figure:
+            continue
+        # Where the value lies on an end of its range, that end is the value itself.
+        places = sorted({entry.low: low, entry.high: high, entry.value: figure}.items())
+        yield key, np.interp(drawn, [place for place, _ in places], [at for _, at in places])
+
+
+def _figures(problem: Problem) -> Iterator[tuple[Key, float]]:
+    """Every figure of a problem that an input other than throughput may move."""
+    for offer in problem.offers:
+        for level, tier in enumerate(offer.tiers):
+            yield from (((_BOUGHT, offer.key, level, at), usd) for at, usd in enumerate(tier.node_usd))
+        for number, contract in enumerate(offer.contracts):
+            yield from (((_CONTRACT, offer.key, number, at), usd) for at, usd in enumerate(contract.node_usd))
+        yield from (((_RENTED, offer.key, at), usd) for at, usd in enumerate(offer.rent_usd or ()))
+        if offer.kept is not None:
+            yield from (((_KEPT, offer.key, at), usd) for at, usd in enumerate(offer.kept.node_usd))
+    for vendor, costs in problem.vendor_usd.items():
+        yield from (((_VENDOR, vendor, at), usd) for at, usd in enumerate(costs))
+    for demand in problem.demands:
+        yield from (((_DEMAND, demand.key[0], at), _peak(problem, demand.key[0], at)) for at in range(problem.periods))
+    for accelerator in dict.fromkeys(offer.accelerator for offer in problem.offers):
+        gains = problem.gains.get(accelerator, (1.0,) * problem.periods)
+        yield from (((_GAIN, accelerator, at), gain) for at, gain in enumerate(gains))
+
+
+def _peak(problem: Problem, workload: str, period: int) -> float:
+    return sum(demand.requests_per_s[period] for demand in problem.demands if demand.key[0] == workload)
+
+
+def _as_worlds(
+    count: int,
+    capacity: Mapping[str, Array],
+    factors: Mapping[Key, Array],
+    added: Mapping[Key, Array],
+    base: Mapping[Key, float],
+) -> Worlds:
+    """Sort the figures by what they are: dollars, and factors on demand and speed."""
+    found: dict[str, dict[Any, Array]] = {
+        name: {} for name in (_BOUGHT, _RENTED, _CONTRACT, _KEPT, _VENDOR, _DEMAND, _GAIN)
+    }
+    for key, factor in factors.items():
+        name, *rest = key
+        usd = factor * base[key] + added.get(key, 0.0)
+        found[str(name)][tuple(rest)] = factor if name in _FACTORS else usd
+    return Worlds(
+        count=count,
+        capacity=capacity,
+        bought_usd=found[_BOUGHT],
+        rented_usd=found[_RENTED],
+        contract_usd=found[_CONTRACT],
+        kept_usd=found[_KEPT],
+        vendor_usd=found[_VENDOR],
+        demand=found[_DEMAND],
+        gain=found[_GAIN],
+    )

@@ -1,0 +1,247 @@
+"""What does each rule cost, and what if demand is another? The plan without a rule, or with less or more to do."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final, Literal
+
+from penstock.planning.candidates.candidate_search import Candidate
+from penstock.planning.in_parallel import in_parallel
+from penstock.planning.optimizer.build_problem import build_problem
+from penstock.planning.optimizer.cheapest_mix import LOOSE, cheapest
+from penstock.planning.optimizer.competing_fleets import NOTHING, Family
+from penstock.planning.optimizer.problem import Mix, Offer, Problem
+from penstock.planning.optimizer.resize_fleet import one_world, resized_usd
+from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob
+
+Sized = Callable[[Mix, Problem], Mix | None]
+"""A fleet of a problem as simulation would make it; None where its parts do not hold, however many there may be."""
+_GAP: Final = 1e-3
+_MAX_NODES: Final = 500
+"""Of the search: what is not proven within them is said to be a bound."""
+_NO_CHEAPER: Final = 1.01
+"""A fleet that is this many times as dear as the winner before it is sized is not sized: it says nothing of a rule."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RulePrice:
+    """A rule of the plan, and what the cheapest fleet without it would cost less."""
+
+    rule: str
+    without_usd: float
+    usd: float
+    without: str
+    """What that fleet is made of."""
+    proven: bool = True
+    """Whether no fleet without it is cheaper by more than a hundredth; else the rule costs this at least."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemandScenario:
+    """The cheapest fleet where demand is at one end of its range, or that there is none."""
+
+    name: Literal["low", "base", "high"]
+    usd: float | None
+    """None where no fleet keeps every rule."""
+    label: str
+    parts: Mapping[str, int]
+    """Devices by accelerator, in the largest period."""
+    proven: bool = True
+    """Whether no fleet is cheaper by more than a hundredth; else it costs this at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnedWorth:
+    """What owning nodes already saves, and how many of them are kept."""
+
+    accelerator: str
+    site: str
+    nodes: int
+    kept: tuple[int, ...]
+    """By period."""
+    keeping_usd: float
+    """What one costs that is kept to the end: running it, and the sale it forgoes."""
+    new_usd: float | None
+    """What a new one costs over the same time; None where it cannot be bought."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owned:
+    """What becomes of the nodes owned already, and the same plan without them."""
+
+    nodes: tuple[OwnedWorth, ...]
+    without_usd: float | None
+    """The cheapest fleet where nothing is owned; None where there is none."""
+    without: str
+    without_parts: tuple[str, ...]
+    """The accelerators of that fleet."""
+    saved_usd: float | None
+    """How much more that is, with what today's sale of everything owned would bring: it is counted in both fleets."""
+
+
+def as_solved(mix: Mix, _: Problem) -> Mix:
+    """Leave a fleet as it is: where nothing simulates."""
+    return mix
+
+
+def owned_worth(problem: Problem, family: Family, sized: Sized = as_solved) -> Owned | None:
+    """Say what is kept and what the plan would cost with nothing owned; None where nothing is."""
+    if not any(offer.kept for offer in problem.offers):
+        return None
+    bare = replace(problem, offers=tuple(replace(offer, kept=None) for offer in problem.offers))
+    mix = _as_sized(_solved(family, bare), bare, sized)
+    without = None if mix is None else mix.cost_usd
+    parts = () if mix is None else tuple(sorted(mix.support))
+    sales = sum(offer.kept.nodes * offer.kept.sale_usd for offer in problem.offers if offer.kept)
+    return Owned(
+        nodes=tuple(_worth(problem, offer, family.winner) for offer in problem.offers if offer.kept),
+        without_usd=without,
+        without=" + ".join(parts),
+        without_parts=parts,
+        saved_usd=None if without is None else without - family.winner.cost_usd + sales,
+    )
+
+
+def _worth(problem: Problem, offer: Offer, winner: Mix) -> OwnedWorth:
+    kept = {pool.period: pool.kept_nodes for pool in winner.pools if pool.offer.key == offer.key}
+    return OwnedWorth(
+        accelerator=offer.accelerator,
+        site=offer.site,
+        nodes=offer.kept.nodes if offer.kept else 0,
+        kept=tuple(kept.get(period, 0) for period in range(problem.periods)),
+        keeping_usd=sum(offer.kept.node_usd) if offer.kept else 0.0,
+        new_usd=offer.tiers[0].node_usd[0] if offer.tiers else None,
+    )
+
+
+def without_each_rule(problem: Problem) -> Mapping[str, Problem]:
+    """The problem without one rule at a time, by what the rule is called; rules that say nothing are not here."""
+    instantly = tuple(replace(offer, first_period=0, first_bought=0) for offer in problem.offers)
+    looser = {
+        "the sites' power caps": replace(problem, site_watts={}),
+        "the limits on nodes": replace(problem, max_nodes={}),
+        "the least number of vendors": replace(problem, min_vendors=1),
+        "the largest share of one vendor": replace(problem, max_vendor_share=None),
+        "the spare nodes": replace(problem, spare_nodes=0),
+        "delivery dates": replace(problem, offers=instantly),
+    }
+    if problem.min_vendors > 1 and problem.max_vendor_share is not None:
+        looser["all rules on vendors"] = replace(problem, min_vendors=1, max_vendor_share=None)
+    return {name: changed for name, changed in looser.items() if changed != problem}
+
+
+def blocked(problem: Problem) -> tuple[str, ...]:
+    """Drop one rule at a time: those whose absence makes a fleet possible are what stands in the way, and by how much.
+
+    Such a fleet need not be the one that breaks its rule least: what it takes is said, not what would be enough.
+    """
+    found = []
+    for name, looser in without_each_rule(problem).items():
+        mix = cheapest(looser, patient=False)
+        if mix is not None:
+            taken = "; ".join(_beyond(problem, mix))
+            found.append(f"without {name} there would be a fleet" + (f": its cheapest {taken}" if taken else ""))
+    return tuple(found) or ("no single rule is to blame",)
+
+
+def _beyond(problem: Problem, mix: Mix) -> Iterator[str]:
+    """What a fleet takes beyond the limits on power, nodes and dates."""
+    periods = sorted({pool.period for pool in mix.pools})
+    for site, watts in problem.site_watts.items():
+        here = [pool for pool in mix.pools if pool.offer.site == site]
+        owned = {(pool.offer, pool.period): pool.owned_nodes + pool.kept_nodes for pool in here}
+        drawn = [sum(nodes * at[0].node_watts for at, nodes in owned.items() if at[1] == period) for period in periods]
+        if max(drawn) > watts:
+            yield f"draws {max(drawn) / 1000:,.0f} kW at {site}, where {watts / 1000:,.0f} are allowed"
+    for part, limit in problem.max_nodes.items():
+        nodes = max(mix.nodes_of(part, period) for period in periods)
+        if nodes > limit:
+            yield f"has {nodes:,} nodes of {part}, where {limit:,} can be had"
+    early = sorted({pool.offer.accelerator for pool in mix.pools if pool.period < _first(problem, pool.offer)})
+    if early:
+        yield f"has {' and '.join(early)} before it comes"
+
+
+def _first(problem: Problem, offer: Offer) -> int:
+    """The period from which on an offer is there; what is owned already is there at once."""
+    known = next(entry for entry in problem.offers if entry.key == offer.key)
+    return 0 if known.kept is not None else known.first_period
+
+
+def rule_prices(problem: Problem, family: Family, sized: Sized = as_solved) -> tuple[RulePrice, ...]:
+    """Price every rule, the dearest first; dollars are of fleets as simulation makes them."""
+    found = []
+    winner_usd = family.winner.cost_usd
+    rules = without_each_rule(problem)
+    solved = in_parallel([partial(_solved, family, looser) for looser in rules.values()])
+    for (name, looser), first in zip(rules.items(), solved, strict=True):
+        dearer = first is not None and first.cost_usd > _NO_CHEAPER * winner_usd
+        if first is None:
+            continue
+        # The winner keeps the looser rules too, so where nothing else holds it is the fleet without the rule.
+        fleet = first if dearer else _as_sized(first, looser, sized) or family.winner
+        mix = _cheapest_known(fleet, family, looser)
+        without, least = min(winner_usd, mix.cost_usd), mix.cost_usd * (1 - mix.gap_fraction)
+        parts = " + ".join(sorted(mix.support if mix.cost_usd < winner_usd else family.winner.support))
+        proven = least >= without * (1 - LOOSE)
+        found.append(RulePrice(rule=name, without_usd=without, usd=winner_usd - without, without=parts, proven=proven))
+    return tuple(sorted(found, key=lambda entry: -entry.usd))
+
+
+def _cheapest_known(found: Mix, family: Family, looser: Problem) -> Mix:
+    """A fleet solved without a rule, or one of the plan's own where that needs less without it, such as spare nodes."""
+    best = found
+    for mix in family.fleets:
+        usd = float(resized_usd(mix, looser, one_world())[0])
+        best = replace(mix, cost_usd=usd, gap_fraction=found.gap_fraction) if usd < best.cost_usd else best
+    return best
+
+
+def _solved(family: Family, problem: Problem) -> Mix | None:
+    """The cheapest fleet with what replicas were seen to carry."""
+    return cheapest(family.informed(problem), gap_fraction=_GAP, most_nodes=_MAX_NODES, patient=False)
+
+
+def _as_sized(mix: Mix | None, problem: Problem, sized: Sized) -> Mix | None:
+    """Size a fleet; one after another, as simulations rest on each other. What is proven is of the fleet solved."""
+    found = None if mix is None else sized(mix, problem)
+    return None if mix is None or found is None else replace(found, gap_fraction=mix.gap_fraction)
+
+
+def demand_scenarios(
+    family: Family,
+    world: InputWorld,
+    candidates: Sequence[Candidate],
+    knobs: Sequence[Knob],
+    sized: Sized = as_solved,
+) -> tuple[DemandScenario, ...]:
+    """Solve again with every range of demand and growth at its low end, and at its high; empty where none has one."""
+    moving = [knob for knob in knobs if knob.kind == "demand" and knob.input.uncertain]
+    if not moving:
+        return ()
+    low, high = world, world
+    for knob in moving:
+        low, high = knob.turned(low, knob.input.low), knob.turned(high, knob.input.high)
+    problems = [build_problem(turned.resolved, candidates) for turned in (low, high)]
+    solved = in_parallel([partial(_solved, family, problem) for problem in problems])
+    less, more = (_as_sized(mix, problem, sized) for mix, problem in zip(solved, problems, strict=True))
+    ends: tuple[tuple[Literal["low", "base", "high"], Mix | None], ...] = (
+        ("low", less),
+        ("base", family.winner),
+        ("high", more),
+    )
+    return tuple(_scenario(name, family, mix) for name, mix in ends)
+
+
+def _scenario(name: Literal["low", "base", "high"], family: Family, mix: Mix | None) -> DemandScenario:
+    if mix is None:
+        return DemandScenario(name=name, usd=None, label=NOTHING, parts={})
+    proven = name == "base" or mix.gap_fraction <= LOOSE
+    return DemandScenario(name=name, usd=mix.cost_usd, label=family.label(mix), parts=dict(_parts(mix)), proven=proven)
+
+
+def _parts(mix: Mix) -> Iterator[tuple[str, int]]:
+    for accelerator in sorted(mix.support):
+        periods = {pool.period for pool in mix.pools}
+        devices = next(pool.offer.devices for pool in mix.pools if pool.offer.accelerator == accelerator)
+        yield accelerator, devices * max(mix.nodes_of(accelerator, period) for period in periods)

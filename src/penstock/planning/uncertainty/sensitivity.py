@@ -1,0 +1,243 @@
+"""What would change the answer? Each input through its range, and the value at which another fleet is cheaper."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf, isfinite
+from typing import Final, Literal
+
+import numpy as np
+
+from penstock.planning.candidates.candidate_search import Candidate
+from penstock.planning.optimizer.build_problem import build_problem
+from penstock.planning.optimizer.competing_fleets import Family, best_other, cheapest_label, find_family
+from penstock.planning.optimizer.refill_nodes import Array
+from penstock.planning.optimizer.resize_fleet import one_world
+from penstock.planning.uncertainty.drawn_worlds import drawn_worlds
+from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob, KnobKind
+
+_TOLERANCE: Final = 0.005
+"""A flip is located to half a percent of the way between where the answer holds and where it does not."""
+_STATED_MOVES: Final = 0.05
+"""What is stated without a range, as a price is, moves by as much before an order is signed."""
+_STAIRS: Final = ("throughput", "demand")
+"""Inputs that decide how many nodes there are: costs move in steps, and a winner may change more than once."""
+_LOOKED_AT: Final = (np.arange(1, 193) / 192) ** 1.5
+"""How far from its value such an input is looked at, of the way to its bound: every 0.1% at first, then every 2%."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swing:
+    """One bar of a tornado: what the winner saves over the next label at both ends of an input's range."""
+
+    kind: KnobKind
+    id: str
+    subject: str
+    name: str
+    unit: str
+    low: float
+    high: float
+    saving_at_low_usd: float
+    saving_at_high_usd: float
+    cost_at_low_usd: float
+    cost_at_high_usd: float
+
+    @property
+    def width_usd(self) -> float:
+        """How much of the saving hangs on it."""
+        return abs(self.saving_at_high_usd - self.saving_at_low_usd)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flip:
+    """A value of one input, all others as they are, beyond which another label is cheapest, or nothing is enough."""
+
+    kind: KnobKind
+    id: str
+    subject: str
+    name: str
+    unit: str
+    current: float
+    at: float
+    side: Literal["above", "below"]
+    winner: str
+    instead: str
+    instead_named: tuple[str, ...]
+    """The vendor or `mix`, or the accelerators, that `instead` stands for; empty where nothing is enough."""
+    within_range: bool
+    """Whether the input's own range reaches it: then it is a matter of what is true, not of what might come."""
+    doubt_fraction: float = 0.0
+    """Half of the range the plan holds possible, of its value; 0 where it is stated without one."""
+    solved: bool = False
+    """Whether fleets were solved again at this value; else it is of the fleets compared, resized."""
+    returns: bool = False
+    """Whether the winner is the cheapest again farther away: counts of nodes move in steps."""
+    months: int | None = None
+    """The term of a contract whose rent it is; None for every other input."""
+
+    @property
+    def distance_fraction(self) -> float:
+        """How far it is from what the plan has, of that."""
+        return abs(self.at - self.current) / max(abs(self.current), 1e-9)
+
+    @property
+    def doubts_away(self) -> float:
+        """How far it is beside how far the input may be off: 3% of a stated price are nearer than 40% of a guess."""
+        return self.distance_fraction / max(self.doubt_fraction, _STATED_MOVES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judge:
+    """Prices every competing fleet in any world."""
+
+    family: Family
+    candidates: Sequence[Candidate]
+    winner: str
+
+    def costs(self, world: InputWorld, kind: KnobKind) -> Mapping[str, float]:
+        """Return the cost of the cheapest fleet of each label, as in `priced`."""
+        return self.priced(world, kind)[0]
+
+    def priced(self, world: InputWorld, kind: KnobKind) -> tuple[Mapping[str, float], Family]:
+        """Price the cheapest fleet of each label; return the family they are of as well.
+
+        Fleets are resized. Where an accelerator comes at another time, they are solved again.
+        """
+        problem = build_problem(world.resolved, self.candidates)
+        if kind == "delivery":
+            again = find_family(self.family.informed(problem), runner_up_count=1)
+            costs = dict.fromkeys(self.family.by_label, inf)
+            if again is None:
+                return costs, self.family
+            return {**costs, **{label: mix.cost_usd for label, mix in again.by_label.items()}}, again
+        found = self.family.costs(problem, one_world(world.capacity))
+        return {label: float(usd[0]) for label, usd in found.items()}, self.family
+
+    def saving(self, world: InputWorld, kind: KnobKind) -> float:
+        """What the winning label saves over the best other one; negative once it has lost, with or without another."""
+        return self.margin(self.costs(world, kind))
+
+    def margin(self, costs: Mapping[str, float]) -> float:
+        """The same of known costs; a label that is gone has lost."""
+        own, other = costs.get(self.winner, inf), best_other(costs, self.winner)
+        return -inf if own == inf else other - own
+
+
+def tornado(judge: Judge, world: InputWorld, knobs: Sequence[Knob]) -> tuple[Swing, ...]:
+    """Turn each uncertain input to both ends of its range; the widest first, what changes nothing left out."""
+    swings = []
+    for knob in knobs:
+        if not knob.input.uncertain:
+            continue
+        low = judge.costs(knob.turned(world, knob.input.low), knob.kind)
+        high = judge.costs(knob.turned(world, knob.input.high), knob.kind)
+        swing = Swing(
+            kind=knob.kind,
+            id=knob.id,
+            subject=knob.subject,
+            name=knob.name,
+            unit=knob.input.unit,
+            low=knob.input.low,
+            high=knob.input.high,
+            saving_at_low_usd=judge.margin(low),
+            saving_at_high_usd=judge.margin(high),
+            cost_at_low_usd=min(low.values()),
+            cost_at_high_usd=min(high.values()),
+        )
+        moved = swing.width_usd or abs(swing.cost_at_high_usd - swing.cost_at_low_usd)
+        if moved > 1 or not isfinite(moved):
+            swings.append(swing)
+    return tuple(sorted(swings, key=lambda entry: (-_finite(entry.width_usd), entry.id)))
+
+
+def _finite(usd: float) -> float:
+    return usd if isfinite(usd) else 0.0
+
+
+def flips(judge: Judge, world: InputWorld, knobs: Sequence[Knob]) -> tuple[Flip, ...]:
+    """Find, for each input, the nearest value on either side that changes the winner; the nearest first."""
+    if judge.saving(world, "rate") == -inf:
+        return ()
+    found = []
+    for knob in knobs:
+        for side, bound in (("below", knob.least), ("above", knob.most)):
+            flip = _flip(judge, world, knob, "below" if side == "below" else "above", bound)
+            if flip is not None:
+                found.append(flip)
+    return nearest_first(found)
+
+
+def nearest_first(found: Iterable[Flip]) -> tuple[Flip, ...]:
+    """The nearest first, beside how far each input may be off."""
+    return tuple(sorted(found, key=lambda flip: (flip.doubts_away, flip.distance_fraction, flip.id)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Loss:
+    """Two values between which the winner first loses, and whether it wins again beyond them."""
+
+    holds: float
+    lost: float
+    returns: bool = False
+
+
+def _nearest_loss(judge: Judge, world: InputWorld, knob: Knob, bound: float) -> _Loss | None:
+    """Find where the winner first loses on the way to a bound; None where it does not."""
+    current = knob.input.value
+    if bound == current:
+        return None
+    if knob.kind not in _STAIRS:
+        return None if judge.saving(knob.turned(world, bound), knob.kind) >= 0 else _Loss(holds=current, lost=bound)
+    places = _places(current, bound)
+    # All places at once, as draws are; there each input moves a figure along a line, so the place is then asked itself.
+    wide = replace(knob, input=replace(knob.input, low=min(current, bound), high=max(current, bound)))
+    problem = build_problem(world.resolved, judge.candidates)
+    drawn = drawn_worlds(world, judge.candidates, problem, {knob.id: places}, [wide])
+    costs = judge.family.costs(problem, drawn)
+    margins = [judge.margin({label: float(usd[n]) for label, usd in costs.items()}) for n in range(len(places))]
+    before = current
+    for number, place in enumerate(places.tolist()):
+        if margins[number] < 0 and judge.saving(knob.turned(world, place), knob.kind) < 0:
+            return _Loss(holds=before, lost=place, returns=max(margins[number:]) > 0)
+        before = place
+    return None
+
+
+def _places(current: float, bound: float) -> Array:
+    """Values on the way to a bound, in ratios where there are any."""
+    if min(current, bound) > 0:
+        return np.asarray(current * (bound / current) ** _LOOKED_AT)
+    return np.asarray(current + (bound - current) * _LOOKED_AT)
+
+
+def _flip(judge: Judge, world: InputWorld, knob: Knob, side: Literal["above", "below"], bound: float) -> Flip | None:
+    current = knob.input.value
+    found = _nearest_loss(judge, world, knob, bound)
+    if found is None:
+        return None
+    holds, lost = found.holds, found.lost
+    near_zero = _TOLERANCE**2 * abs(bound - current)
+    while abs(lost - holds) > max(near_zero, _TOLERANCE * max(abs(lost), abs(holds))):
+        middle = (holds + lost) / 2
+        if judge.saving(knob.turned(world, middle), knob.kind) >= 0:
+            holds = middle
+        else:
+            lost = middle
+    costs, family = judge.priced(knob.turned(world, lost), knob.kind)
+    instead = cheapest_label(costs)
+    return Flip(
+        kind=knob.kind,
+        id=knob.id,
+        subject=knob.subject,
+        name=knob.name,
+        unit=knob.input.unit,
+        current=current,
+        at=lost,
+        side=side,
+        winner=judge.winner,
+        instead=instead,
+        instead_named=family.named_by.get(instead, ()),
+        within_range=knob.input.low <= lost <= knob.input.high,
+        doubt_fraction=(knob.input.high - knob.input.low) / 2 / max(abs(current), 1e-9),
+        returns=found.returns,
+        months=knob.months,
+    )

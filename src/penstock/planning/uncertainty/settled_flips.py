@@ -1,0 +1,103 @@
+"""Does a flip hold where fleets are planned again? Those that are shown are solved on both sides of their value."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
+from typing import Final
+
+from penstock.planning.in_parallel import in_parallel
+from penstock.planning.optimizer.build_problem import build_problem
+from penstock.planning.optimizer.cheapest_mix import cheapest
+from penstock.planning.optimizer.competing_fleets import Family
+from penstock.planning.optimizer.problem import Mix, Problem, Restriction
+from penstock.planning.uncertainty.scenarios import Sized, as_solved
+from penstock.planning.uncertainty.sensitivity import Flip, Judge, flips, nearest_first
+from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob
+
+SETTLED: Final = 6
+"""Inputs whose flips are solved again, the nearest first: as many as a report shows."""
+_ROUNDS: Final = 6
+_GAP, _MAX_NODES = 1e-3, 200
+_HAIR: Final = 0.002
+"""A fleet that is cheaper by less than this is no other answer: the solver and the place of a flip are no better."""
+_JUST_BEFORE: Final = 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Place:
+    """A world beside a flip, and who wins there as far as is known."""
+
+    world: InputWorld
+    knob: Knob
+    winner: str
+    only: Restriction
+    """Fleets that could say otherwise."""
+
+
+def settled_flips(
+    judge: Judge, world: InputWorld, knobs: Sequence[Knob], sized: Sized = as_solved
+) -> tuple[tuple[Flip, ...], Family]:
+    """Find where the answer changes; the nearest such values with fleets solved there, which join those of the plan.
+
+    Fleets that win today were made for today's values. Just before a flip, a fleet nobody has seen may be cheaper than
+    the winner: then the flip is nearer. At the flip, the winner's label may have a better fleet: then it is farther
+    away, or nowhere. What is found joins the race, and those flips are looked for again, until nothing is found.
+    """
+    by_id = {knob.id: knob for knob in knobs}
+    found = flips(judge, world, knobs)
+    settled: set[Flip] = set()
+    for _ in range(_ROUNDS):
+        open_ones = [flip for flip in _shown(found) if flip not in settled]
+        if not open_ones:
+            break
+        told = _told(judge, world, by_id, open_ones, sized)
+        settled |= {flip for flip in open_ones if flip not in told}
+        if told:
+            family = judge.family.joined_by(mix for mixes in told.values() for mix in mixes)
+            if len(family.of_other_worlds) == len(judge.family.of_other_worlds):
+                break
+            judge = replace(judge, family=family)
+            moved = {flip.id for flip in _shown(found)}
+            again = flips(judge, world, [knob for knob in knobs if knob.id in moved])
+            found = nearest_first((*again, *(flip for flip in found if flip.id not in moved)))
+    return tuple(replace(flip, solved=flip.kind == "delivery" or flip in settled) for flip in found), judge.family
+
+
+def _shown(found: Sequence[Flip]) -> Iterator[Flip]:
+    """The flips of the nearest inputs; a delivery's are solved as they are looked for."""
+    nearest = tuple(dict.fromkeys(flip.id for flip in found))[:SETTLED]
+    return (flip for flip in found if flip.id in nearest and flip.kind != "delivery")
+
+
+def _told(
+    judge: Judge, world: InputWorld, by_id: Mapping[str, Knob], found: Sequence[Flip], sized: Sized
+) -> Mapping[Flip, Sequence[Mix]]:
+    """Solve beside flips: fleets that say they are elsewhere, and still say so once they are simulated."""
+    asked = [(flip, place) for flip in found for place in _beside(judge, world, by_id[flip.id], flip)]
+    problems = [build_problem(at.world.resolved, judge.candidates, capacity_scale=at.world.capacity) for _, at in asked]
+    solved = in_parallel(
+        [partial(_solved, judge.family, problem, at) for problem, (_, at) in zip(problems, asked, strict=True)]
+    )
+    told: dict[Flip, list[Mix]] = {}
+    for (flip, place), problem, mix in zip(asked, problems, solved, strict=True):
+        if mix is None or judge.family.label(mix) == place.winner:
+            continue
+        least_usd = (1 - _HAIR) * judge.costs(place.world, place.knob.kind).get(place.winner, inf)
+        if mix.cost_usd < least_usd:
+            fleet = sized(mix, problem)
+            if fleet is not None and judge.family.label(fleet) != place.winner and fleet.cost_usd < least_usd:
+                told.setdefault(flip, []).append(fleet)
+    return told
+
+
+def _beside(judge: Judge, world: InputWorld, knob: Knob, flip: Flip) -> Iterator[_Place]:
+    """Just before a flip, where anything may win, and at it, where only the winner's label can say otherwise."""
+    before = flip.at + _JUST_BEFORE * (flip.current - flip.at)
+    yield _Place(world=knob.turned(world, before), knob=knob, winner=flip.winner, only=Restriction())
+    own = judge.family.restriction(flip.winner)
+    yield _Place(world=knob.turned(world, flip.at), knob=knob, winner=flip.instead, only=own)
+
+
+def _solved(family: Family, problem: Problem, place: _Place) -> Mix | None:
+    return cheapest(family.informed(problem), place.only, gap_fraction=_GAP, most_nodes=_MAX_NODES, patient=False)

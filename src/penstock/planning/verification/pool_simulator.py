@@ -1,0 +1,245 @@
+"""What does the simulator say about a pool? The rate its replicas sustain, and what a rate does to their requests."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import inf, log
+from typing import Final
+
+import numpy as np
+
+from penstock.performance.disaggregated.phase_factors import PHASES, Phase
+from penstock.performance.step.step_work import Array
+from penstock.planning.candidates.disaggregated_screen import UnitScreen
+from penstock.planning.candidates.queueless_screen import QueuelessScreen
+from penstock.planning.candidates.replica_capacity import Option
+from penstock.planning.spec.plan_types import Bucket
+from penstock.planning.verification.simulated_capacity import PoolLoad
+from penstock.simulation.capacity import (
+    FIRST_STEP,
+    RateSearch,
+    Trial,
+    arrivals_per_request,
+    highest_rate,
+    requests_for,
+    trial,
+)
+from penstock.simulation.placement import Placement, disaggregated_pools, place_on
+from penstock.simulation.replica import ReplicaPool
+from penstock.simulation.run_options import Options
+from penstock.workload import Empirical, Poisson, SloClass, Workload
+
+_PAIRS, _MIN_PAIRS = 10_000, 21
+"""Requests that stand for a mix of lengths: shares to a hundredth of a percent."""
+_COUNT_STEP: Final = 1.25
+_SAME: Final = 1e-9
+"""Rates that are one up to rounding."""
+_SKETCH_REQUESTS, _SKETCH_SHARE, _SKETCH_TOLERANCE = 8_000, 3, 0.01
+_BESIDE_OTHERS: Final = 1.02
+"""First step of a search that begins where replicas of the same kind were seen to end, with more or fewer of them."""
+_SPREAD: Final = 0.1
+"""Answers of one length differ by up to this much. Were they all alike, those that were prefilled together would end in
+the same step, and a router that counts requests would send the next burst to that one replica: nobody's traffic is so
+regular, and it halves what 32 replicas carry."""
+
+
+@dataclass(slots=True)
+class Simulator:
+    """Lays pools out on the stacks the screen compiled, and runs them; the same question is asked once."""
+
+    loop: QueuelessScreen
+    seed: int = 0
+    units: UnitScreen | None = None
+    """Knows of engines that only prefill or only decode; None where no such units are planned with."""
+    _placed: dict[tuple[object, ...], Placement] = field(default_factory=dict)
+    _runs: dict[tuple[object, ...], "_Runs"] = field(default_factory=dict)
+    _each: dict[tuple[object, ...], float] = field(default_factory=dict)
+    """What one replica of a kind sustained of a mix, where it was last searched for."""
+
+    def sustained(self, load: PoolLoad) -> float:
+        """The highest rate the pool's replicas sustain together; the search begins where others of their kind ended."""
+        return self._highest(load, self._asked(load))
+
+    def sketched(self, load: PoolLoad) -> float:
+        """The same from fewer requests: up to 5% too high, and all candidates err alike, as they see the same ones."""
+        pools, asked = self.pools(load), self._asked(load)
+        if not pools:
+            return 0.0
+        requests = max(_SKETCH_REQUESTS, requests_for(pools, asked, load.requests_per_s) // _SKETCH_SHARE)
+        return self._highest(load, replace(asked, requests=requests, tolerance=_SKETCH_TOLERANCE))
+
+    def _highest(self, load: PoolLoad, asked: RateSearch) -> float:
+        pools = self.pools(load)
+        if not pools:
+            return 0.0
+        kind = (*(id(pool.replica) for pool in pools), load.mix, load.slo)
+        each = self._each.get(kind)
+        runs = self._runs_of(load, pools, asked)
+        begin, step = (load.requests_per_s, FIRST_STEP) if each is None else (each * load.replicas, _BESIDE_OTHERS)
+        found = runs.highest_per_s(begin, step)
+        if found > 0:
+            self._each[kind] = found / load.replicas
+        return found
+
+    def attained(self, load: PoolLoad) -> float:
+        """Share of the requests that keep their SLO at the rate of the load; 0 where the queue only grows."""
+        pools = self.pools(load)
+        return self._runs_of(load, pools, self._asked(load)).at(load.requests_per_s) if pools else 0.0
+
+    def bounded(self, load: PoolLoad) -> float:
+        """The same, or a bound of it that says as much: at least what a faster rate attains where that one holds."""
+        pools = self.pools(load)
+        if not pools:
+            return 0.0
+        runs = self._runs_of(load, pools, self._asked(load))
+        known = runs.bound(load.requests_per_s)
+        return runs.at(load.requests_per_s) if known is None else known
+
+    def _runs_of(self, load: PoolLoad, pools: Sequence[ReplicaPool], asked: RateSearch) -> "_Runs":
+        """What was tried of a pool: a fleet planned again has most of its pools as they were, a little more busy."""
+        requests = asked.requests or _rounded(requests_for(pools, asked, load.requests_per_s))
+        key = (_identity(pools), load.mix, load.slo, requests, asked.tolerance)
+        if key not in self._runs:
+            self._runs[key] = _Runs(pools=pools, asked=replace(asked, requests=requests), requests=requests)
+        return self._runs[key]
+
+    def _asked(self, load: PoolLoad) -> RateSearch:
+        classes = (SloClass(name="all", share_fraction=1.0, slo=load.slo),)
+        options = Options(first_of_equals=True)
+        return RateSearch(workload=_workload(load, classes), classes=classes, seed=self.seed, options=options)
+
+    def pools(self, load: PoolLoad) -> tuple[ReplicaPool, ...]:
+        """What is simulated: one pool, or the two of as many units; none where a replica does not fit."""
+        tokens, unit = round(load.mean_tokens), load.option.apart
+        if unit is not None:
+            ahead, after = (self.placed_disaggregated(load.option, phase, tokens).replica for phase in PHASES)
+            if ahead is None or after is None:
+                return ()
+            return disaggregated_pools(unit, ahead, after, name="pool", units=load.replicas)
+        replica = self.placed(load.option, tokens).replica
+        return () if replica is None else (ReplicaPool(name="pool", replica=replica, replicas=load.replicas),)
+
+    def placed_disaggregated(self, option: Option, phase: Phase, typical_tokens: int) -> Placement:
+        """Lay a replica of a unit out once."""
+        if self.units is None or option.apart is None:
+            raise ValueError("a unit is simulated by what knows of engines that only prefill or decode")
+        deployment = option.apart.prefill if phase == "prefill" else option.apart.decode
+        engine = self.units.engine(deployment, option.measured_engine, phase)
+        key = (id(engine), typical_tokens)
+        if key not in self._placed:
+            self._placed[key] = place_on(
+                engine.work, engine.stack, typical_tokens=typical_tokens, measured_engine=option.measured_engine
+            )
+        return self._placed[key]
+
+    def placed(self, option: Option, typical_tokens: int) -> Placement:
+        """Lay a replica out once."""
+        compiled = self.loop.compiled(option)
+        key = (id(compiled), typical_tokens)
+        if key not in self._placed:
+            self._placed[key] = place_on(
+                compiled.work,
+                compiled.stack,
+                typical_tokens=typical_tokens,
+                measured_engine=option.measured_engine,
+                speculation=compiled.speculation,
+            )
+        return self._placed[key]
+
+
+@dataclass(slots=True)
+class _Runs:
+    """One pool with one mix of lengths: every rate is tried once, and what it says of others is not tried at all."""
+
+    pools: Sequence[ReplicaPool]
+    asked: RateSearch
+    requests: int
+    trials: dict[float, Trial] = field(default_factory=dict)
+    """By the rate asked for."""
+    highest: Trial | None = None
+    searched: bool = False
+    came: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.came = arrivals_per_request(self.asked, self.requests)
+
+    def at(self, rate_per_s: float) -> float:
+        """What a rate attains."""
+        asked_per_s = float(f"{rate_per_s / self.came:.9g}")
+        if asked_per_s not in self.trials:
+            self._keep(trial(self.pools, self.asked, asked_per_s, requests=self.requests))
+        return _share(self.trials[asked_per_s])
+
+    def bound(self, rate_per_s: float) -> float | None:
+        """What the nearest rate attains that tells whether this one holds: a faster one that does, a slower that not.
+
+        None where there is none, or where chance has two that disagree.
+        """
+        asked_per_s = rate_per_s / self.came
+        trials = self.trials.values()
+        held = [entry for entry in trials if _holds(entry) and entry.asked_per_s >= asked_per_s * (1 - _SAME)]
+        missed = [entry for entry in trials if not _holds(entry) and entry.asked_per_s <= asked_per_s * (1 + _SAME)]
+        if bool(held) == bool(missed):
+            return None
+        near = min(held, key=_rate) if held else max(missed, key=_rate)
+        return _share(near)
+
+    def highest_per_s(self, begin_per_s: float, first_step: float) -> float:
+        """The highest rate that holds; searched once."""
+        if not self.searched:
+            self.highest, tried = highest_rate(
+                self.pools,
+                self.asked,
+                begin_per_s=begin_per_s / self.came,
+                first_step=first_step,
+                known=tuple(self.trials.values()),
+            )
+            self.searched = True
+            for entry in tried:
+                self._keep(entry)
+        return 0.0 if self.highest is None or not _holds(self.highest) else self.highest.asked_per_s * self.came
+
+    def _keep(self, found: Trial) -> None:
+        """Remember a trial without its requests."""
+        self.trials[found.asked_per_s] = replace(found, outcome=replace(found.outcome, served=None))
+
+
+def _rate(entry: Trial) -> float:
+    return entry.asked_per_s
+
+
+def _holds(found: Trial) -> bool:
+    """Whether promises are kept and nothing is refused, at whatever rate: a fleet is bought for all that comes."""
+    return found.met and not found.outcome.refused
+
+
+def _share(found: Trial) -> float:
+    """Of the requests that kept their SLO; none where the queue only grows or some are refused."""
+    return 0.0 if found.outcome.saturation is not None or found.outcome.refused else found.attained_fraction
+
+
+def _rounded(requests: int) -> int:
+    """One of few numbers of requests, so that rates close by are tried with the same ones."""
+    return round(_COUNT_STEP ** round(log(requests, _COUNT_STEP)))
+
+
+def _identity(pools: Sequence[ReplicaPool]) -> tuple[tuple[int, int], ...]:
+    return tuple((id(pool.replica), pool.replicas) for pool in pools)
+
+
+def _workload(load: PoolLoad, classes: tuple[SloClass, ...]) -> Workload:
+    """Poisson arrivals of a mix of lengths under one promise."""
+    limit = load.option.deployment.model.max_context_tokens
+    drawn = [_lengths(bucket, max(_MIN_PAIRS, round(_PAIRS * fraction)), limit) for bucket, fraction in load.mix]
+    pairs = np.concatenate(drawn).astype(np.int32)
+    lengths = Empirical(input_tokens=pairs[:, 0], output_tokens=pairs[:, 1])
+    return Workload(name="pool", arrivals=Poisson(), lengths=lengths, classes=classes)
+
+
+def _lengths(bucket: Bucket, count: int, limit: int | None) -> Array:
+    """So many requests of a bucket: its rows, evenly over their lengths, or those of about its length."""
+    if bucket.rows:
+        return bucket.pairs[np.arange(count) * len(bucket.pairs) // count].astype(np.float64)
+    outputs = np.round(max(1, bucket.output_tokens) * (1 + _SPREAD * np.linspace(-1, 1, count)))
+    # What varies about a length the model allows does not make it longer than it allows.
+    most = max(bucket.output_tokens, (limit or inf) - bucket.input_tokens)
+    return np.column_stack((np.full(count, bucket.input_tokens), np.clip(outputs, 1, most)))

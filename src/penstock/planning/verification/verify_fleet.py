@@ -1,0 +1,351 @@
+"""Does the fleet really keep its promise? Simulated, and what a miss costs to put right."""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Final
+
+import numpy as np
+
+from penstock.planning.candidates.candidate_search import Candidate
+from penstock.planning.optimizer.cheapest_mix import cheapest
+from penstock.planning.optimizer.load_balance import balance_load
+from penstock.planning.optimizer.problem import Mix, PoolKey, PoolPeriod, Problem, ReplicaKind, Restriction
+from penstock.planning.optimizer.refill_nodes import Filling
+from penstock.planning.spec.plan_types import WorkloadPlan
+from penstock.planning.verification.serving_fleet import Check, VerifyOf, at_todays_speed, pool_id, serving_fleet
+
+_HEADROOM: Final = 0.98
+MAY_CARRY: Final = 1.07
+"""What simulation may find: many replicas carry up to 7% more each than the eight first looked at."""
+_LEAST: Final = 0.01
+_ROUNDING: Final = 1e-6
+_ATTEMPTS, _ENOUGH, _TIGHTER = 10, 4, 60
+"""Fleets simulated at most, after how many one that holds will do, and steps of headroom between two of them."""
+_STEPS: Final = 1000
+"""Between what replicas were seen to carry and what they have to."""
+_WORTH_UNMIXING: Final = 0.01
+"""Growth, as a share of the planned cost, below which a purer filling is not looked for."""
+_PERIODS_GAP, _MAX_NODES, _FEW_NODES = 1e-3, 2_000, 500
+"""How well a fleet that changes over time is planned again: to a tenth of a percent."""
+
+CheckKey = tuple[int, str]
+"""Period and pool, or workload where a check is of all its pools."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verified:
+    """A fleet after simulation: as it was, or as it has to be for the SLO just to hold."""
+
+    planned: Mix
+    mix: Mix
+    checks: tuple[Check, ...]
+    """The worst of each workload."""
+    attempts: int
+    pools: tuple[Check, ...] = ()
+    """Of every pool in every period."""
+
+    @property
+    def met(self) -> bool:
+        """Whether every workload kept its SLO in the end."""
+        return all(check.met for check in self.checks)
+
+    @property
+    def added_usd(self) -> float:
+        """What the simulation made it cost more; negative where it can be smaller."""
+        return self.mix.cost_usd - self.planned.cost_usd
+
+
+def verify_fleet(
+    mix: Mix,
+    problem: Problem,
+    candidates: Sequence[Candidate],
+    workloads: Sequence[WorkloadPlan],
+    verify_of: VerifyOf,
+    *,
+    sizing_of: VerifyOf | None = None,
+) -> Verified:
+    """Simulate a fleet and size it, by whether pools hold; what they attain is asked of the fleet that is left.
+
+    Should it not hold then, by a hair that another rate did not tell, it is sized by what every pool attains.
+    """
+    found = _purest(mix, problem, candidates, workloads, sizing_of or verify_of)
+    checks = _checks(found.mix, problem, candidates, workloads, verify_of)
+    if found.met and not all(check.met for check in checks.values()):
+        found = _purest(mix, problem, candidates, workloads, verify_of)
+        checks = _checks(found.mix, problem, candidates, workloads, verify_of)
+    seen = with_simulated_rates(found.mix, checks, problem)
+    return replace(found, mix=seen, checks=_worst(checks), pools=tuple(checks.values()))
+
+
+def with_simulated_rates(mix: Mix, checks: Mapping[CheckKey, Check], problem: Problem) -> Mix:
+    """Return a fleet whose pools carry what they were seen to; that says what other demands and prices make of it."""
+    plain, found = replace(problem, carried={}), dict[PoolKey, float]()
+    for key, check, busy in _pools_checked(mix, checks, plain):
+        if check.sustained_share is not None and check.met:
+            found[key] = busy * check.sustained_share
+    pools = []
+    for pool in mix.pools:
+        own = {name: found.get((pool.offer.key, name, pool.period)) for name in pool.replicas}
+        seen = {**pool.carried, **{name: factor for name, factor in own.items() if factor is not None}}
+        pools.append(replace(pool, carried=seen, instead=dict.fromkeys(_other_kinds(pool, mix, problem), 1.0)))
+    filling = Filling(plain, pools)
+    needed = (pool if pool.offer.lot_nodes > 1 else _taking_its_nodes(pool, filling) for pool in pools)
+    return replace(mix, pools=tuple(needed))
+
+
+def _other_kinds(pool: PoolPeriod, mix: Mix, problem: Problem) -> Iterator[str]:
+    """The best kind of every size that serves a workload of a fleet and of which it has none on these nodes."""
+    own = {name for other in mix.pools if other.offer.key == pool.offer.key for name in other.replicas}
+    kinds = problem.replicas_on(pool.offer.accelerator)
+    had = {(kind.workload, kind.devices) for kind in kinds if kind.id in own}
+    lengths = [demand.key[0] for demand in problem.demands]
+    best: dict[tuple[str, int], ReplicaKind] = {}
+    for kind in sorted(kinds, key=problem.replicas_alone):
+        at, serves_all = (kind.workload, kind.devices), len(problem.demands_of(kind)) == lengths.count(kind.workload)
+        if serves_all and not kind.apart and at not in had and any(workload == at[0] for workload, _ in had):
+            best.setdefault(at, kind)
+    return (kind.id for kind in best.values())
+
+
+def _taking_its_nodes(pool: PoolPeriod, filling: Filling) -> PoolPeriod:
+    """Let replicas carry no more than has a pool do with a node less: its sizing has found that it does not.
+
+    Each kind was searched alone and by chance carries a little more: where together they would do with fewer nodes,
+    each carries as much less, down to what it has to, and to nothing where it is of another filling. Which of them has
+    a replica too many does not matter as long as the nodes are needed.
+    """
+    plain, times = filling.problem, dict.fromkeys(filling.workloads(pool), np.ones(1))
+    asked = {name: share for name in pool.replicas if (share := plain.busy_share(pool, name)) > 0}
+
+    def carrying(step: int) -> PoolPeriod:
+        less = step / _STEPS
+        own = {name: (1 - less) * pool.carried.get(name, 1.0) + less * share for name, share in asked.items()}
+        instead = {name: (1 - less) * factor for name, factor in pool.instead.items()}
+        return replace(pool, carried={**pool.carried, **own}, instead=instead)
+
+    def nodes(step: int) -> int:
+        return int(filling.nodes(carrying(step), times)[0])
+
+    own = ceil(sum(count * filling.kinds[name].devices for name, count in pool.replicas.items()) / pool.offer.devices)
+    return carrying(bisect_left(range(_STEPS), own, key=nodes))
+
+
+def _purest(
+    mix: Mix,
+    problem: Problem,
+    candidates: Sequence[Candidate],
+    workloads: Sequence[WorkloadPlan],
+    verify_of: VerifyOf,
+) -> Verified:
+    """Size a fleet; where one of mixed kinds had to grow, also with one kind in the place of several.
+
+    Nodes of one price hold several kinds, and before a simulation the program does not care which: the filling it
+    happens to choose may miss where a purer one holds. The cheapest fleet that held is kept. A purer one is planned
+    with what replicas may carry in one large pool: one that is no cheaper then is not simulated.
+    """
+    best = _sized(mix, problem, candidates, workloads, verify_of)
+    for unmixed in _unmixed(mix, problem.each_carrying(MAY_CARRY)):
+        if best.met and best.added_usd <= _WORTH_UNMIXING * mix.cost_usd:
+            break
+        planned = of_same_accelerators(unmixed, mix)
+        if planned is None or (best.met and planned.cost_usd >= best.mix.cost_usd * (1 - _ROUNDING)):
+            continue
+        found = _sized(planned, replace(unmixed, carried=problem.carried), candidates, workloads, verify_of)
+        if (not found.met, found.mix.cost_usd) < (not best.met, best.mix.cost_usd):
+            best = replace(found, planned=mix, attempts=best.attempts + found.attempts)
+    return best
+
+
+def _unmixed(mix: Mix, problem: Problem) -> Iterator[Problem]:
+    """Where a workload has several kinds of replica on one part, leave one of them at a time."""
+    used = {name for pool in mix.pools for name in pool.replicas}
+    kinds = [replica for replica in problem.replicas if replica.id in used]
+    for chosen in kinds:
+        same = [kind for kind in kinds if (kind.workload, kind.accelerator) == (chosen.workload, chosen.accelerator)]
+        if len(same) > 1:
+            others = {kind.id for kind in same} - {chosen.id}
+            yield replace(problem, replicas=tuple(kind for kind in problem.replicas if kind.id not in others))
+
+
+def _sized(
+    mix: Mix,
+    problem: Problem,
+    candidates: Sequence[Candidate],
+    workloads: Sequence[WorkloadPlan],
+    verify_of: VerifyOf,
+) -> Verified:
+    """Simulate every pool in every period and plan again until the SLO just holds.
+
+    The same parts are planned with what each pool was seen to carry: grown where one missed, shrunk where one had more
+    than it needs. The cheapest fleet that held is kept.
+    """
+    tried, best = balance_load(mix, problem), None
+    carried: dict[PoolKey, float] = {}
+    seen: set[tuple[object, ...]] = set()
+    for attempt in range(1, _ATTEMPTS + 1):
+        seen.add(sizes_of(tried))
+        checks = _checks(tried, problem, candidates, workloads, verify_of)
+        found = Verified(planned=mix, mix=tried, checks=_worst(checks), pools=tuple(checks.values()), attempts=attempt)
+        if best is None or (not found.met, found.mix.cost_usd) < (not best.met, best.mix.cost_usd):
+            best = found
+        best = replace(best, attempts=attempt)
+        if best.met and attempt >= _ENOUGH:
+            break
+        carried = _learnt(tried, checks, replace(problem, carried=carried), least=attempt >= _ENOUGH)
+        known = replace(problem, carried=carried)
+        larger = _planned_again(tried, checks, known if attempt == 1 else _of_its_kinds(tried, known), seen)
+        if larger is None or (best.met and larger[1].cost_usd >= best.mix.cost_usd):
+            break
+        carried, tried = larger
+    if best is None:
+        raise ValueError("a fleet is simulated at least once")
+    return best
+
+
+def _learnt(tried: Mix, checks: Mapping[CheckKey, Check], problem: Problem, *, least: bool) -> dict[PoolKey, float]:
+    """What each pool was seen to carry beside the rates of its replicas; with `least`, the least it ever was."""
+    carried = dict(problem.carried)
+    for key, check, busy in _pools_checked(tried, checks, problem):
+        if check.sustained_share is not None:
+            before, now = carried.get(key), carried.get(key, 1.0) * check.sustained_share * busy
+            carried[key] = max(_LEAST, now if before is None or not least else min(before, now))
+    return carried
+
+
+def _planned_again(
+    tried: Mix, checks: Mapping[CheckKey, Check], problem: Problem, seen: AbstractSet[tuple[object, ...]]
+) -> tuple[dict[PoolKey, float], Mix] | None:
+    """Solve with what was learnt; where that is a fleet seen before, with ever more headroom for pools that missed."""
+    carried, larger = dict(problem.carried), None
+    missed = [key for key, check, _ in _pools_checked(tried, checks, problem) if not check.met]
+    for _ in range(_TIGHTER if missed else 1):
+        known = replace(problem, carried=dict(carried))
+        larger = _still_carrying(larger, known) or of_same_accelerators(known, tried)
+        if larger is None:
+            return None
+        if sizes_of(larger) not in seen:
+            return carried, larger
+        for key in missed:
+            carried[key] = carried.get(key, 1.0) * _HEADROOM
+    return None
+
+
+def _still_carrying(mix: Mix | None, problem: Problem) -> Mix | None:
+    """The fleet of a moment ago where it still serves: with less room the solver finds none that is cheaper."""
+    if mix is None:
+        return None
+    spread = balance_load(mix, problem)
+    if any(problem.busy_share(pool, name) > 1 + _ROUNDING for pool in spread.pools for name in pool.replicas):
+        return None
+    pools = []
+    for pool in spread.pools:
+        factors = {name: problem.carried.get((pool.offer.key, name, pool.period), 1.0) for name in pool.replicas}
+        pools.append(replace(pool, carried={name: factor for name, factor in factors.items() if factor != 1.0}))
+    return replace(spread, pools=tuple(pools))
+
+
+def of_same_accelerators(problem: Problem, mix: Mix) -> Mix | None:
+    """Plan a fleet again; one of several vendors stays one, as its question is what such a fleet costs."""
+    vendors = minimum_rates(problem, mix)
+    found = cheapest(
+        problem,
+        Restriction(only_accelerators=mix.support, require_vendors=vendors if len(vendors) > 1 else frozenset()),
+        gap_fraction=None if problem.periods == 1 else _PERIODS_GAP,
+        most_nodes=_MAX_NODES,
+    )
+    return None if found is None else balance_load(found, problem)
+
+
+def minimum_rates(problem: Problem, mix: Mix) -> frozenset[str]:
+    """The vendors that carry enough to count in every period."""
+    carried: dict[tuple[str, int], float] = {}
+    whole = [0.0] * problem.periods
+    demands = {demand.key: demand for demand in problem.demands}
+    for pool in mix.pools:
+        for (_, key), share in pool.load.items():
+            tokens = share * demands[key].requests_per_s[pool.period] * demands[key].tokens
+            whole[pool.period] += tokens
+            at = (pool.offer.vendor, pool.period)
+            carried[at] = carried.get(at, 0.0) + tokens
+    least = problem.min_vendor_share - 10 * _ROUNDING
+    return frozenset(
+        vendor
+        for vendor in {vendor for vendor, _ in carried}
+        if all(carried.get((vendor, period), 0.0) >= least * load for period, load in enumerate(whole))
+    )
+
+
+def _of_its_kinds(tried: Mix, problem: Problem) -> Problem:
+    """Leave only the kinds of replicas a fleet has; in periods without one it carries the least of the others.
+
+    Kinds nobody simulated look better than they are, so that a fleet would be planned with other ones for ever.
+    """
+    used = {name for pool in tried.pools for name in pool.replicas}
+    least: dict[tuple[object, str], float] = {}
+    for (offer, name, _), factor in problem.carried.items():
+        least[offer, name] = min(factor, least.get((offer, name), factor))
+    periods = range(problem.periods)
+    others = {
+        (offer.key, name, period): least.get((offer.key, name), 1.0)
+        for offer in problem.offers
+        for name in used
+        for period in periods
+    }
+    kinds = tuple(replica for replica in problem.replicas if replica.id in used)
+    return replace(problem, replicas=kinds, carried={**others, **problem.carried})
+
+
+def _pools_checked(
+    tried: Mix, checks: Mapping[CheckKey, Check], problem: Problem
+) -> Iterator[tuple[PoolKey, Check, float]]:
+    """Every pool that serves, what was found of it, and how busy it is planned to be."""
+    workload = {replica.id: replica.workload for replica in problem.replicas}
+    for pool in tried.pools:
+        for name in pool.replicas:
+            check = checks.get((pool.period, pool_id(name, pool.offer.site)))
+            check = check or checks.get((pool.period, workload[name]))
+            busy = problem.busy_share(pool, name)
+            if check is not None and busy:
+                yield (pool.offer.key, name, pool.period), check, busy
+
+
+def sizes_of(mix: Mix) -> tuple[object, ...]:
+    """What the simulator would see: a fleet of the same sizes and shares need not be run twice."""
+    return tuple(
+        (
+            pool.offer.key,
+            pool.period,
+            tuple(sorted(pool.replicas.items())),
+            tuple(sorted((key, round(share, 3)) for key, share in pool.load.items())),
+        )
+        for pool in mix.pools
+    )
+
+
+def _checks(
+    mix: Mix,
+    problem: Problem,
+    candidates: Sequence[Candidate],
+    workloads: Sequence[WorkloadPlan],
+    verify_of: VerifyOf,
+) -> dict[CheckKey, Check]:
+    """Check every period at its peak, and as much above it as the plan asks for in headroom."""
+    found: dict[CheckKey, Check] = {}
+    for period in sorted({pool.period for pool in mix.pools}):
+        fleet = serving_fleet(mix, period, problem, candidates, workloads).times(1 / problem.utilisation_fraction)
+        for check in verify_of(at_todays_speed(fleet, problem)):
+            found[period, check.pool or check.workload] = check
+    return found
+
+
+def _worst(checks: Mapping[CheckKey, Check]) -> tuple[Check, ...]:
+    """Keep the worst pool and period of each workload."""
+    worst: dict[str, Check] = {}
+    for check in checks.values():
+        before = worst.get(check.workload)
+        if before is None or check.attainment_fraction < before.attainment_fraction:
+            worst[check.workload] = check
+    return tuple(worst.values())

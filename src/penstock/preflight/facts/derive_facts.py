@@ -1,0 +1,255 @@
+"""What is the case? One function derives every fact rules may ask for; what cannot be derived stays unknown."""
+
+from collections.abc import Callable, Mapping
+from math import ceil
+from typing import Final
+
+from penstock.errors import UsageError
+from penstock.fleet.release import Release
+from penstock.model import LatentAttention, ModelSpec, Part
+from penstock.model.sequence_mixers import CompressedAttention, GroupedAttention
+from penstock.preflight.facts.situation import Launch, Situation
+from penstock.preflight.rules.condition import ENVIRONMENT, Facts, Kind, Unknown, Value
+from penstock.preflight.rules.fact_names import VOCABULARY
+
+UNSET: Final = "unset"
+_KV_SCALES = frozenset({"k_scale", "v_scale", "kv_scale"})
+_PLATFORMS = {"amd": "rocm", "nvidia": "cuda"}
+_ASKED_VARIABLES = (
+    "VLLM_ROCM_USE_AITER",
+    "VLLM_ROCM_USE_AITER_MOE",
+    "VLLM_ROCM_USE_AITER_MLA",
+    "VLLM_ROCM_USE_AITER_FP4BMM",
+    "SGLANG_USE_AITER",
+    "SGLANG_USE_AITER_UNIFIED_ATTN",
+    "SGLANG_HACK_FLASHMLA_BACKEND",
+    "HSA_NO_SCRATCH_RECLAIM",
+    "HIP_VISIBLE_DEVICES",
+    "CUDA_VISIBLE_DEVICES",
+)
+
+
+def derive_facts(situation: Situation) -> Facts:
+    """Derive all facts; every name of the vocabulary is there, with its value or with why it is unknown."""
+    facts: dict[str, Value | Unknown] = {}
+    for group in (_device, _model, _quantisation, _stored, _parallel, _launch, _host):
+        facts.update(group(situation))
+    for name in _ASKED_VARIABLES:
+        facts[f"{ENVIRONMENT}{name}"] = situation.launch.environment.get(name, UNSET)
+    for name, value in situation.launch.environment.items():
+        facts[f"{ENVIRONMENT}{name}"] = value
+    return facts
+
+
+def chip_of(compute_target: str | None) -> str | None:
+    """Return the family a compiler target belongs to: sm_90a and sm_90 run the same kernels."""
+    if compute_target is None:
+        return None
+    return compute_target.rstrip("af") if compute_target.startswith("sm_") else compute_target
+
+
+def _unknown(name: str) -> Unknown:
+    fact = VOCABULARY[name]
+    return Unknown(fact.settle or f"nothing states {fact.question}")
+
+
+def _device(situation: Situation) -> Mapping[str, Value | Unknown]:
+    part = situation.accelerator
+    dialect = part.fp8_dialect
+    has_fp8 = "fp8" in part.dense_flops_per_s
+    if dialect is None:
+        settled: Value | Unknown = Unknown(f"the catalog does not say which FP8 {part.id} reads") if has_fp8 else "none"
+    else:
+        settled = dialect
+    return {
+        "engine": situation.engine,
+        "version": situation.version,
+        "platform": _PLATFORMS.get(part.vendor, "other"),
+        "chip": chip_of(part.compute_target) or Unknown(f"the catalog has no compiler target for {part.id}"),
+        "chip.fp8": settled,
+        "chip.fp4": frozenset(part.fp4_formats),
+    }
+
+
+def _model(situation: Situation) -> Mapping[str, Value | Unknown]:
+    model, split = situation.subject.model, situation.parallelism
+    grouped = [layer.mixer for layer in model.layers if isinstance(layer.mixer, GroupedAttention)]
+    width = expert_width(model)
+    has_experts = model.experts is not None
+    return {
+        "model.architecture": model.architecture,
+        "model.attention": attention_kinds(model),
+        "model.head_dim": max((mixer.key_dim for mixer in grouped), default=_latent_dim(model)),
+        "model.gqa_ratio": max((mixer.query_heads // mixer.kv_heads for mixer in grouped), default=1),
+        "model.moe": has_experts,
+        "model.expert_dtype": _expert_dtype(model),
+        "model.heads_per_rank": ceil(model.query_heads / split.tp),
+        "model.expert_width_per_rank": _known(
+            None if width is None else (width if split.expert_parallel else ceil(width / split.tp)),
+            "the model has no routed experts",
+        ),
+        "model.rope": _unknown("model.rope") if situation.subject.rope is None else situation.subject.rope,
+        "model.context": _known(model.max_context_tokens, "the config states no limit"),
+        "weights.formats": frozenset(model.formats),
+    }
+
+
+def attention_kinds(model: ModelSpec) -> frozenset[str]:
+    """Name what the layers do, as attention backends tell them apart."""
+    kinds = {trait for layer in model.layers if layer.mixer is not None for trait in layer.mixer.traits}
+    if any("sink" in weight.module.rsplit(".", 1)[-1] for weight in model.weights):
+        kinds.add("sinks")
+    return frozenset(kinds)
+
+
+def _latent_dim(model: ModelSpec) -> int:
+    for layer in model.layers:
+        if isinstance(layer.mixer, LatentAttention):
+            return layer.mixer.latent_dim + layer.mixer.rope_dim
+        if isinstance(layer.mixer, CompressedAttention):
+            return layer.mixer.entry_dim
+    return 0
+
+
+def expert_width(model: ModelSpec) -> int | None:
+    """Intermediate channels of one routed expert: the side of its matrices that is not the hidden size."""
+    for weight in model.weights:
+        if weight.part is Part.ROUTED_EXPERTS and len(weight.shape) == 2:  # noqa: PLR2004 - a matrix
+            name = weight.module.rsplit(".", 1)[-1]
+            if name in {"down_proj", "w2", "fc2"}:
+                return weight.shape[1]
+    return None
+
+
+def _expert_dtype(model: ModelSpec) -> str:
+    for weight in model.weights:
+        if weight.part is Part.ROUTED_EXPERTS and weight.quantisable:
+            return weight.format.name
+    return "none"
+
+
+def _quantisation(situation: Situation) -> Mapping[str, Value | Unknown]:
+    scheme = situation.subject.scheme
+    return {
+        "quant.method": scheme.method,
+        "quant.algo": scheme.algo,
+        "quant.scheme": scheme.granularity,
+        "quant.weight_bits": _known(scheme.weight_bits, "the config does not say"),
+        "quant.activation_bits": _known(scheme.activation_bits, "the config does not say"),
+        "quant.activation_type": _known(scheme.activation_type, "the config does not say"),
+        "quant.group_size": _known(scheme.group_size, "the config does not say"),
+        "quant.desc_act": _known(scheme.desc_act, "the config does not say"),
+        "quant.kv_granularity": _known(scheme.kv_granularity, "the config does not say"),
+    }
+
+
+def _stored(situation: Situation) -> Mapping[str, Value | Unknown]:
+    stored, scanned = situation.subject.stored, situation.subject.scanned
+    has_fp8 = "fp8" in situation.subject.model.formats
+    return {
+        "tensors.dtypes": _unknown("tensors.dtypes") if stored is None else stored.dtypes,
+        "tensors.kinds": _unknown("tensors.kinds") if stored is None else stored.kinds,
+        "weights.e8m0_scales": _e8m0_scales(situation),
+        "kv.scales": _unknown("kv.scales") if stored is None else bool(_KV_SCALES & stored.kinds),
+        "bytes.fp8_nan": _scanned(has_fp8, None if scanned is None else scanned.fp8_nan, "bytes.fp8_nan"),
+        "bytes.e8m0_top": _scanned(has_fp8, None if scanned is None else scanned.e8m0_top, "bytes.e8m0_top"),
+    }
+
+
+def _scanned(relevant: bool, found: bool | None, name: str) -> Value | Unknown:  # noqa: FBT001 - two values of one fact
+    if not relevant:
+        return False
+    return _unknown(name) if found is None else found
+
+
+def _e8m0_scales(situation: Situation) -> Value | Unknown:
+    """A config's `ue8m0` says scales are powers of two; DeepSeek-V3.2 stores them as float32 all the same."""
+    subject = situation.subject
+    if subject.stored is not None:
+        return "F8_E8M0" in subject.stored.dtypes
+    if subject.model.architecture == "DeepseekV4ForCausalLM":
+        return True
+    powers = any(weight.format.name == "fp8" and weight.format.scale_bits == 8 for weight in subject.model.weights)  # noqa: PLR2004 - one byte
+    return _unknown("weights.e8m0_scales") if powers else False
+
+
+def _parallel(situation: Situation) -> Mapping[str, Value | Unknown]:
+    split, launch = situation.parallelism, situation.launch
+    return {
+        "parallel.tp": split.tp,
+        "parallel.dp": split.dp,
+        "parallel.ep": split.expert_parallel,
+        "parallel.devices": split.devices,
+        "parallel.dcp": _number(launch, "decode-context-parallel-size", "dcp") or 1,
+        "parallel.pcp": _number(launch, "prefill-context-parallel-size", "pcp") or 1,
+        "parallel.all2all": launch.flag("all2all-backend", "moe-a2a-backend") or "default",
+    }
+
+
+def _launch(situation: Situation) -> Mapping[str, Value | Unknown]:
+    launch, model = situation.launch, situation.subject.model
+    eager = launch.flag("enforce-eager", "disable-cuda-graph") is not None
+    asked = launch.flag("kv-cache-dtype") or "auto"
+    stored = model.cache_dtype.value if asked == "auto" else ("fp8" if asked.startswith("fp8") else asked)
+    backend = situation.attention_backend or "auto"
+    return {
+        "kv.dtype": asked,
+        "kv.stored": {"bfloat16": "bf16", "float16": "fp16"}.get(stored, stored),
+        "launch.attention_backend": backend,
+        "launch.attention": _unknown("launch.attention") if backend == "auto" else backend,
+        "launch.moe_backend": launch.flag("moe-backend", "moe-runner-backend") or "auto",
+        "launch.graphs": not eager,
+        "launch.max_model_len": _known(
+            _number(launch, "max-model-len", "context-length") or model.max_context_tokens,
+            "neither the launch nor the config limits it",
+        ),
+        "launch.batched_tokens": _known(
+            _number(launch, "max-num-batched-tokens", "chunked-prefill-size"), "the engine's default applies"
+        ),
+        "launch.speculative_tokens": _number(launch, "speculative-num-draft-tokens", "speculative-num-steps") or 0,
+        "launch.speculative_method": launch.flag("speculative-algorithm", "speculative-method") or "none",
+        "launch.kv_connector": launch.flag("kv-transfer-config", "disaggregation-mode") is not None,
+        "launch.image": launch.image or "none",
+        "launch.image_words": image_words(launch.image),
+        "launch.install": situation.host.get("install") or ("docker" if launch.image else _unknown("launch.install")),
+        "launch.flags": frozenset(launch.flags),
+        "launch.variables": frozenset(launch.environment),
+    }
+
+
+def image_words(image: str | None) -> frozenset[str]:
+    """Split `lmsysorg/sglang:v0.5.18-rocm720-mi30x` into its name and the words of its tag."""
+    if image is None:
+        return frozenset()
+    name, _, tag = image.rpartition(":") if ":" in image.rsplit("/", 1)[-1] else (image, "", "")
+    return frozenset({name, *(word for word in tag.split("-") if word)})
+
+
+def _number(launch: Launch, *names: str) -> int | None:
+    text = launch.flag(*names)
+    return int(text) if text is not None and text.isdecimal() and len(text) < 12 else None  # noqa: PLR2004 - no flag is larger
+
+
+_READ: Final[Mapping[Kind, Callable[[str], Value]]] = {
+    Kind.RELEASE: Release,
+    Kind.TEXT: str,
+    Kind.FLAG: lambda text: text.strip().lower() in {"1", "true", "yes", "on"},
+}
+
+
+def _host(situation: Situation) -> Mapping[str, Value | Unknown]:
+    facts: dict[str, Value | Unknown] = {}
+    for name, fact in VOCABULARY.items():
+        if not name.startswith("host."):
+            continue
+        text = situation.host.get(name.removeprefix("host."))
+        facts[name] = _unknown(name) if text is None else _READ[fact.kind](text)
+    known = {name.removeprefix("host.") for name in facts} | {"install"}
+    strange = sorted(set(situation.host) - known)
+    if strange:
+        raise UsageError(f"--host: nothing is known about '{strange[0]}'; write one of {', '.join(sorted(known))}")
+    return facts
+
+
+def _known(value: Value | None, why: str) -> Value | Unknown:
+    return Unknown(why) if value is None else value

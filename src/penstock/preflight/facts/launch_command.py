@@ -1,0 +1,208 @@
+"""What does a launch command say? Reads a pasted `vllm serve`, `sglang.launch_server` or `docker run` line."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from penstock.errors import UsageError
+from penstock.fleet.engines import EngineName
+from penstock.preflight.facts.shell_words import filled_in, shell_words
+from penstock.preflight.facts.situation import Launch
+
+_VARIABLE: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,127})=(.*)", re.DOTALL)
+_IMAGE: Final = re.compile(r"[\w.-]+(/[\w.-]+)+:[\w.-]+")
+_DEVICES: Final = re.compile(r"[\w:.-]+(,[\w:.-]+)*")
+_SHOWN_BY: Final = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+_SHORT: Final = {
+    "-tp": "tensor-parallel-size",
+    "-pp": "pipeline-parallel-size",
+    "-dp": "data-parallel-size",
+    "-ep": "enable-expert-parallel",
+    "-dcp": "decode-context-parallel-size",
+    "-pcp": "prefill-context-parallel-size",
+    "-q": "quantization",
+    "-n": "nnodes",
+    "-sc": "speculative-config",
+}
+_SAME: Final = {
+    "tp": "tensor-parallel-size",
+    "tp-size": "tensor-parallel-size",
+    "pp": "pipeline-parallel-size",
+    "pp-size": "pipeline-parallel-size",
+    "dp": "data-parallel-size",
+    "dp-size": "data-parallel-size",
+    "ep": "ep-size",
+    "expert-parallel-size": "ep-size",
+    "model": "model-path",
+}
+"""Names engines accept for one setting; facts use the long one."""
+_CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl"})
+_SWITCHES: Final = frozenset({"--rm", "--privileged", "--init", "--detach", "--interactive", "--tty", "--read-only"})
+"""Options of `docker run` that take no value; clusters of letters without one are -it, -d, -itd."""
+_OTHER_VERBS: Final = frozenset({"bench", "chat", "complete", "collect-env", "run-batch"})
+_MAX_COMMAND: Final = 20_000
+
+
+def parse_command(text: str) -> tuple[EngineName | None, Launch]:
+    """Read a launch line; what it starts decides the engine, and None means that it does not say."""
+    if len(text) > _MAX_COMMAND:
+        raise UsageError(f"--command: a launch line of {len(text):,} characters is beyond reason")
+    read = shell_words(text)
+    environment = dict(_variables(read.words))
+    _refuse_other_programs(read.words)
+    tokens = [filled_in(word, environment) for word in read.words]
+    image, arguments = _after_image(tokens)
+    inner = dict(_variables(arguments))
+    given = dict(_flags(arguments))
+    if (model := _positional_model(arguments)) is not None:
+        given.setdefault("model-path", model)
+    flags = {name: "true" if value is None else value for name, value in given.items()}
+    flags.update(_speculation(flags))
+    return _engine(tokens, image), Launch(
+        flags=flags,
+        environment=environment | inner,
+        image=image,
+        typed=tuple(tokens),
+        bare=frozenset(name for name, value in given.items() if value is None),
+        torn=read.torn,
+        visible_devices=_visible(tokens, environment | inner),
+    )
+
+
+def _visible(tokens: Sequence[str], environment: Mapping[str, str]) -> int | None:
+    """Devices the line lets the engine see: those a variable lists, or docker's `--gpus`; None where all of them."""
+    counts = [
+        listed.count(",") + 1
+        for name in _SHOWN_BY
+        if (listed := environment.get(name)) and listed != "-1" and _DEVICES.fullmatch(listed)
+    ]
+    for number, token in enumerate(tokens):
+        name, equals, inline = token.partition("=")
+        given = inline if equals else next(iter(tokens[number + 1 : number + 2]), "")
+        if name == "--gpus" and (asked := given.strip("'\"")) != "all":
+            listed = asked.removeprefix("device=")
+            counts += [listed.count(",") + 1] if asked != listed else [int(asked)] if asked.isdecimal() else []
+    return min(counts, default=None)
+
+
+def _refuse_other_programs(tokens: Sequence[str]) -> None:
+    """A line that measures or asks a server starts none."""
+    programs = [token.rpartition("/")[2] for token in tokens]
+    if (
+        "vllm" in programs
+        and programs[programs.index("vllm") + 1 :][:1]
+        and ((verb := programs[programs.index("vllm") + 1]) in _OTHER_VERBS)
+    ):
+        raise UsageError(f"--command: 'vllm {verb}' starts no server; give the `vllm serve` line it asks")
+    other = next((token for token in tokens if token.startswith(("sglang.bench", "sglang.test"))), None)
+    if other is not None:
+        raise UsageError(f"--command: '{other}' starts no server; give the `sglang.launch_server` line it asks")
+
+
+def _engine(tokens: Sequence[str], image: str | None) -> EngineName | None:
+    words = " ".join((*tokens, image or ""))
+    if "sglang" in words:
+        return "sglang"
+    return "vllm" if "vllm" in words else None
+
+
+def _variables(tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Assignments before the program, and `-e NAME=VALUE` of docker."""
+    leading = True
+    for number, token in enumerate(tokens):
+        match = _VARIABLE.fullmatch(token)
+        given = number > 0 and tokens[number - 1] in {"-e", "--env"}
+        if match and (leading or given):
+            yield match[1], match[2]
+        elif token.startswith(("-e", "--env=")) and (inline := _VARIABLE.fullmatch(token.split("=", 1)[-1])):
+            yield inline[1], inline[2]
+        elif token not in {"env", "export", "sudo", "&&"}:
+            leading = False
+
+
+def _after_image(tokens: list[str]) -> tuple[str | None, list[str]]:
+    """Skip docker's own options: the engine's come after the image, perhaps in the line of a shell."""
+    at = _image_at(tokens)
+    if at is None:
+        return None, tokens
+    arguments = tokens[at + 1 :]
+    if len(arguments) > 2 and arguments[0].rpartition("/")[2] in {"bash", "sh"} and arguments[1] in {"-c", "-lc"}:  # noqa: PLR2004 - shell, option, line
+        arguments = list(shell_words(arguments[2]).words)
+    return tokens[at], arguments
+
+
+def _image_at(tokens: Sequence[str]) -> int | None:
+    """Walk the options of `docker run` to the first word that is none; elsewhere an image is known by its tag."""
+    started = next((number for number, token in enumerate(tokens) if token in _CONTAINERS), None)
+    if started is None or started + 1 >= len(tokens) or tokens[started + 1] != "run":
+        return next((number for number, token in enumerate(tokens) if _IMAGE.fullmatch(token)), None)
+    at = started + 2
+    while at < len(tokens) and tokens[at].startswith("-"):
+        option = tokens[at]
+        letters = not option.startswith("--") and set(option[1:]) <= set("itdP")
+        at += 1 if "=" in option or option in _SWITCHES or letters else 2
+    return at if at < len(tokens) else None
+
+
+def _flags(tokens: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+    """Flags with the word after them; None where there is none."""
+    for number, token in enumerate(tokens):
+        name, equals, value = token.partition("=")
+        if name in _SHORT:
+            key = _SHORT[name]
+        elif name.startswith("--") and len(name) > 2:  # noqa: PLR2004 - `--` alone ends options
+            key = long_name(name[2:].replace("_", "-"))
+        else:
+            continue
+        following = tokens[number + 1] if number + 1 < len(tokens) else "--"
+        yield key, value if equals else (None if _is_option(following) else following)
+
+
+def _is_option(word: str) -> bool:
+    """Whether a word begins another option: a negative number is a value."""
+    return word.startswith("-") and re.fullmatch(r"-\d+(\.\d+)?", word) is None
+
+
+def long_name(flag: str) -> str:
+    """Return the name facts use for a flag."""
+    return _SAME.get(flag, flag)
+
+
+def _positional_model(arguments: Sequence[str]) -> str | None:
+    """The word after `serve`, or the first of an image that starts the server itself."""
+    if "serve" in arguments:
+        follows = arguments[arguments.index("serve") + 1 :]
+    elif not any(word.rpartition("/")[2] in {"vllm", "sglang", "python", "python3"} for word in arguments):
+        follows = arguments
+    else:
+        return None
+    return follows[0] if follows and not follows[0].startswith("-") else None
+
+
+def _speculation(flags: Mapping[str, str]) -> dict[str, str]:
+    """Spell out vLLM's JSON, or its dotted form, so that one fact covers both engines."""
+    raw = flags.get("speculative-config")
+    if raw is None:
+        dotted = {
+            name.partition(".")[2]: value for name, value in flags.items() if name.startswith("speculative-config.")
+        }
+        config: object = {name.replace("-", "_"): value for name, value in dotted.items()}
+        if not dotted:
+            return {}
+    else:
+        config = _json(raw)
+    if not isinstance(config, dict):
+        # Its kind of value is checked with that of every other flag.
+        return {}
+    return {
+        "speculative-num-draft-tokens": str(config.get("num_speculative_tokens", 0)),
+        "speculative-method": str(config.get("method", "draft_model")),
+    }
+
+
+def _json(raw: str) -> object:
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        return None

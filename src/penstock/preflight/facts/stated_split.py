@@ -1,0 +1,50 @@
+"""How does a launch line split a replica? The same words mean different things to the two engines."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.fleet.engines import EngineName
+from penstock.preflight.facts.situation import Launch
+
+_MAX_DIGITS: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatedSplit:
+    """Ranks as preflight counts them: devices are tp x pp x dp."""
+
+    tp: int | None
+    """None where the line does not say."""
+    pp: int
+    dp: int
+    spreads_experts: bool
+
+
+def stated_split(launch: Launch, engine: EngineName) -> StatedSplit:
+    """Read the split of a launch.
+
+    vLLM's ranks multiply. SGLang's tensor ranks are all the devices of a stage: with DP attention, data ranks are
+    groups of them, and without it they are replicas beside each other, of which one is looked at.
+    """
+    tp, dp = _count(launch.flag("tensor-parallel-size")), _count(launch.flag("data-parallel-size")) or 1
+    if engine == "sglang":
+        grouped = launch.flag("enable-dp-attention") is not None and tp is not None and tp % dp == 0
+        tp, dp = (tp // dp, dp) if grouped and tp is not None else (tp, 1)
+    return StatedSplit(
+        tp=tp,
+        pp=_count(launch.flag("pipeline-parallel-size")) or 1,
+        dp=dp,
+        spreads_experts=_spreads(launch, engine),
+    )
+
+
+def _spreads(launch: Launch, engine: EngineName) -> bool:
+    if engine == "vllm":
+        return launch.flag("enable-expert-parallel") is not None
+    # An all-to-all backend sets expert ranks to the tensor ranks (server_args.py, read at v0.5.18).
+    exchanged = launch.flag("moe-a2a-backend") not in {None, "none"} or launch.flag("enable-deepep-moe") is not None
+    return exchanged or (_count(launch.flag("ep-size")) or 1) > 1 or launch.flag("enable-ep-moe") is not None
+
+
+def _count(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() and 0 < len(text) <= _MAX_DIGITS and int(text) else None

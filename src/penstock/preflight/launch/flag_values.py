@@ -1,0 +1,182 @@
+"""Does a flag's value mean something to this release? Its kind, numbers in range, choices it has."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Final
+
+from penstock.fleet.release import Release
+from penstock.preflight.facts.situation import Launch
+from penstock.preflight.launch.release_flags import FlagFinding, dated_finding, was_read
+from penstock.preflight.launch.value_kinds import wrong_kind
+from penstock.preflight.rules.history import History
+from penstock.preflight.rules.knowledge import Knowledge
+
+_WHOLE: Final[Mapping[str, tuple[int, int]]] = {
+    "tensor-parallel-size": (1, 2**16),
+    "pipeline-parallel-size": (1, 2**16),
+    "data-parallel-size": (1, 2**16),
+    "decode-context-parallel-size": (1, 2**16),
+    "nnodes": (1, 2**16),
+    "node-rank": (0, 2**16),
+    "port": (0, 65535),
+    "max-num-seqs": (1, 2**31),
+    "max-num-batched-tokens": (1, 2**31),
+    "block-size": (1, 2**20),
+    "max-running-requests": (1, 2**31),
+    "chunked-prefill-size": (-1, 2**31),
+    "context-length": (1, 2**31),
+    "page-size": (1, 2**20),
+    "max-model-len": (-1, 2**31),
+}
+"""Flags that take a whole number, and the range the engines' parsers or checks accept."""
+_SUFFIXED: Final = frozenset({"max-model-len", "max-num-batched-tokens"})
+"""vLLM reads `32k` (thousands) and `32K` (1,024) for these."""
+_SHARES: Final = ("gpu-memory-utilization", "mem-fraction-static")
+_LISTED: Final[Mapping[str, Sequence[str]]] = {
+    "dtype": ("auto", "half", "float16", "bfloat16", "float", "float32"),
+    "load-format": (
+        *("auto", "hf", "pt", "safetensors", "npcache", "dummy", "mistral", "sharded_state", "tensorizer", "gguf"),
+        *("bitsandbytes", "fastsafetensors", "instanttensor", "ipc_cache", "modelexpress"),
+        *("runai_streamer", "runai_streamer_sharded"),
+    ),
+    "uvicorn-log-level": ("critical", "error", "warning", "info", "debug", "trace"),
+}
+"""VLLM's, of any release that was read."""
+_PLUGINS: Final = {"tool-call-parser": "tool-parser-plugin", "reasoning-parser": "reasoning-parser-plugin"}
+_BACKEND: Final = "attention-backend"
+_BACKEND_VARIABLE: Final = "VLLM_ATTENTION_BACKEND"
+"""What named the backend before vLLM had the flag."""
+_SUFFIX: Final = re.compile(r"\d+(\.\d+)?[kmgtKMGT]")
+
+
+def check_values(
+    launch: Launch,
+    engine: str,
+    version: Release,
+    knowledge: Knowledge,
+    context_tokens: int | None = None,
+) -> tuple[FlagFinding, ...]:
+    """Hold what a launch sets its flags to against the release; what a shell fills in is left alone."""
+    choices, kinds = knowledge.choices[engine], knowledge.kinds[engine]
+    found = []
+    for name, value in launch.flags.items():
+        if "$" in value:
+            continue
+        kind = wrong_kind(name, value, launch, engine, version, kinds)
+        wrong = kind and _wrong(f"--{name}", None if name in launch.bare else value, kind)
+        if finding := wrong or _number(name, value, engine) or _choice(name, value, launch, version, choices):
+            found.append(finding)
+    return (*found, *_backend_variable(launch, engine, version, knowledge), *_together(launch, engine, context_tokens))
+
+
+def asked_backend(launch: Launch, engine: str, version: Release, knowledge: Knowledge) -> str | None:
+    """Return the attention backend a launch asks for: its flag, else the variable in releases that read it."""
+    variables = knowledge.flags[engine].variables
+    read = variables is not None and variables.has(_BACKEND_VARIABLE, version)
+    named = launch.environment.get(_BACKEND_VARIABLE) if read else None
+    return launch.flag(_BACKEND) or named
+
+
+def _backend_variable(launch: Launch, engine: str, version: Release, knowledge: Knowledge) -> Iterator[FlagFinding]:
+    """Hold the variable's value against the release as that of the flag."""
+    value = asked_backend(launch, engine, version, knowledge)
+    if value is None or launch.flag(_BACKEND) is not None or "$" in value:
+        return
+    if (finding := _choice(_BACKEND, value, launch, version, knowledge.choices[engine])) is not None:
+        yield replace(finding, name=_BACKEND_VARIABLE)
+
+
+def takes(name: str, value: str, version: Release, table: Mapping[str, History]) -> bool:
+    """Whether a release has this value of a flag; flags whose values were not read take any."""
+    known = table.get(name)
+    return known is None or known.has(_listed(value, known), version)
+
+
+def _listed(value: str, known: History) -> str:
+    """Return a value as the table lists it: vLLM's backends are an enum, whose names it looks up in capitals."""
+    return value if value in known.entries else value.upper()
+
+
+def _number(name: str, value: str, engine: str) -> FlagFinding | None:
+    flag = f"--{name}"
+    if name in _SHARES:
+        share = _float(value)
+        if share is None:
+            return _wrong(flag, value, "is no number")
+        # vLLM takes the whole memory, SGLang less than that.
+        fine = 0 < share <= 1 if engine == "vllm" else 0 < share < 1
+        return None if fine else _wrong(flag, value, "is not a share of memory between 0 and 1")
+    if name not in _WHOLE:
+        return None
+    if name == "max-model-len" and value == "auto":
+        return None
+    if name in _SUFFIXED and engine == "vllm" and _SUFFIX.fullmatch(value):
+        return None
+    if re.fullmatch(r"-?\d{1,12}", value) is None:
+        return _wrong(flag, value, "is no whole number")
+    low, high = _WHOLE[name]
+    return None if low <= int(value) <= high and (int(value) or low == 0) else _wrong(flag, value, "is out of range")
+
+
+def _choice(
+    name: str, value: str, launch: Launch, version: Release, table: Mapping[str, History]
+) -> FlagFinding | None:
+    flag = f"--{name}"
+    if name in _LISTED and "tokenizer-mode" in table:
+        return None if value in _LISTED[name] else _unknown(flag, value, _LISTED[name])
+    known = table.get(name)
+    if known is None or launch.flag(_PLUGINS.get(name, "")) is not None or _unused(name, launch, table):
+        return None
+    listed = _listed(value, known)
+    if listed in known.entries:
+        return dated_finding(flag, listed, version, known, value=value)
+    unknown = _unknown(flag, value, known.offered(version))
+    return replace(unknown, release=str(version), certain=was_read(version, known))
+
+
+def _unused(name: str, launch: Launch, table: Mapping[str, History]) -> bool:
+    """VLLM looks a parser for tools up only where it is to choose tools by itself."""
+    theirs = "tokenizer-mode" in table
+    return name == "tool-call-parser" and theirs and launch.flag("enable-auto-tool-choice") is None
+
+
+def _together(launch: Launch, engine: str, context_tokens: int | None) -> Iterator[FlagFinding]:
+    """Pairs vLLM refuses: tools to choose and no parser; a step shorter than the context where prompts are not cut."""
+    if engine != "vllm":
+        return
+    if launch.flag("enable-auto-tool-choice") is not None and launch.flag("tool-call-parser") is None:
+        yield _wrong("--enable-auto-tool-choice", None, "needs --tool-call-parser")
+    step, length = (_count(launch.flag(name)) for name in ("max-num-batched-tokens", "max-model-len"))
+    sequences, length = _count(launch.flag("max-num-seqs")), length or context_tokens
+    if step is None:
+        return
+    value = str(step)
+    whole = launch.flag("no-enable-chunked-prefill") is not None or launch.flag("enable-chunked-prefill") == "False"
+    if whole and length is not None and step < length:
+        yield _wrong(
+            "--max-num-batched-tokens", value, f"is less than the {length:,} tokens of a prompt that is not cut"
+        )
+    if sequences is not None and step < sequences:
+        yield _wrong("--max-num-batched-tokens", value, f"is less than --max-num-seqs {sequences}")
+
+
+def _wrong(flag: str, value: str | None, why: str) -> FlagFinding:
+    return FlagFinding(name=flag, value=value, problem="wrong_value", release=None, instead=why)
+
+
+def _unknown(flag: str, value: str, offered: Sequence[str]) -> FlagFinding:
+    near = get_close_matches(value, offered, n=1, cutoff=0.6)
+    return FlagFinding(name=flag, value=value, problem="unknown_value", release=None, instead=near[0] if near else None)
+
+
+def _float(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _count(text: str | None) -> int | None:
+    return int(text) if text is not None and re.fullmatch(r"\d{1,12}", text) else None

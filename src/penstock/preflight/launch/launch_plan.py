@@ -1,0 +1,262 @@
+"""With which flags? The launch this checkpoint should get on this device, each flag with its reason."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from shlex import quote
+from typing import Final
+
+from penstock.catalog.accelerator import Accelerator
+from penstock.fleet import Parallelism
+from penstock.fleet.engines import EngineName
+from penstock.fleet.release import Release
+from penstock.preflight.facts.derive_facts import attention_kinds, chip_of
+from penstock.preflight.facts.situation import Launch, Subject
+from penstock.preflight.launch.images import official_image
+from penstock.preflight.launch.recipe import Recipe
+from penstock.preflight.launch.rocm_settings import rocm_settings
+from penstock.preflight.launch.setting import Setting, first_of_each
+
+_PORT: Final = {"vllm": 8000, "sglang": 30000}
+_LINE_BREAK: Final = " \\\n  "
+_FILLED_IN: Final = re.compile(r"[\w$%+=:,./{}-]*\$[\w$%+=:,./{}-]*")
+HEAD_NODE: Final = "HEAD_NODE"
+"""What stands for the address of the first node in a command for several."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchPlan:
+    """A launch, ready to be printed bare or as a container."""
+
+    engine: EngineName
+    version: Release
+    vendor: str
+    model: str
+    flags: tuple[Setting, ...]
+    variables: tuple[Setting, ...]
+    image: str | None
+    """None where no official image serves this device."""
+    nodes: int = 1
+    """Machines it is started on; each runs the same line with its own rank."""
+    unreleased: bool = False
+    """Whether no release of that number was found, and so no image either."""
+
+    def as_launch(self) -> Launch:
+        """Return what rules and flag checks look at."""
+        return Launch(
+            flags={flag.name: flag.value or "true" for flag in self.flags},
+            environment={variable.name: variable.value or "" for variable in self.variables},
+            image=self.image,
+        )
+
+    def with_flags(self, *added: Setting) -> "LaunchPlan":
+        """Return the plan with flags it does not have yet."""
+        return replace(self, flags=first_of_each((*self.flags, *added)))
+
+    def has(self, *names: str) -> bool:
+        """Whether one of these flags is set."""
+        return any(flag.name in names for flag in self.flags)
+
+    def published(self, releases: Sequence[str]) -> "LaunchPlan":
+        """Return the plan with the image's tag as it was published; without one where no such release was found."""
+        if self.image is None:
+            return self
+        tag = next((text for text in releases if Release(text) == self.version), None)
+        if tag is None and self.version > max(Release(text) for text in releases):
+            tag = str(self.version) + ".0" * (2 - str(self.version).count("."))
+        image = None if tag is None else self.image.replace(f":v{self.version}", f":v{tag}")
+        return replace(self, image=image, unreleased=tag is None)
+
+    def bare(self) -> str:
+        """Return the command for an installed engine, an argument a line."""
+        program = f"vllm serve {quote(self.model)}"
+        if self.engine == "sglang":
+            program = f"python3 -m sglang.launch_server --model-path {quote(self.model)}"
+        assigned = [f"{variable.name}={quote(variable.value or '')}" for variable in self.variables]
+        return _LINE_BREAK.join([*assigned, program, *self._typed()])
+
+    def docker(self) -> str | None:
+        """Return the command for the official image, an argument a line."""
+        if self.image is None:
+            return None
+        devices = ["--gpus all"]
+        if self.vendor == "amd":
+            devices = ["--device /dev/kfd --device /dev/dri --group-add video --cap-add SYS_PTRACE"]
+            devices.append("--security-opt seccomp=unconfined")
+        port = _PORT[self.engine]
+        reached = f"-p {port}:{port}" if self.nodes == 1 else "--network host"
+        model, mount = self._mounted()
+        run = ["docker run --rm", *devices, f"--ipc host {reached}", mount]
+        run += [f"-e {variable.name}={quote(variable.value or '')}" for variable in self.variables]
+        if self.engine == "sglang":
+            run += [f"{self.image} python3 -m sglang.launch_server --model-path {quote(model)}", "--host 0.0.0.0"]
+        else:
+            run.append(f"{self.image} {quote(model)}")
+        return _LINE_BREAK.join([*run, *self._typed()])
+
+    def _mounted(self) -> tuple[str, str]:
+        """Show the container a local directory, or the cache hub models are downloaded to."""
+        if self.model.startswith(("/", "./", "../")):
+            return "/model", f"-v {quote(self.model)}:/model:ro"
+        return self.model, "-v ~/.cache/huggingface:/root/.cache/huggingface"
+
+    def _typed(self) -> list[str]:
+        return [f"--{flag.name}" + ("" if flag.value is None else f" {quote(flag.value)}") for flag in self.flags]
+
+
+def typed_lines(words: Sequence[str]) -> str:
+    """Write a line of the user's own an option a line; what a shell fills in stays as it is."""
+    lines: list[str] = []
+    for word in words:
+        shown = word if _FILLED_IN.fullmatch(word) else quote(word)
+        if lines and not word.startswith("-"):
+            lines[-1] += f" {shown}"
+        else:
+            lines.append(shown)
+    return _LINE_BREAK.join(lines)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the user decided."""
+
+    parallelism: Parallelism
+    cache_dtype: str | None = None
+    context_tokens: int | None = None
+    drafted_tokens: int = 0
+    """What a step drafts with the checkpoint's own multi-token-prediction layers."""
+    quantization: str | None = None
+    """How the engine is told to store the weights, where that is not as the checkpoint has them."""
+
+
+def plan_launch(
+    subject: Subject,
+    accelerator: Accelerator,
+    engine: EngineName,
+    version: Release,
+    asked: Asked,
+    recipe: Recipe | None = None,
+) -> LaunchPlan:
+    """Choose flags and variables: what was asked for, then what this model needs on this chip, then its recipe."""
+    chip = chip_of(accelerator.compute_target) or ""
+    build = _vllm if engine == "vllm" else _sglang
+    flags, variables = build(subject, chip, version, asked)
+    flags += _drafting(engine, asked.drafted_tokens)
+    if asked.quantization is not None:
+        flags.append(Setting(name="quantization", value=asked.quantization, why="the weights' format asked for"))
+    nodes = -(-asked.parallelism.devices // accelerator.node.largest)
+    if recipe is not None:
+        flags += list(recipe.flags)
+        variables += list(recipe.variables)
+    return LaunchPlan(
+        engine=engine,
+        version=version,
+        vendor=accelerator.vendor,
+        model=subject.name,
+        flags=first_of_each((*flags, *_several_nodes(engine, version, nodes, asked.parallelism))),
+        variables=first_of_each(variables),
+        image=official_image(engine, version, accelerator.vendor, chip),
+        nodes=nodes,
+    )
+
+
+def _split_flags(asked: Asked, names: Sequence[str]) -> list[Setting]:
+    split, (tp, pp, dp) = asked.parallelism, names
+    flags = []
+    if split.tp > 1:
+        flags.append(Setting(name=tp, value=str(split.tp), why=f"split every layer over {split.tp} devices"))
+    if split.pp > 1:
+        flags.append(Setting(name=pp, value=str(split.pp), why=f"put the layers in {split.pp} stages"))
+    if split.dp > 1:
+        flags.append(Setting(name=dp, value=str(split.dp), why=f"{split.dp} attention ranks share the experts"))
+    return flags
+
+
+def _several_nodes(engine: EngineName, version: Release, nodes: int, split: Parallelism) -> list[Setting]:
+    """Say how the machines find each other: the same line on each, with its own rank."""
+    if nodes == 1:
+        return []
+    if engine == "vllm" and version < Release("0.11.1"):
+        why = f"{nodes} machines: start Ray on each first"
+        return [Setting(name="distributed-executor-backend", value="ray", why=why)]
+    others = "1 on the other" if nodes == 2 else f"1 to {nodes - 1} on the others"  # noqa: PLR2004 - this one and one more
+    rank = Setting(name="node-rank", value="0", why=f"0 here, {others}")
+    count = Setting(name="nnodes", value=str(nodes), why=f"{nodes} machines, the same line on each")
+    if engine == "sglang":
+        where = Setting(name="dist-init-addr", value=f"{HEAD_NODE}:20000", why="the address of the first machine")
+        return [count, rank, where]
+    where = Setting(name="master-addr", value=HEAD_NODE, why="the address of the first machine")
+    if split.dp == 1:
+        return [count, replace(rank, why=f"{rank.why}, with --headless there"), where]
+    here = max(1, split.dp // nodes)
+    others = f"{here} on the second" if nodes == 2 else f"{here}, {2 * here} and so on on the others"  # noqa: PLR2004 - this one and one more
+    return [
+        Setting(name="data-parallel-size-local", value=str(here), why="ranks on one machine"),
+        Setting(name="data-parallel-start-rank", value="0", why=f"0 here, {others}, with --headless there"),
+        Setting(name="data-parallel-address", value=HEAD_NODE, why="the address of the first machine"),
+    ]
+
+
+def _drafting(engine: EngineName, drafted_tokens: int) -> list[Setting]:
+    """Draft with the checkpoint's own layers, one token after another."""
+    if not drafted_tokens:
+        return []
+    why = f"the checkpoint's own layers draft {drafted_tokens} tokens a step"
+    if engine == "vllm":
+        value = f'{{"method": "mtp", "num_speculative_tokens": {drafted_tokens}}}'
+        return [Setting(name="speculative-config", value=value, why=why)]
+    return [
+        Setting(name="speculative-algorithm", value="EAGLE", why=why),
+        Setting(name="speculative-num-steps", value=str(drafted_tokens), why="drafted one after another"),
+        Setting(name="speculative-eagle-topk", value="1", why="one candidate for each position"),
+        Setting(
+            name="speculative-num-draft-tokens", value=str(drafted_tokens + 1), why="verified with the model's own"
+        ),
+    ]
+
+
+def _vllm(subject: Subject, chip: str, version: Release, asked: Asked) -> tuple[list[Setting], list[Setting]]:
+    flags = _split_flags(asked, ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size"))
+    if asked.parallelism.expert_parallel:
+        flags.append(Setting(name="enable-expert-parallel", value=None, why="each device holds whole experts"))
+    if asked.context_tokens is not None:
+        flags.append(Setting(name="max-model-len", value=str(asked.context_tokens), why="the context asked for"))
+    if asked.cache_dtype is not None:
+        flags.append(Setting(name="kv-cache-dtype", value=asked.cache_dtype, why="the KV cache dtype asked for"))
+    if subject.model.architecture == "DeepseekV4ForCausalLM":
+        flags.append(Setting(name="tokenizer-mode", value="deepseek_v4", why="its chat format is code, no template"))
+    special, variables = (
+        rocm_settings(subject, chip, version, asked.parallelism) if chip.startswith("gfx") else ([], [])
+    )
+    return flags + special, variables
+
+
+def _sglang(subject: Subject, chip: str, version: Release, asked: Asked) -> tuple[list[Setting], list[Setting]]:
+    del version  # the flags below exist in every release that was read
+    split = asked.parallelism
+    # SGLang counts every rank of a replica as tensor parallel; attention ranks are a share of them.
+    whole = replace(asked, parallelism=replace(split, tp=split.tp * split.dp))
+    flags = _split_flags(whole, ("tp-size", "pp-size", "dp-size"))
+    if split.dp > 1:
+        flags.append(Setting(name="enable-dp-attention", value=None, why="attention ranks inside one replica"))
+    if split.expert_parallel:
+        ranks, experts = split.tp * split.dp, subject.model.experts
+        flags.append(Setting(name="ep-size", value=str(ranks), why="each device holds whole experts"))
+        if experts is not None and (copies := experts.copies_to_divide(ranks)):
+            why = f"the same number of experts on each of {ranks} ranks"
+            flags.append(Setting(name="ep-num-redundant-experts", value=str(copies), why=why))
+    if asked.context_tokens is not None:
+        flags.append(Setting(name="context-length", value=str(asked.context_tokens), why="the context asked for"))
+    if asked.cache_dtype is not None:
+        spelled = "fp8_e4m3" if asked.cache_dtype == "fp8" else asked.cache_dtype
+        flags.append(Setting(name="kv-cache-dtype", value=spelled, why="the KV cache dtype asked for"))
+    variables = []
+    if chip in {"gfx942", "gfx950"}:
+        variables.append(Setting(name="SGLANG_USE_AITER", value="1", why="AMD's kernels; the images set it too"))
+        heads = subject.model.query_heads // split.tp
+        kinds = attention_kinds(subject.model)
+        # Sparse attention is a backend of its own, which SGLang takes unless another is named.
+        if "mla" in kinds and "sparse" not in kinds and heads in {16, 128}:
+            why = f"{heads} heads per device: AITER's MLA has kernels for 16 and 128"
+            flags.append(Setting(name="attention-backend", value="aiter", why=why))
+    return flags, variables

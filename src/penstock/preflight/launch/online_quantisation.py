@@ -1,0 +1,73 @@
+"""What does `--quantization` make of a checkpoint? Weights narrowed while they load, or a method that is not theirs."""
+
+from dataclasses import replace
+from typing import Final
+
+from penstock.model.config_json import Config
+from penstock.model.weight import FP8_BLOCK, FP8_CHANNEL, FP8_TENSOR, INT4, INT8_CHANNEL, MXFP8, Part, WeightFormat
+from penstock.preflight.facts.quantisation_scheme import read_scheme
+from penstock.preflight.facts.situation import Subject
+
+_ONLINE: Final[dict[str, tuple[WeightFormat, str]]] = {
+    # vLLM's docs/features/quantization and config/quantization.py; SGLang's server_args.py.
+    "fp8": (FP8_TENSOR, "fp8"),
+    "fp8_per_tensor": (FP8_TENSOR, "fp8"),
+    "fp8_per_channel": (FP8_CHANNEL, "fp8"),
+    "fp8_per_block": (FP8_BLOCK, "fp8"),
+    "ptpc_fp8": (FP8_CHANNEL, "fp8"),
+    "w8a8_fp8": (FP8_CHANNEL, "fp8"),
+    "mxfp8": (MXFP8, "mxfp8"),
+    "bitsandbytes": (INT4, "bitsandbytes"),
+    "w8a8_int8": (INT8_CHANNEL, "w8a8_int8"),
+    "int8_per_channel_weight_only": (INT8_CHANNEL, "int8"),
+}
+"""Methods that take a 16-bit checkpoint, and what they store."""
+_EXPERTS: Final = {"experts_int8": INT8_CHANNEL}
+_STORED: Final = {
+    "awq": "awq",
+    "awq_marlin": "awq",
+    "auto_awq": "awq",
+    "gptq": "gptq",
+    "gptq_marlin": "gptq",
+    "auto_gptq": "gptq",
+    "compressed-tensors": "compressed-tensors",
+    "modelopt": "modelopt",
+    "modelopt_fp4": "modelopt",
+    "modelopt_fp8": "modelopt",
+    "modelopt_mxfp8": "modelopt",
+    "modelopt_mixed": "modelopt",
+    "quark": "quark",
+    "fbgemm_fp8": "fbgemm_fp8",
+    "auto-round": "auto-round",
+}
+"""Methods that read scales a checkpoint brings, by the name its config has for them."""
+
+
+def as_launched(subject: Subject, method: str | None) -> Subject:
+    """Return the checkpoint as the engine holds it: `--quantization fp8` halves one in bf16 while it loads."""
+    if method is None or subject.scheme.method != "none":
+        return subject
+    if method in _EXPERTS:
+        spec, name = subject.model.stored_as(_EXPERTS[method], only=Part.ROUTED_EXPERTS), method
+    elif method in _ONLINE:
+        spec, name = subject.model.stored_as(_ONLINE[method][0]), _ONLINE[method][1]
+    else:
+        return subject
+    section = {"quant_method": name, "activation_scheme": "dynamic"}
+    return replace(
+        subject, model=spec, scheme=read_scheme(spec, None, Config({"quantization": section}, "--quantization"))
+    )
+
+
+def mismatch(subject: Subject, method: str | None) -> str | None:
+    """Say why the method cannot read the checkpoint; None where it can, or where that is not known."""
+    needed = None if method is None else _STORED.get(method)
+    if needed is None:
+        return None
+    has = subject.scheme.method
+    if has == "none":
+        return f"--quantization {method} reads scales a checkpoint brings, and this one is not quantised"
+    families = set(_STORED.values())
+    if has in families and has != needed:
+        return f"--quantization {method} does not read this checkpoint, whose config says {has}; leave the flag out"
+    return None

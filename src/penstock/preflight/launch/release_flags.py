@@ -1,0 +1,167 @@
+"""Does this release have these flags? Removed, renamed and not yet introduced ones, read from the engines' parsers."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from itertools import takewhile
+from typing import Literal
+
+from penstock.fleet.release import Release
+from penstock.preflight.facts.launch_command import long_name
+from penstock.preflight.facts.situation import Launch
+from penstock.preflight.rules.history import EngineFlags, History, turns_on
+
+FlagProblem = Literal["removed", "too_new", "not_known", "unknown", "misspelt", "unknown_value", "wrong_value"]
+_DERIVED = frozenset({"model-path", "speculative-method", "speculative-num-draft-tokens"})
+"""Not typed under this name: read out of another flag, or the model in another spelling."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlagFinding:
+    """A flag or variable the release does not have."""
+
+    name: str
+    """As it is typed: `--swap-space`, `VLLM_USE_V1`."""
+    problem: FlagProblem
+    release: str | None
+    """The release in which it was gone, the first that has it, or the release that may have it."""
+    instead: str | None
+    """What to write, what is wrong with the value, or which releases read have it."""
+    value: str | None = None
+    """What it is set to, where that is what the release does not have."""
+    certain: bool = True
+    """Whether the release is known to refuse it."""
+
+    @property
+    def stops(self) -> bool:
+        """Whether start-up stops at it, if the release does not have it: an unknown variable is ignored."""
+        return self.name.startswith("--") or self.value is not None
+
+    @property
+    def message(self) -> str:
+        """Say what is wrong and what to write."""
+        use = f"; use {self.instead}" if self.instead else ""
+        name = self.name if self.value is None else f"{self.name} {self.value}"
+        if self.problem == "removed":
+            kind = "is ignored" if not self.name.startswith("--") else "stops start-up"
+            return f"{name} is gone since {self.release} and {kind}{use}"
+        if self.problem == "too_new":
+            return f"{name} exists from {self.release} only"
+        if self.problem == "not_known":
+            return f"{name}: not known whether {self.release} has it ({self.instead})"
+        if self.problem == "wrong_value":
+            return f"{name} {self.instead}"
+        near = f"; did you mean {self.instead}?" if self.instead else ""
+        if self.problem == "unknown_value":
+            unread = "" if self.certain else f"; not known whether {self.release} has it"
+            return f"{name}: {'this release has' if self.certain else 'releases read have'} no such value{near}{unread}"
+        if not self.certain:
+            return f"{name} is no flag of any release that was read{near}; not known whether {self.release} has it"
+        return f"{name} is no flag of any release that was read{near or '; is it spelled right?'}"
+
+
+def check_flags(launch: Launch, version: Release, known: EngineFlags) -> tuple[FlagFinding, ...]:
+    """Hold every flag and engine variable of a launch against the release."""
+    return (*_flags(launch, version, known), *_variables(launch, version, known.variables))
+
+
+def _flags(launch: Launch, version: Release, known: EngineFlags) -> Iterator[FlagFinding]:
+    for name in launch.flags:
+        if "." in name or name in _DERIVED:
+            continue
+        listed = known.listed(name)
+        if listed in known.flags.entries:
+            if (finding := dated_finding(f"--{name}", listed, version, known.flags)) is not None:
+                yield finding
+            continue
+        near = _meant(name, known, version)
+        misspelt = near is not None and one_edit_apart(name, near)
+        yield FlagFinding(
+            name=f"--{name}",
+            problem="misspelt" if misspelt else "unknown",
+            release=str(version),
+            instead=None if near is None else f"--{near}",
+            certain=misspelt or was_read(version, known.flags),
+        )
+
+
+def _variables(launch: Launch, version: Release, known: History | None) -> Iterator[FlagFinding]:
+    if known is None:
+        return
+    for name in launch.environment:
+        if not name.startswith("VLLM_"):
+            continue
+        if name in known.entries:
+            if (finding := dated_finding(name, name, version, known)) is not None:
+                yield finding
+        else:
+            near = get_close_matches(name, known.offered(version), n=1, cutoff=0.75)
+            instead = near[0] if near else None
+            yield FlagFinding(name=name, problem="unknown", release=str(version), instead=instead)
+
+
+def dated_finding(
+    typed: str, listed: str, version: Release, known: History, value: str | None = None
+) -> FlagFinding | None:
+    """Say what is wrong with a name or value that the table lists; None where the release has it."""
+    presence, entry = known.presence(listed, version), known.entries[listed]
+    if presence == "removed":
+        instead = entry[2] if len(entry) > 2 else None  # noqa: PLR2004 - since, gone, instead
+        return FlagFinding(name=typed, value=value, problem="removed", release=entry[1], instead=instead)
+    if presence == "too_new":
+        return FlagFinding(name=typed, value=value, problem="too_new", release=entry[0], instead=None)
+    if presence == "not_known":
+        older, newer = known.around(version)
+        has, lacks = (older, newer) if known.has(listed, older) else (newer, older)
+        why = f"{has} does, {lacks} does not"
+        return FlagFinding(
+            name=typed, value=value, problem="not_known", release=str(version), instead=why, certain=False
+        )
+    return None
+
+
+def was_read(version: Release, known: History) -> bool:
+    """Whether a release is among those read, or older: a later one may have what no table lists."""
+    return version <= known.read[-1]
+
+
+def spelled_out(launch: Launch, known: EngineFlags, version: Release) -> Launch:
+    """Write flags in full, as the engines' parsers do: `--tensor-parallel` is the one flag it begins."""
+    offered = known.flags.offered(version)
+
+    def whole(name: str) -> str:
+        if name in _DERIVED or "." in name:
+            return name
+        spelled = known.whole_name(name, version)
+        if spelled in known.flags.entries or spelled.startswith("no-"):
+            return spelled
+        meant = {long_name(other) for other in offered if other.startswith(spelled)}
+        return meant.pop() if len(meant) == 1 else spelled
+
+    return replace(
+        launch,
+        flags={whole(name): value for name, value in launch.flags.items()},
+        bare=frozenset(whole(name) for name in launch.bare),
+    )
+
+
+def one_edit_apart(one: str, other: str) -> bool:
+    """Whether one letter is left out, added, replaced or swapped with its neighbour."""
+    begin = _shared(one, other)
+    end = _shared(one[begin:][::-1], other[begin:][::-1])
+    left, right = one[begin : len(one) - end], other[begin : len(other) - end]
+    return max(len(left), len(right)) == 1 or (len(left) == 2 and left == right[::-1])  # noqa: PLR2004 - two neighbours
+
+
+def _shared(one: str, other: str) -> int:
+    """Count the letters with which both begin."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def _meant(name: str, known: EngineFlags, version: Release) -> str | None:
+    """Name the nearest flag this release has, never one that means the opposite."""
+    if (negated := known.turned_off(name, version)) is not None:
+        return negated
+    offered = [other for other in known.flags.offered(version) if turns_on(other) == turns_on(name)]
+    near = [other for other in offered if one_edit_apart(name, other)] or get_close_matches(name, offered, 1, 0.75)
+    return near[0] if near else None

@@ -1,0 +1,93 @@
+"""What does vLLM need to be told on AMD Instinct? AITER, and what goes round its gaps in a release."""
+
+from typing import Final
+
+from penstock.fleet import Parallelism
+from penstock.fleet.release import Release
+from penstock.preflight.facts.derive_facts import attention_kinds, expert_width
+from penstock.preflight.facts.situation import Subject
+from penstock.preflight.launch.setting import Setting
+
+_AITER_CHIPS: Final = ("gfx942", "gfx950")
+_SPARSE_MLA: Final = ("DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM")
+_TILE: Final = 128
+_HEADS: Final = 16
+"""Heads of one tile of AITER's MLA kernels."""
+
+
+def rocm_settings(
+    subject: Subject, chip: str, version: Release, split: Parallelism
+) -> tuple[list[Setting], list[Setting]]:
+    """Return flags and variables; none where AITER does not exist."""
+    if chip not in _AITER_CHIPS:
+        return [], []
+    variables = [Setting(name="VLLM_ROCM_USE_AITER", value="1", why="AMD's kernels; off unless asked for")]
+    return _flags(subject, chip, version), variables + _gaps(subject, chip, version, split)
+
+
+def _flags(subject: Subject, chip: str, version: Release) -> list[Setting]:
+    flags: list[Setting] = []
+    architecture = subject.model.architecture
+    if architecture == "GptOssForCausalLM":
+        why = "attention sinks: ROCM_ATTN cannot, the unified backend can (verified recipe)"
+        if version >= Release("0.13.0"):
+            flags.append(Setting(name="attention-backend", value="ROCM_AITER_UNIFIED_ATTN", why=why))
+        flags.append(Setting(name="block-size", value="64", why="the block size that backend prefers"))
+    if architecture in _SPARSE_MLA:
+        flags.append(Setting(name="block-size", value="1", why="sparse MLA on ROCm (verified recipe)"))
+        flags.append(Setting(name="kv-cache-dtype", value="bfloat16", why="the verified recipe; fp8 is the default"))
+    if architecture == "DeepseekV4ForCausalLM" and chip == "gfx942" and version < Release("0.27"):
+        why = "the only form verified on gfx942 in this release"
+        flags.append(Setting(name="moe-backend", value="triton_unfused", why=why))
+        flags.append(Setting(name="enforce-eager", value=None, why=why))
+    return flags
+
+
+def _gaps(subject: Subject, chip: str, version: Release, split: Parallelism) -> list[Setting]:
+    """Turn off what the release would call and AITER does not have."""
+    found: list[Setting] = []
+    kinds = attention_kinds(subject.model)
+    mla = "mla" in kinds
+    heads = subject.model.query_heads // split.tp
+    # Sparse MLA has a backend of its own since 0.18.
+    dense = mla and ("sparse" not in kinds or version < Release("0.18.0"))
+    if dense and (why := _refused_heads(heads, chip, version)) is not None:
+        found.append(
+            Setting(name="VLLM_ROCM_USE_AITER_MLA", value="0", why=f"{heads} heads per device: AITER's MLA {why}")
+        )
+    if mla and chip == "gfx942" and Release("0.15.0") <= version < Release("0.17.0"):
+        why = "FP4 projections were on for chips without FP4 before 0.17"
+        found.append(Setting(name="VLLM_ROCM_USE_AITER_FP4BMM", value="0", why=why))
+    if version < Release("0.28") and _width_without_tile(subject, split):
+        why = f"the experts' width per device is no multiple of {_TILE}, which AITER's experts did not always take"
+        found.append(Setting(name="VLLM_ROCM_USE_AITER_MOE", value="0", why=why))
+    if subject.model.architecture == "GptOssForCausalLM":
+        if chip == "gfx950" and Release("0.23.0") <= version < Release("0.24.0"):
+            why = "AITER's experts spoil gpt-oss on this chip in this release"
+            found.append(Setting(name="VLLM_ROCM_USE_AITER_MOE", value="0", why=why))
+        why = "attention sinks: ROCM_ATTN cannot, the unified backend can"
+        if Release("0.11.1") <= version < Release("0.13.0"):
+            found.append(Setting(name="VLLM_ATTENTION_BACKEND", value="ROCM_AITER_UNIFIED_ATTN", why=why))
+        elif version < Release("0.11.1"):
+            found.append(Setting(name="VLLM_USE_AITER_UNIFIED_ATTENTION", value="1", why=why))
+    return found
+
+
+def _refused_heads(heads: int, chip: str, version: Release) -> str | None:
+    """Say why AITER's MLA does not take this many heads in a release; None where it does."""
+    if version < Release("0.18.0"):
+        return None if heads in {16, 128} else "took 16 or 128 before 0.18"
+    if heads < _HEADS and version < Release("0.27.0"):
+        return "took divisors and multiples of 16 before 0.27" if _HEADS % heads else None
+    if heads < _HEADS:
+        gluon = chip == "gfx942" and version < Release("0.28.0")
+        return "decodes few heads with a kernel of gfx950 in 0.27" if gluon else None
+    return "takes multiples of 16 before 0.29" if heads % _HEADS and version < Release("0.29.0") else None
+
+
+def _width_without_tile(subject: Subject, split: Parallelism) -> bool:
+    width = expert_width(subject.model)
+    narrow = any(name in subject.model.formats for name in ("mxfp4", "nvfp4", "int4"))
+    if width is None or narrow:
+        return False
+    return bool((width if split.expert_parallel else width // split.tp) % _TILE)

@@ -1,0 +1,230 @@
+"""Is there room to start? What a start must hold, and the share of memory and the context that make it fit."""
+
+import re
+from dataclasses import dataclass, replace
+from typing import Final
+
+from penstock.catalog.accelerator import Accelerator
+from penstock.errors import ConfigError, UsageError
+from penstock.fleet import Deployment, Parallelism, engine_defaults
+from penstock.fleet.engines import EngineName
+from penstock.fleet.release import Release
+from penstock.model import CacheDtype, ModelSpec, cache_dtype
+from penstock.performance import MemoryFit, fit, minimum_devices
+from penstock.performance.memory.budget import DeviceRoom, usual_context_tokens
+from penstock.performance.memory.tuning import MAX_HUNDREDTHS
+from penstock.preflight.facts.situation import Launch
+from penstock.preflight.launch.launch_plan import LaunchPlan
+from penstock.preflight.launch.setting import Setting
+from penstock.units import GIB, format_gib, parse_tokens
+
+_FEWEST_TOKENS: Final = 1024
+_BYTE_SUFFIXES: Final = {"K": 2**10, "M": 2**20, "G": 2**30, "k": 10**3, "m": 10**6, "g": 10**9}
+_STEP: Final = "max-num-batched-tokens"
+_SMALL_STEP: Final = 2048
+"""Tokens of a step vLLM takes by itself on small devices, and its recipes where memory is short."""
+_FRACTION: Final = {"vllm": "gpu-memory-utilization", "sglang": "mem-fraction-static"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutContext:
+    """The context a start can hold where the model's own does not fit."""
+
+    model_tokens: int
+    tokens: int
+    needed_bytes: int
+    left_bytes: int
+
+
+def deployment_of(
+    launch: Launch, engine: EngineName, version: Release, part: Accelerator, split: Parallelism, executed: ModelSpec
+) -> Deployment:
+    """Place the model as the launch says; what it leaves out is the engine's default."""
+    settings = engine_defaults(engine, part, version=str(version), tp=split.tp, pp=split.pp)
+    fraction = launch.flag("gpu-memory-utilization", "mem-fraction-static")
+    return Deployment(
+        model=executed,
+        accelerator=part,
+        engine=replace(
+            settings,
+            memory_fraction=_fraction(fraction) or settings.memory_fraction,
+            max_batched_tokens=_count(launch.flag("max-num-batched-tokens", "chunked-prefill-size"))
+            or settings.max_batched_tokens,
+            max_sequences=_count(launch.flag("max-num-seqs")) or settings.max_sequences,
+            graphs=launch.flag("enforce-eager", "disable-cuda-graph") is None,
+            kv_cache_bytes=_bytes(launch.flag("kv-cache-memory-bytes")),
+            offloaded_bytes=_gib(launch.flag("cpu-offload-gb")),
+            hybrid_cache=launch.flag("disable-hybrid-kv-cache-manager") is None,
+            redundant_experts=_redundant(launch),
+        ),
+        parallelism=split,
+        cache_dtype=_cache_dtype(launch.flag("kv-cache-dtype")),
+    )
+
+
+def start_context(launch: Launch, asked: int | None, deployment: Deployment) -> int:
+    """Tokens one request must fit for the engine to start: what the launch says, or all the model allows.
+
+    vLLM refuses to start where they do not fit; SGLang starts and refuses the requests.
+    """
+    model = deployment.model
+    typed = launch.flag("max-model-len", "context-length")
+    if typed is not None and (tokens := _tokens(typed)) is not None:
+        return tokens
+    if asked is not None:
+        return asked
+    lets_engine_choose = typed is not None or deployment.engine.name == "sglang"
+    if lets_engine_choose or model.max_context_tokens is None:
+        return usual_context_tokens(model)
+    return model.max_context_tokens
+
+
+def fitted(
+    plan: LaunchPlan, deployment: Deployment, asked: int | None
+) -> tuple[LaunchPlan, CutContext | None, MemoryFit]:
+    """Add to a proposed launch what makes it fit: a larger share of memory, then a shorter context."""
+    wanted = asked or usual_context_tokens(deployment.model)
+    room = DeviceRoom(deployment)
+    share = _share_that_fits(room.at(wanted))
+    if share is not None:
+        room = DeviceRoom(replace(deployment, engine=replace(deployment.engine, memory_fraction=share)))
+        why = f"the engine's default share of memory leaves no room for {wanted:,} tokens"
+        plan = plan.with_flags(Setting(name=_FRACTION[plan.engine], value=f"{share:.2f}", why=why))
+    if asked is not None or plan.engine != "vllm":
+        return plan, None, room.at(wanted)
+    cut = cut_context(room)
+    if cut is not None and not plan.has(_STEP) and (smaller := _smaller_step(room, cut)) is not None:
+        taken = format_gib(step_bytes(room))
+        why = f"steps of {room.deployment.engine.max_batched_tokens:,} set {taken} GiB aside for layers with a window"
+        plan = plan.with_flags(Setting(name=_STEP, value=str(smaller.deployment.engine.max_batched_tokens), why=why))
+        room, cut = smaller, cut_context(smaller)
+    if cut is None:
+        return plan, None, room.at(start_context(Launch(), None, deployment))
+    why = (
+        f"the model's {cut.model_tokens:,} need {format_gib(cut.needed_bytes)} GiB of KV cache a device and "
+        f"{format_gib(cut.left_bytes)} are left: without it vLLM does not start"
+    )
+    return plan.with_flags(Setting(name="max-model-len", value=str(cut.tokens), why=why)), cut, room.at(cut.tokens)
+
+
+def _smaller_step(room: DeviceRoom, cut: CutContext) -> DeviceRoom | None:
+    """Steps of 2,048 tokens, where that leaves room for a context half as long again."""
+    engine = room.deployment.engine
+    if engine.max_batched_tokens <= _SMALL_STEP:
+        return None
+    smaller = DeviceRoom(replace(room.deployment, engine=replace(engine, max_batched_tokens=_SMALL_STEP)))
+    longer = cut_context(smaller)
+    return smaller if longer is None or longer.tokens >= cut.tokens * 3 // 2 else None
+
+
+def step_bytes(room: DeviceRoom) -> int:
+    """Bytes a start sets aside for the tokens of a step, beside those of a request that long."""
+    limit = room.deployment.model.max_context_tokens or usual_context_tokens(room.deployment.model)
+    capacity = room.at(limit).capacity
+    return 0 if capacity is None else capacity.start_bytes - capacity.request_bytes
+
+
+def cut_context(room: DeviceRoom) -> CutContext | None:
+    """Return the context that fits where the model's own does not; None where it does, or nothing would."""
+    limit = room.deployment.model.max_context_tokens
+    if limit is None:
+        return None
+    full = room.at(limit)
+    if not full.obstacle_is("context") or full.capacity is None or full.budget is None:
+        return None
+    # Where only the median of the reserves leaves room, a quarter of it is kept back.
+    held = max(full.capacity.safe_context_tokens, (full.capacity.longest_context_tokens or 0) * 3 // 4)
+    # vLLM keeps one block for itself, the null block.
+    held -= room.deployment.engine.block_tokens
+    step = 1024 if held >= 8 * 1024 else 256
+    tokens = held // step * step
+    if tokens < _FEWEST_TOKENS:
+        return None
+    return CutContext(
+        model_tokens=limit,
+        tokens=tokens,
+        needed_bytes=full.capacity.start_bytes,
+        left_bytes=full.budget.kv_bytes,
+    )
+
+
+def keeps_whole_context(deployment: Deployment) -> tuple[str, ...]:
+    """Say what would hold the model's whole context: a larger share of memory, a narrower cache, more devices."""
+    limit = deployment.model.max_context_tokens
+    if limit is None:
+        return ()
+    found = []
+    share = _share_that_fits(fit(deployment, limit))
+    if share is not None and deployment.engine.name == "vllm":
+        found.append(f"--gpu-memory-utilization {MAX_HUNDREDTHS / 100:.2f} (tight)")
+    narrow = replace(deployment, cache_dtype=CacheDtype.FP8)
+    if deployment.chosen_cache_dtype is not CacheDtype.FP8 and fit(narrow, limit).fits:
+        found.append("--kv-cache-dtype fp8")
+    larger = minimum_devices(deployment, limit)
+    if larger is not None and larger.deployment.parallelism.devices > deployment.parallelism.devices:
+        split = larger.deployment.parallelism
+        found.append(f"{split.devices} devices ({split})")
+    return tuple(found)
+
+
+def _share_that_fits(result: MemoryFit) -> float | None:
+    """Return the smallest larger share, in hundredths, that holds weights and one request; None if none is needed."""
+    if result.fits or result.obstacle_is("refused") or result.obstacle_is("model_limit"):
+        return None
+    deployment = result.deployment
+    first = int(deployment.engine.memory_fraction * 100) + 1
+    for hundredths in range(first, MAX_HUNDREDTHS + 1):
+        engine = replace(deployment.engine, memory_fraction=hundredths / 100)
+        if fit(replace(deployment, engine=engine), result.context_tokens).fits:
+            return hundredths / 100
+    return None
+
+
+def _redundant(launch: Launch) -> int:
+    """Read how many copies of experts a launch asks for; none where it does not say."""
+    typed = launch.flag("ep-num-redundant-experts")
+    if typed is not None:
+        return _count(typed) or 0
+    found = re.search(r'"num_redundant_experts"\s*:\s*(\d+)', launch.flag("eplb-config") or "")
+    return 0 if found is None else _count(found.group(1)) or 0
+
+
+def _fraction(text: str | None) -> float | None:
+    try:
+        value = float(text) if text is not None else 0.0
+    except ValueError:
+        return None
+    return value if 0 < value <= 1 else None
+
+
+def _gib(text: str | None) -> int:
+    """Read what engines call GB and count in GiB."""
+    return int(float(text) * GIB) if text is not None and re.fullmatch(r"\d{1,5}(\.\d{1,6})?", text) else 0
+
+
+def _count(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() and 0 < len(text) < 9 and int(text) else None  # noqa: PLR2004 - no step is larger
+
+
+def _bytes(text: str | None) -> int | None:
+    """Read `4194304`, `4M` (binary) or `4m` (decimal), as vLLM does."""
+    if text is None or not text:
+        return None
+    scale = _BYTE_SUFFIXES.get(text[-1])
+    number = text if scale is None else text[:-1]
+    return int(number) * (scale or 1) if number.isdecimal() and len(number) < 16 else None  # noqa: PLR2004 - no memory is larger
+
+
+def _tokens(text: str) -> int | None:
+    """Read `32768` or `32k`; `auto` and -1 leave it to the engine."""
+    try:
+        return parse_tokens(text)
+    except UsageError:
+        return None
+
+
+def _cache_dtype(asked: str | None) -> CacheDtype | None:
+    try:
+        return None if asked in {None, "auto"} else cache_dtype(str(asked))
+    except ConfigError:
+        return None

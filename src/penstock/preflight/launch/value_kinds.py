@@ -1,0 +1,85 @@
+"""Is a flag's value of the kind its parser takes? Numbers, JSON, addresses, and switches that take none."""
+
+import ipaddress
+import json
+import re
+import socket
+from collections.abc import Mapping
+from typing import Final
+
+from penstock.fleet.release import Release
+from penstock.preflight.facts.launch_command import long_name
+from penstock.preflight.facts.situation import Launch
+
+_YES_OR_NO: Final = frozenset({"true", "false", "yes", "no", "on", "off", "0", "1"})
+_NAME: Final = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
+_NUMERIC: Final = re.compile(r"[\d.]+")
+_PORTED: Final = re.compile(r"([\w.-]+):(\d+)")
+_ADDRESSES: Final = frozenset({"host", "master-addr", "data-parallel-address"})
+_PLAIN_SWITCHES: Final = Release("0.10.0")
+"""Before, some of vLLM's switches took True and False."""
+_PLAIN_OBJECTS: Final = Release("0.14.0")
+_SUFFIXED: Final = re.compile(r"(?<=[:\[,\s])\d+(\.\d+)?[kmgtKMGT]\b")
+"""VLLM reads 32k in its JSON as well."""
+_WORDS: Final = {"json": "JSON value", "object": "JSON object", "number": "number", "whole": "whole number"}
+
+
+def wrong_kind(
+    name: str, value: str, launch: Launch, engine: str, version: Release, kinds: Mapping[str, str]
+) -> str | None:
+    """Say what is wrong with a value; None where its kind is right, or any text would do."""
+    if name in _ADDRESSES and launch.typed and name not in launch.bare:
+        return _address(value)
+    kind = next((kind for flag, kind in kinds.items() if long_name(flag) == name), None)
+    if kind is None or not launch.typed:
+        return None
+    if kind == "switch":
+        given = name not in launch.bare and (value.casefold() in _YES_OR_NO or f"--{name}={value}" in launch.typed)
+        plain = engine != "vllm" or version >= _PLAIN_SWITCHES
+        return f"takes no value; write --{name} alone, or leave it out" if given and plain else None
+    if name in launch.bare:
+        return f"needs a value, a {_WORDS[kind]}"
+    if kind in {"json", "object"}:
+        # A level was a configuration of the compiler, before configurations became classes of their own.
+        whole = kind == "object" and version >= _PLAIN_OBJECTS
+        return _json(value, whole=whole or name == "speculative-config")
+    if kind == "number":
+        return None if _is_number(value) else "is no number"
+    return None if re.fullmatch(r"-?\d{1,19}", value) else "is no whole number"
+
+
+def _address(value: str) -> str | None:
+    """Hold an address a server listens on against what a resolver takes."""
+    if "://" in value:
+        return "is a URL; write the address alone"
+    if (ported := _PORTED.fullmatch(value)) is not None:
+        return f"has a port; write {ported[1]} and --port {ported[2]}"
+    if _NUMERIC.fullmatch(value):
+        try:
+            socket.inet_aton(value)
+        except OSError:
+            return "is no address"
+        return None
+    if ":" in value:
+        try:
+            ipaddress.ip_address(value.strip("[]").partition("%")[0])
+        except ValueError:
+            return "is no address"
+        return None
+    return None if _NAME.fullmatch(value) else "is no address"
+
+
+def _json(value: str, *, whole: bool) -> str | None:
+    try:
+        read = json.loads(_SUFFIXED.sub("1", value))
+    except (ValueError, RecursionError):
+        return "is not valid JSON"
+    return "is no JSON object" if whole and not isinstance(read, dict) else None
+
+
+def _is_number(value: str) -> bool:
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,61 @@
+"""Which split would run instead? The nearest one to what was asked, where that is what stands in the way."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from penstock.fleet import Parallelism
+from penstock.preflight.check import Preflight, check
+from penstock.preflight.rules.knowledge import Knowledge
+
+_MAX_TRIED: Final = 24
+_ANSWERED_BY_A_SPLIT: Final = {"split", "memory", "context", "nodes"}
+
+
+def nearest(answer: Preflight, knowledge: Knowledge) -> Preflight | None:
+    """Return the answer for the nearest split that passes; None where none is needed, or none would help.
+
+    Nearest to a line of the user's own is the launch preflight proposes for the same devices.
+    """
+    kinds = {obstacle.kind for obstacle in answer.obstacles}
+    if answer.passes:
+        return None
+    if answer.launch.typed and (ours := check(replace(answer.question, launch=None), knowledge)).passes:
+        return ours
+    if not kinds & _ANSWERED_BY_A_SPLIT or kinds - _ANSWERED_BY_A_SPLIT:
+        return None
+    question = answer.question
+    for number, split in enumerate(_candidates(answer, grow=not kinds & {"split", "nodes"})):
+        if number == _MAX_TRIED:
+            break
+        asked = replace(question.asked, parallelism=split)
+        tried = check(replace(question, asked=asked, launch=None), knowledge)
+        if tried.passes:
+            return tried
+    return None
+
+
+def _candidates(answer: Preflight, *, grow: bool) -> Iterator[Parallelism]:
+    """Other ways for the same devices, then fewer or more: more first where memory is short."""
+    asked, part = answer.question.asked.parallelism, answer.question.accelerator
+    mixture = answer.question.subject.model.experts is not None
+    if mixture and not asked.expert_parallel:
+        yield replace(asked, expert_parallel=True)
+    yield from _of(asked.devices, part.node.devices, mixture=mixture)
+    node = part.node.devices
+    larger = [count for count in (1, 2, 4, 8, 16, 32) if count > asked.devices and count <= max(node, 4 * node)]
+    smaller = [count for count in (16, 8, 4, 2, 1) if count < asked.devices]
+    for count in (*larger, *smaller) if grow else (*smaller, *larger):
+        yield from _of(count, node, mixture=mixture)
+
+
+def _of(devices: int, node: int, *, mixture: bool) -> Iterator[Parallelism]:
+    """Tensor parallel within a node, machines in a pipeline; whole experts as the second choice."""
+    within = min(devices, node)
+    if devices % within:
+        return
+    yield Parallelism(tp=within, pp=devices // within)
+    if mixture and within > 1:
+        yield Parallelism(tp=within, pp=devices // within, expert_parallel=True)
+    if devices == within and within > 2:  # noqa: PLR2004 - two halves of two are single devices
+        yield Parallelism(tp=within // 2, pp=2)

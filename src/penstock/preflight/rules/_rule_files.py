@@ -1,0 +1,138 @@
+"""How are the rules read? One TOML file per category, parsed strictly; the only file of this room that opens any."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, ClassVar
+
+from penstock.errors import CatalogError, PenstockError
+from penstock.fleet.release import Release, ReleaseRange
+from penstock.preflight.rules.condition import Condition, Kind, Value, fact_kind
+from penstock.preflight.rules.fact_names import VOCABULARY
+from penstock.preflight.rules.history import read_choices, read_engine_flags
+from penstock.preflight.rules.knowledge import Knowledge
+from penstock.preflight.rules.rule import Grounds, Reference, Rule, Severity
+from penstock.reading.toml import STRICT, parse_toml, read_toml, strictly
+
+_DATA = files("penstock.preflight") / "data"
+_KINDS = {name: fact.kind for name, fact in VOCABULARY.items()}
+_Written = str | int | float | bool | list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """A rule as it is written."""
+
+    __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
+
+    id: str
+    severity: Severity
+    confidence: Grounds
+    when: str
+    message: str
+    fix: str
+    sources: list[str]
+    fires: dict[str, _Written]
+    quiet: dict[str, _Written]
+    engine: str | None = None
+    versions: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    """One category."""
+
+    __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
+
+    rule: list[_Entry]
+
+
+@cache
+def load_rules() -> tuple[Rule, ...]:
+    """Read every rule that ships, by category and in the order written."""
+    names = sorted(entry.name for entry in (_DATA / "rules").iterdir() if entry.name.endswith(".toml"))
+    rules = [rule for name in names for rule in _rules(read_toml(_DATA / "rules" / name), name.removesuffix(".toml"))]
+    seen: set[str] = set()
+    for rule in rules:
+        if rule.id in seen:
+            raise CatalogError(f"two rules are called {rule.id}")
+        seen.add(rule.id)
+    return tuple(rules)
+
+
+def parse_rules(text: str, category: str) -> tuple[Rule, ...]:
+    """Read one category's file; an unknown key, fact or source is an error that names its place."""
+    return _rules(parse_toml(text, f"{category}.toml"), category)
+
+
+@cache
+def load_knowledge() -> Knowledge:
+    """Read the rules and every table."""
+    return Knowledge(
+        rules=load_rules(),
+        kernels=load_table("kernels"),
+        attention=load_table("attention"),
+        aiter=load_table("aiter"),
+        flags=read_engine_flags(load_table("flags")),
+        choices=read_choices(load_table("choices")),
+        kinds=load_table("kinds"),
+        images=load_table("images"),
+        recipes=load_table("recipes"),
+        cookbook=load_table("cookbook"),
+        architectures=load_table("architectures"),
+        served=load_table("served"),
+    )
+
+
+@cache
+def load_table(name: str) -> Mapping[str, Any]:
+    """Read one of the tables predictions use (kernels, attention backends, flags)."""
+    return read_toml(_DATA / f"{name}.toml")
+
+
+def _rules(raw: object, category: str) -> tuple[Rule, ...]:
+    return tuple(_rule(entry, category) for entry in strictly(_File, raw, f"{category}.toml").rule)
+
+
+def _rule(entry: _Entry, category: str) -> Rule:
+    where = f"{category}.toml: {entry.id}"
+    if not entry.sources:
+        raise CatalogError(f"{where}: a rule needs at least one source")
+    if entry.versions is not None and entry.engine is None:
+        raise CatalogError(f"{where}: versions belong to an engine; name it")
+    try:
+        return Rule(
+            id=entry.id,
+            category=category,
+            severity=entry.severity,
+            grounds=entry.confidence,
+            when=Condition.parse(entry.when, _KINDS, where),
+            message=entry.message,
+            fix=entry.fix,
+            sources=tuple(Reference(text) for text in entry.sources),
+            engine=entry.engine,
+            versions=None if entry.versions is None else ReleaseRange.parse(entry.versions),
+            fires={name: _value(name, value, where) for name, value in entry.fires.items()},
+            quiet={name: _value(name, value, where) for name, value in entry.quiet.items()},
+        )
+    except CatalogError:
+        raise
+    except PenstockError as error:
+        raise CatalogError(f"{where}: {error}") from error
+
+
+def _value(name: str, written: _Written, where: str) -> Value:
+    """Turn a case's value into the fact's kind."""
+    kind = fact_kind(name, _KINDS)
+    if kind is Kind.TEXTS and isinstance(written, list):
+        return frozenset(written)
+    if kind is Kind.RELEASE and isinstance(written, str):
+        return Release(written)
+    if kind is Kind.TEXT and isinstance(written, str):
+        return written
+    if kind is Kind.FLAG and isinstance(written, bool):
+        return written
+    if kind is Kind.NUMBER and isinstance(written, int | float) and not isinstance(written, bool):
+        return written
+    raise CatalogError(f"{where}: {written!r} is not what {name} is ({kind or 'no fact of that name'})")

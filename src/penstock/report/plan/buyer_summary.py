@@ -1,0 +1,385 @@
+"""What does who pays read first? The answer, the money, the options, how sure it is and what to ask; no jargon."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import escape
+from typing import Final
+
+from penstock.planning.make_plan import Answer, Bill, PlanResult
+from penstock.planning.optimizer.problem import Mix
+from penstock.planning.spec.plan_types import WorkloadPlan
+from penstock.planning.spec.resolve_plan import Resolved
+from penstock.planning.uncertainty.monte_carlo import Blame
+from penstock.planning.uncertainty.scenarios import DemandScenario
+from penstock.planning.verification.verify_fleet import minimum_rates
+from penstock.report.plan.flips import plain_flip, turns, within_reach
+from penstock.report.plan.html_tables import Cell, listed, table
+from penstock.report.plan.plan_charts import cash_bars, compared, cost_bars, figure, span_bars
+from penstock.report.plan.rfp import VendorSheet, vendor_sheets
+from penstock.report.plan.scenario_sentences import rule_usd, scenario_usd, small_fleet
+from penstock.report.plan.sentences import (
+    Sureness,
+    enough_sentence,
+    label_name,
+    likelier,
+    not_compared_sentence,
+    owned_sentences,
+    part_name,
+    part_names,
+    people_sentence,
+    plain_label,
+    rate,
+    sureness,
+    unserved_fraction,
+    usd,
+)
+from penstock.units import counted
+
+_TAGS: Final[Mapping[Sureness, str]] = {
+    "sure": "sure",
+    "likely": "likely, not sure",
+    "alone": "one kind of fleet",
+    "open": "open",
+    "unmet": "does not hold",
+}
+_FLIPS_SHOWN: Final = 6
+_MEASURES_SHOWN: Final = 3
+
+
+def summary(result: PlanResult, answer: Answer) -> Iterator[str]:
+    """Write page one."""
+    yield _verdict(result, answer)
+    yield _tiles(answer)
+    cash = answer.winner.cash
+    yield figure("What is paid when.", cash_note(answer), cash_bars(cash))
+    yield from _options(result, answer)
+    yield from _doubt(result, answer)
+    yield from _asking(result, answer)
+
+
+def plain_demand(result: PlanResult) -> str:
+    """Say what the fleet must do, in words of people who do not run it."""
+    plan = result.plan
+    jobs = "; ".join(_job(workload) for workload in plan.workloads)
+    return f"For {counted(plan.horizon_years, 'year')} from {plan.start}: {jobs}."
+
+
+def _job(workload: WorkloadPlan) -> str:
+    slo = workload.slo
+    limits = []
+    if slo.ttft_s is not None:
+        limits.append(f"begin to be answered within {slo.ttft_s:g} s")
+    if slo.tpot_s is not None:
+        limits.append(f"go on at {1 / slo.tpot_s:.0f} tokens a second or faster")
+    if slo.e2e_s is not None:
+        limits.append(f"are complete within {slo.e2e_s:g} s")
+    who = f"{rate(workload.peak_requests_per_s)} requests a second"
+    if workload.users:
+        who = f"{workload.users:,.0f} users at once"
+    kept = f"{slo.attainment_fraction:.0%} of requests {' and '.join(limits)}"
+    return f"{workload.model} for {who} at the busiest time; {kept}"
+
+
+def acquisition_plan(mix: Mix, resolved: Resolved) -> str:
+    """Say what to keep, buy and rent, part by part."""
+    phrases = list(_sold(mix, resolved))
+    for ident in sorted(mix.support):
+        pools = [pool for pool in mix.pools if pool.offer.accelerator == ident]
+        name, devices = part_name(resolved.accelerators[ident]), pools[0].offer.devices
+        bought = sum(nodes for key, nodes in mix.purchases.items() if key[0] == ident)
+        terms: dict[int, int] = {}
+        for (accelerator, site, number, _), nodes in mix.contracts.items():
+            if accelerator == ident:
+                offer = next(pool.offer for pool in pools if pool.offer.site == site)
+                months = offer.contracts[number].months
+                terms[months] = terms.get(months, 0) + nodes
+        ways = [
+            ("keep", _most((pool.period, pool.kept_nodes) for pool in pools), ""),
+            ("buy", bought, ""),
+            *(("rent", nodes, f" for {counted(months, 'month')}") for months, nodes in sorted(terms.items())),
+            ("rent", _most((pool.period, pool.rented_nodes) for pool in pools), " by the hour"),
+        ]
+        for verb, nodes, how in ways:
+            if nodes:
+                phrases.append(f"{verb} {counted(nodes, 'server')} of {devices} {name}{how}")
+    text = ", and ".join(phrases) if len(phrases) < 3 else ", ".join(phrases)  # noqa: PLR2004 - "and" joins two
+    return text[:1].upper() + text[1:]
+
+
+def _most(nodes: Iterable[tuple[int, int]]) -> int:
+    """The most at once: those of a period add up over sites."""
+    had: dict[int, int] = {}
+    for period, count in nodes:
+        had[period] = had.get(period, 0) + count
+    return max(had.values())
+
+
+def _sold(mix: Mix, resolved: Resolved) -> Iterator[str]:
+    """Say which of the servers owned already are never used."""
+    for entry in resolved.plan.owned:
+        kept = max((pool.kept_nodes for pool in mix.pools if pool.offer.key == (entry.id, entry.site)), default=0)
+        if (entry.nodes or 0) > kept:
+            yield f"sell {(entry.nodes or 0) - kept:,} of your {part_name(resolved.accelerators[entry.id])} servers"
+
+
+def _verdict(result: PlanResult, answer: Answer) -> str:
+    level = sureness(answer)
+    notes = (people_sentence(answer).rstrip("."), not_compared_sentence(result), small_fleet(result, answer))
+    noted = "".join(f'<p class="small">{escape(capital_first(note))}.</p>' for note in notes if note)
+    blame = answer.confidence.blame[:_MEASURES_SHOWN] if level == "open" else ()
+    measures = listed([_to_settle(entry, part_names(result)) for entry in blame]) if blame else ""
+    return (
+        f'<section class="verdict {level}"><p class="tagline"><span class="tag">{_TAGS[level]}</span></p>'
+        f'<p class="answer">{escape(acquisition_plan(answer.winner.mix, result.resolved))}: '
+        f"{escape(_money(result, answer))}</p>"
+        f"<p>{escape(_how_sure(result, answer))}</p>{noted}{measures}</section>"
+    )
+
+
+def _to_settle(blame: Blame, names: Mapping[str, str]) -> str:
+    subject = names.get(blame.subject, label_name(blame.subject))
+    what = {
+        "throughput": f"have {subject} measured with your own requests",
+        "price": f"get a written price for {subject}",
+        "rent": f"get a written rent for {subject}",
+        "engineers": f"decide how many extra engineers {subject} takes",
+        "engineers_by_size": f"decide how many extra engineers {subject} takes",
+        "delivery": f"get a delivery date of {subject} in writing",
+        "demand": f"forecast the {subject}",
+        "mean_load": f"forecast the {subject}",
+    }.get(blame.kind, f"pin down the {subject}")
+    return f"To settle it: {what}."
+
+
+def capital_first(text: str) -> str:
+    """Start a sentence."""
+    return text[:1].upper() + text[1:]
+
+
+def _money(result: PlanResult, answer: Answer) -> str:
+    cash, years = answer.winner.cash, counted(result.plan.horizon_years, "year")
+    order = f"{usd(cash.capex_usd)} to buy it, " if cash.capex_usd else "nothing to buy, "
+    return f"{order}{usd(paid_usd(answer.winner))} paid in all over {years}."
+
+
+def paid_usd(bill: Bill) -> float:
+    """Everything that leaves the account within the plan, sales taken off."""
+    return sum(paid.total_usd for paid in bill.cash.years)
+
+
+def _how_sure(result: PlanResult, answer: Answer) -> str:
+    level = sureness(answer)
+    if level == "unmet":
+        return "In simulation this fleet misses what it promises: do not order it; change the plan and ask again."
+    if level == "alone":
+        return f"{_only_kind(result, answer)} {_in_draws(answer)}".rstrip()
+    unproven = "" if answer.verified else " It was not simulated: what it carries is an estimate."
+    near = "A change of one percent or less makes another fleet the cheapest." if answer.verdict.near else ""
+    said = " ".join(filter(None, (_gap(result, answer), near, _chances(result, answer), _in_draws(answer))))
+    if likelier(answer) is not None:
+        return f"{said} The likelier choice is among the options below: treat both as open."
+    return f"{said} That is too close to call: treat both as open." if level == "open" else f"{said}{unproven}"
+
+
+def _gap(result: PlanResult, answer: Answer) -> str:
+    """Say what the next kind of fleet costs more with every input as estimated."""
+    for label, more in answer.verdict.others_usd.items():
+        return f"The {_best_of(label, result, answer)} costs {usd(more)} more in today's money."
+    return "As estimated nothing else can do the work."
+
+
+def _chances(result: PlanResult, answer: Answer) -> str:
+    """Say how often it is cheapest, after what is so more often."""
+    verdict, names, named = answer.verdict, part_names(result), answer.family.named_by
+    varied, winner = "With every uncertain input varied together", plain_label(named[verdict.winner], names)
+    other = likelier(answer)
+    if other is None:
+        return f"{varied}, {capital_first(winner)} stays the cheapest in {verdict.probability:.0%} of cases."
+    likely = f"{plain_label(named[other], names)} is the cheapest in {verdict.likeliest_probability:.0%} of cases"
+    return f"{varied}, {likely} and {winner} in {verdict.probability:.0%}."
+
+
+def _in_draws(answer: Answer) -> str:
+    """Say what it costs where the estimates do not hold."""
+    span = answer.verdict.cost_usd
+    if usd(span.low) == usd(span.high):
+        return ""
+    low = " so the figure as estimated is an optimistic one;" if answer.winner.cost.total_usd < span.low else ""
+    middle = f"{usd(span.median)} in the middle one"
+    enough = f" The {said}." if (said := enough_sentence(answer, node="server", draws="cases")) else ""
+    cost = f"it costs {usd(span.low)} to {usd(span.high)} in today's money"
+    if none := unserved_fraction(answer):
+        rules = f"In {none:.0%} of cases no fleet compared keeps every rule of the plan."
+        return f"{rules} In eight of ten of the others {cost},{low} {middle}.{enough}"
+    return f"In eight of ten cases {cost},{low} {middle}.{enough}"
+
+
+def _only_kind(result: PlanResult, answer: Answer) -> str:
+    """Say what is left to choose from where every fleet is of one kind."""
+    if not answer.runners_up:
+        return "Nothing else can do the work under these rules, so there is no saving to be sure of."
+    second = min(answer.runners_up, key=lambda bill: bill.cost.total_usd)
+    more = second.cost.total_usd - answer.winner.cost.total_usd
+    rules = "The rules leave one kind of fleet, so vendors are not compared"
+    return f"{rules}; the next fleet of that kind, {plain_fleet(second.mix, result.resolved)}, costs {usd(more)} more."
+
+
+def _best_of(label: str, result: PlanResult, answer: Answer) -> str:
+    """Name a kind of fleet and what its best is made of; where kinds are parts, that is the same."""
+    parts = plain_fleet(answer.by_label[label].mix, result.resolved)
+    if not answer.family.by_vendor:
+        return f"best of {parts}"
+    if label != "mix":
+        return f"best of {label_name(label)} ({parts})"
+    always = minimum_rates(result.problem, answer.by_label[label].mix) == answer.by_label[label].mix.vendors
+    share = f"{result.problem.min_vendor_share:.0%}"
+    each = f"at least {share} of the load with each vendor" if always else f"at times less than {share} with a vendor"
+    return f"best mix ({parts}, {each})"
+
+
+def _tiles(answer: Answer) -> str:
+    bill = answer.winner
+    cash, mix = bill.cash, bill.mix
+    last = max(pool.period for pool in mix.pools)
+    devices = sum(pool.nodes * pool.offer.devices for pool in mix.pools if pool.period == last)
+    kilowatts = max(
+        sum(pool.nodes * pool.offer.node_watts for pool in mix.pools if pool.period == period) / 1000
+        for period in {pool.period for pool in mix.pools}
+    )
+    signed = sum(order.usd for order in cash.orders if order.months is not None)
+    entries = [
+        (usd(cash.first_order_usd), "on the first purchase order"),
+        (usd(cash.capex_usd), "for all purchases (capex)"),
+        (usd(paid_usd(bill)), "paid in all, sales taken off"),
+        (usd(bill.cost.total_usd), "the same in today's money, which decides"),
+        (f"{devices:,}", "accelerators at the end"),
+        (f"{kilowatts:,.0f} kW", "of machines at their maximum"),
+    ]
+    span = answer.verdict.cost_usd
+    if usd(span.low) != usd(span.high):
+        entries.insert(
+            4,
+            (
+                f"{usd(span.low)} to {usd(span.high)}",
+                f"of that in eight of ten {_counted_cases(answer)}, {usd(span.median)} in the middle",
+            ),
+        )
+    if signed:
+        entries[1:1] = [(usd(signed), "bound by rental contracts")]
+    return tiles(entries)
+
+
+def _counted_cases(answer: Answer) -> str:
+    return "cases in which there is a fleet" if unserved_fraction(answer) else "cases"
+
+
+def tiles(entries: Sequence[tuple[str, str]]) -> str:
+    """Set figures side by side."""
+    cells = "".join(f"<div><b>{escape(figure)}</b><span>{escape(what)}</span></div>" for figure, what in entries)
+    return f'<div class="tiles">{cells}</div>'
+
+
+def cash_note(answer: Answer) -> str:
+    """Say the payments of each year."""
+    years = answer.winner.cash.years
+    said = ", ".join(f"{usd(paid.total_usd)} in the year from {paid.start:%B %Y}" for paid in years)
+    return f"{said}. Plain dollars on the day they are due."
+
+
+def _options(result: PlanResult, answer: Answer) -> Iterator[str]:
+    rows = [(plain_fleet(bill.mix, result.resolved), bill) for _, bill in compared(answer)]
+    yield "<h2>The options</h2>"
+    best = answer.winner.cost.total_usd
+    heads: list[Cell] = ["option", ("to buy", "n"), ("paid in all", "n"), ("in today's money", "n"), ("more", "n")]
+    lines: list[list[Cell]] = []
+    for name, bill in rows:
+        more = bill.cost.total_usd - best
+        label = answer.family.label(bill.mix)
+        rivals = answer.verdict.outcome != "only choice"
+        best_of_kind = rivals and (bill is answer.by_label.get(label) or bill is answer.winner)
+        chance = f"{answer.confidence.probability.get(label, 0.0):.0%}" if best_of_kind else "-"
+        lines.append(
+            [
+                name,
+                usd(bill.cash.capex_usd),
+                usd(paid_usd(bill)),
+                usd(bill.cost.total_usd),
+                f"+{usd(more)} ({more / best:.0%})" if more > 0 else "cheapest",
+                chance,
+            ]
+        )
+    yield table([*heads, ("cases its kind wins in", "n")], lines, classes=["total"])
+    totals = "; ".join(f"{name} {usd(bill.cost.total_usd)}" for name, bill in rows)
+    yield figure(
+        "Where the money goes.",
+        f"In today's money: {totals}.",
+        cost_bars([(chart_name(name), bill) for name, bill in rows]),
+    )
+    if answer.owned is not None:
+        owned = owned_sentences(answer.owned, part_names(result))
+        yield "<h3>What you own already</h3>" + listed([f"{capital_first(sentence)}." for sentence in owned])
+    if answer.rules:
+        prices = [f"{capital_first(rule.rule)}: {rule_usd(rule)}." for rule in answer.rules if rule.usd > 0]
+        yield "<h3>What your own rules cost</h3>" + (listed(prices) if prices else "<p>Nothing.</p>")
+
+
+def chart_name(fleet: str) -> str:
+    """Leave out what every part of a vendor is called: a label beside a bar has little room."""
+    return fleet.replace("AMD Instinct ", "").replace("NVIDIA ", "")
+
+
+def plain_fleet(mix: Mix, resolved: Resolved) -> str:
+    """Name a fleet by its parts."""
+    return " + ".join(part_name(resolved.accelerators[part]) for part in sorted(mix.support))
+
+
+def _doubt(result: PlanResult, answer: Answer) -> Iterator[str]:
+    names = part_names(result)
+    if answer.verdict.outcome != "only choice":
+        yield "<h2>How sure it is, and what would change it</h2>"
+        yield figure(
+            "What the fleet of each kind that is cheapest as estimated may cost.",
+            f"A bar holds eight of ten {_counted_cases(answer)}; the white mark is the middle one.",
+            span_bars(answer, {ident: chart_name(name) for ident, name in names.items()}),
+        )
+    elif answer.flips:
+        yield "<h2>What would change it</h2>"
+    if answer.verdict.outcome != "only choice" or answer.flips:
+        yield _watched(answer, names)
+    if answer.scenarios:
+        yield "<h3>If demand is another</h3>" + listed([_scenario(entry, names) for entry in answer.scenarios])
+
+
+def _watched(answer: Answer, names: Mapping[str, str]) -> str:
+    if not answer.flips and not answer.verdict.others_usd:
+        return "<p>As estimated nothing else is enough, so no single value turns the choice.</p>"
+    if not answer.flips:
+        return "<p>No single input changes the choice, from a tenth to ten times its value.</p>"
+    items = [
+        f'<li class="{"near" if within_reach(ends) else ""}">{escape(plain_flip(ends, names))}</li>'
+        for ends in turns(answer.flips)[:_FLIPS_SHOWN]
+    ]
+    marked = '<p class="small">Marked: a value that is within the range the plan holds possible.</p>'
+    return f'<ul class="watch">{"".join(items)}</ul>{marked}'
+
+
+def _scenario(scenario: DemandScenario, names: Mapping[str, str]) -> str:
+    fleet = " and ".join(f"{devices:,} {names.get(part, part)}" for part, devices in scenario.parts.items())
+    where = {"low": "At the low end of its range", "base": "As planned", "high": "At the high end of its range"}
+    return f"{where[scenario.name]}: {scenario_usd(scenario)}" + (f" for {fleet}." if fleet else ".")
+
+
+def _asking(result: PlanResult, answer: Answer) -> Iterator[str]:
+    yield "<h2>What to ask vendors</h2>"
+    sheets = vendor_sheets(result, answer)
+    rows: list[list[Cell]] = []
+    for sheet in sheets:
+        for entry in sheet.questions:
+            if entry.topic in {"price", "term", "lead time"} and entry.used and (sheet.role == "chosen" or entry.turns):
+                rows.append([_whom(sheet), entry.question, (entry.counted_on, "small"), (entry.turns or "-", "small")])
+    yield table(["part", "ask", "the plan counts on", "the choice turns"], rows)
+    all_of_it = "writes every question, the workload and the benchmark an offer must pass."
+    yield f'<p class="small"><code>penstock plan PLAN --rfp DIRECTORY</code> {all_of_it}</p>'
+
+
+def _whom(sheet: VendorSheet) -> str:
+    return f"{part_name(sheet.accelerator)} ({sheet.role})"

@@ -1,0 +1,124 @@
+"""How is it said what would change the answer? At which value of an input another fleet is cheaper."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from penstock.planning.optimizer.competing_fleets import NOTHING
+from penstock.planning.uncertainty.sensitivity import Flip
+from penstock.report.plan.sentences import amount, capital, engineers, label_name, plain_label, spread
+from penstock.units import counted
+
+_PEOPLE: Final = ("engineers", "engineers_by_size")
+
+
+def turns(flips: Sequence[Flip]) -> list[tuple[Flip, ...]]:
+    """Put the two ends of one input together, in the order of the nearer one: below first."""
+    found: dict[str, list[Flip]] = {}
+    for flip in flips:
+        found.setdefault(flip.id, []).append(flip)
+    return [tuple(sorted(ends, key=lambda flip: flip.at)) for ends in found.values()]
+
+
+def within_reach(ends: Sequence[Flip]) -> bool:
+    """Whether the range of the input reaches a value that changes the answer."""
+    return any(flip.within_range for flip in ends)
+
+
+def flip_sentence(*ends: Flip) -> str:
+    """Say at which value of an input the answer changes, or between which two it does not."""
+    flip, last = ends[0], ends[-1]
+    inside = (", within its range" if within_reach(ends) else "") + _not_solved(ends)
+    winner, now = capital(label_name(flip.winner)), f"(now {_plain(flip.current, flip)}{inside})"
+    if flip is last:
+        return f"{winner} stops winning {_flip_condition(flip)} {now}: then {_fleet(flip)}{_again(ends)}"
+    only = "" if any(end.returns for end in ends) else "only "
+    return f"{winner} wins {only}{_between(flip, last)} {now}: {_instead(*map(_fleet, ends))}{_again(ends)}"
+
+
+def _again(ends: Sequence[Flip]) -> str:
+    """Say that nodes come in steps where the winner is the cheapest again farther away."""
+    return " at first, farther on it wins again" if any(end.returns for end in ends) else ""
+
+
+def _fleet(flip: Flip) -> str:
+    """Name what is cheapest beyond a value."""
+    return "nothing is enough" if flip.instead == NOTHING else label_name(flip.instead)
+
+
+def cheaper_then(flip: Flip, names: Mapping[str, str]) -> str:
+    """Say what is cheaper beyond a value, with the names that vendors use."""
+    return "nothing is enough" if flip.instead == NOTHING else f"{plain_label(flip.instead_named, names)} is cheaper"
+
+
+def _again_plainly(ends: Sequence[Flip]) -> str:
+    return " at first; farther on it is as planned again" if any(end.returns for end in ends) else ""
+
+
+def _not_solved(ends: Sequence[Flip]) -> str:
+    """Mark a value that is of the fleets compared: no other was looked for there."""
+    return "" if all(flip.solved for flip in ends) else ", of these fleets alone"
+
+
+def _instead(below: str, above: str) -> str:
+    return f"else {below}" if below == above else f"below {below}, above {above}"
+
+
+def _between(low: Flip, high: Flip, subject: str | None = None) -> str:
+    subject, both = subject or low.subject, spread(low.at, high.at, low.unit)
+    if low.kind in _PEOPLE:
+        return f"with {_plain(low.at, low)} to {_plain(high.at, high)} {_people(low)}"
+    verb = {"price": "costs", "rent": f"rents {_term(low)} at", "throughput": "delivers", "delivery": "comes"}.get(
+        low.kind
+    )
+    return f"while the {subject} is {both}" if verb is None else f"while {subject} {verb} {both}"
+
+
+def plain_flip(ends: Sequence[Flip], names: Mapping[str, str]) -> str:
+    """Say the same to that reader."""
+    flip, last = ends[0], ends[-1]
+    subject, now, rough = names.get(flip.subject, flip.subject), _plain(flip.current, flip), _not_solved(ends)
+    if flip is not last:
+        condition = _between(flip, last, subject)
+        instead = _instead(*(cheaper_then(end, names) for end in ends)) + _again_plainly(ends)
+        return f"{condition[:1].upper()}{condition[1:]} it stays so (planned: {now}{rough}), {instead}."
+    if flip.kind in _PEOPLE:
+        few = "fewer" if flip.side == "below" else "more"
+        condition = f"with {few} than {_plain(flip.at, flip)} {_people(flip)}"
+    elif flip.kind == "throughput":
+        less = "less" if flip.side == "below" else "more"
+        condition, now = f"if {subject} serves {less} than {flip.at:.0%} of what is estimated", "100%"
+    else:
+        condition = _flip_condition(flip, subject)
+    instead = cheaper_then(flip, names) + _again_plainly(ends)
+    return f"{condition[:1].upper()}{condition[1:]}, {instead} (planned: {now}{rough})."
+
+
+def _term(flip: Flip) -> str:
+    """Say for how long a rent is signed."""
+    return "by the hour" if flip.months is None else f"for {counted(flip.months, 'month')}"
+
+
+def _flip_condition(flip: Flip, subject: str | None = None) -> str:
+    at, below = _plain(flip.at, flip), flip.side == "below"
+    subject = subject or flip.subject
+    if flip.kind in _PEOPLE:
+        return f"{flip.side} {at} {_people(flip)}"
+    if flip.kind == "price":
+        return f"if {subject} costs {'less' if below else 'more'} than {at}"
+    if flip.kind == "rent":
+        return f"if {subject} rents {_term(flip)} {flip.side} {at}"
+    if flip.kind == "throughput":
+        return f"if {subject} delivers {'less' if below else 'more'} than {at}"
+    if flip.kind == "delivery":
+        return f"if {subject} comes {'earlier' if below else 'later'} than {at} from the start"
+    return f"if the {subject} is {flip.side} {at}"
+
+
+def _plain(value: float, flip: Flip) -> str:
+    return engineers(value) if flip.kind in _PEOPLE else amount(value, flip.unit)
+
+
+def _people(flip: Flip) -> str:
+    return f"extra {label_name(flip.subject)} engineers" + (
+        " per 1,000 devices" if flip.kind == "engineers_by_size" else ""
+    )

@@ -1,0 +1,294 @@
+"""What can a reader turn on the page? Knobs, and every bill as formulas for the browser to evaluate again."""
+
+import json
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from html import escape
+from importlib.resources import files
+from math import floor
+from typing import Final
+
+from penstock.economics.bill_line import Item, Line
+from penstock.planning.make_plan import Answer, Bill, PlanResult
+from penstock.planning.optimizer.problem import Mix
+from penstock.planning.uncertainty.rebill import LOADS, Rebilled, Unit, rebilled
+from penstock.report.plan.plan_charts import LABEL_COLOURS, PART_COLOURS
+from penstock.report.plan.sentences import label_name, part_names
+from penstock.units import counted
+
+SCRIPT: Final = (files("penstock.report") / "templates" / "plan.js").read_text(encoding="utf-8")
+"""The only script of the page; the policy allows nothing else."""
+_DIGITS: Final = 12
+_WIDEST: Final = 2.0
+_ENGINEERS: Final = 6.0
+_BY_SIZE: Final = 50.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageKnob:
+    """One number a reader may turn."""
+
+    id: str
+    group: str
+    name: str
+    value: float
+    least: float
+    most: float
+    step: float
+    unit: str
+    before: str = ""
+    one: str = ""
+    """The unit of exactly one, where it has another word."""
+    stops: tuple[float, ...] = ()
+    """The only values there are, where it cannot be any."""
+
+
+def script_hash() -> str:
+    """What the page's policy calls its script."""
+    return b64encode(sha256(SCRIPT.encode()).digest()).decode()
+
+
+def fleets_of(answer: Answer) -> list[Bill]:
+    """Every fleet of the report, each once, the winner first."""
+    found: dict[tuple[object, ...], Bill] = {}
+    for bill in (answer.winner, *answer.by_label.values(), *answer.runners_up):
+        found.setdefault(bill.mix.identity, bill)
+    return list(found.values())
+
+
+def knobs_section(result: PlanResult, answer: Answer) -> Iterator[str]:
+    """Write the knobs, the table they move and the data they need."""
+    bills = fleets_of(answer)
+    bill = rebilled([entry.mix for entry in bills], result.resolved, result.problem)
+    knobs = page_knobs(result, bill)
+    yield '<section id="knobs" class="screen" hidden><h1 class="part">Try other numbers</h1>'
+    yield f'<p class="lead">{escape(_LEAD)}</p><p id="now" class="now" aria-live="polite"></p>'
+    yield '<div class="scroll"><table id="rebilled"><thead><tr><th>fleet</th><th class="n">as planned</th>'
+    yield '<th class="n">with these numbers</th><th class="n">more</th></tr></thead><tbody></tbody></table></div>'
+    yield '<p><button id="reset" type="button">as planned</button></p>'
+    for group in dict.fromkeys(knob.group for knob in knobs):
+        rows = "".join(_knob(knob) for knob in knobs if knob.group == group)
+        yield f"<fieldset><legend>{escape(group)}</legend>{rows}</fieldset>"
+    yield f'<p class="small">{escape(_ASSUMES)}</p></section>'
+    document = _document(result, answer, bills, bill, knobs)
+    # A closing tag inside a name would end the data; escaped, JSON reads it back the same.
+    data = json.dumps(document, separators=(",", ":")).replace("<", "\\u003c")
+    yield f'<script type="application/json" id="bills">{data}</script><script>{SCRIPT}</script>'
+
+
+_LEAD: Final = (
+    "Every fleet of this report is billed again as you move a number, here in the page. The strip under a number has "
+    "the colour of the fleet that is cheapest there, all other numbers as they stand."
+)
+_ASSUMES: Final = (
+    "What moving a number assumes: every fleet keeps its parts, what runs on them and how each server is had (bought, "
+    "on contract, by the hour). Prices, people, power: the same bill with that number. Load: each kind of request "
+    "stays where it is served, and whole servers are counted again; only the planned load was simulated. Term: the "
+    "same fleet for fewer or more years; contracts bind for whole terms. A new `penstock plan` with these numbers may "
+    "find a fleet that is not here and cheaper; for prices, people and power never a dearer one."
+)
+
+
+def _knob(knob: PageKnob) -> str:
+    ident, name = escape(knob.id, quote=True), escape(knob.name)
+    least, most, step = knob.least, knob.most, knob.step
+    at = knob.stops.index(knob.value) if knob.stops else knob.value
+    typed = f'<output data-for="{ident}"></output>'
+    if not knob.stops:
+        typed = (
+            f'<span class="typed">{escape(knob.before)}<input type="number" data-for="{ident}" aria-label="{name}" '
+            f'value="{at:.12g}" min="0" step="any"> {escape(knob.unit)}</span>'
+        )
+    return (
+        f'<div class="knob"><label for="k-{ident}">{name}</label>'
+        f'<input type="range" id="k-{ident}" data-knob="{ident}" min="{least:.12g}" max="{most:.12g}" '
+        f'step="{step:.12g}" value="{at:.12g}">{typed}<div class="strip" data-strip="{ident}"></div>'
+        f'<p class="turn small" data-turn="{ident}"></p></div>'
+    )
+
+
+def page_knobs(result: PlanResult, bill: Rebilled) -> list[PageKnob]:
+    """List what may be turned: people, prices, power, load, term; only what some fleet of the report pays."""
+    return [*_people(result, bill), *_prices(result, bill), *_power(result, bill), *_stops(result, bill)]
+
+
+def _people(result: PlanResult, bill: Rebilled) -> Iterator[PageKnob]:
+    for vendor in dict.fromkeys(unit.vendor for unit in bill.bills if unit.way == "people"):
+        extra = result.resolved.stack_of(vendor).engineers
+        most = max(_ENGINEERS, extra.high, _WIDEST * extra.value)
+        by_size = result.resolved.stack_of(vendor).engineers_per_1000_devices
+        if by_size.value or by_size.uncertain:
+            yield PageKnob(
+                id=f"engineers_by_size.{vendor}",
+                group="People",
+                name=f"extra {label_name(vendor)} engineers per 1,000 devices",
+                value=by_size.value,
+                least=0.0,
+                most=max(by_size.high, _BY_SIZE, _WIDEST * by_size.value),
+                step=0.5,
+                unit="engineers",
+            )
+        yield PageKnob(
+            id=f"engineers.{vendor}",
+            group="People",
+            name=f"extra {label_name(vendor)} engineers",
+            value=extra.value,
+            least=0.0,
+            most=most,
+            step=0.05,
+            unit="engineers",
+        )
+    pay = result.plan.money.engineer_usd_per_year.value
+    yield _dollars("engineer_usd", "People", "an engineer", pay, "a year")
+
+
+def _dollars(ident: str, group: str, name: str, value: float, unit: str) -> PageKnob:
+    """Half to twice what is planned, in steps that meet it."""
+    step = float(f"{value / 200 or 0.01:.1g}")
+    return PageKnob(
+        id=ident,
+        group=group,
+        name=name,
+        value=value,
+        least=value - floor(value / _WIDEST / step) * step,
+        most=value * _WIDEST or 1.0,
+        step=step,
+        unit=unit,
+        before="$",
+    )
+
+
+def _prices(result: PlanResult, bill: Rebilled) -> Iterator[PageKnob]:
+    names = part_names(result)
+    ways = dict.fromkeys((unit.accelerator, unit.way, unit.number) for unit in bill.bills if unit.way != "people")
+    for part in result.plan.parts:
+        name = names[part.id]
+        held = {way for ident, way, _ in ways if ident == part.id}
+        if part.buy is not None and held & {"bought", "kept"}:
+            yield _dollars(f"price.{part.id}", "Prices", f"{name}, to buy", part.buy.value, "a device")
+        if part.rent is not None and "hour" in held:
+            yield _dollars(f"rent.{part.id}", "Prices", f"{name}, by the hour", part.rent.value, "a device-hour")
+        for number, contract in enumerate(part.contracts):
+            if (part.id, "contract", number) in ways:
+                called = f"{name}, for {counted(contract.months, 'month')}"
+                ident = f"contract.{part.id}.{number}"
+                yield _dollars(ident, "Prices", called, contract.rent.value, "a device-hour")
+
+
+def _power(result: PlanResult, bill: Rebilled) -> Iterator[PageKnob]:
+    ours = {unit.site for unit in bill.bills if unit.way in {"bought", "kept"}}
+    for site in result.plan.sites:
+        if site.name in ours:
+            at = f" at {site.name}" if len(result.plan.sites) > 1 else ""
+            yield _dollars(f"kwh.{site.name}", "Power", f"electricity{at}", site.usd_per_kwh.value, "a kWh")
+            hosting = site.hosting_usd_per_kw_month.value
+            yield _dollars(f"hosting.{site.name}", "Power", f"space and power{at}", hosting, "per kW and month")
+            yield PageKnob(
+                id=f"pue.{site.name}",
+                group="Power",
+                name=f"facility power over machines' power{at}",
+                value=site.pue.value,
+                least=1.0,
+                most=_WIDEST,
+                step=0.01,
+                unit="",
+            )
+
+
+def _stops(result: PlanResult, bill: Rebilled) -> Iterator[PageKnob]:
+    years = tuple(next(iter(bill.bills.values())))
+    yield _stopped("load", "Load", "requests", 1.0, LOADS, "x planned")
+    if len(years) > 1:
+        yield _stopped("term", "Term", "years", result.plan.horizon_years, years, "years", one="year")
+
+
+def _stopped(
+    ident: str, group: str, name: str, value: float, stops: tuple[float, ...], unit: str, *, one: str = ""
+) -> PageKnob:
+    """A knob with a few places, each worked out before."""
+    last = len(stops) - 1.0
+    return PageKnob(
+        id=ident, group=group, name=name, value=value, least=0.0, most=last, step=1.0, unit=unit, one=one, stops=stops
+    )
+
+
+def _document(
+    result: PlanResult, answer: Answer, bills: list[Bill], bill: Rebilled, knobs: list[PageKnob]
+) -> dict[str, object]:
+    formulas: dict[str, int] = {}
+    units = list(bill.bills)
+    place = {unit: number for number, unit in enumerate(units)}
+    known = {knob.id for knob in knobs}
+    names = part_names(result)
+    colours = _colours(answer, [entry.mix for entry in bills])
+    return {
+        "knobs": [
+            {"id": k.id, "value": k.value, "stops": list(k.stops), "unit": k.unit, "one": k.one, "before": k.before}
+            for k in knobs
+        ],
+        "fleets": [
+            {
+                "name": " + ".join(names[part] for part in sorted(entry.mix.support)),
+                "colour": colours[number],
+                "planned": entry.cost.total_usd,
+                "counts": [
+                    None if counts is None else [[place[unit], count] for unit, count in counts.items()]
+                    for counts in bill.fleets[number]
+                ],
+            }
+            for number, entry in enumerate(bills)
+        ],
+        "units": [_unit(unit, bill.bills[unit], formulas, known) for unit in units],
+        "formulas": list(formulas),
+    }
+
+
+def _colours(answer: Answer, mixes: list[Mix]) -> list[str]:
+    """A vendor's own colour for its cheapest fleet, others for the rest: a strip must tell fleets apart."""
+    spare = iter(PART_COLOURS * len(mixes))
+    taken: set[str] = set()
+    found = []
+    for mix in mixes:
+        colour = LABEL_COLOURS.get(answer.family.label(mix), "")
+        while not colour or colour in taken:
+            colour = next(spare)
+        taken.add(colour)
+        found.append(colour)
+    return found
+
+
+def _unit(
+    unit: Unit, by_years: Mapping[float, tuple[Line, ...]], formulas: dict[str, int], known: set[str]
+) -> list[list[object]]:
+    """A unit's bill at each term: for each line its formula, its inputs, and which knob each of them follows."""
+    return [
+        [_line(unit, line, formulas, known) for line in lines if line.usd or _follows(unit, line)]
+        for lines in by_years.values()
+    ]
+
+
+def _line(unit: Unit, line: Line, formulas: dict[str, int], known: set[str]) -> list[object]:
+    number = formulas.setdefault(line.formula, len(formulas))
+    inputs = {name: float(f"{value:.{_DIGITS}g}") for name, value in line.inputs.items()}
+    follows = {name: knob for name, knob in _follows(unit, line).items() if knob in known}
+    return [number, inputs, follows]
+
+
+def _follows(unit: Unit, line: Line) -> dict[str, str]:
+    """Which knob an input of a line follows."""
+    if line.item in {Item.POWER, Item.COOLING}:
+        return {"usd_per_kwh": f"kwh.{unit.site}", "pue": f"pue.{unit.site}"}
+    if line.item is Item.HOSTING:
+        return {"usd_per_kw_month": f"hosting.{unit.site}"}
+    if line.item in {Item.SILICON, Item.FAILURES}:
+        return {"device_usd": f"price.{unit.accelerator}"}
+    if line.item is Item.SOFTWARE:
+        by_size = f"engineers_by_size.{unit.vendor}"
+        every = {"engineers": f"engineers.{unit.vendor}", "engineers_per_1000": by_size, "usd_per_year": "engineer_usd"}
+        return {name: knob for name, knob in every.items() if name in line.inputs}
+    if line.item is Item.RENT:
+        named = f"rent.{unit.accelerator}" if unit.way == "hour" else f"contract.{unit.accelerator}.{unit.number}"
+        return {"usd_per_device_hour": named}
+    return {}

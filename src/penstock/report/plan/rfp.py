@@ -1,0 +1,349 @@
+"""What is asked of vendors, and what are they handed? Questions with where the choice turns, and the pack of files."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Final, Literal
+
+import yaml
+
+from penstock.catalog.accelerator import Accelerator
+from penstock.economics.finance import MONTHS_PER_YEAR
+from penstock.planning.acceptance_file import write_acceptance
+from penstock.planning.acceptance_tests import Acceptance, AcceptanceCase, Margin, margins_of
+from penstock.planning.make_plan import Answer, PlanResult
+from penstock.planning.optimizer.build_problem import peak_requests_per_s
+from penstock.planning.optimizer.cash_flow import day_of
+from penstock.planning.optimizer.node_costs import part_of
+from penstock.planning.optimizer.problem import Mix
+from penstock.planning.spec.plan_types import AcceleratorPlan, Plan, WorkloadPlan
+from penstock.planning.spec.sourced_inputs import Input
+from penstock.planning.tender_lots import Asked, asked_nodes, shared_fraction
+from penstock.planning.uncertainty.sensitivity import Flip
+from penstock.planning.verification.simulated_capacity import LoadJudge
+from penstock.report.plan.flips import cheaper_then
+from penstock.report.plan.sentences import amount, label_name, part_name, part_names, rate, spread
+from penstock.units import counted
+
+_WORKLOAD_VERSION: Final = 1
+_INTERNAL: Final = "internal.md"
+
+
+Topic = Literal["price", "term", "lead time", "delivery", "support", "power"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VendorQuestion:
+    """One thing to have in writing."""
+
+    topic: Topic
+    question: str
+    counted_on: str
+    """What the plan assumes until it is answered."""
+    turns: str = ""
+    """Where the answer changes the choice; empty where none is known."""
+    used: bool = True
+    """Whether the fleet has nodes in the way that is asked about."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VendorSheet:
+    """Everything to ask about one part."""
+
+    accelerator: Accelerator
+    role: str
+    nodes: Asked
+    questions: tuple[VendorQuestion, ...]
+
+
+def vendor_sheets(result: PlanResult, answer: Answer) -> tuple[VendorSheet, ...]:
+    """List what to ask about: accelerators of the chosen fleet, then those with which other vendors carry it all."""
+    return tuple(_sheet(result, answer, ident, nodes) for ident, nodes in asked_nodes(result, answer).items())
+
+
+def _ways(mix: Mix, ident: str) -> set[str]:
+    """Say how a fleet acquires its nodes of an accelerator."""
+    pools = [pool for pool in mix.pools if pool.offer.accelerator == ident]
+    return {
+        *("buy" for pool in pools if pool.owned_nodes),
+        *("rent" for pool in pools if pool.rented_nodes),
+        *(f"contract {number}" for pool in pools for number, nodes in enumerate(pool.contract_nodes) if nodes),
+    }
+
+
+def _sheet(result: PlanResult, answer: Answer, ident: str, nodes: Asked) -> VendorSheet:
+    fleets = (answer.winner.mix, *(bill.mix for bill in answer.by_label.values()))
+    ways = next((_ways(mix, ident) for mix in fleets if ident in mix.support), set[str]())
+    part, accelerator = part_of(result.plan, ident), result.resolved.accelerators[ident]
+    flips, names = [flip for flip in answer.flips if flip.subject == ident], part_names(result)
+    return VendorSheet(
+        accelerator=accelerator,
+        role="chosen" if ident in answer.winner.mix.support else "to compare",
+        nodes=nodes,
+        questions=(
+            *_prices(part, flips, names, ways, _terms(result.plan, part, ways)),
+            *_delivery(part, flips, names),
+            _support(result, accelerator),
+            _power(result, ident),
+        ),
+    )
+
+
+def _terms(plan: Plan, part: AcceleratorPlan, ways: set[str]) -> Mapping[int, int | None]:
+    """List the terms to ask about, with the number of the contract the plan has for each.
+
+    These are the plan's own term, and contracts that end within it or that the fleet signs.
+    """
+    if "contract" not in plan.acquire or part.owned_only:
+        return {}
+    own = ceil(MONTHS_PER_YEAR * plan.horizon_years)
+    known = {
+        contract.months: number
+        for number, contract in enumerate(part.contracts)
+        if contract.months <= own or f"contract {number}" in ways
+    }
+    return dict(sorted({own: None, **known}.items()))
+
+
+def _prices(
+    part: AcceleratorPlan,
+    flips: Sequence[Flip],
+    names: Mapping[str, str],
+    ways: set[str],
+    terms: Mapping[int, int | None],
+) -> Iterator[VendorQuestion]:
+    if part.buy is not None and not part.owned_only:
+        what = "a whole server" if part.with_host else "a device, and of the server around it"
+        yield VendorQuestion(
+            topic="price",
+            question=f"What is the price of {what}, until when does it hold, and what does volume take off?",
+            counted_on=_counted(part.buy),
+            turns=_turns(flips, names, "price", part.buy),
+            used="buy" in ways,
+        )
+    if part.rent is not None:
+        yield VendorQuestion(
+            topic="price",
+            question="What is the price of a device-hour without a term, with host, power, network and storage?",
+            counted_on=_counted(part.rent),
+            turns=_turns(flips, names, "rent", part.rent),
+            used="rent" in ways,
+        )
+    for months, number in terms.items():
+        rent = None if number is None else part.contracts[number].rent
+        term = f"for {counted(months, 'month')}"
+        yield VendorQuestion(
+            topic="term",
+            question=f"What is the price of a device-hour {term}, paid when, and left early at what cost?",
+            counted_on="no price of this term" if rent is None else _counted(rent),
+            turns="" if rent is None else _turns(flips, names, "rent", rent, months),
+            used=f"contract {number}" in ways,
+        )
+
+
+def _counted(price: Input) -> str:
+    return amount(price.value, price.unit) + (
+        f"; range: {spread(price.low, price.high, price.unit)}" if price.uncertain else ""
+    )
+
+
+def _turns(flips: Sequence[Flip], names: Mapping[str, str], kind: str, price: Input, months: int | None = None) -> str:
+    """Say at which price, of a term where one is given, another fleet is cheaper."""
+    found = [flip for flip in flips if (flip.kind, flip.current, flip.months) == (kind, price.value, months)]
+    return "; ".join(f"{flip.side} {amount(flip.at, flip.unit)} {cheaper_then(flip, names)}" for flip in found)
+
+
+def _delivery(part: AcceleratorPlan, flips: Sequence[Flip], names: Mapping[str, str]) -> Iterator[VendorQuestion]:
+    late = next((flip for flip in flips if flip.kind == "delivery" and flip.side == "above"), None)
+    turns = (
+        ""
+        if late is None
+        else f"later than {counted(round(late.at), 'month')} from the start {cheaper_then(late, names)}"
+    )
+    weeks = "not said in the plan" if part.lead_weeks is None else counted(part.lead_weeks, "week")
+    yield VendorQuestion(
+        topic="lead time", question="How many weeks from order to a node that serves?", counted_on=weeks, turns=turns
+    )
+    day = "at the start of the plan" if part.available is None else f"from {part.available}"
+    asked = "On which dates are how many nodes delivered, and what is paid for a day of delay?"
+    yield VendorQuestion(topic="delivery", question=asked, counted_on=day)
+
+
+def _support(result: PlanResult, accelerator: Accelerator) -> VendorQuestion:
+    stack = result.resolved.stack_of(accelerator.vendor)
+    support, failures = stack.support_usd_per_device_year, result.plan.node.annual_failures
+    asked = "What do support, licences and warranty cost for the whole term, and how fast is a failed device replaced?"
+    counted = f"support {amount(support.value, support.unit)}; {amount(failures.value, failures.unit)} fail"
+    return VendorQuestion(topic="support", question=asked, counted_on=counted)
+
+
+def _power(result: PlanResult, ident: str) -> VendorQuestion:
+    power = result.resolved.power[ident]
+    asked = "What does one node draw at its maximum and under the acceptance benchmark, and how is it cooled?"
+    counted = f"{power.node_watts / 1000:.1f} kW at most, {power.serving_watts / 1000:.1f} kW while it serves"
+    return VendorQuestion(topic="power", question=asked, counted_on=counted)
+
+
+def rfp_pack(result: PlanResult, answer: Answer, sustained: LoadJudge | None = None) -> Mapping[str, str]:
+    """Write every file of the pack by name: a letter and a benchmark for each vendor, the workload, internal notes."""
+    sheets = vendor_sheets(result, answer)
+    asked = {sheet.accelerator.id for sheet in sheets}
+    margins = [margin for margin in margins_of(result, answer, sustained) if margin.case.accelerator in asked]
+    files = {"workload.yaml": _workload_yaml(result)}
+    for vendor in dict.fromkeys(sheet.accelerator.vendor for sheet in sheets):
+        own = [sheet for sheet in sheets if sheet.accelerator.vendor == vendor]
+        cases = tuple(margin.case for margin in margins if margin.case.vendor == vendor)
+        share = shared_fraction(result, answer)
+        files[f"request-{vendor}.md"] = "\n".join(_request(result, vendor, own, cases, share)) + "\n"
+        acceptance = Acceptance(plan=" ".join(result.plan.name.split()), cases=cases)
+        files[f"acceptance-{vendor}.yaml"] = write_acceptance(acceptance)
+    files[_INTERNAL] = "\n".join(_internal(sheets, margins)) + "\n"
+    return files
+
+
+def _request(
+    result: PlanResult,
+    vendor: str,
+    sheets: Sequence[VendorSheet],
+    cases: Sequence[AcceptanceCase],
+    share: float | None,
+) -> Iterator[str]:
+    plan = result.plan
+    yield f"# Request for a proposal: {_line(plan.name)}\n"
+    service = f"Service begins on {plan.start} and runs for {counted(plan.horizon_years, 'year')}."
+    yield f"To {label_name(vendor)} or its partners. {service}\n"
+    yield "## What it must serve\n"
+    for workload in plan.workloads:
+        yield from _served(result, workload)
+    yield "\n## What to offer\n"
+    yield from _lots(share)
+    yield "\n## What we ask\n"
+    yield "Please answer each line in writing, with the date until which it holds.\n"
+    for sheet in sheets:
+        yield f"### {part_name(sheet.accelerator)}: {_span(sheet, share)}\n"
+        yield "| # | About | Question | Your answer |\n|---|---|---|---|"
+        for number, entry in enumerate(sheet.questions, start=1):
+            yield f"| {number} | {entry.topic} | {entry.question} | |"
+        yield ""
+    yield "## Acceptance\n"
+    yield (
+        f"Nodes are accepted when they pass `acceptance-{vendor}.yaml`: requests arrive at random (Poisson) at the "
+        "rates below, and the share within the limits is counted over all of them, failed ones included.\n"
+    )
+    yield "| Case | Nodes | Rate | Requests | Within limits, at least |\n|---|---|---|---|---|"
+    for case in cases:
+        for load in case.loads:
+            yield (
+                f"| {case.name}, {load.name} load | {case.nodes} with {_replicas(case)} | "
+                f"{load.requests_per_s:g}/s | {load.requests:,} | {load.at_least_fraction:.1%} |"
+            )
+    yield (
+        "\nAnother engine, release, split or weight format may be proposed where answers stay equal to those of the "
+        "checkpoint named; say which, and run the same loads."
+    )
+
+
+def _replicas(case: AcceptanceCase) -> str:
+    if case.prefill is None:
+        return f"{case.replicas} replicas"
+    return f"{case.prefill.replicas} replicas that prefill and {case.replicas} that decode"
+
+
+def _lots(share: float | None) -> Iterator[str]:
+    """Write what every vendor is asked to offer, in the same words for all."""
+    every = "Every vendor is asked for the same. Numbers of nodes are our estimate: offer as many as keep the limits."
+    if share is None:
+        yield f"Offer nodes that serve all of this, at the highest rates above. {every}"
+        return
+    yield f"{every}\n"
+    yield "- Lot 1: nodes that serve all of this, at the highest rates above."
+    yield f"- Lot 2: nodes that serve {share:.0%} of every rate above, within the same limits."
+
+
+def _span(sheet: VendorSheet, share: float | None) -> str:
+    devices = sheet.accelerator.node.devices
+    if share is None:
+        return _about(sheet.nodes.whole_nodes, devices)
+    return f"lot 1 {_about(sheet.nodes.whole_nodes, devices)}, lot 2 {_about(sheet.nodes.shared_nodes, devices)}"
+
+
+def _about(nodes: int | None, devices: int) -> str:
+    each = counted(devices, "device")
+    return f"as many nodes of {each} as it takes" if nodes is None else f"about {counted(nodes, 'node')} of {each}"
+
+
+def _served(result: PlanResult, workload: WorkloadPlan) -> Iterator[str]:
+    yield f"- **{_line(workload.name)}**: {workload.model}, limits {workload.slo}."
+    for period in result.terms.periods:
+        peak = rate(peak_requests_per_s(workload, period))
+        yield f"  - from {day_of(result.terms, period[0])}: up to {peak} requests a second"
+    for share in workload.shares:
+        lengths = f"{share.bucket.input_tokens:,} tokens in, {share.bucket.output_tokens:,} out"
+        yield f"  - {share.fraction:.0%} of requests: about {lengths}"
+
+
+def _workload_yaml(result: PlanResult) -> str:
+    document = {
+        "version": _WORKLOAD_VERSION,
+        "plan": _line(result.plan.name),
+        "workloads": [
+            {
+                "name": _line(workload.name),
+                "model": workload.model,
+                "weights": list(workload.weights),
+                "kv": workload.kv,
+                "slo": str(workload.slo),
+                "lengths": [
+                    {
+                        "input_tokens": share.bucket.input_tokens,
+                        "output_tokens": share.bucket.output_tokens,
+                        "share_fraction": float(f"{share.fraction:.9g}"),
+                    }
+                    for share in workload.shares
+                ],
+                "peaks": [
+                    {
+                        "from": day_of(result.terms, period[0]).isoformat(),
+                        "requests_per_s": float(f"{peak_requests_per_s(workload, period):.6g}"),
+                    }
+                    for period in result.terms.periods
+                ],
+            }
+            for workload in result.plan.workloads
+        ],
+    }
+    text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=110)
+    return text
+
+
+def _internal(sheets: Sequence[VendorSheet], margins: Sequence[Margin]) -> Iterator[str]:
+    yield "# Internal: do not send\n"
+    yield "What the plan counts on, and where an answer changes the choice: a vendor who reads it knows your limits.\n"
+    for sheet in sheets:
+        yield f"## {part_name(sheet.accelerator)} ({sheet.role})\n"
+        yield "| About | The plan counts on | The choice turns |\n|---|---|---|"
+        for entry in sheet.questions:
+            yield f"| {entry.topic} | {entry.counted_on} | {entry.turns or 'no such value found'} |"
+        yield ""
+    yield "## Margins of the acceptance benchmark\n"
+    yield (
+        "The plan sends to these nodes what the second column says at the peak. They are asked to show it, or what "
+        "they are estimated to carry by themselves where that is less: in the fleet a burst is shared by all replicas "
+        "of a pool, under test only by those of these nodes, so a good node carries a little less alone. "
+        "A node that carries less than the last column is one with which another fleet is cheaper.\n"
+    )
+    yield "| Case | Sent in the fleet | To show | Alone: estimate (P10 to P90) | Margin | Turns below |"
+    yield "|---|---|---|---|---|---|"
+    for margin in margins:
+        spread = f"{margin.low_requests_per_s:.3g} to {margin.high_requests_per_s:.3g}"
+        turns = margin.turns_below_requests_per_s
+        yield (
+            f"| {margin.case.name} | {margin.sent_requests_per_s:.3g}/s | "
+            f"{margin.case.loads[-1].requests_per_s:.3g}/s | "
+            f"{margin.estimate_requests_per_s:.3g}/s ({spread}) | {margin.margin_fraction:+.0%} | "
+            f"{'-' if turns is None else f'{turns:.3g}/s'} |"
+        )
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

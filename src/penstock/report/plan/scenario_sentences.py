@@ -1,0 +1,51 @@
+"""How are what-ifs put into words? Rules and demand as bounds where nothing was proven, a load too small for nodes."""
+
+from math import ceil
+from typing import Final
+
+from penstock.planning.make_plan import Answer, PlanResult
+from penstock.planning.uncertainty.scenarios import DemandScenario, RulePrice
+from penstock.report.plan.sentences import usd
+
+_SMALL_DEVICES: Final = 16
+_ROUNDING: Final = 1e-6
+
+
+def scenario_sentence(scenario: DemandScenario) -> str:
+    """Say what demand at one end of its range takes and costs."""
+    fleet = " + ".join(f"{devices} {part}" for part, devices in scenario.parts.items())
+    return f"{scenario.name}: {scenario_usd(scenario)}" + (f" ({fleet})" if fleet else "")
+
+
+def scenario_usd(scenario: DemandScenario) -> str:
+    """Dollars, or the most it can be where a cheaper fleet was not ruled out."""
+    if scenario.usd is None:
+        return "no fleet keeps every rule"
+    return usd(scenario.usd) if scenario.proven else f"{usd(scenario.usd)} at most"
+
+
+def rule_usd(rule: RulePrice) -> str:
+    """Dollars, or the least it can be where a cheaper fleet without the rule was not ruled out."""
+    return usd(rule.usd) if rule.proven else f"{usd(rule.usd)} at least"
+
+
+def small_fleet(result: PlanResult, answer: Answer) -> str:
+    """Say where whole nodes are most of the bill: a load of a few devices is not what nodes are sold for."""
+    mix, problem = answer.winner.mix, result.problem
+    devices = {entry.id: entry.devices for entry in problem.replicas}
+    most, needed = 0, 0
+    for period in range(problem.periods):
+        pools = [pool for pool in mix.pools if pool.period == period]
+        held = sum(pool.nodes * pool.offer.devices for pool in pools)
+        busy = sum(
+            ceil(problem.busy_share(pool, name) * count - _ROUNDING) * devices[name]
+            for pool in pools
+            for name, count in pool.replicas.items()
+        )
+        most, needed = max((most, needed), (held, busy))
+    if not most or most > _SMALL_DEVICES or needed > most / 2:
+        return ""
+    return (
+        f"the load takes {needed} of these {most} devices: nodes are planned whole, with what stands spare. "
+        "For a load this small ask also for single devices by the hour, which are not planned with"
+    )

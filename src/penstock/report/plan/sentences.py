@@ -1,0 +1,382 @@
+"""How is a plan said in words? The sentences and amounts that the terminal and the HTML report share."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Literal
+
+from penstock.catalog.accelerator import Accelerator
+from penstock.planning.candidates.candidate_search import Candidate
+from penstock.planning.make_plan import Answer, PlanResult
+from penstock.planning.optimizer.cash_flow import Cash, Order
+from penstock.planning.optimizer.problem import Mix, PoolPeriod
+from penstock.planning.spec.plan_types import WorkloadPlan
+from penstock.planning.uncertainty.monte_carlo import Span
+from penstock.planning.uncertainty.scenarios import Owned
+from penstock.planning.uncertainty.sensitivity import Swing
+from penstock.planning.verification.verify_fleet import minimum_rates
+from penstock.units import counted
+
+_NAMES = {"amd": "AMD", "nvidia": "NVIDIA", "intel": "Intel", "google": "Google", "mix": "a mix"}
+_MONEY: Final = {
+    "USD": "",
+    "USD/device": " a device",
+    "USD/device/hour": " a device-hour",
+    "USD/device/year": " per device and year",
+    "USD/8 devices": " per 8 devices",
+    "USD/node": " a node",
+    "USD/kWh": " a kWh",
+    "USD/kW/month": " per kW and month",
+    "USD/year": " a year",
+}
+"""What follows an amount of dollars, by the unit of the input."""
+_FRACTIONS: Final = {
+    "per year": "per year",
+    "of price": "of price",
+    "of book value": "of book value",
+    "of maximum": "of maximum",
+    "of devices/year": "of devices a year",
+    "of peak": "of peak",
+    "of capacity": "of capacity",
+}
+_COUNTED: Final = ("years", "months", "engineers", "users")
+"""Units that one of has no plural."""
+_ESTIMATE: Final = "x estimate"
+_CLOSE: Final = 0.02
+"""A factor so close to 1 is not it, and needs a digit more to say so."""
+_MILLION, _THOUSAND = 1e6, 1e3
+_EXACT_BELOW = 10_000.0
+_HALF: Final = 0.5
+_ALL = 0.995
+"""A share that rounds to the whole."""
+
+
+def usd(amount_usd: float) -> str:
+    """Write dollars as people say them."""
+    if amount_usd != amount_usd or amount_usd in {float("inf"), float("-inf")}:  # noqa: PLR0124 - not a number
+        return "-"
+    size, sign = abs(amount_usd), "-" if amount_usd < 0 else ""
+    if size >= 100 * _MILLION:
+        return f"{sign}${size / _MILLION:,.0f}M"
+    if size >= _MILLION:
+        return f"{sign}${size / _MILLION:,.2f}M"
+    return f"{sign}${size / _THOUSAND:,.0f}k" if size >= _EXACT_BELOW else f"{sign}${size:,.0f}"
+
+
+def per_mtok(price: float | None) -> str:
+    """Write a price per million tokens."""
+    return "-" if price is None else f"${price:,.3f}" if price < 1 else f"${price:,.2f}"
+
+
+def amount(value: float, unit: str) -> str:
+    """Write an input with its unit."""
+    number, after = _number(value, unit), _after(unit)
+    return f"{number}{after.removesuffix('s')}" if number == "1" and unit in _COUNTED else f"{number}{after}"
+
+
+def spread(low: float, high: float, unit: str) -> str:
+    """Write a range, its unit once."""
+    return f"{_number(low, unit)} to {amount(high, unit)}"
+
+
+def _number(value: float, unit: str) -> str:
+    if unit in _MONEY:
+        return _dollars(value)
+    if unit in _FRACTIONS:
+        return f"{value:.1%}"
+    if unit == _ESTIMATE:
+        return f"{value:.3f}" if 0 < abs(value - 1) < _CLOSE else f"{value:.2f}"
+    return f"{value:,.3g}"
+
+
+def _after(unit: str) -> str:
+    if unit in _MONEY:
+        return _MONEY[unit]
+    if unit in _FRACTIONS:
+        return f" {_FRACTIONS[unit]}"
+    if unit == "x stated":
+        return " x what is stated"
+    return " x the estimate" if unit == _ESTIMATE else f" {unit}".rstrip()
+
+
+def _dollars(value: float) -> str:
+    if value >= 100 or not value:  # noqa: PLR2004 - cents matter below
+        return f"${value:,.0f}"
+    return f"${value:,.2f}" if value >= 1 else f"${value:,.3f}"
+
+
+def rate(requests_per_s: float) -> str:
+    """Write a rate."""
+    return f"{requests_per_s:,.0f}" if requests_per_s >= 100 else f"{requests_per_s:,.3g}"  # noqa: PLR2004
+
+
+def label_name(label: str) -> str:
+    """Write a vendor, or a mix."""
+    return _NAMES.get(label, label)
+
+
+def part_name(accelerator: Accelerator) -> str:
+    """Name a part as its vendor does, without what tells variants apart."""
+    words = accelerator.name.partition(" (")[0].split()
+    return " ".join(word for word in words if not (word.endswith("GB") and word[0].isdigit()))
+
+
+def part_names(result: PlanResult) -> dict[str, str]:
+    """Name every part of the plan."""
+    return {ident: part_name(accelerator) for ident, accelerator in result.resolved.accelerators.items()}
+
+
+def swing_name(swing: Swing) -> str:
+    """Write what was turned, a vendor as it writes itself."""
+    if swing.kind == "engineers":
+        return f"extra {label_name(swing.subject)} engineers"
+    if swing.kind == "engineers_by_size":
+        return f"extra {label_name(swing.subject)} engineers per 1,000 devices"
+    return swing.name
+
+
+def fleet_name(mix: Mix) -> str:
+    """Write whose fleet it is and what is in it."""
+    return f"{label_name(mix.label)}: {' + '.join(sorted(mix.support))}"
+
+
+def capital(text: str) -> str:
+    """Start a sentence; the name of a part stays as the catalog writes it."""
+    return text[:1].upper() + text[1:] if text in _NAMES.values() else text
+
+
+def question(result: PlanResult) -> str:
+    """Say what was asked."""
+    plan = result.plan
+    workloads = "; ".join(
+        f"{workload.model} at {rate(workload.peak_requests_per_s)} requests/s, {workload.slo}"
+        + (f", {' or '.join(workload.engines)} only" if workload.engines else "")
+        for workload in plan.workloads
+    )
+    return f"{counted(plan.horizon_years, 'year')} from {plan.start}: {workloads}"
+
+
+def headline(answer: Answer) -> str:
+    """Say who wins, by how much and how surely, and whether people decide it."""
+    return " ".join(filter(None, (_verdict(answer), people_sentence(answer))))
+
+
+def people_sentence(answer: Answer) -> str:
+    """Say up to how many extra engineers a vendor's fleet is the cheaper one; empty where people do not decide."""
+    people = answer.people
+    if people is None:
+        return ""
+    name, vendor = label_name(people.label), label_name(people.vendor)
+    needs = f"{name} is cheaper if {'it' if people.label == people.vendor else vendor} needs"
+    few, assumed = engineers(people.break_even_engineers), engineers(people.assumed_engineers)
+    stated = f"{'the plan states' if people.given else 'assumed'} {assumed}"
+    saved = f"Hardware and power: {name} {usd(people.saved_usd)} less"
+    return f"{saved}; people decide: {needs} fewer than {few} extra engineers ({stated})."
+
+
+def engineers(count: float) -> str:
+    """Write a number of engineers."""
+    return f"{count:.2g}"
+
+
+def _verdict(answer: Answer) -> str:
+    """Say who wins; first what the draws say, where that is another than the estimate."""
+    verdict = answer.verdict
+    winner = label_name(verdict.winner)
+    cost = f"{usd(answer.winner.cost.total_usd)} all in{drawn_cost(verdict.cost_usd)}"
+    if verdict.outcome == "only choice":
+        unserved = _unserved_in(answer)
+        return f"{capital(winner)} is the only choice: {cost}" + (f"; {unserved}." if unserved else ".")
+    more = [f"{label_name(label)} {usd(more)} more" for label, more in list(verdict.others_usd.items())[:3]]
+    others = ", ".join(more) or "nothing else is enough as estimated"
+    if likelier(answer) is not None:
+        word = "Probably" if verdict.likeliest_probability > _HALF else "Likelier"
+        first = f"{word} {label_name(verdict.likeliest)}: {_cheapest_in(answer)}"
+        return f"{first}; with every input as estimated {winner} costs least, {cost}, {others}."
+    if verdict.outcome == "too close to call":
+        return f"Too close to call: {winner} at {cost}, {others}; {winner} is {_cheapest_in(answer)}."
+    return f"{capital(winner)} wins: {cost}; {others}; {_cheapest_in(answer)}."
+
+
+def likelier(answer: Answer) -> str | None:
+    """Name the kind of fleet that is cheapest more often than the one that is so as estimated, if there is one."""
+    verdict = answer.verdict
+    return verdict.likeliest if verdict.likeliest != verdict.winner else None
+
+
+def drawn_cost(span: Span) -> str:
+    """Set beside a cost what it is in the worlds drawn; nothing where they all agree."""
+    low, median, high = usd(span.low), usd(span.median), usd(span.high)
+    return "" if low == high else f" (P10-P90 {low} to {high}, median {median})"
+
+
+def _cheapest_in(answer: Answer) -> str:
+    """Say how often the likeliest is cheapest, and what is in the other draws."""
+    verdict, confidence = answer.verdict, answer.confidence
+    first = f"cheapest in {verdict.likeliest_probability:.0%} of {confidence.draws:,} draws"
+    unserved = _unserved_in(answer)
+    if verdict.outcome != "too close to call":
+        return ", ".join([first, *([unserved] if unserved else [])])
+    rest = sorted(confidence.probability.items(), key=lambda entry: -entry[1])
+    said = [
+        f"{label_name(label)} in {share:.0%}"
+        for label, share in rest
+        if label == verdict.winner != verdict.likeliest or (label != verdict.likeliest and share >= 1 - _ALL)
+    ]
+    said += [unserved] if unserved else []
+    return ", ".join([first, *said[:3]])
+
+
+def _unserved_in(answer: Answer) -> str:
+    """Say in how many draws no fleet keeps every rule; nothing where there is hardly one."""
+    nothing = unserved_fraction(answer)
+    return f"none compared is enough in {nothing:.0%} of draws" if nothing else ""
+
+
+def unserved_fraction(answer: Answer) -> float:
+    """Return the share of draws in which no fleet compared keeps every rule; 0 where there is hardly one."""
+    nothing = 1 - sum(answer.confidence.probability.values())
+    return nothing if nothing >= 1 - _ALL else 0.0
+
+
+Sureness = Literal["sure", "likely", "alone", "open", "unmet"]
+NO_FLEET: Final = "No fleet keeps every rule."
+_SURE: Final = 0.9
+"""A winner that stays the cheapest in fewer of the worlds drawn is likely, not sure."""
+
+
+def sureness(answer: Answer) -> Sureness:
+    """Judge how far a reader may lean on the answer; only what was simulated and rarely loses is sure."""
+    verdict = answer.verdict
+    if answer.verified and not answer.verified[0].met:
+        return "unmet"
+    if verdict.outcome == "too close to call" or (answer.regret_usd or 0.0) > 1:
+        return "open"
+    if verdict.outcome == "only choice":
+        return "alone"
+    return "sure" if answer.verified and verdict.probability >= _SURE else "likely"
+
+
+def enough_sentence(answer: Answer, *, node: str = "node", draws: str = "draws") -> str:
+    """Say how sure the number of nodes is, which a sure vendor says nothing of; empty where nothing is uncertain."""
+    confidence, mix = answer.confidence, answer.winner.mix
+    periods = {pool.period for pool in mix.pools}
+    most = max(sum(pool.nodes for pool in mix.pools if pool.period == period) for period in periods)
+    if confidence.nodes.low == confidence.nodes.high:
+        return ""
+    these = f"{counted(most, node)} {'is' if most == 1 else 'are'}"
+    # In draws nodes are filled anew, or load is shared out anew, not both, and not in every way there is.
+    shared = len(mix.pools) > len(periods) or any(len(pool.replicas) > 1 for pool in mix.pools)
+    share = f"{'at least ' if shared else ''}{confidence.enough_fraction:.0%}"
+    said = f"{these} enough in {share} of {draws}"
+    return said if confidence.nodes.high <= most else f"{said}; nine of ten take at most {confidence.nodes.high:.0f}"
+
+
+def mix_sentence(result: PlanResult, answer: Answer) -> str:
+    """Say what counts as a mix, or that the one shown is cheaper because its vendors do not always carry that."""
+    problem, mix = result.problem, answer.by_label["mix"].mix
+    share = f"{problem.min_vendor_share:.0%}"
+    if minimum_rates(problem, mix) != mix.vendors:
+        return f"the mix shown has a vendor that carries less than {share}, or nothing, in some period"
+    return f"a mix is of vendors that carry at least {share} each" + (" in every period" if problem.periods > 1 else "")
+
+
+def near_sentence(answer: Answer) -> str:
+    """Say that the choice hangs on less than anybody knows; empty where it does not."""
+    near = ", ".join(label_name(name) for name in answer.verdict.near)
+    return f"on a knife's edge: a change of 1% or less makes another answer ({near})" if near else ""
+
+
+def plain_label(named: Sequence[str], names: Mapping[str, str]) -> str:
+    """Write a vendor, a mix or accelerators; `names` are what vendors call accelerators."""
+    return " + ".join(names.get(word, label_name(word)) for word in named)
+
+
+def not_compared_sentence(result: PlanResult) -> str:
+    """Name the current parts that did not compete; empty where all did."""
+    found = []
+    if names := ", ".join(result.resolved.unmeasured):
+        found.append(f"not compared, hardly measured serving: {names}; named under `accelerators:` it competes")
+    if names := ", ".join(result.resolved.unpriced):
+        found.append(f"not compared, no published price: {names}; a quote under `accelerators:` lets it compete")
+    return "; ".join(found)
+
+
+def nodes_by_acquisition(pool: PoolPeriod) -> tuple[tuple[str, int], ...]:
+    """Say how many nodes are had in which way."""
+    contracts = zip(pool.offer.contracts, pool.contract_nodes, strict=False)
+    terms = ((f"for {counted(contract.months, 'month')}", nodes) for contract, nodes in contracts)
+    return (("kept", pool.kept_nodes), ("bought", pool.owned_nodes), *terms, ("by the hour", pool.rented_nodes))
+
+
+def order_sentence(order: Order) -> str:
+    """Say what to order or sign, and by when."""
+    what = f"{counted(order.nodes, f'{order.accelerator} node')} ({counted(order.devices, 'device')})"
+    price = "" if order.quoted else ", at the catalog's price"
+    if order.months is not None:
+        return f"{what} for {counted(order.months, 'month')} from {order.on}: {usd(order.usd)} committed{price}"
+    by = f", order by {order.by}" if order.by is not None else ""
+    return f"{what} to serve on {order.on}{by}: {usd(order.usd)}{price}"
+
+
+def money_sentences(cash: Cash) -> Iterator[tuple[str, str]]:
+    """Say what is ordered, what is paid when, and what is left at the end."""
+    if cash.orders:
+        yield "order", "; ".join(order_sentence(order) for order in cash.orders)
+    years = ", ".join(f"{paid.start:%Y-%m} {usd(paid.total_usd)}" for paid in cash.years)
+    yield "cash", f"capex {usd(cash.capex_usd)}, opex {usd(cash.opex_usd)}; by year from {years}"
+    left = []
+    if cash.capex_usd:
+        left.append(f"the books say {usd(cash.bought_book_usd)}, resale counted {usd(cash.bought_resale_usd)}")
+    if cash.kept_book_usd:
+        left.append(f"of what was owned before the books say {usd(cash.kept_book_usd)}")
+    if cash.after_usd:
+        left.append(f"contracts still bind to {usd(cash.after_usd)}")
+    if left:
+        yield "end", "; ".join(left)
+
+
+def owned_sentences(owned: Owned, names: Mapping[str, str] | None = None) -> Iterator[str]:
+    """Say what is kept of what is owned, why, and what the plan costs without; `names` are what parts are called."""
+    called = names or {}
+    for entry in owned.nodes:
+        kept = "all" if min(entry.kept) == entry.nodes else " then ".join(str(count) for count in entry.kept)
+        kept = kept if any(entry.kept) else "none"
+        new = f", a new one {usd(entry.new_usd)}" if entry.new_usd is not None else ""
+        keeping = f"{usd(entry.keeping_usd)} to the end, for running it and the sale it forgoes"
+        part = called.get(entry.accelerator, entry.accelerator)
+        yield f"{kept} of {entry.nodes} {part} nodes kept: one costs {keeping}{new}"
+    if owned.without_usd is not None and owned.saved_usd is not None:
+        instead = f"{usd(owned.without_usd)} ({plain_label(owned.without_parts, called)})"
+        yield f"with nothing owned the plan costs {instead} and nothing can be sold: {usd(owned.saved_usd)} more in all"
+
+
+def runs(pool: PoolPeriod, candidates: Sequence[Candidate]) -> str:
+    """Say what runs on a pool."""
+    by_id = {entry.id: entry for entry in candidates}
+    several = len({by_id[name].workload for name in pool.replicas}) > 1
+    parts = []
+    for name, count in pool.replicas.items():
+        entry = by_id[name]
+        model = f"{entry.workload} " if several else ""
+        times = "x" if entry.apart is None else ("unit of" if count == 1 else "units of")
+        parts.append(f"{count} {times} {model}{entry.way} {entry.weights} {entry.measured_engine}")
+    return ", ".join(parts) or "nothing"
+
+
+def served(pool: PoolPeriod, workloads: Sequence[WorkloadPlan]) -> str:
+    """Say which requests a pool takes."""
+    shares: dict[tuple[str, int], float] = {}
+    for (_, demand), share in pool.load.items():
+        shares[demand] = shares.get(demand, 0.0) + share
+    parts = []
+    for workload in workloads:
+        own = {bucket: share for (name, bucket), share in shares.items() if name == workload.name}
+        if len(own) == len(workload.shares) and all(share > _ALL for share in own.values()):
+            parts.append(f"all of {workload.name}")
+            continue
+        lengths = [
+            f"{workload.shares[bucket].bucket}" + ("" if share > _ALL else f" {share:.0%}")
+            for bucket, share in sorted(own.items())
+            if share > 1 - _ALL
+        ]
+        parts += [f"{workload.name} {', '.join(lengths)}"] if lengths else []
+    return "; ".join(parts) or "standing by"

@@ -1,0 +1,127 @@
+"""How is a prediction for prompts and answers apart shown? A table, which pool is full, and on what grounds."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from penstock.model import ModelSpec
+from penstock.performance.disaggregated.disaggregated_prediction import DisaggregatedPrediction
+from penstock.performance.memory.tuning import engine_flags
+from penstock.performance.prediction.predict_deployment import Range
+from penstock.report.drawing.comparison_table import Column, sheet
+from penstock.report.drawing.plain_json import plain
+from penstock.report.model_heading import model_document
+
+SCHEMA: Final = "penstock.predict-apart/1"
+"""Changes with any field that is renamed, removed or means something else; new fields leave it alone."""
+_FULL = {"prefill": "prefill full", "decode": "decode full", "users": "neither full"}
+
+
+_COLUMNS = (
+    Column("replicas", figures=False),
+    Column("engine", figures=False),
+    Column("output tok/s\n(P10-P90)"),
+    Column("tok/s\nper device"),
+    Column("TPOT ms\n(P10-P90)"),
+    Column("TTFT ms\n(P10-P90)"),
+    Column("prefill\nbusy"),
+    Column("in a step"),
+    Column("pools", figures=False),
+    Column("tier", figures=False),
+)
+
+
+def render_disaggregated(
+    model: ModelSpec, predictions: Sequence[DisaggregatedPrediction], width: int
+) -> RenderableType:
+    """Draw the whole answer."""
+    table = sheet(_COLUMNS, [_row(prediction) for prediction in predictions], width)
+    return Group(Text(model.name, style="bold"), table, Text(), _grounds(predictions))
+
+
+def _row(prediction: DisaggregatedPrediction) -> list[str | Text]:
+    deployed = prediction.deployed
+    name = (
+        f"{deployed.decode.accelerator.id}, prefill {deployed.prefill_replicas} x {deployed.prefill.parallelism},\n"
+        f"  decode {deployed.decode_replicas} x {deployed.decode.parallelism}"
+    )
+    if not prediction.fits:
+        return [name, prediction.measured_engine, Text("does not fit", style="bold red"), *["-"] * 7]
+    tpot_ms = prediction.tpot_s.scaled(1e3)
+    return [
+        name,
+        prediction.measured_engine,
+        _ranged(prediction.output_tokens_per_s, 0),
+        f"{prediction.output_tokens_per_s_per_device:,.0f}",
+        _ranged(tpot_ms, 1) if prediction.demand.output_tokens > 1 else "-",
+        _ranged(prediction.ttft_s.scaled(1e3), 0),
+        f"{prediction.steady.prefill_busy:.0%}",
+        f"{prediction.steady.decoding:,.0f}",
+        _FULL[prediction.steady.bound_by],
+        prediction.tier,
+    ]
+
+
+def _ranged(value: Range, digits: int) -> Text:
+    span = f"\n{value.low:,.{digits}f}-{value.high:,.{digits}f}"
+    return Text.assemble(f"{value.value:,.{digits}f}", (span, "dim"))
+
+
+def _grounds(predictions: Sequence[DisaggregatedPrediction]) -> Text:
+    text = Text(style="dim")
+    for prediction in predictions:
+        deployed = prediction.deployed
+        where = deployed.decode.accelerator.id
+        kinds = (
+            ("a prefill", deployed.prefill, prediction.memory[0]),
+            ("a decode", deployed.decode, prediction.memory[1]),
+        )
+        for kind, placed, memory in kinds:
+            if memory.obstacle is not None:
+                text.append(f"{where}: {kind} replica ({placed.parallelism}): {memory.obstacle.reason}\n")
+            elif flags := engine_flags(placed):
+                text.append(f"{where}: {kind} replica ({placed.parallelism}) fits with {placed.engine.name} ")
+                text.append(f"{' '.join(flags)}\n")
+        path = " > ".join(prediction.decode.path) or "nothing measured"
+        text.append(
+            f"{where}: {deployed.devices} devices, from {path} with {prediction.measured_engine}, "
+            f"KV at {deployed.sending_bytes_per_s / 1e9:,.0f} GB/s from each prefill replica\n"
+        )
+    text.append("Where the prefill pool is full, TTFT is the length of a queue that grows with every user beyond it.")
+    return text
+
+
+def disaggregated_document(model: ModelSpec, predictions: Sequence[DisaggregatedPrediction]) -> dict[str, object]:
+    """Collect what `predict --prefill --json` prints."""
+    return {
+        "schema": SCHEMA,
+        "model": model_document(model),
+        "deployments": [
+            {
+                "accelerator": prediction.deployed.decode.accelerator.id,
+                "devices": prediction.deployed.devices,
+                "prefill_replicas": prediction.deployed.prefill_replicas,
+                "prefill_parallelism": plain(prediction.deployed.prefill.parallelism),
+                "decode_replicas": prediction.deployed.decode_replicas,
+                "decode_parallelism": plain(prediction.deployed.decode.parallelism),
+                "engine": prediction.measured_engine,
+                "fits": prediction.fits,
+                "prefill_flags": list(engine_flags(prediction.deployed.prefill)),
+                "decode_flags": list(engine_flags(prediction.deployed.decode)),
+                "concurrency": prediction.demand.users,
+                "output_tokens_per_s": plain(prediction.output_tokens_per_s),
+                "output_tokens_per_s_per_device": prediction.output_tokens_per_s_per_device,
+                "tpot_s": plain(prediction.tpot_s) if prediction.demand.output_tokens > 1 else None,
+                "ttft_s": plain(prediction.ttft_s),
+                "prefill_busy_fraction": prediction.steady.prefill_busy,
+                "decoding_per_replica": prediction.steady.decoding,
+                "bound_by": prediction.steady.bound_by,
+                "kv_bytes_per_s": prediction.deployed.sending_bytes_per_s,
+                "tier": prediction.tier,
+                "borrowed_from": list(prediction.decode.path),
+            }
+            for prediction in predictions
+        ],
+    }

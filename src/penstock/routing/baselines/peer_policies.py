@@ -1,0 +1,194 @@
+"""How do others choose an endpoint? Their published formulas, on the same records, so that policies can be compared.
+
+Every one of them skips endpoints that are down or cannot hold the request, which is kinder to them than they are to
+themselves, and shares ties. `tuning` has what their operators set; 0 there is their default.
+"""
+
+import math
+
+from penstock.routing.harm import first_look, holds
+from penstock.routing.policy_compiler import native
+from penstock.routing.records import REJECTED, Record, Records
+
+_TYPICAL_INPUT, _TYPICAL_OUTPUT, _TYPICAL_BATCH = 1024.0, 256.0, 32.0
+
+
+@native
+def _or(value: float, otherwise: float) -> float:
+    return value if value > 0.0 else otherwise
+
+
+@native
+def weight_of(e: Record, p: Record) -> float:
+    """Static weight of an endpoint: what was set for its pool, else what a closed loop of 32 would serve a second."""
+    place = min(e["pool"], len(p["tuning"]) - 1)
+    if p["tuning"][place] > 0.0:
+        return float(p["tuning"][place])
+    step_s = e["step_s"] + e["expert_s"] + _TYPICAL_BATCH * e["sequence_s"]
+    step_s += _TYPICAL_BATCH * (_TYPICAL_INPUT + _TYPICAL_OUTPUT / 2) * e["context_token_s"]
+    return float(1.0 / (_TYPICAL_INPUT * e["prompt_token_s"] + _TYPICAL_OUTPUT * step_s / _TYPICAL_BATCH))
+
+
+@native
+def round_robin(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:  # noqa: ARG001 - the one signature
+    """Take endpoints in turn (GIE `pkg/lwepp`, 84436a9; Envoy ROUND_ROBIN)."""
+    able = 0
+    for index in range(len(endpoints)):
+        able += holds(request[0], endpoints[index])
+    left = request[0]["number"] % able if able > 0 else 0
+    for index in range(len(endpoints)):
+        if holds(request[0], endpoints[index]):
+            if left == 0:
+                return int(index)
+            left -= 1
+    return REJECTED
+
+
+@native
+def weighted_round_robin(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
+    """Take endpoints in turn by static weight, earliest deadline first (Envoy `edf_scheduler.h`, v1.35)."""
+    return _least(request, endpoints, hits, parameters, _DEADLINE)
+
+
+@native
+def least_request(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
+    """Take the endpoint with the fewest own requests in flight (Envoy LEAST_REQUEST, v1.35, over all and not two)."""
+    return _least(request, endpoints, hits, parameters, _IN_FLIGHT)
+
+
+@native
+def in_flight_per_capacity(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
+    """Take the fewest requests in flight over static weight (Envoy LEAST_REQUEST with weights, v1.35, bias 1)."""
+    return _least(request, endpoints, hits, parameters, _PER_WEIGHT)
+
+
+@native
+def dynamo(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
+    """Take the least cost in KV blocks (ai-dynamo/dynamo 2026-08-22, `lib/kv-router/src/scheduling/selector/mod.rs`).
+
+    `prefill_load_scale` (tuning 0, default 1) times the blocks to prefill there, plus the blocks it would decode.
+    """
+    return _least(request, endpoints, hits, parameters, _DYNAMO)
+
+
+_DEADLINE, _IN_FLIGHT, _PER_WEIGHT, _DYNAMO = range(4)
+
+
+@native
+def _least(request: Records, endpoints: Records, hits: Records, parameters: Records, what: int) -> int:
+    """Take the endpoint where one of these figures is least; ties begin at a random place."""
+    q, p = request[0], parameters[0]
+    count = len(endpoints)
+    best, least = REJECTED, math.inf
+    index = first_look(q["turn"], endpoints)
+    for _ in range(count):
+        e = endpoints[index]
+        if holds(q, e):
+            value = float(e["in_flight"])
+            if what == _DEADLINE:
+                value = (e["sent"] + 1.0) / weight_of(e, p)
+            elif what == _PER_WEIGHT:
+                value = (e["in_flight"] + 1.0) / weight_of(e, p)
+            elif what == _DYNAMO:
+                prefill = e["outstanding_prompt_tokens"] + q["input_tokens"] - hits[index]
+                decode = e["resident_tokens"] + q["input_tokens"]
+                value = (_or(p["tuning"][0], 1.0) * prefill + decode) / e["block_tokens"]
+            if value < least:
+                best, least = index, value
+        index = index + 1 if index + 1 < count else 0
+    return int(best)
+
+
+@native
+def llmd_scorers(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
+    """Take the highest weighted score (llm-d-router v0.10.0, `pkg/epp/framework/plugins/scheduling/scorer`).
+
+    queue-scorer (longest - own) / (longest - shortest), kv-cache-utilization-scorer 1 - used, prefix-scorer matched
+    share of the prompt; weights (tuning 0 to 2) default to 2, 2 and 3, the blend shipped until August 2026.
+    """
+    q, p = request[0], parameters[0]
+    count = len(endpoints)
+    shortest, longest = math.inf, -math.inf
+    for index in range(count):
+        if holds(q, endpoints[index]):
+            shortest = min(shortest, float(endpoints[index]["waiting"]))
+            longest = max(longest, float(endpoints[index]["waiting"]))
+    best, most = REJECTED, -math.inf
+    index = first_look(q["turn"], endpoints)
+    for _ in range(count):
+        e = endpoints[index]
+        if holds(q, e):
+            queue = 1.0 if longest <= shortest else (longest - e["waiting"]) / (longest - shortest)
+            score = _or(p["tuning"][0], 2.0) * queue
+            score += _or(p["tuning"][1], 2.0) * (1.0 - e["kv_used_tokens"] / e["kv_tokens"])
+            score += _or(p["tuning"][2], 3.0) * hits[index] / max(1, q["input_tokens"])
+            if score > most:
+                best, most = index, score
+        index = index + 1 if index + 1 < count else 0
+    return int(best)
+
+
+@native
+def llmd_token_load(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
+    """Stay where a prompt is cached until that is saturated, else the least tokens in flight (llm-d-router v0.10.0).
+
+    prefix-cache-affinity-filter: endpoints with 80% of the prompt are kept unless the best of them is 18 s (tuning 1)
+    behind the best of all, by tokens in flight over one scalar of 15,928 tokens/s (tuning 0; the calibration of 2x
+    H100). token-load-scorer: 1 - (tokens in flight + uncached prompt) / 4,194,304. The default since August 2026.
+    With `addEstimatedOutputTokens` requests count until they end: tuning 2 is the weight of their tokens.
+    """
+    q, p = request[0], parameters[0]
+    count = len(endpoints)
+    rate, patience_s = _or(p["tuning"][0], 15928.0), _or(p["tuning"][1], 18.0)
+    best_any, best_sticky = math.inf, math.inf
+    for index in range(count):
+        if holds(q, endpoints[index]):
+            tokens = _in_flight_tokens(endpoints[index], p)
+            best_any = min(best_any, tokens)
+            if hits[index] >= 0.8 * q["input_tokens"]:
+                best_sticky = min(best_sticky, tokens)
+    stay = best_sticky < math.inf and (best_sticky - best_any) / rate <= patience_s
+    best, least = REJECTED, math.inf
+    index = first_look(q["turn"], endpoints)
+    for _ in range(count):
+        e = endpoints[index]
+        if holds(q, e) and (not stay or hits[index] >= 0.8 * q["input_tokens"]):
+            tokens = _in_flight_tokens(e, p) + q["input_tokens"] - hits[index]
+            if tokens < least:
+                best, least = index, tokens
+        index = index + 1 if index + 1 < count else 0
+    return int(best)
+
+
+@native
+def _in_flight_tokens(e: Record, p: Record) -> float:
+    return float(e["outstanding_prompt_tokens"] + p["tuning"][2] * e["resident_tokens"])
+
+
+@native
+def sglang_cache_aware(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
+    """Balance where loads differ, else follow the cache (sglang 2026-08-23, `sgl-model-gateway/src/policies`).
+
+    `cache_aware.rs`: with more than 32 requests (tuning 0) and 1.1 times (tuning 1) between most and least loaded, the
+    least loaded; else the best match above half of the prompt; else the smallest tree, here whoever was sent the least.
+    """
+    q, p = request[0], parameters[0]
+    count = len(endpoints)
+    lightest, heaviest = math.inf, -math.inf
+    for index in range(count):
+        if holds(q, endpoints[index]):
+            lightest = min(lightest, float(endpoints[index]["in_flight"]))
+            heaviest = max(heaviest, float(endpoints[index]["in_flight"]))
+    apart = heaviest - lightest > _or(p["tuning"][0], 32.0) and heaviest > _or(p["tuning"][1], 1.1) * lightest
+    best, least, longest = REJECTED, math.inf, 0
+    index = first_look(q["turn"], endpoints)
+    for _ in range(count):
+        e = endpoints[index]
+        if holds(q, e):
+            value = float(e["in_flight"] if apart else e["sent"])
+            follows = not apart and hits[index] > 0.5 * q["input_tokens"]
+            if (follows and hits[index] > longest) or (longest == 0 and value < least):
+                best, least = index, value
+                longest = hits[index] if follows else longest
+        index = index + 1 if index + 1 < count else 0
+    return int(best)

@@ -1,0 +1,266 @@
+"""What does the picker know after each thing it sees? A request sent, a first token, an answer's end, a report.
+
+The simulator and the gateway call these for the same things, so that the knowledge a policy is tried with is the
+knowledge it will have.
+"""
+
+import math
+
+from penstock.routing.corrections import corrected, fastest, forget, gain, is_slow
+from penstock.routing.latency import decode_seconds, prompt_seconds, times_of
+from penstock.routing.miss_probability import squarings, strain_slope
+from penstock.routing.policy_compiler import native
+from penstock.routing.records import ANOTHERS, CLASSES, EVERYBODYS, OWN, Record, Records
+
+_HIGHEST_LOAD = 0.9
+"""Prompts are never believed to take more of the time than this: beyond it a queue says how bad it is."""
+
+
+@native
+def refresh(endpoints: Records, index: int, now_s: float, parameters: Records) -> None:
+    """Compute what follows from an endpoint's record, after anything in it has changed."""
+    e, p = endpoints[index], parameters[0]
+    others, others_waiting = 0.0, 0.0
+    # Where all send alike, the others send as many as this one does; to its own none do, of another's it knows nothing.
+    alike = p["pickers"] - 1.0 if e["whose"] == EVERYBODYS else 0.0
+    since = alike * e["sent_since_report"]
+    if now_s - e["reported_s"] <= p["stale_s"]:
+        others = max(0.0, float(e["running"] + e["waiting"] - e["in_flight_then"])) + since
+        others_waiting = max(0.0, float(e["waiting"] - e["prefilling_then"]))
+        used = float(e["kv_used_tokens"] + e["resident_tokens"] - e["resident_tokens_then"])
+    else:
+        used = float(e["resident_tokens"]) * (1.0 + alike)
+        others = alike * e["in_flight"]
+    used = max(used, 0.0)
+    held = min(used, float(e["kv_tokens"]))
+    sequences = max(0.0, float(e["in_flight"] - e["prefilling"]) + others - others_waiting)
+    decode_s = decode_seconds(e, sequences, held) * e["decode_correction"]
+    load = min(e["prompt_load_fraction"] * e["prefill_correction"], _HIGHEST_LOAD)
+    e["stretch"] = 1.0 / (1.0 - load)
+    e["decode_now_s"] = decode_s
+    # Those whose prompts are not done yet will decode beside a newcomer.
+    soon = min(float(e["in_flight"]) + others, float(e["max_running"]))
+    e["tpot_now_s"] = decode_seconds(e, soon, held) * e["decode_correction"] * e["stretch"]
+    # Prompts come by chance: over an answer of n tokens their seconds have the variance of n * tpot * squares.
+    e["swing_s"] = e["prefill_correction"] * math.sqrt(e["prompt_squares_s"] * e["tpot_now_s"])
+    share = 1.0 + (others_waiting / e["prefilling"] if e["prefilling"] > 0 else 0.0)
+    steps = math.ceil(share * e["outstanding_prompt_tokens"] / max(1.0, e["step_tokens"] - sequences))
+    ahead_s = share * e["outstanding_prompt_s"] * e["prefill_correction"]
+    # A prompt visits every expert: those that whoever decodes leaves unread are read for it.
+    more_s = e["prompt_step_s"]
+    if e["expert_s"] > 0.0:
+        more_s += e["expert_s"] * e["expert_miss"] ** sequences
+    e["carry_s"] = decode_s + more_s * e["prefill_correction"]
+    busy = 0.5 if sequences + e["prefilling"] + others_waiting > 0 else 0.0  # it comes in the middle of a step
+    e["wait_s"] = ahead_s + busy * decode_s + steps * e["carry_s"]
+    e["strain_per_s"] = _strain_per_s(e, p)
+    _refresh_room(e, sequences, others + e["in_flight"], used)
+
+
+@native
+def _strain_per_s(e: Record, p: Record) -> float:
+    strain, times = 0.0, squarings(p["doubt_fraction"])
+    for kind in range(CLASSES if e["decodes"] != 0 else 0):
+        if e["residents"][kind] > 0:
+            per_limit = 1.0 / p["class_tpot_s"][kind]
+            slope = strain_slope(e["tpot_now_s"] * per_limit, times) * per_limit
+            strain += p["class_weight"][kind] * e["residents"][kind] * slope
+    return strain
+
+
+@native
+def _refresh_room(e: Record, sequences: float, requests: float, used_tokens: float) -> None:
+    """Compute how soon there is room in the KV cache and in the batch."""
+    answer = e["resident_output_tokens"] / e["in_flight"] if e["in_flight"] > 0 else 0.0
+    life_s = max(1e-3, answer * e["tpot_now_s"])
+    e["free_tokens"] = e["kv_tokens"] - used_tokens
+    e["drain_tokens_per_s"] = used_tokens / life_s
+    excess = requests + 1.0 - e["max_running"]
+    e["seats_wait_s"] = excess * life_s / max(1.0, sequences) if excess > 0.0 else 0.0
+    e["stall_per_prompt_s"] = e["prefill_correction"] / max(1.0, answer)
+    e["resident_tpot_s"] = e["tpot_now_s"] + e["swing_s"] / math.sqrt(max(1.0, answer))
+
+
+@native
+def sent(
+    endpoints: Records, index: int, request: Records, hit_tokens: int, flights: Records, place: int, parameters: Records
+) -> None:
+    """Note that a request was sent to an endpoint, and remember it in a place of `flights`."""
+    e, q, f, p = endpoints[index], request[0], flights[place], parameters[0]
+    now_s = q["now_s"]
+    prompt_s = prompt_seconds(e, hit_tokens, q["input_tokens"])
+    f["endpoint"], f["sent_s"], f["first_s"] = index, now_s, math.inf
+    f["input_tokens"], f["uncached_tokens"] = q["input_tokens"], q["input_tokens"] - hit_tokens
+    f["expected_output_tokens"] = q["expected_output_tokens"]
+    f["slo_class"] = min(max(q["slo_class"], 0), CLASSES - 1)
+    f["prompt_s"] = prompt_s
+    f["ttft_s"], _, _ = times_of(q, e, hit_tokens, 0.0)
+    e["sent"] += 1
+    e["in_flight"] += 1
+    e["prefilling"] += 1
+    e["sent_since_report"] += 1
+    e["outstanding_prompt_tokens"] += f["uncached_tokens"]
+    e["outstanding_prompt_s"] += prompt_s
+    e["resident_tokens"] += resident_tokens(f)
+    e["resident_output_tokens"] += f["expected_output_tokens"]
+    e["residents"][f["slo_class"]] += 1
+    _fade_load(e, now_s, p["load_s"])
+    e["prompt_load_fraction"] += prompt_s / p["load_s"]
+    e["prompt_squares_s"] += prompt_s * prompt_s / p["load_s"]
+    refresh(endpoints, index, now_s, parameters)
+
+
+@native
+def resident_tokens(f: Record) -> int:
+    """KV tokens a request is taken to hold on average while it is there."""
+    return int(f["input_tokens"] + f["expected_output_tokens"] // 2)
+
+
+@native
+def _fade_load(e: Record, now_s: float, load_s: float) -> None:
+    passed = max(0.0, now_s - e["prompt_load_s"])
+    faded = math.exp(-passed / load_s)
+    e["prompt_load_fraction"] *= faded
+    e["prompt_squares_s"] *= faded
+    e["prompt_load_s"] = now_s
+
+
+@native
+def first_token(endpoints: Records, flights: Records, place: int, now_s: float, parameters: Records) -> None:
+    """Note that a request's first token was seen, and learn how fast prompts are there."""
+    f, p = flights[place], parameters[0]
+    index = f["endpoint"]
+    e = endpoints[index]
+    f["first_s"] = now_s
+    _leave_prefill(e, f)
+    f["decode_s"] = decode_seconds(e, float(e["in_flight"] - e["prefilling"]), _used_tokens(e))
+    own_s = f["prompt_s"] * e["first_token_ratio"] * e["prefill_correction"]
+    if f["ttft_s"] > 0.0 and own_s > 0.0:
+        # Only as far as the prompt itself made the time: a queue says little about how fast prompts are.
+        share = own_s / f["ttft_s"]
+        ratio = max(1e-6, now_s - f["sent_s"]) / f["ttft_s"]
+        weight = share * gain(e["prompts_seen"], p["correction_requests"])
+        e["prefill_correction"] = corrected(e["prefill_correction"], ratio, weight)
+        e["prompts_seen"] += share
+    if e["decodes"] == 0:
+        _leave(e, f)
+    refresh(endpoints, index, now_s, parameters)
+
+
+@native
+def _used_tokens(e: Record) -> float:
+    return max(0.0, float(e["kv_used_tokens"] + e["resident_tokens"] - e["resident_tokens_then"]))
+
+
+@native
+def _leave_prefill(e: Record, f: Record) -> None:
+    e["prefilling"] -= 1
+    e["outstanding_prompt_tokens"] -= f["uncached_tokens"]
+    e["outstanding_prompt_s"] = max(0.0, e["outstanding_prompt_s"] - f["prompt_s"])
+    if e["prefilling"] == 0:
+        e["outstanding_prompt_s"] = 0.0  # what rounding left
+
+
+@native
+def finished(
+    endpoints: Records, flights: Records, place: int, output_tokens: int, now_s: float, parameters: Records
+) -> None:
+    """Note that an answer ended, with so many tokens, and learn how fast tokens are there."""
+    f, p = flights[place], parameters[0]
+    index = f["endpoint"]
+    e = endpoints[index]
+    if f["first_s"] == math.inf:
+        _leave_prefill(e, f)
+    elif e["decodes"] != 0 and output_tokens > 1 and now_s > f["first_s"]:
+        observed_s = (now_s - f["first_s"]) / (output_tokens - 1)
+        after_s = decode_seconds(e, float(e["in_flight"] - e["prefilling"]), _used_tokens(e))
+        expected_s = 0.5 * (f["decode_s"] + after_s) * e["stretch"] * e["decode_correction"]
+        # A long answer has averaged more steps than a short one.
+        share = min(1.0, output_tokens / 100.0)
+        weight = share * gain(e["answers_seen"], p["correction_requests"])
+        e["decode_correction"] = corrected(e["decode_correction"], observed_s / expected_s, weight)
+        e["answers_seen"] += share
+    if f["first_s"] == math.inf or e["decodes"] != 0:
+        _leave(e, f)
+    refresh(endpoints, index, now_s, parameters)
+
+
+@native
+def lost(endpoints: Records, flights: Records, place: int, now_s: float, parameters: Records) -> None:
+    """Note that a request will not be answered where it was sent: refused, broken off or cancelled."""
+    f = flights[place]
+    e = endpoints[f["endpoint"]]
+    if f["first_s"] == math.inf:
+        _leave_prefill(e, f)
+    if f["first_s"] == math.inf or e["decodes"] != 0:
+        _leave(e, f)
+    refresh(endpoints, f["endpoint"], now_s, parameters)
+
+
+@native
+def _leave(e: Record, f: Record) -> None:
+    e["in_flight"] -= 1
+    e["resident_tokens"] -= resident_tokens(f)
+    e["resident_output_tokens"] -= f["expected_output_tokens"]
+    e["residents"][f["slo_class"]] -= 1
+
+
+@native
+def divide(endpoints: Records, picker: int, pickers: int) -> None:
+    """Say which endpoints one of several pickers sends to first: of every pool its share.
+
+    What is left over is for equal groups of pickers, where there are such, so that fewer of them see the same free
+    endpoint at once; the others of such a group are taken to be as many as all, which only keeps a picker away. Where
+    there are none it is everybody's, and so is a pool of which one is down, or slow by what this picker learned: its
+    share would be too small.
+    """
+    pools = 0
+    for index in range(len(endpoints)):
+        pools = max(pools, endpoints[index]["pool"] + 1)
+    for pool in range(pools):
+        count, down = 0, 0
+        prompts, answers = fastest(endpoints, pool)
+        for index in range(len(endpoints)):
+            if endpoints[index]["pool"] == pool:
+                count += 1
+                down += endpoints[index]["accepts"] == 0 or is_slow(endpoints[index], prompts, answers)
+        divided = count // pickers * pickers if down == 0 and pickers > 1 else 0
+        left = count - divided
+        grouped = divided > 0 and left > 0 and pickers % left == 0
+        place = 0
+        for index in range(len(endpoints)):
+            if endpoints[index]["pool"] == pool:
+                whose = EVERYBODYS
+                if place < divided:
+                    whose = OWN if place % pickers == picker else ANOTHERS
+                elif grouped and picker % left != place - divided:
+                    whose = ANOTHERS
+                endpoints[index]["whose"] = whose
+                place += 1
+
+
+@native
+def note_arrival(endpoints: Records, index: int, reports: Records, place: int, now_s: float) -> None:
+    """Note what the picker knows itself of an endpoint as it asks for a report."""
+    e, report = endpoints[index], reports[place]
+    report["asked_s"] = now_s
+    report["sent"], report["in_flight"] = e["sent"], e["in_flight"]
+    report["prefilling"], report["resident_tokens"] = e["prefilling"], e["resident_tokens"]
+
+
+@native
+def reported(endpoints: Records, index: int, reports: Records, place: int, now_s: float, parameters: Records) -> bool:
+    """Take in a report, which is as old as its answer took; whether it is time to divide the endpoints again."""
+    e, report = endpoints[index], reports[place]
+    e["reported_s"] = report["asked_s"]
+    e["running"], e["waiting"], e["kv_used_tokens"] = report["running"], report["waiting"], report["kv_used_tokens"]
+    e["sent_since_report"] = e["sent"] - report["sent"]
+    e["in_flight_then"], e["prefilling_then"] = report["in_flight"], report["prefilling"]
+    e["resident_tokens_then"] = report["resident_tokens"]
+    _fade_load(e, now_s, parameters[0]["load_s"])
+    looked = forget(endpoints, index, now_s, parameters[0])
+    for other in range(len(endpoints) if looked else 0):
+        if endpoints[other]["pool"] == e["pool"] and other != index:
+            refresh(endpoints, other, now_s, parameters)
+    refresh(endpoints, index, now_s, parameters)
+    return looked

@@ -1,0 +1,187 @@
+"""What would other policies have done with the same requests? One run each, and who was sent where."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.errors import UsageError
+from penstock.routing.baselines.policies import RoutingPolicy
+from penstock.routing.records import Records, default_parameters
+from penstock.routing.replay import PickSample
+from penstock.simulation.outcome import Outcome
+from penstock.simulation.replica import ReplicaPool
+from penstock.simulation.run import simulate
+from penstock.simulation.run_options import Options, Routing
+from penstock.workload import CountProgress, Requests, SloClass, Workload
+
+LENGTHS: Final = (0, 512, 2048, 8192, 32768)
+"""Where lengths of prompts are cut when it is told who was sent where."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadSpike:
+    """So many times as many requests for a while."""
+
+    factor: float
+    at_s: float
+    for_s: float
+
+    def __post_init__(self) -> None:
+        if not (self.factor > 0 and self.at_s >= 0 and self.for_s > 0):
+            raise UsageError("a crowd has a factor, a beginning and a duration above 0; write crowd x3 at 60s for 20s")
+
+    def times(self, arrival_s: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Let those who would have come in a longer time come in the crowd's; the later ones come sooner."""
+        inside = np.clip(arrival_s - self.at_s, 0.0, self.factor * self.for_s)
+        return arrival_s - inside + inside / self.factor
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedLoad:
+    """What every policy was asked for."""
+
+    workload: Workload
+    requests: int
+    rate_per_s: float | None
+    """None: as a trace has it."""
+    seed: int
+
+
+def with_load_spike(blocks: Iterable[Requests], crowds: Sequence[LoadSpike]) -> Iterator[Requests]:
+    """Let crowds come."""
+    for block in blocks:
+        arrival_s = block.arrival_s
+        for crowd in crowds:
+            arrival_s = crowd.times(arrival_s)
+        yield replace(block, arrival_s=arrival_s)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Destinations:
+    """Where a policy sent the requests of one class and prompt length; those no pool holds are in none."""
+
+    slo_class: str
+    from_tokens: int
+    requests: int
+    met_fraction: float
+    shares: tuple[float, ...]
+    """By pool that a prompt was sent to; what is missing to one was turned away."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PolicyRun:
+    """One policy on the requests all of them had.
+
+    Every figure is of this run alone, from the first arrival to its own last token, so that naming another policy
+    changes none. Policies are ranked by good tokens, not by goodput: all had the same requests, and a policy whose last
+    request ends sooner would look better with fewer. Goodput over the span of arrivals would rank alike, but a burst
+    would then have more of it than the hardware makes.
+    """
+
+    policy: RoutingPolicy
+    outcome: Outcome
+    destinations: tuple[Destinations, ...]
+    samples: tuple[PickSample, ...] = ()
+
+    @property
+    def worst_met_fraction(self) -> float:
+        """Attainment of the class that is worst off."""
+        return min((item.met_fraction or 0.0 for item in self.outcome.classes if item.slo is not None), default=1.0)
+
+    @property
+    def good_tokens(self) -> int:
+        """Output tokens of requests that kept their promise: what policies are ranked by."""
+        return sum(item.good_tokens for item in self.outcome.classes)
+
+    @property
+    def usd(self) -> float | None:
+        """What all replicas cost until the last token; None where a price is missing."""
+        known = [pool.usd for pool in self.outcome.pools if pool.usd is not None]
+        return sum(known) if len(known) == len(self.outcome.pools) else None
+
+    @property
+    def usd_per_good_mtok(self) -> float | None:
+        """Everything spent, over the output tokens of requests that kept their promise."""
+        return None if self.usd is None or not self.good_tokens else self.usd / self.good_tokens * 1e6
+
+
+def compare(
+    pools: Sequence[ReplicaPool],
+    blocks: Callable[[], Iterable[Requests]],
+    policies: Sequence[RoutingPolicy],
+    *,
+    classes: Sequence[SloClass],
+    routing: Routing,
+    weights: Mapping[str, Sequence[float]] = MappingProxyType({}),
+    progress: Callable[[str], CountProgress | None] | None = None,
+) -> tuple[PolicyRun, ...]:
+    """Run every policy on the same requests, reports, faults and ties.
+
+    `weights` has, by policy, the static weight of a replica in each pool.
+    """
+    runs = []
+    for policy in policies:
+        samples: list[PickSample] = []
+        told = replace(
+            routing,
+            pick=policy.pick,
+            parameters=_weighted(routing.parameters, weights.get(policy.name, ())),
+            show=lambda *seen, kept=samples: kept.append(PickSample.of(*seen)),
+        )
+        outcome = simulate(
+            pools,
+            blocks(),
+            classes=classes,
+            options=Options(routing=told, keep_requests=True),
+            progress=None if progress is None else progress(policy.name),
+        )
+        runs.append(
+            PolicyRun(
+                policy=policy,
+                outcome=outcome,
+                destinations=tuple(_destinations(pools, outcome, classes)),
+                samples=tuple(samples),
+            )
+        )
+    return tuple(runs)
+
+
+def _weighted(parameters: Records | None, weights: Sequence[float]) -> Records:
+    told = default_parameters() if parameters is None else parameters.copy()
+    told["tuning"][0, : len(weights)] = weights
+    return told
+
+
+def _destinations(
+    pools: Sequence[ReplicaPool], outcome: Outcome, classes: Sequence[SloClass]
+) -> Iterator[Destinations]:
+    """Count requests by class, length of prompt and pool."""
+    served = outcome.served
+    if served is None:
+        return
+    pool_of = np.repeat(np.arange(len(pools)), [pool.replicas for pool in pools])
+    pool = np.where(served.picked >= 0, pool_of[np.maximum(served.picked, 0)], -1)
+    length = np.searchsorted(LENGTHS, served.input_tokens, "right") - 1
+    after = np.where(served.output_tokens > 1, served.output_tokens - 1.0, np.nan)
+    for kind, item in enumerate(classes):
+        mine = np.minimum(served.slo_class, len(classes) - 1) == kind
+        for place, begin in enumerate(LENGTHS):
+            rows = mine & (length == place)
+            if not rows.any():
+                continue
+            with np.errstate(invalid="ignore"):
+                tpot_s = (served.e2e_s[rows] - served.ttft_s[rows]) / after[rows]
+            met = np.isfinite(served.ttft_s[rows])
+            if item.slo is not None:
+                met &= item.slo.met(ttft_s=served.ttft_s[rows], tpot_s=tpot_s, e2e_s=served.e2e_s[rows])
+            yield Destinations(
+                slo_class=item.name,
+                from_tokens=begin,
+                requests=int(rows.sum()),
+                met_fraction=float(met.mean()),
+                shares=tuple(float((pool[rows] == index).mean()) for index in range(len(pools))),
+            )

@@ -1,0 +1,103 @@
+"""How does Python source run at native speed? Decorators around numba, with the compiled code kept on disk."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any, TypeVar, cast
+
+import numba
+
+from penstock.simulation.loop.shipped_code import ShippedFirst
+
+_ROUTING_PARTS = ("compiled", "corrections", "doubt", "endpoint", "ledger", "lengths", "times")
+_INTERPRETED = {"layout.py", "seen.py", "segments.py", "shipped.py"}
+"""Of the loop, what lays out its arrays and is not compiled."""
+Function = TypeVar("Function", bound=Callable[..., object])
+
+
+def compiled(function: Function) -> Function:
+    """Compile a part of the loop into whatever calls it."""
+    return cast("Function", _compile(function, keep=False, inline=True))
+
+
+def cold(function: Function) -> Function:
+    """Compile a part that is seldom needed once, and call it: the machine code stays small."""
+    return cast("Function", _compile(function, keep=False, inline=False))
+
+
+def entry(function: Function) -> Function:
+    """Compile what Python calls of the loop, unless the package brings the machine code."""
+    return cached_on_disk(function, sources())
+
+
+def cached_on_disk(function: Function, stamp: str) -> Function:
+    """Compile what Python calls, unless the package brings its machine code; `stamp` stands for all its sources.
+
+    What is compiled is kept beside the source or in the user's cache folder; where neither can be written, as in a
+    container with a read-only file system, every process compiles anew.
+    """
+    try:
+        dispatcher = _compile(function, keep=True, inline=False)
+        # numba looks at the age of this function's own file only; a change in any part it calls must count.
+        dispatcher._cache._cache_file._source_stamp = stamp  # noqa: SLF001 - there is no public way
+    except RuntimeError:  # numba: "no locator available for file"
+        dispatcher = _compile(function, keep=False, inline=False)
+    dispatcher._cache = ShippedFirst(dispatcher._cache, entry_name(function), stamp)  # noqa: SLF001 - same
+    return cast("Function", dispatcher)
+
+
+def entry_name(function: Callable[..., object]) -> str:
+    """What an entry is called among the machine code of the package."""
+    return f"{function.__module__}.{function.__qualname__}"
+
+
+def on_disk(function: Callable[..., object]) -> bool:
+    """Whether an entry was compiled with the package, in this process or, where that can be kept, an earlier one."""
+    dispatcher = cast("Any", function)
+    return bool(dispatcher.signatures or dispatcher._cache.ready or _kept_for_this_processor(dispatcher))  # noqa: SLF001 - same
+
+
+def _kept_for_this_processor(dispatcher: Any) -> bool:  # noqa: ANN401 - numba's dispatcher has no type
+    if not keeps(dispatcher):
+        return False
+    processor = dispatcher.targetctx.codegen().magic_tuple()
+    return any(processor in key for key in dispatcher._cache._cache_file._load_index())  # noqa: SLF001 - same
+
+
+def keeps(function: Callable[..., object]) -> bool:
+    """Whether there is a place where an entry's machine code is kept."""
+    return hasattr(cast("Any", function)._cache.behind, "_cache_file")  # noqa: SLF001 - same
+
+
+def _compile(function: Function, *, keep: bool, inline: bool) -> Any:  # noqa: ANN401 - numba's dispatcher has no type
+    # Every call carries some twenty arrays. Inlined and without reference counting of them (nothing is allocated
+    # inside), the loop is thirty times faster. The numpy error model has no exception paths for divisions.
+    options: dict[str, Any] = {"error_model": "numpy", "nogil": True, "_nrt": False}
+    return numba.njit(cache=keep, forceinline=inline, **options)(function)
+
+
+@cache
+def sources() -> str:
+    """Stand for every line that is compiled."""
+    # Of routing, what the loop is compiled with; a policy comes as a pointer, whatever it does.
+    parts = [files("penstock.routing").joinpath(f"{name}.py") for name in _ROUTING_PARTS]
+    parts.append(files("penstock.simulation").joinpath("collect.py"))
+    return stamp_of(parts + sorted(_python_files(files("penstock.simulation.loop")), key=str))
+
+
+def stamp_of(parts: Iterable[Traversable]) -> str:
+    """Stand for every line of some files."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part.read_bytes())
+    return digest.hexdigest()
+
+
+def _python_files(folder: Traversable) -> Iterator[Traversable]:
+    for item in folder.iterdir():
+        if item.is_dir():
+            yield from _python_files(item)
+        elif item.name.endswith(".py") and item.name not in _INTERPRETED:
+            yield item

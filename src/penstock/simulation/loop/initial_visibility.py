@@ -1,0 +1,173 @@
+"""What is a router told before the first request? Each replica as an endpoint, what is promised, what will fail.
+
+An endpoint's coefficients are those of the replica's steps. Attention that sees only a window is counted as if the
+window were full: seconds per request and per prompt token instead of per token of context.
+"""
+
+from collections.abc import Iterator, Sequence
+from math import ceil, inf
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.errors import DeploymentError
+from penstock.model.sequence_mixers import EVERYTHING
+from penstock.performance.step.step_cost import StepCost
+from penstock.routing.endpoint_updates import divide
+from penstock.routing.policy_compiler import interpreted
+from penstock.routing.records import CLASSES, Record, Records, default_parameters, new_endpoints
+from penstock.simulation.loop.world import (
+    CHANGES_SPEED,
+    DIES,
+    FAULT,
+    IS_NOTICED,
+    PROMISE,
+    REPORTS_AGAIN,
+    RETURNS,
+    STOPS_REPORTING,
+)
+from penstock.simulation.replica import Replica, ReplicaPool
+from penstock.simulation.run_options import Fault, FaultKind, Routing
+from penstock.workload import SloClass
+
+_HOUR_S: Final = 3600.0
+_Happening = tuple[float, int, int, float]
+"""When, to which replica, what, and how many times longer its steps are then."""
+
+
+def endpoints_of(pools: Sequence[ReplicaPool], routing: Routing | None = None) -> Records:
+    """Describe every replica, pool by pool, as a picker that has not heard of it yet.
+
+    Ranks have one address, and are one endpoint: together they have the seats and the cache of all, one of them serves
+    a request, and which one its engine decides.
+    """
+    endpoints = new_endpoints(sum(pool.replicas for pool in pools))
+    vendors = sorted({pool.vendor for pool in pools})
+    first = 0
+    for index, pool in enumerate(pools):
+        mine = endpoints[first : first + pool.replicas]
+        first += pool.replicas
+        mine["pool"], mine["vendor"] = index, vendors.index(pool.vendor)
+        mine["accepts"], mine["decodes"] = pool.role != "decode", pool.role != "prefill"
+        believed = 1.0 if routing is None else routing.believed.get(pool.vendor, 1.0)
+        replica, price = pool.replica, pool.usd_per_hour or 0.0
+        describe_replica(mine, replica, replica.cost.scaled(believed), usd_per_hour=price)
+        if replica.ranks > 1:
+            mine["max_context_tokens"] = replica.most_tokens
+            for limit in ("kv_tokens", "max_running", "step_tokens"):
+                mine[limit] *= replica.ranks
+        mine["saved_usd_per_s"] = mine["usd_per_s"] * pool.elastic
+    return endpoints
+
+
+def pickers_endpoints(pools: Sequence[ReplicaPool], routing: Routing) -> Records:
+    """Describe the fleet to each picker; of every pool each has its share of the endpoints to send to first."""
+    endpoints = np.tile(endpoints_of(pools, routing), (routing.pickers, 1))
+    for picker in range(routing.pickers if routing.pickers > 1 else 0):
+        interpreted(divide)(endpoints[picker], picker, routing.pickers)
+    return endpoints
+
+
+def describe_replica(endpoints: Record, replica: Replica, cost: StepCost, *, usd_per_hour: float) -> None:
+    """Write what is fixed of a replica into the records of its endpoints: caches, seats, price, coefficients of steps.
+
+    The limits are those of one rank, so where an endpoint is one; `cost` says the steps as that endpoint has them.
+    """
+    endpoints["block_tokens"], endpoints["kv_tokens"] = replica.block_tokens, replica.kv_tokens
+    if replica.context_tokens is not None:
+        endpoints["max_context_tokens"] = replica.context_tokens
+    endpoints["max_running"], endpoints["step_tokens"] = replica.max_sequences, replica.max_batched_tokens
+    endpoints["usd_per_s"] = usd_per_hour / _HOUR_S
+    endpoints["first_token_ratio"], endpoints["request_s"] = replica.first_ratio, replica.request_s
+    windows = [place for place, limit in enumerate(cost.limits) if limit < EVERYTHING]
+    whole = [place for place, limit in enumerate(cost.limits) if limit >= EVERYTHING]
+    endpoints["step_s"], endpoints["prompt_step_s"] = cost.step_s, cost.prompt_step_s
+    endpoints["sequence_s"] = cost.decode_s + sum(cost.limits[place] * cost.context_s[place] for place in windows)
+    endpoints["context_token_s"] = sum(cost.context_s[place] for place in whole)
+    observed_s = sum(cost.limits[place] * cost.pair_s[place] for place in windows)
+    endpoints["prompt_token_s"] = cost.prefill_token_s + observed_s
+    endpoints["prompt_pair_s"] = sum(cost.pair_s[place] for place in whole)
+    endpoints["expert_s"], endpoints["expert_miss"] = cost.expert_s, cost.expert_miss
+
+
+def parameters_for(routing: Routing, classes: Sequence[SloClass]) -> Records:
+    """Return the policy's parameters with what the classes are promised."""
+    given = default_parameters() if routing.parameters is None else routing.parameters
+    parameters = given.copy()
+    parameters["pickers"] = routing.pickers
+    promises = promises_of(classes, routing)
+    for place in range(CLASSES):
+        kind = min(place, len(promises) - 1)
+        parameters["class_tpot_s"][0, place] = promises["tpot_s"][kind]
+        parameters["class_e2e_s"][0, place] = promises["e2e_s"][kind]
+        parameters["class_weight"][0, place] = promises["weight"][kind]
+    return parameters
+
+
+def promises_of(classes: Sequence[SloClass], routing: Routing) -> NDArray[Any]:
+    """Say what each class is promised."""
+    promises = np.zeros(max(1, len(classes)), PROMISE)
+    promises["ttft_s"] = promises["tpot_s"] = promises["e2e_s"] = inf
+    promises["weight"] = 1.0
+    for place, item in enumerate(classes):
+        if item.slo is not None:
+            promised = (item.slo.ttft_s, item.slo.tpot_s, item.slo.e2e_s)
+            for name, limit_s in zip(("ttft_s", "tpot_s", "e2e_s"), promised, strict=True):
+                promises[place][name] = inf if limit_s is None else limit_s
+    for place, weight in enumerate(routing.weights[: len(promises)]):
+        promises[place]["weight"] = weight
+    for place, sheddable in enumerate(routing.sheddable[: len(promises)]):
+        promises[place]["sheddable"] = sheddable
+    return promises
+
+
+def reports_on_their_way(routing: Routing, count: int) -> int:
+    """How many reports can be asked for before the first of them arrives."""
+    return ceil(routing.sight.report_delay_s / routing.sight.report_interval_s * count) + 2
+
+
+def faults_of(routing: Routing, pools: Sequence[ReplicaPool]) -> NDArray[Any]:
+    """Lay out what will happen to replicas, in order of time; what overlaps at one replica is one thing."""
+    count = sum(pool.schedulers for pool in pools)
+    if routing.faults and any(pool.role != "both" or pool.replica.ranks > 1 for pool in pools):
+        raise DeploymentError(
+            "faults are simulated where every replica serves whole requests and has one rank; leave them out"
+        )
+    alike: dict[tuple[int, FaultKind], list[Fault]] = {}
+    for fault in routing.faults:
+        if not 0 <= fault.replica < count:
+            raise DeploymentError(f"replica {fault.replica} cannot fail; the fleet has 0 to {count - 1}")
+        alike.setdefault((fault.replica, fault.kind), []).append(fault)
+    rows: list[_Happening] = []
+    for (_, kind), faults in alike.items():
+        rows += _changes_of_speed(faults) if kind == "slow" else _outages(faults)
+    return np.array(sorted(rows), FAULT)
+
+
+def _changes_of_speed(faults: Sequence[Fault]) -> Iterator[_Happening]:
+    """As slow as the slowest of what holds at a time; the end of one leaves the others."""
+    factor = 1.0
+    for at_s in sorted({fault.at_s for fault in faults} | {fault.over_s for fault in faults} - {inf}):
+        now = max((fault.factor for fault in faults if fault.at_s <= at_s < fault.over_s), default=1.0)
+        if now != factor:
+            yield at_s, faults[0].replica, CHANGES_SPEED, now
+        factor = now
+
+
+def _outages(faults: Sequence[Fault]) -> Iterator[_Happening]:
+    """Deaths or silences that touch last from the first beginning to the last end, and are noticed once."""
+    joined: list[tuple[float, float, float]] = []
+    for fault in sorted(faults, key=lambda each: each.at_s):
+        at_s, over_s, noticed_s = fault.at_s, fault.over_s, fault.at_s + fault.noticed_s
+        if joined and at_s <= joined[-1][1]:
+            first_s, last_s, known_s = joined.pop()
+            at_s, over_s, noticed_s = first_s, max(last_s, over_s), min(known_s, noticed_s)
+        joined.append((at_s, over_s, noticed_s))
+    which, dies = faults[0].replica, faults[0].kind == "dies"
+    for at_s, over_s, noticed_s in joined:
+        yield at_s, which, DIES if dies else STOPS_REPORTING, 1.0
+        if over_s < inf:
+            yield over_s, which, RETURNS if dies else REPORTS_AGAIN, 1.0
+        if dies and noticed_s < over_s:
+            yield noticed_s, which, IS_NOTICED, 1.0

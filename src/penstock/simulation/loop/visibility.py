@@ -1,0 +1,163 @@
+"""What does a router see of the fleet? Reports that are old, cache contents it hears of late, and what it did itself.
+
+The loop knows everything; what is here passes on only what a gateway would see, when it would see it.
+"""
+
+import math
+
+from penstock.routing.endpoint_updates import divide, finished, first_token, note_arrival, refresh, reported, sent
+from penstock.routing.length_estimates import expected_tokens, saw_answer
+from penstock.simulation.loop.compiler import cold, compiled
+from penstock.simulation.loop.observe import client_lag_s, used_at
+from penstock.simulation.loop.world import NONE, World
+
+
+@cold
+def introduce(w: World) -> None:
+    """Let every picker know what follows from an endpoint that is idle, before any has reported or was sent to.
+
+    Until that is computed a record says that there is no room in its cache, and whoever is sent to first gets all.
+    """
+    for picker in range(w.endpoints.shape[0]):
+        for r in range(w.endpoints.shape[1]):
+            refresh(w.endpoints[picker], r, 0.0, w.parameters)
+
+
+@cold
+def pass_reports(w: World, until_s: float) -> float:
+    """Ask for and receive the reports that are due by then; return when the next is.
+
+    Every endpoint is asked once an interval, one after the other, evenly spread over it.
+    """
+    control = w.control[0]
+    while True:
+        ask_s = control.reports_asked * control.report_s
+        see_s = control.reports_seen * control.report_s + control.report_delay_s
+        if control.reports_seen < control.reports_asked and see_s <= min(ask_s, until_s):
+            _see(w, control.reports_seen, see_s)
+            control.reports_seen += 1
+        elif ask_s <= until_s:
+            _ask(w, control.reports_asked, ask_s)
+            control.reports_asked += 1
+        else:
+            pending = control.reports_seen < control.reports_asked
+            return float(min(ask_s, see_s) if pending else ask_s)
+
+
+@compiled
+def _ask(w: World, number: int, now_s: float) -> None:
+    """Take an endpoint's report as it is now, inside a leap of steps or not."""
+    e, place = number % len(w.heads), number & (w.reports.shape[1] - 1)
+    head = w.replicas[w.heads[e]]
+    lost = head.silent or head.down or chance_of(number) < w.control[0].report_loss
+    running, waiting, used = 0, 0, 0
+    for r in range(head.head, head.head + head.ranks):
+        running += w.replicas[r].running
+        waiting += w.replicas[r].waiting
+        used += used_at(w, r, now_s)
+    for picker in range(w.endpoints.shape[0]):
+        report = w.reports[picker, place]
+        if lost:
+            report["asked_s"] = -math.inf
+            continue
+        note_arrival(w.endpoints[picker], e, w.reports[picker], place, now_s)
+        report["running"], report["waiting"] = running, waiting
+        report["kv_used_tokens"] = used * head.block_tokens
+
+
+@compiled
+def _see(w: World, number: int, now_s: float) -> None:
+    """Let every picker have a report, unless it was lost."""
+    e, place = number % len(w.heads), number & (w.reports.shape[1] - 1)
+    for picker in range(w.endpoints.shape[0]):
+        if w.reports[picker, place]["asked_s"] != -math.inf:
+            looked = reported(w.endpoints[picker], e, w.reports[picker], place, now_s, w.parameters)
+            if looked and w.endpoints.shape[0] > 1:
+                divide(w.endpoints[picker], picker, w.endpoints.shape[0])
+
+
+@compiled
+def chance_of(number: int) -> float:
+    """Draw a number from 0 to 1, the same for the same event in every run."""
+    mixed = (number + 1) * 2654435761 % 4294967296
+    mixed = (mixed ^ (mixed >> 15)) * 2246822519 % 4294967296
+    mixed = (mixed ^ (mixed >> 13)) * 3266489917 % 4294967296
+    return (mixed ^ (mixed >> 16)) / 4294967296.0
+
+
+@compiled
+def say_request(w: World, number: int, now_s: float) -> None:
+    """Describe an arrival as a gateway sees it: never with the length of its answer."""
+    row = w.rows[number & (len(w.rows) - 1)]
+    kind = min(row.slo_class, len(w.promises) - 1)
+    q, promise = w.request[0], w.promises[kind]
+    q["now_s"], q["model"], q["input_tokens"] = now_s, 1, row.input_tokens
+    q["output_limit_tokens"] = promise["limit_tokens"]
+    q["expected_output_tokens"] = expected_tokens(w.lengths, kind, row.input_tokens, promise["limit_tokens"])
+    q["ttft_s"], q["tpot_s"], q["e2e_s"] = promise["ttft_s"], promise["tpot_s"], promise["e2e_s"]
+    q["weight"] = promise["weight"]
+    q["sheddable"], q["slo_class"] = promise["sheddable"], kind
+    q["number"], q["turn"] = number // w.endpoints.shape[0], int(chance_of(number) * 1048576)
+    if row.leaf != NONE:
+        _say_hits(w, number, now_s)
+    elif w.control[0].hits_said:
+        w.hits[:] = 0
+    w.control[0].hits_said = row.leaf != NONE
+
+
+@cold
+def _say_hits(w: World, number: int, now_s: float) -> None:
+    """Prompt tokens that are cached at each engine, on any of its ranks, as far as the picker has heard of it."""
+    row = w.rows[number & (len(w.rows) - 1)]
+    for e in range(len(w.heads)):
+        head = w.replicas[w.heads[e]]
+        tree = w.segments[head.pool]
+        depth, segment = tree[row.leaf].depth + 1, row.leaf
+        for level in range(depth - 1, -1, -1):
+            w.path[level] = segment
+            segment = tree[segment].parent
+        w.hits[e] = 0
+        for r in range(head.head, (head.head + head.ranks) * head.caching):
+            w.hits[e] = max(w.hits[e], _cached_blocks(w, number, r, depth, now_s) * head.block_tokens)
+
+
+@cold
+def _cached_blocks(w: World, number: int, r: int, depth: int, now_s: float) -> int:
+    """Blocks of a prompt on one rank, along `path`."""
+    row, tree = w.rows[number & (len(w.rows) - 1)], w.segments[w.replicas[r].pool]
+    most, found = (row.input_tokens - 1) // w.replicas[r].block_tokens, 0
+    for level in range(depth):
+        held = w.cached[r, w.path[level]]
+        known = held.blocks if now_s - held.since_s >= w.control[0].cache_delay_s else 0
+        usable = min(known, most - found)
+        found += usable
+        if usable < tree[w.path[level]].blocks:
+            break
+    return found
+
+
+@compiled
+def note_sent(w: World, number: int, e: int) -> None:
+    """Let the picker that sent a request remember it."""
+    place = number & (len(w.rows) - 1)
+    sent(w.endpoints[w.rows[place].picker], e, w.request, w.hits[e], w.flights, place, w.parameters)
+
+
+@compiled
+def note_first_token(w: World, r: int, number: int) -> None:
+    """Let the picker see a first token, when the client does."""
+    if w.control[0].routed:
+        place = number & (len(w.rows) - 1)
+        observed_s = w.rows[place].first_s + client_lag_s(w, r, number)
+        first_token(w.endpoints[w.rows[place].picker], w.flights, place, observed_s, w.parameters)
+
+
+@compiled
+def note_finished(w: World, r: int, number: int) -> None:
+    """Let the picker see the end of an answer, and learn its length."""
+    if w.control[0].routed:
+        place = number & (len(w.rows) - 1)
+        row = w.rows[place]
+        end_s = row.last_s + client_lag_s(w, r, number)
+        finished(w.endpoints[row.picker], w.flights, place, row.output_tokens, end_s, w.parameters)
+        saw_answer(w.lengths, min(row.slo_class, len(w.promises) - 1), row.input_tokens, row.output_tokens)

@@ -1,0 +1,206 @@
+"""Which trace is this? Known layouts of columns, recognised by the columns and never by the name of the file."""
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+from penstock.errors import TraceError, UsageError
+
+TimeUnit = Literal["timestamp", "ms", "s", "any"]
+"""`any` is told by each value: a date, or a number whose size says whether it counts seconds, ms, us or ns."""
+REQUIRED = ("arrival", "input", "output")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceFormat:
+    """How one kind of trace names what traces have."""
+
+    name: str
+    columns: Mapping[str, str]
+    """Names in the file by what they mean: arrival, input, output; hash_ids; class, session, prefix, prefix_tokens."""
+    arrival_unit: TimeUnit
+    hash_block_tokens: int = 0
+    """Tokens that one hash id stands for, after those of the ids before it."""
+    source: str
+    """What to cite where a result from such a trace is shown."""
+    mapped: bool = False
+    """Whether its columns were named or guessed, and not recognised: whoever reads it is told."""
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Columns without which it is not this format."""
+        return tuple(self.columns[name] for name in REQUIRED)
+
+
+AZURE = TraceFormat(
+    name="Azure LLM inference",
+    columns={"arrival": "TIMESTAMP", "input": "ContextTokens", "output": "GeneratedTokens"},
+    arrival_unit="timestamp",
+    source="Azure LLM inference trace (2023: Splitwise, ISCA 2024; 2024: DynamoLLM, HPCA 2025), "
+    "github.com/Azure/AzurePublicDataset, CC-BY 4.0",
+)
+MOONCAKE = TraceFormat(
+    name="Mooncake",
+    columns={"arrival": "timestamp", "input": "input_length", "output": "output_length", "hash_ids": "hash_ids"},
+    arrival_unit="ms",
+    hash_block_tokens=512,  # The trace's README: one id per block of 512 tokens, the last block may be shorter.
+    source="Mooncake trace (FAST 2025), github.com/kvcache-ai/Mooncake, Apache-2.0",
+)
+BURSTGPT = TraceFormat(
+    name="BurstGPT",
+    columns={"arrival": "Timestamp", "input": "Request tokens", "output": "Response tokens"},
+    arrival_unit="s",
+    source="BurstGPT trace (arXiv:2401.17644), github.com/HPMLL/BurstGPT",
+)
+PLAIN = TraceFormat(
+    name="plain",
+    columns={
+        "arrival": "arrival_s",
+        "input": "input_tokens",
+        "output": "output_tokens",
+        "class": "class",
+        "session": "session",
+        "prefix": "prefix",
+        "prefix_tokens": "prefix_tokens",
+    },
+    arrival_unit="s",
+    source="a trace of your own",
+)
+FORMATS = (AZURE, MOONCAKE, BURSTGPT, PLAIN)
+
+
+_MEANINGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "arrival": (
+        "arrivals",
+        "arrivaltime",
+        "arrival",
+        "arrivedat",
+        "arrivaltimestamp",
+        "timestamp",
+        "timestampms",
+        "tsms",
+        "arrivalms",
+        "requesttime",
+        "requesttimestamp",
+        "requeststart",
+        "starttime",
+        "startedat",
+        "createdat",
+        "created",
+        "time",
+        "times",
+        "ts",
+        "date",
+        "datetime",
+    ),
+    "input": (
+        "inputtokens",
+        "prompttokens",
+        "numprompttokens",
+        "numinputtokens",
+        "numprefilltokens",
+        "contexttokens",
+        "requesttokens",
+        "inputlength",
+        "inputlen",
+        "promptlength",
+        "promptlen",
+        "isl",
+    ),
+    "output": (
+        "outputtokens",
+        "completiontokens",
+        "generatedtokens",
+        "generationtokens",
+        "numoutputtokens",
+        "numgenerationtokens",
+        "numdecodetokens",
+        "responsetokens",
+        "outputlength",
+        "outputlen",
+        "completionlength",
+        "osl",
+    ),
+}
+"""What servers, gateways and benchmarks call these columns, in small letters without spaces and dashes."""
+_UNIT: Final = "unit"
+_IN_MILLISECONDS: Final = re.compile(r"(?:[^A-Za-z]|^)(?:ms|millis|milliseconds)$|(?<=[a-z])Ms$", re.ASCII)
+_MAX_CHARACTERS: Final = 500
+_NOT_COMMAS: Final = (";", "\t", "|")
+
+
+def recognise(columns: Collection[str], file_name: str, named: Mapping[str, str] | None = None) -> TraceFormat:
+    """Return the one format whose columns are all there; else what they are named as, or seem to mean."""
+    found = _found(columns, file_name, named)
+    if found is not None:
+        twice = [column for column in found.columns.values() if list(columns).count(column) > 1]
+        if twice:
+            raise TraceError(f"{file_name}: two columns are named '{twice[0][:40]}'; rename the one that is not meant")
+        return found
+    only = next(iter(columns), "")
+    if len(columns) == 1 and (other := next((mark for mark in _NOT_COMMAS if mark in only), None)):
+        shown = {"\t": "tabs"}.get(other, repr(other))
+        raise TraceError(f"{file_name}: its columns are separated by {shown}; separate them by commas")
+    layouts = "; ".join(f"{known.name}: {', '.join(known.required)}" for known in FORMATS)
+    shown = ", ".join(repr(column[:40]) for column in list(columns)[:6]) or "none"
+    raise TraceError(
+        f"{file_name}: the columns are {shown}; expected one of {layouts}; "
+        "or say which is which: arrival=COLUMN,input=COLUMN,output=COLUMN (in a plan `columns: {arrival: COLUMN, ...}`)"
+    )
+
+
+def _found(columns: Collection[str], file_name: str, named: Mapping[str, str] | None) -> TraceFormat | None:
+    if named:
+        return _as_named(columns, file_name, named)
+    for known in FORMATS:
+        if set(known.required) <= set(columns):
+            return known
+    meant = _guessed(columns)
+    return _mapped(meant, "any") if set(REQUIRED) <= meant.keys() else None
+
+
+def parse_columns(text: str) -> dict[str, str]:
+    """Read which column is which: `arrival=ts,input=prompt,output=completion`, and `unit=ms` for the clock."""
+    found: dict[str, str] = {}
+    known = (*PLAIN.columns, _UNIT)
+    for part in text[:_MAX_CHARACTERS].split(","):
+        meaning, _, column = (piece.strip() for piece in part.partition("="))
+        if meaning not in known or not column:
+            raise UsageError(f"'{part.strip()[:40]}' is not MEANING=COLUMN; meanings are {', '.join(known)}")
+        found[meaning] = column
+    return found
+
+
+def _as_named(columns: Collection[str], file_name: str, named: Mapping[str, str]) -> TraceFormat:
+    unit = named.get(_UNIT, "any")
+    if unit not in get_args(TimeUnit):
+        raise UsageError(f"'{unit}' is not a unit of time; write one of {', '.join(get_args(TimeUnit))}")
+    meant = {**_guessed(columns), **{name: column for name, column in named.items() if name != _UNIT}}
+    missing = [name for name in REQUIRED if name not in meant]
+    if missing:
+        raise TraceError(f"{file_name}: which column is {missing[0]}? add {missing[0]}=COLUMN")
+    absent = [column for column in meant.values() if column not in columns]
+    if absent:
+        raise TraceError(f"{file_name}: no column '{absent[0][:40]}'; it has {', '.join(list(columns)[:8])}")
+    return _mapped(meant, unit)  # type: ignore[arg-type]
+
+
+def _guessed(columns: Collection[str]) -> dict[str, str]:
+    """Find the first column of each meaning, the most telling name first."""
+    plain = {re.sub(r"[^a-z]", "", column.lower()): column for column in reversed(tuple(columns))}
+    found = {}
+    for meaning, names in _MEANINGS.items():
+        column = next((plain[name] for name in names if name in plain), None)
+        if column is not None:
+            found[meaning] = column
+    return found
+
+
+def _mapped(meant: Mapping[str, str], unit: TimeUnit) -> TraceFormat:
+    """Take the columns as they are meant; a clock called `ts_ms` counts milliseconds, however small its numbers are."""
+    told = _IN_MILLISECONDS.search(meant["arrival"]) if unit == "any" else None
+    clock: TimeUnit = unit if told is None else "ms"
+    return TraceFormat(
+        name="columns as named", columns=dict(meant), arrival_unit=clock, source="a trace of your own", mapped=True
+    )
