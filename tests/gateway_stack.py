@@ -129,7 +129,7 @@ class Running:
         """Process ids of the gateway's parts: envoy, scraper, and pickers, which are copies of the supervisor."""
         found = []
         parent = self.processes["gateway"].pid
-        word = {"picker": "gateway_stack.py", "scraper": "watching.scraper"}.get(name, name)
+        word = {"picker": "gateway_stack.py", "scraper": "telemetry.scraper"}.get(name, name)
         for entry in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
             if word in Path(f"/proc/{entry}/cmdline").read_bytes().decode().replace("\0", " "):
                 found.append(int(entry))

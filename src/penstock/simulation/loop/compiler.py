@@ -11,8 +11,16 @@ import numba
 
 from penstock.simulation.loop.shipped_code import ShippedFirst
 
-_ROUTING_PARTS = ("compiled", "corrections", "doubt", "endpoint", "ledger", "lengths", "times")
-_INTERPRETED = {"layout.py", "seen.py", "segments.py", "shipped.py"}
+_ROUTING_PARTS = (
+    "corrections",
+    "endpoint_updates",
+    "latency",
+    "length_estimates",
+    "miss_probability",
+    "policy_compiler",
+    "records",
+)
+_INTERPRETED = {"initial_visibility.py", "layout.py", "segment_places.py", "shipped_code.py"}
 """Of the loop, what lays out its arrays and is not compiled."""
 Function = TypeVar("Function", bound=Callable[..., object])
 
