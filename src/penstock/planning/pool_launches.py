@@ -12,7 +12,7 @@ from penstock.model import ModelSpec
 from penstock.planning.candidates.deployment_options import CHECKPOINT
 from penstock.planning.make_plan import Answer, PlanResult
 from penstock.planning.planned_fleet import planned_fleet
-from penstock.preflight import Asked, PreflightQuestion, Subject, check
+from penstock.preflight import LaunchChoices, PreflightQuestion, Subject, check
 from penstock.preflight.launch.setting import Setting
 from penstock.preflight.rules.knowledge import Knowledge
 
@@ -66,7 +66,9 @@ def _launch(
     if pool.engine in NEWEST:
         engine = cast("EngineName", pool.engine)
         subject = _subject(pool, model, subject_of)
-        asked = Asked(parallelism=split, cache_dtype=_CACHE_FLAG.get(pool.kv), drafted_tokens=pool.drafted_tokens)
+        asked = LaunchChoices(
+            parallelism=split, cache_dtype=_CACHE_FLAG.get(pool.kv), drafted_tokens=pool.drafted_tokens
+        )
         question = PreflightQuestion(
             subject=subject, accelerator=accelerator, engine=engine, version=NEWEST[engine], asked=asked
         )

@@ -18,7 +18,7 @@ from penstock.gateway.picker.late_fallback import late_candidates, shortened
 from penstock.gateway.picker.learned_lengths import LearnedLengths
 from penstock.gateway.picker.pick_counters import PickCounters
 from penstock.gateway.picker.prefix_index import BLOCK_BYTES, PrefixIndex
-from penstock.gateway.picker.readiness import Readiness
+from penstock.gateway.picker.readiness import EndpointReadiness
 from penstock.gateway.picker.request_body import RequestBody, RequestHints
 from penstock.gateway.picker.retry_after import ShedRatio, retry_s
 from penstock.gateway.picker.tenant_weights import TenantWeights
@@ -115,7 +115,7 @@ class Picker:
         self._looked_s = -math.inf
         self._leaks = LeakedPicks(count)
         self._failures, self._min_silence_s = FailureDetector(fleet, self.endpoints, min_silence_s), min_silence_s
-        self.readiness = Readiness(fleet)
+        self.readiness = EndpointReadiness(fleet)
         now_s = clock()
         self._up, self._looked = np.zeros(count, np.int64), False
         self._divide()

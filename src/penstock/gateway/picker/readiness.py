@@ -8,7 +8,7 @@ from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.routing.records import Records
 
 
-class Readiness:
+class EndpointReadiness:
     """What the scraper said of each endpoint; one it has not looked at yet may be tried, but is not ready."""
 
     def __init__(self, fleet: RoutedFleet) -> None:
@@ -20,7 +20,7 @@ class Readiness:
         """Take note of a report."""
         self.healthy[index], self._reported[index] = healthy, True
 
-    def adopt(self, index: int, before: "Readiness", old: int) -> None:
+    def adopt(self, index: int, before: "EndpointReadiness", old: int) -> None:
         """Keep what was known of an endpoint before the fleet was reloaded."""
         self.healthy[index], self._reported[index] = before.healthy[old], before._reported[old]  # noqa: SLF001 - same class
 

@@ -12,17 +12,17 @@ QUESTIONS: Final = 4
 """After each endpoint: a living one is waited for until some 30 times the first silence, then another is tried too."""
 
 
-class Destinations(NamedTuple):
+class DestinationList(NamedTuple):
     """A list of places, and how many tries may follow the first."""
 
     listed: str
     retries: int
 
 
-def destinations(endpoints: Sequence[str], liveness: str) -> Destinations:
+def destinations(endpoints: Sequence[str], liveness: str) -> DestinationList:
     """Write the list for endpoints in order; after the last place Envoy's own weights choose once more."""
     places = [place for endpoint in endpoints for place in (endpoint, *[liveness] * QUESTIONS)]
-    return Destinations(",".join(places), len(places))
+    return DestinationList(",".join(places), len(places))
 
 
 def tried(listed: str, attempt: int, liveness: str) -> tuple[list[str], bool]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from penstock.gateway.picker.picker import Named, Picker, Refused
 from penstock.gateway.picker.request_body import BadBody, RequestHints, read_body
-from penstock.gateway.servers.destinations import Destinations, destinations
+from penstock.gateway.servers.destinations import DestinationList, destinations
 from penstock.gateway.state.headers import (
     DESTINATION,
     LENGTH,
@@ -98,7 +98,7 @@ class AuthzServer:
     @desk.setter
     def desk(self, desk: Picker) -> None:
         self._desk = desk
-        self._lists: dict[tuple[int, ...], Destinations] = {}
+        self._lists: dict[tuple[int, ...], DestinationList] = {}
 
     def handle(self, exchange: Exchange) -> None:
         """Answer 200 with a destination, or what the client is to be told."""
@@ -118,7 +118,7 @@ class AuthzServer:
         whole = b"" if streamed else _WHOLE
         return _NAMED % (model.encode(), listed.encode(), ticket, self._number, 1000 * silence_s, retries, whole)
 
-    def _listed(self, order: tuple[int, ...]) -> Destinations:
+    def _listed(self, order: tuple[int, ...]) -> DestinationList:
         """Where to send a request, for endpoints in some order; few orders are asked for again and again."""
         listed = self._lists.get(order)
         if listed is None:

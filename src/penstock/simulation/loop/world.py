@@ -65,7 +65,7 @@ REPLICA: Final = np.dtype(
         ("waiting_s", "f8"),  # integral of waiting ones
         ("counted_s", "f8"),  # until when that is counted
         ("used_s", "f8"),  # integral of used blocks
-        ("seen_s", "f8"),  # start of the step that ended last: who came later is not yet seen
+        ("observed_s", "f8"),  # start of the last finished step; requests that arrived later are not yet visible
         ("own_s", "f8"),  # of the step in progress, where ranks step together: what this one takes alone
         ("own_growth_s", "f8"),
         ("link_free_s", "f8"),  # when its outgoing KV link is idle
