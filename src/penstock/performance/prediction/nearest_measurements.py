@@ -1,4 +1,4 @@
-"""Which public measurements are closest? The ones to hold a prediction against."""
+"""Finds the public measurements closest to a prediction, for comparison."""
 
 from collections.abc import Callable, Iterable
 from math import inf, log
@@ -39,6 +39,6 @@ def nearest_measurements(
         and row.accelerator == wanted.accelerator.id
         and family_of_row(row) == family
     ]
-    # A median over months is never the newest.
+    # A median over months never ranks as the newest.
     ranked = sorted(kin, key=lambda row: (round(distance(row), 2), row.dated, -row.date.toordinal(), row.id))
     return [row for row in ranked[:count] if distance(row) < inf]
