@@ -21,8 +21,8 @@ class Harness:
 
     statistic: Literal["mean", "median"] = "mean"
     requests_per_user: int = 10
-    """InferenceX: `--num-prompts $(( CONC * 10 ))`. Each user sends its first request at once, then one for each that
-    ends."""
+    """InferenceX: `--num-prompts $(( CONC * 10 ))`. All users send their first request at once; then one follows each
+    that ends."""
     batched_tokens: int = 8192
     """Prompt tokens that the engine processes in one step, on one data-parallel rank."""
     held_steps: float = 0.0

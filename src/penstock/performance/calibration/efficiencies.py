@@ -46,7 +46,7 @@ class Efficiencies:
     """P10 and P90 of measured over predicted in units of the stated standard deviation, by held-out unit and by
     accelerator. The empty name applies to all other accelerators."""
     first: Calibration
-    """First-token time beyond the steps it waits for: `waits.FIRST`."""
+    """First-token time beyond the steps it waits for: `first_token_waits.FIRST`."""
     first_spreads: Mapping[Novelty, Logs]
     fitted_on: str
 

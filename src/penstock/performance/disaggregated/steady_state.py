@@ -16,7 +16,7 @@ from penstock.performance.step.step_work import Array, pairs
 HANDOVER_S: Final = 0.05
 """Seconds from the end of a prefill to the start of its transfer, plus from the end of the transfer to admission. It is
 the delay of the first token relative to one engine of the same split at 16 users or fewer: 0.05 s, the median over 27
-InferenceX runs (0.04 s at 900 prompt tokens, 0.08 s at 7,400; `benchmark.disaggregated.handovers`)."""
+InferenceX runs (0.04 s at 900 prompt tokens, 0.08 s at 7,400; `shipped_disaggregated.handovers`)."""
 _HALVINGS: Final = 48
 _ROUNDS: Final = 16
 _ALMOST: Final = 1 - 1e-6

@@ -27,11 +27,11 @@ def predict_on(
 ) -> Prediction:
     """Predict with the requested engine's efficiencies, or with every measured engine, and return the fastest.
 
-    With `measured_engine` BEST the candidates are the engines that served this model on this accelerator; if none did,
-    those measured on any accelerator of the vendor. The fastest has the lowest P90 of the time per output token, so an
-    extrapolation must be much faster than a measurement to be preferred. Each engine has its own settings and rules. An
-    engine that would not start in this split is chosen only if no engine would. If its default settings do not hold the
-    load, the engine starts with the nearest settings that do.
+    With `measured_engine` BEST the candidates are the engines that served this model on this accelerator. If none did,
+    they are those measured on this accelerator, else on any of its vendor's, else vLLM. The fastest has the lowest P90
+    of the time per output token, so an extrapolation must be much faster than a measurement to be preferred. Each
+    engine has its own settings and rules. An engine that would not start in this split is chosen only if no engine
+    would. If its default settings do not hold the load, the engine starts with the nearest settings that do.
     """
     input_tokens, output_tokens, concurrency = load
     measured = efficiencies.engines(accelerator.id) if efficiencies else ()

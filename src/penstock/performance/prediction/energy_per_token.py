@@ -56,9 +56,10 @@ def energy_at(
 ) -> Energy | None:
     """Compute watts and joules per output token at a given speed.
 
-    Every running request gets one token per `token_s`. Each second of that time costs `device_seconds` per token. A
-    slower step draws less power, so the watts are computed separately for both ends of the predicted time. The error of
-    the power model is added as independent of the error of the speed.
+    Every running request gets one token per `token_s`. `device_seconds` is the number of devices per running request:
+    the device-seconds that a token costs per second of `token_s`. A slower step draws less power, so the watts are
+    computed separately for both ends of the predicted time. The error of the power model is added as independent of the
+    error of the speed.
     """
     if part.tdp_watts is None:
         return None

@@ -17,7 +17,10 @@ def nearest_measurements(
     output_tokens: float,
     count: int = 3,
 ) -> list[Measurement]:
-    """Return serving rows of the same accelerator and model family, nearest in shape, load and split, newest first."""
+    """Return serving rows of the same accelerator and model family, nearest in shape, load and split.
+
+    Among equally near rows the newest comes first.
+    """
     wanted = prediction.deployment
 
     def distance(row: Measurement) -> float:

@@ -128,7 +128,7 @@ def _load(one: Cases, other: Cases) -> Single:
 
 
 def _in_a_year(one: Cases, other: Cases) -> Single:
-    """Return the similarity by date with a scale of months.
+    """Return the similarity by date, with a scale of ten months.
 
     A median over months is placed at the middle of them.
     """
@@ -137,7 +137,7 @@ def _in_a_year(one: Cases, other: Cases) -> Single:
 
 
 def _in_a_month(one: Cases, other: Cases) -> Single:
-    """Return the similarity by date within a month.
+    """Return the similarity by date, with a scale of less than a month.
 
     A median over months belongs to no month. Medians of one edition share a date of their own.
     """

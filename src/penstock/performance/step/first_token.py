@@ -31,7 +31,8 @@ class LoopLoad:
     def average(self, accepted_tokens: float = 1.0) -> Load:
         """Return the average step.
 
-        A prompt arrives per fewer steps if each step yields several tokens per request.
+        If a step yields several tokens per request, a request takes fewer steps, so each step carries more prompt
+        tokens.
         """
         inputs, outputs = (np.full_like(self.users, tokens) for tokens in (self.input_tokens, self.output_tokens))
         steps = Load.closed_loop(self.users, inputs, outputs / accepted_tokens, self.batched_tokens)
