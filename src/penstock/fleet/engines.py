@@ -12,7 +12,7 @@ from penstock.units import GIB, MIB
 EngineName = Literal["vllm", "sglang"]
 
 NEWEST: Final[Mapping[str, Release]] = {"vllm": Release("0.32.0"), "sglang": Release("0.5.18")}
-"""Newest known releases, and the default if no version is given.
+"""Newest releases whose code was read, and the default if no version is given.
 
 Start-up logs, which show an engine's own memory use, were read up to vLLM 0.31; 0.32 divides memory by the same code.
 """
@@ -70,7 +70,7 @@ class Engine:
 
     @property
     def schedules_ahead(self) -> bool:
-        """True if a step is scheduled before the last one's tokens are known: vLLM from 0.14 (--async-scheduling)."""
+        """True if a step is scheduled before the previous tokens are known: vLLM from 0.14 (--async-scheduling)."""
         return self.name == "vllm" and self.release.reaches(0, 14)
 
     @property

@@ -199,6 +199,6 @@ def _rms(differences: Iterable[float]) -> float:
 
 
 def _spread(values: Sequence[float]) -> float:
-    """Return the standard deviation of the reference's log-probabilities, which scales the drift."""
+    """Return the standard deviation of the reference's log-probabilities, at least 0.001 nats. It scales the drift."""
     mean = sum(values) / len(values)
     return max(_rms(value - mean for value in values), _SMALLEST_SPREAD_NATS)

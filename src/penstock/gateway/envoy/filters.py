@@ -32,9 +32,9 @@ _SKIP: Final[Value] = {
 
 
 def strip_filter(*, tenants: bool) -> Value:
-    """Return a filter that removes picker headers and notes the body length. `tenants`: also removes tenant headers.
+    """Return a filter that removes headers only a picker may set, and notes the body length.
 
-    Tenant headers are removed if authentication sets them.
+    `tenants` says that authentication sets the tenant headers, so that the client's are removed too.
     """
     removed: list[Value] = [{"remove": name} for name in (*STRIPPED, *(TENANT if tenants else ()))]
     noted: Value = {

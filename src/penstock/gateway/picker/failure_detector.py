@@ -85,7 +85,7 @@ class SuspectedEndpoints:
 
 
 class UnknownModels:
-    """Models that an endpoint does not know. Only requests for that name avoid the endpoint, for a while."""
+    """Adapters that an endpoint reported as unknown. Only requests for that name avoid it, for a while."""
 
     def __init__(self, fleet: RoutedFleet) -> None:
         self._bits = {name: 1 << place for place, name in enumerate(fleet.names)}

@@ -11,7 +11,7 @@ from penstock.routing.records import Records
 _BYTES_PER_TOKEN: Final = 4.0
 """Bytes per token before any report."""
 _MIN_TOKENS: Final = 5000.0
-"""Prompt tokens between two comparisons of bytes with tokens.
+"""Minimum prompt tokens between two comparisons of bytes with tokens.
 
 With this many, the error from requests that are in flight during a report averages out.
 """

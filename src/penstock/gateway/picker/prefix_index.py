@@ -8,7 +8,7 @@ import numpy as np
 from penstock.routing.records import Records
 
 BLOCK_BYTES: Final = 1024
-"""Bytes per block, about 256 tokens. A shorter prefix is not worth a worse endpoint."""
+"""Bytes per block, about 256 tokens: shorter than a prefix that is worth a detour to another endpoint."""
 _MAX_BLOCKS: Final = 64
 """Maximum blocks per prompt: the part of a long prompt that Envoy shows."""
 _MAX_ENTRIES: Final = 200_000

@@ -42,7 +42,8 @@ def room_s(request: Records, endpoints: Records, hits: Records) -> float:
     """Predict seconds until the first endpoint could meet the SLO if no more requests arrived.
 
     A first token is late because of the prefills, batch slots and KV cache space ahead of it. That delay has to pass.
-    If TPOT or the end-to-end time is too long, the same fraction of the resident requests has to finish first.
+    If TPOT or the end-to-end time is too long by a factor s, a fraction 1 - 1/s of the resident requests has to finish
+    first.
     """
     asked, answer = request[0], int(request["expected_output_tokens"][0])
     held = able_columns(asked, endpoints)

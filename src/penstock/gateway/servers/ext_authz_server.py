@@ -45,7 +45,7 @@ _LONGEST_LENGTH: Final = 11
 _MAX_BODY_BYTES: Final = 9 * 2**20
 _MAX_LISTS: Final = 10_000
 _UNUSUAL: Final = frozenset({b"transfer-encoding", b"connection", b"expect", b"upgrade"})
-"""Headers that change how a request is framed. Envoy sends none of them to a picker."""
+"""Headers that the fast path does not handle. Envoy sends none of them to a picker."""
 _NAMED: Final = (
     f"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n{MODEL}: %b\r\n{DESTINATION}: %b\r\n{TICKET}: %d\r\n{PICKER}: %d\r\n"
     f"{TRY_TIMEOUT}: %d\r\n{MAX_RETRIES}: %d\r\n%b\r\n"

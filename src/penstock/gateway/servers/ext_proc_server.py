@@ -202,7 +202,10 @@ class _Conversation:
         return [pb.ProcessingResponse(response_trailers=pb.TrailersResponse())]
 
     def closed(self) -> None:
-        """Record the end of the request. If the gateway showed no response, its end is predicted."""
+        """Record the end of the request.
+
+        If an external gateway showed no response, the end is predicted. Our own Envoy reports it in its log.
+        """
         if self._named is None or not self._named.ticket:
             return
         if self._saw_response:

@@ -31,7 +31,7 @@ class DesiredReplicas:
         self._scalers = {
             model: (places, CheapestSet(self._pools(fleet, places), gap_s=_GAP_S))
             for model in fleet.models
-            # The scaler ignores a pool that meets the SLO at no load.
+            # The scaler ignores a pool that cannot meet the SLO at any load.
             if (places := [n for n, kind in enumerate(self.kinds) if kind.model == model and self._rates[n] > 0])
         }
         self._fleet, self._before, self._then_s = fleet, dict.fromkeys(fleet.models, 0.0), -math.inf
