@@ -17,10 +17,11 @@ With this many, the error from requests that are in flight during a report avera
 """
 _FEWEST_BYTES, _MAX_BYTES = 1.0, 20.0
 _TOKENS, _FIRSTS = 2000.0, 10.0
-"""Half-lives of the latency means, in tokens and first tokens. Shorter than those of corrections: no swings.
+"""Half-lives of the latency means, in tokens and in first tokens.
 
-A mean also decays with the requests that would have been an endpoint's equal share and went elsewhere, at the half-life
-of first tokens. So the next answer is not judged by old observations.
+They are shorter than those of the corrections, so that no correction swings. A mean also decays with the requests that
+would have been an endpoint's equal share and went elsewhere, at the half-life of first tokens. So the next response is
+not judged by old observations.
 """
 _REQUESTS: Final = 50.0
 """Requests over which a mean approaches new observations."""
