@@ -60,7 +60,7 @@ class Engine:
 
     @property
     def graphs_inside_fraction(self) -> bool:
-        """True if graph memory counts within the fraction: vLLM from 0.20, until its second runner in 0.28."""
+        """True if graph memory counts within the fraction: vLLM 0.20 to 0.27. Its second runner (0.28) excludes it."""
         return self.name == "vllm" and self.release.reaches(0, 20) and not self.release.reaches(0, 28)
 
     @property

@@ -149,7 +149,10 @@ def _decode_pairs(reference: Answers, other: Answers) -> Iterable[tuple[float, f
 
 
 def _alternatives(first: Mapping[str, float], second: Mapping[str, float]) -> Iterable[tuple[float, float]]:
-    """Yield pairs for tokens that both list. A token missing from the second list counts with its lowest value."""
+    """Yield pairs for tokens that both list.
+
+    A token that is missing from the second list is paired with that list's minimum, if that is lower.
+    """
     floor = min(second.values(), default=None)
     for token, logprob in first.items():
         if token in second:
