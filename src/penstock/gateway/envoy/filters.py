@@ -20,7 +20,7 @@ _FAILED: Final[Value] = {
     }
 }
 _ASK_ANOTHER: Final[Value] = {
-    # If a picker dies with a request, another one answers it, or its own restart within 0.1 s.
+    # If a picker dies with a request, another picker answers it, or the same one after its restart (0.1 s).
     "retry_on": "connect-failure,refused-stream,reset,reset-before-request,5xx,unavailable",
     "num_retries": 10,
     "retry_back_off": {"base_interval": "0.05s", "max_interval": "0.5s"},

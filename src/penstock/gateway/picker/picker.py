@@ -158,7 +158,7 @@ class Picker:
             compiled_policy.divide(self.endpoints, self._number, len(self._tables.counts))
 
     def _model(self, asked: RequestBody) -> str | None:
-        if not asked.model:  # as engines do: the only model serves it
+        if not asked.model:  # as engines do: it is for the only model
             return self.fleet.models[0] if len(self.fleet.models) == 1 else None
         return asked.model if asked.model in self._bits else None
 
