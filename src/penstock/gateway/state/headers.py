@@ -1,4 +1,7 @@
-"""Names the headers that Envoy and pickers exchange. Clients cannot set any of them."""
+"""Names the headers that Envoy and pickers exchange.
+
+Of the request headers, clients can set only the hints: tenant, objective, TTFT and TPOT.
+"""
 
 from typing import Final
 
@@ -23,7 +26,7 @@ MAX_RETRIES: Final = "x-envoy-max-retries"
 ATTEMPT: Final = "x-envoy-attempt-count"
 """Number of this try, counted from 1."""
 WHOLE: Final = "x-penstock-whole"
-"""Set if a response may not be streamed, so that there is silence until its last token."""
+"""Set unless the response is known to be streamed: it may be silent until its last token."""
 ASK_AGAIN: Final = "x-penstock-ask-again"
 """Seconds until Envoy asks again about a silent endpoint."""
 TENANT: Final = ("x-penstock-tenant", "x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id")
