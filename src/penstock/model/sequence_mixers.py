@@ -8,7 +8,7 @@ from penstock.model.cache_dtypes import CacheDtype
 
 EVERYTHING: Final = 2**62
 """Limit of attention that reads its whole context."""
-RouterVisibility = tuple[tuple[int, float], ...]
+AttentionSpan = tuple[tuple[int, float], ...]
 """Entries that a query attends to, as pairs of limit and share: with t tokens of context, the sum of share x min(t,
 limit)."""
 
@@ -44,7 +44,7 @@ class SequenceMixer(Protocol):
         """Return the bytes per sequence on a device that do not depend on its length."""
 
     @property
-    def sight(self) -> RouterVisibility:
+    def sight(self) -> AttentionSpan:
         """Return the cache entries that a query attends to."""
 
     def entry_bytes(self, dtype: CacheDtype, tp: int) -> float:
@@ -112,7 +112,7 @@ class GroupedAttention:
         return 0
 
     @property
-    def sight(self) -> RouterVisibility:
+    def sight(self) -> AttentionSpan:
         """Return the window, the selected blocks, or the whole context."""
         return ((self.window_tokens or self.index_topk or EVERYTHING, 1.0),)
 
@@ -184,7 +184,7 @@ class LatentAttention:
         return 0
 
     @property
-    def sight(self) -> RouterVisibility:
+    def sight(self) -> AttentionSpan:
         """Return the tokens that an indexer selects, or the whole context."""
         return ((self.index_topk or EVERYTHING, 1.0),)
 
@@ -254,7 +254,7 @@ class CompressedAttention:
         return self.window_tokens * int(self.entry_bytes(dtype, tp)) + self.state_bytes(dtype, tp)
 
     @property
-    def sight(self) -> RouterVisibility:
+    def sight(self) -> AttentionSpan:
         """Return the window of raw entries, and the compressed ones: all of them, or those that an indexer selects."""
         window = (self.window_tokens, 1.0)
         if not self.compress_ratio:
@@ -336,7 +336,7 @@ class RecurrentState:
         return state + conv if self.heads else conv
 
     @property
-    def sight(self) -> RouterVisibility:
+    def sight(self) -> AttentionSpan:
         """Return no entries: tokens are read only through the state."""
         return ()
 

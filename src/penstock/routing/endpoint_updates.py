@@ -240,7 +240,7 @@ def divide(endpoints: Records, picker: int, pickers: int) -> None:
 
 
 @native
-def note_arrival(endpoints: Records, index: int, reports: Records, place: int, now_s: float) -> None:
+def begin_report(endpoints: Records, index: int, reports: Records, place: int, now_s: float) -> None:
     """Note what the picker knows itself of an endpoint as it asks for a report."""
     e, report = endpoints[index], reports[place]
     report["asked_s"] = now_s

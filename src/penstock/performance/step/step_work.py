@@ -11,7 +11,7 @@ import numpy.typing as npt
 from penstock.catalog.accelerator import Precision
 from penstock.fleet.deployment import Deployment
 from penstock.model import Part, Weight
-from penstock.model.sequence_mixers import RouterVisibility
+from penstock.model.sequence_mixers import AttentionSpan
 from penstock.performance.memory.sharding import device_bytes
 from penstock.performance.step.datapath import compute_precision, widens
 from penstock.performance.step.kernel_launches import exchange, link_bytes_per_s, multiplications
@@ -204,7 +204,7 @@ def pairs(tokens: Array, limit: float) -> Array:
     return seen * (tokens - seen / 2)
 
 
-def attended(sight: RouterVisibility, tokens: Array) -> Array:
+def attended(sight: AttentionSpan, tokens: Array) -> Array:
     """Return the entries that a query reads with `tokens` tokens of context."""
     return sum((share * np.minimum(tokens, limit) for limit, share in sight), np.zeros_like(tokens))
 

@@ -249,7 +249,7 @@ def _still_carrying(mix: Mix | None, problem: Problem) -> Mix | None:
 
 def of_same_accelerators(problem: Problem, mix: Mix) -> Mix | None:
     """Plan a fleet again; one of several vendors stays one, as its question is what such a fleet costs."""
-    vendors = minimum_rates(problem, mix)
+    vendors = vendors_above_minimum_share(problem, mix)
     found = cheapest(
         problem,
         Restriction(only_accelerators=mix.support, require_vendors=vendors if len(vendors) > 1 else frozenset()),
@@ -259,7 +259,7 @@ def of_same_accelerators(problem: Problem, mix: Mix) -> Mix | None:
     return None if found is None else balance_load(found, problem)
 
 
-def minimum_rates(problem: Problem, mix: Mix) -> frozenset[str]:
+def vendors_above_minimum_share(problem: Problem, mix: Mix) -> frozenset[str]:
     """The vendors that carry enough to count in every period."""
     carried: dict[tuple[str, int], float] = {}
     whole = [0.0] * problem.periods

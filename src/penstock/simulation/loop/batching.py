@@ -66,7 +66,7 @@ def begin(w: World, r: int, now_s: float) -> None:
     replica = w.replicas[r]
     preemptions = replica.preemptions
     pair_s = schedule(w, r, now_s, False)  # noqa: FBT003 - compiled code takes no keywords
-    late = replica.ahead and preempt(w, r)
+    late = replica.ahead and release_finished(w, r)
     if replica.running == 0:
         replica.steps = 0
         # With nothing running and someone waiting, the blocks of a preempted request free the next admission.
@@ -99,7 +99,7 @@ def schedule(w: World, r: int, now_s: float, later: bool) -> float:  # noqa: FBT
 
 
 @cold
-def preempt(w: World, r: int) -> bool:
+def release_finished(w: World, r: int) -> bool:
     """Free the seats and blocks of who ended with the last step; True when somebody waits whom the next may admit."""
     replica = w.replicas[r]
     number = replica.gone_first

@@ -2,7 +2,7 @@
 
 import math
 
-from penstock.simulation.loop.batching import end, equal_steps, preempt, schedule
+from penstock.simulation.loop.batching import end, equal_steps, release_finished, schedule
 from penstock.simulation.loop.compiler import cold
 from penstock.simulation.loop.step_time import plan_own, plan_together, take_steps
 from penstock.simulation.loop.world import World
@@ -19,7 +19,7 @@ def begin_together(w: World, head: int, now_s: float) -> None:
         replica = w.replicas[r]
         preemptions = replica.preemptions
         plan_own(w, r, schedule(w, r, now_s, later))
-        late = replica.ahead and preempt(w, r)
+        late = replica.ahead and release_finished(w, r)
         running += replica.running
         waiting += replica.waiting
         alike = alike and replica.prefill_tokens == 0 and replica.preemptions == preemptions and not late

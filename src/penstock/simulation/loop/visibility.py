@@ -5,7 +5,7 @@ The loop knows everything; what is here passes on only what a gateway would see,
 
 import math
 
-from penstock.routing.endpoint_updates import divide, finished, first_token, note_arrival, refresh, reported, sent
+from penstock.routing.endpoint_updates import divide, finished, first_token, begin_report, refresh, reported, sent
 from penstock.routing.length_estimates import expected_tokens, saw_answer
 from penstock.simulation.loop.compiler import cold, compiled
 from penstock.simulation.loop.observe import client_lag_s, used_at
@@ -60,7 +60,7 @@ def _ask(w: World, number: int, now_s: float) -> None:
         if lost:
             report["asked_s"] = -math.inf
             continue
-        note_arrival(w.endpoints[picker], e, w.reports[picker], place, now_s)
+        begin_report(w.endpoints[picker], e, w.reports[picker], place, now_s)
         report["running"], report["waiting"] = running, waiting
         report["kv_used_tokens"] = used * head.block_tokens
 
