@@ -66,7 +66,7 @@ class Sources:
     model_of: Callable[[str], ModelSpec]
     capacity_of: CapacityOf
     capacity_note: str
-    """How capacity was judged, in one sentence for the report."""
+    """Sentence for the report on how capacity was judged."""
     screen: CapacityOf | None = None
     engines_of: EnginesOf = lambda *_: ()
     """Engines an accelerator was measured with, optionally with a given model; one is chosen per split."""
@@ -80,7 +80,7 @@ class Sources:
     """Disaggregated units worth simulating on an accelerator."""
     verify_of: VerifyOf | None = None
     sizing_of: VerifyOf | None = None
-    """Like `verify_of`, but it decides only whether a pool holds, not the margin."""
+    """Like `verify_of`, but it decides only whether a pool meets the SLO, not the margin."""
     sustained_of: LoadJudge | None = None
     """Highest rate that replicas of one kind sustain together."""
     read_trace: ReadTrace | None = None

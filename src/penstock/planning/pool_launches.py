@@ -1,4 +1,4 @@
-"""Proposes the launch command of one replica of each pool, with what to watch, by preflight."""
+"""Proposes the launch command of one replica of each pool, as preflight would, with notes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -102,7 +102,7 @@ def _role_flags(pool: Pool) -> tuple[Setting, ...]:
 
 
 def _apart_note(pool: Pool) -> str:
-    """Return a note on what the command alone does not start."""
+    """Return a note on the components that the command alone does not start."""
     if pool.role == "both":
         return ""
     library = {"vllm": " (NIXL; VLLM_NIXL_SIDE_CHANNEL_HOST is its address)", "sglang": " (Mooncake or NIXL)"}

@@ -81,7 +81,7 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """Candidates for the optimizer, and what was left out with the reason."""
+    """Candidates for the optimizer, and the accelerators left out with the reason."""
 
     candidates: tuple[Candidate, ...]
     considered: int
@@ -162,9 +162,9 @@ def _simulated(
 ) -> list[Candidate]:
     """Simulate the options that could still be worth it, the most promising first.
 
-    The screen exceeds what a queue allows, so an option that falls behind a simulated one even on the screen need not
-    be simulated. Nothing else drops an option earlier: without queues two small replicas beat a large one that carries
-    more once requests queue, and the cheapest fleet runs the large one.
+    The screen's rates exceed those with a queue, so an option that falls behind a simulated one even on the screen need
+    not be simulated. Nothing else drops an option earlier: without queues two small replicas beat a large one that
+    carries more once requests queue, and the cheapest fleet runs the large one.
     """
     found: list[Candidate] = []
     for option, bound in sorted(screened, key=lambda pair: -_mixed(workload, pair[1]) / pair[1].devices):

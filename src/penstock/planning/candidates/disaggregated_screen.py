@@ -28,7 +28,7 @@ from penstock.planning.spec.plan_types import Bucket, WorkloadPlan
 from penstock.workload.slo import Slo
 
 _RATES: Final = 100
-"""Number of loads tried: steps of 1% of the limit of the fuller pool."""
+"""Number of loads tried: steps of 1% of the lower of both pools' limits."""
 _HALVINGS: Final = 24
 
 

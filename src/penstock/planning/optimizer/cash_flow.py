@@ -171,7 +171,7 @@ Key = tuple[str, str, int, int]
 
 
 def _paid_once(mix: Mix, terms: BillingTerms, key: Key) -> float:
-    """Return what one purchase costs on the day it is made: silicon, servers and network."""
+    """Return the cost of one purchase on its day: silicon, servers and network."""
     accelerator, site, level, period = key
     whole = _windowed(terms, -1.0, inf)
     lines = whole.bought(*terms.named(accelerator, site), level, period, nodes=mix.purchases[key])

@@ -98,7 +98,7 @@ class Family:
 
     @property
     def named_by(self) -> Mapping[str, tuple[str, ...]]:
-        """Return what each label stands for: a vendor or `mix`, or a set of accelerators."""
+        """Return the meaning of each label: a vendor or `mix`, or a set of accelerators."""
         found: dict[str, tuple[str, ...]] = {}
         for mix in (*self.fleets, *self.of_other_worlds):
             label = self.label(mix)

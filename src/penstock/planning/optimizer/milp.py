@@ -32,7 +32,7 @@ class Optimum:
     seconds: float
 
     def or_cheaper(self, other: "Optimum") -> "Optimum":
-        """Return the cheaper of two solutions of one program; this one's proven bound holds for both."""
+        """Return the cheaper of two solutions of one program; the bound proven for this one is valid for both."""
         if self.cost <= other.cost:
             return self
         bound = self.cost * (1 - self.gap_fraction)

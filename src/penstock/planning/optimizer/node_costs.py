@@ -29,7 +29,7 @@ Period = tuple[float, float]
 def periods_of(plan: Plan) -> tuple[Period, ...]:
     """Cut the horizon into periods at the dates the fleet may change.
 
-    There is one period unless the plan sets a step, demand grows, or nodes arrive or end later.
+    There is one period unless the plan sets a step, demand may grow, or nodes arrive or end later.
     """
     moves = any(entry.growth_per_year.value or entry.growth_per_year.uncertain for entry in plan.workloads)
     waits = any(part.available is not None and part.available > plan.start for part in plan.parts)

@@ -83,7 +83,7 @@ class Offer:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Accelerator and site."""
+        """Return accelerator and site."""
         return self.accelerator, self.site
 
 

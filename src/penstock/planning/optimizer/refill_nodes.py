@@ -70,8 +70,8 @@ class Filling:
 
         Nodes are bought; the replicas on them can be changed. Every workload takes the least of three ways: its
         replicas as they share its load now, one kind alone, or two kinds in the best numbers, each with a share of
-        every length. Three kinds in other numbers are not tried, nor two kinds that divide the lengths by what each
-        serves best.
+        every length. Three kinds in other numbers are not tried, nor two kinds that divide the lengths by their
+        relative speed.
         """
         devices = np.zeros(1)
         instead = self._by_workload(name for name in pool.instead if name in self.kinds)

@@ -178,7 +178,7 @@ class _Resizing:
         return (stock.usd + self._cheapest_level(offer, bought) if stock.owned.any() else stock.usd), held
 
     def _fill(self, offer: Offer, pool: PoolPeriod, stock: "_Stock", lacking: Array) -> Array:
-        """Add missing nodes by the hour, else on the first contract, else by purchase; return the nodes bought."""
+        """Add missing nodes by the hour, else on the shortest contract, else by purchase; return the nodes bought."""
         nothing = np.zeros(self.worlds.count)
         if offer.rent_usd is not None:
             stock.usd += lacking * self._rent(offer, pool.period)

@@ -1,4 +1,4 @@
-"""Reads a plan from YAML, or raises one line that says what to change."""
+"""Reads a plan from YAML, or raises a one-line error that states the correction."""
 
 from collections import Counter
 from dataclasses import fields, replace

@@ -209,7 +209,7 @@ def _power_inputs(ident: str, power: NodePower) -> _Named:
 
 
 def assumptions(resolved: Resolved) -> tuple[Assumption, ...]:
-    """List every input used, with its range, its source and who can confirm it."""
+    """List every input used, with its range, its source and the department that can confirm it."""
     groups: tuple[tuple[Confirmer, _Named], ...] = (
         ("procurement", _bought_inputs(resolved)),
         ("facilities", _site_inputs(resolved)),

@@ -1,4 +1,4 @@
-"""Fills a workload's lengths and rate from a trace, and lists what is not planned for."""
+"""Fills a workload's lengths and rate from a trace, and lists the aspects that are not planned for."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace

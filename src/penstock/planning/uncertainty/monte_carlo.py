@@ -200,7 +200,7 @@ def _span(values: Array) -> Span:
 
 
 def _blame(knobs: Sequence[Knob], values: Mapping[str, Array], saving: Array) -> tuple[Blame, ...]:
-    """Rank inputs by their squared correlation with the saving, or with whether there is one: what to measure first."""
+    """Rank inputs, for measurement, by squared correlation with the saving, or with whether there is one."""
     if not isfinite(float(saving.std())) or saving.std() == 0:
         return ()
     found = [

@@ -53,7 +53,7 @@ class DemandScenario:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnedWorth:
-    """Nodes owned already: how many are kept, and what keeping one saves."""
+    """Nodes owned already: how many are kept, and the cost of keeping one next to that of a new one."""
 
     accelerator: str
     site: str
@@ -86,7 +86,7 @@ def as_solved(mix: Mix, _: Problem) -> Mix:
 
 
 def owned_worth(problem: Problem, family: Family, sized: Sized = as_solved) -> Owned | None:
-    """Report which owned nodes are kept and what the plan would cost without them; None if nothing is owned."""
+    """Report the owned nodes that are kept and the plan's cost without them; None if nothing is owned."""
     if not any(offer.kept for offer in problem.offers):
         return None
     bare = replace(problem, offers=tuple(replace(offer, kept=None) for offer in problem.offers))
@@ -134,8 +134,8 @@ def without_each_rule(problem: Problem) -> Mapping[str, Problem]:
 def blocked(problem: Problem) -> tuple[str, ...]:
     """Drop one rule at a time; report the rules whose absence makes a fleet possible, and by how much it exceeds them.
 
-    Such a fleet need not be the one that breaks its rule least: the text states what it takes, not what would be
-    enough.
+    Such a fleet need not be the one that breaks its rule least: the text states its excess, not the smallest possible
+    excess.
     """
     found = []
     for name, looser in without_each_rule(problem).items():
@@ -180,7 +180,7 @@ def rule_prices(problem: Problem, family: Family, sized: Sized = as_solved) -> t
         dearer = first is not None and first.cost_usd > _NO_CHEAPER * winner_usd
         if first is None:
             continue
-        # The winner satisfies the looser rules too, so it is the fallback if no other fleet holds.
+        # The winner satisfies the looser rules too, so it is the fallback if no other fleet meets the SLO.
         fleet = first if dearer else _as_sized(first, looser, sized) or family.winner
         mix = _cheapest_known(fleet, family, looser)
         without, least = min(winner_usd, mix.cost_usd), mix.cost_usd * (1 - mix.gap_fraction)
@@ -191,7 +191,7 @@ def rule_prices(problem: Problem, family: Family, sized: Sized = as_solved) -> t
 
 
 def _cheapest_known(found: Mix, family: Family, looser: Problem) -> Mix:
-    """Return the fleet solved without a rule, or a cheaper one of the plan that needs fewer nodes without it."""
+    """Return the fleet solved without a rule, or one of the plan if that is cheaper, for example with fewer spares."""
     best = found
     for mix in family.fleets:
         usd = float(resized_usd(mix, looser, one_world())[0])

@@ -16,7 +16,7 @@ from penstock.planning.uncertainty.drawn_worlds import drawn_worlds
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob, KnobKind
 
 _TOLERANCE: Final = 0.005
-"""Relative tolerance to which a flip is located between a value where the answer holds and one where it does not."""
+"""Relative tolerance to which a flip is located between a value with the same winner and one with another."""
 _STATED_MOVES: Final = 0.05
 """Relative change assumed for an input stated without a range, such as a price, before an order is signed."""
 _STAIRS: Final = ("throughput", "demand")

@@ -1,4 +1,4 @@
-"""Summarises the answer: the winner, its saving, its probability, and what to measure if it is close."""
+"""Summarises the answer: the winner, its saving, its probability, and the measurements to make if it is close."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

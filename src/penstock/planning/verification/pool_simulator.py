@@ -89,7 +89,7 @@ class Simulator:
         return self._runs_of(load, pools, self._asked(load)).at(load.requests_per_s) if pools else 0.0
 
     def bounded(self, load: PoolLoad) -> float:
-        """Return the attainment, or a bound that decides as much: that of a faster rate if that one holds."""
+        """Return the attainment, or that of another rate that decides whether this one meets the SLO."""
         pools = self.pools(load)
         if not pools:
             return 0.0
@@ -173,9 +173,10 @@ class _Runs:
         return _share(self.trials[asked_per_s])
 
     def bound(self, rate_per_s: float) -> float | None:
-        """Return the attainment of the nearest rate that decides this one: a faster that holds or a slower that misses.
+        """Return the attainment of the nearest rate that decides this one.
 
-        None if there is none, or if by chance two of them disagree.
+        It is a faster rate that meets the SLO, or a slower one that misses it. None if there is none, or if by chance
+        two rates disagree.
         """
         asked_per_s = rate_per_s / self.came
         trials = self.trials.values()
@@ -187,7 +188,7 @@ class _Runs:
         return _share(near)
 
     def highest_per_s(self, begin_per_s: float, first_step: float) -> float:
-        """Return the highest rate that holds; searched once."""
+        """Return the highest rate that meets the SLO; searched once."""
         if not self.searched:
             self.highest, tried = highest_rate(
                 self.pools,

@@ -63,7 +63,7 @@ class Proof:
         return found
 
     def optimistic_capacity(self, problem: Problem) -> dict[PoolKey, float]:
-        """Return optimistic capacities: that of the largest simulated pool, or `MAY_CARRY` if none was large enough."""
+        """Return optimistic capacities: that of the largest pool simulated, or `MAY_CARRY` if none was large."""
         found = problem.each_carrying(MAY_CARRY).carried
         kinds = {kind.id: kind for kind in problem.replicas}
         known = {}
@@ -115,7 +115,7 @@ def plan_with_simulated_rates(
 
     Before simulation a replica is judged in a pool of up to eight. In a pool of fifty another split, or another
     accelerator, may carry more; only a simulation can tell. A kind of replica that was in no simulation is assumed to
-    carry `MAY_CARRY` until it was. Fleets that meet the SLO and are cheaper join; the others inform the next round.
+    carry `MAY_CARRY` times its rates. Fleets that meet the SLO and are cheaper join; the others inform the next round.
     """
     for _ in range(_PLANNED_AGAIN):
         best = {family.label(entry.mix): entry for entry in reversed(proof.verified) if entry.met}

@@ -86,8 +86,8 @@ def verify_by(
     """Return a function that simulates every pool of a fleet with its requests and judges each separately.
 
     Each request's pool is drawn by the plan's shares, independent of the pools' state. So pools run separately, and
-    those of different replicas in parallel. `bounded` decides whether a pool holds if the margin is not needed. With
-    `sizing`, a pool that is exactly sized is not searched for its capacity; other demands need that search.
+    those of different replicas in parallel. `bounded` decides whether a pool meets the SLO if the margin is not needed.
+    With `sizing`, a pool that is exactly sized is not searched for its capacity; other demands need that search.
     """
 
     def verify(fleet: ServingFleet) -> tuple[Check, ...]:
@@ -121,10 +121,13 @@ class _Judges:
 
 
 def _checked(pool: ServingPool, load: PoolLoad, workload: str, by: _Judges) -> Check:
-    """Simulate a pool at its load and, if that holds, with one replica less: if that misses, it is exactly sized."""
+    """Simulate a pool at its load and, if it meets the SLO, with one replica less.
+
+    The pool is exactly sized if it then misses the SLO.
+    """
     required, small, share = load.slo.attainment_fraction, pool.replicas <= _SMALL, 1.0
     if not small:
-        # The result of the search also decides whether this load holds.
+        # The result of the search also decides whether this load meets the SLO.
         share = by.sustained(load) / load.requests_per_s
     kept = by.attained(load)
     fewer = None if pool.replicas == 1 else pool.replicas / (pool.replicas - 1)
@@ -135,7 +138,7 @@ def _checked(pool: ServingPool, load: PoolLoad, workload: str, by: _Judges) -> C
     )
     if small and not (just_right and by.sizing):
         found = by.sustained(load) / load.requests_per_s
-        # By chance a search may end below a rate that held.
+        # By chance a search may end below a rate that met the SLO.
         share = max(1.0, found) if kept >= required else found
     return Check(
         workload=workload,

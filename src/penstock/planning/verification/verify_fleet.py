@@ -23,7 +23,8 @@ MAY_CARRY: Final = 1.07
 _LEAST: Final = 0.01
 _ROUNDING: Final = 1e-6
 _ATTEMPTS, _ENOUGH, _TIGHTER = 10, 4, 60
-"""Maximum fleets simulated, number after which one that holds is enough, and steps of headroom between two fleets."""
+"""Maximum fleets simulated, number after which one that meets the SLO is enough, and steps of headroom between two
+fleets."""
 _STEPS: Final = 1000
 """Steps between the simulated capacity of replicas and the load they must carry."""
 _WORTH_UNMIXING: Final = 0.01
@@ -67,7 +68,7 @@ def verify_fleet(
     *,
     sizing_of: VerifyOf | None = None,
 ) -> Verified:
-    """Simulate and size a fleet, first by whether pools hold; then check the attainment of the final fleet.
+    """Simulate and size a fleet by whether pools meet the SLO, then check the attainment of the final fleet.
 
     If the final fleet narrowly misses, which the bounds did not show, it is sized again by the attainment of every
     pool.
@@ -144,9 +145,9 @@ def _purest(
     """Size a fleet; if one with several kinds of replicas had to grow, also try one kind in place of several.
 
     Nodes of one price hold several kinds, and before a simulation the program is indifferent between them: the filling
-    it chooses may miss where one with fewer kinds holds. The cheapest fleet that held is kept. A fleet with fewer kinds
-    is planned with `MAY_CARRY`, the capacity possible in one large pool; if it is not cheaper even then, it is not
-    simulated.
+    it chooses may miss the SLO where one with fewer kinds meets it. The cheapest fleet that meets it is kept. A fleet
+    with fewer kinds is planned with `MAY_CARRY`, the relative capacity possible in one large pool; if it is not cheaper
+    even then, it is not simulated.
     """
     best = _sized(mix, problem, candidates, workloads, verify_of)
     for unmixed in _unmixed(mix, problem.each_carrying(MAY_CARRY)):
@@ -179,10 +180,10 @@ def _sized(
     workloads: Sequence[WorkloadPlan],
     verify_of: VerifyOf,
 ) -> Verified:
-    """Simulate every pool in every period and plan again until the SLO just holds.
+    """Simulate every pool in every period and plan again until the SLO is just met.
 
     The same accelerators are planned with the simulated capacity of each pool: more nodes if it missed, fewer if it had
-    room. The cheapest fleet that held is kept.
+    room. The cheapest fleet that meets the SLO is kept.
     """
     tried, best = balance_load(mix, problem), None
     carried: dict[PoolKey, float] = {}
