@@ -18,7 +18,7 @@ from penstock.performance.evidence.harness import harness_of
 from penstock.performance.kinship.cases import WORDS, Cases, coded, words_of
 from penstock.performance.kinship.posterior import Measured
 from penstock.performance.memory.budget import fit
-from penstock.performance.step.work import Array, Load, ReplicaWork
+from penstock.performance.step.work import Array, Load, ReplicaWork, roofline_s
 
 _SATURATED_LIMIT: Final = {"trtllm": 2048, "vllm": 1024, "sglang": 1024}
 """The largest batch each engine forms by default when everything is queued at once."""
@@ -79,8 +79,28 @@ class Run:
     light: Array
     seconds: float
 
+    @property
+    def faster_than_roofline(self) -> bool:
+        """Whether it took less time than the physics of its description allows."""
+        return faster_than_roofline(self.light, self.seconds)
+
+
+def faster_than_roofline(light: Array, seconds: float) -> bool:
+    """Return whether a step took less time than its bytes at full bandwidth or its FLOPs at peak."""
+    return roofline_s(light) > seconds
+
 
 def runs(measurements: Iterable[Measurement], model_of: ModelOf, accelerator_of: AcceleratorOf) -> Iterator[Run]:
+    """Turn rows of plain engines into work and time, except those faster than their own roofline.
+
+    Such a row is not evidence: its description, or our count of its work, is wrong.
+    """
+    return (run for run in described_runs(measurements, model_of, accelerator_of) if not run.faster_than_roofline)
+
+
+def described_runs(
+    measurements: Iterable[Measurement], model_of: ModelOf, accelerator_of: AcceleratorOf
+) -> Iterator[Run]:
     """Turn rows of plain engines into work and time; a saturated one that would not fit is left out.
 
     Drafts and disaggregation are predicted from these, not learnt with them, and the twin of a median is there itself.
