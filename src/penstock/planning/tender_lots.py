@@ -17,13 +17,8 @@ _ROUNDING: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-<<<<<<< HEAD
 class LotSizes:
-    """How many nodes of an accelerator a vendor is asked about; None where no fleet of it alone keeps every rule."""
-=======
-class Asked:
     """Nodes of an accelerator to request from a vendor; None if no fleet of the vendor alone satisfies every rule."""
->>>>>>> lang-planning
 
     whole_nodes: int | None
     """Nodes for the whole demand, with the vendor's other accelerators if its cheapest fleet has several."""
@@ -43,13 +38,8 @@ def shared_fraction(result: PlanResult, answer: Answer) -> float | None:
     return 1 / vendors if vendors > 1 else None
 
 
-<<<<<<< HEAD
 def asked_nodes(result: PlanResult, answer: Answer) -> Mapping[str, LotSizes]:
-    """Say how many nodes to ask about, by accelerator: those of the recommended fleet first.
-=======
-def asked_nodes(result: PlanResult, answer: Answer) -> Mapping[str, Asked]:
     """Return the nodes to request by accelerator, those of the recommended fleet first.
->>>>>>> lang-planning
 
     Accelerators that need no new node, because owned nodes are enough, are left out.
     """

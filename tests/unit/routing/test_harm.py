@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from penstock.routing.baselines.policies import POLICIES
-from penstock.routing.endpoint_updates import divide, finished, first_token, lost, begin_report, refresh, reported, sent
+from penstock.routing.endpoint_updates import begin_report, divide, finished, first_token, lost, refresh, reported, sent
 from penstock.routing.harm import harm_of, holds, pick, rank, terms_of
 from penstock.routing.numpy_policy import pick_columns
 from penstock.routing.policy_compiler import compiled_pick

@@ -18,7 +18,7 @@ from penstock.performance.calibration.benchmark_harness import harness_of
 from penstock.performance.memory.budget import fit
 from penstock.performance.similarity.cases import WORDS, Cases, DrivenEngine, coded, labels_of_run
 from penstock.performance.similarity.posterior import Measured
-from penstock.performance.step.step_work import Array, Load, ReplicaWork
+from penstock.performance.step.step_work import Array, Load, ReplicaWork, roofline_s
 
 _SATURATED_LIMIT: Final = {"trtllm": 2048, "vllm": 1024, "sglang": 1024}
 """The largest batch that each engine forms by default when everything is queued at once."""
@@ -79,8 +79,28 @@ class Run:
     light: Array
     seconds: float
 
+    @property
+    def faster_than_roofline(self) -> bool:
+        """Whether it took less time than the physics of its description allows."""
+        return faster_than_roofline(self.light, self.seconds)
+
+
+def faster_than_roofline(light: Array, seconds: float) -> bool:
+    """Return whether a step took less time than its bytes at full bandwidth or its FLOPs at peak."""
+    return roofline_s(light) > seconds
+
 
 def runs(measurements: Iterable[Measurement], model_of: ModelOf, accelerator_of: AcceleratorOf) -> Iterator[Run]:
+    """Yield rows of plain engines as work and time, except rows faster than their own roofline.
+
+    Such a row is not evidence: its description, or our count of its work, is wrong.
+    """
+    return (run for run in described_runs(measurements, model_of, accelerator_of) if not run.faster_than_roofline)
+
+
+def described_runs(
+    measurements: Iterable[Measurement], model_of: ModelOf, accelerator_of: AcceleratorOf
+) -> Iterator[Run]:
     """Yield rows of plain engines as work and time. A saturated row that would not fit is left out.
 
     Drafts and disaggregation are predicted from these rows and are not part of them. A median with a dated twin is

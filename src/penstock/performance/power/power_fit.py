@@ -13,7 +13,13 @@ from typing import Final, get_args
 import numpy as np
 
 from penstock.catalog.measurement import Measurement
-from penstock.performance.calibration.measured_runs import AcceleratorOf, ModelOf, batched_tokens, measured_deployment
+from penstock.performance.calibration.measured_runs import (
+    AcceleratorOf,
+    ModelOf,
+    batched_tokens,
+    faster_than_roofline,
+    measured_deployment,
+)
 from penstock.performance.power.power_model import Draw, Logs, PowerModel, UnderLoad, Unseen, Utilisation, kernels_of
 from penstock.performance.similarity.cases import shape_of
 from penstock.performance.step.step_work import Array, Load, ReplicaWork
@@ -53,7 +59,10 @@ class DrawnRow:
 
 
 def drawn_rows(measurements: Iterable[Measurement], model_of: ModelOf, accelerator_of: AcceleratorOf) -> list[DrawnRow]:
-    """Return the cells that state joules, of one engine without drafts, on accelerators with known board power."""
+    """Return the cells that state joules, of one engine without drafts, on accelerators with known board power.
+
+    A cell faster than its own roofline is not evidence here either.
+    """
     compiled: dict[tuple[object, ...], ReplicaWork] = {}
     found = []
     for row in measurements:
@@ -67,13 +76,17 @@ def drawn_rows(measurements: Iterable[Measurement], model_of: ModelOf, accelerat
             compiled[key] = ReplicaWork(measured_deployment(row, model_of, accelerator_of))
         work = compiled[key]
         lengths = np.array([row.input_tokens]), np.array([row.output_tokens])
+        light = work.light(Load.closed_loop(np.array([row.concurrency]), *lengths, batched_tokens(row)))[0]
+        seconds = row.concurrency / row.output_tokens_per_s
+        if faster_than_roofline(light, row.tpot_s or seconds):
+            continue
         watts = row.joules_per_output_token * row.output_tokens_per_s / row.devices
         kernels = kernels_of(row.accelerator, row.engine, shape_of(work.deployment.model), row.weights)
         found.append(
             DrawnRow(
                 measurement=row,
-                light=work.light(Load.closed_loop(np.array([row.concurrency]), *lengths, batched_tokens(row)))[0],
-                seconds=row.concurrency / row.output_tokens_per_s,
+                light=light,
+                seconds=seconds,
                 share=watts / part.tdp_watts,
                 kin=(part.vendor, part.id),
                 kernels=kernels,

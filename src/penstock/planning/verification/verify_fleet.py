@@ -251,13 +251,8 @@ def _still_carrying(mix: Mix | None, problem: Problem) -> Mix | None:
 
 
 def of_same_accelerators(problem: Problem, mix: Mix) -> Mix | None:
-<<<<<<< HEAD
-    """Plan a fleet again; one of several vendors stays one, as its question is what such a fleet costs."""
-    vendors = vendors_above_minimum_share(problem, mix)
-=======
     """Plan a fleet again on its accelerators; a fleet of several vendors keeps them, because its label requires it."""
     vendors = vendors_above_minimum_share(problem, mix)
->>>>>>> lang-planning
     found = cheapest(
         problem,
         Restriction(only_accelerators=mix.support, require_vendors=vendors if len(vendors) > 1 else frozenset()),
@@ -267,13 +262,8 @@ def of_same_accelerators(problem: Problem, mix: Mix) -> Mix | None:
     return None if found is None else balance_load(found, problem)
 
 
-<<<<<<< HEAD
-def vendors_above_minimum_share(problem: Problem, mix: Mix) -> frozenset[str]:
-    """The vendors that carry enough to count in every period."""
-=======
 def vendors_above_minimum_share(problem: Problem, mix: Mix) -> frozenset[str]:
     """Return the vendors that carry the minimum share in every period."""
->>>>>>> lang-planning
     carried: dict[tuple[str, int], float] = {}
     whole = [0.0] * problem.periods
     demands = {demand.key: demand for demand in problem.demands}

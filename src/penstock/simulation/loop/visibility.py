@@ -5,7 +5,7 @@ The loop knows everything; what is here passes on only what a gateway would see,
 
 import math
 
-from penstock.routing.endpoint_updates import divide, finished, first_token, begin_report, refresh, reported, sent
+from penstock.routing.endpoint_updates import begin_report, divide, finished, first_token, refresh, reported, sent
 from penstock.routing.length_estimates import expected_tokens, saw_answer
 from penstock.simulation.loop.compiler import cold, compiled
 from penstock.simulation.loop.observe import client_lag_s, used_at
