@@ -1,1 +1,1 @@
-"""Choose the endpoint for a request. `harm.pick` decides, for the simulator and the gateway alike."""
+"""Chooses the endpoint for a request. `harm.pick` decides, for the simulator and the gateway alike."""

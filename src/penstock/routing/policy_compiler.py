@@ -82,7 +82,7 @@ class PythonPick:
         """Return the policy's choice among the endpoints at an address."""
         try:
             chosen = _index(self._pick(self._request, self._seen[address], self._hits, self._parameters))
-        except BaseException as error:  # noqa: BLE001 - whoever called the loop raises it
+        except BaseException as error:  # noqa: BLE001 - the caller of the loop raises it
             self.failed = error
             return NOWHERE
         return min(chosen, NOWHERE)

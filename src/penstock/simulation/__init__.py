@@ -1,1 +1,1 @@
-"""Simulate how a fleet behaves under load: discrete events, continuous batching, and a skip over equal steps."""
+"""Simulates how a fleet behaves under load: discrete events, continuous batching, and a skip over equal steps."""

@@ -72,8 +72,8 @@ def pickers_endpoints(pools: Sequence[ReplicaPool], routing: Routing) -> Records
 def describe_replica(endpoints: Record, replica: Replica, cost: StepCost, *, usd_per_hour: float) -> None:
     """Write the fixed properties of a replica into the records of its endpoints.
 
-    They are KV cache, seats, price and step coefficients. Limits are those of one rank, so the endpoint must be one
-    rank. `cost` gives the step times of that endpoint.
+    They are KV cache, seats, price and step coefficients. Limits are those of one rank: the caller scales them for an
+    endpoint with several ranks. `cost` gives the step times of that endpoint.
     """
     endpoints["block_tokens"], endpoints["kv_tokens"] = replica.block_tokens, replica.kv_tokens
     if replica.context_tokens is not None:

@@ -33,7 +33,7 @@ def shipped_code(sources: str) -> Code:
     try:
         by_sources = pickle.loads(folder().joinpath(file_name()).read_bytes())  # noqa: S301 - a file of this package
         found: Code = by_sources.get(sources, {})
-    except Exception:  # noqa: BLE001 - whatever is wrong with it, compiling is right
+    except Exception:  # noqa: BLE001 - on any error the code is compiled instead
         return {}
     return found
 
