@@ -4,15 +4,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median, quantiles
 
-from penstock.benchmark.shipped_rows import model_of
-from penstock.performance.evidence.rows import believed, described_runs
-
 from measurements.build import Built
 from measurements.filters import WHY
 from measurements.ledger import Left
 from measurements.write import file_of
 from penstock.catalog import load_accelerator, measurement_sources
 from penstock.catalog.measurement import Measurement
+from penstock.performance.calibration.measured_runs import believed, described_runs
+from penstock.performance.shipped.shipped_runs import model_of
 
 _KINDS: tuple[tuple[str, Callable[[Measurement], bool]], ...] = (
     ("one engine, a closed loop", lambda row: row.scenario == "online" and not row.drafted),
