@@ -1,7 +1,6 @@
 """Whatever is written, it is read or refused in one line that names the place: claim files, sheets and sentences."""
 
 import copy
-import os
 import random
 from dataclasses import replace
 from functools import cache
@@ -10,6 +9,7 @@ import pytest
 import yaml
 
 from audits import library
+from effort import fuzz_cases
 from penstock.audit.asked.claims_yaml import EXAMPLE_CLAIMS, parse_claims, read_claims
 from penstock.audit.asked.sentence import parse_sentence
 from penstock.audit.asked.sheet import parse_sheet
@@ -18,7 +18,7 @@ from penstock.audit.library import Library
 from penstock.errors import PenstockError, UsageError
 from penstock.reading.yaml import Table, Value
 
-CASES = int(os.environ.get("PENSTOCK_FUZZ_CASES", "100000"))
+CASES = fuzz_cases(10_000, 100_000)
 WORDS = (
     "",
     "0",
