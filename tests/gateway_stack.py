@@ -29,6 +29,14 @@ _SILICON = (
 """Of an endpoint's record, what follows from its silicon and engine."""
 
 
+def until(true: Callable[[], bool], seconds: float = 15.0) -> None:
+    """Wait until a condition is true; fail if it is not within that time."""
+    begun = time.monotonic()
+    while not true():
+        assert time.monotonic() - begun < seconds, f"not within {seconds} s"
+        time.sleep(0.05)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Stack:
     """What is started."""

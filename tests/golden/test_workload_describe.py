@@ -1,6 +1,5 @@
-"""What `penstock workload describe` shows, kept as a file: refreshed only by `pytest --update-golden`."""
+"""What `penstock workload describe` shows."""
 
-from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 
@@ -9,8 +8,7 @@ from rich.console import Console
 
 from penstock.report.workload.terminal import render_trace, suggested_arrivals, trace_document
 from penstock.workload import TraceSummary, describe_trace, read_trace
-
-Golden = Callable[[str, str], None]
+from printed import row, words
 
 
 def chat(folder: Path) -> TraceSummary:
@@ -34,8 +32,21 @@ def shown(summary: TraceSummary, width: int) -> str:
     return console.file.getvalue()
 
 
-def test_a_trace_in_80_columns(tmp_path: Path, golden: Golden) -> None:
-    golden("workload_80_columns.txt", shown(chat(tmp_path), 80))
+def test_a_trace_in_80_columns(tmp_path: Path) -> None:
+    text = shown(chat(tmp_path), 80)
+    assert text.startswith("chat  130 requests in 25 min")
+    assert row(text, "prompts           300") == ["768", "1,152", "20,000", "20,000", "2,218.3", "288,380"]
+    assert row(text, "answers            60") == ["81", "98", "900", "900", "142.6", "18,540"]
+    facts = (
+        "0.086/s in the mean, 0.183/s in the busiest minute",
+        "coefficient of variation is 3.08: bursty",
+        "21.2% of prompt tokens were in an earlier request",
+        "prompts median 891 sigma 0.97, answers median 95 sigma 0.66, correlation 0.93",
+        "up to 31.1% of prompts and 39.5% of answers, chance alone 11.9% of 130",
+        "--arrivals gamma:3.1 --rate 0.172",
+    )
+    for fact in facts:
+        assert fact in words(text)
 
 
 @pytest.mark.parametrize("width", [80, 100, 132, 160])

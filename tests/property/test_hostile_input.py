@@ -1,7 +1,6 @@
 """Untrusted files: whatever is in them, reading ends in a spec or in one named error, quickly and in little memory."""
 
 import json
-import os
 import random
 import resource
 import struct
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from effort import fuzz_cases
 from examples import deployment
 from penstock.catalog import find_model, model_ids
 from penstock.checkpoint.safetensors.header import parse_header, read_header
@@ -19,7 +19,7 @@ from penstock.errors import CheckpointError, ConfigError, PenstockError
 from penstock.model import read_config
 from penstock.performance import fit
 
-CASES = int(os.environ.get("PENSTOCK_FUZZ_CASES", "120000"))
+CASES = fuzz_cases(12_000, 120_000)
 """Split between configs and headers; `make fuzz` runs a million."""
 
 VALUES: list[object] = [
