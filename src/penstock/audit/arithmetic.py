@@ -1,4 +1,4 @@
-"""Evaluates arithmetic expressions from text, without names or calls other than those given."""
+"""Evaluates arithmetic expressions from their text; only numbers and given names are allowed."""
 
 import ast
 import operator

@@ -21,7 +21,7 @@ from penstock.performance.step.step_work import PARTS, Array, Load, ReplicaWork,
 from penstock.units import GB, TERA
 
 MAX_TOKENS_A_STEP: Final = 4.0
-"""Maximum tokens per step with drafts: no shipped measurement accepts more than three drafts per step."""
+"""Maximum tokens per step with drafts: the highest acceptance in the shipped measurements is below three drafts."""
 _MAX_REQUESTS: Final = 65536.0
 _FULL_STEP: Final = 8192.0
 

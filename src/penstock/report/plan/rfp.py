@@ -57,7 +57,7 @@ class VendorSheet:
 
 
 def vendor_sheets(result: PlanResult, answer: Answer) -> tuple[VendorSheet, ...]:
-    """List the questions by accelerator: the chosen fleet's first, then those of fleets of one other vendor."""
+    """List the questions by accelerator: the chosen fleet's first, then those of other vendors' complete fleets."""
     return tuple(_sheet(result, answer, ident, nodes) for ident, nodes in asked_nodes(result, answer).items())
 
 
