@@ -48,7 +48,7 @@ def emulated_replicas(fleet: Fleet) -> "tuple[EmulatedReplica, ...]":
 
 
 def _replicas(fleet: Fleet, pool: Pool) -> "list[EmulatedReplica]":
-    from penstock.emulator.emulated_endpoint import EmulatedReplica  # noqa: PLC0415 - with the extra
+    from penstock.emulator.emulated_endpoint import EmulatedReplica  # noqa: PLC0415 - needs the extra
 
     replica = _coarse(placed_pool(fleet, pool))
     return [
@@ -90,7 +90,7 @@ def emulate(
         raise MissingExtra('emulating needs an extra: pip install "penstock[gateway]"')
     if not speed > 0:
         raise UsageError(f"speed is {speed:g}; write how many seconds pass in one, such as 10")
-    import uvloop  # noqa: PLC0415 - an extra
+    import uvloop  # noqa: PLC0415 - optional extra
 
     from penstock.emulator import emulator_server  # noqa: PLC0415 - needs the extra
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def routed_fleet(asked: AskedFleet, generation: int = 0, *, follow_names: bool = False) -> "RoutedFleet":
     """Build the picker's view of a fleet: each endpoint's step times, KV cache and price."""
-    from penstock.gateway.state.routed_fleet import RoutedClass, RoutedFleet, RoutedPool, asked_names  # noqa: PLC0415 - with the extra
+    from penstock.gateway.state.routed_fleet import RoutedClass, RoutedFleet, RoutedPool, asked_names  # noqa: PLC0415 - needs the extra
 
     fleet = fleet_choice(asked)
     pools = [pool for pool in fleet.pools if pool.endpoints]
@@ -80,7 +80,7 @@ def routed_fleet(asked: AskedFleet, generation: int = 0, *, follow_names: bool =
 
 def _addresses(pool: Pool, *, follow_names: bool) -> list[str]:
     """Return the addresses of a pool's replicas: one per endpoint, or all that its name resolves to now."""
-    from penstock.gateway.state.dns_names import address_of, addresses_of  # noqa: PLC0415 - with the extra
+    from penstock.gateway.state.dns_names import address_of, addresses_of  # noqa: PLC0415 - needs the extra
 
     if not follow_names:
         return [address_of(endpoint) for endpoint in pool.endpoints]
@@ -154,10 +154,10 @@ def envoy_settings(options: GatewayOptions, folder: Path) -> "EnvoySettings":
     for name in ("httptools", "uvloop"):
         if find_spec(name) is None:
             raise MissingExtra('routing needs an extra: pip install "penstock[gateway]"')
-    from penstock.gateway.envoy.envoy_config import DOORS, EnvoySettings  # noqa: PLC0415 - with the extra
-    from penstock.gateway.envoy.inference_paths import checked  # noqa: PLC0415 - with the extra
-    from penstock.gateway.envoy.tracing import Traces  # noqa: PLC0415 - with the extra
-    from penstock.gateway.state.access_rules import Certificate  # noqa: PLC0415 - with the extra
+    from penstock.gateway.envoy.envoy_config import DOORS, EnvoySettings  # noqa: PLC0415 - needs the extra
+    from penstock.gateway.envoy.inference_paths import checked  # noqa: PLC0415 - needs the extra
+    from penstock.gateway.envoy.tracing import Traces  # noqa: PLC0415 - needs the extra
+    from penstock.gateway.state.access_rules import Certificate  # noqa: PLC0415 - needs the extra
 
     if options.only_pick is not None and options.door == "ext_authz":
         raise UsageError("a gateway that others run asks over ext_proc; add --door ext_proc")
@@ -220,7 +220,7 @@ def route(
 
     with TemporaryDirectory(prefix="penstock-", dir=_memory_folder(), ignore_cleanup_errors=True) as folder:
         settings = envoy_settings(told, Path(folder))  # first: reports a missing extra in one line
-        from penstock.gateway.supervisor import Supervisor  # noqa: PLC0415 - with the extra
+        from penstock.gateway.supervisor import Supervisor  # noqa: PLC0415 - needs the extra
 
         Supervisor(settings, read, watched, drain_s=drain_s, grace_s=grace_s).run(ready)
 
@@ -231,8 +231,8 @@ def envoy_document(fleet: AskedFleet, options: GatewayOptions | None = None) -> 
     if told.only_pick is None:
         raise UsageError("an Envoy you run has to know where to ask; add --door ext_proc --only-pick HOST:PORT")
     settings = envoy_settings(told, folder=Path("/run/penstock"))
-    from penstock.gateway.envoy.config_files import envoy_files, standing_document  # noqa: PLC0415 - with the extra
-    from penstock.gateway.state.access_rules import access_of  # noqa: PLC0415 - same
+    from penstock.gateway.envoy.config_files import envoy_files, standing_document  # noqa: PLC0415 - needs the extra
+    from penstock.gateway.state.access_rules import access_of  # noqa: PLC0415 - needs the extra
 
     files = envoy_files(routed_fleet(fleet), settings, access_of(settings.access_file))
     return json.dumps(standing_document(files), indent=2)

@@ -24,7 +24,7 @@ def open_hub(repository: str, *, headers: bool = False) -> Checkpoint:
         )
     name, _, revision = repository.partition("@")
     try:
-        from huggingface_hub import HfApi  # noqa: PLC0415 - an optional extra
+        from huggingface_hub import HfApi  # noqa: PLC0415 - optional extra
     except ImportError:
         raise MissingExtra("reading from the hub needs an extra: pip install 'penstock[hub]'") from None
     api = HfApi()
@@ -40,7 +40,7 @@ def open_hub(repository: str, *, headers: bool = False) -> Checkpoint:
 
 
 def _download(api: "HfApi", name: str, file: str, revision: str | None) -> bytes | None:
-    from huggingface_hub.errors import (  # noqa: PLC0415 - an optional extra
+    from huggingface_hub.errors import (  # noqa: PLC0415 - optional extra
         EntryNotFoundError,
         HfHubHTTPError,
         LocalEntryNotFoundError,

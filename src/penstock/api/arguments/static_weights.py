@@ -46,7 +46,10 @@ def _stated(fleet: Fleet, pools: Sequence[ReplicaPool]) -> tuple[float, ...] | N
 
 
 def capacities(pools: Sequence[ReplicaPool], kinds: Sequence[LoadKind]) -> tuple[float, ...]:
-    """Return the requests per second that one replica of each pool sustains; its plain rate if it meets no SLO."""
+    """Return the requests per second that one replica of each pool sustains within its SLO.
+
+    If some pool sustains none, the rates of all pools are without SLOs.
+    """
     endpoints, first = endpoints_of(pools), np.cumsum([0, *(pool.replicas for pool in pools)])
     return weights_by_capacity([endpoints[index] for index in first[:-1]], [kinds] * len(pools))
 

@@ -1,4 +1,4 @@
-"""What does one sentence claim? `llama-3.1-70b fp16 on 1x h100: 2800 tok/s`, with a grammar and errors that suggest.
+"""Parses a claim from one sentence, such as `llama-3.1-70b fp16 on 1x h100: 2800 tok/s`. Errors suggest a fix.
 
 SENTENCE  = SETUP ":" FIGURE | SETUP ":" ("fits" | "does not fit") | PART QUANTITY ":" FIGURE ["sparse" | "dense"]
             | PART QUANTITY ":" RATIO "of" PART

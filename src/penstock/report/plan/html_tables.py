@@ -226,7 +226,7 @@ _CONFIRMERS: Final[Mapping[Confirmer, str]] = {
 
 
 def assumptions_tables(entries: Sequence[Assumption]) -> Iterator[str]:
-    """List every input under who can confirm it, what is uncertain first; defaults are marked."""
+    """List inputs by the department that can confirm them: defaults before given values, then by uncertainty."""
     for whose, title in _CONFIRMERS.items():
         own = sorted(
             (e for e in entries if e.confirmed_by == whose), key=lambda e: (e.input.given, not e.input.uncertain)
