@@ -18,7 +18,7 @@ from penstock.model.config_json import Config
 from penstock.model.model_spec import model_as_measured
 from penstock.model.weight import MXFP8
 from penstock.preflight import (
-    Asked,
+    LaunchChoices,
     Preflight,
     PreflightQuestion,
     Severity,
@@ -189,7 +189,7 @@ def ask(case: Case) -> Preflight:
     engine = ASKED_ENGINES[case.engine]
     part, asked_about = load_accelerator(case.accelerator), subject(case)
     split = case.split or smallest_split(asked_about, part, case.context_tokens)
-    asked = Asked(parallelism=split, context_tokens=case.context_tokens)
+    asked = LaunchChoices(parallelism=split, context_tokens=case.context_tokens)
     version = Release(case.release) if case.release else NEWEST[engine]
     question = PreflightQuestion(
         subject=asked_about,

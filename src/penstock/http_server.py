@@ -1,4 +1,4 @@
-"""How is HTTP/1.1 answered without a framework? One asyncio protocol on httptools, for the emulator and the gateway."""
+"""Serves HTTP/1.1 with one asyncio protocol on httptools, for the emulator and the gateway."""
 
 import asyncio
 import logging
@@ -22,21 +22,21 @@ _REASONS: Final = {
     503: b"Service Unavailable",
 }
 MAX_BODY_BYTES: Final = 32 * 2**20
-"""A prompt of a million tokens has four megabytes; what is longer is refused before it is held in memory."""
+"""Maximum body size in bytes; a larger body is rejected before it is stored. A million tokens take four megabytes."""
 _MAX_HEADER_BYTES: Final = 64 * 2**10
 JSON: Final = b"application/json"
 TEXT: Final = b"text/plain; version=0.0.4; charset=utf-8"
 
 
 def reply(status: int, body: bytes, kind: bytes = JSON, more: bytes = b"") -> bytes:
-    """Write a whole answer; `more` is further headers, each line with its end."""
+    """Return a complete response. `more` holds further header lines, each with its line end."""
     reason = _REASONS.get(status, b"Status")
     typed = b"content-type: " + kind + b"\r\n" if body else b""
     return b"HTTP/1.1 %d %b\r\ncontent-length: %d\r\n%b%b\r\n%b" % (status, reason, len(body), typed, more, body)
 
 
 class Exchange:
-    """One request and the answer to it."""
+    """One request and its response."""
 
     __slots__ = ("_chunked", "_line", "answered", "body", "headers", "method", "on_gone", "path")
 
@@ -46,40 +46,40 @@ class Exchange:
         self._line = line
         self.method, self.path, self.headers, self.body = method, path, headers, body
         self.on_gone: Callable[[], None] | None = None
-        """Called when the client leaves before the answer is complete."""
+        """Called if the client disconnects before the response is complete."""
         self.answered = False
         self._chunked = False
 
     def reply(self, status: int, body: bytes, kind: bytes = JSON, more: bytes = b"") -> None:
-        """Answer at once; `more` is further headers, each line with its end."""
+        """Send a complete response. `more` holds further header lines, each with its line end."""
         self.reply_whole(reply(status, body, kind, more))
 
     def reply_whole(self, answer: bytes) -> None:
-        """Answer at once with what `reply` made."""
+        """Send a complete response that `reply` built."""
         self._line.write(answer)
         self._done()
 
     def start(self, kind: bytes) -> None:
-        """Begin an answer that comes in pieces."""
+        """Start a chunked response."""
         self._chunked = True
         self._line.write(b"HTTP/1.1 200 OK\r\ncontent-type: " + kind + b"\r\ntransfer-encoding: chunked\r\n\r\n")
 
     def send(self, piece: bytes) -> None:
-        """Send a piece."""
+        """Send one chunk."""
         self._line.write(b"%x\r\n%b\r\n" % (len(piece), piece))
 
     def finish(self) -> None:
-        """Say that there are no more pieces."""
+        """End the chunked response."""
         self._line.write(b"0\r\n\r\n")
         self._done()
 
     @property
     def started(self) -> bool:
-        """Whether the client has seen the beginning of an answer."""
+        """True once a chunked response has started."""
         return self._chunked
 
     def cut(self) -> None:
-        """Break the connection off, whatever was promised."""
+        """Abort the connection, even in the middle of a response."""
         self.answered = True
         self._line.abort()
 
@@ -88,7 +88,7 @@ class Exchange:
         self._line.next_exchange(self)
 
     def gone(self) -> None:
-        """Note that nobody listens any more."""
+        """Record that the client disconnected, and call `on_gone` if the response is incomplete."""
         if not self.answered and self.on_gone is not None:
             self.answered = True
             self.on_gone()
@@ -98,7 +98,7 @@ Handler = Callable[[Exchange], None]
 
 
 class HttpConnection(asyncio.Protocol):
-    """One connection: requests are handled one after the other, in order."""
+    """One connection. It handles requests one after the other, in order."""
 
     def __init__(
         self, handle: Handler, lines: "set[HttpConnection] | None" = None, most_body_bytes: int = MAX_BODY_BYTES
@@ -111,20 +111,20 @@ class HttpConnection(asyncio.Protocol):
         self._queued: list[Exchange] = []
         self._keep = True
         self.is_reading = False
-        """Whether a request has begun to come and is not whole yet."""
+        """True while a request is only partly received."""
 
     def _begin(self) -> None:
         self._path, self._headers, self._body = b"", dict[bytes, bytes](), list[bytes]()
         self._body_bytes = self._header_bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Remember where to answer."""
+        """Store the transport."""
         self._transport = cast("asyncio.Transport", transport)
         if self._lines is not None:
             self._lines.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell whoever is answering that nobody listens."""
+        """Notify all open exchanges that the client disconnected."""
         del exc
         self._transport = None
         if self._lines is not None:
@@ -135,27 +135,27 @@ class HttpConnection(asyncio.Protocol):
         self._queued.clear()
 
     def data_received(self, data: bytes) -> None:
-        """Read on; what is not HTTP ends the connection."""
+        """Parse received data. Input that is not HTTP closes the connection."""
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserCallbackError:
-            # A defect of ours, which must not look like a bad request.
+            # Our own bug must not look like a bad request.
             log.exception("a request could not be handled")
             self.refuse(500)
         except (httptools.HttpParserUpgrade, httptools.HttpParserError):
             self.refuse(400)
 
     def on_message_begin(self) -> None:
-        """Note that a request has begun."""
+        """Mark a request as being received."""
         self.is_reading = True
 
     def on_url(self, url: bytes) -> None:
-        """Take the path, which may come in parts."""
+        """Append to the path, which may arrive in parts."""
         self._path += url
         self._count(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take one header."""
+        """Store one header."""
         self._headers[name.lower()] = value
         self._count(len(name) + len(value))
 
@@ -165,11 +165,11 @@ class HttpConnection(asyncio.Protocol):
             self.refuse(431)
 
     def on_headers_complete(self) -> None:
-        """Note whether the connection stays: the parser only knows while it is at the headers."""
+        """Record whether to keep the connection open, which the parser knows only at this point."""
         self._keep = self._parser.should_keep_alive()
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of the body."""
+        """Append a part of the body."""
         self._body_bytes += len(body)
         if self._body_bytes > self._most_body:
             self.refuse(413)
@@ -177,7 +177,7 @@ class HttpConnection(asyncio.Protocol):
             self._body.append(body)
 
     def on_message_complete(self) -> None:
-        """Hand the request on, or let it wait for the one before."""
+        """Handle the request, or queue it behind the current one."""
         if self._transport is None or self._transport.is_closing():
             return
         exchange = Exchange(self, self._parser.get_method(), self._path, self._headers, b"".join(self._body))
@@ -190,7 +190,7 @@ class HttpConnection(asyncio.Protocol):
             self._queued.append(exchange)
 
     def next_exchange(self, ended: Exchange) -> None:
-        """Go on with what was sent meanwhile; close where the client asked for it."""
+        """Handle the next queued request, or close the connection if the client asked for that."""
         if ended is not self._current:
             return
         self._current = None
@@ -202,24 +202,24 @@ class HttpConnection(asyncio.Protocol):
             self._handle(self._current)
 
     def write(self, data: bytes) -> None:
-        """Send, where somebody still listens."""
+        """Send data if the client is still connected."""
         if self._transport is not None:
             self._transport.write(data)
 
     def abort(self) -> None:
-        """Break off."""
+        """Abort the connection."""
         if self._transport is not None:
             self._transport.abort()
 
     def close_when_idle(self) -> bool:
-        """Close a connection that waits for nothing; return whether it did."""
+        """Close the connection if no request is open. Return whether it was closed."""
         if self._current is None and self._transport is not None:
             self._transport.close()
             return True
         return False
 
     def refuse(self, status: int) -> None:
-        """Say why nothing more is read here, and close."""
+        """Send an error status and close the connection."""
         if self._transport is not None and not self._transport.is_closing():
             reason = _REASONS[status]
             self._transport.write(

@@ -21,7 +21,7 @@ from penstock.catalog import load_accelerator, load_models
 from penstock.checkpoint import open_checkpoint
 from penstock.fleet import Parallelism
 from penstock.fleet.engines import NEWEST, EngineName
-from penstock.preflight import Asked, Preflight, PreflightQuestion, check, load_knowledge, parse_command
+from penstock.preflight import LaunchChoices, Preflight, PreflightQuestion, check, load_knowledge, parse_command
 from penstock.preflight.facts.subject import smallest_split, subject_of
 from ports import free_ports
 
@@ -89,7 +89,9 @@ def asked(name: str, on: str, command: str | None = None, engine: EngineName = "
         accelerator=part,
         engine=engine,
         version=NEWEST[engine],
-        asked=Asked(parallelism=smallest_split(subject, part, None, engine) if command is None else Parallelism()),
+        asked=LaunchChoices(
+            parallelism=smallest_split(subject, part, None, engine) if command is None else Parallelism()
+        ),
         launch=None if command is None else parse_command(command)[1],
     )
     return check(question, load_knowledge())

@@ -15,7 +15,7 @@ from penstock.checkpoint import open_checkpoint
 from penstock.checkpoint.fp8.scan import scan_fp8
 from penstock.fleet import Parallelism, Release
 from penstock.fleet.engines import EngineName
-from penstock.preflight import Asked, Preflight, PreflightQuestion, check, load_knowledge
+from penstock.preflight import LaunchChoices, Preflight, PreflightQuestion, check, load_knowledge
 from penstock.preflight.facts.subject import subject_of
 from penstock.report.fp8 import render_scan
 from penstock.report.preflight.terminal import render_matrix, render_preflight
@@ -36,7 +36,7 @@ def answer(model: str, on: str, tp: int, engine: EngineName = "vllm", version: s
         accelerator=load_accelerator(on),
         engine=engine,
         version=Release(version),
-        asked=Asked(parallelism=Parallelism(tp=tp)),
+        asked=LaunchChoices(parallelism=Parallelism(tp=tp)),
     )
     return check(question, load_knowledge())
 

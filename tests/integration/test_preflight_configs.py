@@ -14,7 +14,7 @@ from penstock.model import read_model
 from penstock.model.config_json import parse_json
 from penstock.performance import fit
 from penstock.preflight import (
-    Asked,
+    LaunchChoices,
     Preflight,
     PreflightQuestion,
     Readiness,
@@ -83,7 +83,7 @@ def test_every_config_on_every_chip_with_both_engines_gets_an_answer_that_agrees
         split = Parallelism(tp=8 if subject.model.weight_bytes > LARGE_BYTES else 1)
         for part in parts.values():
             for engine, version in ENGINES:
-                asked = Asked(parallelism=split)
+                asked = LaunchChoices(parallelism=split)
                 question = PreflightQuestion(
                     subject=subject, accelerator=part, engine=engine, version=Release(version), asked=asked
                 )

@@ -86,7 +86,7 @@ EXPORTS = {
     "penstock.fleet": ["Deployment", "Engine", "Parallelism", "Release", "engine_defaults"],
     "penstock.performance": ["MemoryFit", "fit", "minimum_devices"],
     "penstock.preflight": [
-        "Asked",
+        "LaunchChoices",
         "Assessment",
         "Facts",
         "Finding",

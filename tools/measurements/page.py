@@ -4,11 +4,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median, quantiles
 
+from penstock.benchmark.shipped_rows import model_of
+from penstock.performance.evidence.rows import believed, described_runs
+
 from measurements.build import Built
 from measurements.filters import WHY
 from measurements.ledger import Left
 from measurements.write import file_of
-from penstock.catalog import measurement_sources
+from penstock.catalog import load_accelerator, measurement_sources
 from penstock.catalog.measurement import Measurement
 
 _KINDS: tuple[tuple[str, Callable[[Measurement], bool]], ...] = (
@@ -35,6 +38,7 @@ def data_page(built: Built, template: str) -> str:
         unnamed=_against_named(rows, "gpu_unnamed"),
         filters=_filters(left),
         quarantined=_quarantined(left),
+        unlearnt=_unlearnt(rows),
     )
 
 
@@ -96,6 +100,14 @@ def _counted(counts: Counter[str]) -> str:
     return ", ".join(
         f"{name} {count:,}" for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     )
+
+
+def _unlearnt(rows: Sequence[Measurement]) -> str:
+    """List the shipped rows that are not evidence, because they are faster than their own roofline."""
+    found = [run for run in described_runs(believed(rows), model_of, load_accelerator) if run.faster_than_roofline]
+    kinds = Counter((run.row.scenario, run.row.accelerator, run.row.engine, run.row.model) for run in found)
+    lines = [(len(found), "all"), *((count, " ".join(kind)) for kind, count in kinds.most_common())]
+    return _table(("rows", "of"), lines)
 
 
 def _quarantined(left: Sequence[Left]) -> str:

@@ -20,8 +20,8 @@ from penstock.fleet import Parallelism, Release
 from penstock.fleet.engines import NEWEST
 from penstock.performance.shipped.shipped_runs import shipped_efficiencies
 from penstock.preflight import (
-    Asked,
     Launch,
+    LaunchChoices,
     Preflight,
     PreflightQuestion,
     Subject,
@@ -208,7 +208,7 @@ class _Options:
             accelerator=part,
             engine=engine,
             version=Release(self.version) if self.version else NEWEST[engine],
-            asked=Asked(parallelism=split, cache_dtype=self.cache_dtype, context_tokens=self.context_tokens),
+            asked=LaunchChoices(parallelism=split, cache_dtype=self.cache_dtype, context_tokens=self.context_tokens),
             launch=self.launch,
             host=self.host,
         )

@@ -1,4 +1,4 @@
-"""What is known about silicon, prices and models, and who says so? Loaded lazily, one file at a time."""
+"""Holds sourced facts about accelerators, prices and models. Files are loaded lazily, one at a time."""
 
 from penstock.catalog._catalog_files import (
     accelerator_ids,

@@ -1,4 +1,4 @@
-"""How is the catalog read? One TOML file per thing, parsed strictly, only when asked for."""
+"""Reads the catalog: one TOML file per entry, parsed strictly, and only on request."""
 
 import difflib
 import json
@@ -24,12 +24,12 @@ _ALIASES = "aliases.toml"
 
 
 def accelerator_ids() -> tuple[str, ...]:
-    """List the accelerators the catalog holds, without reading them."""
+    """List the accelerators in the catalog without reading them."""
     return _ids("accelerators")
 
 
 def model_ids() -> tuple[str, ...]:
-    """List the models known by name, without reading them."""
+    """List the models known by name without reading them."""
     return _ids("models")
 
 
@@ -40,7 +40,7 @@ def priced_ids() -> tuple[str, ...]:
 
 @cache
 def load_accelerator(name: str) -> Accelerator:
-    """Read one accelerator by id or short name (`h100` is the SXM part)."""
+    """Read one accelerator by id or short name (`h100` is the SXM version)."""
     ident = _resolve(name, "accelerators", "penstock catalog list")
     return parse_accelerator(read_toml(_DATA / "accelerators" / f"{ident}.toml"), f"{ident}.toml")
 
@@ -52,7 +52,7 @@ def load_accelerators() -> tuple[Accelerator, ...]:
 
 @cache
 def load_prices(name: str) -> tuple[Price, ...]:
-    """Read every price recorded for one accelerator, oldest first; empty when there is none."""
+    """Read every price recorded for one accelerator, oldest first. Empty if there is none."""
     ident = _resolve(name, "accelerators", "penstock catalog list")
     path = _DATA / "prices" / f"{ident}.toml"
     if not path.is_file():
@@ -64,7 +64,7 @@ def load_prices(name: str) -> tuple[Price, ...]:
 
 @cache
 def find_model(name: str) -> CatalogModel:
-    """Read one model by id, short name or hub name; a repository of the same shape keeps its own name."""
+    """Read one model by id, short name or hub name. A repository of the same shape keeps its own name."""
     ident = _resolve(name, "models", "penstock catalog models")
     known = _load_model(ident)
     written = _hub_names().get(name.strip().lower(), known.repo)
@@ -78,7 +78,7 @@ def load_models() -> tuple[CatalogModel, ...]:
 
 @cache
 def load_measurements(accelerator: str | None = None) -> tuple[Measurement, ...]:
-    """Read every public measurement the package ships, or those of one accelerator, file by file in order of name."""
+    """Read every public measurement in the package, or those of one accelerator, file by file in order of name."""
     folder = (_DATA / "measurements").iterdir()
     files = sorted((entry for entry in folder if entry.name.endswith(".csv")), key=lambda entry: entry.name)
     return tuple(
@@ -89,7 +89,7 @@ def load_measurements(accelerator: str | None = None) -> tuple[Measurement, ...]
 
 
 def _only(text: str, accelerator: str | None) -> str:
-    """Keep the header and the lines that name an accelerator: parsing the others would take most of the time."""
+    """Return the header and the lines that name an accelerator. Parsing the others would take most of the time."""
     if accelerator is None:
         return text
     header, *lines = text.splitlines(keepends=True)
@@ -104,19 +104,19 @@ def load_efficiencies() -> Mapping[str, Any]:
 
 @cache
 def load_disaggregation() -> Mapping[str, Any]:
-    """Read what was learnt from disaggregated runs, as `penstock.performance.disaggregated.phase_factors` writes it."""
+    """Read the factors of disaggregated runs, as `penstock.performance.disaggregated.phase_factors` writes them."""
     return _document("disaggregation.json")
 
 
 @cache
 def load_power() -> Mapping[str, Any]:
-    """Read the shipped draws of accelerators, as `penstock.performance.power.power_document` writes them."""
+    """Read the shipped power model, as `penstock.performance.power.power_document` writes it."""
     return _document("power.json")
 
 
 @cache
 def load_drafts() -> Mapping[str, Any]:
-    """Read the shipped acceptances of drafts, as `penstock.performance.calibration.draft_acceptance` writes them."""
+    """Read the shipped acceptance of drafts, as `penstock.performance.calibration.draft_acceptance` writes it."""
     return _document("drafts.json")
 
 
@@ -134,7 +134,10 @@ def load_evidence() -> "Mapping[str, np.ndarray[Any, Any]]":
 
 
 def load_held_out() -> "Mapping[str, np.ndarray[Any, Any]]":
-    """Read what was predicted for each of them without its month, setup, model or part: `make calibration`."""
+    """Read the held-out prediction of each measurement, written by `make calibration`.
+
+    Each is predicted without its month, setup, model or accelerator.
+    """
     return _arrays("held_out.npz")
 
 
@@ -151,14 +154,17 @@ def _arrays(name: str) -> "Mapping[str, np.ndarray[Any, Any]]":
 
 @cache
 def measurement_sources() -> Mapping[str, MeasurementSource]:
-    """Read who published the measurements."""
+    """Read the publishers of the measurements, keyed by id."""
     raw = read_toml(_DATA / "measurements" / "sources.toml").get("source", [])
     sources = strictly(tuple[MeasurementSource, ...], raw, "sources.toml")
     return {source.id: source for source in sources}
 
 
 def parse_accelerator(raw: dict[str, Any], where: str) -> Accelerator:
-    """Check one accelerator's table strictly: an unknown key, a number in quotes or a missing source is an error."""
+    """Parse one accelerator's table strictly.
+
+    An unknown key, a number in quotes or a missing source is an error.
+    """
     return strictly(Accelerator, raw, where)
 
 
@@ -175,14 +181,17 @@ def _ids(folder: str) -> tuple[str, ...]:
 
 @cache
 def _aliases(folder: str) -> dict[str, str]:
-    """Short names live in one file, so that resolving one does not read the whole catalog."""
+    """Return the short names. They are in one file, so that resolving one does not read the whole catalog."""
     written = read_toml(_DATA / folder / _ALIASES)
     return {str(alias).lower(): str(ident) for alias, ident in written.items() if isinstance(ident, str)}
 
 
 @cache
 def _hub_names() -> dict[str, str]:
-    """Repositories as they are written, under their whole name and under its last part; an id comes first."""
+    """Return repositories as written, keyed by full name and by last part.
+
+    A last part that equals a catalog id is left out.
+    """
     written = [str(alias) for alias in read_toml(_DATA / "models" / _ALIASES) if "/" in str(alias)]
     tails = {name.rpartition("/")[2].lower(): name for name in reversed(written)}
     for ident in _ids("models"):
@@ -215,19 +224,19 @@ def _letters(name: str) -> str:
 
 @cache
 def _joined(folder: str) -> dict[str, str]:
-    """Names as some write them: `h100-nvl`, `rtx pro 6000`."""
+    """Return ids keyed by letters and digits alone, for spellings such as `h100-nvl` and `rtx pro 6000`."""
     names = {ident: ident for ident in _ids(folder)} | _aliases(folder)
     return {_letters(name): ident for name, ident in names.items()}
 
 
 def _kin(wanted: str) -> str | None:
-    """Say what a part people ask for is like, of those that are here."""
+    """Return a sentence that names a similar accelerator in the catalog, for a known one that is missing."""
     kin = read_toml(_DATA / "accelerators" / _ALIASES).get("kin", {}).get(_letters(wanted))
     return None if kin is None else str(kin)
 
 
 def _not_covered(wanted: str) -> str | None:
-    """Say why a part people ask for is not here."""
+    """Return the reason why a known accelerator is not covered."""
     spelled = _letters(wanted)
     for start, reason in read_toml(_DATA / "accelerators" / _ALIASES).get("not_covered", {}).items():
         if spelled.startswith(str(start)):

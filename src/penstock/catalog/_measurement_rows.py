@@ -1,4 +1,7 @@
-"""How are measured rows read? Plain CSV, checked strictly, a column at a time: there are too many for a parser each."""
+"""Reads measured rows from CSV, checked strictly, column by column.
+
+There are too many rows to parse one at a time.
+"""
 
 import csv
 from collections import deque
@@ -95,12 +98,13 @@ COLUMNS: Final[Mapping[str, Parse]] = {
     "twin": str,
     "flag": str,
 }
-"""Every column a file may have, in the order they are written; a file leaves out what says nothing about its rows."""
+"""Every column that a file can have, in the order they are written. A file leaves out columns that are empty for all
+its rows."""
 _REQUIRED: Final = {field.name for field in fields(Measurement) if field.default is MISSING}
 
 
 def read_rows(text: str, where: str) -> list[Measurement]:
-    """Read one file of rows; an error is one line that names the file, the line and the column."""
+    """Parse one file of rows. An error is one line that names the file, the line and the column."""
     table = list(csv.reader(text.splitlines()))
     header, lines = (table[0], table[1:]) if table else ([], [])
     _check_header(header, where)
@@ -116,7 +120,10 @@ def read_rows(text: str, where: str) -> list[Measurement]:
 
 
 def _filled(columns: Mapping[str, Sequence[Any]], count: int) -> list[Measurement]:
-    """Make the rows a field at a time, past the constructor: a frozen one takes longer than all the rest."""
+    """Create the rows field by field without the constructor.
+
+    The constructor of a frozen dataclass takes longer than everything else.
+    """
     rows = [object.__new__(Measurement) for _ in range(count)]
     for field in fields(Measurement):
         fill = getattr(Measurement, field.name).__set__
@@ -135,7 +142,7 @@ def _check_header(header: Sequence[str], where: str) -> None:
 
 
 def _parsed(name: str, column: Sequence[str], where: str) -> list[Any]:
-    """Parse each distinct text once: most columns hold few, and rows then share what they hold."""
+    """Parse each distinct text once. Most columns have few, and rows then share the parsed values."""
     parse, known = COLUMNS[name], {}
     for text in set(column):
         try:

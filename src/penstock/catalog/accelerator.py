@@ -1,4 +1,4 @@
-"""What is this device? One accelerator as the engine sees it, each fact with its source."""
+"""Describes one accelerator as the engine sees it, each fact with its source."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
@@ -11,7 +11,7 @@ from penstock.reading.toml import STRICT
 
 
 class Basis(StrEnum):
-    """How a fact is known."""
+    """Kind of evidence for a fact."""
 
     VENDOR_SPEC = "vendor_spec"
     MEASURED = "measured"
@@ -21,7 +21,7 @@ class Basis(StrEnum):
 
 
 class Precision(StrEnum):
-    """A matrix datapath."""
+    """Matrix datapath."""
 
     FP64 = "fp64"
     FP32 = "fp32"
@@ -36,7 +36,7 @@ class Precision(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where some fields come from: who says it, when it was looked at, and how they know."""
+    """Source of some fields: the publisher, the date it was checked, and the kind of evidence."""
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
@@ -54,7 +54,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Device memory. `nominal_gb` is the number on the box; vendors print GiB as GB, so bytes are kept apart."""
+    """Device memory.
+
+    `nominal_gb` is the advertised number. Vendors print GiB as GB, so bytes are a separate field.
+    """
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
@@ -63,7 +66,7 @@ class Memory:
     hbm_bytes: int
     hbm_bytes_per_s: float
     usable_hbm_bytes: int | None = None
-    """What the driver reports to a process; None where no source gives it."""
+    """Bytes that the driver reports to a process. None if no source states them."""
 
     def __post_init__(self) -> None:
         if self.hbm_bytes <= 0 or self.hbm_bytes_per_s <= 0:
@@ -74,7 +77,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """The scale-up link. In a mesh one peer gets one link; behind a switch one peer can get all of them."""
+    """Scale-up link. In a mesh one peer gets one link; behind a switch one peer can get all of them."""
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
@@ -87,28 +90,28 @@ class Link:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """The server around the accelerator."""
+    """Server that holds the accelerator."""
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
     devices: int
     most_devices: int | None = None
-    """The most that one server is built with, where that is more than the usual."""
+    """The maximum devices of one server, if more than the usual number."""
     pcie: str | None = None
     node_watts: float | None = None
-    """The whole server at its maximum."""
+    """Maximum power of the whole server, in watts."""
     provisioned_watts_per_device: float | None = None
-    """What a site sets aside per device: its share of host, network and cooling included."""
+    """Watts that a site provisions per device, including its share of host, network and cooling."""
 
     @property
     def largest(self) -> int:
-        """Devices one machine may have."""
+        """Return the maximum devices of one server."""
         return max(self.devices, self.most_devices or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accelerator:
-    """One device as the engine sees it."""
+    """Accelerator as the engine sees it."""
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
@@ -123,7 +126,7 @@ class Accelerator:
     node: Node
     sources: tuple[Source, ...]
     sparse_flops_per_s: Mapping[Precision, float] | None = None
-    """With 2:4 structured sparsity, which no LLM engine uses: for reading vendor sheets, never for predictions."""
+    """Peak with 2:4 structured sparsity, which no LLM engine uses: for reading vendor sheets, never for predictions."""
     compute_target: str | None = None
     wavefront_size: int | None = None
     compute_units: int | None = None
@@ -149,23 +152,23 @@ class Accelerator:
 
     @property
     def usable_hbm_bytes(self) -> int:
-        """Memory a process can see; the physical size where nobody has published a reading."""
+        """Return the memory that a process can see, or the physical size if no reading is published."""
         return self.memory.usable_hbm_bytes or self.memory.hbm_bytes
 
     @property
     def rack_nodes(self) -> int:
-        """Nodes that are sold together: those of a rack where links span it, else one."""
+        """Return the nodes that are sold together: those of a rack if links span it, else one."""
         domain = self.link.domain_devices if self.link is not None else None
         return max(1, (domain or 0) // self.node.devices)
 
     @property
     def unverified_fields(self) -> tuple[str, ...]:
-        """Facts stated from general knowledge, which no stored source confirms."""
+        """Return the facts stated from general knowledge, which no stored source confirms."""
         return tuple(name for name in fact_names(self) if self.source_of(name).basis is Basis.UNVERIFIED)
 
     @property
     def recommendable(self) -> bool:
-        """Whether recommendations may name this part: shipping, and what decides fit and speed is verified."""
+        """Return whether recommendations can name it: it ships, and the facts behind fit and speed are verified."""
         deciding = ("memory.hbm_bytes", "memory.hbm_bytes_per_s", "dense_flops_per_s.bf16")
         stated = set(fact_names(self))
         return self.status == "shipping" and all(
@@ -173,20 +176,20 @@ class Accelerator:
         )
 
     def source_of(self, name: str) -> Source:
-        """Return the source of a field, named with dots: `memory.hbm_bytes`, `dense_flops_per_s.fp8`."""
+        """Return the source of a field, with dotted names: `memory.hbm_bytes`, `dense_flops_per_s.fp8`."""
         for source in self.sources:
             if _covering(name, source.fields):
                 return source
         raise KeyError(name)
 
     def emulated(self, formats: Iterable[str]) -> tuple[str, ...]:
-        """List the storage formats of weights it does not multiply as they are, in the order given."""
+        """List the weight formats that it does not multiply natively, in the order given."""
         fp8 = {"fp8", "mxfp8"} if Precision.FP8 in self.dense_flops_per_s else set()
         missing = {"fp8", "mxfp8", "mxfp4", "nvfp4"} - fp8 - set(self.fp4_formats)
         return tuple(name for name in formats if name in missing)
 
     def peak_flops_per_s(self, precision: Precision) -> float:
-        """Return the dense peak of a datapath, or refuse: a missing datapath is never guessed."""
+        """Return the dense peak of a datapath in FLOP/s. A missing datapath is an error and is never estimated."""
         try:
             return self.dense_flops_per_s[precision]
         except KeyError:
@@ -211,12 +214,12 @@ _IDENTITY = {
 
 
 def fact_names(accelerator: Accelerator) -> tuple[str, ...]:
-    """List every sourced fact the accelerator states, with dotted names."""
+    """List every sourced fact of the accelerator, with dotted names."""
     return tuple(name for name, _ in facts(accelerator))
 
 
 def facts(accelerator: Accelerator) -> tuple[tuple[str, object], ...]:
-    """List every sourced fact with its value; identity (name, vendor, form factor) is not a fact to source."""
+    """List every sourced fact with its value. Identity (name, vendor, form factor) needs no source."""
     return tuple(_facts_of(accelerator, ""))
 
 

@@ -1,4 +1,4 @@
-"""How do two accelerators differ, and which published comparisons of them are wrong?"""
+"""Compares two accelerators, and lists published comparisons of them that are wrong."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from penstock.units import GB, GIB, TERA
 
 @dataclass(frozen=True, slots=True)
 class ComparedFigure:
-    """One fact of both parts, and the left over the right where both are numbers."""
+    """One fact of both accelerators, and the ratio of left to right if both are numbers."""
 
     name: str
     label: str
@@ -19,7 +19,7 @@ class ComparedFigure:
 
 @dataclass(frozen=True, slots=True)
 class Trap:
-    """A comparison that circulates and is wrong, with the arithmetic that shows it."""
+    """Common comparison that is wrong, with the arithmetic that shows it."""
 
     kind: str
     text: str
@@ -27,7 +27,7 @@ class Trap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceleratorComparison:
-    """Two parts side by side."""
+    """Two accelerators side by side."""
 
     left: Accelerator
     right: Accelerator
@@ -57,7 +57,7 @@ _LABELS = {
 
 
 def compare(left: Accelerator, right: Accelerator) -> AcceleratorComparison:
-    """Line up every fact and find the traps that apply to this pair."""
+    """Compare every fact and find the traps that apply to this pair."""
     first, second = dict(facts(left)), dict(facts(right))
     rows = []
     for name, label in _LABELS.items():
@@ -81,7 +81,7 @@ def _traps(left: Accelerator, right: Accelerator) -> tuple[Trap, ...]:
 
 
 def _sparse_traps(dense: Accelerator, sparse: Accelerator) -> list[Trap]:
-    """One part's dense figure set against the other's sparse one: the commonest error in print."""
+    """Return the trap that compares one dense figure with one sparse figure: the most common published error."""
     for kind in (Precision.FP8, Precision.BF16):
         mine, theirs = dense.dense_flops_per_s.get(kind), sparse.dense_flops_per_s.get(kind)
         inflated = (sparse.sparse_flops_per_s or {}).get(kind)

@@ -1,4 +1,4 @@
-"""Which models are known by name? A trimmed config.json, where it was read, and the published size to check against."""
+"""Describes models known by name: a trimmed config.json, its source, and the published size to check against."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from penstock.reading.toml import STRICT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedSize:
-    """The parameter counts the publisher states, and what they count."""
+    """Parameter counts that the publisher states, and the parts they include."""
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
@@ -18,15 +18,16 @@ class PublishedSize:
     source: str
     active_params: float | None = None
     excludes: tuple[str, ...] = ()
-    """Parts of the checkpoint the total leaves out, such as `mtp` or `vision`."""
+    """Parts of the checkpoint that the total leaves out, such as `mtp` or `vision`."""
     active_excludes: tuple[str, ...] = ()
-    """Parts the active count leaves out besides those no text token passes; publishers differ on embeddings."""
+    """Parts that the active count leaves out, besides those that no text token passes. Publishers differ on
+    embeddings."""
     note: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogModel:
-    """A model people ask for by name."""
+    """Model known by name."""
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
@@ -35,8 +36,8 @@ class CatalogModel:
     source: str
     checked_on: date
     config: Mapping[str, Any]
-    """The keys of the checkpoint's config.json that decide its shape, as published."""
+    """The keys of the checkpoint's config.json that determine its shape, as published."""
     published: PublishedSize | None = None
     aliases: tuple[str, ...] = ()
     quantisation_file: Mapping[str, Any] | None = None
-    """hf_quant_config.json, for checkpoints that keep their quantisation beside config.json."""
+    """Contents of hf_quant_config.json, for checkpoints that keep their quantisation in this separate file."""

@@ -1,4 +1,4 @@
-"""What has been measured? Public rows of serving benchmarks, each a fact with where it was published."""
+"""Describes public measurements: rows of serving benchmarks, each with its source."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Drafted = Literal["", "mtp"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasurementSource:
-    """Who published some rows, and under which terms."""
+    """Publisher of some rows, and the terms of use."""
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
@@ -23,12 +23,12 @@ class MeasurementSource:
     url: str
     terms: str
     row_url: str | None = None
-    """Address of one row, with `{ref}` where its reference goes."""
+    """URL of one row, with `{ref}` as the placeholder of its reference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One side of a disaggregated deployment: so many workers, each split in the same way."""
+    """Prefill or decode side of a disaggregated deployment: its workers, all with the same split."""
 
     workers: int
     tp: int = 1
@@ -37,17 +37,17 @@ class Side:
 
     @property
     def devices(self) -> int:
-        """Devices of all its workers."""
+        """Return the devices of all its workers."""
         return self.workers * self.tp * self.dp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """One published result of one deployment under one load.
+    """Published result of one deployment under one load.
 
-    Lengths are what was really served (InferenceX draws 80 to 100% of its nominal lengths). `tp`, `dp` and `ep` are
+    Lengths are those actually served (InferenceX draws 80 to 100% of its nominal lengths). `tp`, `dp` and `ep` are
     those of one engine: attention tensor ranks, attention data ranks, and whether experts are spread whole over all of
-    them. `output_tokens_per_s` is output only, of the whole deployment.
+    them. `output_tokens_per_s` counts output tokens only, of the whole deployment.
     """
 
     id: str
@@ -55,7 +55,7 @@ class Measurement:
     ref: str
     scenario: Scenario
     """online: a closed loop of `concurrency` users on one engine. static_batch: one batch, run to its end. saturated:
-    everything queued at once, the batch as large as memory allows and not stated. disaggregated: a closed loop on
+    everything queued at once, with a batch as large as memory allows and not stated. disaggregated: a closed loop on
     engines that prefill and engines that decode."""
     model: str
     weights: str
@@ -74,32 +74,32 @@ class Measurement:
     ttft_s: float | None = None
     output_tokens_per_s: float | None = None
     dated: Dated = "day"
-    """up_to: a median over months that end on `date`, or a file of that date; the software is older, nobody says by
-    how much."""
+    """up_to: a median over months that end on `date`, or a file of that date. The software is older by an unknown
+    amount."""
     drafted: Drafted = ""
-    """mtp: speculative decoding with the draft layers of the checkpoint, so that a step yields more than one token;
-    MiniMax-M3, whose checkpoint brings none, drafts with a separate EAGLE-3 model."""
+    """mtp: speculative decoding with the draft layers of the checkpoint, so that a step yields more than one token.
+    MiniMax-M3, whose checkpoint has none, drafts with a separate EAGLE-3 model."""
     stack: str = ""
-    """The name of what runs the engines, where it is more than the engine."""
+    """Name of the software that runs the engines, if it is more than the engine."""
     prefill: Side | None = None
-    """The side that prefills, of a disaggregated deployment; the rest of the row is about the side that decodes."""
+    """Prefill side of a disaggregated deployment. The rest of the row describes the decode side."""
     decode_workers: int = 1
     nodes: int = 1
-    """The fewest machines that hold the devices of a deployment said to span several."""
+    """The fewest machines that hold the devices of a deployment that is stated to span several."""
     joules_per_output_token: float | None = None
-    """Energy of all devices, measured over the load."""
+    """Energy of all devices in joules, measured over the load."""
     twin: str = ""
-    """The dated run of the same configuration, lengths and load, where the row is a median over runs."""
+    """Id of the dated run of the same configuration, lengths and load, if the row is a median over runs."""
     flag: str = ""
-    """What is uncertain: `gpu_ambiguous`, the part printed may be another of its family; `gpu_unnamed`, only the runner
-    is known; `split_derived`, tp was worked out from rates and times."""
+    """Uncertain fields. `gpu_ambiguous`: the printed accelerator can be another of its family. `gpu_unnamed`: only the
+    runner is known. `split_derived`: tp was derived from rates and times."""
 
     @property
     def devices(self) -> int:
-        """Devices of the deployment."""
+        """Return the devices of the deployment."""
         return self.decode_workers * self.tp * self.dp + (self.prefill.devices if self.prefill else 0)
 
     @property
     def plain(self) -> bool:
-        """Whether it is a result of one engine that drafts nothing, and the only row of its run."""
+        """Return whether it is a result of one engine without drafts, and the only row of its run."""
         return self.scenario != "disaggregated" and not self.drafted and not self.twin

@@ -1,4 +1,4 @@
-"""What does it cost? Dated prices, appended and never overwritten: yesterday's plan keeps yesterday's price."""
+"""Holds dated prices. They are appended and never overwritten, so that an older plan keeps its prices."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,20 +22,21 @@ PriceKind = Literal[
     "purchase_all_in",
     "own_three_years",
 ]
-"""`rent_contract` is for `term_months`; `rent_block` for a window of days to weeks, prepaid or waited for;
-`purchase_node` is the server, `purchase_all_in` with network and storage; `run_per_hour` is owning without buying."""
+"""`rent_contract` is for `term_months`. `rent_block` is for a window of days to weeks, prepaid or with a wait.
+`purchase_node` is the server; `purchase_all_in` adds network and storage. `run_per_hour` is the cost of owning without
+the purchase."""
 _HOURLY: Final = frozenset(
     {"rent_on_demand", "rent_spot", "rent_index", "rent_contract", "rent_block", "own_per_hour", "run_per_hour"}
 )
 _RECENT: Final = timedelta(days=365)
-"""Prices older than this beside the newest are another market."""
+"""Age relative to the newest price above which a price is not used: it belongs to another market."""
 _LONE_SPREAD: Final = {"high": 0.05, "medium": 0.1, "low": 0.2}
-"""A single price is one opinion: how far others may be from it, by its confidence. An assumption."""
+"""Assumed relative spread around a single price, by its confidence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """One price somebody published on one day. A later price is a new entry with its own date."""
+    """Price published on one day. A later price is a new entry with its own date."""
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
@@ -43,7 +44,8 @@ class Price:
     kind: PriceKind
     provider: str
     usd: float
-    """For `devices` devices together: per hour when the kind is rent or own_per_hour, else once."""
+    """Price in dollars for `devices` devices together: per hour if the kind is rent, own_per_hour or run_per_hour, else
+    once."""
     devices: int
     effective_from: date
     confidence: Literal["high", "medium", "low", "unverified"]
@@ -53,13 +55,14 @@ class Price:
     source: str | None = None
     note: str | None = None
     component: bool = False
-    """Whether it pays for the accelerator alone and the host is billed apart: no machine can be had for it."""
+    """Whether it pays for the accelerator alone and the host is billed separately. No machine is available at this
+    price."""
     term_months: int | None = None
-    """How long a `rent_contract` binds; None where its source does not say."""
+    """Term of a `rent_contract` in months. None if its source does not state it."""
     survey: bool = False
-    """Whether it is what somebody found many providers and buyers to agree on, and not one provider's list."""
+    """Whether it is a survey result over many providers and buyers, and not one provider's list price."""
     corrected_by: str | None = None
-    """The entry that carries the same offer under its right label: this one stays on record and is not used."""
+    """Id of the entry that has the same offer with the correct label. This entry stays on record and is not used."""
 
     def __post_init__(self) -> None:
         if self.usd <= 0 or self.devices < 1:
@@ -71,34 +74,35 @@ class Price:
 
     @property
     def hourly(self) -> bool:
-        """Whether `usd` is per hour."""
+        """Return whether `usd` is per hour."""
         return self.kind in _HOURLY
 
     @property
     def usable(self) -> bool:
-        """Whether it has a source, pays for a whole machine and carries its right label."""
+        """Return whether it has a source, pays for a whole machine and has the correct label."""
         return self.confidence != "unverified" and not self.component and self.corrected_by is None
 
     @property
     def usd_per_device(self) -> float:
-        """The share of one device: per hour when hourly, else once."""
+        """Return the dollars per device: per hour if hourly, else once."""
         return self.usd / self.devices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarketPrice:
-    """What a device costs: the middle of what everybody asks, and who asks what."""
+    """Market price of a device: the central price and the offers behind it."""
 
     usd_per_device: float
     low_usd_per_device: float
     high_usd_per_device: float
-    """Between the quartiles: one cloud's list price is no market. Around a lone price, by its confidence."""
+    """Quartiles of the offers, because one cloud's list price is not a market. Around a single price: by its
+    confidence."""
     offers: tuple[Price, ...]
     """Each provider's newest price, cheapest first."""
 
 
 def market_price(prices: Sequence[Price], kind: PriceKind, *, term_months: int | None = None) -> MarketPrice | None:
-    """Take the median of each provider's newest price of a kind; None where nobody published one with a source."""
+    """Return the market price from each provider's newest price of a kind. None if no sourced price is published."""
     whole = [p for p in prices if (p.kind, p.term_months) == (kind, term_months) and p.usable]
     if not whole:
         return None
@@ -108,7 +112,7 @@ def market_price(prices: Sequence[Price], kind: PriceKind, *, term_months: int |
 
 
 def _middle(offers: tuple[Price, ...]) -> MarketPrice:
-    """A survey of the market where there is one, else the median; contracts on lists are dearer than those signed."""
+    """Return the newest market survey if there is one, else the median. Listed contracts cost more than signed ones."""
     usd = [price.usd_per_device for price in offers]
     if len(offers) == 1:
         spread = _LONE_SPREAD[offers[0].confidence]
@@ -126,7 +130,7 @@ def _middle(offers: tuple[Price, ...]) -> MarketPrice:
 
 
 def _newest_by_provider(prices: Sequence[Price]) -> tuple[Price, ...]:
-    """Keep one price per provider: its newest, and of those the one for most devices together."""
+    """Return one price per provider: the newest, and among equal dates the one for most devices."""
     kept: dict[str, Price] = {}
     for price in sorted(prices, key=lambda entry: (entry.effective_from, entry.devices, -entry.usd_per_device)):
         kept[price.provider] = price

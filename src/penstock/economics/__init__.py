@@ -1,4 +1,4 @@
-"""What does it cost? Line items with their formulas, discounted; pure functions of prices, power and people."""
+"""Computes costs: discounted line items with their formulas, as pure functions of prices, power and people."""
 
 from penstock.economics.bill_line import Item, Line
 from penstock.economics.finance import Finance

@@ -1,4 +1,4 @@
-"""What is on the bill? One line item with the formula and the inputs it comes from."""
+"""Defines a line item of a bill, with the formula and the inputs it comes from."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Item(StrEnum):
-    """What a line pays for, in the order a bill grows from silicon alone to everything."""
+    """Cost category of a line, in the order a bill grows from silicon alone to everything."""
 
     SILICON = "silicon"
     KEPT = "resale given up"
@@ -35,7 +35,7 @@ class Line:
 
 
 def line(item: Item, label: str, formula: str, **inputs: float) -> Line:
-    """Multiply out a formula of the form `a*b*(c - d*e)` over its inputs."""
+    """Evaluate a formula of the form `a*b*(c - d*e)` on its inputs and return the line."""
     return Line(item=item, label=label, usd=_product(formula, inputs), formula=formula, inputs=inputs)
 
 
@@ -57,5 +57,5 @@ def _factor(text: str, inputs: Mapping[str, float]) -> float:
 
 
 def total_usd(lines: tuple[Line, ...]) -> float:
-    """Sum a bill."""
+    """Return the sum of a bill in dollars."""
     return sum(entry.usd for entry in lines)

@@ -1,4 +1,4 @@
-"""What is a dollar of another year worth today? Discounting, and what hardware is worth when it is given back."""
+"""Discounts payments to today and values hardware at resale."""
 
 from dataclasses import dataclass
 from math import exp, expm1, log1p
@@ -8,21 +8,21 @@ from penstock.errors import UsageError
 HOURS_PER_YEAR = 8760.0
 MONTHS_PER_YEAR = 12.0
 _NO_INTEREST = 1e-12
-"""Below this the quotient has no digits left and the limit is exact to all of them."""
+"""Exponent below which the quotient loses all digits and its limit is exact."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finance:
-    """How money is compared over time."""
+    """Parameters for comparing money over time."""
 
     discount_rate_fraction: float
-    """Per year; 0 compares plain sums."""
+    """Discount rate per year; 0 compares plain sums."""
     depreciation_years: float
-    """Straight line: hardware of this age is worth its salvage value."""
+    """Years of straight-line depreciation to salvage value."""
     salvage_fraction: float = 0.0
-    """Of the price paid, what fully depreciated hardware still sells for."""
+    """Resale price of fully depreciated hardware, as a fraction of the price paid."""
     resale_fraction: float = 0.0
-    """Of what the books say above salvage, what a sale before that age brings; 0 counts on salvage alone."""
+    """Resale price before that age, as a fraction of book value above salvage; 0 assumes salvage alone."""
 
     def __post_init__(self) -> None:
         if self.discount_rate_fraction < 0 or self.depreciation_years <= 0:
@@ -31,43 +31,43 @@ class Finance:
             raise UsageError("salvage is a fraction of the price and resale a fraction of the book value")
 
     def worth_today(self, years: float) -> float:
-        """What a dollar paid so many years from now is worth today."""
+        """Return today's worth of a dollar paid in `years` years."""
         return exp(-years * log1p(self.discount_rate_fraction))
 
     def paid_years(self, start_years: float, end_years: float) -> float:
-        """Years of a steady payment between two dates, each moment discounted to today; plain years at a rate of 0."""
+        """Return the discounted years of a steady payment between two dates; plain years at a rate of 0."""
         force, length = log1p(self.discount_rate_fraction), end_years - start_years
         if force * length < _NO_INTEREST:
             return length * self.worth_today(start_years)
-        # expm1 keeps its digits where the rate is so small that 1 - (1 + rate)^-length would lose them.
+        # expm1 keeps its precision for rates so small that 1 - (1 + rate)^-length would lose it.
         return self.worth_today(start_years) * -expm1(-force * length) / force
 
     def book_fraction(self, age_years: float) -> float:
-        """What the books say is left of the price paid after so many years: accounting, not money."""
+        """Return the book value at an age as a fraction of the price paid: accounting, not money."""
         left = max(0.0, 1 - age_years / self.depreciation_years)
         return self.salvage_fraction + (1 - self.salvage_fraction) * left
 
     def sold_fraction(self, age_years: float) -> float:
-        """What of the price paid a sale brings after so many years: the money a plan counts on."""
+        """Return the proceeds of a sale at an age as a fraction of the price paid: money the plan assumes."""
         above = self.book_fraction(age_years) - self.salvage_fraction
         return self.salvage_fraction + self.resale_fraction * above
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window(Finance):
-    """Money as it is paid between two dates: plain dollars, nothing discounted, nothing outside."""
+    """Undiscounted payments between two dates; payments outside count as 0."""
 
     start_years: float
     end_years: float
-    """A payment on this day belongs to the next window."""
+    """End in years, exclusive: a payment on this day belongs to the next window."""
     tolerance_years: float = 1e-6
-    """Dates closer than this are one: half a minute."""
+    """Difference up to which two dates are equal: half a minute."""
 
     def worth_today(self, years: float) -> float:
-        """Count a payment that falls into the window."""
+        """Return 1 if a payment falls into the window, otherwise 0."""
         return 1.0 if self.start_years - self.tolerance_years <= years < self.end_years - self.tolerance_years else 0.0
 
     def paid_years(self, start_years: float, end_years: float) -> float:
-        """The part of a steady payment that falls into the window."""
+        """Return the years of a steady payment that fall into the window."""
         inside = min(end_years, self.end_years) - max(start_years, self.start_years)
         return inside if inside > self.tolerance_years else 0.0

@@ -1,4 +1,4 @@
-"""What does it draw? The power of a whole node, where each figure comes from, and its average under load."""
+"""Computes a node's power, with the source of each figure, and its average under load."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ HOST_WATTS_PER_DEVICE: Final[Mapping[int, float]] = {
     8: median((10_200 / 8 - 700, 14_300 / 8 - 1000, 14_500 / 8 - 1100, 6_500 / 8 - 400)),
     4: 7_500 / 4 - 1400,
 }
-"""What a node draws beside its devices at board power, over its devices, by how many they are: DGX H100, B200, B300
-and A100, and a GB300 tray, from the catalog's node_watts."""
+"""Watts of host per device, by devices per node: maximum node power minus board power, over devices. From the catalog's
+node_watts of DGX H100, B200, B300 and A100, and of a GB300 tray."""
 _TYPICAL_DEVICES: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawUnderLoad:
-    """What a device draws while it serves, as shares of its board power, and on what grounds."""
+    """Power a device draws while serving, as fractions of its board power, with the source."""
 
     median_fraction: float
     low_fraction: float
@@ -28,13 +28,13 @@ class DrawUnderLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePower:
-    """The whole server at its maximum and while it serves, and how both are known."""
+    """Power of a whole server, at its maximum and while serving, with the sources."""
 
     node_watts: float
     basis: Literal["catalog", "derived", "given"]
     note: str
     serving_watts: float
-    """Host at its maximum, devices at what they drew in measured runs; the maximum where nobody measured any."""
+    """Host at its maximum plus devices at their measured draw; the maximum if there is no measurement."""
     serving_low_watts: float
     serving_high_watts: float
     serving_note: str
@@ -43,9 +43,9 @@ class NodePower:
 def node_power(
     accelerator: Accelerator, drawn: DrawUnderLoad | None = None, *, given_watts: float | None = None
 ) -> NodePower | None:
-    """Take the given or the catalog's node figure, or add a host to board power; None without any.
+    """Return the given or the catalog's node power, or else board power plus a host; None without any figure.
 
-    `provisioned_watts_per_device` is left alone: it already holds a share of cooling, which PUE would count twice.
+    `provisioned_watts_per_device` is not used: it already includes a share of cooling, which PUE would count twice.
     """
     node, tdp_watts = accelerator.node, accelerator.tdp_watts
     if given_watts is not None:
@@ -86,6 +86,6 @@ def _serving(
 
 
 def average_watts(serving_watts: float, *, idle_watts: float, load_fraction: float) -> float:
-    """Average draw: affine in load, from the idle draw to that of a node that serves."""
+    """Return the average draw in watts: affine in load, from idle to serving."""
     idle = min(idle_watts, serving_watts)
     return idle + (serving_watts - idle) * min(1.0, max(0.0, load_fraction))

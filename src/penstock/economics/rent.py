@@ -1,4 +1,4 @@
-"""What does renting cost? The hour's price holds silicon, host, power and cooling; only people come on top."""
+"""Bills rented nodes; the hourly price includes silicon, host, power and cooling, but not engineers."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -12,17 +12,17 @@ _EPSILON: Final = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """A contract: it binds for whole terms, however short the need is."""
+    """Term of a rental contract; it is binding for whole terms, however short the need is."""
 
     months: int
 
     @property
     def years(self) -> float:
-        """How long signing it binds."""
+        """Return the length of one term, in years."""
         return self.months / MONTHS_PER_YEAR
 
     def ends_years(self, start_years: float, needed_years: float) -> float:
-        """When a contract begun at one date and renewed until the need is met ends."""
+        """Return the end in years of a contract that starts at one date and is renewed until the need is met."""
         return start_years + self.years * max(1, ceil(needed_years / self.years - _EPSILON))
 
 

@@ -1,4 +1,4 @@
-"""What does owning it cost, all in? From the price of silicon to the engineers who keep the stack running."""
+"""Computes the total cost of ownership, from the price of silicon to the engineers who maintain the stack."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,52 +13,52 @@ _WATTS_PER_KW: Final = 1000.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """A place to put nodes."""
+    """A location for nodes."""
 
     name: str
     usd_per_kwh: float
     pue: float
-    """Facility power over the power of the machines."""
+    """Power usage effectiveness: facility power over the power of the machines."""
     hosting_usd_per_kw_month: float
-    """Space and provisioned power, per kilowatt of the nodes' maximum."""
+    """Rent for space and provisioned power, per kilowatt of the nodes' maximum and month."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackCosts:
-    """What one vendor's software costs to run beyond what every fleet needs."""
+    """Cost of one vendor's software beyond the cost every fleet has."""
 
     vendor: str
     engineers: float
-    """Extra engineers as soon as one node of the vendor is in the fleet."""
+    """Extra engineers needed as soon as one node of the vendor is in the fleet."""
     engineers_per_1000_devices: float
     engineer_usd_per_year: float
     support_usd_per_device_year: float
-    """For hardware that is owned; a rent holds it."""
+    """Support for owned hardware; a rent includes it."""
     licence_usd_per_device_year: float = 0.0
-    """For software, however its device is had."""
+    """Software licence, for owned and rented devices alike."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ownership:
-    """One kind of node and what buying and running one takes."""
+    """One kind of node, with the costs of buying and running one."""
 
     label: str
     devices: int
     device_usd: float
-    """After the discount for volume."""
+    """Price of a device after the volume discount."""
     host_usd: float
-    """The server around the devices, once per node."""
+    """Price of the server around the devices, once per node."""
     network_usd_per_device: float
     node_watts: float
-    """At its maximum: what is provisioned."""
+    """Maximum power, which is provisioned."""
     serving_watts: float
-    """On average while it serves."""
+    """Average power while serving."""
     idle_fraction: float
-    """Of the maximum."""
+    """Idle power as a fraction of the maximum."""
     load_fraction: float
-    """Mean use of the node over its life."""
+    """Mean utilisation of the node over its life."""
     annual_failure_fraction: float
-    """Share of devices that fail in a year outside warranty and are bought again."""
+    """Share of devices per year that fail outside warranty and are replaced."""
 
 
 def owned(
@@ -70,7 +70,7 @@ def owned(
     stack: StackCosts,
     finance: Finance,
 ) -> tuple[Line, ...]:
-    """Bill nodes bought at one date and sold, for what a sale brings, at another. Linear in nodes."""
+    """Bill nodes bought at one date and sold at another for their resale value. Linear in nodes."""
     start, end = period_years
     money = {
         "bought": finance.worth_today(start),
@@ -106,13 +106,13 @@ def owned(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resale:
-    """What a node owned already would bring: a straight line from today to nothing on the day its use ends."""
+    """Resale value of a node owned already: a straight line from today's to 0 on the day its use ends."""
 
     today_usd: float
     ends_years: float
 
     def usd(self, years: float) -> float:
-        """What it brings so many years from now."""
+        """Return the resale value in dollars in `years` years."""
         return self.today_usd * max(0.0, 1 - years / self.ends_years) if self.ends_years > 0 else 0.0
 
 
@@ -126,7 +126,7 @@ def kept(
     stack: StackCosts,
     finance: Finance,
 ) -> tuple[Line, ...]:
-    """Bill nodes owned already for a time: running them, and what selling them at its start would have brought."""
+    """Bill nodes owned already for a time: running them, and the loss of resale value over that time."""
     start, end = period_years
     years = finance.paid_years(start, end)
     return (
@@ -146,7 +146,7 @@ def kept(
 
 
 def _upkeep(terms: Ownership, nodes: float, years: float, stack: StackCosts) -> Iterable[Line]:
-    """Support by the device, and devices that fail outside warranty."""
+    """Yield the lines for support per device, and for devices that fail outside warranty."""
     counted = {"nodes": nodes, "devices": float(terms.devices), "paid_years": years}
     support, each = stack.support_usd_per_device_year, "nodes*devices*usd_per_device_year*paid_years"
     yield line(Item.SUPPORT, terms.label, each, **counted, usd_per_device_year=support)
@@ -161,7 +161,7 @@ def _upkeep(terms: Ownership, nodes: float, years: float, stack: StackCosts) -> 
 
 
 def _running(terms: Ownership, nodes: float, years: float, site: Site) -> Iterable[Line]:
-    """Electricity for the machines and for cooling them, and the space."""
+    """Yield the lines for electricity of the machines, for cooling and for space."""
     average = average_watts(
         terms.serving_watts, idle_watts=terms.node_watts * terms.idle_fraction, load_fraction=terms.load_fraction
     )
@@ -188,7 +188,7 @@ def _running(terms: Ownership, nodes: float, years: float, site: Site) -> Iterab
 
 
 def people(stack: StackCosts, *, period_years: tuple[float, float], finance: Finance) -> tuple[Line, ...]:
-    """Bill the engineers a vendor's stack takes however small its share of the fleet is."""
+    """Bill the engineers a vendor's stack needs, however small its share of the fleet is."""
     return (
         line(
             Item.SOFTWARE,
@@ -204,7 +204,7 @@ def people(stack: StackCosts, *, period_years: tuple[float, float], finance: Fin
 def stack_by_device(
     stack: StackCosts, *, devices: float, period_years: tuple[float, float], finance: Finance
 ) -> tuple[Line, ...]:
-    """Bill what grows with the fleet, owned or rented: engineers, and licences where there are any."""
+    """Bill costs that grow with the fleet, owned or rented: engineers, and licences if there are any."""
     counted = {"devices": devices, "paid_years": finance.paid_years(*period_years)}
     engineers = line(
         Item.SOFTWARE,
@@ -221,7 +221,7 @@ def stack_by_device(
 
 
 def as_spares(label: str, lines: tuple[Line, ...], *, nodes: float) -> Line:
-    """Fold the whole bill of nodes that only stand by into one line."""
+    """Combine the whole bill of spare nodes into one line."""
     return line(Item.SPARES, label, "nodes*node_usd", nodes=nodes, node_usd=total_usd(lines) / nodes)
 
 
@@ -232,26 +232,26 @@ class WaterfallStep:
     item: Item
     usd: float
     running_usd: float
-    """The bill once this is added."""
+    """Sum of the bill up to and including this step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waterfall:
-    """From silicon alone to all in."""
+    """A bill from silicon alone to all-in cost."""
 
     silicon_usd: float
-    """Silicon, or the rent that stands in its place."""
+    """Cost of silicon, or of the rent that replaces it."""
     all_in_usd: float
     steps: tuple[WaterfallStep, ...]
 
     @property
     def software_usd(self) -> float:
-        """The software tax as money: engineers beyond what every fleet needs."""
+        """Return the software tax in dollars: engineers beyond those every fleet needs."""
         return sum(step.usd for step in self.steps if step.item is Item.SOFTWARE)
 
 
 def waterfall(lines: Iterable[Line]) -> Waterfall:
-    """Stack a bill in the order of `Item`; what costs nothing has no bar."""
+    """Stack a bill in the order of `Item`; items that cost nothing have no bar."""
     sums = by_item(lines)
     running, steps = 0.0, []
     for item in Item:
@@ -263,7 +263,7 @@ def waterfall(lines: Iterable[Line]) -> Waterfall:
 
 
 def by_item(lines: Iterable[Line]) -> Mapping[Item, float]:
-    """Sum a bill by what it pays for, leaving out what costs nothing."""
+    """Sum a bill by item; items that cost nothing are left out."""
     sums: dict[Item, float] = {}
     for entry in lines:
         if entry.usd:

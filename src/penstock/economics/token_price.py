@@ -1,4 +1,4 @@
-"""What does a million tokens cost? Input and output apart, by the device time each takes."""
+"""Computes the price of a million tokens, separately for input and output, by the device time each takes."""
 
 from dataclasses import dataclass
 from math import inf
@@ -9,20 +9,20 @@ MTOK: Final = 1e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenPrice:
-    """Levelised cost: discounted dollars over discounted tokens, so that a rate of 0 gives the plain quotient."""
+    """Levelised price: discounted dollars over discounted tokens; at a rate of 0 it is the plain quotient."""
 
     input_usd_per_mtok: float | None
     output_usd_per_mtok: float | None
-    """None where nobody knows how device time divides between prefill and decode."""
+    """None if the split of device time between prefill and decode is unknown."""
     blended_usd_per_mtok: float
-    """Everything over all tokens, input and output alike."""
+    """Total cost over all tokens, input and output alike."""
 
 
 def token_price(usd: float, *, input_tokens: float, output_tokens: float, prefill_fraction: float | None) -> TokenPrice:
     """Divide a bill between input and output tokens: input pays for the share of device time that prefill takes.
 
-    The share is the caller's rule: device-seconds of prefill over all busy device-seconds by default; idle time and
-    people are spread like busy time.
+    The caller's rule provides the share: by default, device-seconds of prefill over all busy device-seconds. Idle time
+    and engineers are divided like busy time.
     """
     total = input_tokens + output_tokens
     blended = usd / total * MTOK if total else inf

@@ -1,1 +1,1 @@
-"""How does a fleet answer that nobody owns? OpenAI endpoints whose times are the performance model's."""
+"""Serves mock OpenAI endpoints whose latencies come from the performance model."""

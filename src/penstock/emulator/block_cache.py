@@ -1,14 +1,14 @@
-"""Which KV blocks are free, held or findable? The block pool of vLLM as counts and an order of eviction."""
+"""Models vLLM's KV block pool as counts and an eviction order."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
 
 
 class BlockCache:
-    """Blocks of one engine. A block with content is known by its key; one without is only counted.
+    """KV blocks of one engine. A block with cached content has a key; one without is only counted.
 
-    Blocks without content are taken first; then the ones that were freed longest ago, a prompt's end before its
-    beginning. Equal content computed twice at once is kept once.
+    Blocks without content are allocated first. Then the least recently freed blocks are evicted, the end of a prompt
+    before its beginning. Equal content that is computed twice at the same time is cached once.
     """
 
     def __init__(self, blocks: int) -> None:
@@ -20,16 +20,16 @@ class BlockCache:
 
     @property
     def free(self) -> int:
-        """Blocks somebody could take."""
+        """Number of blocks that can be allocated."""
         return self._blank + len(self._idle)
 
     @property
     def used(self) -> int:
-        """Blocks that requests hold."""
+        """Number of blocks that requests hold."""
         return self.blocks - self.free
 
     def found(self, keys: Sequence[int]) -> tuple[int, int]:
-        """How many blocks of a prompt are here, from its beginning, and how many of those nobody holds."""
+        """Return the number of cached blocks at the start of a prompt, and how many of them no request holds."""
         count = idle = 0
         for key in keys:
             if key in self._idle:
@@ -40,32 +40,32 @@ class BlockCache:
         return count, idle
 
     def hold(self, keys: Sequence[int]) -> None:
-        """Share blocks that are here."""
+        """Take a reference to cached blocks."""
         for key in keys:
             self._idle.pop(key, None)
             self._held[key] = self._held.get(key, 0) + 1
 
     def take(self, count: int) -> None:
-        """Take blocks without content; what was freed longest ago is forgotten where they lack."""
+        """Allocate blocks without content. Evict the least recently freed blocks if there are too few."""
         evicted = max(0, count - self._blank)
         for _ in range(evicted):
             self._idle.popitem(last=False)
         self._blank -= count - evicted
 
     def name(self, key: int) -> int:
-        """Make a held block findable by its content; return the key it is held under."""
+        """Register a held block by its content. Return the key it is held under."""
         if key in self._held or key in self._idle:
             key = self.own_key()
         self._held[key] = 1
         return key
 
     def own_key(self) -> int:
-        """A key nobody asks for: content that no prompt has."""
+        """Return a key that matches no prompt's content."""
         self._next_own -= 1
         return self._next_own
 
     def release(self, named: Sequence[int], unnamed: int) -> None:
-        """Give blocks back, the last first."""
+        """Release blocks, the last one first."""
         self._blank += unnamed
         for key in reversed(named):
             left = self._held[key] - 1

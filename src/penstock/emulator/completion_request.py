@@ -1,4 +1,4 @@
-"""What is asked of an emulated engine? Chat and text completions as vLLM reads them; the rest is refused."""
+"""Parses chat and text completion requests as vLLM does, and rejects options that are not emulated."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -10,17 +10,17 @@ from penstock.emulator.fake_text import StopText, first_stop
 from penstock.errors import UsageError
 
 BYTES_PER_TOKEN: Final = 4
-"""Of English text, by OpenAI's own rule of thumb; the emulator has no tokenizer and counts bytes."""
+"""Bytes per token of English text, by OpenAI's rule of thumb. The emulator has no tokenizer and counts bytes."""
 _MESSAGE_TOKENS: Final = 4
-"""What a chat template adds to a message."""
+"""Tokens that a chat template adds per message."""
 _DEFAULT_LIMIT: Final = 16
-"""Of text completions, where nothing is said; chat goes on to the end of the context."""
+"""Default output limit of text completions. Chat continues to the end of the context."""
 _MAX_CHOICES: Final = 16384
-"""vLLM's own limit for `n` (VLLM_MAX_N_SEQUENCES)."""
+"""vLLM's limit for `n` (VLLM_MAX_N_SEQUENCES)."""
 _MAX_PROMPTS: Final = 1024
-"""vLLM's own limit for a list of prompts (VLLM_MAX_COMPLETION_PROMPTS)."""
+"""vLLM's limit for a list of prompts (VLLM_MAX_COMPLETION_PROMPTS)."""
 _GREEDY_BELOW: Final = 1e-5
-"""vLLM's own: a temperature that does not sample."""
+"""vLLM's threshold: sampling is greedy at a lower temperature."""
 _RANGES: Final[Mapping[str, tuple[Callable[[float], bool], str]]] = {
     "temperature": (lambda value: 0 <= value <= 2, "in [0, 2]"),  # noqa: PLR2004 - as the message says
     "top_p": (lambda value: 0 < value <= 1, "in (0, 1]"),
@@ -51,18 +51,18 @@ _NOT_EMULATED: Final[Mapping[str, tuple[object, ...]]] = {
     "truncate_prompt_tokens": (),
     "priority": (0,),
 }
-"""What would show in the answer or in its seconds, and the values that ask for nothing."""
+"""Options that would change the response or its latency, with the values that disable them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What is to be continued."""
+    """One prompt of a completion request."""
 
     text: bytes
     tokens: int
 
     def keys(self, block_tokens: int) -> list[int]:
-        """Name its full blocks, each with all that is before it."""
+        """Return a key per full block, chained over the blocks before it."""
         size, keys, chain = block_tokens * BYTES_PER_TOKEN, [], blake2b(digest_size=8)
         for end in range(size, min(len(self.text), self.tokens * BYTES_PER_TOKEN) + 1, size):
             chain.update(self.text[end - size : end])
@@ -72,10 +72,10 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionRequest:
-    """One request for completions."""
+    """One completion request."""
 
     model: str
-    """Empty: whatever is served."""
+    """Model name; empty for the served model."""
     prompts: tuple[Prompt, ...]
     choices_per_prompt: int
     limit_tokens: int | None
@@ -84,7 +84,7 @@ class CompletionRequest:
     greedy: bool
     stop: StopText | None
     held_chars: int
-    """What a stream keeps back because a stop text may begin there."""
+    """Characters a stream holds back because a stop string may start there."""
     stream: bool
     usage_in_stream: bool
     usage_in_every_event: bool
@@ -92,16 +92,16 @@ class CompletionRequest:
 
     @property
     def input_tokens(self) -> int:
-        """Of all prompts; choices of one prompt share it."""
+        """Tokens of all prompts. Choices of one prompt share it."""
         return sum(prompt.tokens for prompt in self.prompts)
 
     def prompt_of(self, choice: int) -> Prompt:
-        """What a choice continues."""
+        """Return the prompt of a choice."""
         return self.prompts[choice // self.choices_per_prompt]
 
 
 def read_completion(path: bytes, body: bytes) -> CompletionRequest:
-    """Read a request; what cannot be meant is refused as vLLM does, with 400, and what is not emulated likewise."""
+    """Parse a request. Raise an error (400) for invalid values, as vLLM does, and for options that are not emulated."""
     try:
         asked = json.loads(body)
     except (ValueError, RecursionError):
@@ -147,7 +147,7 @@ def _refuse_what_is_not_emulated(asked: Mapping[str, object], *, chat: bool) -> 
 
 
 def _check_sampling(asked: Mapping[str, object]) -> None:
-    """Check what decides which token comes next, though here it decides nothing."""
+    """Validate the sampling parameters, which have no effect here."""
     for name, (holds, said) in _RANGES.items():
         value = asked.get(name)
         if value is None:
@@ -230,7 +230,7 @@ def _chat_prompt(messages: object) -> Prompt:
 
 
 def _text_prompts(prompt: object) -> tuple[Prompt, ...]:
-    """One text or list of token ids, or a list of either."""
+    """Parse a prompt: one text or list of token ids, or a list of either."""
     if isinstance(prompt, list) and prompt and isinstance(prompt[0], str | list):
         if len(prompt) > _MAX_PROMPTS:
             raise UsageError(f"prompt list length {len(prompt)} exceeds the maximum allowed count of {_MAX_PROMPTS}.")
@@ -250,4 +250,4 @@ def _text_prompt(prompt: object) -> Prompt:
 
 def _short(value: object) -> str:
     shown = json.dumps(value)
-    return shown if len(shown) <= 80 else shown[:80] + "…"  # noqa: PLR2004 - as long as a message bears
+    return shown if len(shown) <= 80 else shown[:80] + "…"  # noqa: PLR2004 - maximum length in a message

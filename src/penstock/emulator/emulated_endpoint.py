@@ -1,4 +1,4 @@
-"""How does one emulated endpoint answer? Requests go through its engine on a real clock, which may run faster."""
+"""Serves one emulated endpoint: its engine runs in real time, or faster by a factor."""
 
 import asyncio
 import time
@@ -26,71 +26,71 @@ _METHODS: Final[dict[bytes, tuple[bytes, ...]]] = {
 }
 _EVENTS: Final = b"text/event-stream; charset=utf-8"
 _TRIES: Final = 3
-"""Times a step is planned anew when the only request that ran was preempted."""
+"""Attempts to plan a step when the only running request was preempted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmulatedReplica:
-    """What one endpoint stands for."""
+    """The replica that one endpoint emulates."""
 
     address: str
     pool: str
     model: str
     adapters: tuple[str, ...] = ()
-    """What else is answered to."""
+    """LoRA adapter names that are also served."""
     engine: str
     replica: Replica
     max_tokens: int
-    """Prompt and answer of one request."""
+    """Maximum tokens of a request, prompt and output together."""
     usual_output_tokens: int
-    """Mean length of an answer whose end nobody sets."""
+    """Mean output length in tokens for a request that sets no end."""
 
 
 @dataclass(slots=True, eq=False)
 class _Served:
-    """What one client asked for, and how far its answer is."""
+    """One client's request and the progress of its response."""
 
     asked: CompletionRequest
     answer: CompletionAnswer
     exchange: Exchange
     choices: "list[_Choice]" = field(default_factory=list)
     sent: int = 0
-    """Tokens of all choices."""
+    """Tokens sent, over all choices."""
     complete: int = 0
-    """Choices the client has all of."""
+    """Number of choices sent completely."""
 
 
 @dataclass(slots=True, eq=False)
 class _Choice:
-    """One of its answers: a sequence of its own in the engine."""
+    """One choice of a response: a separate sequence in the engine."""
 
     served: _Served
     number: int
     request: EmulatedRequest
     ending: Ending
-    """How it will end."""
+    """Length and finish reason, drawn at arrival."""
     lag_s: float = 0.0
-    """How much later than the engine a client sees tokens: detokenising and HTTP."""
+    """Delay in seconds between engine and client: detokenizing and HTTP."""
     sent: int = 0
     last_s: float = 0.0
 
     @property
     def complete(self) -> bool:
-        """Whether the client has all of it."""
+        """True once all tokens are sent."""
         return self.sent == self.ending.tokens
 
 
 class EmulatedEndpoint:
-    """One endpoint. Seconds are the engine's own; `speed` of them pass in a second of the clock."""
+    """An emulated endpoint. It counts engine seconds, of which `speed` pass per real second."""
 
     def __init__(self, of: EmulatedReplica, *, speed: float, seed: int) -> None:
         self.of, self.speed = of, speed
         self.fault = EndpointFault()
         self.requests = 0
-        """Completions that were asked for, whatever became of them."""
+        """Number of completion requests received, whatever their outcome."""
         self.latest_s = 0.0
-        """How late the clock was at worst, in its own seconds: beyond a step the emulator is too slow for its load."""
-        self._random = Random(seed)  # noqa: S311 - lengths of answers
+        """Largest lateness of a step, in engine seconds. Above one step, the emulator is too slow for its load."""
+        self._random = Random(seed)  # noqa: S311 - only draws output lengths
         self._loop = asyncio.get_running_loop()
         self._start = self._loop.time()
         self._begin_anew()
@@ -106,11 +106,11 @@ class EmulatedEndpoint:
 
     @property
     def now_s(self) -> float:
-        """The engine's time."""
+        """Current time in engine seconds."""
         return (self._loop.time() - self._start) * self.speed
 
     def handle(self, exchange: Exchange) -> None:
-        """Answer a request, or have it wait for its tokens."""
+        """Respond to a request, or queue it in the engine."""
         if self.fault.name == "hang":
             self._hung.append(exchange)
             return
@@ -131,7 +131,7 @@ class EmulatedEndpoint:
             exchange.reply(200, b"")
 
     def set_fault(self, fault: EndpointFault) -> None:
-        """Fail from now on, or be well again."""
+        """Set or clear the fault."""
         was, self.fault = self.fault.name, fault
         self._page = self._current_page() if fault.name in {"stale", "lie"} else None
         if fault.name == "hang":
@@ -144,7 +144,7 @@ class EmulatedEndpoint:
                     self.handle(exchange)
 
     def forget(self) -> None:
-        """Lose everything, as a process that died has."""
+        """Drop all state, as a process that died."""
         self._stop()
         self._begin_anew()
 
@@ -176,7 +176,7 @@ class EmulatedEndpoint:
         self._later(self.of.replica.request_s, lambda: self._arrive(served))
 
     def _lay_out(self, served: _Served) -> None:
-        """Make a sequence of every choice, as vLLM does; those of one prompt find its blocks computed."""
+        """Create a sequence per choice, as vLLM does. Choices of one prompt share its cached blocks."""
         asked, replica = served.asked, self.of.replica
         if asked.greedy and asked.choices_per_prompt > 1 and self.of.engine == "vllm":
             raise UsageError(f"n must be 1 when using greedy sampling, got {asked.choices_per_prompt}.")
@@ -206,8 +206,8 @@ class EmulatedEndpoint:
         return Ending(tokens, "length" if tokens == limit else "stop")
 
     def _later(self, seconds: float, call: Callable[[], None]) -> None:
-        """Call when so many of the engine's seconds have passed."""
-        if seconds / self.speed < 1e-3:  # noqa: PLR2004 - finer than a timer of the loop
+        """Call a function after a delay in engine seconds."""
+        if seconds / self.speed < 1e-3:  # noqa: PLR2004 - below the loop's timer resolution
             call()
         else:
             self._loop.call_later(seconds / self.speed, call)
@@ -257,7 +257,7 @@ class EmulatedEndpoint:
                 del self._choices[id(request)]
             self._later(choice.lag_s, lambda choice=choice: self._deliver(choice))  # type: ignore[misc]
         if not self.engine.idle:
-            # From the planned end and not from now: lateness of the clock must not add up.
+            # Start from the planned end and not from now, so that lateness does not add up.
             self._begin(now_s)
 
     def _first(self, choice: _Choice) -> None:

@@ -1,7 +1,7 @@
-"""What does an emulated engine compute next, for how long? Continuous batching as the simulator has it, step by step.
+"""Emulates an engine's continuous batching step by step, with the simulator's rules.
 
-The scheduling rules and the times are the simulator's; a test holds the two equal. What it adds is what only a running
-engine needs: tokens one by one, and requests that are taken back.
+Scheduling rules and step times are those of the simulator; a test checks that the two agree. This module adds only the
+parts that a running engine needs: single tokens, and aborted requests.
 """
 
 from collections import deque
@@ -15,12 +15,12 @@ from penstock.simulation.replica import Replica
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class EmulatedRequest:
-    """A request inside the engine."""
+    """A request in the engine."""
 
     input_tokens: int
     output_tokens: int
     keys: Sequence[int] = ()
-    """What each full block of the prompt contains, the ones before it included."""
+    """Hash of each full block of the prompt, chained over the blocks before it."""
     arrival_s: float = 0.0
     admitted_s: float | None = None
     first_s: float | None = None
@@ -32,22 +32,22 @@ class EmulatedRequest:
     named: list[int] = field(default_factory=list)
     blocks: int = 0
     own_keys: dict[int, int] = field(default_factory=dict)
-    """What its own blocks beyond the prompt are known by: a preempted request may find them again."""
+    """Keys of its own blocks beyond the prompt, so that a preempted request may find them again."""
 
     @property
     def tokens(self) -> int:
-        """Tokens that are known of it."""
+        """Number of known tokens: prompt and generated."""
         return self.input_tokens + self.generated
 
     @property
     def finished(self) -> bool:
-        """Whether it has its whole answer."""
+        """True once all output tokens are generated."""
         return self.generated >= self.output_tokens
 
 
 @dataclass(slots=True)
 class Totals:
-    """What an engine has done so far, as its metrics count it."""
+    """Counters of an engine, as in its metrics."""
 
     prompt_tokens: int = 0
     output_tokens: int = 0
@@ -58,7 +58,7 @@ class Totals:
 
 
 class EmulatedEngine:
-    """One replica. `begin` plans a step and says how long it is; `end` says who has a new token."""
+    """One replica's engine. `begin` plans a step and returns its duration; `end` returns requests with a new token."""
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
@@ -70,15 +70,15 @@ class EmulatedEngine:
 
     @property
     def idle(self) -> bool:
-        """Whether it has nothing to do."""
+        """True if no request is running or waiting."""
         return not self.running and not self.waiting
 
     def add(self, request: EmulatedRequest) -> None:
-        """Take a request into the queue."""
+        """Append a request to the queue."""
         self.waiting.append(request)
 
     def remove(self, request: EmulatedRequest) -> None:
-        """Forget a request nobody waits for; the step in progress still carries its tokens."""
+        """Remove an aborted request. The current step still computes its tokens."""
         if request in self.running:
             self.running.remove(request)
             self._release(request)
@@ -86,7 +86,7 @@ class EmulatedEngine:
             self.waiting.remove(request)
 
     def begin(self, now_s: float) -> float:
-        """Schedule a step; return its seconds, 0 where nothing can be computed."""
+        """Schedule a step and return its duration in seconds; 0 if nothing can be computed."""
         self._scheduled = []
         preemptions = self.totals.preemptions
         budget = self._continue_running(self.replica.max_batched_tokens)
@@ -99,7 +99,7 @@ class EmulatedEngine:
         return self.replica.cost.seconds(contexts, chunks)
 
     def end(self, now_s: float) -> list[EmulatedRequest]:
-        """End the step; return who has a token more. Whoever is finished has left."""
+        """End the step and return the requests with a new token. Finished requests are removed."""
         self.totals.steps += 1
         ahead = []
         running = set(map(id, self.running))
@@ -136,7 +136,7 @@ class EmulatedEngine:
         return budget
 
     def _make_room(self, request: EmulatedRequest, tokens: int) -> bool:
-        """Preempt from the end until the tokens fit; False where the request itself had to go."""
+        """Preempt requests from the end of the batch until the tokens fit. Return False if `request` was preempted."""
         while self._blocks(request.computed + tokens) - request.blocks > self.cache.free:
             victim = self.running.pop()
             self._release(victim)
@@ -149,7 +149,7 @@ class EmulatedEngine:
         return True
 
     def _admit(self, budget: int, now_s: float) -> None:
-        """First come, first served; the first that does not fit with its whole prompt stops the rest."""
+        """Admit waiting requests in order. Stop at the first one whose whole prompt does not fit."""
         while self.waiting and budget > 0 and len(self.running) < self.replica.max_sequences:
             request = self.waiting[0]
             keys = self._findable(request)
@@ -175,7 +175,7 @@ class EmulatedEngine:
             self.totals.looked_up_tokens += request.tokens
 
     def _findable(self, request: EmulatedRequest) -> Sequence[int]:
-        """The blocks a prompt may find; its last token is always computed, it gives the next one."""
+        """Return keys of the blocks a prompt may reuse. Its last token is always computed, to produce the next one."""
         if not self.replica.prefix_caching:
             return ()
         full = (request.tokens - 1) // self.replica.block_tokens

@@ -1,4 +1,4 @@
-"""How are many endpoints served by one process? Each has a port of its own; one more takes commands."""
+"""Serves many emulated endpoints in one process: a port per endpoint, and one for commands."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ _MAX_SHOWN: Final = 8
 
 @dataclass(slots=True, eq=False)
 class _Port:
-    """One endpoint, whether its port is open, and who is connected."""
+    """One endpoint, its server while the port is open, and its connections."""
 
     endpoint: EmulatedEndpoint
     lines: set[HttpConnection] = field(default_factory=set)
@@ -49,7 +49,7 @@ async def emulate(
     seed: int,
     ready: Callable[[], None] | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT."""
+    """Serve the replicas until SIGTERM or SIGINT."""
     ports = {
         of.address: _Port(EmulatedEndpoint(of, speed=speed, seed=seed + number)) for number, of in enumerate(replicas)
     }
@@ -71,7 +71,7 @@ async def emulate(
         listening.close()
     for line in tuple(told):
         line.abort()
-    await asyncio.sleep(0)  # connections that were aborted are closed in the next turn of the loop
+    await asyncio.sleep(0)  # aborted connections close in the next turn of the loop
 
 
 async def _listen(
@@ -88,10 +88,10 @@ async def _listen(
 
 
 class _Commands:
-    """Faults as they are told over HTTP: GET / shows, POST / {"pool": …, "fault": …, "times": …} sets.
+    """HTTP commands for faults: GET / lists them, POST / {"pool": …, "fault": …, "times": …} sets one.
 
-    Who it is for: an `endpoint` (its address, or "all"), a `pool`, a `model`, several of these (then all must hold), or
-    nobody, which is all.
+    A command selects by `endpoint` (an address, or "all"), `pool` or `model`. With several of these all must match;
+    with none it selects all endpoints.
     """
 
     def __init__(self, ports: dict[str, _Port]) -> None:
@@ -99,7 +99,7 @@ class _Commands:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def handle(self, exchange: Exchange) -> None:
-        """Show or set."""
+        """List the endpoints or set a fault."""
         if exchange.method == b"GET":
             exchange.reply(200, json.dumps([_shown(port) for port in self._ports.values()]).encode())
             return
@@ -139,7 +139,7 @@ class _Commands:
         return chosen
 
     def _not_found(self, target: str, wanted: object) -> str:
-        """Say what there is, and what else goes by that name."""
+        """Return an error message with the known names, or with the other kind that has this name."""
         names = [_named(port) for port in self._ports.values()]
         for other in _TARGETS:
             if any(named[other] == wanted for named in names):
@@ -159,7 +159,7 @@ class _Commands:
 
 
 def _named(port: _Port) -> dict[str, str]:
-    """By what a command can mean it."""
+    """Return the names by which a command can select an endpoint."""
     of = port.endpoint.of
     return {"endpoint": of.address, "pool": of.pool, "model": of.model}
 

@@ -1,4 +1,4 @@
-"""What can be made to go wrong? Faults an emulated endpoint has until it is told to be well again."""
+"""Faults that an emulated endpoint can have until they are cleared."""
 
 from dataclasses import dataclass
 from math import isfinite
@@ -13,14 +13,14 @@ _MAX_SLOW: Final = 1e4
 
 @dataclass(frozen=True, slots=True)
 class EndpointFault:
-    """One endpoint's fault.
+    """Fault of one endpoint.
 
     - die: its port is closed and its connections are reset
-    - hang: it accepts and reads, and never answers, not even its metrics
+    - hang: it accepts connections and reads, but never responds, not even with metrics
     - slow: its steps take `times` as long
-    - refuse: completions are answered 503
-    - stale: its metrics stay what they are now
-    - lie: its metrics say it has nothing to do
+    - refuse: it answers completions with 503
+    - stale: its metrics stay as they are now
+    - lie: its metrics report no load
     - drop: streams break off after `times` tokens
     """
 
@@ -29,12 +29,12 @@ class EndpointFault:
 
     @property
     def step_factor(self) -> float:
-        """How much longer steps take."""
+        """Factor on the duration of a step."""
         return self.times if self.name == "slow" else 1.0
 
 
 def read_fault(name: object, times: object) -> EndpointFault:
-    """Read a fault as it is typed."""
+    """Parse a fault from a command's values."""
     if name not in FAULTS:
         raise UsageError(f"'{name}' is not a fault; write one of {', '.join(FAULTS)}")
     if not isinstance(times, int | float) or not isfinite(times) or not 0 < times <= _MAX_SLOW:

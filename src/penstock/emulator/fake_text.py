@@ -1,26 +1,26 @@
-"""What does an emulated answer say? One word again and again, until its length or a stop text ends it."""
+"""Generates the text of emulated responses: one repeated word, until its length or a stop string."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 _WORD: Final = " penstock"
-"""A token. No two of its letters are the same, so a text that comes in the answer comes once with every word."""
+"""Text of one token. No two of its letters are equal, so a substring occurs once per word."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopText:
-    """The stop text an answer comes to first."""
+    """The stop string that a response reaches first."""
 
     text: str
     tokens: int
-    """Of the answer when the text is complete."""
+    """Number of output tokens when the stop string is complete."""
     kept_chars: int
-    """What a client still sees."""
+    """Number of characters that the client gets."""
 
 
 def first_stop(stops: Sequence[str], *, least_tokens: int, included: bool) -> StopText | None:
-    """Find where stop texts end an answer, if they do; before `least_tokens` none of them counts."""
+    """Return the first stop string that ends a response, or None. Matches before `least_tokens` do not count."""
     size, found = len(_WORD), []
     for text in stops:
         place = _words(len(text) + size).find(text)
@@ -32,7 +32,7 @@ def first_stop(stops: Sequence[str], *, least_tokens: int, included: bool) -> St
 
 
 def shown_chars(tokens: int, stop: StopText | None, *, held_chars: int, last: bool) -> int:
-    """How much of so many tokens a client has seen: what may begin a stop text is held until the answer ends."""
+    """Return the number of characters sent after `tokens`. A possible start of a stop string is held back."""
     if last and stop is not None and tokens == stop.tokens:
         return stop.kept_chars
     chars = tokens * len(_WORD)
@@ -40,7 +40,7 @@ def shown_chars(tokens: int, stop: StopText | None, *, held_chars: int, last: bo
 
 
 def text_between(start: int, end: int) -> str:
-    """Say the answer from one character to another."""
+    """Return the response's text from one character position to another."""
     begin = start % len(_WORD)
     return _words(begin + end - start)[begin : begin + end - start]
 

@@ -1,4 +1,4 @@
-"""What does an emulated engine say of itself? The metrics page of vLLM 0.32 or SGLang 0.5.23, by their own names."""
+"""Writes the metrics page of vLLM 0.32 or SGLang 0.5.23, with their metric names."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _TOKENS: Final = tuple(float(digit * 10**power) for power in range(6) for digit 
 
 @dataclass(slots=True)
 class Histogram:
-    """Counts by upper bound, and their sum."""
+    """A Prometheus histogram: counts by upper bound, and the sum."""
 
     bounds: Sequence[float]
     counts: list[int] = field(init=False)
@@ -27,12 +27,12 @@ class Histogram:
         self.counts = [0] * (len(self.bounds) + 1)
 
     def add(self, value: float, times: int = 1) -> None:
-        """Count a value."""
+        """Count a value `times` times."""
         self.counts[bisect_left(self.bounds, value)] += times
         self.total += value * times
 
     def lines(self, name: str, labels: str) -> list[str]:
-        """Write it as Prometheus reads it."""
+        """Return the histogram in Prometheus's text format."""
         shown, below = [f"# TYPE {name} histogram"], 0
         for bound, count in zip((*self.bounds, None), self.counts, strict=True):
             below += count
@@ -42,7 +42,7 @@ class Histogram:
 
 @dataclass(slots=True)
 class Observed:
-    """What clients of one endpoint saw."""
+    """Latencies and lengths that clients of one endpoint observed."""
 
     ttft_s: Histogram = field(default_factory=lambda: Histogram(_SECONDS))
     itl_s: Histogram = field(default_factory=lambda: Histogram(_TOKEN_SECONDS))
@@ -55,7 +55,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineState:
-    """One moment of an engine."""
+    """State of an engine at one moment."""
 
     model: str
     running: int
@@ -68,7 +68,7 @@ class EngineState:
 
 
 def vllm_page(state: EngineState) -> bytes:
-    """Write vLLM's page; `kv_cache_usage_perc` is a fraction, as there."""
+    """Return vLLM's page. `kv_cache_usage_perc` is a fraction, as in vLLM."""
     model = state.model
     labels = f'engine="0",model_name="{model}"'
     gauges = {
@@ -111,7 +111,7 @@ def vllm_page(state: EngineState) -> bytes:
 
 
 def sglang_page(state: EngineState) -> bytes:
-    """Write SGLang's page."""
+    """Return SGLang's page."""
     labels = f'engine_type="unified",model_name="{state.model}",moe_ep_rank="0",pp_rank="0",tp_rank="0"'
     size, totals, seen = state.block_tokens, state.totals, state.observed
     used, capacity = state.used_blocks * size, state.blocks * size

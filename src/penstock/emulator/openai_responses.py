@@ -1,4 +1,4 @@
-"""What is answered? OpenAI's chat and text completions as vLLM writes them."""
+"""Writes OpenAI's chat and text completion responses as vLLM does."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,12 +9,12 @@ from penstock.emulator.fake_text import shown_chars, text_between
 
 
 def error_body(message: str, kind: str, code: int) -> bytes:
-    """Write an error as OpenAI's clients read it."""
+    """Return an OpenAI error body."""
     return json.dumps({"error": {"message": message, "type": kind, "param": None, "code": code}}).encode()
 
 
 def models_body(model: str, adapters: Sequence[str], max_tokens: int) -> bytes:
-    """List the one model that is served, and its adapters as vLLM does."""
+    """Return the model list: the served model and its adapters, as vLLM lists them."""
     card = {"object": "model", "created": 0, "owned_by": "penstock"}
     own = {"id": model, **card, "root": model, "max_model_len": max_tokens}
     more = [{"id": name, **card, "root": name, "parent": model, "max_model_len": None} for name in adapters]
@@ -23,16 +23,16 @@ def models_body(model: str, adapters: Sequence[str], max_tokens: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How one choice ended."""
+    """Length and finish reason of one choice."""
 
     tokens: int
     reason: str
     stop: str | None = None
-    """The stop text that ended it."""
+    """Stop string that ended it."""
 
 
 class CompletionAnswer:
-    """The pieces of one answer, which has a choice or several."""
+    """Writer of one response with one or more choices."""
 
     def __init__(self, asked: CompletionRequest, model: str, number: int, created: int) -> None:
         self._asked = asked
@@ -45,10 +45,10 @@ class CompletionAnswer:
         }
         self._alike = not asked.held_chars and asked.stop is None and not asked.usage_in_every_event
         self._pieces: dict[int, bytes] = {}
-        """The event of a token by choice, where all of them are the same."""
+        """Token event by choice, cached if all events of a choice are equal."""
 
     def opening(self) -> bytes:
-        """Write the beginning of a stream: who speaks, for every choice, as a chat has it."""
+        """Return the first events of a chat stream: the role, for every choice."""
         if not self._asked.chat:
             return b""
         role = {"delta": {"role": "assistant", "content": ""}, "finish_reason": None}
@@ -56,7 +56,7 @@ class CompletionAnswer:
         return b"".join(self._event(choice, role, 0) for choice in range(count))
 
     def token(self, choice: int, number: int, *, last: bool) -> bytes:
-        """Write the event of a choice's next token, the `number`th."""
+        """Return the event of a choice's next token, the `number`th."""
         if self._alike:
             if choice not in self._pieces:
                 self._pieces[choice] = self._text(choice, 1, last=False)
@@ -72,12 +72,12 @@ class CompletionAnswer:
         return self._event(choice, {**said, "logprobs": None, "finish_reason": None}, number)
 
     def end(self, choice: int, ending: Ending) -> bytes:
-        """Write the last event of a choice."""
+        """Return the last event of a choice."""
         said: dict[str, object] = {"delta": {}} if self._asked.chat else {"text": ""}
         return self._event(choice, {**said, "logprobs": None, **_ended(ending)}, ending.tokens)
 
     def closing(self, endings: Sequence[Ending]) -> bytes:
-        """Write the end of a stream."""
+        """Return the end of a stream."""
         text = b""
         if self._asked.usage_in_stream:
             usage = _usage(self._asked.input_tokens, sum(one.tokens for one in endings))
@@ -85,7 +85,7 @@ class CompletionAnswer:
         return text + b"data: [DONE]\n\n"
 
     def whole(self, endings: Sequence[Ending]) -> bytes:
-        """Write an answer that is not streamed."""
+        """Return a response that is not streamed."""
         asked, choices = self._asked, list[dict[str, object]]()
         for choice, ending in enumerate(endings):
             text = text_between(0, shown_chars(ending.tokens, asked.stop, held_chars=0, last=True))

@@ -1,4 +1,4 @@
-"""What runs where? A deployment and its engine as values; fleets of them in `pools`, and their file in `file`."""
+"""Deployments and engines as values. `pools` defines fleets, and `fleet_file` reads and writes them."""
 
 from penstock.fleet.deployment import Deployment, Parallelism
 from penstock.fleet.engines import Engine, engine_defaults

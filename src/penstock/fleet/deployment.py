@@ -1,4 +1,4 @@
-"""What exactly is deployed? One schedulable replica: a model on so many devices, split in some way, on some engine."""
+"""Defines a deployment: one schedulable replica of a model, with its accelerator, parallelism and engine."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from penstock.model import CacheDtype, ModelSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parallelism:
-    """How one replica is split: tensor, pipeline and data parallel ranks, and whether experts are spread whole."""
+    """Parallelism of one replica: tensor, pipeline and data parallel ranks, and expert parallelism."""
 
     tp: int = 1
     pp: int = 1
@@ -20,12 +20,12 @@ class Parallelism:
 
     def __post_init__(self) -> None:
         for name, ranks in (("tp", self.tp), ("pp", self.pp), ("dp", self.dp)):
-            if not 1 <= ranks <= 4096:  # noqa: PLR2004 - beyond any replica
+            if not 1 <= ranks <= 4096:  # noqa: PLR2004 - larger than any replica
                 raise DeploymentError(f"{name} must be between 1 and 4096, not {ranks}")
 
     @property
     def devices(self) -> int:
-        """Devices of the replica."""
+        """Number of devices of the replica."""
         return self.tp * self.pp * self.dp
 
     def __str__(self) -> str:
@@ -45,16 +45,16 @@ class Deployment:
     engine: Engine
     parallelism: Parallelism = Parallelism()
     cache_dtype: CacheDtype | None = None
-    """None is the engine's `auto`."""
+    """None means the engine's `auto`."""
     speculative: bool = False
-    """Whether the checkpoint's own multi-token-prediction layers are loaded as a draft."""
+    """Whether the checkpoint's own multi-token-prediction layers are loaded as a draft model."""
 
     @property
     def chosen_cache_dtype(self) -> CacheDtype:
-        """The dtype keys and values are stored in."""
+        """Data type in which keys and values are stored."""
         return self.cache_dtype or self.model.cache_dtype
 
     @property
     def batched_tokens(self) -> int:
-        """Tokens the replica takes in one step: every data-parallel rank fills its own."""
+        """Maximum tokens per step of the replica: the limit of each data-parallel rank, summed."""
         return self.engine.max_batched_tokens * self.parallelism.dp

@@ -1,4 +1,4 @@
-"""What is deployed where prompts and answers are computed apart? Two kinds of replicas, and how fast KV travels."""
+"""Defines a disaggregated deployment: prefill replicas, decode replicas, and the KV transfer rate."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -7,19 +7,22 @@ from penstock.errors import DeploymentError
 from penstock.fleet.deployment import Deployment
 
 NETWORK_BYTES_PER_S: Final = 50e9
-"""Of one device to another machine: a 400 Gb/s adapter each. Ten times less moves a median error by under a point."""
+"""Bytes per second from one device to another machine, by a 400 Gb/s adapter each.
+
+A tenth of it moves a median error by less than one percentage point.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Disaggregated:
-    """Equal replicas that only prefill and equal replicas that only decode, of one model."""
+    """Identical prefill-only replicas and identical decode-only replicas of one model."""
 
     prefill: Deployment
     prefill_replicas: int
     decode: Deployment
     decode_replicas: int
     kv_bytes_per_s: float | None = None
-    """What one prefill replica sends KV at; None: over the links of one machine or rack that holds them all."""
+    """KV bytes per second of one prefill replica; None: the links of the one machine or rack that holds them all."""
 
     def __post_init__(self) -> None:
         if min(self.prefill_replicas, self.decode_replicas) < 1:
@@ -27,13 +30,13 @@ class Disaggregated:
 
     @property
     def devices(self) -> int:
-        """Devices of all replicas."""
+        """Number of devices of all replicas."""
         ahead, after = self.prefill.parallelism.devices, self.decode.parallelism.devices
         return self.prefill_replicas * ahead + self.decode_replicas * after
 
     @property
     def sending_bytes_per_s(self) -> float:
-        """What one prefill replica sends KV at, as said or as the catalog has it."""
+        """KV bytes per second of one prefill replica: as given, or from the catalog."""
         if self.kv_bytes_per_s is not None:
             return self.kv_bytes_per_s
         part = self.prefill.accelerator

@@ -1,6 +1,6 @@
-"""Which settings of an engine count here? Those that decide memory, steps and what a replica can hold, with bounds.
+"""Lists the engine settings that affect memory, steps and capacity, with their bounds.
 
-A setting that nobody reads would be a promise nobody keeps, so that every other one is refused by name.
+Every other setting is rejected by name, because a setting that is accepted but never read would mislead.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ ENGINE_FIELDS: Final[Mapping[str, str]] = {
     "page_size": "block_tokens",
     "kv_cache_memory_bytes": "kv_cache_bytes",
 }
-"""What the engines call what decides how memory and steps are divided."""
+"""Fields of `Engine` by the engines' names of the settings."""
 _CONTEXT: Final = ("max_model_len", "context_length")
 _KINDS: Final[Mapping[str, Kind]] = {
     **dict.fromkeys(ENGINE_FIELDS, "count"),
@@ -41,7 +41,7 @@ _WRITE: Final[Mapping[Kind, str]] = {
 
 
 def check_setting(name: str, value: EngineSetting) -> None:
-    """Refuse a setting that is not read, or a value it cannot have."""
+    """Raise an error for a setting that is never read, or for an invalid value."""
     kind = _KINDS.get(name)
     if kind is None:
         near = get_close_matches(name, _KINDS, n=1, cutoff=0.7)
@@ -60,18 +60,18 @@ def _possible(kind: Kind, value: EngineSetting) -> bool:
 
 
 def context_limit(settings: Mapping[str, EngineSetting]) -> int | None:
-    """Prompt and answer together that the engine is started for; None where it takes what the model does."""
+    """Return the context limit in tokens that the engine is started with; None for the model's own."""
     said = [int(settings[name]) for name in _CONTEXT if name in settings]
     return min(said, default=None)
 
 
 def caches_prefixes(settings: Mapping[str, EngineSetting]) -> bool:
-    """Whether what prompts begin with alike is kept: so unless it is switched off."""
+    """Return whether prefix caching is on. It is on by default."""
     return settings.get("enable_prefix_caching") is not False and settings.get("disable_radix_cache") is not True
 
 
 def settings_schema() -> dict[str, object]:
-    """Return each setting's values, for editors."""
+    """Return the JSON schema of each setting, for editors."""
     kinds: Mapping[Kind, object] = {
         "count": {"type": "integer", "minimum": 1},
         "fraction": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},

@@ -1,4 +1,4 @@
-"""What does the serving engine take for itself? Defaults and memory accounting of vLLM and SGLang, by version."""
+"""Defaults and memory accounting of vLLM and SGLang, by version."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,34 +12,38 @@ from penstock.units import GIB, MIB
 EngineName = Literal["vllm", "sglang"]
 
 NEWEST: Final[Mapping[str, Release]] = {"vllm": Release("0.32.0"), "sglang": Release("0.5.18")}
-"""The newest releases read, and what is assumed where none is named. Start-up logs, which say what memory an engine
-takes, were seen up to vLLM 0.31; 0.32 divides memory by the same code."""
+"""Newest releases whose code was read, and the default if no version is given.
+
+Start-up logs, which show an engine's own memory use, were read up to vLLM 0.31; 0.32 divides memory by the same code.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """An engine's settings that decide how device memory is divided; see docs/methodology.md, "Memory"."""
+    """Engine settings that decide how device memory is divided; see docs/methodology.md, "Memory"."""
 
     name: EngineName
     version: str
     memory_fraction: float
-    """vLLM's gpu_memory_utilization, SGLang's mem_fraction_static."""
+    """Fraction of device memory: vLLM's gpu_memory_utilization, SGLang's mem_fraction_static."""
     max_batched_tokens: int
-    """Tokens of the largest step: max_num_batched_tokens, chunked_prefill_size."""
+    """Maximum tokens per step: max_num_batched_tokens, chunked_prefill_size."""
     max_sequences: int
-    """Requests in the largest step: max_num_seqs, or SGLang's largest decode graph."""
+    """Maximum requests per step: max_num_seqs, or SGLang's largest decode graph."""
     block_tokens: int = 16
     graphs: bool = True
     """Whether CUDA or HIP graphs are captured (off with --enforce-eager)."""
     kv_cache_bytes: int | None = None
-    """What the cache is given per device, where it is told (--kv-cache-memory-bytes) and not what is left."""
+    """KV cache size per device in bytes, if set (--kv-cache-memory-bytes); None: the remaining memory."""
     offloaded_bytes: int = 0
-    """Weights of each device that stay in host memory (--cpu-offload-gb)."""
+    """Bytes of weights per device that stay in host memory (--cpu-offload-gb)."""
     hybrid_cache: bool = True
     """Whether layers may keep caches of different lengths (off with --disable-hybrid-kv-cache-manager)."""
     redundant_experts: int | None = None
-    """Copies of routed experts beyond one of each (SGLang's --ep-num-redundant-experts, num_redundant_experts of vLLM's
-    --eplb-config); None is as many as the engine needs for the split."""
+    """Copies of routed experts beyond one of each; None: as many as the parallelism needs.
+
+    SGLang's --ep-num-redundant-experts; num_redundant_experts of vLLM's --eplb-config.
+    """
 
     def __post_init__(self) -> None:
         if not 0 < self.memory_fraction <= 1:
@@ -51,36 +55,36 @@ class Engine:
 
     @property
     def release(self) -> Release:
-        """Its version, to compare with others."""
+        """Version as a comparable release."""
         return Release(self.version)
 
     @property
     def graphs_inside_fraction(self) -> bool:
-        """From 0.20 vLLM deducts graph memory from the fraction; its second runner, 0.28 and after, does not."""
+        """True if graph memory counts within the fraction: vLLM 0.20 to 0.27. Its second runner (0.28) excludes it."""
         return self.name == "vllm" and self.release.reaches(0, 20) and not self.release.reaches(0, 28)
 
     @property
     def samples_lean(self) -> bool:
-        """From 0.17 vLLM's sampler holds about 15 bytes per logit instead of 38."""
+        """True if the sampler holds about 15 bytes per logit instead of 38: vLLM from 0.17."""
         return self.name == "vllm" and self.release.reaches(0, 17)
 
     @property
     def schedules_ahead(self) -> bool:
-        """From 0.14 vLLM schedules a step before the tokens of the one before it are known (--async-scheduling)."""
+        """True if a step is scheduled before the previous tokens are known: vLLM from 0.14 (--async-scheduling)."""
         return self.name == "vllm" and self.release.reaches(0, 14)
 
     @property
     def frees_windows(self) -> bool:
-        """Whether blocks behind a sliding window are freed: vLLM's hybrid KV cache manager, from 0.9.1."""
+        """True if blocks behind a sliding window are freed: SGLang, and vLLM's hybrid KV cache manager from 0.9.1."""
         return self.hybrid_cache and (self.name != "vllm" or self.release.reaches(0, 9, 1))
 
     @property
     def holds_experts_twice(self) -> bool:
-        """Whether some experts may be held twice: SGLang from 0.4.7, vLLM from 0.9.2."""
+        """True if experts may have redundant copies: SGLang from 0.4.7, vLLM from 0.9.2."""
         return self.release.reaches(0, 4, 7) if self.name == "sglang" else self.release.reaches(0, 9, 2)
 
     def in_flight_tokens(self, pp: int) -> int:
-        """Tokens the scheduler may have under way: from 0.26 vLLM counts a step for each batch that overlaps."""
+        """Return the maximum tokens in flight. From 0.26 vLLM counts one step per overlapping batch."""
         if not self.release.reaches(0, 26):
             return self.max_batched_tokens
         overlapping = 2 if pp == 1 else pp + self.release.reaches(0, 28)
@@ -88,19 +92,19 @@ class Engine:
 
     @property
     def states_per_sequence(self) -> int:
-        """Copies of a recurrent state per sequence: vLLM keeps a second for prefix caching (mode `align`)."""
+        """Copies of a recurrent state per sequence: vLLM keeps a second one for prefix caching (mode `align`)."""
         return 2 if self.name == "vllm" and self.release.reaches(0, 20) else 1
 
     @property
     def keeps_decode_workspace(self) -> bool:
-        """From 0.5.17 SGLang on AMD sets memory aside for long-context decoding."""
+        """True if memory is reserved for long-context decoding on AMD: SGLang from 0.5.17."""
         return self.name == "sglang" and self.release.reaches(0, 5, 17)
 
 
 def engine_defaults(
     name: EngineName, accelerator: Accelerator, *, version: str | None = None, tp: int = 1, pp: int = 1
 ) -> Engine:
-    """Return what the engine would choose when started with no flags on this accelerator."""
+    """Return the engine's settings when it is started without flags on this accelerator."""
     release = Release(version) if version else NEWEST[name]
     if name == "vllm":
         return _vllm(release, accelerator)

@@ -1,4 +1,4 @@
-"""How is a fleet kept in a file? YAML out, and back in strictly: a mistake is one line with its number and the fix."""
+"""Writes and strictly parses fleet files in YAML. An error is one line with its line number and the fix."""
 
 from collections.abc import Callable
 from functools import partial
@@ -16,7 +16,7 @@ _HEAD: Final = (
 )
 _GB: Final = 1e9
 SPLIT: Final = ("tp", "pp", "dp", "ep")
-"""The keys of a split."""
+"""Keys of the table `split`, the parallelism."""
 _POOL: Final = (
     "name",
     "model",
@@ -41,7 +41,7 @@ _WRITTEN_BY: Final = "penstock plan plan.yaml --fleet fleet.yaml"
 
 
 def write_fleet(fleet: Fleet) -> str:
-    """Write a fleet; `read_fleet` gives it back."""
+    """Return a fleet as YAML, which `read_fleet` parses."""
     document = {
         "version": fleet.version,
         "name": fleet.name,
@@ -55,7 +55,7 @@ def write_fleet(fleet: Fleet) -> str:
 
 
 def read_fleet(text: str, name: str) -> Fleet:
-    """Read a fleet file; `name` is the file's, for complaints."""
+    """Parse a fleet file. `name` is the file name for error messages."""
     table = read_table(text, name, kind="fleet", written_by=_WRITTEN_BY)
     table.version(VERSION, written_by=_WRITTEN_BY)
     table.only("version", "name", "note", "nodes", "pools", "routes")
@@ -183,7 +183,7 @@ def _route(table: Table) -> Callable[[], Route]:
 
 
 def slo_document(slo: Slo) -> dict[str, object]:
-    """Write what is promised; `read_slo` gives it back."""
+    """Return an SLO as a document, which `read_slo` parses."""
     return {
         "ttft_s": slo.ttft_s,
         "tpot_s": slo.tpot_s,
@@ -193,7 +193,7 @@ def slo_document(slo: Slo) -> dict[str, object]:
 
 
 def read_slo(table: Table) -> Callable[[], Slo]:
-    """Read what is promised."""
+    """Parse an SLO."""
     table.only("ttft_s", "tpot_s", "e2e_s", "attainment_fraction")
     return partial(
         Slo,

@@ -1,4 +1,4 @@
-"""What may an editor offer while a fleet is written? A JSON schema of the fleet file, key by key."""
+"""Builds the JSON schema of the fleet file, for completion in editors."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -15,7 +15,7 @@ _AMOUNT: Final = {"type": ["number", "string", "null"]}
 
 
 def fleet_schema() -> Schema:
-    """Write the schema; a test holds its keys against those the reader asks for."""
+    """Return the schema. A test compares its keys with those that the parser reads."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A fleet, as `penstock plan --fleet` writes it and `simulate --fleet` reads it",

@@ -1,4 +1,4 @@
-"""What is a fleet? Pools of identical replicas on nodes, and routes that say which requests go to which pool."""
+"""Defines a fleet: pools of identical replicas on nodes, and routes from requests to pools."""
 
 import re
 from collections import Counter
@@ -12,12 +12,12 @@ from penstock.fleet.engine_settings import EngineSetting, check_setting
 from penstock.workload.slo import Slo
 
 VERSION: Final = 1
-"""Of the file format."""
+"""Version of the file format."""
 Role = Literal["both", "prefill", "decode"]
 ROLES: Final[tuple[Role, ...]] = ("both", "prefill", "decode")
 _List = Literal["nodes", "pools", "routes"]
 Fault = tuple[_List, int, str]
-"""Which list, the place in it from 0, and what is wrong."""
+"""List name, index in it from 0, and the problem."""
 
 _ADDRESS: Final = re.compile(r"(?:[^\s/:\[\]]+|\[[0-9a-fA-F:.]+\]):\d{1,5}")
 _SUM_TOLERANCE: Final = 0.005
@@ -25,7 +25,7 @@ _MAX_PORT: Final = 65_535
 
 
 def address_problem(address: str) -> str | None:
-    """Say what is wrong with an endpoint's address; None where nothing is."""
+    """Return the problem of an endpoint's address, or None if it is valid."""
     if _ADDRESS.fullmatch(address) is None:
         return f"'{address}' is not an address; write host:port, such as 10.0.0.1:8000"
     if not 1 <= int(address.rpartition(":")[2]) <= _MAX_PORT:
@@ -35,13 +35,13 @@ def address_problem(address: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeGroup:
-    """Nodes of one accelerator at one site."""
+    """Nodes with the same accelerator at one site."""
 
     accelerator: str
     site: str
     nodes: int
     spare_nodes: int = 0
-    """Of them, the ones that stand by."""
+    """Number of these nodes that are spares."""
 
     def __post_init__(self) -> None:
         _words(accelerator=self.accelerator, site=self.site)
@@ -52,14 +52,14 @@ class NodeGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """Identical replicas of one model."""
+    """A pool of identical replicas of one model."""
 
     name: str
     model: str
     adapters: tuple[str, ...] = ()
-    """LoRA adapters its replicas have, by the names requests ask for them with."""
+    """LoRA adapters of its replicas, by the names that requests use."""
     weights: str
-    """The format most weight bytes are in."""
+    """Data type of most weight bytes."""
     kv: str
     accelerator: str
     vendor: str
@@ -69,24 +69,24 @@ class Pool:
     pp: int = 1
     dp: int = 1
     ep: bool = False
-    """Whether whole experts are spread over the ranks."""
+    """Whether expert parallelism is on: whole experts are spread over the ranks."""
     drafted_tokens: int = 0
-    """What a step drafts with the checkpoint's own multi-token-prediction layers; 0 is nothing."""
+    """Tokens drafted per step by the checkpoint's own multi-token-prediction layers; 0: none."""
     engine: str
     engine_version: str
     settings: Mapping[str, EngineSetting] = field(default_factory=dict)
-    """What the engine is started with, by the engine's own names."""
+    """Engine settings at start, by the engine's own names."""
     role: Role = "both"
     feeds: str | None = None
-    """Of a pool that prefills: the pool its KV goes to; None where any pool of the model that decodes will do."""
+    """For a prefill pool: the pool that receives its KV; None: any decode pool of the model."""
     kv_bytes_per_s: float | None = None
-    """Of a pool that prefills: what one replica sends KV at; None is the links of one machine or rack."""
+    """For a prefill pool: KV bytes per second of one replica; None: the links of one machine or rack."""
     usd_per_hour: float | None = None
-    """Of one replica; None where nobody knows."""
+    """US dollars per hour of one replica; None: unknown."""
     elastic: bool = False
-    """Whether somebody gives replicas without work back: only then does it save dollars to send requests elsewhere."""
+    """Whether idle replicas are released. Only then does it save money to send requests elsewhere."""
     endpoints: tuple[str, ...] = ()
-    """Where replicas answer, host:port; one that is not listed has no address yet."""
+    """Addresses of replicas, host:port. An unlisted replica has no address yet."""
 
     def __post_init__(self) -> None:
         _words(name=self.name, model=self.model, weights=self.weights, kv=self.kv)
@@ -128,15 +128,15 @@ class Pool:
 
     @property
     def devices(self) -> int:
-        """Devices of one replica."""
+        """Number of devices of one replica."""
         return self.tp * self.pp * self.dp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Requests of a workload of about one length, what they are promised, and the pools they are sent to.
+    """A class of requests of similar length in a workload, its SLO, and the pools that serve it.
 
-    A request belongs to the route whose lengths are nearest to its own, so that every request has one.
+    A request belongs to the route with the nearest lengths, so every request has exactly one.
     """
 
     workload: str
@@ -145,7 +145,7 @@ class Route:
     slo: Slo
     peak_requests_per_s: float
     weights: Mapping[str, float]
-    """Pool name to the share of these requests it is given."""
+    """Share of these requests by pool name."""
 
     def __post_init__(self) -> None:
         _words(workload=self.workload)
@@ -161,14 +161,14 @@ class Route:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """What runs, where, and who is sent there."""
+    """A fleet: nodes, pools, and the routes to them."""
 
     name: str
     nodes: tuple[NodeGroup, ...]
     pools: tuple[Pool, ...]
     routes: tuple[Route, ...]
     note: str | None = None
-    """Who chose it, and for what."""
+    """Free text, for example its author and purpose."""
     version: int = VERSION
 
     def __post_init__(self) -> None:
@@ -181,12 +181,12 @@ class Fleet:
             raise UsageError(f"{kind} {number + 1}: {problem}")
 
     def pool(self, name: str) -> Pool:
-        """Find a pool by its name."""
+        """Return the pool with a name."""
         return next(pool for pool in self.pools if pool.name == name)
 
 
 def fault_of(nodes: Sequence[NodeGroup], pools: Sequence[Pool], routes: Sequence[Route]) -> Fault | None:
-    """Find what is wrong between entries that are each right; None where nothing is."""
+    """Return the first conflict between entries that are each valid, or None."""
     if not pools:
         return "pools", 0, "a fleet has at least one pool"
     keys: dict[_List, list[str]] = {
@@ -208,7 +208,7 @@ def fault_of(nodes: Sequence[NodeGroup], pools: Sequence[Pool], routes: Sequence
 
 
 def _two_meanings(pools: Sequence[Pool]) -> Fault | None:
-    """One name asks for one thing: an adapter of two models, or one called as a model is, would be either."""
+    """Return a fault if an adapter's name also means another model's adapter, or a model."""
     meant = {pool.model: pool.model for pool in pools}
     for number, pool in enumerate(pools):
         for adapter in pool.adapters:
@@ -218,7 +218,11 @@ def _two_meanings(pools: Sequence[Pool]) -> Fault | None:
 
 
 def _unpaired(pools: Sequence[Pool]) -> Fault | None:
-    """Prompts go from pools that prefill to pools that decode; beside pools that do both, it is said to which."""
+    """Return a fault if a model's prefill and decode pools do not match.
+
+    A model has only `both` pools, or prefill and decode pools. All three together are valid if each prefill pool names
+    the pool it feeds.
+    """
     for number, pool in enumerate(pools):
         same = [other for other in pools if other.model == pool.model]
         roles = {other.role for other in same}

@@ -1,4 +1,4 @@
-"""Which of two releases came first? Engine versions and the ranges rules are written for."""
+"""Parses and compares engine versions and version ranges."""
 
 import re
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _Key = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
 
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> _Key:
-    """Read a release once: rules compare the same few thousands of times."""
+    """Parse a release. Cached, because rules compare the same few releases thousands of times."""
     match = _RELEASE.fullmatch(text.strip())
     if match is None:
         raise DeploymentError(f"'{text[:40]}' is not a version; write 0.24, 0.11.2 or 0.28.0rc1")
@@ -39,16 +39,16 @@ class Release:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """Its numbers, padded with zeros."""
+        """Version numbers, padded with zeros."""
         return self.key[0]
 
     @property
     def key(self) -> _Key:
-        """What orders releases: numbers, then candidates before the release before its posts."""
+        """Sort key: the numbers, then dev and rc before the release, and post after it."""
         return _parsed(self.text)
 
     def reaches(self, *numbers: int) -> bool:
-        """Whether it has what a release brought; that release's candidates have it too."""
+        """Return whether this release is at least a version. Pre-releases of that version count."""
         return self.numbers >= numbers
 
     def __eq__(self, other: object) -> bool:
@@ -66,14 +66,14 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseRange:
-    """Releases a statement holds for: `>=0.21,<0.24`."""
+    """A version range for which a statement holds, such as `>=0.21,<0.24`."""
 
     text: str
     clauses: tuple[tuple[str, Release], ...]
 
     @staticmethod
     def parse(text: str) -> "ReleaseRange":
-        """Read comma-separated clauses, all of which must hold."""
+        """Parse comma-separated clauses, all of which must hold."""
         clauses = []
         for piece in text.split(","):
             match = _CLAUSE.fullmatch(piece.strip())
@@ -83,12 +83,12 @@ class ReleaseRange:
         return ReleaseRange(text, tuple(clauses))
 
     def holds(self, release: Release) -> bool:
-        """Whether the release lies in the range."""
+        """Return whether the release is in the range."""
         return all(_compare(operator, release, bound) for operator, bound in self.clauses)
 
     @property
     def open_ended(self) -> bool:
-        """Whether it claims to hold for every release to come."""
+        """True if the range has no upper bound."""
         return not any(operator in {"<", "<=", "=="} for operator, _ in self.clauses)
 
 

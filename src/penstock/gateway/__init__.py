@@ -1,1 +1,1 @@
-"""How do requests reach the right silicon? Envoy carries them; pickers say where; a scraper watches the endpoints."""
+"""Routes requests to endpoints: Envoy proxies, pickers choose the endpoint, a scraper reads engine metrics."""

@@ -1,4 +1,4 @@
-"""What are a gateway's processes? Programs, or copies of the supervisor; each ends with it."""
+"""Child processes of a gateway: programs, or forks of the supervisor. Each one ends when the supervisor ends."""
 
 import os
 import signal
@@ -13,13 +13,13 @@ from typing import Final
 from penstock.gateway.parent_death import HAS_SIGNAL, end_with_parent, guarded
 
 _SILENT_S: Final = 3.0
-"""A picker or scraper that gives no sign of life for so long is ended and started again."""
+"""Seconds without a heartbeat after which a picker or scraper is killed and restarted."""
 START_S: Final = 90.0
-"""Until all is up: a machine that compiles the policy for the first time takes half a minute."""
+"""Start timeout, in seconds. A machine that compiles the policy for the first time takes half a minute."""
 
 
 class Forked:
-    """A process that began as a copy of this one, with everything compiled."""
+    """A fork of this process, which starts with all code already compiled."""
 
     def __init__(self, call: Callable[[], None]) -> None:
         self._status: int | None = None
@@ -32,26 +32,26 @@ class Forked:
                 end_with_parent(parent)
                 call()
                 status = 0
-            except BaseException:  # noqa: BLE001 - the last frame of a process: all that is left is to say so
+            except BaseException:  # noqa: BLE001 - last frame of the process: it can only print the error
                 traceback.print_exc()
             finally:
                 os._exit(status)
 
     def poll(self) -> int | None:
-        """Its exit status; None while it runs."""
+        """Return the exit status, or None while the process runs."""
         if self._status is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             self._status = os.waitstatus_to_exitcode(status) if pid else None
         return self._status
 
     def send_signal(self, number: int) -> None:
-        """Tell it something."""
+        """Send the process a signal."""
         os.kill(self.pid, number)
 
 
 @dataclass(slots=True, eq=False)
 class Child:
-    """One process of the gateway: a program, or a copy of this process that calls something."""
+    """One process of the gateway: a program, or a fork of this process that calls a function."""
 
     name: str
     command: list[str] | Callable[[], None]
@@ -60,32 +60,33 @@ class Child:
     restarts: int = 0
     wait_until_s: float = 0.0
     signs: Callable[[], float] | None = None
-    """When it last gave a sign of life, by the monotonic clock."""
+    """Returns the time of the last heartbeat, in seconds of the monotonic clock."""
 
     def start(self) -> None:
-        """Start it, apart from the terminal's signals; it ends with this process."""
+        """Start the process in its own session, without the terminal's signals. It ends when this process ends."""
         self.started_s = time.monotonic()
         if callable(self.command):
             self.process = Forked(self.command)
         else:
-            # What is ignored here stays so until the program listens: a reload must not end one that is starting.
+            # A signal ignored here stays ignored until the program installs a handler. So a reload does not end a
+            # program that is starting.
             before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
             command = self.command if HAS_SIGNAL else guarded(self.command)
             with_parent = partial(end_with_parent, os.getpid()) if HAS_SIGNAL else None
             self.process = subprocess.Popen(  # noqa: S603 - own programs
                 command,
                 start_new_session=True,
-                preexec_fn=with_parent,  # noqa: PLW1509 - one call of the kernel's, which takes no lock
+                preexec_fn=with_parent,  # noqa: PLW1509 - a single system call that takes no lock
             )
             signal.signal(signal.SIGHUP, before)
 
     @property
     def running(self) -> bool:
-        """Whether it runs."""
+        """True while the process runs."""
         return self.process is not None and self.process.poll() is None
 
     def silent(self, now_s: float) -> bool:
-        """Whether it gives no sign of life, though it has had the time to."""
+        """Return whether the process missed its heartbeat deadline. During start the deadline is START_S."""
         if self.signs is None:
             return False
         last_s = self.signs()
@@ -93,7 +94,7 @@ class Child:
         return now_s - max(last_s, self.started_s) > allowed_s
 
     def tell(self, number: signal.Signals) -> None:
-        """Send it a signal, where it runs; one that cannot be passed on goes to all of its session."""
+        """Send the process a signal if it runs. Without a parent-death signal, SIGKILL goes to its whole session."""
         if self.process is None or not self.running:
             return
         if number == signal.SIGKILL and not HAS_SIGNAL:
@@ -102,7 +103,7 @@ class Child:
             self.process.send_signal(number)
 
     def wait(self, seconds: float) -> None:
-        """Wait for its end, and kill it where that takes longer."""
+        """Wait until the process has ended. Kill it after `seconds`."""
         begun_s = time.monotonic()
         while self.running:
             if time.monotonic() - begun_s > seconds:

@@ -1,4 +1,4 @@
-"""What does Envoy say of itself? Its admin interface, over a socket only we can open."""
+"""Reads Envoy's admin interface over a Unix socket that only this user can open."""
 
 import http.client
 import json
@@ -7,21 +7,21 @@ from pathlib import Path
 
 
 class AdminConnection(http.client.HTTPConnection):
-    """HTTP over a Unix socket."""
+    """HTTP connection over a Unix socket."""
 
     def __init__(self, path: str, timeout_s: float = 2.0) -> None:
         super().__init__("localhost", timeout=timeout_s)
         self._path = path
 
     def connect(self) -> None:
-        """Open the socket."""
+        """Connect to the Unix socket."""
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)
 
 
 def ask_admin(path: str, method: str, target: str) -> str | None:
-    """Ask once; None where nobody answers."""
+    """Send one request to the admin interface and return the response body, or None if Envoy does not answer."""
     if not Path(path).exists():
         return None
     connection = AdminConnection(path)
@@ -35,12 +35,12 @@ def ask_admin(path: str, method: str, target: str) -> str | None:
 
 
 def envoy_ready(path: str) -> bool:
-    """Whether Envoy has its configuration and serves."""
+    """Return whether Envoy has loaded its configuration and is serving."""
     return (ask_admin(path, "GET", "/ready") or "").startswith("LIVE")
 
 
 def stats(path: str, pattern: str) -> dict[str, float]:
-    """Envoy's counters and gauges whose names match a regular expression."""
+    """Return Envoy's counters and gauges whose names match a regular expression."""
     said = ask_admin(path, "GET", f"/stats?format=json&filter={pattern}")
     try:
         entries = json.loads(said or "{}").get("stats", [])

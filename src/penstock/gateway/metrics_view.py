@@ -1,4 +1,4 @@
-"""How does a running gateway look? Its own metrics page, as values."""
+"""Parses the gateway's own metrics page into values."""
 
 import re
 from collections.abc import Mapping
@@ -12,18 +12,18 @@ _LINE: Final = re.compile(rf"^(penstock_\w+)(?:\{{({LABELS})\}})? (\S+)$", re.MU
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointView:
-    """One endpoint at one moment."""
+    """State of one endpoint at one moment."""
 
     address: str
     pool: str
     model: str
     values: Mapping[str, float]
-    """By metric, without `penstock_`."""
+    """Values by metric name, without the prefix `penstock_`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayView:
-    """A gateway at one moment."""
+    """State of a gateway at one moment."""
 
     endpoints: tuple[EndpointView, ...]
     pickers: Mapping[str, Mapping[str, float]]
@@ -31,7 +31,7 @@ class GatewayView:
 
 
 def read_view(page: str) -> GatewayView:
-    """Read what `metrics_page` writes."""
+    """Parse the page that `metrics_page` writes."""
     endpoints: dict[tuple[str, str, str], dict[str, float]] = {}
     pickers: dict[str, dict[str, float]] = {}
     totals: dict[str, float] = {}

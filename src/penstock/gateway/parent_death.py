@@ -1,4 +1,4 @@
-"""How does a process end with its parent? By Linux's parent-death signal; elsewhere it looks at who its parent is."""
+"""Ends a process when its parent ends: by Linux's parent-death signal, or by polling the parent's process id."""
 
 import ctypes
 import os
@@ -14,14 +14,15 @@ _PR_SET_PDEATHSIG: Final = 1
 _LOOK_S: Final = 0.5
 _PRCTL: Final = ctypes.CDLL(None, use_errno=True).prctl if sys.platform == "linux" else None
 HAS_SIGNAL: Final = _PRCTL is not None
-"""Whether the kernel ends orphans itself, also programs that know nothing of it."""
+"""True if the kernel kills orphaned children itself, including programs that do not use this module."""
 
 
 def end_with_parent(parent: int) -> None:
-    """Have this process killed when its parent ends, whatever ended it; to be called first in a child.
+    """Kill this process when its parent ends for any reason. Call this first in a child.
 
-    `parent` is the parent's process id as it was before the fork: a parent that ended since then is noticed. Linux
-    counts the thread that forked as the parent, so that must be one that lasts, as the supervisor's main thread does.
+    `parent` is the parent's process id from before the fork, so a parent that ended since then is noticed. Linux treats
+    the forking thread as the parent. That thread must therefore live as long as the process, as the supervisor's main
+    thread does.
     """
     if _PRCTL is None:
         threading.Thread(target=_watch, args=(parent,), daemon=True).start()
@@ -38,12 +39,12 @@ def _watch(parent: int) -> None:
 
 
 def guarded(command: list[str]) -> list[str]:
-    """Write a command that runs another one and ends it with this process, where the kernel does not."""
+    """Return a command that runs `command` and ends it with this process, for kernels without the signal."""
     return [sys.executable, "-m", "penstock.gateway.parent_death", str(os.getpid()), *command]
 
 
 def main(arguments: list[str]) -> int:
-    """Run a command until it ends or the parent does; pass signals on to it."""
+    """Run a command until it or the parent ends. Forward SIGTERM, SIGINT and SIGHUP to it."""
     parent, *command = arguments
     child = subprocess.Popen(command)  # noqa: S603 - own programs
 

@@ -1,4 +1,4 @@
-"""Who keeps a gateway running? One process starts Envoy, the pickers and the scraper, and starts again what ends."""
+"""Supervises a gateway: starts Envoy, the pickers and the scraper, and restarts each process that ends."""
 
 import logging
 import os
@@ -29,19 +29,19 @@ from penstock.routing.records import Records
 
 log = logging.getLogger(__name__)
 _Seen: TypeAlias = tuple[int, int] | None
-"""A file as it looks from outside: when it was changed, and how many bytes it has."""
+"""Modification time in nanoseconds and size in bytes of a file; None if the file is missing."""
 _TURN_S: Final = 0.1
 _END_S: Final = 5.0
-"""From being told to end until a process is killed."""
+"""Seconds from SIGTERM until a process is killed."""
 _MISSING_TURNS: Final = 10
 _FLUSH_MS: Final = "10"
 _BACK_OFF_S: Final = (0.0, 0.2, 1.0, 5.0)
 _LASTED_S: Final = 10.0
-"""What ran for so long did not fail at once: it is started again without waiting."""
+"""Uptime in seconds after which a process that ends is restarted without back-off."""
 
 
 class Supervisor:
-    """A gateway from start to end."""
+    """The supervisor of one gateway, from start to shutdown."""
 
     def __init__(
         self,
@@ -61,13 +61,13 @@ class Supervisor:
         self._last_seen: tuple[_Seen, ...] = ()
         self._missing_turns = 0
         self._named: tuple[Path, ...] = ()
-        """Files the access file names."""
+        """Files that the access file names."""
         self._pipes: list[int] = []
         self.children: dict[str, Child] = {}
         self.fleet = read(0)
 
     def run(self, ready: Callable[[], None] | None = None) -> None:
-        """Serve until SIGTERM or SIGINT, then drain; SIGINT and a second SIGTERM skip the grace before it."""
+        """Serve until SIGTERM or SIGINT, then drain. SIGINT or a second SIGTERM skips the grace period before that."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
         signal.signal(signal.SIGHUP, self._ask_reload)
@@ -109,7 +109,7 @@ class Supervisor:
             path = settings.pipe(number)
             if not Path(path).exists():
                 os.mkfifo(path, 0o600)
-            # Held open here, so that Envoy never writes to a pipe without a reader while a picker starts again.
+            # The supervisor holds the pipe open, so that Envoy always has a reader while a picker restarts.
             self._pipes.append(os.open(path, os.O_RDWR | os.O_NONBLOCK))
         write_json(settings.folder / "timeouts.json", {"min_silence_s": settings.min_silence_s})
         if settings.receipts is not None:
@@ -122,7 +122,7 @@ class Supervisor:
             write_json(settings.folder / "door.json", told)
 
     def _validate(self, files: dict[str, Value]) -> None:
-        """Have Envoy check its files before anything adopts them; refuse what it refuses."""
+        """Validate the files with Envoy before any process uses them. Raise an error if Envoy rejects them."""
         if self._settings.only_pick is None:
             whole = self._settings.folder / "whole.json"
             write_json(whole, static_document(files))
@@ -132,7 +132,7 @@ class Supervisor:
         settings, folder, python = self._settings, str(self._settings.folder), sys.executable
         states = shared_array(settings.folder / "pickers.table", PICKER_STATE, (settings.pickers,))
         count = str(settings.pickers)
-        # Compiled once, here: a picker is a copy of this process, and one that ends is back at once.
+        # Compile once, here: a picker is a fork of this process, so a restarted picker is ready at once.
         if settings.pick:
             _compile_first()
         numbers = range(settings.pickers if settings.pick else 0)
@@ -152,10 +152,10 @@ class Supervisor:
         self._await(lambda: envoy_ready(settings.admin), "envoy")
 
     def _envoy(self) -> list[str]:
-        """Write Envoy's command."""
+        """Return Envoy's command line."""
         settings, bootstrap = self._settings, str(self._settings.folder / "envoy.json")
         command = [envoy_program(), "-c", bootstrap, "--disable-hot-restart", "--log-level", "warning"]
-        # That it was told to stop is no warning to whoever told it.
+        # Envoy logs each requested shutdown as a warning. Log only errors of its main component.
         command += ["--component-log-level", "main:error"]
         command += ["--file-flush-interval-msec", _FLUSH_MS, "--drain-time-s", str(int(max(1, self._drain_s)))]
         return command if settings.concurrency is None else [*command, "--concurrency", str(settings.concurrency)]
@@ -178,7 +178,7 @@ class Supervisor:
         return time.monotonic() - age_s
 
     def _mind(self) -> None:
-        """Start again what has ended or hangs; read the fleet again when its file has changed."""
+        """Restart processes that ended or hang. Reload the fleet if its file changed."""
         now_s = time.monotonic()
         for child in self.children.values():
             if not child.running:
@@ -200,13 +200,16 @@ class Supervisor:
             child.start()
 
     def settled(self, seen: tuple[_Seen, ...]) -> bool:
-        """Whether files differ from those that were read, and are as they were a turn ago: written to the end."""
+        """Return whether the files changed since they were read and have been stable for one turn.
+
+        A file that is the same in two consecutive turns has been written to its end.
+        """
         still, self._last_seen = seen == self._last_seen, seen
         self._note_missing(seen)
         return still and seen != self._read_at and None not in seen
 
     def _note_missing(self, seen: tuple[_Seen, ...]) -> None:
-        """Say once that a file is gone; not while it is being replaced."""
+        """Log once that a file is missing, but not while it is being replaced."""
         self._missing_turns = self._missing_turns + 1 if None in seen else 0
         if self._missing_turns == _MISSING_TURNS:
             files = (self._watched, self._settings.access_file, *self._named)
@@ -214,24 +217,24 @@ class Supervisor:
             log.error("%s cannot be found any more; what was read last stays", gone)
 
     def _files(self) -> tuple[_Seen, ...]:
-        """How the files that are read again look from outside; None for one that is being replaced."""
+        """Return time and size of each file that triggers a reload; None for a file that is being replaced."""
         moved = self._settings.folder / "names.moved"
         files = (self._watched, self._settings.access_file, *self._named, moved if moved.exists() else None)
         shown = self._settings.certificate
-        # One that is gone keeps no fleet from being read: Envoy goes on with what it has.
+        # A missing certificate does not block a reload: Envoy keeps the last one it loaded.
         certificate = tuple(_seen(path) or (0, 0) for path in (shown.chain, shown.key)) if shown is not None else ()
         return (*(_seen(path) for path in files if path is not None), *certificate)
 
     def reload(self) -> None:
-        """Read the fleet again; what cannot be read, or Envoy refuses, changes nothing."""
+        """Reload the fleet. If a file cannot be read, or Envoy rejects the result, the old fleet stays."""
         try:
             fleet, access = self._read(self._generation + 1), access_of(self._settings.access_file)
             files = envoy_files(fleet, self._settings, access)
-            # Without certificates: Envoy keeps the last good one, and a bad one keeps no fleet from being read.
+            # Validate without certificates: Envoy keeps the last good one, and a bad one must not block a reload.
             self._validate({name: content for name, content in files.items() if name != CERTIFICATES})
             write_files(self._settings.folder, fleet, files)
         except PenstockError as error:
-            log.error("the fleet is not read again: %s", error)  # noqa: TRY400 - expected, one line
+            log.error("the fleet is not read again: %s", error)  # noqa: TRY400 - expected error, one line is enough
             return
         except Exception:
             log.exception("the fleet is not read again, by a fault of ours; what was read last stays")
@@ -241,17 +244,18 @@ class Supervisor:
         for name, child in self.children.items():
             if name != "envoy":
                 child.tell(signal.SIGHUP)
-        # Tables of the fleet before the last: whoever still has one mapped keeps it until it has read the new fleet.
+        # Delete the tables of the fleet before the last. A process that still maps one keeps it until it has read the
+        # new fleet.
         for path in self._settings.folder.glob(f"*-{self._generation - 2}.table"):
             path.unlink()
         log.warning("the fleet was read again: %d endpoints", len(fleet.addresses))
 
     def _announce_end(self) -> None:
-        """Fail health checks, and go on serving until load balancers have seen it."""
+        """Fail health checks, and keep serving for the grace period so that load balancers notice."""
         draining(self._settings.folder).touch()
         begun_s = time.monotonic()
         while True:
-            # Each turn: an Envoy that was started again does not know.
+            # Repeat this every turn: an Envoy that was restarted has lost the setting.
             ask_admin(self._settings.admin, "POST", "/healthcheck/fail")
             if time.monotonic() - begun_s >= self._grace_s:
                 return
@@ -259,7 +263,7 @@ class Supervisor:
             self._mind()
 
     def _drain(self) -> None:
-        """Take no new connections, and wait for answers that are under way; pickers without Envoy do so themselves."""
+        """Accept no new connections and wait for requests in flight. Pickers without Envoy drain themselves."""
         if "envoy" not in self.children:
             return
         ask_admin(self._settings.admin, "POST", "/drain_listeners?graceful&skip_exit")
@@ -271,7 +275,7 @@ class Supervisor:
             time.sleep(_TURN_S)
 
     def _end(self) -> None:
-        """End Envoy, then all pickers at once, which may wait for requests under way, then the scraper."""
+        """End Envoy, then all pickers at once, then the scraper. Pickers may wait for requests in flight."""
         last = {"envoy": 0, "scraper": 2}
         for turn in range(3):
             children = [child for name, child in self.children.items() if last.get(name, 1) == turn]
@@ -290,7 +294,10 @@ def _compile_first() -> None:
 
 
 def _refuse_taken(address: str) -> None:
-    """Refuse a port somebody listens on: Envoy would share it with another Envoy, and requests with another fleet."""
+    """Raise an error if a port is in use.
+
+    Envoy would share the port with another Envoy, and send its requests to another fleet.
+    """
     host, _, port = address.rpartition(":")
     name = host.strip("[]")
     with socket.socket(socket.AF_INET6 if ":" in name else socket.AF_INET) as tried:
@@ -302,7 +309,7 @@ def _refuse_taken(address: str) -> None:
 
 
 def _is_listening(address: str) -> bool:
-    """Whether somebody listens there; where the address means all of the machine, on its loopback."""
+    """Return whether a port accepts connections. A wildcard address is tried on the loopback interface."""
     host, _, port = address.rpartition(":")
     name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host.strip("[]"), host.strip("[]"))  # noqa: S104 - not bound here
     try:
@@ -321,11 +328,11 @@ def _seen(path: Path) -> _Seen:
         found = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size  # two writes within one tick of the clock differ in size at least
+    return found.st_mtime_ns, found.st_size  # two writes within one clock tick usually differ in size
 
 
 def write_files(folder: Path, fleet: RoutedFleet, files: dict[str, Value]) -> None:
-    """Write what the pickers and the scraper read, and Envoy's files."""
+    """Write the files of the pickers, the scraper and Envoy."""
     fleet.write(folder / "fleet.bin")
     for name, content in files.items():
         if name != READY_FILE or not (folder / name).exists():

@@ -1,4 +1,4 @@
-"""What is this model? ModelSpec and how a config becomes one; pure, no files, no network."""
+"""Converts a config into a ModelSpec. It is pure: no files, no network."""
 
 from penstock.model.cache_dtypes import CacheDtype, cache_dtype
 from penstock.model.model_reader import read_config, read_model

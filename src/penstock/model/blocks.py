@@ -1,4 +1,4 @@
-"""What are decoder layers made of? The blocks architectures share, added to an inventory with their real names."""
+"""Adds the blocks that architectures share to an inventory, with their names in the checkpoint."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from penstock.model.weight import Part, Split
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupedShape:
-    """The shape of a grouped-query attention block."""
+    """Shape of a grouped-query attention block."""
 
     hidden: int
     query_heads: int
@@ -19,11 +19,11 @@ class GroupedShape:
     qkv_bias: bool = False
     out_bias: bool = False
     head_norm: bool = False
-    """RMS norm on each head's query and key (Qwen3 and after)."""
+    """Whether each head's query and key have an RMS norm (Qwen3 and later)."""
     output_gate: bool = False
-    """The query projection also produces a gate of the same width."""
+    """Whether the query projection also produces a gate of the same width."""
     value_is_key: bool = False
-    """Values are the keys: no v_proj."""
+    """Whether values are the keys: there is no v_proj."""
 
 
 def grouped_attention(inv: Inventory, path: str, shape: GroupedShape, *, window: int | None = None) -> GroupedAttention:
@@ -69,7 +69,7 @@ def grouped_attention(inv: Inventory, path: str, shape: GroupedShape, *, window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatentShape:
-    """The shape of a multi-head latent attention block."""
+    """Shape of a multi-head latent attention block."""
 
     hidden: int
     heads: int
@@ -78,7 +78,7 @@ class LatentShape:
     nope: int
     value: int
     query_latent: int | None
-    """Rank of the query's low-rank path; None where queries are projected directly."""
+    """Rank of the query's low-rank path. None if queries are projected directly."""
     bias: bool = False
 
 
@@ -90,7 +90,7 @@ def latent_attention(
     indexer: tuple[int, int, int] | None = None,
     sparse_topk: int = 0,
 ) -> LatentAttention:
-    """Add MLA projections; `indexer` is (heads, head_dim, topk) of a lightning indexer the layer owns."""
+    """Add MLA projections. `indexer` is (heads, head_dim, topk) of the layer's own lightning indexer."""
     query_width = shape.heads * (shape.nope + shape.rope)
     if shape.query_latent is None:
         inv.linear(
@@ -158,7 +158,7 @@ def _lightning_indexer(inv: Inventory, path: str, shape: LatentShape, indexer: t
 def gated_mlp(
     inv: Inventory, path: str, hidden: int, width: int, part: Part = Part.DENSE_FFN, *, bias: bool = False
 ) -> None:
-    """Add gate, up and down projections (SwiGLU and kin)."""
+    """Add gate, up and down projections (SwiGLU and similar)."""
     for name in ("gate_proj", "up_proj"):
         inv.linear(f"{path}.{name}", (width, hidden), part, split=Split.COLUMN, bias=bias)
     inv.linear(f"{path}.down_proj", (hidden, width), part, split=Split.ROW, bias=bias)
@@ -190,7 +190,7 @@ def routed_experts(
     names: tuple[str, str, str] | tuple[str, str] = ("gate_proj", "up_proj", "down_proj"),
     bias: bool = False,
 ) -> None:
-    """Add the routed experts: every matrix stands for all experts; the last name is the one back to hidden."""
+    """Add the routed experts. Every matrix stands for all experts; the last name is the projection back to hidden."""
     *ups, down = names
     for name in ups:
         inv.linear(
@@ -214,7 +214,7 @@ def routed_experts(
 
 
 def router(inv: Inventory, path: str, hidden: int, experts: int, *, correction_bias: str | None = None) -> None:
-    """Add the router and, where routing is loss-free, its correction bias."""
+    """Add the router and, if routing is loss-free, its correction bias."""
     inv.linear(path, (experts, hidden), Part.ROUTER)
     if correction_bias is not None:
         inv.vector(correction_bias, experts, Part.ROUTER, fp32=True)

@@ -1,4 +1,4 @@
-"""How are keys and values stored? The dtypes engines know, and how they spell them."""
+"""Lists the KV-cache dtypes that engines know, and their spellings."""
 
 from enum import StrEnum
 from typing import Final
@@ -7,7 +7,7 @@ from penstock.errors import ConfigError
 
 
 class CacheDtype(StrEnum):
-    """How keys and values are stored."""
+    """Storage dtype of keys and values."""
 
     FP32 = "fp32"
     BF16 = "bf16"
@@ -16,7 +16,7 @@ class CacheDtype(StrEnum):
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of one cached element."""
+        """Return the bytes of one cached element."""
         return _ELEMENT_BYTES[self]
 
 
@@ -30,7 +30,7 @@ _SPELLINGS: Final = {
 
 
 def cache_dtype(name: str) -> CacheDtype:
-    """Read a cache dtype as engines and configs spell it."""
+    """Parse a cache dtype as engines and configs spell it."""
     spelled = name.strip().lower().removeprefix("torch.")
     for dtype, spellings in _SPELLINGS.items():
         if spelled in spellings:

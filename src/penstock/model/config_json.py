@@ -1,4 +1,4 @@
-"""How is config.json read? As hostile input: every value is typed and bounded, and an error names its key."""
+"""Reads config.json as untrusted input: every value is typed and bounded, and an error names its key."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,13 +9,13 @@ from penstock.errors import ConfigError
 MAX_CONFIG_BYTES: Final = 16 * 2**20
 MAX_LAYERS: Final = 1024
 MAX_WIDTH: Final = 2**24
-"""No dimension of a published model comes near: the largest vocabularies are 2**18, widths 2**17."""
+"""Far above any dimension of a published model: the largest vocabularies are 2**18, widths 2**17."""
 
 _T = TypeVar("_T")
 
 
 def parse_json(data: bytes, where: str) -> "Config":
-    """Parse the bytes of a JSON file that must hold an object."""
+    """Parse the bytes of a JSON file that must contain an object."""
     if len(data) > MAX_CONFIG_BYTES:
         raise ConfigError(f"{where}: {len(data):,} bytes; a config is at most {MAX_CONFIG_BYTES:,}")
     try:
@@ -29,14 +29,14 @@ def parse_json(data: bytes, where: str) -> "Config":
 
 
 class Config:
-    """A JSON object whose reads are typed, bounded and fail by name."""
+    """JSON object with typed and bounded reads. Errors name the key."""
 
     def __init__(self, raw: Mapping[str, object], where: str) -> None:
         self.raw = raw
         self.where = where
 
     def has(self, key: str) -> bool:
-        """Whether the key is present and not null."""
+        """Return whether the key is present and not null."""
         return self.raw.get(key) is not None
 
     def integer(self, *keys: str, default: int | None = None, low: int = 1, high: int = MAX_WIDTH) -> int:
@@ -84,7 +84,7 @@ class Config:
         return value[:256]
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """Read a list of strings; empty when absent."""
+        """Read a list of strings. Empty if absent."""
         items = self._list(key)
         for item in items:
             if not isinstance(item, str):
@@ -92,7 +92,7 @@ class Config:
         return tuple(str(item) for item in items)
 
     def integers(self, key: str) -> tuple[int, ...]:
-        """Read a list of integers; empty when absent."""
+        """Read a list of integers. Empty if absent."""
         items = self._list(key)
         found = []
         for item in items:
@@ -102,14 +102,14 @@ class Config:
         return tuple(found)
 
     def section(self, key: str) -> "Config":
-        """Read a nested object that must be there."""
+        """Read a required nested object."""
         found = self.optional(key)
         if found is None:
             raise ConfigError(f"{self.where}: {key} is missing")
         return found
 
     def optional(self, key: str) -> "Config | None":
-        """Read a nested object, or None when absent."""
+        """Read a nested object. None if absent."""
         if not self.has(key):
             return None
         value = self.raw[key]
@@ -118,7 +118,7 @@ class Config:
         return Config(value, f"{self.where}: {key}")
 
     def sections(self, key: str) -> tuple["Config", ...]:
-        """Read a list of objects; empty when absent."""
+        """Read a list of objects. Empty if absent."""
         found = []
         for number, item in enumerate(self._list(key)):
             if not isinstance(item, dict):
@@ -131,7 +131,7 @@ class Config:
         return self.integer(*(keys or ("num_hidden_layers",)), high=MAX_LAYERS)
 
     def per_layer(self, key: str, layers: int) -> tuple[str, ...]:
-        """Read a list of strings that must name every layer, or nothing when absent."""
+        """Read a list of strings with one entry per layer. Empty if absent."""
         names = self.texts(key)
         if names and len(names) < layers:
             raise ConfigError(f"{self.where}: {key} names {len(names)} layers of {layers}")

@@ -1,4 +1,4 @@
-"""How is a checkpoint's list of weights put together? Architectures call these; quantisation is applied as they do."""
+"""Collects the weights of a checkpoint. Architectures call these functions, which apply the quantisation."""
 
 from dataclasses import dataclass, field
 
@@ -13,7 +13,7 @@ _MAX_WEIGHTS = 200_000
 
 @dataclass(kw_only=True)
 class Inventory:
-    """The weights and layers of one model while its config is being read."""
+    """Weights and layers of one model while its config is read."""
 
     quantisation: Quantisation
     dtype: WeightFormat
@@ -22,7 +22,7 @@ class Inventory:
     notes: list[str] = field(default_factory=list)
     layer: int | None = None
     part_override: Part | None = None
-    """While set, everything added belongs to it (vision tower, multi-token prediction)."""
+    """If set, all added weights belong to this part (vision tower, multi-token prediction)."""
 
     def layer_done(self, mixer: SequenceMixer | None, feed_forward: str) -> None:
         """Close the current decoder layer."""
@@ -43,7 +43,7 @@ class Inventory:
         copies: int = 1,
         active: int | None = None,
     ) -> None:
-        """Add a matrix (outputs, inputs) that quantisation may convert, and its bias."""
+        """Add a matrix (outputs, inputs) that quantisation can convert, and its bias."""
         axis = 1 if split is Split.ROW else 0
         self._add(
             Weight(
@@ -104,7 +104,7 @@ class Inventory:
         self.vector(module, (vocab, width), Part.EMBEDDING, split=Split.VOCAB)
 
     def head(self, module: str, vocab: int, width: int, *, tied: bool, bias: bool = False) -> None:
-        """Add the output head, unless it is the embedding table again."""
+        """Add the output head, unless it is tied to the embedding table."""
         if not tied:
             self.linear(module, (vocab, width), Part.LM_HEAD, split=Split.VOCAB, bias=bias)
 

@@ -1,4 +1,4 @@
-"""What does this config.json say? Bytes in, a ModelSpec out; an architecture it cannot read exactly is refused."""
+"""Converts the bytes of config.json into a ModelSpec. An architecture that it cannot read exactly is refused."""
 
 import difflib
 import re
@@ -16,7 +16,7 @@ _SUFFIX = re.compile(r"For(CausalLM|ConditionalGeneration)$")
 
 
 def read_config(data: bytes, name: str, sidecar: bytes | None = None, *, where: str = "config.json") -> ModelSpec:
-    """Read the bytes of config.json and, where a checkpoint has it, hf_quant_config.json; errors start with `where`."""
+    """Read the bytes of config.json and, if a checkpoint has it, hf_quant_config.json. Errors start with `where`."""
     config = parse_json(data, where)
     beside = None if sidecar is None else parse_json(sidecar, "hf_quant_config.json")
     return read_model(config, name, beside)
@@ -74,7 +74,10 @@ def _find(config: Config) -> tuple[str, Architecture]:
 
 
 def _nearest(asked: str) -> str | None:
-    """Compare what tells architectures apart: with their common ending, Jamba would look like Mamba2."""
+    """Return the known architecture with the nearest name, without the common ending.
+
+    With the ending, Jamba would look like Mamba2.
+    """
     stems = {_SUFFIX.sub("", name): name for name in ARCHITECTURES}
     found = difflib.get_close_matches(_SUFFIX.sub("", asked), stems, n=1, cutoff=0.8)
     return stems[found[0]] if found else None
@@ -96,7 +99,10 @@ def _cache_dtype(dtype: WeightFormat) -> CacheDtype:
 
 
 def _head_of_wrapper(config: Config, text: Config, inv: Inventory, outline: Outline) -> None:
-    """Multimodal configs state tying at the top, where the text model's own default may say otherwise."""
+    """Add or remove the output head as a multimodal config states at its top level.
+
+    The text model's own default can differ.
+    """
     if text is config or not config.has("tie_word_embeddings"):
         return
     has_head = any(weight.part is Part.LM_HEAD for weight in inv.weights)

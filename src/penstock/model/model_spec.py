@@ -1,4 +1,4 @@
-"""What is this model? Everything later parts need from a checkpoint's config, exact and frozen."""
+"""Describes a model by the facts that other packages need from a checkpoint's config, exact and frozen."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -11,64 +11,64 @@ from penstock.model.sequence_mixers import SequenceMixer
 from penstock.model.weight import FORMATS, FP8_BLOCK, Part, Weight, WeightFormat
 
 _FP8_BY_CHANNEL: Final = frozenset({"Glm4MoeForCausalLM"})
-"""Mixtures whose FP8 release has a scale for each channel: AITER tunes GLM-4.7-FP8's products as `a8w8_bpreshuffle`,
-those of GLM-5 as `a8w8_blockscale` (aiter/configs/model_configs)."""
+"""Mixtures whose FP8 release has one scale per channel. AITER tunes GLM-4.7-FP8's products as `a8w8_bpreshuffle`, those
+of GLM-5 as `a8w8_blockscale` (aiter/configs/model_configs)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """One decoder layer: how it mixes the sequence, and what follows."""
+    """Decoder layer: its sequence mixer and its feed-forward."""
 
     index: int
     mixer: SequenceMixer | None
-    """None where the layer has no attention (pure feed-forward layers of hybrid models)."""
+    """None if the layer has no attention (pure feed-forward layers of hybrid models)."""
     feed_forward: str
-    """dense, moe or none."""
+    """One of dense, moe and none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experts:
-    """The routed mixture: how many, and how many a token visits."""
+    """Routed mixture: the number of experts, and the number that a token visits."""
 
     routed: int
     per_token: int
     shared: int = 0
 
     def copies_to_divide(self, ranks: int) -> int:
-        """Return how many routed experts must be held twice for every rank to have the same number."""
+        """Return the number of redundant experts with which every rank has the same number."""
         return -self.routed % ranks
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:
-    """A checkpoint as its config describes it."""
+    """Checkpoint as its config describes it."""
 
     name: str
     architecture: str
     hidden_size: int
     vocab_size: int
     query_heads: int
-    """Of the widest layer; tensor parallelism must divide it."""
+    """Query heads of the widest layer. Tensor parallelism must divide them."""
     layers: tuple[Layer, ...]
     weights: tuple[Weight, ...]
     dtype: WeightFormat
-    """What engines load unquantised weights as."""
+    """Format in which engines load unquantised weights."""
     quantisation: str
-    """Name of the scheme, `none` for an unquantised checkpoint."""
+    """Name of the scheme; `none` for an unquantised checkpoint."""
     cache_dtype: CacheDtype
-    """What an engine uses when told `auto`: the checkpoint's own KV scheme, else its dtype."""
+    """Dtype that an engine uses for `auto`: the checkpoint's own KV scheme, else its dtype."""
     max_context_tokens: int | None = None
     experts: Experts | None = None
     widest_ffn: int = 0
-    """Channels of the widest feed-forward a token passes (dense, or all its experts together)."""
+    """Channels of the widest feed-forward that a token passes (dense, or all its experts together)."""
     stored_dtype: WeightFormat | None = None
-    """What the files hold unquantised weights as, where it is not `dtype` (fp32)."""
+    """Format of unquantised weights in the files, if it is not `dtype` (fp32)."""
     notes: tuple[str, ...] = ()
-    """What the reader had to be told about: missing keys, parts it does not count."""
+    """Caveats of the reader: missing keys, and parts that it does not count."""
 
     @cached_property
     def params_by_part(self) -> Mapping[Part, int]:
-        """Parameters, grouped by what they are for."""
+        """Return the parameters by purpose."""
         counts: Counter[Part] = Counter()
         for weight in self.weights:
             counts[weight.part] += weight.params
@@ -76,28 +76,28 @@ class ModelSpec:
 
     @property
     def total_params(self) -> int:
-        """Parameters as publishers count them: everything but multi-token-prediction layers."""
+        """Return the parameters as publishers count them: all except multi-token-prediction layers."""
         return sum(count for part, count in self.params_by_part.items() if part is not Part.MTP)
 
     @property
     def active_params(self) -> int:
-        """Parameters one text token passes through, the input embedding table included."""
+        """Return the parameters that one text token passes through, including the input embedding table."""
         skipped = {Part.MTP, Part.VISION}
         return sum(weight.active_params for weight in self.weights if weight.part not in skipped)
 
     @cached_property
     def weight_bytes(self) -> int:
-        """Bytes of the whole checkpoint as an engine loads it, without multi-token prediction."""
+        """Return the bytes of the whole checkpoint as an engine loads it, without multi-token prediction."""
         return sum(weight.stored_bytes for weight in self.weights if weight.part is not Part.MTP)
 
     @cached_property
     def layer_kinds(self) -> Mapping[str, int]:
-        """How many layers of each kind of sequence mixing."""
+        """Return the number of layers per kind of sequence mixer."""
         return Counter(layer.mixer.kind for layer in self.layers if layer.mixer is not None)
 
     @cached_property
     def formats(self) -> Mapping[str, int]:
-        """Bytes per storage format, largest first."""
+        """Return the bytes per storage format, largest first."""
         counts: Counter[str] = Counter()
         for weight in self.weights:
             if weight.part is not Part.MTP:
@@ -105,12 +105,12 @@ class ModelSpec:
         return dict(counts.most_common())
 
     def cache_bytes_per_token(self, dtype: CacheDtype | None = None, tp: int = 1) -> float:
-        """Bytes one more token adds on a device while every layer still remembers everything."""
+        """Return the bytes that one more token adds on a device while every layer still keeps all tokens."""
         chosen = dtype or self.cache_dtype
         return sum(layer.mixer.bytes_per_token(chosen, tp) for layer in self.layers if layer.mixer)
 
     def cache_bytes_by_kind(self, dtype: CacheDtype | None = None, tp: int = 1) -> Mapping[str, float]:
-        """Bytes per token of each layer kind (all its layers together)."""
+        """Return the bytes per token of each layer kind (all its layers together)."""
         chosen = dtype or self.cache_dtype
         totals: dict[str, float] = {}
         for layer in self.layers:
@@ -120,7 +120,7 @@ class ModelSpec:
         return totals
 
     def state_bytes_per_sequence(self, dtype: CacheDtype | None = None, tp: int = 1) -> int:
-        """Bytes a sequence holds however long it is (recurrent and compressor states)."""
+        """Return the bytes per sequence that do not depend on its length (recurrent and compressor states)."""
         chosen = dtype or self.cache_dtype
         return sum(layer.mixer.bytes_per_sequence(chosen, tp) for layer in self.layers if layer.mixer)
 
@@ -137,10 +137,10 @@ class ModelSpec:
 
 
 def model_as_measured(model: ModelSpec, weights: str) -> ModelSpec:
-    """Store a model the way a row says: a mixture in four bits keeps everything but its experts as released.
+    """Return the model in the weight format of a measured row.
 
-    In eight bits, mixtures are released with a scale for each block. Dense models and the mixtures of `_FP8_BY_CHANNEL`
-    have one for each channel.
+    A mixture in four bits keeps all weights except its experts as released. In eight bits, mixtures are released with
+    one scale per block. Dense models and the mixtures of `_FP8_BY_CHANNEL` have one per channel.
     """
     chosen = FORMATS[weights]
     if weights in model.quantisation or (weights == "bf16" and model.quantisation == "none"):

@@ -1,4 +1,7 @@
-"""Which modules does a quantisation config mean? Names, wildcards and regular expressions, in bounded time."""
+"""Matches module names against the entries of a quantisation config in bounded time.
+
+Entries are names, wildcards or regular expressions.
+"""
 
 import fnmatch
 import re
@@ -12,12 +15,15 @@ _MAX_PATTERN_CHARS: Final = 512
 
 
 def is_pattern(text: str) -> bool:
-    """Whether an entry is more than a plain name."""
+    """Return whether an entry is more than a plain name."""
     return text.startswith("re:") or "*" in text or "?" in text
 
 
 def plain_matcher(names: set[str], *, contains: bool) -> Callable[[str], bool]:
-    """Match a module listed itself, or inside a listed parent; with `contains`, a bare last name too."""
+    """Return a test for listed modules and modules inside a listed parent.
+
+    With `contains`, any part of the path can be listed; otherwise its last part can.
+    """
 
     def matches(module: str) -> bool:
         parts = module.split(".")
@@ -36,7 +42,7 @@ def matcher(pattern: str, *, contains: bool) -> Callable[[str], bool]:
     if pattern.startswith("re:"):
         return _linear_time_regex(pattern.removeprefix("re:"))
     if "*" in pattern or "?" in pattern:
-        # A listed parent covers its children, as engines read it.
+        # A listed parent covers its children, as in the engines.
         compiled = re.compile(fnmatch.translate(pattern))
         below = re.compile(fnmatch.translate(f"{pattern}.*"))
         return lambda module: bool(compiled.match(module) or below.match(module))
@@ -44,7 +50,7 @@ def matcher(pattern: str, *, contains: bool) -> Callable[[str], bool]:
 
 
 def _linear_time_regex(pattern: str) -> Callable[[str], bool]:
-    """Compile with RE2: a checkpoint is untrusted, and a backtracking engine could be made to hang on it."""
+    """Compile with RE2. A checkpoint is untrusted, and it could make a backtracking engine hang."""
     import re2  # noqa: PLC0415 - only checkpoints that carry a regular expression pay for it
 
     options: Any = re2.Options()

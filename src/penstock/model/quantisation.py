@@ -1,4 +1,4 @@
-"""How is each weight stored? Reads every quantisation dialect a checkpoint may carry, `ignore` lists included."""
+"""Reads the storage format of each weight from every quantisation dialect of a checkpoint, including `ignore` lists."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ from penstock.model.weight import (
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """Modules that match are stored in this format; None leaves them unquantised."""
+    """Rule that stores matching modules in a format. None leaves them unquantised."""
 
     matches: Callable[[str], bool]
     format: WeightFormat | None
@@ -33,7 +33,7 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantisation:
-    """A checkpoint's scheme: the first rule that matches a module decides, else the default."""
+    """Quantisation scheme of a checkpoint: the first rule that matches a module applies, else the default."""
 
     scheme: str
     default: WeightFormat | None = None
@@ -41,12 +41,12 @@ class Quantisation:
     exact: dict[str, WeightFormat | None] | None = None
     cache_dtype: CacheDtype | None = None
     experts_only: WeightFormat | None = None
-    """A second format that only routed experts use (DeepSeek-V4 stores them in fp4 beside fp8 linears)."""
+    """A second format that only routed experts use (DeepSeek-V4 stores them in fp4, and other linear layers in fp8)."""
 
     def format_of(self, module: str, part: Part) -> WeightFormat | None:
-        """Return how a linear module is stored; None when it keeps the checkpoint's dtype.
+        """Return the storage format of a linear module. None if it keeps the checkpoint's dtype.
 
-        Quantisation tools leave the output head and the router alone unless a rule names them.
+        Quantisation tools do not convert the output head and the router unless a rule names them.
         """
         if self.exact and (name := _listed(self.exact, module)) is not None:
             return self.exact[name]
@@ -64,7 +64,7 @@ UNQUANTISED = Quantisation(scheme="none")
 
 
 def read_quantisation(config: Config, sidecar: Config | None) -> Quantisation:
-    """Read `quantization_config`, or ModelOpt's hf_quant_config.json beside it; the config wins when both exist."""
+    """Read `quantization_config`, or ModelOpt's separate hf_quant_config.json. The config wins if both exist."""
     section = config.optional("quantization_config")
     text = config.optional("text_config")
     if section is None and text is not None:
@@ -82,7 +82,7 @@ def read_quantisation(config: Config, sidecar: Config | None) -> Quantisation:
 
 
 def dtype_format(name: str, where: str) -> WeightFormat:
-    """Read `torch_dtype` or `dtype`."""
+    """Parse the value of `torch_dtype` or `dtype`."""
     spelled = name.removeprefix("torch.").lower()
     formats = {"bfloat16": BF16, "float16": FP16, "half": FP16, "float32": FP32, "float": FP32}
     if spelled not in formats:
@@ -91,7 +91,7 @@ def dtype_format(name: str, where: str) -> WeightFormat:
 
 
 def _with_expert_dtype(config: Config, read: Quantisation) -> Quantisation:
-    """DeepSeek-V4 names its experts' format beside the fp8 section."""
+    """Add the expert format of DeepSeek-V4, which states it outside the fp8 section."""
     expert_dtype = config.text("expert_dtype", default="")
     if read.exact:
         return read
@@ -103,7 +103,7 @@ def _with_expert_dtype(config: Config, read: Quantisation) -> Quantisation:
 
 
 def _fp8(section: Config) -> Quantisation:
-    """FP8 of Transformers, vLLM and DeepSeek: per tensor, or in blocks with a scale each."""
+    """Read FP8 of Transformers, vLLM and DeepSeek: per tensor, or in blocks with a scale each."""
     block = section.integers("weight_block_size")
     if not block:
         stored = FP8_TENSOR
@@ -124,7 +124,7 @@ def _fp8(section: Config) -> Quantisation:
 
 
 def _mxfp4(section: Config) -> Quantisation:
-    """gpt-oss: expert matrices in mxfp4, the modules listed in the checkpoint's dtype."""
+    """Read gpt-oss: expert matrices in mxfp4, the listed modules in the checkpoint's dtype."""
     return Quantisation(
         scheme="mxfp4",
         experts_only=MXFP4,
@@ -138,7 +138,7 @@ def _mxfp8(section: Config) -> Quantisation:
 
 
 def _grouped_integer(section: Config) -> Quantisation:
-    """AWQ and GPTQ: integers in groups along the input, a scale and a packed zero point per group."""
+    """Read AWQ and GPTQ: integers in groups along the input, with a scale and a packed zero point per group."""
     method = section.text("quant_method").lower()
     bits = section.integer("bits", "w_bit", low=2, high=8)
     group = section.integer("group_size", "q_group_size", default=128, low=-1)
@@ -166,7 +166,7 @@ def _bitsandbytes(section: Config) -> Quantisation:
 
 
 def _compressed_tensors(section: Config) -> Quantisation:
-    """llm-compressor's format: groups of targets, each with its own weight scheme."""
+    """Read llm-compressor's format: groups of targets, each with its own weight scheme."""
     groups = section.section("config_groups")
     rules = list(_ignore_rules(section.texts("ignore"), contains=False))
     default: WeightFormat | None = None
@@ -190,7 +190,7 @@ def _compressed_tensors(section: Config) -> Quantisation:
 
 
 def _modelopt(section: Config) -> Quantisation:
-    """NVIDIA ModelOpt: in config.json or in hf_quant_config.json (under `quantization`)."""
+    """Read NVIDIA ModelOpt, in config.json or in hf_quant_config.json (under `quantization`)."""
     body = section.optional("quantization") or section
     algorithm = body.text("quant_algo", default="").upper()
     ignored = (*body.texts("exclude_modules"), *body.texts("ignore"))
@@ -205,7 +205,7 @@ def _modelopt(section: Config) -> Quantisation:
 
 
 def _listed_formats(body: Config) -> dict[str, WeightFormat | None] | None:
-    """Mixed precision: ModelOpt lists each quantised module with its own algorithm."""
+    """Read mixed precision: ModelOpt lists each quantised module with its own algorithm."""
     listed = body.optional("quantized_layers")
     if listed is None:
         return None
@@ -240,7 +240,7 @@ def _algorithm_format(body: Config) -> WeightFormat | None:
 
 
 def _quark(section: Config) -> Quantisation:
-    """AMD Quark: a global scheme, per-layer exceptions by wildcard, and an exclude list."""
+    """Read AMD Quark: a global scheme, per-layer exceptions by wildcard, and an exclude list."""
     rules = list(_ignore_rules(section.texts("exclude"), contains=False))
     by_layer = section.optional("layer_quant_config")
     for pattern in by_layer.raw if by_layer is not None else ():
@@ -262,7 +262,7 @@ def _quark_format(entry: Config | None) -> WeightFormat | None:
     weight = None
     if entry is not None and entry.has("weight"):
         raw = entry.raw["weight"]
-        # Two-level schemes list their stages; the first is how the elements are stored.
+        # Two-level schemes list their stages. The first is the storage format of the elements.
         weight = entry.sections("weight")[0] if isinstance(raw, list) and raw else entry.section("weight")
     if weight is None:
         return None
@@ -283,7 +283,7 @@ def _quark_format(entry: Config | None) -> WeightFormat | None:
 
 
 def _scheme_format(weights: Config) -> WeightFormat | None:
-    """Read a compressed-tensors weight scheme: bits, type and how far one scale reaches."""
+    """Read a compressed-tensors weight scheme: bits, type, and the elements per scale."""
     bits = weights.integer("num_bits", low=1, high=16)
     kind = weights.text("type", default="int")
     strategy = weights.text("strategy", default="group" if weights.has("group_size") else "tensor")
@@ -316,7 +316,7 @@ def _kv_scheme(section: Config) -> CacheDtype | None:
 
 
 def _ignore_rules(patterns: tuple[str, ...], *, contains: bool) -> tuple[_Rule, ...]:
-    """Turn an ignore list into rules; plain names go into one set so that long lists stay cheap."""
+    """Convert an ignore list into rules. Plain names go into one set, so that long lists stay cheap."""
     if len(patterns) > MAX_PATTERNS:
         raise ConfigError(f"an ignore list of {len(patterns):,} entries is beyond reason")
     plain = {pattern for pattern in patterns if not is_pattern(pattern)}
@@ -327,7 +327,10 @@ def _ignore_rules(patterns: tuple[str, ...], *, contains: bool) -> tuple[_Rule, 
 
 
 def _listed(exact: dict[str, WeightFormat | None], module: str) -> str | None:
-    """Find a module in a list of names; routed experts are listed one by one, ours stand for all (`*`)."""
+    """Return the listed name of a module, or None.
+
+    Checkpoints list routed experts one by one; here `*` stands for all.
+    """
     if module in exact:
         return module
     first = module.replace(".*.", ".0.")

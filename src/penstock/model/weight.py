@@ -1,4 +1,4 @@
-"""Where do a checkpoint's bytes sit? Every weight with its name, shape, format and how engines split it."""
+"""Describes every weight of a checkpoint: its name, shape, format and split."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,7 +6,7 @@ from math import ceil, prod
 
 
 class Part(StrEnum):
-    """What a weight is for; budgets and bar pictures group by it."""
+    """Purpose of a weight. Budgets and bar charts group by it."""
 
     EMBEDDING = "embedding"
     ATTENTION = "attention"
@@ -18,11 +18,11 @@ class Part(StrEnum):
     LM_HEAD = "lm_head"
     VISION = "vision"
     MTP = "mtp"
-    """Multi-token prediction: loaded only for speculative decoding, and outside published parameter counts."""
+    """Multi-token prediction: loaded only for speculative decoding, and not in published parameter counts."""
 
 
 class Split(StrEnum):
-    """How tensor parallelism divides a weight."""
+    """Axis along which tensor parallelism divides a weight."""
 
     COLUMN = "column"
     """By output row of the matrix (heads, intermediate channels)."""
@@ -35,26 +35,26 @@ class Split(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightFormat:
-    """How one matrix is stored: bits per element, and the scales that come with them."""
+    """Storage format of a matrix: bits per element, and its scales."""
 
     name: str
     bits: float
     scale_bits: int = 0
     scale_rows: int | None = 1
-    """Rows (outputs) one scale covers; None means all of them."""
+    """Rows (outputs) per scale. None means all rows."""
     scale_columns: int | None = None
-    """Columns (inputs) one scale covers; None means all of them."""
+    """Columns (inputs) per scale. None means all columns."""
     zero_point_bits: int = 0
     widened_to: str | None = None
-    """The format a kernel turns it into before it multiplies; None multiplies it as it is stored."""
+    """Format to which a kernel converts it before it multiplies. None if it is multiplied as stored."""
 
     @property
     def multiplied_as(self) -> str:
-        """The name of the format that is multiplied."""
+        """Return the name of the format that is multiplied."""
         return self.widened_to or self.name
 
     def bytes_of(self, shape: tuple[int, ...]) -> int:
-        """Bytes of a matrix of this shape, scales included."""
+        """Return the bytes of a matrix of this shape, including scales."""
         elements = ceil(prod(shape) * self.bits / 8)
         if not self.scale_bits:
             return elements
@@ -75,12 +75,12 @@ NVFP4 = WeightFormat(name="nvfp4", bits=4, scale_bits=8, scale_columns=16)
 INT4 = WeightFormat(name="int4", bits=4, scale_bits=16, scale_columns=128)
 INT8_CHANNEL = WeightFormat(name="int8", bits=8, scale_bits=32)
 FORMATS = {chosen.name: chosen for chosen in (BF16, FP8_CHANNEL, NVFP4, MXFP4, INT4)}
-"""The formats rows are measured in, by the name rows have for them."""
+"""Formats of measured rows, by their names in the rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weight:
-    """One matrix or vector of the checkpoint, or `copies` of it when it belongs to routed experts."""
+    """Matrix or vector of the checkpoint, or `copies` of it if it belongs to routed experts."""
 
     module: str
     """The checkpoint's module path without `.weight`; `*` stands for the expert number."""
@@ -93,21 +93,21 @@ class Weight:
     copies: int = 1
     active_copies: int = 1
     layer: int | None = None
-    """Decoder layer the weight belongs to; None for the weights before and after the layers."""
+    """Decoder layer of the weight. None for the weights before and after the layers."""
     quantisable: bool = False
-    """A linear layer that quantisation tools convert; norms, embeddings and routers stay as they are."""
+    """Whether it is a linear layer that quantisation tools convert. Norms, embeddings and routers stay unquantised."""
 
     @property
     def params(self) -> int:
-        """Parameters in all copies."""
+        """Return the parameters in all copies."""
         return prod(self.shape) * self.copies
 
     @property
     def active_params(self) -> int:
-        """Parameters one token passes through."""
+        """Return the parameters that one token passes through."""
         return prod(self.shape) * self.active_copies
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes of all copies, unsharded."""
+        """Return the bytes of all copies, unsharded."""
         return self.format.bytes_of(self.shape) * self.copies

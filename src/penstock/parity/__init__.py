@@ -1,1 +1,1 @@
-"""Does this server compute what another one computes? Compares log-probabilities of two endpoints."""
+"""Compares the log-probabilities of two servers to decide whether they compute the same model."""

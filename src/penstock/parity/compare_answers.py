@@ -1,8 +1,8 @@
-"""Does this server compute what the other one computes? Log-probabilities on fixed prompts, and a verdict.
+"""Compares two servers' log-probabilities on fixed prompts and returns a verdict.
 
-The same tokens are scored twice: as a prompt (what the weights say) and while decoding (what the KV cache says).
-Kernels of two vendors round differently, which moves each log-probability a little and never turns a confident choice
-around; a scale that is off by two, a cache that saturates or a layer in the wrong place moves all of them.
+Each server scores tokens twice: as a prompt, which tests the weights, and while decoding, which tests the KV cache.
+Kernels of two vendors round differently. That moves each log-probability a little and never flips a confident choice. A
+scale that is off by two, a saturated cache or a misplaced layer moves all of them.
 """
 
 import hashlib
@@ -30,11 +30,11 @@ DECODED_TOKENS: Final = 24
 TOP_TOKENS: Final = 5
 
 SAME_DRIFT: Final = 0.05
-"""Below it, rounding explains the difference: bf16 kernels of two vendors differ by one to three percent."""
+"""Drift below which rounding explains the difference. The bf16 kernels of two vendors differ by 1% to 3%."""
 DIFFERENT_DRIFT: Final = 0.08
-"""Above it, rounding does not; between the two, neither is shown."""
+"""Drift above which rounding does not explain the difference. Between both limits the result is inconclusive."""
 CONFIDENT_NATS: Final = 1.0
-"""A lead no rounding overturns."""
+"""Lead over the second token, in nats, that rounding does not overturn."""
 _FLIPPED_FRACTION: Final = 0.005
 _FLIPPED_AT_LEAST: Final = 3
 _SMALLEST_SPREAD_NATS: Final = 1e-3
@@ -42,28 +42,28 @@ FORMAT: Final = 1
 
 
 class ProbeVerdict(StrEnum):
-    """Whether two servers compute the same model."""
+    """Verdict on whether two servers compute the same model."""
 
     SAME = "same"
     DIFFERENT = "different"
     INCONCLUSIVE = "inconclusive"
     INCOMPARABLE = "incomparable"
-    """Other tokens for the same text: another model or tokenizer."""
+    """The same text has different tokens: another model or tokenizer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """Tokens of one text, the log-probability of each, and the best alternatives at its place."""
+    """Tokens of one text, their log-probabilities, and the top alternatives at each position."""
 
     tokens: tuple[str, ...]
     logprobs: tuple[float | None, ...]
-    """None where a server gives none, as for the first token of a prompt."""
+    """Log-probability in nats; None if the server returns none, as for the first token of a prompt."""
     top: tuple[Mapping[str, float], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What one server said to all prompts."""
+    """One server's results for all prompts."""
 
     model: str
     prompts: tuple[Scored, ...]
@@ -72,28 +72,28 @@ class Answers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parity:
-    """How far two servers are apart."""
+    """Result of comparing two servers."""
 
     verdict: ProbeVerdict
     compared_tokens: int
     prompt_drift: float | None
-    """Root mean square difference over the spread of the reference, scored as prompts."""
+    """Root mean square difference of prompt scores, divided by the reference's spread."""
     decode_drift: float | None
-    """The same, while decoding and as long as both wrote the same."""
+    """The same for decoding, up to the first different token."""
     median_difference_nats: float | None
     confident_choices: int
     flipped_choices: int
-    """Places where the reference leads clearly and the other chooses otherwise."""
+    """Positions at which the reference leads clearly and the other server chooses another token."""
     reason: str
 
 
 def digest() -> str:
-    """Name the prompts, so that a reference of other prompts is not compared."""
+    """Return a hash of the prompts, so that references made with other prompts are not compared."""
     return hashlib.sha256("\x00".join(PROMPTS).encode()).hexdigest()[:16]
 
 
 def compare(reference: Answers, other: Answers) -> Parity:
-    """Hold one server's answers against another's."""
+    """Compare one server's results with the reference."""
     if [scored.tokens for scored in reference.prompts] != [scored.tokens for scored in other.prompts]:
         return _incomparable("the same text has other tokens: another model or tokenizer")
     pairs = list(_prompt_pairs(reference, other))
@@ -139,7 +139,7 @@ def _prompt_pairs(reference: Answers, other: Answers) -> Iterable[tuple[float, f
 
 
 def _decode_pairs(reference: Answers, other: Answers) -> Iterable[tuple[float, float]]:
-    """Compare alternatives at every place both reached by the same tokens, the first difference included."""
+    """Yield pairs of log-probabilities for positions with the same prefix, including the first difference."""
     for first, second in zip(reference.decoded, other.decoded, strict=True):
         places = zip(first.tokens, second.tokens, first.top, second.top, strict=False)
         for left, right, left_top, right_top in places:
@@ -149,7 +149,10 @@ def _decode_pairs(reference: Answers, other: Answers) -> Iterable[tuple[float, f
 
 
 def _alternatives(first: Mapping[str, float], second: Mapping[str, float]) -> Iterable[tuple[float, float]]:
-    """Pair what both list; what the other does not list is at most as likely as the last that it does."""
+    """Yield pairs for tokens that both list.
+
+    A token that is missing from the second list is paired with that list's minimum, if that is lower.
+    """
     floor = min(second.values(), default=None)
     for token, logprob in first.items():
         if token in second:
@@ -159,7 +162,7 @@ def _alternatives(first: Mapping[str, float], second: Mapping[str, float]) -> It
 
 
 def _flips(reference: Answers, other: Answers) -> tuple[int, int]:
-    """Count clear choices of the reference, and how many the other server turns around."""
+    """Return the number of clear choices of the reference, and how many of them the other server flips."""
     confident = flipped = 0
     for first, second in _places(reference, other):
         ranked = sorted(first.values(), reverse=True)
@@ -199,6 +202,6 @@ def _rms(differences: Iterable[float]) -> float:
 
 
 def _spread(values: Sequence[float]) -> float:
-    """How much the reference varies from token to token: what a difference is measured against."""
+    """Return the standard deviation of the reference's log-probabilities, at least 0.001 nats. It scales the drift."""
     mean = sum(values) / len(values)
     return max(_rms(value - mean for value in values), _SMALLEST_SPREAD_NATS)

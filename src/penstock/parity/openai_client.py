@@ -1,4 +1,4 @@
-"""How is a running server asked? The OpenAI completions API over plain HTTP, with bounds."""
+"""Queries a server's OpenAI completions API over plain HTTP, with limits on time and size."""
 
 import json
 from collections.abc import Mapping
@@ -25,11 +25,11 @@ _MAX_TOKENS: Final = 100_000
 
 
 class EndpointError(PenstockError):
-    """A server cannot be reached, or does not answer as the API says."""
+    """Error: a server is unreachable or does not follow the API."""
 
 
 def ask(url: str, served: str | None) -> Answers:
-    """Put every prompt to a server: scored as a prompt, then continued without sampling."""
+    """Query a server with every prompt: scored as a prompt, then continued greedily."""
     base = _base(url)
     model = served or _first_model(base)
     prompts, decoded = [], []
@@ -41,7 +41,7 @@ def ask(url: str, served: str | None) -> Answers:
 
 
 def save_answers(answers: Answers, path: Path) -> None:
-    """Write a reference another server can be held against."""
+    """Write a server's results as a reference file."""
     document = {
         "format": FORMAT,
         "prompts_digest": digest(),
@@ -56,7 +56,7 @@ def save_answers(answers: Answers, path: Path) -> None:
 
 
 def load_answers(path: Path) -> Answers:
-    """Read a reference; one made with other prompts is refused."""
+    """Read a reference file. Raise an error if it was made with other prompts."""
     try:
         with path.open("rb") as file:
             document = json.loads(file.read(_MAX_ANSWER_BYTES))
@@ -91,13 +91,13 @@ def _first_model(base: str) -> str:
         raise EndpointError(f"{base}/v1/models lists no model; name one with --served-model") from None
 
 
-def _post(base: str, body: Mapping[str, object]) -> Any:  # noqa: ANN401 - JSON of a foreign server
+def _post(base: str, body: Mapping[str, object]) -> Any:  # noqa: ANN401 - JSON of an external server
     data = json.dumps(body).encode()
     headers = {"Content-Type": "application/json"}
     return _request(Request(f"{base}/v1/completions", data, headers), base)  # noqa: S310 - the scheme was checked
 
 
-def _request(request: Request, base: str) -> Any:  # noqa: ANN401 - JSON of a foreign server
+def _request(request: Request, base: str) -> Any:  # noqa: ANN401 - JSON of an external server
     try:
         with urlopen(request, timeout=_TIMEOUT_S) as response:  # noqa: S310 - the scheme was checked
             return json.loads(response.read(_MAX_ANSWER_BYTES))
@@ -110,8 +110,8 @@ def _request(request: Request, base: str) -> Any:  # noqa: ANN401 - JSON of a fo
         raise EndpointError(f"{base}: the answer is not JSON") from None
 
 
-def _without_answer(answer: Any, base: str) -> Scored:  # noqa: ANN401 - JSON of a foreign server
-    """Keep the prompt's own tokens: servers must write at least one, and echo it with them."""
+def _without_answer(answer: Any, base: str) -> Scored:  # noqa: ANN401 - JSON of an external server
+    """Keep only the prompt's tokens: servers generate at least one token and echo it with them."""
     scored = _scored(answer, base)
     try:
         count = int(answer["usage"]["prompt_tokens"])
@@ -120,7 +120,7 @@ def _without_answer(answer: Any, base: str) -> Scored:  # noqa: ANN401 - JSON of
     return Scored(tokens=scored.tokens[:count], logprobs=scored.logprobs[:count], top=scored.top[:count])
 
 
-def _scored(answer: Any, base: str) -> Scored:  # noqa: ANN401 - JSON of a foreign server
+def _scored(answer: Any, base: str) -> Scored:  # noqa: ANN401 - JSON of an external server
     try:
         found = answer["choices"][0]["logprobs"]
         return _read({"tokens": found["tokens"], "logprobs": found["token_logprobs"], "top": found["top_logprobs"]})

@@ -1,4 +1,7 @@
-"""Does it fit, and how fast is it? Pure functions of a model, an accelerator and an engine."""
+"""Predicts whether a model fits in memory and how fast it runs.
+
+Pure functions of a model, an accelerator and an engine.
+"""
 
 from penstock.performance.memory.budget import MemoryFit, fit
 from penstock.performance.memory.minimum import minimum_devices

@@ -1,1 +1,1 @@
-"""Which fleet should be bought? The plan file, what fits, the cheapest mix, its cost and what would change it."""
+"""Chooses the fleet to buy: the plan file, feasible deployments, the cheapest mix, its cost and its sensitivity."""

@@ -1,4 +1,4 @@
-"""How is an acceptance benchmark kept? YAML out for vendors, and back in strictly for whoever runs it."""
+"""Writes an acceptance benchmark as YAML for vendors, and reads it back strictly."""
 
 from collections.abc import Callable
 from functools import partial
@@ -51,7 +51,7 @@ _DIGITS: Final = 9
 
 
 def write_acceptance(acceptance: Acceptance) -> str:
-    """Write a benchmark; `read_acceptance` gives it back."""
+    """Write a benchmark that `read_acceptance` can read."""
     document = {
         "version": acceptance.version,
         "plan": acceptance.plan,
@@ -64,7 +64,7 @@ def write_acceptance(acceptance: Acceptance) -> str:
 
 
 def read_acceptance(text: str, name: str) -> Acceptance:
-    """Read a benchmark; `name` is the file's, for complaints."""
+    """Read a benchmark; `name` is the file name for error messages."""
     table = read_table(text, name, kind="acceptance benchmark", written_by=_WRITTEN_BY)
     table.version(ACCEPTANCE_VERSION, written_by=_WRITTEN_BY)
     table.only("version", "plan", "arrivals", "cases")

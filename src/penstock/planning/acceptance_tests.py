@@ -1,4 +1,4 @@
-"""What must delivered nodes prove? The load the plan puts on one node of each pool, at its lengths, within its SLO."""
+"""Derives the acceptance benchmark of delivered nodes: the plan's load on one node of each pool, within its SLO."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,20 +16,20 @@ from penstock.workload.slo import Slo
 
 ACCEPTANCE_VERSION: Final = 1
 _TWO_ERRORS: Final = 0.01
-"""How well a run must tell the share of requests within the SLO: one point at two standard errors."""
+"""Required precision of the share of requests within the SLO: 0.01 at two standard errors."""
 _MIN_REQUESTS: Final = 500
 _PASSABLE: Final = 0.95
-"""Of what a node keeps by itself, what it is asked for: requests that queue together miss together, so that of twelve
-runs of the benchmark's length a node as good as estimated passed eight at all of it and eleven at this much."""
+"""Load required of a node, relative to the load it sustains by itself. Requests that queue together miss together: in
+twelve runs of the benchmark's length, a node as good as estimated passed eight at full load and eleven at this load."""
 _LOADS: Final = (("half", 0.5), ("peak", 1.0))
 _DIGITS: Final = 4
-"""As many as are worth asking for."""
+"""Significant digits of a required rate."""
 _ROUNDING: Final = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedLength:
-    """Requests of one length and their share of what a node gets."""
+    """Requests of one length, with their share of a node's load."""
 
     input_tokens: int
     output_tokens: int
@@ -38,7 +38,7 @@ class AcceptedLength:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedLoad:
-    """One run: Poisson arrivals at a rate, and the share of requests that must keep the SLO."""
+    """One run: Poisson arrivals at a rate, and the share of requests that must meet the SLO."""
 
     name: str
     requests_per_s: float
@@ -52,7 +52,7 @@ class AcceptedLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefillReplicas:
-    """Replicas beside the others that only prefill, so that those only decode."""
+    """Prefill-only replicas next to the others, which then only decode."""
 
     replicas: int
     tp: int
@@ -72,7 +72,7 @@ class AcceptanceCase:
     nodes: int
     """Nodes under test: one, or as many as a replica spans."""
     replicas: int
-    """On them, behind one router that sends each request to the replica with the fewest."""
+    """Replicas on them, behind one router that sends each request to the replica with the fewest."""
     model: str
     weights: str
     kv: str
@@ -82,13 +82,13 @@ class AcceptanceCase:
     dp: int
     ep: bool
     drafted_tokens: int
-    """A step drafts so many with the checkpoint's own layers; 0 is none."""
+    """Tokens drafted per step with the checkpoint's own layers; 0 for none."""
     lengths: tuple[AcceptedLength, ...]
     slo: Slo
     loads: tuple[AcceptedLoad, ...]
     node_watts_at_most: float
     prefill: PrefillReplicas | None = None
-    """Where prompts are computed apart; `replicas` and the split are then of what decodes."""
+    """Prefill replicas of a disaggregated case; `replicas` and the split are then those of the decode replicas."""
 
     def __post_init__(self) -> None:
         if abs(sum(length.share_fraction for length in self.lengths) - 1) > 1e-6:  # noqa: PLR2004 - rounded in a file
@@ -97,27 +97,27 @@ class AcceptanceCase:
 
 @dataclass(frozen=True, kw_only=True)
 class Margin:
-    """What the plan believes beside what it needs; not for vendors."""
+    """The plan's estimate relative to the requirement; not shown to vendors."""
 
     case: AcceptanceCase
     sent_requests_per_s: float
-    """What the plan sends to as many replicas of its pool at the peak."""
+    """Rate the plan sends to as many replicas of the pool at the peak."""
     estimate_requests_per_s: float
     low_requests_per_s: float
     high_requests_per_s: float
-    """What the nodes of the case carry within the SLO by themselves: the estimate, its P10 and P90."""
+    """Rate the nodes of the case sustain by themselves within the SLO: the estimate, its P10 and P90."""
     turns_below_requests_per_s: float | None
-    """Where another fleet is cheaper; None where no such value was found."""
+    """Rate below which another fleet is cheaper; None if no such value was found."""
 
     @property
     def margin_fraction(self) -> float:
-        """How much more is believed than must be shown."""
+        """Return how far the estimate exceeds the requirement, as a fraction."""
         return self.estimate_requests_per_s / self.case.loads[-1].requests_per_s - 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Acceptance:
-    """The benchmark of a plan."""
+    """The acceptance benchmark of a plan."""
 
     plan: str
     cases: tuple[AcceptanceCase, ...]
@@ -125,10 +125,10 @@ class Acceptance:
 
 
 def margins_of(result: PlanResult, answer: Answer, sustained: LoadJudge | None = None) -> tuple[Margin, ...]:
-    """Write down what every pool of the chosen fleet must show, and of the best fleet of every other kind.
+    """Derive the requirement for every pool of the chosen fleet and of the best fleet of every other label.
 
-    A node has fewer replicas to share bursts than its pool. So `sustained` simulates those under test by themselves,
-    and they are asked for no more than they keep; without it what a replica was judged to carry stands for that.
+    A node has fewer replicas to share bursts than its pool. So `sustained` simulates the replicas under test by
+    themselves, and the requirement never exceeds their rate. Without it, the predicted capacity of a replica is used.
     """
     found: dict[str, Margin] = {}
     for bill in (answer.winner, *answer.by_label.values()):
@@ -139,7 +139,7 @@ def margins_of(result: PlanResult, answer: Answer, sustained: LoadJudge | None =
 
 
 def _of_fleet(result: PlanResult, bill: Bill) -> Iterator[tuple[PoolPeriod, Candidate]]:
-    """Each placement once, in the period that asks most of a replica of it."""
+    """Yield each placement once, in the period with the highest load per replica."""
     hardest: dict[str, tuple[float, PoolPeriod]] = {}
     for pool in bill.mix.pools:
         for name in pool.replicas:
@@ -152,7 +152,7 @@ def _of_fleet(result: PlanResult, bill: Bill) -> Iterator[tuple[PoolPeriod, Cand
 
 
 def _rates(result: PlanResult, pool: PoolPeriod, name: str) -> dict[int, float]:
-    """Requests per second of each length that one replica has to carry: the peak, with the headroom a plan asks for."""
+    """Return the requests per second of each length per replica: the peak plus the headroom of the plan."""
     most = 1 / result.problem.utilisation_fraction
     peaks = {demand.key: demand.requests_per_s[pool.period] * most for demand in result.problem.demands}
     return {
@@ -184,7 +184,7 @@ def _margin(
 
 
 def _load(workload: WorkloadPlan, entry: Candidate, rates: Mapping[int, float], units: int) -> PoolLoad:
-    """The replicas under test as a pool of their own, with the few lengths that a bench sends."""
+    """Return the replicas under test as a separate pool, with the few lengths that a benchmark sends."""
     total = sum(rates.values())
     return PoolLoad(
         option=entry.option,
@@ -251,13 +251,13 @@ def _loads(slo: Slo, peak_requests_per_s: float) -> Iterator[AcceptedLoad]:
 
 
 def _system(entry: Candidate) -> tuple[int, int]:
-    """Nodes under test and replicas on them: a node full of small replicas, or as many nodes as a large one spans."""
+    """Return nodes under test and replicas on them: one node of small replicas, or the nodes a large one spans."""
     node = entry.accelerator.node.devices
     return (1, node // entry.devices) if entry.devices <= node else (entry.devices // node, 1)
 
 
 def _carried(entry: Candidate, rates: Mapping[int, float]) -> Sequence[float]:
-    """What one replica carries of this mix of lengths: the estimate, P10, P90; lengths add up by the time they take."""
+    """Return a replica's rate for this mix of lengths: estimate, P10, P90. Lengths are weighted by their time."""
     total = sum(rates.values())
     found = []
     for bound in ("value", "low", "high"):
@@ -279,6 +279,6 @@ def _turns_below(answer: Answer, accelerator: str) -> float | None:
 
 
 def _short(value: float) -> float:
-    """As many digits as are worth asking for, and never more than was said."""
+    """Round down to the significant digits worth requiring."""
     step = 10.0 ** (floor(log10(value)) + 1 - _DIGITS)
     return float(f"{min(value, floor(value / step * (1 + _ROUNDING)) * step):.{2 * _DIGITS}g}")

@@ -1,4 +1,4 @@
-"""Can this be asked, and can anything serve it? What no number of nodes puts right is said before a fleet is sought."""
+"""Refuses plans that no number of nodes can satisfy, before a fleet is searched."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,7 +9,7 @@ from penstock.planning.spec.resolve_plan import Resolved
 
 
 def refuse_impossible(resolved: Resolved, engines_of_vendor: Callable[[str], Sequence[str]]) -> None:
-    """Refuse engines nothing runs, and rules that the parts of the plan cannot keep."""
+    """Refuse engines no accelerator runs, and rules that the plan's accelerators cannot satisfy."""
     _refuse_unknown_engines(resolved, engines_of_vendor)
     _refuse_impossible_shares(resolved)
 
@@ -25,7 +25,7 @@ def _refuse_unknown_engines(resolved: Resolved, engines_of_vendor: Callable[[str
 
 
 def _refuse_impossible_shares(resolved: Resolved) -> None:
-    """Rules on vendors and sites that the parts of the plan cannot keep, however many of each there are."""
+    """Refuse rules on vendors and sites that the plan's accelerators cannot satisfy in any number."""
     rules, plan = resolved.plan.constraints, resolved.plan
     if all(denied(site, resolved.accelerators[part.id]) for site in plan.sites for part in plan.parts):
         raise UsageError("sites: `deny` leaves no part of the plan anywhere to stand; allow one at a site")
@@ -40,7 +40,7 @@ def _refuse_impossible_shares(resolved: Resolved) -> None:
 
 
 def unserved_lengths(resolved: Resolved, candidates: Sequence[Candidate]) -> tuple[str, ...]:
-    """Name the lengths nothing can serve, with the reason closest at hand."""
+    """Return a sentence with the likely reason for every length that nothing can serve."""
     reasons = []
     splits = ", allow other splits (`tp`)" if any(part.tp for part in resolved.plan.parts) else ""
     for workload in resolved.plan.workloads:

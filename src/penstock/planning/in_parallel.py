@@ -1,4 +1,4 @@
-"""How are questions answered that do not hang on each other? Side by side: the solver leaves Python alone meanwhile."""
+"""Runs independent calls in threads; the solver releases Python's global interpreter lock."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +9,7 @@ _Answer = TypeVar("_Answer")
 
 
 def in_parallel(questions: Sequence[Callable[[], _Answer]]) -> Iterator[_Answer]:
-    """Ask all of them and give the answers in the order of the questions, each as soon as it is there."""
+    """Run all calls in parallel and yield their results in order, each as soon as it is available."""
     with ThreadPoolExecutor(max_workers=max(1, min(len(questions), os.cpu_count() or 1))) as workers:
         waiting = [workers.submit(question) for question in questions]
         for one in waiting:

@@ -1,4 +1,4 @@
-"""How is a plan made? Resolve, place, optimise, bill, doubt and verify: one call, one value."""
+"""Makes a plan: resolve, place, optimise, bill, quantify uncertainty and verify, in one call."""
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -53,44 +53,44 @@ from penstock.simulation.run_options import StageProgress
 
 RUNNERS_UP = 3
 _LOOKED_AGAIN = 2
-"""How often a plan is answered again with fleets found on the way that are cheaper."""
+"""Number of times a plan is answered again with cheaper fleets found in the process."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
-    """Where a plan gets what it does not state: parts, prices, models, capacities, and a simulator to check with."""
+    """Sources of everything a plan does not state: accelerators, prices, models, capacities, and a simulator."""
 
     accelerators: Sequence[Accelerator]
-    """The ones the plan names, or the whole catalog where it names none."""
+    """Accelerators the plan lists, or the whole catalog if it lists none."""
     prices_of: PricesOf
     model_of: Callable[[str], ModelSpec]
     capacity_of: CapacityOf
     capacity_note: str
-    """How capacity was judged, in one sentence for the report."""
+    """Sentence for the report on how capacity was judged."""
     screen: CapacityOf | None = None
     engines_of: EnginesOf = lambda *_: ()
-    """The engines an accelerator was measured with, with a model where one is said; one is chosen per split."""
+    """Engines an accelerator was measured with, optionally with a given model; one is chosen per split."""
     engines_of_vendor: Callable[[str], Sequence[str]] = lambda _: ()
-    """The engines anything of a vendor was measured with."""
+    """Engines measured on any accelerator of a vendor."""
     served: Callable[[str], bool] = lambda _: True
-    """Whether an accelerator was measured serving."""
+    """Whether an accelerator has serving measurements."""
     drafts_of: DraftsOf = lambda *_: None
-    """What a checkpoint's own draft layers give with an engine."""
+    """Speculation of a checkpoint's own draft layers with an engine."""
     units_of: UnitsOf = lambda *_: ()
-    """Units of prefill and decode replicas that are worth simulating on a part."""
+    """Disaggregated units worth simulating on an accelerator."""
     verify_of: VerifyOf | None = None
     sizing_of: VerifyOf | None = None
-    """The same where only whether a pool holds is asked, not by how much."""
+    """Like `verify_of`, but it decides only whether a pool meets the SLO, not the margin."""
     sustained_of: LoadJudge | None = None
-    """The highest rate that replicas of one kind sustain together."""
+    """Highest rate that replicas of one kind sustain together."""
     read_trace: ReadTrace | None = None
     draw_of: DrawOf = lambda _: None
-    """What devices draw while they serve; without it nodes are billed at their maximum."""
+    """Power that devices draw while they serve; without it nodes are billed at their maximum."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bill:
-    """A fleet and what it costs."""
+    """A fleet and its cost."""
 
     mix: Mix
     cost: FleetCost
@@ -99,14 +99,14 @@ class Bill:
 
 @dataclass(frozen=True, kw_only=True)
 class NoFleet:
-    """Nothing keeps every rule: what stands in the way."""
+    """The reasons why no fleet satisfies every rule."""
 
     reasons: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """Everything a plan says once there is a fleet."""
+    """All results of a plan that has a fleet."""
 
     family: Family
     winner: Bill
@@ -114,24 +114,24 @@ class Answer:
     by_label: Mapping[str, Bill]
     verdict: PlanVerdict
     people: PeopleDecide | None
-    """The vendor that people decide for or against; None where hardware does."""
+    """The vendor for which engineers decide; None if hardware decides."""
     confidence: Confidence
     swings: tuple[Swing, ...]
     flips: tuple[Flip, ...]
     rules: tuple[RulePrice, ...]
-    """What each rule of the plan costs, the dearest first."""
+    """Cost of each rule of the plan, the most expensive first."""
     scenarios: tuple[DemandScenario, ...]
-    """Demand low, as stated and high; empty where it has no range."""
+    """Demand low, as stated and high; empty if it has no range."""
     owned: Owned | None
-    """What becomes of the nodes owned already; None where there are none."""
+    """Use of the nodes owned already; None if there are none."""
     verified: tuple[Verified, ...]
-    """The fleets after simulation, the winner first; empty where no simulator was given."""
+    """The fleets after simulation, the winner first; empty without a simulator."""
     regret_usd: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanResult:
-    """What `penstock plan` found."""
+    """The result of `penstock plan`."""
 
     resolved: Resolved
     terms: BillingTerms
@@ -146,12 +146,12 @@ class PlanResult:
 
     @property
     def plan(self) -> Plan:
-        """The plan with its prices filled in."""
+        """Return the plan with its prices filled in."""
         return self.resolved.plan
 
 
 def make_plan(plan: Plan, sources: Sources, progress: StageProgress = lambda *_: None) -> PlanResult:
-    """Answer a plan."""
+    """Compute the result of a plan."""
     traced = [with_trace(entry, sources.read_trace, sources.model_of) for entry in plan.workloads]
     plan = replace(plan, workloads=tuple(workload for workload, _ in traced))
     resolved = resolve(
@@ -183,7 +183,10 @@ def make_plan(plan: Plan, sources: Sources, progress: StageProgress = lambda *_:
 
 
 def _engines_of(workload: WorkloadPlan, resolved: Resolved, sources: Sources) -> EnginesOf:
-    """The engines measured on a part; where one is asked for and the part was not measured, those of its vendor."""
+    """Return a function for the engines measured on an accelerator.
+
+    If the workload requests engines and the accelerator has no measurements, it returns the engines of its vendor.
+    """
 
     def engines_of(part: str, model: ModelSpec | None) -> Sequence[str]:
         measured = sources.engines_of(part, model)
@@ -243,7 +246,7 @@ def _answered(
     sources: Sources,
     progress: StageProgress,
 ) -> Answer | None:
-    """Answer with the cheapest fleet; None where none keeps every rule, not even with what simulation may find."""
+    """Return the cheapest fleet's answer; None if no fleet satisfies every rule, even at `MAY_CARRY` capacity."""
     family = _family(problem, progress, may_carry=None if sources.verify_of is None else MAY_CARRY)
     if family is None:
         return None
@@ -279,7 +282,7 @@ def _answer(
 ) -> Answer:
     terms = terms_of(resolved)
     if proof.verified:
-        # From here on every figure is of the fleets as they were simulated: cost, doubt and flips on one basis.
+        # From here on every figure is of the fleets as simulated: cost, uncertainty and flips share one basis.
         family = replace(family.led_by(proof.verified[0].planned), carried=proof.carried(problem))
         family = family.each(lambda mix: proof.mix(mix, family.informed(problem)))
 
@@ -320,13 +323,13 @@ def _answer(
 
 
 def _competing(candidates: tuple[Candidate, ...], family: Family) -> tuple[Candidate, ...]:
-    """Leave out units no fleet in the race runs: how far those may be off is no doubt of the others."""
+    """Drop disaggregated units that no competing fleet runs: their error does not affect the others."""
     used = {name for mix in family.fleets for pool in mix.pools for name in pool.replicas}
     return tuple(entry for entry in candidates if entry.apart is None or entry.id in used)
 
 
 def _of_parts(resolved: Resolved, support: AbstractSet[str]) -> Resolved:
-    """Leave out parts that no fleet in the race is made of, unless they come later or are owned."""
+    """Drop accelerators that no competing fleet uses, unless they come later or are owned."""
     owned = {entry.id for entry in resolved.plan.owned}
     parts = (part for part in resolved.plan.parts if part.id in support or part.available or part.id in owned)
     return replace(resolved, plan=replace(resolved.plan, parts=tuple(parts)))
@@ -338,7 +341,10 @@ _Simulated = Callable[[Mix, Problem], Verified]
 def _simulating(
     resolved: Resolved, candidates: tuple[Candidate, ...], sources: Sources, *, searched: bool = True
 ) -> _Simulated | None:
-    """How a fleet is simulated and sized, `searched` for what its pools carry at most; None where nothing simulates."""
+    """Return the function that simulates and sizes a fleet; None without a simulator.
+
+    With `searched`, it also searches the maximum rate of each pool.
+    """
     simulate = sources.verify_of if searched else sources.sizing_of or sources.verify_of
     if simulate is None:
         return None
@@ -365,7 +371,7 @@ def _proven(
 
 
 def _sizing(simulated: _Simulated | None) -> Sized:
-    """How a fleet of another question is sized: as the plan's own are; None of it where it does not hold."""
+    """Return the function that sizes a fleet of another problem like the plan's own: None if it misses the SLO."""
     if simulated is None:
         return as_solved
 

@@ -1,4 +1,4 @@
-"""Which fleet does a plan leave behind? The winner's last period, as whoever runs it reads it."""
+"""Exports the winning fleet in its last period as a fleet description for operators."""
 
 from dataclasses import replace
 from typing import Final
@@ -16,11 +16,11 @@ from penstock.planning.verification.serving_fleet import RequestStream, pool_id,
 from penstock.units import counted
 
 _UNSTATED: Final = "unstated"
-"""The release of an engine whose settings nobody read here."""
+"""Version of an engine whose settings are unknown here."""
 
 
 def planned_fleet(result: PlanResult, answer: Answer) -> Fleet:
-    """Describe the winning fleet as it stands in its last period."""
+    """Describe the winning fleet in its last period."""
     mix, plan = answer.winner.mix, result.plan
     last = max(pool.period for pool in mix.pools)
     placed = [pool for pool in mix.pools if pool.period == last]
@@ -33,7 +33,7 @@ def planned_fleet(result: PlanResult, answer: Answer) -> Fleet:
         for ident, count in pool.replicas.items():
             entry = by_id[ident]
             made = _pools(entry, pool, count, model=models[entry.workload], node_hour_usd=hour_usd)
-            # Of a unit, the pool that prefills comes first: that is where requests are sent.
+            # Of a unit, the prefill pool comes first: requests are sent to it.
             names[pool_id(ident, pool.offer.site)] = made[0].name
             pools += made
     streams = serving_fleet(mix, last, result.problem, result.candidates, plan.workloads).streams
@@ -61,7 +61,7 @@ def _note(result: PlanResult, last: int) -> str:
 
 
 def _pools(entry: Candidate, pool: PoolPeriod, count: int, *, model: str, node_hour_usd: float) -> list[Pool]:
-    """One pool of replicas that do both, or the one that prefills and the one that decodes."""
+    """Return one pool of replicas that do both, or a prefill and a decode pool."""
     name, unit = _name(entry, pool.offer.site), entry.apart
     device_hour_usd = node_hour_usd / pool.offer.devices
     if unit is None:
@@ -118,7 +118,7 @@ def _name(entry: Candidate, site: str) -> str:
 
 
 def _line(text: str) -> str:
-    """Write a text that a plan may have in several lines as one."""
+    """Join the lines of a text into one."""
     return " ".join(text.split())
 
 
@@ -134,7 +134,7 @@ def _route(stream: RequestStream, names: dict[str, str]) -> Route:
 
 
 def _node_hour_usd(pool: PoolPeriod, mix: Mix, terms: BillingTerms) -> float:
-    """Levelised dollars of an hour of one node, however it is had; spares and a vendor's people apart."""
+    """Return the levelised dollars per hour of one node, however acquired; spares and engineers are not included."""
     offer, years, periods = pool.offer, terms.finance.paid_years, terms.periods
     held = years(*periods[pool.period])
     bought = {key[2:]: nodes for key, nodes in mix.purchases.items() if key[:2] == offer.key}
@@ -153,5 +153,5 @@ def _node_hour_usd(pool: PoolPeriod, mix: Mix, terms: BillingTerms) -> float:
 
 
 def _short(value: float) -> float:
-    """As many digits as are worth writing down."""
+    """Round to the digits worth writing."""
     return float(f"{value:.9g}")

@@ -1,4 +1,4 @@
-"""How is each pool of a fleet started? The launch preflight would propose for one replica, and what to watch."""
+"""Proposes the launch command of one replica of each pool, as preflight would, with notes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,12 +12,12 @@ from penstock.model import ModelSpec
 from penstock.planning.candidates.deployment_options import CHECKPOINT
 from penstock.planning.make_plan import Answer, PlanResult
 from penstock.planning.planned_fleet import planned_fleet
-from penstock.preflight import Asked, PreflightQuestion, Subject, check
+from penstock.preflight import LaunchChoices, PreflightQuestion, Subject, check
 from penstock.preflight.launch.setting import Setting
 from penstock.preflight.rules.knowledge import Knowledge
 
 _CACHE_FLAG: Final = {"fp8": "fp8", "fp8_e4m3": "fp8_e4m3", "fp8_e5m2": "fp8_e5m2"}
-"""What a flag calls a cache that is not the engine's own choice."""
+"""Cache format to the value of the engine's flag, if it is not the engine's own choice."""
 
 SubjectOf = Callable[[str], Subject]
 
@@ -31,14 +31,14 @@ class PoolLaunch:
     devices: int
     engine: str
     command: str | None
-    """None where no launch is known for the engine."""
+    """Launch command; None if no launch is known for the engine."""
     note: str
 
 
 def pool_launches(
     result: PlanResult, answer: Answer, subject_of: SubjectOf, knowledge: Knowledge
 ) -> tuple[PoolLaunch, ...]:
-    """Propose a launch for every pool of the chosen fleet, as it stands in its last period."""
+    """Propose a launch for every pool of the chosen fleet in its last period."""
     models = {workload.name: workload.model for workload in result.plan.workloads}
     specs = {
         (models[entry.workload], entry.accelerator.id, entry.weights): entry.deployment.model
@@ -66,7 +66,9 @@ def _launch(
     if pool.engine in NEWEST:
         engine = cast("EngineName", pool.engine)
         subject = _subject(pool, model, subject_of)
-        asked = Asked(parallelism=split, cache_dtype=_CACHE_FLAG.get(pool.kv), drafted_tokens=pool.drafted_tokens)
+        asked = LaunchChoices(
+            parallelism=split, cache_dtype=_CACHE_FLAG.get(pool.kv), drafted_tokens=pool.drafted_tokens
+        )
         question = PreflightQuestion(
             subject=subject, accelerator=accelerator, engine=engine, version=NEWEST[engine], asked=asked
         )
@@ -76,7 +78,7 @@ def _launch(
             answer = check(replace(question, launch=launch.as_launch()), knowledge)
         command, note = launch.bare(), f"{pool.engine} {NEWEST[engine]}; preflight says: {answer.readiness.value}"
         if pool.weights != CHECKPOINT:
-            # How a checkpoint was quantised decides what runs, and this one has no name yet.
+            # How a checkpoint was quantised decides which kernels run, and this checkpoint has no name yet.
             note = (
                 f"{pool.engine} {NEWEST[engine]}; name your checkpoint in {pool.weights}, and ask `preflight` about it"
             )
@@ -91,18 +93,18 @@ def _launch(
 
 
 def _role_flags(pool: Pool) -> tuple[Setting, ...]:
-    """What tells an engine that it only prefills or only decodes."""
+    """Return the flags that make an engine prefill only or decode only."""
     if pool.role == "both":
         return ()
     if pool.engine == "sglang":
         return (Setting(name="disaggregation-mode", value=pool.role, why=f"it only does {pool.role}"),)
-    # Either side of vLLM's connector may send and receive; the router decides what a request does where.
+    # Either side of vLLM's connector may send and receive; the router decides which side serves each step of a request.
     value = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
     return (Setting(name="kv-transfer-config", value=value, why="KV goes from one engine to the other"),)
 
 
 def _apart_note(pool: Pool) -> str:
-    """What the command alone does not start."""
+    """Return a note on the components that the command alone does not start."""
     if pool.role == "both":
         return ""
     library = {"vllm": " (NIXL; VLLM_NIXL_SIDE_CHANNEL_HOST is its address)", "sglang": " (Mooncake or NIXL)"}
@@ -115,7 +117,7 @@ def _apart_note(pool: Pool) -> str:
 
 
 def _subject(pool: Pool, model: ModelSpec, subject_of: SubjectOf) -> Subject:
-    """Weights in a format the plan chose are another checkpoint, which nobody named."""
+    """Return the preflight subject; weights in another format are a checkpoint whose name is still unknown."""
     subject = subject_of(pool.model)
     if pool.weights == CHECKPOINT:
         return subject

@@ -1,4 +1,4 @@
-"""What is each vendor asked to offer? The same lots: nodes that carry the whole demand, or an equal share of it."""
+"""Sizes the lots each vendor is asked to offer: nodes for the whole demand, or for an equal share of it."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -17,19 +17,19 @@ _ROUNDING: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """How many nodes of an accelerator a vendor is asked about; None where no fleet of it alone keeps every rule."""
+class LotSizes:
+    """Nodes of an accelerator to request from a vendor; None if no fleet of the vendor alone satisfies every rule."""
 
     whole_nodes: int | None
-    """They carry the whole demand, with the vendor's other accelerators where its cheapest fleet has several."""
+    """Nodes for the whole demand, with the vendor's other accelerators if its cheapest fleet has several."""
     shared_nodes: int | None
-    """They carry `shared_fraction` of it; None where demand is not shared."""
+    """Nodes for `shared_fraction` of the demand; None if demand is not shared."""
 
 
 def shared_fraction(result: PlanResult, answer: Answer) -> float | None:
-    """Return the share of the demand that each vendor is asked for as a second lot.
+    """Return the share of the demand that each vendor is asked for as a second lot; None if demand is not shared.
 
-    It is the same for all: where the plan recommends several vendors or demands them, demand over their number.
+    It is the same for all vendors: one over the number of vendors that the plan recommends or requires.
     """
     problem = result.problem
     vendors = max(len(answer.winner.mix.vendors), problem.min_vendors)
@@ -38,23 +38,23 @@ def shared_fraction(result: PlanResult, answer: Answer) -> float | None:
     return 1 / vendors if vendors > 1 else None
 
 
-def asked_nodes(result: PlanResult, answer: Answer) -> Mapping[str, Asked]:
-    """Say how many nodes to ask about, by accelerator: those of the recommended fleet first.
+def asked_nodes(result: PlanResult, answer: Answer) -> Mapping[str, LotSizes]:
+    """Return the nodes to request by accelerator, those of the recommended fleet first.
 
-    Accelerators of which no new node is needed, because owned ones are enough, are left out.
+    Accelerators that need no new node, because owned nodes are enough, are left out.
     """
     share, chosen = shared_fraction(result, answer), answer.winner.mix.support
-    found: dict[str, Asked] = {}
+    found: dict[str, LotSizes] = {}
     for ident, mix in sorted(_whole_fleets(result, answer), key=lambda entry: entry[0] not in chosen):
         whole = None if mix is None else _most((pool, pool.nodes) for pool in _pools(mix, ident))
         shared = None if mix is None or share is None else _shared(mix, ident, result.problem, share)
         if whole != 0:
-            found[ident] = Asked(whole_nodes=whole, shared_nodes=shared)
+            found[ident] = LotSizes(whole_nodes=whole, shared_nodes=shared)
     return found
 
 
 def _whole_fleets(result: PlanResult, answer: Answer) -> Iterator[tuple[str, Mix | None]]:
-    """Pair accelerators with a fleet that carries everything: of their vendor alone where vendors compete."""
+    """Yield accelerators with a fleet that carries the whole demand: of their vendor alone if vendors compete."""
     bills = (answer.winner, *answer.by_label.values())
     if not answer.family.by_vendor:
         fleets = {ident: bill.mix for bill in reversed(bills) for ident in sorted(bill.mix.support)}
@@ -69,7 +69,7 @@ def _whole_fleets(result: PlanResult, answer: Answer) -> Iterator[tuple[str, Mix
 
 
 def _alone(result: PlanResult, answer: Answer, vendor: str, chosen: set[str]) -> Mix | None:
-    """Find a vendor's cheapest fleet; where rules forbid one vendor, of its recommended accelerators without them."""
+    """Find a vendor's cheapest fleet; if rules forbid a single vendor, of its recommended accelerators without them."""
     if vendor in answer.by_label:
         return answer.by_label[vendor].mix
     problem = answer.family.informed(replace(result.problem, min_vendors=1, max_vendor_share=None))
@@ -83,7 +83,7 @@ def _of_one(answer: Answer, ident: str) -> Mix | None:
 
 
 def _shared(mix: Mix, ident: str, problem: Problem, share: float) -> int:
-    """Fill the nodes of a fleet again with a share of every request."""
+    """Return the nodes needed for a share of every request."""
     filling = Filling(problem, mix.pools)
 
     def nodes(pool: PoolPeriod) -> int:
@@ -98,7 +98,7 @@ def _pools(mix: Mix, ident: str) -> list[PoolPeriod]:
 
 
 def _most(nodes: Iterable[tuple[PoolPeriod, int]]) -> int:
-    """Count the most nodes at once beyond those owned already."""
+    """Return the maximum number of simultaneous nodes beyond those owned already."""
     had: dict[int, int] = {}
     for pool, count in nodes:
         had[pool.period] = had.get(pool.period, 0) + max(0, count - pool.kept_nodes)

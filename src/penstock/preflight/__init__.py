@@ -5,19 +5,19 @@ from penstock.preflight.facts.derive_facts import derive_facts
 from penstock.preflight.facts.launch_command import parse_command
 from penstock.preflight.facts.quantisation_scheme import read_scheme
 from penstock.preflight.facts.situation import Launch, ScannedFacts, Situation, StoredFacts, Subject
-from penstock.preflight.launch.launch_plan import Asked, LaunchPlan
+from penstock.preflight.launch.launch_plan import LaunchChoices, LaunchPlan
 from penstock.preflight.rules._rule_files import load_knowledge, load_rules
 from penstock.preflight.rules.condition import Facts, Unknown
 from penstock.preflight.rules.findings import Assessment, Finding, Undetermined, assess
 from penstock.preflight.rules.rule import Grounds, Rule, Severity
 
 __all__ = [
-    "Asked",
     "Assessment",
     "Facts",
     "Finding",
     "Grounds",
     "Launch",
+    "LaunchChoices",
     "LaunchPlan",
     "Preflight",
     "PreflightQuestion",

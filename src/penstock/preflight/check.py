@@ -16,7 +16,7 @@ from penstock.preflight.facts.launched_model import compare_served
 from penstock.preflight.facts.situation import Launch, Situation, Subject
 from penstock.preflight.launch.flag_values import asked_backend, check_values
 from penstock.preflight.launch.images import image_platform, rocm_of_image
-from penstock.preflight.launch.launch_plan import Asked, LaunchPlan, plan_launch
+from penstock.preflight.launch.launch_plan import LaunchChoices, LaunchPlan, plan_launch
 from penstock.preflight.launch.online_quantisation import as_launched, mismatch
 from penstock.preflight.launch.recipe import Recipe, cookbook_settings, find_recipe
 from penstock.preflight.launch.release_flags import FlagFinding, check_flags
@@ -93,7 +93,7 @@ class PreflightQuestion:
     accelerator: Accelerator
     engine: EngineName
     version: Release
-    asked: Asked
+    asked: LaunchChoices
     launch: Launch | None = None
     """The user's own launch; None checks the launch that preflight proposes."""
     host: Mapping[str, str] | None = None

@@ -1,1 +1,1 @@
-"""Which endpoint should serve a request? `harm.pick` decides, for the simulator and the gateway alike."""
+"""Chooses the endpoint for a request. `harm.pick` decides, for the simulator and the gateway alike."""

@@ -1,7 +1,7 @@
-"""How far is an endpoint from what was predicted of it? Learned from its answers, and forgotten where none come.
+"""Learns how an endpoint's latency differs from its prediction, and forgets it when few requests go there.
 
-An endpoint that was slow gets few requests, so that few answers could tell that it has recovered: what they taught
-fades as requests go elsewhere, towards what its equals are seen to do.
+A slow endpoint gets few requests, so few answers could show that it has recovered. Its correction therefore decays
+towards the usual correction of its pool while requests go elsewhere.
 """
 
 import math
@@ -10,24 +10,27 @@ from penstock.routing.policy_compiler import native
 from penstock.routing.records import Record, Records
 
 _PRIOR = 0.1
-"""Of the requests a correction remembers, those that the prediction counts for before any was seen."""
+"""Weight of the prediction before any request was seen, as a share of the requests a correction remembers."""
 _MIN_CORRECTION, _MAX_CORRECTION = 0.2, 5.0
 _LOOKS_EVERY_S, _HALVINGS = 1.0, 30
 _SLOW = 1.8
-"""Times the fastest of its equals: what is learned of them differs by up to 1.4 by chance."""
+"""Factor over the fastest endpoint of the pool above which one is slow.
+
+Learned corrections differ by up to 1.4 by chance.
+"""
 _BESIDE_OTHERS = 0.1
-"""Of a request that went to another pool: what it says of one that did not come."""
+"""Weight of a request sent to another pool as evidence of a request that this endpoint missed."""
 
 
 @native
 def gain(seen: float, usual_requests: float) -> float:
-    """What one request more says of a correction: the first ones as in an average, with some for what was predicted."""
+    """Return the weight of one more request: that of an average with a prior, and never below 1 / usual_requests."""
     return 1.0 / min(usual_requests, _PRIOR * usual_requests + seen)
 
 
 @native
 def corrected(correction: float, ratio: float, weight: float) -> float:
-    """Move a correction towards what was observed, by a share of the difference in logarithms."""
+    """Move a correction towards the observed ratio, by a share of the difference in logarithms."""
     ratio = min(max(ratio, 1.0 / _MAX_CORRECTION), _MAX_CORRECTION)
     moved: float = correction * ratio ** min(weight, 0.5)
     return min(max(moved, _MIN_CORRECTION), _MAX_CORRECTION)
@@ -35,18 +38,18 @@ def corrected(correction: float, ratio: float, weight: float) -> float:
 
 @native
 def forget(endpoints: Records, index: int, now_s: float, p: Record) -> bool:
-    """Let an endpoint's pool forget what its share of the requests would have told; whether it was time to look.
+    """Decay the corrections of an endpoint's pool for requests that it did not get; return whether a check was due.
 
-    Who had as many as its equals forgets nothing: its answers tell. Who had none forgets half of what is known of it in
-    `correction_requests` of theirs, however long that takes. Beside other pools it is slower: they may have fewer
-    requests because those are longer.
+    An endpoint that got as many requests as its equals forgets nothing, because its answers are current. One that got
+    none forgets half of its correction per `correction_requests` of theirs, however long that takes. Requests to other
+    pools count less, because a pool may have fewer requests only because they are longer.
     """
     e = endpoints[index]
     if now_s - e["forgot_s"] < _LOOKS_EVERY_S:
         return False
     share, enough = _share(endpoints, e), _PRIOR * p["correction_requests"]
     passed = share - e["forgot_share"]
-    due = passed >= enough or passed < 0.0  # less than before: the fleet is another
+    due = passed >= enough or passed < 0.0  # less than before: the fleet has changed
     prompts, answers = 1.0, 1.0
     if due:
         prompts = _usual(
@@ -68,7 +71,7 @@ def forget(endpoints: Records, index: int, now_s: float, p: Record) -> bool:
 
 @native
 def fastest(endpoints: Records, pool: int) -> tuple[float, float]:
-    """Return the least of what was learned of prompts and of answers in a pool."""
+    """Return the lowest prefill and decode corrections in a pool."""
     prompts, answers = _MAX_CORRECTION, _MAX_CORRECTION
     for index in range(len(endpoints)):
         e = endpoints[index]
@@ -79,13 +82,16 @@ def fastest(endpoints: Records, pool: int) -> tuple[float, float]:
 
 @native
 def is_slow(e: Record, prompts: float, answers: float) -> bool:
-    """Whether an endpoint takes clearly longer than the fastest of its equals."""
+    """Return whether an endpoint is clearly slower than the fastest of its pool."""
     return bool(e["prefill_correction"] > _SLOW * prompts or e["decode_correction"] > _SLOW * answers)
 
 
 @native
 def _share(endpoints: Records, e: Record) -> float:
-    """What has been sent to each of its pool so far, and with it some of what was to each that serves its models."""
+    """Return the mean requests sent per endpoint of its pool.
+
+    10% of the mean over all endpoints that share a model with it is added.
+    """
     equals, sent, others, sent_others = 0, 0, 0, 0
     for index in range(len(endpoints)):
         other = endpoints[index]
@@ -98,7 +104,7 @@ def _share(endpoints: Records, e: Record) -> float:
 
 @native
 def _fade(e: Record, prompts: float, answers: float, kept: float, usual_requests: float) -> None:
-    """Keep so much of what was seen of an endpoint, beside what is usual in its pool."""
+    """Keep a share `kept` of an endpoint's observations, and move its corrections towards those usual in its pool."""
     prior = _PRIOR * usual_requests
     seen = min(e["prompts_seen"], usual_requests - prior)
     e["prefill_correction"] = prompts * (e["prefill_correction"] / prompts) ** _weight(seen, prior, kept)
@@ -110,15 +116,18 @@ def _fade(e: Record, prompts: float, answers: float, kept: float, usual_requests
 
 @native
 def _weight(seen: float, prior: float, kept: float) -> float:
-    """Of a mean of what was seen and what is usual: what is left of its distance once so much of the first is kept."""
+    """Return the share that remains of a correction's distance from the usual one.
+
+    The correction is a mean of `seen` observations and a prior; a share `kept` of the observations is kept.
+    """
     return kept * (seen + prior) / (kept * seen + prior)
 
 
 @native
 def _usual(corrections: Records, seen: Records, pools: Records, pool: int, enough: float) -> float:
-    """Return the middle one of a pool's corrections that rest on enough answers, and of what was predicted.
+    """Return the median of a pool's corrections that have enough answers, with the prediction (1.0) as one more sample.
 
-    Of two in the middle the faster: one that is slow by itself says nothing of its equals.
+    Of two middle values it returns the faster: an endpoint that alone is slow says nothing about its equals.
     """
     low, high = _MIN_CORRECTION, _MAX_CORRECTION
     for _ in range(_HALVINGS):

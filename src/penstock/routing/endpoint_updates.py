@@ -1,7 +1,7 @@
-"""What does the picker know after each thing it sees? A request sent, a first token, an answer's end, a report.
+"""Updates the picker's records on each event: request sent, first token, end of an answer, report.
 
-The simulator and the gateway call these for the same things, so that the knowledge a policy is tried with is the
-knowledge it will have.
+The simulator and the gateway call these functions for the same events, so that a policy is tested with the same
+information that it has in production.
 """
 
 import math
@@ -13,15 +13,16 @@ from penstock.routing.policy_compiler import native
 from penstock.routing.records import ANOTHERS, CLASSES, EVERYBODYS, OWN, Record, Records
 
 _HIGHEST_LOAD = 0.9
-"""Prompts are never believed to take more of the time than this: beyond it a queue says how bad it is."""
+"""Upper limit of the believed share of time taken by prompts; above it the queue length shows the overload."""
 
 
 @native
 def refresh(endpoints: Records, index: int, now_s: float, parameters: Records) -> None:
-    """Compute what follows from an endpoint's record, after anything in it has changed."""
+    """Compute the derived fields of an endpoint's record after any change."""
     e, p = endpoints[index], parameters[0]
     others, others_waiting = 0.0, 0.0
-    # Where all send alike, the others send as many as this one does; to its own none do, of another's it knows nothing.
+    # At a shared endpoint the other pickers are assumed to send as many as this one. At its own they send none. At
+    # another picker's endpoint nothing is known.
     alike = p["pickers"] - 1.0 if e["whose"] == EVERYBODYS else 0.0
     since = alike * e["sent_since_report"]
     if now_s - e["reported_s"] <= p["stale_s"]:
@@ -38,20 +39,20 @@ def refresh(endpoints: Records, index: int, now_s: float, parameters: Records) -
     load = min(e["prompt_load_fraction"] * e["prefill_correction"], _HIGHEST_LOAD)
     e["stretch"] = 1.0 / (1.0 - load)
     e["decode_now_s"] = decode_s
-    # Those whose prompts are not done yet will decode beside a newcomer.
+    # Requests still in prefill will decode together with a new request.
     soon = min(float(e["in_flight"]) + others, float(e["max_running"]))
     e["tpot_now_s"] = decode_seconds(e, soon, held) * e["decode_correction"] * e["stretch"]
-    # Prompts come by chance: over an answer of n tokens their seconds have the variance of n * tpot * squares.
+    # Prompts arrive at random: over an answer of n tokens, their seconds have the variance n * tpot * squares.
     e["swing_s"] = e["prefill_correction"] * math.sqrt(e["prompt_squares_s"] * e["tpot_now_s"])
     share = 1.0 + (others_waiting / e["prefilling"] if e["prefilling"] > 0 else 0.0)
     steps = math.ceil(share * e["outstanding_prompt_tokens"] / max(1.0, e["step_tokens"] - sequences))
     ahead_s = share * e["outstanding_prompt_s"] * e["prefill_correction"]
-    # A prompt visits every expert: those that whoever decodes leaves unread are read for it.
+    # A prompt visits every expert: it adds the experts that the decoding requests do not read.
     more_s = e["prompt_step_s"]
     if e["expert_s"] > 0.0:
         more_s += e["expert_s"] * e["expert_miss"] ** sequences
     e["carry_s"] = decode_s + more_s * e["prefill_correction"]
-    busy = 0.5 if sequences + e["prefilling"] + others_waiting > 0 else 0.0  # it comes in the middle of a step
+    busy = 0.5 if sequences + e["prefilling"] + others_waiting > 0 else 0.0  # on average it arrives mid-step
     e["wait_s"] = ahead_s + busy * decode_s + steps * e["carry_s"]
     e["strain_per_s"] = _strain_per_s(e, p)
     _refresh_room(e, sequences, others + e["in_flight"], used)
@@ -70,7 +71,7 @@ def _strain_per_s(e: Record, p: Record) -> float:
 
 @native
 def _refresh_room(e: Record, sequences: float, requests: float, used_tokens: float) -> None:
-    """Compute how soon there is room in the KV cache and in the batch."""
+    """Compute how soon the KV cache and the batch have room."""
     answer = e["resident_output_tokens"] / e["in_flight"] if e["in_flight"] > 0 else 0.0
     life_s = max(1e-3, answer * e["tpot_now_s"])
     e["free_tokens"] = e["kv_tokens"] - used_tokens
@@ -85,7 +86,7 @@ def _refresh_room(e: Record, sequences: float, requests: float, used_tokens: flo
 def sent(
     endpoints: Records, index: int, request: Records, hit_tokens: int, flights: Records, place: int, parameters: Records
 ) -> None:
-    """Note that a request was sent to an endpoint, and remember it in a place of `flights`."""
+    """Record that a request was sent to an endpoint, in `flights[place]`."""
     e, q, f, p = endpoints[index], request[0], flights[place], parameters[0]
     now_s = q["now_s"]
     prompt_s = prompt_seconds(e, hit_tokens, q["input_tokens"])
@@ -112,7 +113,7 @@ def sent(
 
 @native
 def resident_tokens(f: Record) -> int:
-    """KV tokens a request is taken to hold on average while it is there."""
+    """Return the mean KV tokens that a request is assumed to hold while in flight."""
     return int(f["input_tokens"] + f["expected_output_tokens"] // 2)
 
 
@@ -127,7 +128,7 @@ def _fade_load(e: Record, now_s: float, load_s: float) -> None:
 
 @native
 def first_token(endpoints: Records, flights: Records, place: int, now_s: float, parameters: Records) -> None:
-    """Note that a request's first token was seen, and learn how fast prompts are there."""
+    """Record a request's first token, and update the prefill correction of its endpoint."""
     f, p = flights[place], parameters[0]
     index = f["endpoint"]
     e = endpoints[index]
@@ -136,7 +137,7 @@ def first_token(endpoints: Records, flights: Records, place: int, now_s: float, 
     f["decode_s"] = decode_seconds(e, float(e["in_flight"] - e["prefilling"]), _used_tokens(e))
     own_s = f["prompt_s"] * e["first_token_ratio"] * e["prefill_correction"]
     if f["ttft_s"] > 0.0 and own_s > 0.0:
-        # Only as far as the prompt itself made the time: a queue says little about how fast prompts are.
+        # Weighted by the share of the time due to the prompt itself: a queue says little about prefill speed.
         share = own_s / f["ttft_s"]
         ratio = max(1e-6, now_s - f["sent_s"]) / f["ttft_s"]
         weight = share * gain(e["prompts_seen"], p["correction_requests"])
@@ -158,14 +159,14 @@ def _leave_prefill(e: Record, f: Record) -> None:
     e["outstanding_prompt_tokens"] -= f["uncached_tokens"]
     e["outstanding_prompt_s"] = max(0.0, e["outstanding_prompt_s"] - f["prompt_s"])
     if e["prefilling"] == 0:
-        e["outstanding_prompt_s"] = 0.0  # what rounding left
+        e["outstanding_prompt_s"] = 0.0  # removes rounding errors
 
 
 @native
 def finished(
     endpoints: Records, flights: Records, place: int, output_tokens: int, now_s: float, parameters: Records
 ) -> None:
-    """Note that an answer ended, with so many tokens, and learn how fast tokens are there."""
+    """Record the end of an answer of `output_tokens` tokens, and update the decode correction of its endpoint."""
     f, p = flights[place], parameters[0]
     index = f["endpoint"]
     e = endpoints[index]
@@ -175,7 +176,7 @@ def finished(
         observed_s = (now_s - f["first_s"]) / (output_tokens - 1)
         after_s = decode_seconds(e, float(e["in_flight"] - e["prefilling"]), _used_tokens(e))
         expected_s = 0.5 * (f["decode_s"] + after_s) * e["stretch"] * e["decode_correction"]
-        # A long answer has averaged more steps than a short one.
+        # A long answer averages over more steps than a short one.
         share = min(1.0, output_tokens / 100.0)
         weight = share * gain(e["answers_seen"], p["correction_requests"])
         e["decode_correction"] = corrected(e["decode_correction"], observed_s / expected_s, weight)
@@ -187,7 +188,7 @@ def finished(
 
 @native
 def lost(endpoints: Records, flights: Records, place: int, now_s: float, parameters: Records) -> None:
-    """Note that a request will not be answered where it was sent: refused, broken off or cancelled."""
+    """Record that a request will not be answered by its endpoint: refused, broken off or cancelled."""
     f = flights[place]
     e = endpoints[f["endpoint"]]
     if f["first_s"] == math.inf:
@@ -207,12 +208,12 @@ def _leave(e: Record, f: Record) -> None:
 
 @native
 def divide(endpoints: Records, picker: int, pickers: int) -> None:
-    """Say which endpoints one of several pickers sends to first: of every pool its share.
+    """Assign to one of several pickers its share of the endpoints of every pool.
 
-    What is left over is for equal groups of pickers, where there are such, so that fewer of them see the same free
-    endpoint at once; the others of such a group are taken to be as many as all, which only keeps a picker away. Where
-    there are none it is everybody's, and so is a pool of which one is down, or slow by what this picker learned: its
-    share would be too small.
+    Remaining endpoints go to equal groups of pickers if the numbers divide, so that fewer pickers see the same free
+    endpoint at once. The other pickers of such a group are assumed to be as many as all pickers, which only makes a
+    picker more cautious. If the numbers do not divide, the remaining endpoints are shared by all. So is a pool with an
+    endpoint that is down, or slow by this picker's corrections, because its share would be too small.
     """
     pools = 0
     for index in range(len(endpoints)):
@@ -240,8 +241,8 @@ def divide(endpoints: Records, picker: int, pickers: int) -> None:
 
 
 @native
-def note_arrival(endpoints: Records, index: int, reports: Records, place: int, now_s: float) -> None:
-    """Note what the picker knows itself of an endpoint as it asks for a report."""
+def begin_report(endpoints: Records, index: int, reports: Records, place: int, now_s: float) -> None:
+    """Store the picker's own counts of an endpoint at the time it requests a report."""
     e, report = endpoints[index], reports[place]
     report["asked_s"] = now_s
     report["sent"], report["in_flight"] = e["sent"], e["in_flight"]
@@ -250,7 +251,7 @@ def note_arrival(endpoints: Records, index: int, reports: Records, place: int, n
 
 @native
 def reported(endpoints: Records, index: int, reports: Records, place: int, now_s: float, parameters: Records) -> bool:
-    """Take in a report, which is as old as its answer took; whether it is time to divide the endpoints again."""
+    """Apply a report to an endpoint's record; return whether it is time to divide the endpoints again."""
     e, report = endpoints[index], reports[place]
     e["reported_s"] = report["asked_s"]
     e["running"], e["waiting"], e["kv_used_tokens"] = report["running"], report["waiting"], report["kv_used_tokens"]

@@ -1,8 +1,8 @@
-"""Which endpoint should serve a request? The one where it does the least harm, its own chance to miss included.
+"""Picks the endpoint with the least expected harm for a request, including its own probability of missing its SLO.
 
-Of each endpoint that can hold the request: the chance that it misses its promise there (predicted seconds over promised
-ones), plus what its prompt and its tokens do to those already there (predicted, by class), plus what nearly full KV
-caches cost later, plus the dollars that not using it would save. All of it in missed promises.
+The harm at an endpoint that can hold the request is a sum: the probability that the request misses its SLO there (from
+the ratio of predicted time to limit), the predicted effect of its prompt and tokens on residents by class, the later
+cost of a nearly full KV cache, and the dollars that leaving the endpoint idle would save. The unit is missed SLOs.
 """
 
 import math
@@ -15,12 +15,12 @@ from penstock.routing.records import ANOTHERS, CLASSES, OWN, REJECTED, USUAL_TPO
 Terms = tuple[int, float, float, float, float, float, float, float]
 
 _CLEARLY = 1.0 + 1e-9
-"""So much more than the least is more, however sums were rounded."""
+"""Factor by which a lower bound must exceed the least harm, to allow for rounding."""
 
 
 @native
 def holds(q: Record, e: Record) -> bool:
-    """Whether an endpoint can serve a request at all: it is up, has the model, and cache and context window hold it."""
+    """Return whether an endpoint is up, serves the model, and has the KV cache and context window for a request."""
     longest = q["input_tokens"] + max(q["output_limit_tokens"], q["expected_output_tokens"])
     expected = q["input_tokens"] + q["expected_output_tokens"] * e["decodes"]
     return bool(
@@ -33,7 +33,7 @@ def holds(q: Record, e: Record) -> bool:
 
 @native
 def first_look(turn: int, endpoints: Records) -> int:
-    """Return where a request begins to look, so that ties are shared by all endpoints that are up."""
+    """Return the endpoint at which the search starts, so that ties are spread over all endpoints that are up."""
     count = len(endpoints)
     begin = turn % count if count > 0 else 0
     if count > 0 and endpoints[begin]["accepts"] == 0:
@@ -51,7 +51,7 @@ def first_look(turn: int, endpoints: Records) -> int:
 
 @native
 def terms_of(q: Record, p: Record, endpoints: Records, hits: Records) -> Terms:
-    """What a request's harm is computed with at every endpoint, found and divided out once."""
+    """Return the terms of a request's harm that are the same at every endpoint, computed once."""
     promised = q["ttft_s"] < math.inf or q["tpot_s"] < math.inf or q["e2e_s"] < math.inf
     own_hit = 0
     if p["pickers"] > 1.0:
@@ -72,9 +72,9 @@ def terms_of(q: Record, p: Record, endpoints: Records, hits: Records) -> Terms:
 
 @native
 def harm_of(q: Record, e: Record, hit_tokens: int, p: Record, terms: Terms, enough: float) -> float:
-    """Expected missed promises, dollars included, of sending a request to an endpoint that holds it.
+    """Return the expected missed SLOs, with dollars converted, of sending a request to an endpoint that can hold it.
 
-    Where what it does at least is clearly more than `enough`, that is returned: it will not be the least.
+    If a lower bound of it clearly exceeds `enough`, return that bound: the endpoint cannot be the best.
     """
     times, per_ttft, per_tpot, chance_share, per_usd, spare, lent_hit, per_e2e = terms
     tpot_s, held = token_seconds(q, e, hit_tokens, chance_share)
@@ -104,13 +104,13 @@ def harm_of(q: Record, e: Record, hit_tokens: int, p: Record, terms: Terms, enou
 
 @native
 def _ends_late(q: Record, e: Record, first_s: float, tpot_s: float, per_e2e: float) -> float:
-    """Chance that the last token is late: the answer may be longer than expected as well as slower."""
+    """Return the probability that the last token is late: the answer may be longer than expected as well as slower."""
     return chance((first_s + q["expected_output_tokens"] * tpot_s * e["decodes"]) * per_e2e, LENGTH_SQUARINGS)
 
 
 @native
 def _made_to_miss(e: Record, p: Record, slower_s: float, times: int) -> float:
-    """Residents that miss their promise once a token takes so much longer, by class and what a miss counts."""
+    """Return the weighted number of residents that miss their SLO if each token takes `slower_s` longer."""
     harm, before_s = 0.0, e["tpot_now_s"]
     for kind in range(CLASSES if e["decodes"] != 0 else 0):
         residents = e["residents"][kind]
@@ -128,9 +128,9 @@ def _made_to_miss(e: Record, p: Record, slower_s: float, times: int) -> float:
 
 @native
 def work_seconds(q: Record, e: Record, prompt_s: float) -> float:
-    """Seconds of an endpoint that a request takes for itself, whoever else is there: what it costs of it.
+    """Return the seconds of an endpoint's time that a request uses for itself, independent of other requests.
 
-    The step that all share is not counted, so that dollars prefer cheaper silicon and never a fuller endpoint.
+    The shared part of a step is not counted, so that dollars favour cheaper accelerators and never a fuller endpoint.
     """
     context = q["input_tokens"] + 0.5 * q["expected_output_tokens"]
     token_s = e["sequence_s"] + context * e["context_token_s"]
@@ -139,7 +139,7 @@ def work_seconds(q: Record, e: Record, prompt_s: float) -> float:
 
 @native
 def pick(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
-    """Return the endpoint of least expected harm, or REJECTED: none can hold it, or it may be shed and would miss."""
+    """Return the endpoint of least expected harm, or REJECTED if none can hold the request, or it is to be shed."""
     q, p = request[0], parameters[0]
     count = len(endpoints)
     terms = terms_of(q, p, endpoints, hits)
@@ -161,7 +161,7 @@ def pick(request: Records, endpoints: Records, hits: Records, parameters: Record
 
 @native
 def misses(q: Record, e: Record, hit_tokens: int, terms: Terms) -> float:
-    """Chance that a request misses its promise at an endpoint."""
+    """Return the probability that a request misses its SLO at an endpoint."""
     ttft_s, tpot_s, _ = times_of(q, e, hit_tokens, terms[3])
     late, slow = chance(ttft_s * terms[1], terms[0]), chance(tpot_s * terms[2], terms[0]) * e["decodes"]
     missed = late + slow - late * slow
@@ -174,10 +174,11 @@ def misses(q: Record, e: Record, hit_tokens: int, terms: Terms) -> float:
 def rank(
     request: Records, endpoints: Records, hits: Records, parameters: Records, order: Records, harms: Records
 ) -> int:
-    """Fill `order` with endpoints to try one after the other; return how many there are.
+    """Fill `order` with endpoints to try one after the other, and return their number.
 
-    The first is what `pick` returns; the second the best of another vendor, where there is one, because what broke the
-    first may break all of its kind; the rest follow by harm. `harms` is room for one number per endpoint.
+    The first is the result of `pick`. The second is the best of another vendor, if there is one, because a fault of the
+    first may affect all endpoints of its kind. The rest follow by harm. `harms` is scratch space, one number per
+    endpoint.
     """
     q, p = request[0], parameters[0]
     terms = terms_of(q, p, endpoints, hits)

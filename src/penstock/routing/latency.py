@@ -1,7 +1,7 @@
-"""How long will it take there? A request's first token, its tokens after, and the steps of those already there.
+"""Predicts the latency of a request at an endpoint: time to first token, and time per token after.
 
-Coefficients come from the performance model, corrections from what was observed; `ledger.refresh` has put what depends
-on the endpoint alone into its record.
+Coefficients come from the performance model, corrections from observations. `endpoint_updates.refresh` has written the
+terms that depend on the endpoint alone into its record.
 """
 
 import math
@@ -12,14 +12,14 @@ from penstock.routing.records import Record
 
 @native
 def prompt_seconds(e: Record, cached_tokens: int, input_tokens: int) -> float:
-    """Seconds of a prompt's own work beyond the steps that carry it, uncorrected."""
+    """Return the seconds that a prompt adds to the steps that process it, uncorrected."""
     start, stop = float(cached_tokens), float(input_tokens)
     return float((stop - start) * e["prompt_token_s"] + 0.5 * (stop * stop - start * start) * e["prompt_pair_s"])
 
 
 @native
 def decode_seconds(e: Record, sequences: float, context_tokens: float) -> float:
-    """Seconds of a step that only decodes, uncorrected."""
+    """Return the seconds of a step that only decodes, uncorrected."""
     seconds = e["step_s"] + sequences * e["sequence_s"] + context_tokens * e["context_token_s"]
     if e["expert_s"] > 0.0:
         seconds += e["expert_s"] * (1.0 - e["expert_miss"] ** sequences)
@@ -28,13 +28,13 @@ def decode_seconds(e: Record, sequences: float, context_tokens: float) -> float:
 
 @native
 def share_of_chance(q: Record) -> float:
-    """How much of the chance of prompts in between a request's answer feels: a longer one averages more of them."""
+    """Return the share of random delay by other prompts that affects an answer. A longer answer averages over more."""
     return 1.0 / math.sqrt(max(1.0, float(q["expected_output_tokens"])))
 
 
 @native
 def token_seconds(q: Record, e: Record, hit_tokens: int, chance_share: float) -> tuple[float, float]:
-    """Predict a request's time per token after the first, and the KV tokens it adds on average."""
+    """Predict a request's time per output token in seconds, and the mean KV tokens that it adds."""
     held = float(q["input_tokens"] - hit_tokens) + 0.5 * q["expected_output_tokens"] * e["decodes"]
     more_s = (e["sequence_s"] + held * e["context_token_s"]) * e["decode_correction"]
     return e["tpot_now_s"] + more_s * e["stretch"] + e["swing_s"] * chance_share, held
@@ -42,7 +42,7 @@ def token_seconds(q: Record, e: Record, hit_tokens: int, chance_share: float) ->
 
 @native
 def first_seconds(q: Record, e: Record, hit_tokens: int, held_tokens: float, prompt_s: float) -> float:
-    """Predict a request's time to first token from the seconds of its prompt alone."""
+    """Predict a request's time to first token in seconds, given the seconds of its own prompt."""
     uncached, steps = float(q["input_tokens"] - hit_tokens), 1.0
     if uncached >= e["step_tokens"]:
         steps += math.floor(uncached / e["step_tokens"])
@@ -54,7 +54,7 @@ def first_seconds(q: Record, e: Record, hit_tokens: int, held_tokens: float, pro
 
 @native
 def times_of(q: Record, e: Record, hit_tokens: int, chance_share: float) -> tuple[float, float, float]:
-    """Predict a request's time to first token, its time per token after, and the seconds of its prompt alone."""
+    """Predict a request's time to first token, its time per output token, and the seconds of its own prompt."""
     tpot_s, held = token_seconds(q, e, hit_tokens, chance_share)
     prompt_s = prompt_seconds(e, hit_tokens, q["input_tokens"]) * e["prefill_correction"]
     return first_seconds(q, e, hit_tokens, held, prompt_s), tpot_s, prompt_s

@@ -1,7 +1,7 @@
-"""How long will an answer be, and how many tokens is a prompt? Learned from what was seen, never known.
+"""Estimates answer lengths, and prompt tokens from bytes, from past requests.
 
-Answers are averaged per class of requests and power of two of the prompt's length, and lean on the class's average
-where few were seen. Prompts arrive as bytes; a ratio learned per class turns them into tokens without a tokeniser.
+Answers are averaged by SLO class and power of two of the prompt length. With few samples the estimate leans on the
+average of the class. Prompts arrive as bytes; a ratio learned per class converts them into tokens without a tokenizer.
 """
 
 from typing import Final
@@ -12,17 +12,17 @@ from penstock.routing.policy_compiler import native
 from penstock.routing.records import Record, Records
 
 BUCKETS: Final = 24
-"""Powers of two of a prompt's length told apart; the first place of a class is for all of them."""
+"""Buckets per class: one per power of two of the prompt length; bucket 0 covers all lengths."""
 _FEW: Final = 20.0
-"""Answers of a bucket that weigh as much as the class."""
+"""Samples at which a bucket weighs as much as the class average."""
 _MEMORY: Final = 1000.0
-"""Answers after which older ones fade, so that a change of traffic is followed."""
+"""Maximum sample weight of an average: older answers decay after this many, so that it follows changes of traffic."""
 
 LENGTH: Final = np.dtype([("answers", "f8"), ("mean_tokens", "f8"), ("bytes_per_token", "f8")], align=True)
 
 
 def new_lengths(classes: int, *, answer_tokens: float = 256.0, bytes_per_token: float = 4.0) -> Records:
-    """Return a table that has seen nothing and expects as many tokens of everybody."""
+    """Return a table without samples, with the same expected answer length everywhere."""
     lengths = np.zeros((classes, BUCKETS), LENGTH)
     lengths["mean_tokens"], lengths["bytes_per_token"] = answer_tokens, bytes_per_token
     return lengths
@@ -39,7 +39,7 @@ def _bucket(input_tokens: int) -> int:
 
 @native
 def expected_tokens(lengths: Records, slo_class: int, input_tokens: int, limit_tokens: int) -> int:
-    """Return the answer to expect of a prompt; never more than the client allows, where it says."""
+    """Return the expected answer length of a prompt in tokens, capped by the client's limit if there is one."""
     kind = min(max(slo_class, 0), lengths.shape[0] - 1)
     all_of, like_it = lengths[kind, 0], lengths[kind, _bucket(input_tokens)]
     share = like_it["answers"] / (like_it["answers"] + _FEW)
@@ -49,7 +49,7 @@ def expected_tokens(lengths: Records, slo_class: int, input_tokens: int, limit_t
 
 @native
 def saw_answer(lengths: Records, slo_class: int, input_tokens: int, output_tokens: int) -> None:
-    """Learn from an answer that ended."""
+    """Update the averages with the length of a finished answer."""
     kind = min(max(slo_class, 0), lengths.shape[0] - 1)
     _average(lengths[kind, 0], output_tokens)
     _average(lengths[kind, _bucket(input_tokens)], output_tokens)
@@ -63,14 +63,14 @@ def _average(entry: Record, output_tokens: int) -> None:
 
 @native
 def tokens_of(lengths: Records, slo_class: int, prompt_bytes: int) -> int:
-    """Estimate a prompt's tokens from its bytes."""
+    """Estimate the tokens of a prompt from its bytes."""
     kind = min(max(slo_class, 0), lengths.shape[0] - 1)
     return int(max(1, round(prompt_bytes / lengths[kind, 0]["bytes_per_token"])))
 
 
 @native
 def saw_prompt(lengths: Records, slo_class: int, prompt_bytes: int, input_tokens: int) -> None:
-    """Learn from a prompt whose tokens the engine counted."""
+    """Update the bytes per token with a prompt whose tokens the engine counted."""
     kind = min(max(slo_class, 0), lengths.shape[0] - 1)
     if input_tokens > 0 and prompt_bytes > 0:
         entry = lengths[kind, 0]

@@ -1,7 +1,7 @@
-"""How does the policy run without a compiler? The same formulas on numpy columns, held equal to `harm` by tests.
+"""Implements the policy in numpy, without a compiler. Tests hold it equal to `harm`.
 
-For gateways that would rather not load numba. A call of numpy costs about as much as a hundred numbers, so what is
-raised to the same power is raised together.
+It is for gateways that do not load numba. A numpy call costs about as much as a hundred numbers, so values raised to
+the same power are raised together.
 """
 
 import math
@@ -27,15 +27,15 @@ _HOPELESS: Final = 1e3
 _MIN_SECONDS: Final = 1.0
 _MOST: Final = 1e300
 _CAPS: Final = np.array([_HOPELESS, _HOPELESS] + 2 * CLASSES * [1.0])[:, None]
-"""Of times over their limits: two chances to miss, then what residents suffer, which goes on evenly beyond 1."""
+"""Upper limits of the ratios of time to limit: two probabilities of a miss, then strain, which is linear above 1."""
 Columns = NDArray[np.float64]
 Asked = Mapping[str, Any]
 _LENGTH_POWER: Final = 2
-"""Of what hangs on an answer's length."""
+"""Exponent for times that depend on answer length."""
 
 
 def pick_columns(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
-    """Return what `harm.pick` returns."""
+    """Return the same result as `harm.pick`."""
     q = dict(zip(REQUEST.names or (), request[0].item(), strict=True))
     p = dict(zip(PARAMETERS.names or (), parameters[0].item(), strict=True))
     count, up, able = len(endpoints), endpoints["accepts"] != 0, able_columns(q, endpoints)
@@ -43,7 +43,7 @@ def pick_columns(request: Records, endpoints: Records, hits: Records, parameters
     if not whole and not able.any():
         return REJECTED
     harm, missed = _harm(q, endpoints, hits, p)
-    # The first of the least, counted from where this request begins to look.
+    # The first of the minimal values, counted from the endpoint at which this request starts its search.
     begin = q["turn"] % count
     if not up[begin]:
         begin = int(np.flatnonzero(up)[q["turn"] // count % int(up.sum())])
@@ -56,7 +56,7 @@ def pick_columns(request: Records, endpoints: Records, hits: Records, parameters
 
 
 def able_columns(q: Asked, e: Records) -> NDArray[np.bool_]:
-    """Say what `harm.holds` says, of every endpoint."""
+    """Return the result of `harm.holds` for every endpoint."""
     longest = q["input_tokens"] + max(q["output_limit_tokens"], q["expected_output_tokens"])
     expected = q["input_tokens"] + q["expected_output_tokens"] * e["decodes"]
     able = (e["accepts"] != 0) & ((e["serves"] & q["model"]) != 0) & (longest <= e["max_context_tokens"])
@@ -65,19 +65,19 @@ def able_columns(q: Asked, e: Records) -> NDArray[np.bool_]:
 
 
 class ColumnTimes(NamedTuple):
-    """What `times` predicts of a request, at every endpoint."""
+    """The predictions of `latency.times_of` for a request at every endpoint."""
 
     ttft_s: Columns
     tpot_s: Columns
     prompt_s: Columns
     chance_s: Columns
-    """Of the seconds per token, what chance adds."""
+    """Random delay in seconds per token."""
     held: Columns
-    """Tokens of the KV cache."""
+    """Mean KV tokens that the request adds."""
 
 
 def times_columns(q: Asked, e: Records, hits: Records) -> ColumnTimes:
-    """Predict what `times.times_of` does of one endpoint."""
+    """Predict the values of `latency.times_of` at every endpoint."""
     stop, answer = float(q["input_tokens"]), float(q["expected_output_tokens"])
     uncached = stop - hits
     pairs = 0.5 * (stop * stop - hits.astype(np.float64) ** 2)
@@ -126,7 +126,7 @@ def _first_seconds(e: Records, uncached: Columns, held: Columns, prompt_s: Colum
 
 
 def _misses(q: Asked, e: Records, p: Asked, times_s: tuple[Columns, ...]) -> tuple[Columns, Columns, Columns | float]:
-    """Return the chances of a late first token and of slow ones, and the residents made to miss."""
+    """Return the probabilities of a late first token and of slow tokens, and the residents made to miss."""
     times = max(0, min(6, round(math.log2(1.0 / max(p["doubt_fraction"], 0.01)))))
     ttft_s, tpot_s, before_s, after_s = times_s
     promised = q["ttft_s"] < math.inf or q["tpot_s"] < math.inf or q["e2e_s"] < math.inf
@@ -156,6 +156,6 @@ def _misses(q: Asked, e: Records, p: Asked, times_s: tuple[Columns, ...]) -> tup
 
 
 def _length_strain(ratio: Columns) -> Columns:
-    """What residents suffer at this share of the time their whole answer may take."""
+    """Return the harm to residents at a ratio of end-to-end time to its limit."""
     strained: Columns = np.where(ratio >= 1.0, 1.0 + _LENGTH_POWER * (ratio - 1.0), ratio**_LENGTH_POWER)
     return strained

@@ -1,10 +1,10 @@
-"""What does a router know? The records of an endpoint, a request, a request on its way, and the policy's parameters.
+"""Defines the router's records: an endpoint, a request, a request in flight, a report, and the policy's parameters.
 
-An endpoint's record keeps apart what is fixed, what it *reported* (old by the time it is read), what the picker knows
-*itself* (exact, but only its own requests), what it *learned* by comparing observed with predicted seconds, and what
-*follows* from all that, which `ledger.refresh` computes when something changes and not at every pick. What a pick reads
-lies together, so that a hundred endpoints stay in the processor's cache. No record has the
-true length of an answer: nobody knows it before the answer ends.
+The record of an endpoint separates its fixed properties, its *reported* state (old by the time it is read), the
+picker's *own* counts (exact, but only of its own requests), corrections *learned* by comparing observed with predicted
+seconds, and *derived* values. `endpoint_updates.refresh` computes the derived values when something changes and not at
+every pick. Fields read by a pick are adjacent, so that a hundred endpoints stay in the processor's cache. No record has
+the true length of an answer, because it is unknown before the answer ends.
 """
 
 from typing import Any, Final
@@ -13,85 +13,88 @@ import numpy as np
 from numpy.typing import NDArray
 
 CLASSES: Final = 4
-"""Classes of requests whose promises are kept apart at an endpoint; later ones share the last place."""
+"""SLO classes counted separately at an endpoint. Later classes share the last place."""
 TUNING: Final = 8
-"""Numbers a peer's formula or a user's own policy may take."""
+"""Free parameters for a peer's formula or a user's own policy."""
 REJECTED: Final = -1
-"""What `pick` returns when no endpoint is to serve a request."""
+"""Return value of `pick` if no endpoint is to serve a request."""
 EVERYBODYS, OWN, ANOTHERS = range(3)
-"""Who sends to an endpoint first, where several pickers share nothing: each knows all that is at its own."""
+"""Owner of an endpoint if several pickers share no state.
+
+A picker prefers its own endpoints, because it knows all requests there.
+"""
 USUAL_TTFT_S: Final = 10.0
 USUAL_TPOT_S: Final = 0.1
-"""What a request that is promised nothing is judged by, so that it goes where it is served soonest."""
+"""Limits for a request without an SLO, so that it goes where it is served soonest."""
 
 ENDPOINT: Final = np.dtype(
     [
-        # Fixed: what it is.
+        # Fixed: properties of the endpoint.
         ("pool", "i8"),
-        ("vendor", "i8"),  # or any other domain that fails together
+        ("vendor", "i8"),  # or any other failure domain
         ("block_tokens", "i8"),
         ("max_running", "i8"),
         ("usd_per_s", "f8"),
-        ("step_s", "f8"),  # of a step, whatever is in it
-        ("prompt_step_s", "f8"),  # more for a step with a prompt in it
+        ("step_s", "f8"),  # of any step
+        ("prompt_step_s", "f8"),  # added to a step with a prompt in it
         ("expert_s", "f8"),  # to read all experts
-        ("expert_miss", "f8"),  # chance that one token does not visit a given expert
-        # Fixed, and asked for at every pick.
-        ("whose", "i8"),  # of several pickers that share nothing: EVERYBODYS, OWN or ANOTHERS to send to first
-        ("saved_usd_per_s", "f8"),  # what a second without work saves: 0 where it is paid whether it is used or not
-        ("first_token_ratio", "f8"),  # first tokens as clients see them, over the steps they took
-        ("request_s", "f8"),  # outside the engine, of every request
+        ("expert_miss", "f8"),  # probability that one token does not visit a given expert
+        # Fixed, and read by every pick.
+        ("whose", "i8"),  # EVERYBODYS, OWN or ANOTHERS: owner, if several pickers share no state
+        ("saved_usd_per_s", "f8"),  # dollars saved per idle second: 0 if the endpoint is paid for anyway
+        ("first_token_ratio", "f8"),  # client's time to first token over the steps it took
+        ("request_s", "f8"),  # seconds outside the engine, per request
         ("step_tokens", "i8"),  # tokens of its largest step
         ("accepts", "i8"),  # 0 while it is down, draining or not yet up
         ("serves", "i8"),  # one bit per model
-        ("decodes", "i8"),  # 0 where answers are computed elsewhere and only prompts are kept
-        ("max_context_tokens", "i8"),  # prompt and answer of one request
+        ("decodes", "i8"),  # 0 if it only prefills and answers are decoded elsewhere
+        ("max_context_tokens", "i8"),  # maximum prompt plus answer of one request
         ("kv_tokens", "i8"),
-        ("sequence_s", "f8"),  # more for each request that decodes
-        ("context_token_s", "f8"),  # more for each token those have behind them
+        ("sequence_s", "f8"),  # added to a step per decoding request
+        ("context_token_s", "f8"),  # added to a step per context token of decoding requests
         ("prompt_token_s", "f8"),
-        ("prompt_pair_s", "f8"),  # for each pair of prompt token and token it sees
-        # Learned: observed seconds over predicted ones.
+        ("prompt_pair_s", "f8"),  # per pair of prompt token and token it attends to
+        # Learned: ratio of observed to predicted seconds.
         ("prefill_correction", "f8"),
         ("decode_correction", "f8"),
-        # What follows: `ledger.refresh` computes it from the above.
-        ("tpot_now_s", "f8"),  # a token as residents see it once all prompts are done, prompts in between included
-        ("stretch", "f8"),  # seconds per second of decoding, prompts in between included
-        ("swing_s", "f8"),  # what chance adds to the seconds per token of an answer of one token: less of longer ones
-        ("stall_per_prompt_s", "f8"),  # what a second of prompt adds to a resident's seconds per token
-        ("strain_per_s", "f8"),  # what residents suffer at least for each second that a token takes longer
-        ("wait_s", "f8"),  # until the prompts that are ahead are done
-        ("seats_wait_s", "f8"),  # until one of its seats is free, where all are taken
+        # Derived: `endpoint_updates.refresh` computes them from the fields above.
+        ("tpot_now_s", "f8"),  # time per token of residents once all queued prompts are done, with delay by new prompts
+        ("stretch", "f8"),  # seconds per second of decoding, with delay by new prompts
+        ("swing_s", "f8"),  # random delay per token for an answer of one token; smaller for longer answers
+        ("stall_per_prompt_s", "f8"),  # seconds that a second of prompt adds to a resident's time per token
+        ("strain_per_s", "f8"),  # lower bound of the harm to residents per added second per token
+        ("wait_s", "f8"),  # until the queued prompts are done
+        ("seats_wait_s", "f8"),  # until a seat is free, if all are taken
         ("free_tokens", "f8"),
-        ("drain_tokens_per_s", "f8"),  # KV freed by residents that finish
-        ("carry_s", "f8"),  # a step that carries a prompt, beside the prompt's own seconds
-        # Own, and asked for at every pick.
+        ("drain_tokens_per_s", "f8"),  # KV tokens freed per second by residents that finish
+        ("carry_s", "f8"),  # duration of a step that carries a prompt, without the prompt's own seconds
+        # Own, and read by every pick.
         ("residents", "i8", (CLASSES,)),  # in flight, by class
-        ("decode_now_s", "f8"),  # what follows as well: a step that only decodes what is there, corrected
-        ("resident_tpot_s", "f8"),  # a token as residents see it, chance included
-        # Learned: from how many requests.
+        ("decode_now_s", "f8"),  # derived too: a step that only decodes the current residents, corrected
+        ("resident_tpot_s", "f8"),  # time per token of residents, with random delay
+        # Learned: number of requests observed.
         ("prompts_seen", "f8"),
         ("answers_seen", "f8"),
-        ("forgot_s", "f8"),  # when it was last looked at what to forget
-        ("forgot_share", "f8"),  # when some last was: what had been sent by then to each of those that serve its models
-        ("forgot_sent", "i8"),  # and to itself
-        # Reported: what it said, and when that was so.
+        ("forgot_s", "f8"),  # time of the last check whether to forget
+        ("forgot_share", "f8"),  # value of `_share` in corrections when it last forgot
+        ("forgot_sent", "i8"),  # value of `sent` at that time
+        # Reported: state at `reported_s`.
         ("reported_s", "f8"),  # minus infinity: never
         ("running", "i8"),
         ("waiting", "i8"),
         ("kv_used_tokens", "i8"),
-        # Own: what the picker did itself.
-        ("sent", "i8"),  # ever
-        ("in_flight", "i8"),  # sent there and not finished
-        ("prefilling", "i8"),  # of those, without a first token
+        # Own: counts of the picker's own requests.
+        ("sent", "i8"),  # total
+        ("in_flight", "i8"),  # sent and not finished
+        ("prefilling", "i8"),  # in flight without a first token
         ("sent_since_report", "i8"),
-        ("outstanding_prompt_tokens", "i8"),  # of those without a first token, as far as not cached
-        ("outstanding_prompt_s", "f8"),  # the same as predicted seconds
-        ("resident_tokens", "i8"),  # prompts and half the expected answers of those in flight
-        ("resident_output_tokens", "i8"),  # expected answers of those in flight
-        ("prompt_load_fraction", "f8"),  # of the last seconds, the share that prompts took
-        ("prompt_squares_s", "f8"),  # squares of prompts' seconds, over those seconds
-        ("prompt_load_s", "f8"),  # when that was so
+        ("outstanding_prompt_tokens", "i8"),  # uncached prompt tokens of requests without a first token
+        ("outstanding_prompt_s", "f8"),  # the same in predicted seconds
+        ("resident_tokens", "i8"),  # prompts and half the expected answers of requests in flight
+        ("resident_output_tokens", "i8"),  # expected answers of requests in flight
+        ("prompt_load_fraction", "f8"),  # decayed share of the time taken by prompts
+        ("prompt_squares_s", "f8"),  # decayed sum of squared prompt seconds per second
+        ("prompt_load_s", "f8"),  # time of the last update of both
         ("in_flight_then", "i8"),  # the same at the time of the last report
         ("prefilling_then", "i8"),
         ("resident_tokens_then", "i8"),
@@ -104,80 +107,80 @@ REQUEST: Final = np.dtype(
         ("now_s", "f8"),
         ("model", "i8"),  # the bit of ENDPOINT.serves
         ("input_tokens", "i8"),
-        ("expected_output_tokens", "i8"),  # learned from what was seen, never the truth
-        ("output_limit_tokens", "i8"),  # what the client allows; 0 where it says nothing
-        ("ttft_s", "f8"),  # promised; infinity where nothing is
+        ("expected_output_tokens", "i8"),  # estimated from past requests, never the true length
+        ("output_limit_tokens", "i8"),  # limit set by the client; 0 if none
+        ("ttft_s", "f8"),  # SLO; infinity if none
         ("tpot_s", "f8"),
-        ("e2e_s", "f8"),  # promised for the last token, whatever the answer's length
-        ("weight", "f8"),  # what its miss counts, 1 for an ordinary one
+        ("e2e_s", "f8"),  # SLO for the last token, whatever the answer's length
+        ("weight", "f8"),  # weight of a missed SLO; 1 for an ordinary request
         ("slo_class", "i8"),
         ("tenant", "i8"),
-        ("sheddable", "i8"),  # 1: may be rejected when nobody can keep its promise
-        ("number", "i8"),  # among the picker's requests
-        ("turn", "i8"),  # not negative, different for every request: where looking begins, so that ties are shared
+        ("sheddable", "i8"),  # 1: may be rejected if no endpoint can meet its SLO
+        ("number", "i8"),  # index among the picker's requests
+        ("turn", "i8"),  # random, not negative: the endpoint at which the search starts, so that ties are shared
     ],
     align=True,
 )
 
 FLIGHT: Final = np.dtype(
     [
-        ("endpoint", "i8"),  # REJECTED: nowhere
+        ("endpoint", "i8"),  # REJECTED: none
         ("sent_s", "f8"),
         ("first_s", "f8"),  # when its first token was seen
         ("input_tokens", "i8"),
-        ("uncached_tokens", "i8"),  # of its prompt, as believed when it was sent
+        ("uncached_tokens", "i8"),  # of its prompt, as estimated when it was sent
         ("expected_output_tokens", "i8"),
         ("slo_class", "i8"),
-        ("prompt_s", "f8"),  # predicted seconds of its prompt alone, uncorrected
+        ("prompt_s", "f8"),  # predicted seconds of its own prompt, uncorrected
         ("ttft_s", "f8"),  # predicted when it was sent
         ("decode_s", "f8"),  # a step predicted at its first token, uncorrected
     ],
     align=True,
 )
-"""What the picker remembers of a request until it is answered."""
+"""The picker's record of a request in flight."""
 
 REPORT: Final = np.dtype(
     [
-        ("asked_s", "f8"),  # minus infinity: it was lost
+        ("asked_s", "f8"),  # minus infinity: the report was lost
         ("running", "i8"),
         ("waiting", "i8"),
         ("kv_used_tokens", "i8"),
-        ("sent", "i8"),  # these four: what the picker knew itself when it asked
+        ("sent", "i8"),  # these four: the picker's own counts when it requested the report
         ("in_flight", "i8"),
         ("prefilling", "i8"),
         ("resident_tokens", "i8"),
     ],
     align=True,
 )
-"""What an endpoint answers when it is asked how it is."""
+"""A report of an endpoint's state."""
 
 PARAMETERS: Final = np.dtype(
     [
-        ("doubt_fraction", "f8"),  # relative error of a predicted time
-        ("miss_usd", "f8"),  # what a missed promise costs, beside dollars that not using an endpoint saves
-        ("full_tokens_fraction", "f8"),  # of the KV cache, from which on every token more is harm
+        ("doubt_fraction", "f8"),  # relative uncertainty of a predicted time
+        ("miss_usd", "f8"),  # cost of a missed SLO in dollars, to convert dollars saved by idle endpoints
+        ("full_tokens_fraction", "f8"),  # share of the KV cache above which every added token is harm
         ("load_s", "f8"),  # seconds over which the share of prompts is averaged
-        ("correction_requests", "f8"),  # that a correction remembers: its own, or its share of those sent elsewhere
-        ("stale_s", "f8"),  # a report older than this says nothing about others any more
-        ("shed_fraction", "f8"),  # chance to miss from which a sheddable request is rejected
-        ("trespass_misses", "f8"),  # missed promises at its own endpoints that send a picker to another's
-        ("pickers", "f8"),  # that share the endpoints without sharing what they know
-        ("class_tpot_s", "f8", (CLASSES,)),  # what residents of a class are promised
-        ("class_e2e_s", "f8", (CLASSES,)),  # and for the whole answer
-        ("class_weight", "f8", (CLASSES,)),  # what the miss of one counts
+        ("correction_requests", "f8"),  # requests that a correction remembers: its own, or its share of others'
+        ("stale_s", "f8"),  # age in seconds above which a report is ignored
+        ("shed_fraction", "f8"),  # probability of a miss above which a sheddable request is rejected
+        ("trespass_misses", "f8"),  # harm in missed SLOs at its own endpoints at which a picker uses another's
+        ("pickers", "f8"),  # number of pickers that share the endpoints but no state
+        ("class_tpot_s", "f8", (CLASSES,)),  # SLO of residents by class
+        ("class_e2e_s", "f8", (CLASSES,)),  # the same for the whole answer
+        ("class_weight", "f8", (CLASSES,)),  # weight of a missed SLO by class
         ("tuning", "f8", (TUNING,)),  # of a peer's formula or a user's own policy
     ],
     align=True,
 )
 
 Record = Any
-"""One of these records, whose fields have no types outside compiled code."""
+"""One of these records. Its fields have no types outside compiled code."""
 Records = NDArray[Any]
-"""An array of them."""
+"""An array of records."""
 
 
 def new_endpoints(count: int) -> Records:
-    """Return endpoints nobody has heard of, which take any request of model 0."""
+    """Return endpoints without reports, which accept any request of model 0."""
     endpoints = np.zeros(count, ENDPOINT)
     endpoints["accepts"] = endpoints["serves"] = endpoints["decodes"] = 1
     endpoints["reported_s"] = -np.inf
@@ -190,7 +193,7 @@ def new_endpoints(count: int) -> Records:
 
 
 def new_request() -> Records:
-    """Return one request of model 0 that is promised nothing."""
+    """Return one request of model 0 without an SLO."""
     request = np.zeros(1, REQUEST)
     request["model"] = request["weight"] = 1
     request["ttft_s"] = request["tpot_s"] = request["e2e_s"] = np.inf
@@ -198,7 +201,7 @@ def new_request() -> Records:
 
 
 def default_parameters() -> Records:
-    """Return the parameters; docs/routing.md shows how flat the results are around each."""
+    """Return the default parameters. docs/routing.md shows how little the results depend on each."""
     parameters = np.zeros(1, PARAMETERS)
     parameters["doubt_fraction"] = 1 / 16
     parameters["miss_usd"] = 1.0

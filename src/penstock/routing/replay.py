@@ -1,7 +1,7 @@
-"""Why did it go there, and what would another policy have done? Picks as they were seen, explained and replayed.
+"""Explains recorded picks, and replays them with another policy.
 
-A sample keeps the very records a pick saw, so that any policy can be asked again, byte for byte, and what it would have
-cost is predicted from what was known then.
+A sample keeps the exact records that a pick saw, so that any policy can be called again on the same bytes. The cost of
+its choices is predicted from the information at that time.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _RULES: Final = ("is down", "does not serve the model", "its context window is t
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PickSample:
-    """One pick as its picker saw it."""
+    """One pick with the records that its picker saw."""
 
     request: Records
     endpoints: Records
@@ -30,7 +30,7 @@ class PickSample:
 
     @staticmethod
     def of(request: Records, endpoints: Records, hits: Records, chosen: int) -> "PickSample":
-        """Copy what is about to change."""
+        """Copy the records, which change after the pick."""
         return PickSample(request.copy(), endpoints.copy(), hits.copy(), chosen)
 
 
@@ -40,25 +40,25 @@ class ReceiptLine:
 
     endpoint: int
     ruled_out: str | None
-    """Why it could not serve the request; None where it could."""
+    """Reason why it could not serve the request; None if it could."""
     cached_tokens: int = 0
     ttft_s: float = float("nan")
     tpot_s: float = float("nan")
     resident_tpot_s: float = float("nan")
-    """A token as those already there see it, what prompts take by chance included."""
+    """Time per token of residents in seconds, with random delay by prompts."""
     miss_fraction: float = float("nan")
-    """Chance that the request misses its promise there."""
+    """Probability that the request misses its SLO there."""
     harm: float = float("nan")
-    """Expected missed promises, those of others and dollars included: the least wins."""
+    """Expected missed SLOs, including those of residents and converted dollars. The least wins."""
     engine_usd: float = float("nan")
-    """The seconds it adds to the endpoint's steps, at the endpoint's price; what is shared with others is left out."""
+    """Dollars for the seconds that the request adds to the endpoint's steps; shared parts of a step are excluded."""
     elastic_usd: float = float("nan")
-    """Of that, what is saved where it does not go: nothing where the endpoint is paid anyway."""
+    """Part of `engine_usd` that is saved if the request goes elsewhere; 0 if the endpoint is paid for anyway."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """A decision, explained."""
+    """An explained decision."""
 
     now_s: float
     input_tokens: int
@@ -68,12 +68,12 @@ class Receipt:
 
     @property
     def line(self) -> ReceiptLine | None:
-        """The endpoint that was chosen; None where the request was rejected."""
+        """The line of the chosen endpoint; None if the request was rejected."""
         return None if self.chosen == REJECTED else self.lines[self.chosen]
 
 
 def explain(sample: PickSample, parameters: Records) -> Receipt:
-    """Say of every endpoint what ruled it out, or what was predicted there."""
+    """Return, for every endpoint, the reason why it was ruled out or the predictions for it."""
     q = sample.request[0]
     lines = [_line(sample, index, parameters) for index in range(len(sample.endpoints))]
     return Receipt(
@@ -117,39 +117,39 @@ def _line(sample: PickSample, index: int, parameters: Records) -> ReceiptLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """What another policy would have done with the same picks, and what was predicted for its choices."""
+    """The choices of another policy for the same picks, and their predicted cost."""
 
     chosen: tuple[int, ...]
     """The endpoint of each pick, or REJECTED."""
     agreed: int
     expected_misses: float
-    """Of those it would have sent somewhere."""
+    """Expected misses among the requests that it would have sent."""
     engine_usd: float
     elastic_usd: float
 
     @property
     def rejected(self) -> int:
-        """How many requests it would have turned away."""
+        """Number of requests that it would have rejected."""
         return sum(index == REJECTED for index in self.chosen)
 
     @property
     def miss_fraction(self) -> float:
-        """Of all requests, those expected to miss their promise; one that is turned away has missed it.
+        """Share of all requests expected to miss their SLO. A rejected request counts as a miss.
 
-        Else policies would be compared over different requests: the late ones of one would be nowhere of another.
+        Otherwise policies would be compared on different requests: a policy could hide late requests by rejecting them.
         """
         return (self.expected_misses + self.rejected) / max(1, len(self.chosen))
 
 
 def replay(seen: Sequence[tuple[PickSample, Records]], pick: Pick) -> Replay:
-    """Ask a policy again, one pick at a time, with its parameters: each sees the fleet as the one that ran left it.
+    """Call a policy again for each pick, with the parameters of that pick and the fleet as the original policy left it.
 
-    Turns are its own: of whoever takes endpoints in turn, by how many it would have sent to each itself.
+    The counters for taking turns are its own: they count the requests that it would have sent to each endpoint itself.
     """
     chosen, lines = list[int](), list[ReceiptLine]()
     sent: Records = np.zeros(0, np.int64)
     for number, (sample, parameters) in enumerate(seen):
-        # Of a sample every so many-th request is there: in turn is in turn among those.
+        # A sample has only every n-th request: round robin is among those.
         request, endpoints = sample.request.copy(), sample.endpoints.copy()
         if len(sent) != len(endpoints):
             sent = np.zeros(len(endpoints), np.int64)

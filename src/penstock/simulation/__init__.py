@@ -1,1 +1,1 @@
-"""How does a fleet behave under load? A discrete-event simulation of continuous batching that skips equal steps."""
+"""Simulates how a fleet behaves under load: discrete events, continuous batching, and a skip over equal steps."""

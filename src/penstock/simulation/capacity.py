@@ -1,4 +1,4 @@
-"""How much can it take? The highest request rate at which a fleet still keeps its promises, found to half a percent."""
+"""Searches for the highest request rate at which a fleet still meets its SLOs, to within half a percent."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,33 +17,36 @@ from penstock.workload import CountProgress, Gamma, Poisson, Requests, SloClass,
 _TOLERANCE: Final = 0.005
 _TRIALS: Final = 24
 _MIN_SHARE: Final = 2.0**-12
-"""Below this share of the throughput without any SLO, the answer is that it cannot be met."""
+"""Share of the saturated throughput below which the search reports that the SLO cannot be met."""
 _ONE_REPLICA, _LEAST, _MOST = 60_000, 16_000, 200_000
-"""Requests of a trial: their number makes one seed differ from the next by about 1%. Replicas behind one router share
-their bursts, so many of them need fewer requests each."""
+"""Requests of a trial for one replica, and the minimum and maximum.
+
+At this number, two seeds differ by about 1%. Replicas behind one router share their bursts, so a large fleet needs
+fewer requests per replica.
+"""
 _LIFETIMES: Final = 12
-"""A trial lasts at least this many of its requests, so that most of it is not the beginning."""
+"""Minimum length of a trial, in request lifetimes, so that the warm-up is a small part of it."""
 WARM_UP: Final = 0.1
-"""Share of a trial that is served but not judged: queues start empty."""
+"""Share of a trial that is served but not judged, because queues start empty."""
 _ANSWERS: Final = 4000
-"""Looked at to say how long requests take."""
+"""Requests sampled to estimate the lifetime of a request."""
 _ROUNDS: Final = 6
-"""Requests for each seat of a closed loop, so that its beginning and end do not count for much."""
+"""Requests per seat of a closed loop, so that its start and end have little weight."""
 FIRST_STEP, _CLOSEST = 1.08, 0.15
 
 
 @dataclass(frozen=True, kw_only=True)
 class SustainedRate:
-    """What a fleet sustains."""
+    """The highest rate that a fleet sustains."""
 
     rate_per_s: float
-    """0 where the SLO is missed even by requests that come one at a time."""
+    """Requests per second; 0 if the SLO is missed even by requests served one at a time."""
     saturated_rate_per_s: float
-    """Requests a second when everything is queued at once and nothing is promised: no rate can be higher."""
+    """Requests per second when everything is queued at once and no SLO applies: an upper bound on every rate."""
     outcome: Outcome
-    """The run at that rate, or the slowest one tried where none is good enough."""
+    """The run at that rate, or the slowest one tried if none meets the SLO."""
     requests: int
-    """Simulated for each trial."""
+    """Requests simulated per trial."""
     trials: int
 
 
@@ -52,36 +55,36 @@ class Trial:
     """One run at one rate."""
 
     rate_per_s: float
-    """Of the requests that came, which is not quite the rate that was asked for."""
+    """Rate of the arrivals that were drawn, which differs slightly from the target rate."""
     asked_per_s: float
     requests: int
     attained_fraction: float
-    """Share of the requests after the beginning that kept their SLO: of the class that is worst off, as it asks.
+    """Share of requests after the warm-up that met their SLO, in the class with the smallest margin to its target.
 
-    Whoever was turned away, fits nowhere or was broken off did not.
+    Rejected, refused and lost requests count as misses.
     """
     spare_fraction: float
-    """By how much the class that is worst off has more than it asks; negative where it has less."""
+    """Attained minus target fraction of the class with the smallest margin; negative if it misses its target."""
     outcome: Outcome
 
     @property
     def met(self) -> bool:
-        """Whether every promise is kept, with what fits nowhere as a miss, and the queue keeps up."""
+        """Whether every SLO is met, with refused requests as misses, and the queue keeps up."""
         return self.spare_fraction >= 0 and self.outcome.saturation is None
 
 
 @dataclass(frozen=True, kw_only=True)
 class RateSearch:
-    """What is asked of a search: the workload, its promises, and how it is run."""
+    """The inputs of a rate search: the workload, its SLO classes, and the run options."""
 
     workload: Workload
     classes: Sequence[SloClass]
     seed: int = 0
     requests: int | None = None
-    """Of each trial; None is as many as make the answer good to about 1%."""
+    """Requests per trial. None: the number that makes the result accurate to about 1%."""
     options: Options = field(default_factory=Options)
     tolerance: float = _TOLERANCE
-    """How far the rate that is returned may be below one that misses."""
+    """Maximum relative gap between the returned rate and a rate that misses."""
 
 
 def capacity(
@@ -94,7 +97,7 @@ def capacity(
     options: Options | None = None,
     progress: CountProgress | None = None,
 ) -> SustainedRate:
-    """Search the rate below the throughput without any SLO."""
+    """Find the highest rate that meets the SLOs, below the throughput without any SLO."""
     require_searchable(workload, classes)
     asked = RateSearch(workload=workload, classes=classes, seed=seed, requests=requests, options=options or Options())
     ceiling = _saturated_rate(pools, asked)
@@ -117,10 +120,11 @@ def highest_rate(
     known: Sequence[Trial] = (),
     progress: CountProgress | None = None,
 ) -> tuple[Trial | None, list[Trial]]:
-    """Return the fastest trial that holds, if any, and all that were run; what is known already is not tried again.
+    """Return the fastest trial that meets the SLOs, if any, and all trials that were run.
 
-    Every trial has the same requests, only faster or slower, and so has every fleet: what differs is the fleet. The
-    first step is how far beside the beginning a rate is tried, and the next one is twice as far.
+    Trials in `known` are not repeated. Every trial has the same requests, only faster or slower, and so has every
+    fleet, so differences are due to the fleet. The first trial next to `begin_per_s` is a factor `first_step` away from
+    it. Each further step squares the factor.
     """
     tried: list[Trial] = []
     requests = asked.requests or requests_for(pools, asked, begin_per_s)
@@ -135,14 +139,14 @@ def highest_rate(
 
 
 def requests_for(pools: Sequence[ReplicaPool], asked: RateSearch, rate_per_s: float) -> int:
-    """How many requests make a capacity near a rate good to about 1%."""
+    """Return the number of requests that makes a capacity near a rate accurate to about 1%."""
     replicas = sum(pool.replicas for pool in pools if pool.role != "prefill")
     lasting = _LIFETIMES * _lifetime_s(asked) * rate_per_s
     return round(min(_MOST, max(_LEAST, _ONE_REPLICA / sqrt(replicas), lasting)))
 
 
 def arrivals_per_request(asked: RateSearch, requests: int) -> float:
-    """How much faster than asked for chance makes so many requests come; the same at every rate."""
+    """Return the ratio of the drawn to the target arrival rate for this many requests; it is the same at every rate."""
     if not isinstance(asked.workload.arrivals, Poisson | Gamma):
         return 1.0
     blocks = list(asked.workload.blocks(seed=asked.seed, requests=requests, rate_per_s=1.0))
@@ -150,13 +154,13 @@ def arrivals_per_request(asked: RateSearch, requests: int) -> float:
 
 
 def trial(pools: Sequence[ReplicaPool], asked: RateSearch, rate_per_s: float, *, requests: int) -> Trial:
-    """Run a workload at one rate and judge what comes after the beginning."""
+    """Run a workload at one rate and judge the requests after the warm-up."""
     workload, classes = asked.workload, asked.classes
     blocks = list(workload.blocks(seed=asked.seed, requests=requests, rate_per_s=rate_per_s))
     outcome = simulate(pools, blocks, classes=classes, options=replace(asked.options, keep_requests=True))
     attained, spare = _judged(outcome, blocks, classes)
     span_s = outcome.arrival_span_s
-    # Chance makes the same number of requests come sooner or later: what they came at is what was sustained.
+    # Chance makes the same number of requests arrive faster or slower: the drawn rate is the sustained one.
     steady = isinstance(workload.arrivals, Poisson | Gamma) and span_s > 0 and outcome.saturation is None
     return Trial(
         rate_per_s=(requests - 1) / span_s if steady else rate_per_s,
@@ -169,7 +173,7 @@ def trial(pools: Sequence[ReplicaPool], asked: RateSearch, rate_per_s: float, *,
 
 
 def require_searchable(workload: Workload, classes: Sequence[SloClass]) -> None:
-    """Refuse what has no rate to search for."""
+    """Raise UsageError if the workload is a closed loop or no class has an SLO."""
     if workload.users is not None:
         raise UsageError("the users of a closed loop decide its rate; search for a capacity with arrivals instead")
     if not any(item.slo for item in classes):
@@ -179,7 +183,7 @@ def require_searchable(workload: Workload, classes: Sequence[SloClass]) -> None:
 def _search(
     attempt: Callable[[float], Trial], begin: float, step: float, tolerance: float, known: Sequence[Trial] = ()
 ) -> Trial | None:
-    """Widen steps until one rate holds and one does not, then close in on where the promise is just kept."""
+    """Widen steps until one rate meets the SLOs and one does not, then narrow the bracket."""
     held, missed = _ends(known)
     for _ in range(_TRIALS):
         low, high = 0.0 if held is None else held.asked_per_s, inf if missed is None else missed.asked_per_s
@@ -198,7 +202,10 @@ def _search(
 
 
 def _ends(known: Sequence[Trial]) -> tuple[Trial | None, Trial | None]:
-    """The fastest that holds and the slowest that misses; neither where chance has them the wrong way round."""
+    """Return the fastest known trial that meets the SLOs and the slowest that misses.
+
+    Both are None if they overlap by chance.
+    """
     held = max((entry for entry in known if entry.met), key=lambda entry: entry.asked_per_s, default=None)
     missed = min((entry for entry in known if not entry.met), key=lambda entry: entry.asked_per_s, default=None)
     crossed = held is not None and missed is not None and held.asked_per_s >= missed.asked_per_s
@@ -206,21 +213,24 @@ def _ends(known: Sequence[Trial]) -> tuple[Trial | None, Trial | None]:
 
 
 def _place_between(held: Trial, missed: Trial) -> float:
-    """Where attainment would cross what is asked if it fell evenly; the middle where a queue says nothing of it."""
+    """Interpolate where attainment crosses its target, as a fraction from `held` to `missed`.
+
+    0.5 if the miss is due to a growing queue.
+    """
     if missed.outcome.saturation is not None or missed.spare_fraction >= 0:
         return 0.5
     return min(1 - _CLOSEST, max(_CLOSEST, held.spare_fraction / (held.spare_fraction - missed.spare_fraction)))
 
 
 def _judged(outcome: Outcome, blocks: Sequence[Requests], classes: Sequence[SloClass]) -> tuple[float, float]:
-    """Attainment of the class that is worst off beside what it asks, and by how much it has more."""
+    """Return the attainment of the class with the smallest margin to its target, and that margin."""
     served = outcome.served
     if served is None or not len(served.number):
         return 0.0, -1.0
     begins_s = served.arrival_s[0] + WARM_UP * outcome.arrival_span_s
     groups = np.minimum(np.concatenate([block.slo_class for block in blocks]), len(classes) - 1)
     refused = np.concatenate([block.arrival_s for block in blocks]) >= begins_s
-    # Of a run that was stopped, those that are missing may only have had no time.
+    # In a stopped run, missing requests may simply not have been reached.
     refused[slice(None) if outcome.saturation is not None else served.number] = False
     group = groups[served.number]
     after = np.where(served.output_tokens > 1, served.output_tokens - 1.0, np.nan)
@@ -230,7 +240,7 @@ def _judged(outcome: Outcome, blocks: Sequence[Requests], classes: Sequence[SloC
         if item.slo is None or not rows.any():
             continue
         ttft_s, e2e_s = served.ttft_s[rows], served.e2e_s[rows]
-        with np.errstate(invalid="ignore"):  # who was not served has no times, and kept nothing
+        with np.errstate(invalid="ignore"):  # requests that were not served have infinite times and miss
             tpot_s = (e2e_s - ttft_s) / after[rows]
         met = np.isfinite(ttft_s) & item.slo.met(ttft_s=ttft_s, tpot_s=tpot_s, e2e_s=e2e_s)
         fraction = float(np.sum(met)) / (len(met) + int(np.sum(refused & (groups == index))))
@@ -239,9 +249,10 @@ def _judged(outcome: Outcome, blocks: Sequence[Requests], classes: Sequence[SloC
 
 
 def _lifetime_s(asked: RateSearch) -> float:
-    """How long a request may take by the loosest promise, of those under way at a moment; 0 where none limits it.
+    """Return the longest time in seconds that an SLO allows a request in flight; 0 if no SLO limits it.
 
-    Long answers are under way for longer: a fleet is as full as it gets when those have gathered, not middling ones.
+    Long answers are in flight for longer, so the mean is weighted by length: a fleet is fullest when they have
+    accumulated.
     """
     block = next(asked.workload.blocks(seed=asked.seed, requests=_ANSWERS, rate_per_s=1.0))
     answers = block.output_tokens.astype(np.float64)
@@ -256,7 +267,7 @@ def _lifetime_s(asked: RateSearch) -> float:
 
 
 def _saturated_rate(pools: Sequence[ReplicaPool], asked: RateSearch) -> float:
-    """Everything at once, as a closed loop with more users than there are seats."""
+    """Return the throughput with everything queued: a closed loop with twice as many users as seats."""
     seats = sum(pool.replica.max_sequences * pool.schedulers for pool in pools if pool.role != "prefill")
     requests = asked.requests or min(_MOST, max(_LEAST, _ROUNDS * seats))
     blocks = asked.workload.blocks(seed=asked.seed, requests=requests, rate_per_s=1.0)

@@ -1,4 +1,4 @@
-"""What is kept of finished requests? Their times go into histograms as they settle, so a run of any length fits."""
+"""Collects finished requests into histograms as they settle, so that memory does not grow with the length of a run."""
 
 import math
 from collections.abc import Sequence
@@ -42,15 +42,15 @@ from penstock.workload import SloClass
 _TTFT, _TPOT, _E2E = range(3)
 _REQUESTS, _MET, _TOKENS, _GOOD, _REJECTED, _LOST, _UNJUDGED = range(7)
 _GROWTH_FRACTION = 0.02
-"""A queue that grows by more than this share of the arrivals is not keeping up."""
+"""Queue growth, as a share of the arrival rate, above which the queue is not keeping up."""
 _QUEUE_PER_REPLICA = 8
-"""Below this a queue is a fluctuation."""
+"""Queue length per replica below which growth counts as fluctuation."""
 _MIN_COLUMNS = 5
-"""A line needs that many points of the timeline."""
+"""Minimum number of timeline points for a line fit."""
 
 
 class _Tables(NamedTuple):
-    """What the compiled code adds to, by class."""
+    """Arrays that the compiled code adds to, by SLO class."""
 
     limits: Any
     bins: Any
@@ -60,12 +60,12 @@ class _Tables(NamedTuple):
     by_replica: Any
     """The same counts by replica."""
     last_seen_s: Any
-    """When a client saw the last token of all, in an array of one."""
+    """Time at which a client saw the last token of the run, as an array of length one."""
 
 
 @entry
 def _tally(w: World, tables: _Tables, base: int, observed_s: Any, warm_up: int) -> None:  # noqa: ANN401 - an array, to numba
-    """Note when a client sees a row's first and last token, and hold that against the SLO of its class."""
+    """Record when a client sees each row's first and last token, and compare both with the SLO of its class."""
     mask = len(w.rows) - 1
     for place in range(len(observed_s)):
         row = w.rows[(base + place) & mask]
@@ -131,21 +131,21 @@ class Collected:
 
     @property
     def requests(self) -> int:
-        """How many have settled."""
+        """Number of settled requests."""
         return int(self.tables.counts[:, [_REQUESTS, _UNJUDGED]].sum())
 
     @property
     def refused(self) -> int:
-        """How many no replica could ever hold."""
+        """Number of requests that no replica could hold."""
         return int(self.refused_by_class.sum())
 
     def refuse(self, slo_class: NDArray[np.uint8]) -> None:
-        """Count requests that no replica could ever hold, by the class each is of."""
+        """Count requests that no replica could hold, by SLO class."""
         last = len(self.classes) - 1
         self.refused_by_class += np.bincount(np.minimum(slo_class, last), minlength=last + 1)
 
     def settle(self, world: World) -> None:
-        """Take in every request before the oldest one that is still served."""
+        """Add every request before the oldest one still in flight."""
         upto = settled(world, self.base)
         if self.first_arrival_s is None and upto > self.base:
             self.first_arrival_s = float(world.rows[self.base & (len(world.rows) - 1)]["arrival_s"])
@@ -156,13 +156,13 @@ class Collected:
         self.base = upto
 
     def outcome(self, world: World, pools: Sequence[ReplicaPool], *, stopped: bool) -> Outcome:
-        """Sum up a run that has ended."""
+        """Build the outcome of a run that has ended."""
         count_queues(world)
         control = world.control[0]
         start_s = self.first_arrival_s or 0.0
         last = max(0, int(control["next_row"]) - 1)
         span_s = float(world.rows[last & (len(world.rows) - 1)]["arrival_s"]) - start_s
-        # Clients see the last token a little after the engine has it; a run that was stopped ends where it stands.
+        # Clients see the last token slightly after the engine produces it. A stopped run ends at its current time.
         makespan_s = max(float(control["now_s"]), float(self.tables.last_seen_s[0])) - start_s
         timelines = {pool.name: _timeline(world, index, pool) for index, pool in enumerate(pools)}
         return Outcome(
@@ -181,7 +181,7 @@ class Collected:
         )
 
     def _replica(self, world: World, head: int, pools: Sequence[ReplicaPool], makespan_s: float) -> ReplicaOutcome:
-        """Say what the ranks of one engine did together."""
+        """Sum the counters over all ranks of one engine."""
         pool = pools[int(world.replicas[head]["pool"])]
         ranks = slice(head, head + pool.replica.ranks)
         mine, done = world.replicas[ranks], self.tables.by_replica[ranks].sum(axis=0)
@@ -298,7 +298,10 @@ def _timeline(world: World, index: int, pool: ReplicaPool) -> Timeline:
 
 
 def _saturation(world: World, start_s: float, span_s: float, last: int, *, stopped: bool) -> Saturation | None:
-    """Does the queue keep growing over the later half of the arrivals, or take longer to drain than it took to fill?"""
+    """Return a Saturation if the queue did not keep up, or None.
+
+    A queue does not keep up if it grows over the later half of the arrivals, or takes longer to drain than to fill.
+    """
     control = world.control[0]
     width_s = float(control["width_s"])
     begin, end = int((start_s + span_s / 2) / width_s), int((start_s + span_s) / width_s)

@@ -1,4 +1,4 @@
-"""What would other policies have done with the same requests? One run each, and who was sent where."""
+"""Compares routing policies on the same requests: one run per policy, and where each sent its requests."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,12 +19,12 @@ from penstock.simulation.run_options import Options, Routing
 from penstock.workload import CountProgress, Requests, SloClass, Workload
 
 LENGTHS: Final = (0, 512, 2048, 8192, 32768)
-"""Where lengths of prompts are cut when it is told who was sent where."""
+"""Lower bounds of the prompt-length buckets, in tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadSpike:
-    """So many times as many requests for a while."""
+    """A load spike: `factor` times the arrival rate for a limited time."""
 
     factor: float
     at_s: float
@@ -35,24 +35,24 @@ class LoadSpike:
             raise UsageError("a crowd has a factor, a beginning and a duration above 0; write crowd x3 at 60s for 20s")
 
     def times(self, arrival_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Let those who would have come in a longer time come in the crowd's; the later ones come sooner."""
+        """Compress the arrivals of `factor` * `for_s` seconds into `for_s` seconds. Later arrivals move forward."""
         inside = np.clip(arrival_s - self.at_s, 0.0, self.factor * self.for_s)
         return arrival_s - inside + inside / self.factor
 
 
 @dataclass(frozen=True, kw_only=True)
 class SharedLoad:
-    """What every policy was asked for."""
+    """The load that every policy received."""
 
     workload: Workload
     requests: int
     rate_per_s: float | None
-    """None: as a trace has it."""
+    """Requests per second. None: as recorded in the trace."""
     seed: int
 
 
 def with_load_spike(blocks: Iterable[Requests], crowds: Sequence[LoadSpike]) -> Iterator[Requests]:
-    """Let crowds come."""
+    """Yield the blocks with load spikes applied to their arrival times."""
     for block in blocks:
         arrival_s = block.arrival_s
         for crowd in crowds:
@@ -62,24 +62,24 @@ def with_load_spike(blocks: Iterable[Requests], crowds: Sequence[LoadSpike]) -> 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Destinations:
-    """Where a policy sent the requests of one class and prompt length; those no pool holds are in none."""
+    """Where a policy sent the requests of one class and prompt length. Requests that no pool can hold are excluded."""
 
     slo_class: str
     from_tokens: int
     requests: int
     met_fraction: float
     shares: tuple[float, ...]
-    """By pool that a prompt was sent to; what is missing to one was turned away."""
+    """Share of requests by pool that received the prompt. The rest, up to 1, was rejected."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PolicyRun:
-    """One policy on the requests all of them had.
+    """One policy on the shared requests.
 
-    Every figure is of this run alone, from the first arrival to its own last token, so that naming another policy
-    changes none. Policies are ranked by good tokens, not by goodput: all had the same requests, and a policy whose last
-    request ends sooner would look better with fewer. Goodput over the span of arrivals would rank alike, but a burst
-    would then have more of it than the hardware makes.
+    Every figure is from this run alone, from its first arrival to its last token, so that naming another policy changes
+    none. Policies are ranked by good tokens, not by goodput: all had the same requests, and a policy whose last request
+    ends sooner would look better with fewer good tokens. Goodput over the span of arrivals would give the same ranking,
+    but in a burst it would exceed the hardware's throughput.
     """
 
     policy: RoutingPolicy
@@ -89,23 +89,23 @@ class PolicyRun:
 
     @property
     def worst_met_fraction(self) -> float:
-        """Attainment of the class that is worst off."""
+        """Lowest attainment over the classes with an SLO."""
         return min((item.met_fraction or 0.0 for item in self.outcome.classes if item.slo is not None), default=1.0)
 
     @property
     def good_tokens(self) -> int:
-        """Output tokens of requests that kept their promise: what policies are ranked by."""
+        """Output tokens of requests that met their SLO. Policies are ranked by it."""
         return sum(item.good_tokens for item in self.outcome.classes)
 
     @property
     def usd(self) -> float | None:
-        """What all replicas cost until the last token; None where a price is missing."""
+        """Cost of all replicas until the last token, or None if a price is missing."""
         known = [pool.usd for pool in self.outcome.pools if pool.usd is not None]
         return sum(known) if len(known) == len(self.outcome.pools) else None
 
     @property
     def usd_per_good_mtok(self) -> float | None:
-        """Everything spent, over the output tokens of requests that kept their promise."""
+        """Total cost per million output tokens of requests that met their SLO."""
         return None if self.usd is None or not self.good_tokens else self.usd / self.good_tokens * 1e6
 
 
@@ -159,7 +159,7 @@ def _weighted(parameters: Records | None, weights: Sequence[float]) -> Records:
 def _destinations(
     pools: Sequence[ReplicaPool], outcome: Outcome, classes: Sequence[SloClass]
 ) -> Iterator[Destinations]:
-    """Count requests by class, length of prompt and pool."""
+    """Count requests by class, prompt length and pool."""
     served = outcome.served
     if served is None:
         return

@@ -1,4 +1,4 @@
-"""Is the simulator compiled? Compile it once per machine and version."""
+"""Compiles the simulator once per machine and version."""
 
 from typing import Final
 
@@ -12,21 +12,21 @@ from penstock.simulation.run import simulate
 from penstock.workload import Requests
 
 COMPILE_COST: Final = "about 2 minutes of processor time"
-"""Measured: 117 to 156 s, the longest where others kept the machine busy."""
+"""Measured: 117 to 156 s; the longest on a machine with other load."""
 
 
 def is_compiled() -> bool:
-    """Whether the loop was compiled by this version on this machine, now or earlier."""
+    """Return whether this version of the loop is compiled on this machine, now or earlier."""
     return on_disk(events.run)
 
 
 def is_kept() -> bool:
-    """Whether the compiled loop outlives this process: beside the package or in the user's cache folder."""
+    """Return whether the compiled loop outlives this process: next to the package or in the user's cache folder."""
     return keeps(events.run)
 
 
 def compile_once() -> None:
-    """Run one request, which compiles all there is."""
+    """Run one request, which compiles the whole loop."""
     one = Requests(
         arrival_s=np.zeros(1),
         input_tokens=np.ones(1, np.int32),

@@ -1,4 +1,4 @@
-"""What came out of a run? Latencies, throughput, goodput, what the KV cache did, and whether the queue kept up."""
+"""The outcome of a run: latencies, throughput, goodput, use of the KV cache, and whether the queue kept up."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Latency:
-    """A distribution of times in bins 0.1% wide, so that its size does not depend on how many there are."""
+    """A latency histogram with bins 0.1% wide. Its size does not depend on the number of samples."""
 
     counts: Counts
     sum_s: float
@@ -24,16 +24,16 @@ class Latency:
 
     @property
     def count(self) -> int:
-        """How many times were counted."""
+        """Number of samples."""
         return int(self.counts.sum())
 
     @property
     def mean_s(self) -> float | None:
-        """The mean, which is exact."""
+        """The exact mean in seconds, or None without samples."""
         return self.sum_s / self.count if self.count else None
 
     def quantile_s(self, fraction: float) -> float | None:
-        """Return the time that this fraction does not exceed, to half a bin."""
+        """Return a quantile in seconds, accurate to half a bin, or None without samples."""
         total = self.count
         if not total:
             return None
@@ -44,43 +44,46 @@ class Latency:
 
 @dataclass(frozen=True, kw_only=True)
 class ClassOutcome:
-    """How the requests of one class fared."""
+    """The outcome of one SLO class."""
 
     name: str
     slo: Slo | None
     requests: int
-    """Finished, and judged."""
+    """Requests that finished and were judged."""
     met: int
-    """Requests within every limit of their SLO; all of them where nothing is promised."""
+    """Requests within every limit of their SLO; all finished requests if the class has no SLO."""
     output_tokens: int
-    """Of all that finished, judged or not."""
+    """Output tokens of all finished requests, judged or not."""
     good_tokens: int
-    """Of those that met their SLO."""
+    """Output tokens of the requests that met their SLO."""
     ttft: Latency
     tpot: Latency
     e2e: Latency
     rejected: int = 0
-    """Turned away by the router, or by an endpoint too small for them."""
+    """Requests rejected by the router, or by an endpoint too small for them."""
     refused: int = 0
-    """Longer than any replica could ever hold."""
+    """Requests longer than any replica could hold."""
     lost: int = 0
-    """Broken off when their replica died after the first token: nobody can send those again."""
+    """Requests whose replica died after their first token, so that no retry is possible."""
     unjudged: int = 0
-    """Finished, but of the beginning of a closed loop, when not all users had begun: only their tokens count."""
+    """Requests of the start of a closed loop, before all users had begun.
+
+    They finished, but only their tokens count.
+    """
 
     @property
     def asked(self) -> int:
-        """All that came to be judged, served or not."""
+        """Judged requests, served or not."""
         return self.requests + self.rejected + self.refused + self.lost
 
     @property
     def met_fraction(self) -> float | None:
-        """Share of all that came that met the SLO: whoever was turned away, fits nowhere or was broken off did not."""
+        """Share of judged requests that met the SLO. Rejected, refused and lost requests count as misses."""
         return self.met / self.asked if self.asked else None
 
     @property
     def attained(self) -> bool:
-        """Whether enough of them did; where nothing is promised, whether all were served."""
+        """Whether the met fraction reaches the SLO's target; without an SLO, whether all requests were served."""
         if self.slo is None or self.met_fraction is None:
             return self.asked == self.requests
         return self.met_fraction >= self.slo.attainment_fraction
@@ -88,14 +91,14 @@ class ClassOutcome:
 
 @dataclass(frozen=True, kw_only=True)
 class PoolOutcome:
-    """What the replicas of one pool did."""
+    """The outcome of one pool of replicas."""
 
     name: str
     replicas: int
     finished: int
-    """Requests whose part here ended: of a pool that prefills, prompts; of one that decodes, their answers."""
+    """Requests that this pool completed: prompts in a prefill pool, answers in a decode pool."""
     prefill_tokens: int
-    """Prompt tokens computed, recomputed ones included, hit ones not."""
+    """Prompt tokens computed, including recomputed ones and excluding cache hits."""
     output_tokens: int
     engine_steps: int
     preemptions: int
@@ -103,24 +106,24 @@ class PoolOutcome:
     looked_up_tokens: int
     busy_fraction: float
     mean_running: float
-    """Requests in the batch of one replica while it is busy."""
+    """Mean requests in the batch of one replica while it is busy."""
     mean_waiting: float
-    """Requests in the queues of all replicas, over the whole run."""
+    """Mean requests in the queues of all replicas, over the whole run."""
     kv_mean_fraction: float
-    """Over time while it is busy."""
+    """Mean share of KV blocks in use while the replica is busy."""
     kv_peak_fraction: float
     itl: Latency
-    """Time between two tokens of a request."""
+    """Inter-token latency: time between two tokens of a request."""
     usd: float | None
 
     @property
     def mean_in_batches(self) -> float:
-        """Requests in the batches of all replicas, over the whole run: on the basis of `mean_waiting`."""
+        """Mean requests in the batches of all replicas over the whole run, comparable with `mean_waiting`."""
         return self.mean_running * self.busy_fraction * self.replicas
 
     @property
     def idle_fraction(self) -> float:
-        """Share of the time that its replicas are without work: at most so much of it could be given back."""
+        """Share of the time that replicas are idle: an upper bound on the capacity that could be given back."""
         return 1.0 - self.busy_fraction
 
     @property
@@ -131,7 +134,7 @@ class PoolOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaOutcome:
-    """What one replica did: shows where a router sends too much, or nothing."""
+    """The outcome of one replica. It shows where a router sends too many requests, or none."""
 
     pool: str
     finished: int
@@ -147,14 +150,17 @@ class ReplicaOutcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Saturation:
-    """The queue grows as long as requests come: the latencies of such a run say how long it was, not how good."""
+    """A queue that grew as long as requests arrived.
+
+    The latencies of such a run reflect its length, not the quality of the fleet.
+    """
 
     growth_per_s: float
-    """Requests by which the queue grows every second."""
+    """Growth of the queue in requests per second."""
     waiting: int
-    """Requests in the queue when the last one came, or when the run was stopped."""
+    """Requests in the queue at the last arrival, or when the run was stopped."""
     stopped: bool
-    """Whether the run was cut short because the queue was longer than anyone would wait for."""
+    """Whether the run was stopped early because the queue exceeded `stop_waiting`."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -172,46 +178,46 @@ class Timeline:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Served:
-    """Every request's own times, where they were asked for; in order of arrival."""
+    """Times of every request in order of arrival. Present only if requested."""
 
     number: NDArray[np.int64]
-    """Place among the requests that were sent, from 0; refused ones have one too."""
+    """Index among all sent requests, from 0. Refused requests are counted too."""
     arrival_s: NDArray[np.float64]
     waited_s: NDArray[np.float64]
-    """In queues and for its KV on the way, before its first token."""
+    """Seconds in queues and in KV transfer before the first token."""
     ttft_s: NDArray[np.float64]
-    """Infinite where it was turned away or broken off."""
+    """Time to first token in seconds; infinite for rejected and lost requests."""
     e2e_s: NDArray[np.float64]
     input_tokens: NDArray[np.int32]
     output_tokens: NDArray[np.int32]
     hit_tokens: NDArray[np.int32]
     preemptions: NDArray[np.int32]
     replica: NDArray[np.int16]
-    """Where it ended; -1 where it was turned away, -2 where its answer was broken off."""
+    """Replica that finished the request; -1 if rejected, -2 if lost."""
     picked: NDArray[np.int16]
-    """Where its prompt was sent: the same, unless prompts and answers are computed apart."""
+    """Replica that received the prompt. It differs from `replica` only with disaggregated prefill."""
     slo_class: NDArray[np.uint8]
 
     @property
     def tpot_s(self) -> NDArray[np.float64]:
-        """Seconds per token after the first, of the requests with more than one."""
+        """Seconds per output token after the first, for requests with more than one."""
         more = self.output_tokens > 1
         return (self.e2e_s[more] - self.ttft_s[more]) / (self.output_tokens[more] - 1)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outcome:
-    """One run."""
+    """The outcome of one run."""
 
     requests: int
-    """Finished."""
+    """Finished requests."""
     refused: int
-    """Longer than the model's context or the KV cache of every replica that may serve them: an engine refuses those."""
+    """Requests longer than the model's context or the KV cache of every replica that may serve them."""
     beyond_context: int
-    """Of those, longer than the model allows."""
+    """Refused requests that exceed the model's context."""
     arrival_span_s: float
     makespan_s: float
-    """From the first arrival to the last token, as its client sees it."""
+    """Seconds from the first arrival to the last token seen by a client."""
     classes: tuple[ClassOutcome, ...]
     pools: tuple[PoolOutcome, ...]
     replicas: tuple[ReplicaOutcome, ...]
@@ -219,7 +225,7 @@ class Outcome:
     saturation: Saturation | None
     served: Served | None
     log: NDArray[Any]
-    """Steps of the engine as they happened, where a log was asked for."""
+    """Engine steps in order, if a log was requested."""
 
     @property
     def output_tokens(self) -> int:
@@ -228,54 +234,54 @@ class Outcome:
 
     @property
     def output_tokens_per_s(self) -> float:
-        """Throughput over the whole run."""
+        """Output tokens per second over the whole run."""
         return self.output_tokens / self.makespan_s if self.makespan_s else 0.0
 
     @property
     def requests_per_s(self) -> float:
-        """Finished requests over the whole run."""
+        """Finished requests per second over the whole run."""
         return self.requests / self.makespan_s if self.makespan_s else 0.0
 
     @property
     def goodput_tokens_per_s(self) -> float:
-        """Output tokens a second of requests that met their SLO."""
+        """Output tokens per second of requests that met their SLO."""
         good = sum(item.good_tokens for item in self.classes)
         return good / self.makespan_s if self.makespan_s else 0.0
 
     @property
     def asked(self) -> int:
-        """All requests that came, served or not."""
+        """All requests that arrived, served or not."""
         return sum(item.asked + item.unjudged for item in self.classes)
 
     @property
     def rejected(self) -> int:
-        """Requests that were turned away."""
+        """Rejected requests."""
         return sum(item.rejected for item in self.classes)
 
     @property
     def lost(self) -> int:
-        """Requests whose answer was broken off."""
+        """Requests lost after their first token because their replica died."""
         return sum(item.lost for item in self.classes)
 
     @property
     def preemptions(self) -> int:
-        """Over all pools."""
+        """Preemptions over all pools."""
         return sum(pool.preemptions for pool in self.pools)
 
     @property
     def usd(self) -> float | None:
-        """What the replicas cost for as long as the run took; None where a price is missing."""
+        """Cost of all replicas for the duration of the run, or None if a price is missing."""
         known = [pool.usd for pool in self.pools if pool.usd is not None]
         return sum(known) if len(known) == len(self.pools) else None
 
     @property
     def usd_per_output_mtok(self) -> float | None:
-        """Everything spent, over the output tokens."""
+        """Total cost per million output tokens."""
         if self.usd is None or not self.output_tokens:
             return None
         return self.usd / self.output_tokens * 1e6
 
     @property
     def met(self) -> bool:
-        """Whether every class attained its SLO, with those nobody served as misses, and the queue kept up."""
+        """Whether every class attained its SLO, with unserved requests as misses, and the queue kept up."""
         return self.saturation is None and all(item.attained for item in self.classes)

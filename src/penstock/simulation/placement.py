@@ -1,4 +1,4 @@
-"""What does a deployment become in the simulator? Its step times, its KV blocks and the limits of its scheduler."""
+"""Converts a deployment into a simulated replica: its step times, KV blocks and scheduler limits."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -19,25 +19,28 @@ from penstock.performance.step.step_work import ReplicaWork
 from penstock.simulation.replica import Replica, ReplicaPool, Transfer
 
 PROMPTS_WAIT_STEPS: Final = {"trtllm": 60}
-"""Engines whose ranks prefill together: published runs of TensorRT-LLM with attention ranks have `enable_balance` and
-`timeout_iters: 60` (scripts of InferenceX, `dsr1_*_trt*.sh`). Elsewhere a prompt on one rank makes the rest wait."""
+"""Steps for which prompts wait, by engine whose ranks prefill together.
+
+Published runs of TensorRT-LLM with attention ranks set `enable_balance` and `timeout_iters: 60` (scripts of InferenceX,
+`dsr1_*_trt*.sh`). In other engines a prompt on one rank makes the other ranks wait.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """A deployment ready to be simulated, or what stands in the way."""
+    """A deployment ready to be simulated, or the reason why it does not fit."""
 
     deployment: Deployment
     memory: MemoryFit
     stack: Stack
     replica: Replica | None
-    """None where it does not fit."""
+    """None if the deployment does not fit in memory."""
     speculation: Speculation | None = None
     measured_engine: str | None = None
-    """Whose measurements the stack is from, where it was looked up by name."""
+    """Engine whose measurements define the stack, if the stack was looked up by name."""
 
     def at(self, log_factor: float) -> Replica | None:
-        """Return the same replica, slower by a factor given as its logarithm: one end of the interval."""
+        """Return the replica with its step times scaled by exp(log_factor), for the P10 or P90 of the error."""
         if self.replica is None:
             return None
         return replace(self.replica, cost=self.replica.cost.scaled(float(np.exp(log_factor))))
@@ -52,7 +55,7 @@ def place(
     prefix_caching: bool = True,
     speculation: Speculation | None = None,
 ) -> Placement:
-    """Lay a deployment out on the stack that serves it."""
+    """Place a deployment on the stack that serves it."""
     work = ReplicaWork(deployment)
     stack = stack_of(work, measured_engine, efficiencies)
     placed = place_on(
@@ -75,10 +78,10 @@ def place_on(
     prefix_caching: bool = True,
     speculation: Speculation | None = None,
 ) -> Placement:
-    """Lay a deployment out; `typical_tokens` is the length at which the cache of a windowed model is counted.
+    """Place a deployment. `typical_tokens` is the context length used to size the cache of a sliding-window model.
 
-    A step of the simulator yields one token of each request, so one that drafts is simulated in as many equal shares
-    as it yields tokens, each with its share of the tokens a step may take.
+    A simulated step yields one token per request. A speculative step that yields n tokens is therefore simulated as n
+    equal steps, each with 1/n of the tokens that a step may process.
     """
     deployment = work.deployment
     memory = fit(deployment, typical_tokens)
@@ -94,7 +97,7 @@ def place_on(
         rank_tokens = memory.capacity.tokens // deployment.parallelism.dp
         replica = Replica(
             cost=cost,
-            # A model that caches nothing per token is limited by its batch alone.
+            # A model that caches nothing per token is limited only by its batch.
             kv_blocks=rank_tokens // settings.block_tokens or sequences * typical_tokens,
             block_tokens=settings.block_tokens,
             max_batched_tokens=max(round(settings.max_batched_tokens / yielded), sequences),
@@ -118,7 +121,7 @@ def disaggregated_pools(
     units: int = 1,
     usd_per_hour: float | None = None,
 ) -> tuple[ReplicaPool, ReplicaPool]:
-    """Make the pool that prefills and the one that decodes; the price is that of a decode replica's hour."""
+    """Return the prefill pool and the decode pool. `usd_per_hour` is the price of a decode replica."""
     share = deployed.prefill.parallelism.devices / deployed.decode.parallelism.devices
     return (
         ReplicaPool(

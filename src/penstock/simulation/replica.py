@@ -1,4 +1,4 @@
-"""What is simulated? A replica as its scheduler sees it, and pools of equal ones."""
+"""Defines the units of simulation: a replica as its scheduler sees it, and pools of equal replicas."""
 
 from dataclasses import dataclass
 from typing import TypeVar
@@ -15,30 +15,32 @@ Tokens = TypeVar("Tokens", int, NDArray[np.int64])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
-    """One engine: how long its steps take, and the limits its schedulers keep.
+    """One engine: its step times and the limits of its schedulers.
 
-    Where attention is data-parallel it has `cost.ranks` schedulers, each with a queue, a batch and a cache of its own;
-    the limits are those of one of them.
+    With data-parallel attention it has `cost.ranks` schedulers, each with its own queue, batch and cache. The limits
+    apply to each of them.
     """
 
     cost: StepCost
     kv_blocks: int
-    """Blocks requests can have; vLLM logs one more, which it keeps for itself."""
+    """KV blocks available to requests. vLLM logs one more, which it reserves."""
     block_tokens: int = 16
     max_batched_tokens: int = 8192
     max_sequences: int = 256
     prefix_caching: bool = True
     context_tokens: int | None = None
-    """Prompt and answer the model allows together: an engine refuses what is longer. None: no limit is known."""
+    """Maximum length of prompt plus answer in tokens; an engine refuses longer requests. None: no known limit."""
     asynchronous: bool = False
-    """Whether a step is scheduled before the tokens of the one before it are known, as vLLM does on accelerators:
-    newcomers and freed blocks are seen one step later."""
+    """Whether a step is scheduled before the tokens of the previous step are known, as vLLM does on accelerators.
+
+    New requests and freed blocks are then seen one step later.
+    """
     prompts_wait_steps: int = 0
-    """Steps for which prompts wait until every rank has one, so that ranks prefill together; 0 where they do not."""
+    """Steps for which prompts wait until every rank has one, so that ranks prefill together; 0: they do not wait."""
     request_s: float = 0.0
-    """Seconds a request spends outside the engine before its first token: HTTP, tokeniser, first detokenising."""
+    """Seconds a request spends outside the engine before its first token: HTTP, tokenizer, first detokenization."""
     first_ratio: float = 1.0
-    """How much longer a first token takes to reach a client than the steps from its admission on say."""
+    """Ratio of the client's time to first token to the duration of the steps since admission."""
 
     def __post_init__(self) -> None:
         if min(self.kv_blocks, self.block_tokens, self.max_sequences) < 1:
@@ -51,28 +53,28 @@ class Replica:
 
     @property
     def ranks(self) -> int:
-        """Schedulers it has."""
+        """Number of schedulers."""
         return self.cost.ranks
 
     @property
     def steps_together(self) -> bool:
-        """Whether its ranks wait for each other in every step, as those do that share experts."""
+        """Whether the ranks wait for each other in every step, as they do with expert parallelism."""
         return self.cost.ranks > 1 and self.cost.expert_s > 0
 
     @property
     def most_tokens(self) -> int:
-        """Prompt and answer of the longest request it serves."""
+        """Length of the longest request it serves, prompt plus answer, in tokens."""
         return self.kv_tokens if self.context_tokens is None else min(self.context_tokens, self.kv_tokens)
 
     @property
     def kv_tokens(self) -> int:
-        """Tokens the KV cache of a rank holds, and so the longest request."""
+        """Tokens that the KV cache of one rank holds, which limits the longest request."""
         return self.kv_blocks * self.block_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer:
-    """How KV gets from a prefill to a decode replica: one link per prefill replica."""
+    """KV transfer from a prefill to a decode replica, over one link per prefill replica."""
 
     token_s: float
     """Seconds to move one token's KV."""
@@ -82,20 +84,20 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaPool:
-    """Replicas of one kind. Prefill and decode pools come together, and KV travels from one to the other."""
+    """A pool of equal replicas. Prefill and decode pools are used together, and KV moves from one to the other."""
 
     name: str
     replica: Replica
     replicas: int = 1
     role: Role = "both"
     transfer: Transfer | None = None
-    """Of a prefill pool."""
+    """KV transfer; set only in a prefill pool."""
     usd_per_hour: float | None = None
-    """Of one replica."""
+    """Price of one replica in dollars per hour."""
     elastic: bool = False
-    """Whether replicas without work are given back, so that not using one saves its dollars."""
+    """Whether idle replicas are given back, so that an unused replica costs nothing."""
     vendor: str = ""
-    """Or any other name for what fails together."""
+    """Vendor, or any other name of a failure domain."""
 
     def __post_init__(self) -> None:
         if self.replicas < 1:
@@ -105,11 +107,11 @@ class ReplicaPool:
 
     @property
     def schedulers(self) -> int:
-        """Over all replicas."""
+        """Schedulers over all replicas."""
         return self.replicas * self.replica.ranks
 
     def holds(self, input_tokens: NDArray[np.int64], output_tokens: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which requests are within the model's context and fit the cache when it is empty."""
+        """Return which requests are within the model's context and fit in an empty KV cache."""
         needed = self.kv_needed_tokens(input_tokens, output_tokens)
         fits: NDArray[np.bool_] = (needed <= self.replica.kv_tokens) & ~self.exceeds_context(
             input_tokens, output_tokens
@@ -117,10 +119,13 @@ class ReplicaPool:
         return fits
 
     def exceeds_context(self, input_tokens: NDArray[np.int64], output_tokens: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which requests are longer than the model allows."""
+        """Return which requests exceed the model's context."""
         limit = self.replica.context_tokens
         return input_tokens + output_tokens > (np.inf if limit is None else limit)
 
     def kv_needed_tokens(self, input_tokens: Tokens, output_tokens: Tokens) -> Tokens:
-        """Tokens a request has in this pool's cache at most: nothing reads the last one, and prefill ends before."""
+        """Return the maximum KV tokens of a request in this pool.
+
+        The last output token is never read, and a prefill pool holds only the prompt.
+        """
         return input_tokens if self.role == "prefill" else input_tokens + output_tokens - 1

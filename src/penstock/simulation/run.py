@@ -1,4 +1,4 @@
-"""How does a fleet serve a workload? Feeds requests to the compiled loop and collects what comes out."""
+"""Feeds requests to the compiled loop and collects the outcome."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
@@ -24,7 +24,7 @@ _POLICIES: Final = {
 _BLOCK: Final = 16384
 """Rows fed at a time: the working set stays in the processor's cache."""
 _EVENTS: Final = 2_000_000
-"""Events between two signs of life."""
+"""Events between two progress callbacks."""
 
 
 def simulate(
@@ -35,7 +35,7 @@ def simulate(
     options: Options | None = None,
     progress: CountProgress | None = None,
 ) -> Outcome:
-    """Run requests through a fleet. Same input, same output, to the last bit."""
+    """Run requests through a fleet. The same input gives the same output, to the last bit."""
     chosen = options or Options()
     _check(pools)
     world = build(pools, chosen, classes, policy=_policy(chosen.route))
@@ -101,7 +101,7 @@ def _cut(blocks: Iterable[Requests], size: int) -> Iterator[Requests]:
 def _consult(
     why: int, world: World, pools: Sequence[ReplicaPool], routing: Routing | None, asked: PythonPick | None
 ) -> None:
-    """Show what was decided, or refuse what cannot be."""
+    """Show a sampled pick to the callback, or raise an error for an impossible one."""
     control = world.control[0]
     chosen = int(control["chosen"])
     if why == events.SAMPLED and routing is not None and routing.show is not None:

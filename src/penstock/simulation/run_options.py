@@ -1,4 +1,4 @@
-"""What else may a run be told? How requests are shared, what a router sees, who sends them, and what is kept."""
+"""Options of a run: routing policy, visibility for the router, sources of requests, and records to keep."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,24 +15,27 @@ from penstock.workload import Requests
 
 Policy = Literal["round-robin", "least-requests", "least-tokens"]
 StageProgress = Callable[[str, int, int], None]
-"""Told what is being done, how much of it is, and how much there is."""
+"""Progress callback: name of the stage, amount done, total amount."""
 PoolOf = Callable[[Requests], NDArray[np.int16]]
 ShowPick = Callable[[Records, Records, Records, int], None]
-"""Shown a pick: the request, the endpoints as its picker knew them, what was cached at each, and what it chose."""
+"""Callback for a sampled pick.
+
+Arguments: the request, the endpoints as the picker knew them, the cached tokens per endpoint, and the choice.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouterVisibility:
-    """How old and how complete is what a router sees?"""
+    """Age and completeness of the information that a router has."""
 
     report_interval_s: float = 0.25
-    """Between two reports of one endpoint; the endpoints take turns."""
+    """Seconds between two reports of one endpoint. Endpoints report in turn."""
     report_delay_s: float = 0.0
-    """Until a report arrives."""
+    """Seconds until a report arrives."""
     report_loss: float = 0.0
-    """Share of the reports that never do."""
+    """Share of reports that are lost."""
     cache_delay_s: float = 0.05
-    """Until a prefix that is being computed is known to be there."""
+    """Seconds until the router knows of a prefix that is being computed."""
 
     def __post_init__(self) -> None:
         if not (self.report_interval_s > 0 and isfinite(self.report_interval_s)):
@@ -46,9 +49,9 @@ FaultKind = Literal["dies", "slow", "silent"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """Something that happens to one replica for a while.
+    """A fault of one replica for a limited time.
 
-    What overlaps adds up: a replica is dead or silent while any of its faults says so, and as slow as the slowest.
+    Overlapping faults combine: a replica is dead or silent while any of its faults says so, and as slow as the slowest.
     """
 
     kind: FaultKind
@@ -56,9 +59,9 @@ class Fault:
     at_s: float
     for_s: float = float("inf")
     factor: float = 1.0
-    """How many times longer the steps of a slow one are."""
+    """Factor by which the steps of a slow replica are longer."""
     noticed_s: float = 1.0
-    """Until health checks tell the pickers that it is dead; connections are refused at once."""
+    """Seconds until health checks tell the pickers that a replica is dead. Connections are refused at once."""
 
     def __post_init__(self) -> None:
         if not (self.factor > 0 and isfinite(self.factor)):
@@ -68,61 +71,61 @@ class Fault:
 
     @property
     def over_s(self) -> float:
-        """When it ends."""
+        """Time in seconds at which the fault ends."""
         return self.at_s + self.for_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Routing:
-    """Requests are routed by a policy that knows what a gateway knows."""
+    """Routing by a policy that sees only the state that a gateway sees."""
 
     pick: Pick | None = None
-    """A compiled policy, or a Python function of the same four arrays; None is the policy of least expected harm."""
+    """A compiled policy, or a Python function of the same four arrays. None: the policy of least expected harm."""
     parameters: Records | None = None
     sight: RouterVisibility = field(default_factory=RouterVisibility)
     pickers: int = 1
-    """That share the requests and nothing else."""
+    """Number of pickers. They split the requests and share no state."""
     believed: Mapping[str, float] = field(default_factory=dict)
-    """By vendor: how many times longer the picker thinks steps are than they are."""
+    """By vendor: factor by which the picker overestimates step times."""
     weights: tuple[float, ...] = ()
-    """What a miss counts, by class; 1 where nothing is said."""
+    """Weight of a missed SLO by class; 1 if not given."""
     sheddable: tuple[bool, ...] = ()
     """Whether requests of a class may be rejected."""
     answer_tokens: float = 256.0
-    """Expected of an answer before any was seen."""
+    """Expected answer length in tokens before any answer was seen."""
     faults: tuple[Fault, ...] = ()
     sampled_every: int = 0
-    """Picks between two that are shown to `show`; 0: none is."""
+    """Sampling interval: every n-th pick is passed to `show`; 0: none."""
     show: ShowPick | None = None
 
     @property
     def is_python(self) -> bool:
-        """Whether the policy is a plain Python function, which the loop stops for."""
+        """Whether the policy is a plain Python function, for which the loop must pause."""
         return self.pick is not None and not is_native(self.pick)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What else a run may be told."""
+    """Options of a run."""
 
     route: Policy = "least-requests"
-    """Of an all-knowing router, where `routing` is not given."""
+    """Policy of a router with full information; used if `routing` is not given."""
     first_of_equals: bool = False
-    """Whether that router takes the first of equal replicas, as plans have always been judged, or each in turn."""
+    """Whether that router breaks ties by the first replica, as plans have always been judged, or in turn."""
     routing: Routing | None = None
     pool_of: PoolOf | None = None
-    """Which pool each request of a block goes to, where the route decides only inside pools."""
+    """Function that assigns each request of a block to a pool; the route then decides only within a pool."""
     users: int | None = None
-    """A closed loop of so many users; arrival times are then ignored."""
+    """Number of users in a closed loop. Arrival times are then ignored."""
     think_s: float = 0.0
-    """Mean of the pauses between an answer and the next request of a user; each is exponential."""
+    """Mean think time in seconds between an answer and the user's next request; exponentially distributed."""
     spread_s: float = 0.0
-    """Over which users who think send their first requests; the others send at once."""
+    """Seconds over which users with think time send their first requests. Other users send at once."""
     seed: int = 0
-    """Of the pauses and the first requests."""
+    """Seed of the think times and the first requests."""
     warm_up: int = 0
-    """Requests at the beginning that are served and not judged."""
+    """Requests at the start that are served but not judged."""
     keep_requests: bool = False
     log_steps: int = 0
     stop_waiting: int = 200_000
-    """Requests in one replica's queue at which a run is called saturated and stopped."""
+    """Queue length of one replica at which a run counts as saturated and stops."""

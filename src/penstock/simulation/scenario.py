@@ -1,4 +1,4 @@
-"""What would this deployment do with that workload? One run, the same run at both ends of the error, and a capacity."""
+"""Simulates one deployment under one workload: a run, the same run at the P10 and P90 of the error, and a capacity."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -19,14 +19,14 @@ from penstock.simulation.run_options import Options, Policy, StageProgress
 from penstock.workload import CountProgress, Diurnal, Workload
 
 _MIN_ROUNDS: Final = 2
-"""Requests of each user who thinks: the first is not judged."""
+"""Minimum requests per user with think time: the first request of each user is not judged."""
 _ALONE: Final = 20
-"""Requests that show how long an answer takes when nobody else asks."""
+"""Requests of the run that measures end-to-end time with one request at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationQuestion:
-    """What is asked of each deployment."""
+    """A simulation to run on each deployment."""
 
     workload: Workload
     requests: int
@@ -34,9 +34,9 @@ class SimulationQuestion:
     replicas: int = 1
     route: Policy = "least-requests"
     prefill_replicas: int = 0
-    """Replicas that only prefill, beside the others, which then only decode."""
+    """Replicas that only prefill. If above 0, the other replicas only decode."""
     kv_bytes_per_s: float | None = None
-    """What one of them sends KV at; None: as the links of the machine or rack that holds them all."""
+    """KV bandwidth of one prefill replica in bytes/s. None: that of the machine or rack that holds all replicas."""
     capacity: bool = False
     seed: int = 0
     log_steps: int = 0
@@ -50,14 +50,14 @@ class SimulationQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoursOfDay:
-    """Which part of a day's curve a run saw."""
+    """The part of the daily load curve that a run covered, in hours."""
 
     first: float
     covered: float
 
 
 def hours_covered(workload: Workload, arrival_span_s: float | None) -> HoursOfDay | None:
-    """From the first arrival to the last; None where they follow no day's curve."""
+    """Return the hours between the first and last arrival, or None if the arrivals follow no daily curve."""
     if arrival_span_s is None or not isinstance(workload.arrivals, Diurnal):
         return None
     return HoursOfDay(first=workload.arrivals.first_hour, covered=arrival_span_s / 3600)
@@ -65,41 +65,41 @@ def hours_covered(workload: Workload, arrival_span_s: float | None) -> HoursOfDa
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """The answer for one deployment."""
+    """The result for one deployment."""
 
     question: SimulationQuestion
     placement: Placement
-    """Of the replicas, or where prompts are computed apart, of those that decode."""
+    """Placement of the replicas. With disaggregated prefill: of the decode replicas."""
     outcome: Outcome | None
-    """None where it does not fit."""
+    """The run at the predicted step times, or None if the model does not fit in memory."""
     fast: Outcome | None = None
-    """The same run on a stack as much faster as the P10 of held-out errors."""
+    """The same run with step times scaled to the P10 of the held-out errors."""
     slow: Outcome | None = None
-    """The same at the P90."""
+    """The same run with step times scaled to the P90 of the held-out errors."""
     capacity: SustainedRate | None = None
     capacity_range_per_s: Range | None = None
     prefill: Placement | None = None
-    """Of the replicas that only prefill."""
+    """Placement of the prefill-only replicas."""
 
     @property
     def good(self) -> bool:
-        """Whether it fits and every promise is kept."""
+        """Whether the deployment fits in memory and meets every SLO."""
         return self.outcome is not None and self.outcome.met
 
     @property
     def obstacle(self) -> DoesNotFit | None:
-        """Why it does not fit, where it does not."""
+        """The reason why the deployment does not fit in memory, or None if it fits."""
         if self.prefill is None or self.prefill.memory.fits:
             return self.placement.memory.obstacle
         return self.prefill.memory.obstacle
 
     @property
     def hours_of_day(self) -> HoursOfDay | None:
-        """From the first arrival to the last; None where they follow no day's curve."""
+        """The hours between the first and last arrival, or None if the arrivals follow no daily curve."""
         return hours_covered(self.question.workload, None if self.outcome is None else self.outcome.arrival_span_s)
 
     def ranged(self, latency: Callable[[Outcome], Latency], fraction: float) -> Range | None:
-        """Return a quantile with its P10 and P90."""
+        """Return a latency quantile with its P10 and P90, in seconds."""
         outcomes = (self.fast, self.outcome, self.slow)
         values = [None if one is None else latency(one).quantile_s(fraction) for one in outcomes]
         low, middle, high = values
@@ -108,7 +108,10 @@ class Scenario:
         return Range(value=middle, low=min(low, middle), high=max(high, middle))
 
     def first_token(self, latency: Callable[[Outcome], Latency], fraction: float) -> Range | None:
-        """Return a quantile of the time to first token: the wider of the queue's interval and its own."""
+        """Return a TTFT quantile in seconds.
+
+        Its range is the wider of the simulated runs and the stack's own TTFT error.
+        """
         through = self.ranged(latency, fraction)
         if through is None:
             return None
@@ -124,7 +127,10 @@ def run_scenario(
     prefill: Placement | None = None,
     progress: StageProgress | None = None,
 ) -> Scenario:
-    """Simulate one deployment; with `prefill` it only decodes, and the price is that of a decode replica."""
+    """Simulate one deployment.
+
+    With `prefill`, `placement` only decodes and `usd_per_hour` is the price of a decode replica.
+    """
     if placement.replica is None or (prefill is not None and prefill.replica is None):
         return Scenario(question=question, placement=placement, outcome=None, prefill=prefill)
     name = placement.deployment.accelerator.id
@@ -174,7 +180,7 @@ def _run(
 
 
 def require_rounds(users: int, requests: int) -> None:
-    """Refuse a run that would be over before it is what it is asked about."""
+    """Raise UsageError if a run is too short to judge users with think time."""
     if requests < _MIN_ROUNDS * users:
         raise UsageError(
             f"{requests:,} requests are too few for {users:,} users who think: the first of each is not judged; "
@@ -183,9 +189,10 @@ def require_rounds(users: int, requests: int) -> None:
 
 
 def spread_out(options: Options, pools: Sequence[ReplicaPool], workload: Workload) -> Options:
-    """Let users who think begin over one round, a pause and an answer, and judge them from the second one on.
+    """Stagger the users with think time over one round, and judge them from their second request.
 
-    How long an answer takes is found by a shorter run, which begins with how long it takes alone.
+    A round is the think time plus the end-to-end time. A shorter run measures the end-to-end time. That run in turn
+    starts from the time of a single request.
     """
     users, think_s = options.users, options.think_s
     if users is None or not think_s:

@@ -1,4 +1,4 @@
-"""What will be asked of a service, and how fast must it answer? Synthetic workloads and recorded traces."""
+"""Workloads and SLOs: synthetic requests and recorded traces, and how fast they must be answered."""
 
 from penstock.workload.recorded.recording import CountProgress, Records
 from penstock.workload.recorded.trace import Trace, kept_rows, read_trace, require_whole

@@ -1,15 +1,15 @@
-"""Where does chance come from? One independent stream per column and block, named by the seed alone."""
+"""Provides independent random streams, one per column and block, determined by the seed alone."""
 
 from enum import IntEnum
 
 import numpy as np
 
 NATIVE_BLOCK = 65536
-"""Rows drawn together. Fixed, so that how a consumer cuts its blocks changes no number."""
+"""Rows drawn together. It is fixed, so that the block size of a consumer changes no number."""
 
 
 class RandomStream(IntEnum):
-    """What a stream decides. Streams are independent: another rate or sharing leaves the lengths as they were."""
+    """Purpose of a random stream. Streams are independent: a change of rate or sharing leaves the lengths unchanged."""
 
     ARRIVALS = 0
     LENGTHS = 1

@@ -1,4 +1,4 @@
-"""What does a workload ask for? Requests as columns, and which parts of their prompts are the same."""
+"""Defines requests as columns, and the parts of prompts that they share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,15 +15,15 @@ Uint8s = NDArray[np.uint8]
 NO_SEGMENT = -1
 MAX_CLASSES = 256
 MAX_TOKENS = 2**30 - 1
-"""A prompt and its answer together stay 32-bit; no context comes near."""
+"""Maximum tokens of a prompt or an answer: their sum stays 32-bit, and no context is close to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Prefixes:
-    """Which parts of prompts are identical, as paths in a tree of segments.
+    """Identical parts of prompts, as paths in a tree of segments.
 
-    Prompt `i` begins with the segments `path[path_start[i] : path_start[i + 1]]`, in that order; what follows them is
-    its own. A segment always follows the same parent. Segment ids count over a whole workload, so a later block's
+    Prompt `i` begins with the segments `path[path_start[i] : path_start[i + 1]]`, in that order; the rest of the prompt
+    is its own. A segment always follows the same parent. Segment ids count over a whole workload, so a later block's
     `segment_tokens` begins with an earlier block's.
     """
 
@@ -31,8 +31,10 @@ class Prefixes:
     path_start: Int64s
     path: Int32s
     own: Int32s
-    """The segment that the rest of the prompt and the output become because a later request continues it, or -1. The
-    request that would continue it may lie beyond the last one asked for."""
+    """Segment of the rest of the prompt and the output if a later request continues it, or -1.
+
+    The request that would continue it may lie beyond the last one requested.
+    """
 
     def __post_init__(self) -> None:
         _require_dtypes(self, segment_tokens=np.int32, path_start=np.int64, path=np.int32, own=np.int32)
@@ -52,7 +54,7 @@ class Prefixes:
         return len(self.own)
 
     def rows(self, start: int, stop: int) -> "Prefixes":
-        """Take the rows of a range; the arrays of segments are shared, not copied."""
+        """Return a range of rows. The arrays of segments are shared, not copied."""
         starts = self.path_start[start : stop + 1]
         return Prefixes(
             segment_tokens=self.segment_tokens,
@@ -62,18 +64,18 @@ class Prefixes:
         )
 
     def take(self, rows: Int64s) -> "Prefixes":
-        """Take rows by number, in the order given."""
+        """Return rows by number, in the order given."""
         lengths = np.diff(self.path_start)[rows]
         path_start = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(lengths, out=path_start[1:])
-        # Each place of the new path counts on from where its row's old path starts.
+        # Each element of the new path is offset from the start of its row's old path.
         place = np.arange(path_start[-1]) + np.repeat(self.path_start[rows] - path_start[:-1], lengths)
         return Prefixes(
             segment_tokens=self.segment_tokens, path_start=path_start, path=self.path[place], own=self.own[rows]
         )
 
     def renumbered(self, offset: int, segment_tokens: Int32s) -> "Prefixes":
-        """Give every segment an id higher by `offset`, in a table that holds them there."""
+        """Return the prefixes with every segment id higher by `offset`, for a table that holds them there."""
         own = np.where(self.own >= 0, self.own + offset, NO_SEGMENT).astype(np.int32)
         return Prefixes(
             segment_tokens=segment_tokens,
@@ -83,7 +85,7 @@ class Prefixes:
         )
 
     def shared_tokens(self) -> Int64s:
-        """Tokens of each prompt that are on its path."""
+        """Return the tokens of each prompt that are on its path."""
         total = np.zeros(len(self.path) + 1, np.int64)
         np.cumsum(self.segment_tokens[self.path], out=total[1:])
         shared: Int64s = np.diff(total[self.path_start])
@@ -95,13 +97,13 @@ class Requests:
     """A block of requests, one array per column, in order of arrival."""
 
     arrival_s: Float64s
-    """Seconds from the start of the workload; all 0 in a closed loop, where the users decide."""
+    """Seconds from the start of the workload; all 0 in a closed loop, where users decide the time."""
     input_tokens: Int32s
     output_tokens: Int32s
     slo_class: Uint8s
     """Index into the workload's classes."""
     prefixes: Prefixes | None = None
-    """None where nothing is known to be shared."""
+    """None if no sharing is known."""
 
     def __post_init__(self) -> None:
         _require_dtypes(self, arrival_s=np.float64, input_tokens=np.int32, output_tokens=np.int32, slo_class=np.uint8)
@@ -124,7 +126,7 @@ class Requests:
         return len(self.arrival_s)
 
     def rows(self, start: int, stop: int) -> "Requests":
-        """Take the rows of a range; columns are views."""
+        """Return a range of rows. Columns are views."""
         return Requests(
             arrival_s=self.arrival_s[start:stop],
             input_tokens=self.input_tokens[start:stop],
@@ -134,7 +136,7 @@ class Requests:
         )
 
     def take(self, rows: Int64s) -> "Requests":
-        """Take rows by number, in ascending order."""
+        """Return rows by number, in ascending order."""
         return Requests(
             arrival_s=self.arrival_s[rows],
             input_tokens=self.input_tokens[rows],
@@ -144,12 +146,12 @@ class Requests:
         )
 
     def at(self, arrival_s: Float64s) -> "Requests":
-        """Return the same requests at other times."""
+        """Return the same requests at other arrival times."""
         return replace(self, arrival_s=arrival_s)
 
 
 def no_requests() -> Requests:
-    """Return a block of none."""
+    """Return an empty block."""
     return Requests(
         arrival_s=np.empty(0),
         input_tokens=np.empty(0, np.int32),
@@ -159,7 +161,7 @@ def no_requests() -> Requests:
 
 
 def concatenate(blocks: Sequence[Requests]) -> Requests:
-    """Join consecutive blocks of one workload; the last one knows every segment."""
+    """Join consecutive blocks of one workload. The last block knows every segment."""
     if len(blocks) == 1:
         return blocks[0]
     if not blocks:

@@ -1,4 +1,4 @@
-"""What does a user call fast enough? Limits on a request's times and the share of requests that must meet them."""
+"""Defines SLOs: limits on a request's times, and the share of requests that must meet them."""
 
 import re
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from penstock.errors import UsageError
 
 DEFAULT_ATTAINMENT_FRACTION = 0.95
-"""What `attain` means where it is not written; shown wherever the SLO is shown."""
+"""Default of `attain`; shown wherever the SLO is shown."""
 
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(us|ms|s|min|h)")
@@ -22,7 +22,7 @@ _MAX_TEXT = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slo:
-    """Limits a request must meet together, and the fraction of requests that must."""
+    """Limits that a request must all meet, and the fraction of requests that must meet them."""
 
     ttft_s: float | None = None
     tpot_s: float | None = None
@@ -41,7 +41,7 @@ class Slo:
     def met(
         self, *, ttft_s: NDArray[np.float64], tpot_s: NDArray[np.float64], e2e_s: NDArray[np.float64]
     ) -> NDArray[np.bool_]:
-        """Which requests keep every limit; one of a single token has no time per token, and a NaN is not a miss."""
+        """Return which requests meet every limit. A single-token request has no time per token; NaN is not a miss."""
         kept = np.ones(len(ttft_s), dtype=bool)
         for seconds, limit in ((ttft_s, self.ttft_s), (tpot_s, self.tpot_s), (e2e_s, self.e2e_s)):
             if limit is not None:
@@ -56,12 +56,12 @@ class Slo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloClass:
-    """One kind of request of a workload: its share and what it is promised."""
+    """A kind of request in a workload, with its share and its SLO."""
 
     name: str
     share_fraction: float
     slo: Slo | None = None
-    """None: served, and promised nothing."""
+    """None: served without an SLO."""
 
     def __post_init__(self) -> None:
         if not 0 < self.share_fraction <= 1:
@@ -71,7 +71,7 @@ class SloClass:
 
 
 def parse_slo(text: str) -> Slo:
-    """Read an SLO as it is typed: `ttft=1s,tpot=50ms,e2e=2min,attain=95%`."""
+    """Parse an SLO such as `ttft=1s,tpot=50ms,e2e=2min,attain=95%`."""
     if len(text) > _MAX_TEXT:
         raise UsageError(f"an SLO of {len(text)} characters cannot be meant; {_EXAMPLE}")
     given: dict[str, float] = {}
@@ -92,7 +92,7 @@ def parse_slo(text: str) -> Slo:
 
 
 def parse_duration(text: str) -> float:
-    """Read a time as it is typed, in seconds: 250us, 50ms, 1.5s, 2min, 1h."""
+    """Parse a time such as 250us, 50ms, 1.5s, 2min or 1h, and return seconds."""
     match = _DURATION.fullmatch(text.strip().lower())
     if match is None:
         raise UsageError(f"'{text}' is not a time; write 50ms, 1.5s, 2min or 1h")

@@ -1,4 +1,4 @@
-"""What will be served? Arrivals, lengths, sharing and promises together, drawn block by block."""
+"""Combines arrivals, lengths, sharing and SLO classes into a workload, drawn block by block."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -23,22 +23,22 @@ from penstock.workload.synthetic.turns import Turns
 Scalar = TypeVar("Scalar", bound=np.generic)
 Clock = OpenLoop | ClosedLoop
 Extend = Callable[[int, Int32s, Int32s], tuple[Int32s, Prefixes | None]]
-"""Block number, what each request brings, what it answers: its prompt's length and what that shares."""
+"""Function of block number, own prompt tokens and answer tokens that returns prompt lengths and shared prefixes."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Workload:
-    """Requests to come: how many at a time is the consumer's affair, which ones is the seed's."""
+    """A stream of requests. The seed determines the requests; the consumer chooses the block size."""
 
     name: str
     arrivals: Arrivals
     lengths: Lengths | Recording
-    """A recording gives its requests in their order, with the prefixes they share, and their classes."""
+    """Lengths to draw, or a recording, which yields its requests in order, with shared prefixes and classes."""
     sharing: Sharing | None = None
     classes: tuple[SloClass, ...] = ()
-    """Kinds of requests with shares that sum to 1; empty where all are alike and nothing is promised."""
+    """Kinds of requests, with shares that sum to 1; empty if all are alike and none has an SLO."""
     source: str = "synthetic"
-    """What to cite where a result from this workload is shown."""
+    """Citation to show with any result from this workload."""
 
     def __post_init__(self) -> None:
         total = sum(item.share_fraction for item in self.classes)
@@ -54,17 +54,17 @@ class Workload:
 
     @property
     def users(self) -> int | None:
-        """How many users a closed loop has; None where arrivals do not wait for answers."""
+        """Number of users of a closed loop; None if arrivals do not wait for answers."""
         return self.arrivals.users if isinstance(self.arrivals, ClosedLoop) else None
 
     @property
     def think_s(self) -> float:
-        """How long a user of a closed loop waits before asking again, on average."""
+        """Mean think time of a user in a closed loop, in seconds."""
         return self.arrivals.think_s if isinstance(self.arrivals, ClosedLoop) else 0.0
 
     @property
     def rate_per_s(self) -> float | None:
-        """The mean rate where a run does not name another; None in a closed loop, or where one must be named."""
+        """Default mean rate in requests per second; None in a closed loop, or if a run must give one."""
         if isinstance(self.arrivals, ClosedLoop):
             return None
         if isinstance(self.arrivals, AsRecorded):
@@ -74,7 +74,7 @@ class Workload:
     def blocks(
         self, *, seed: int, requests: int, rate_per_s: float | None = None, block_requests: int = NATIVE_BLOCK
     ) -> Iterator[Requests]:
-        """Yield the first `requests` requests; neither their number nor the block size changes any of them."""
+        """Yield the first `requests` requests. Neither their number nor the block size changes any of them."""
         if requests < 0 or block_requests < 1 or seed < 0:
             raise UsageError(
                 "a seed of 0 or more, 0 or more requests and blocks of at least 1 are what can be asked for"
@@ -100,7 +100,7 @@ class Workload:
         rate = self.rate_per_s if rate_per_s is None else rate_per_s
         if isinstance(self.arrivals, AsRecorded) and self.rate_per_s is None and self._recording is not None:
             if rate_per_s is None:
-                return 1.0  # All at once, as an offline batch is; there is no time to stretch.
+                return 1.0  # All at once, as in an offline batch: there is no time to stretch.
             raise UsageError(f"'{self._recording.name}' has all its requests at one time, so it has no rate to change")
         if rate is None or not 0 < rate < np.inf:
             raise UsageError(f"workload '{self.name}' needs a rate above 0 requests/s")
@@ -151,7 +151,7 @@ class Workload:
 
 
 class _Feed(Generic[Scalar]):
-    """A column that comes in native blocks, taken as many rows at a time as wanted."""
+    """A column produced in native blocks and consumed in any number of rows."""
 
     def __init__(self, blocks: Iterator[NDArray[Scalar]]) -> None:
         self._blocks = blocks
@@ -172,7 +172,7 @@ def _limited(blocks: Iterator[Requests], requests: int) -> Iterator[Requests]:
 
 
 def _recut(blocks: Iterator[Requests], size: int) -> Iterator[Requests]:
-    """Cut a stream of blocks into blocks of `size` rows; only the last may be shorter."""
+    """Cut a stream of blocks into blocks of `size` rows. Only the last may be shorter."""
     held: list[Requests] = []
     rows = 0
     for block in blocks:

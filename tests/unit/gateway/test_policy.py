@@ -20,7 +20,7 @@ ENTRIES: tuple[Any, ...] = (
     compiled_policy.first_token,
     compiled_policy.finished,
     compiled_policy.lost,
-    compiled_policy.note_arrival,
+    compiled_policy.begin_report,
     compiled_policy.reported,
 )
 

@@ -322,13 +322,13 @@ def test_an_input_that_changes_the_answer_both_ways_is_one_sentence(result: Plan
     """Attack: "H200 delivers more than 1.00 x" and "less than 0.99 x", both "then NVIDIA", as two lines."""
     assert isinstance(result.answer, Answer)
     first = next(flip for flip in result.answer.flips if flip.kind == "throughput")
-    near = replace(first, winner="mix", instead="nvidia", within_range=True)
+    near = replace(first, winner="mix", instead="nvidia", instead_named=("nvidia",), within_range=True)
     ends = [replace(near, at=1.0044, side="above"), replace(near, at=0.9859, side="below")]
     (both,) = turns(ends)
     said = f"A mix wins only while {first.subject} delivers 0.986 to 1.004 x the estimate (now 1.00 x the estimate"
     assert flip_sentence(*both) == f"{said}, within its range): else NVIDIA"
     assert plain_flip(both, {}).endswith("it stays so (planned: 1.00 x the estimate), else NVIDIA is cheaper.")
-    other = replace(ends[1], instead="amd")
+    other = replace(ends[1], instead="amd", instead_named=("amd",))
     assert flip_sentence(*turns([ends[0], other])[0]).endswith("below AMD, above NVIDIA")
 
 

@@ -48,7 +48,8 @@ def drawn(result: PlanResult, probability: dict[str, float]) -> Answer:
     assert isinstance(answer, Answer)
     span = Span(low=1e6, median=1.5e6, high=2e6)
     confidence = replace(answer.confidence, probability=probability, fleet_usd=span)
-    return replace(answer, confidence=confidence, verdict=judge(answer.family, confidence, result.candidates))
+    verdict = judge(answer.family, confidence, result.candidates)
+    return replace(answer, confidence=confidence, verdict=verdict, people=None)
 
 
 def test_what_is_cheapest_in_most_draws_is_named_first_where_the_estimates_favour_another(result: PlanResult) -> None:

@@ -9,7 +9,7 @@ from penstock.checkpoint import open_checkpoint
 from penstock.errors import UsageError
 from penstock.fleet import Parallelism, Release
 from penstock.fleet.engines import EngineName
-from penstock.preflight import Asked, Launch, Preflight, PreflightQuestion, check, load_knowledge
+from penstock.preflight import Launch, LaunchChoices, Preflight, PreflightQuestion, check, load_knowledge
 from penstock.preflight.facts.subject import subject_of
 from penstock.preflight.launch.flag_values import check_values, takes
 from penstock.preflight.launch.recipe import cookbook_settings, find_recipe
@@ -185,7 +185,7 @@ def proposed(model: str, on: str, engine: EngineName, version: str, tp: int = 8,
         accelerator=load_accelerator(on),
         engine=engine,
         version=Release(version),
-        asked=Asked(parallelism=Parallelism(tp=tp, pp=pp)),
+        asked=LaunchChoices(parallelism=Parallelism(tp=tp, pp=pp)),
     )
     return check(question, KNOWLEDGE)
 

@@ -7,8 +7,8 @@ from penstock.checkpoint import open_checkpoint
 from penstock.fleet import Parallelism, Release
 from penstock.fleet.engines import EngineName
 from penstock.preflight import (
-    Asked,
     Launch,
+    LaunchChoices,
     Preflight,
     PreflightQuestion,
     Readiness,
@@ -44,7 +44,7 @@ def ask(
     host: dict[str, str] | None = None,
 ) -> Preflight:
     subject = subject_of(open_checkpoint(model), model) if isinstance(model, str) else model
-    asked = Asked(parallelism=Parallelism(tp=tp), cache_dtype=kv, context_tokens=context)
+    asked = LaunchChoices(parallelism=Parallelism(tp=tp), cache_dtype=kv, context_tokens=context)
     question = PreflightQuestion(
         subject=subject,
         accelerator=load_accelerator(on),

@@ -14,7 +14,15 @@ from penstock.checkpoint import open_checkpoint
 from penstock.errors import UsageError
 from penstock.fleet import Parallelism, Release
 from penstock.fleet.engines import EngineName
-from penstock.preflight import Asked, Launch, LaunchPlan, PreflightQuestion, check, load_knowledge, parse_command
+from penstock.preflight import (
+    Launch,
+    LaunchChoices,
+    LaunchPlan,
+    PreflightQuestion,
+    check,
+    load_knowledge,
+    parse_command,
+)
 from penstock.preflight.facts.stated_split import StatedSplit, stated_split
 from penstock.preflight.facts.subject import smallest_split, subject_of
 from penstock.preflight.launch.images import rocm_of_image
@@ -22,10 +30,14 @@ from penstock.preflight.launch.launch_plan import plan_launch
 from penstock.preflight.launch.release_flags import check_flags, spelled_out
 
 KNOWLEDGE = load_knowledge()
-ASKED = Asked(parallelism=Parallelism(tp=2, pp=2, dp=2, expert_parallel=True), cache_dtype="fp8", context_tokens=32768)
+ASKED = LaunchChoices(
+    parallelism=Parallelism(tp=2, pp=2, dp=2, expert_parallel=True), cache_dtype="fp8", context_tokens=32768
+)
 
 
-def plan(model: str, on: str, engine: EngineName = "vllm", version: str = "0.32.0", asked: Asked = ASKED) -> LaunchPlan:
+def plan(
+    model: str, on: str, engine: EngineName = "vllm", version: str = "0.32.0", asked: LaunchChoices = ASKED
+) -> LaunchPlan:
     subject = subject_of(open_checkpoint(model), model)
     return plan_launch(subject, load_accelerator(on), engine, Release(version), asked)
 
@@ -91,7 +103,7 @@ def test_every_printed_command_is_one_a_shell_reads(engine: EngineName, version:
     printed = []
     for known in load_models():
         subject, part = subject_of(open_checkpoint(known.id), known.id), load_accelerator("mi300x")
-        asked = Asked(parallelism=smallest_split(subject, part, None, engine))
+        asked = LaunchChoices(parallelism=smallest_split(subject, part, None, engine))
         question = PreflightQuestion(
             subject=subject, accelerator=part, engine=engine, version=Release(version), asked=asked
         )
@@ -103,7 +115,7 @@ def test_every_printed_command_is_one_a_shell_reads(engine: EngineName, version:
 
 
 def test_the_four_forms_of_a_command() -> None:
-    one = Asked(parallelism=Parallelism(tp=8))
+    one = LaunchChoices(parallelism=Parallelism(tp=8))
     amd, nvidia = plan("deepseek-r1", "mi300x", asked=one), plan("deepseek-r1", "h200", asked=one)
     repository = "deepseek-ai/DeepSeek-R1"
     assert typed(amd.bare()) == [
@@ -141,7 +153,7 @@ def test_a_local_checkpoint_is_mounted_and_quoted() -> None:
         load_accelerator("h100"),
         "vllm",
         Release("0.27.1"),
-        Asked(parallelism=Parallelism()),
+        LaunchChoices(parallelism=Parallelism()),
     )
     assert "'./my models/x; rm -rf ~'" in here.bare()
     assert "-v './my models/x; rm -rf ~':/model:ro" in str(here.docker())
@@ -269,7 +281,7 @@ def test_speculation_is_read_from_json_and_from_dotted_flags() -> None:
 
 def flags(engine: EngineName, on: str, split: Parallelism, drafted: int = 0) -> list[str]:
     version = {"vllm": "0.32.0", "sglang": "0.5.18"}[engine]
-    planned = plan("deepseek-r1", on, engine, version, Asked(parallelism=split, drafted_tokens=drafted))
+    planned = plan("deepseek-r1", on, engine, version, LaunchChoices(parallelism=split, drafted_tokens=drafted))
     assert problems(planned) == []
     return typed(planned.bare())
 

@@ -8,7 +8,16 @@ from penstock.errors import UsageError
 from penstock.fleet import Deployment, Parallelism, Release, engine_defaults
 from penstock.fleet.engines import EngineName
 from penstock.performance.step.datapath import compute_precision
-from penstock.preflight import Asked, Launch, Preflight, PreflightQuestion, Readiness, Unknown, check, load_knowledge
+from penstock.preflight import (
+    Launch,
+    LaunchChoices,
+    Preflight,
+    PreflightQuestion,
+    Readiness,
+    Unknown,
+    check,
+    load_knowledge,
+)
 from penstock.preflight.facts.derive_facts import attention_kinds, chip_of, expert_width
 from penstock.preflight.facts.subject import stored_facts, subject_of
 from penstock.preflight.predictions.attention_backend import GraphSupport
@@ -34,7 +43,7 @@ def ask(
             accelerator=load_accelerator(on),
             engine=engine,
             version=Release(version),
-            asked=Asked(parallelism=Parallelism(tp=tp)),
+            asked=LaunchChoices(parallelism=Parallelism(tp=tp)),
             launch=launch,
             host=host,
         ),

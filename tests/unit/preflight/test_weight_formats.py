@@ -11,7 +11,7 @@ from penstock.fleet import Parallelism, Release
 from penstock.fleet.engines import EngineName
 from penstock.model import read_model
 from penstock.model.config_json import Config
-from penstock.preflight import Asked, Preflight, PreflightQuestion, Subject, check, load_knowledge, read_scheme
+from penstock.preflight import LaunchChoices, Preflight, PreflightQuestion, Subject, check, load_knowledge, read_scheme
 
 KNOWLEDGE = load_knowledge()
 GPTQ_8 = {"quant_method": "gptq", "bits": 8, "group_size": 32, "sym": True, "desc_act": False}
@@ -53,7 +53,7 @@ def ask(section: Mapping[str, Any], on: str, engine: EngineName = "vllm", versio
             accelerator=load_accelerator(on),
             engine=engine,
             version=Release(version),
-            asked=Asked(parallelism=Parallelism()),
+            asked=LaunchChoices(parallelism=Parallelism()),
         ),
         KNOWLEDGE,
     )

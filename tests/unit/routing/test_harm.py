@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from penstock.routing.baselines.policies import POLICIES
-from penstock.routing.endpoint_updates import divide, finished, first_token, lost, note_arrival, refresh, reported, sent
+from penstock.routing.endpoint_updates import begin_report, divide, finished, first_token, lost, refresh, reported, sent
 from penstock.routing.harm import harm_of, holds, pick, rank, terms_of
 from penstock.routing.numpy_policy import pick_columns
 from penstock.routing.policy_compiler import compiled_pick
@@ -192,7 +192,7 @@ def test_a_report_shows_what_others_sent() -> None:
     e, p, flights, reports = new_endpoints(1), parameters(), np.zeros(1, FLIGHT), np.zeros(1, REPORT)
     e["step_s"], e["sequence_s"] = 0.01, 1e-4
     sent(e, 0, asking(100), 0, flights, 0, p)
-    note_arrival(e, 0, reports, 0, 1.0)
+    begin_report(e, 0, reports, 0, 1.0)
     reports[0]["running"], reports[0]["kv_used_tokens"] = 11, 5000
     reported(e, 0, reports, 0, 1.1, p)
     # Ten of eleven are others'; own and theirs are in the time of a token.

@@ -6,7 +6,7 @@ from penstock.audit.reference_library import Library
 from penstock.catalog.accelerator import Accelerator
 from penstock.fleet import Parallelism, Release
 from penstock.fleet.engines import NEWEST, EngineName
-from penstock.preflight import Asked, Preflight, PreflightQuestion, Severity, check
+from penstock.preflight import LaunchChoices, Preflight, PreflightQuestion, Severity, check
 
 _FATAL = (Severity.BLOCKER, Severity.SILENT_WRONG)
 _SERVES = {"runs": True, "slow": True, "blocked": False, "silent-wrong": False}
@@ -25,7 +25,7 @@ def audit_runs(statement: RunsStatement, library: Library) -> Judgement:
             accelerator=part,
             engine=engine,
             version=release,
-            asked=Asked(parallelism=_split(part, statement.devices)),
+            asked=LaunchChoices(parallelism=_split(part, statement.devices)),
         ),
         library.knowledge(),
     )

@@ -1,1 +1,1 @@
-"""What is Envoy told? Its configuration as plain values, and the program itself."""
+"""Builds Envoy's configuration as plain values, and finds the Envoy program."""

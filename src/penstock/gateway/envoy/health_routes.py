@@ -1,4 +1,4 @@
-"""What does Envoy say of the gateway's health? Whether it goes on serving, and whether an endpoint is ready."""
+"""Health routes of the gateway: `/health` while it serves, `/ready` while an endpoint is ready."""
 
 from pathlib import Path
 from typing import Final
@@ -6,14 +6,17 @@ from typing import Final
 from penstock.gateway.envoy.clusters import Value
 
 READY_FILE: Final = "xds/eds-ready.json"
-"""In the gateway's folder; once it is there it is the scraper's to write."""
+"""Path in the gateway's folder. Once the file exists, only the scraper writes it."""
 _READY: Final = "penstock_ready"
 _HEALTH_CHECK: Final = "type.googleapis.com/envoy.extensions.filters.http.health_check.v3.HealthCheck"
 
 
 def health_filters(*, told_readiness: bool) -> list[Value]:
-    """Answer `/health`, and `/ready` where readiness is told; both are 503 from `/healthcheck/fail` on."""
-    # More than none: there is one host, which is up while any endpoint is.
+    """Return filters that answer `/health`, and `/ready` if `told_readiness`.
+
+    Both return 503 after a call of `/healthcheck/fail`.
+    """
+    # Any value above 0 works: the cluster has one host, which is healthy while any endpoint is up.
     some_ready: Value = {"cluster_min_healthy_percentages": {_READY: {"value": 1.0}}}
     return [_check("/health", {}), *([_check("/ready", some_ready)] if told_readiness else [])]
 
@@ -25,7 +28,7 @@ def _check(path: str, more: Value) -> Value:
 
 
 def ready_cluster(folder: Path) -> Value:
-    """Describe a cluster that no request is sent to: its one host is healthy while an endpoint is ready."""
+    """Return a cluster that gets no requests. Its one host is healthy while an endpoint is ready."""
     path = folder / READY_FILE
     source = {"path": str(path), "watched_directory": {"path": str(path.parent)}}
     return {
@@ -40,7 +43,7 @@ def ready_cluster(folder: Path) -> Value:
 
 
 def ready_endpoints(*, ready: bool) -> Value:
-    """Write the host of that cluster."""
+    """Return the endpoints of that cluster."""
     host = {
         "endpoint": {"address": {"pipe": {"path": "/nowhere"}}},
         "health_status": "HEALTHY" if ready else "UNHEALTHY",

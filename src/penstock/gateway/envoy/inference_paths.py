@@ -1,6 +1,6 @@
-"""Which paths reach the engines? Those of inference; everything else engines offer is for their operators.
+"""Lists the paths that reach the engines: inference only. Other engine paths are for operators.
 
-The gateway lends its own key to every request it passes on, so that a path it passes is open to every client.
+The gateway adds its own engine key to every request it forwards, so a forwarded path is open to every client.
 """
 
 import re
@@ -11,7 +11,7 @@ from penstock.errors import UsageError
 from penstock.gateway.envoy.clusters import Value
 
 COMPLETIONS: Final = "/v1/(chat/)?completions"
-"""An expression for the paths whose only 404 is an engine's that does not know the model."""
+"""Regular expression for paths on which 404 always means that an engine does not know the model."""
 INFERENCE: Final = (
     *("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"),
     *("/v1/embeddings", "/v1/pooling", "/pooling", "/v1/classify", "/classify"),
@@ -19,14 +19,14 @@ INFERENCE: Final = (
     *("/v1/tokenize", "/tokenize", "/v1/detokenize", "/detokenize"),
     *("/v1/audio/transcriptions", "/v1/audio/translations"),
 )
-"""What vLLM and SGLang serve that a request and its answer are all of."""
+"""Stateless inference paths of vLLM and SGLang: each response depends on its request alone."""
 STORED: Final = "/v1/responses/"
-"""How the paths of responses begin that an engine keeps: only the endpoint that made one has it."""
+"""Prefix of stored responses. Only the endpoint that made a response has it."""
 _ALLOWED: Final = re.compile(r"/[A-Za-z0-9._~/-]+")
 
 
 def checked(paths: Iterable[str]) -> tuple[str, ...]:
-    """Return paths an operator adds to those of inference, each once; refuse what is no path."""
+    """Return the paths an operator adds, without duplicates and known ones. Raise an error for an invalid path."""
     for path in paths:
         if not _ALLOWED.fullmatch(path):
             raise UsageError(f"--allow-path: '{path}' is not a path; write one such as /v1/files, without a query")
@@ -34,7 +34,7 @@ def checked(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def none_of(paths: Sequence[str], *, stored: bool) -> list[Value]:
-    """Match what is none of these paths, with a query or without; `stored`: nor a stored response."""
+    """Return matchers for all other paths, with or without a query. `stored`: nor a stored response."""
     starts = [f"{path}?" for path in paths] + ([STORED] if stored else [])
     wanted = [{"exact": path} for path in paths] + [{"prefix": start} for start in starts]
     return [{"name": ":path", "string_match": one, "invert_match": True} for one in wanted]

@@ -1,23 +1,26 @@
-"""What does Envoy say where it answers itself? The same JSON as engines and pickers, whatever went wrong."""
+"""Rewrites Envoy's own error responses into the JSON that engines and pickers use."""
 
 from typing import Final
 
 from penstock.gateway.envoy.clusters import Value
 
 _FLAGS: Final = ("UH", "UF", "UO", "UT", "UC", "UPE", "URX", "SI", "LR", "UR", "NC")
-"""Endpoints that cannot be reached, are silent or cut: no picker and no route of ours answers with these."""
+"""Response flags for endpoints that are unreachable, silent or reset. Pickers and direct responses set none."""
 _SAID: Final = "%LOCAL_REPLY_BODY%"
 _NOBODY_S: Final = 5
-"""Until who finds no endpoint asks again: they are looked at ten times a second, and take minutes to load."""
+"""Retry-After in seconds if no endpoint is reachable.
+
+Endpoints are scraped ten times a second, but take minutes to load.
+"""
 _NO_HEADERS: Final[Value] = {
     "header_filter": {"header": {"name": ":method", "present_match": True, "invert_match": True}}
 }
-"""What could not be read as a request: Envoy answers before it has headers, and before it has a flag for it."""
+"""Matches input that is not a valid request. Envoy replies before it has headers or a response flag."""
 _FORBIDDEN: Final = 403
 
 
 def local_replies() -> Value:
-    """Which of Envoy's own answers are rewritten: not those of pickers and routes, which are JSON already."""
+    """Return the mappers for Envoy's own replies. Those of pickers and routes are JSON already."""
     found = [
         _by_status(401, "authentication_error", "no key or token this gateway knows"),
         _by_status(403, "permission_error", "the token is for another audience, or an upgrade is asked for"),
@@ -28,7 +31,7 @@ def local_replies() -> Value:
         _by_status(500, "server_error", "no picker answered; try again", retry_after_s=1),
         _coming_back(_rewritten(_flagged(*_FLAGS), "server_error", _SAID), _NOBODY_S),
         _rewritten(_NO_HEADERS, "invalid_request_error", _SAID),
-        # Of a request that was read only what a token's claim writes into a header cannot be sent on.
+        # DPE with 503: the request was valid, so it is the tenant claim of its token that cannot be sent as a header.
         {
             **_rewritten(
                 {"and_filter": {"filters": [_flagged("DPE"), _status(503)]}},

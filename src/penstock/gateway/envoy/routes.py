@@ -1,4 +1,4 @@
-"""Which cluster is a request for? By the model a picker read, by the body where no picker answered."""
+"""Routes requests to a model's cluster: by the picker's header, or by the body if no picker answered."""
 
 import json
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from penstock.gateway.state.headers import ASK_AGAIN, MODEL, WHOLE
 from penstock.gateway.state.routed_fleet import RoutedFleet, listed
 
 _RETRY: Final[Value] = {
-    # Nothing has reached the client in any of these cases, and asking a model twice does no harm.
+    # In all these cases no byte has reached the client, and a repeated request does no harm.
     "retry_on": "connect-failure,refused-stream,reset,reset-before-request,gateway-error,retriable-status-codes",
     "retriable_status_codes": [500],
-    # Four tries with the first, where no picker says how many.
+    # Four tries in total, if no picker sets the number.
     "num_retries": 3,
-    # Where no picker says how long an endpoint may be silent before another is tried besides.
+    # Silence before another endpoint is also tried, if no picker sets it.
     "per_try_timeout": "120s",
     "retry_host_predicate": [
         {
@@ -29,22 +29,22 @@ _RETRY: Final[Value] = {
         }
     ],
     "host_selection_retry_max_attempts": 5,
-    # The next try is at another endpoint, which owes nothing to the one before.
+    # The next try goes to another endpoint, so it need not wait.
     "retry_back_off": {"base_interval": "0.001s", "max_interval": "0.01s"},
-    # A picker says when it is to be asked again about a silent endpoint.
+    # A picker sets when Envoy asks again about a silent endpoint.
     "rate_limited_retry_back_off": {
         "reset_headers": [{"name": ASK_AGAIN, "format": "SECONDS"}],
         "max_interval": "3600s",
     },
 }
 _RETRY_MODEL: Final[Value] = {**_RETRY, "retriable_status_codes": [404, 500]}
-"""Of completions, whose only 404 is an engine's that does not know the model; a path nobody has is not tried again."""
+"""Retries of completions, where 404 means that an engine does not know the model. Other 404s are not retried."""
 _HEDGE: Final[Value] = {"hedge_on_per_try_timeout": True}
-"""A silent try is not aborted when another begins: the first answer wins."""
+"""Hedging: a silent try continues when another begins, and the first response wins."""
 STREAM_IDLE_S: Final = 900
-"""A stream that has begun and then stalls is given up after so long without a byte."""
+"""Seconds without a byte after which a stream that has begun is closed."""
 _WHOLE_IDLE_S: Final = 4 * 3600
-"""An answer that is not streamed is silence until its last token."""
+"""Idle timeout in seconds of a response that is not streamed, which is silent until its last token."""
 _WHOLE: Final[Value] = {"name": WHOLE, "present_match": True}
 _NOT_INFERENCE: Final = "Not Found: this gateway passes on inference paths only; --allow-path adds one"
 _NOT_STORED: Final = (
@@ -68,9 +68,9 @@ _NO_PICK_GRPC: Final[Value] = {
 def virtual_host(
     fleet: RoutedFleet, *, door: str | None, access: Access | None = None, more_paths: Sequence[str] = ()
 ) -> Value:
-    """All routes, first match first; what Envoy answers itself is not asked about at the door.
+    """Return all routes in order of precedence. Envoy's direct responses skip the picker.
 
-    `more_paths` reach the engines besides those of inference.
+    `more_paths` reach the engines besides the inference paths.
     """
     off: Value = {} if door is None else _NO_PICK if door == "ext_authz" else _NO_PICK_GRPC
     routes: list[Value] = [
@@ -100,7 +100,7 @@ def virtual_host(
             routes += _to({"dynamic_metadata": [read]}, number)
         unknown = f"no model of this fleet was asked for; write one of {listed(fleet.names)}"
         routes.append(_direct({"prefix": "/"}, 404, error_body(unknown, 404), {}))
-    # A picker that is asked about a silent endpoint has to know which try this is.
+    # A liveness question needs the number of this try.
     host: Value = {"name": "fleet", "domains": ["*"], "routes": routes, "include_request_attempt_count": True}
     if access is not None:
         host["typed_per_filter_config"] = credentials(access)
@@ -114,7 +114,7 @@ def _engine_key(key: str) -> Value:
 
 
 def models_body(fleet: RoutedFleet) -> str:
-    """What /v1/models answers."""
+    """Return the response body of /v1/models."""
     return json.dumps({"object": "list", "data": [_card(fleet, name) for name in fleet.names]})
 
 
@@ -125,7 +125,7 @@ def _card(fleet: RoutedFleet, name: str) -> Value:
 
 
 def error_body(message: str, code: int) -> str:
-    """Write an error as OpenAI's clients read it."""
+    """Return an OpenAI error body."""
     return json.dumps({"error": {"message": message, "type": "NotFoundError", "param": None, "code": code}})
 
 
@@ -147,8 +147,8 @@ def _direct(match: Value, status: int, body: str, more: Value) -> Value:
 
 
 def _to(match: Value, number: int) -> list[Value]:
-    """Route to a model: completions first, and those that may be silent for long before others."""
-    # A stream lasts as long as it lasts.
+    """Return the routes to a model. Completions come first, and unstreamed requests before streamed ones."""
+    # No timeout: a stream may last arbitrarily long.
     there: Value = {"cluster": cluster_name(number), "timeout": "0s", "hedge_policy": _HEDGE}
     headers = cast("list[Value]", match.get("headers", []))
     completion: Value = {"safe_regex": {"regex": COMPLETIONS}, **match, "headers": [_is("POST"), *headers]}

@@ -1,4 +1,4 @@
-"""Where do spans go? Envoy makes one for each request and one for asking a picker, and sends them by OTLP."""
+"""Configures tracing: Envoy creates a span per request and one per picker call, and exports them by OTLP."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -11,7 +11,7 @@ from penstock.gateway.state.headers import DESTINATION, MODEL, PICKER, TENANT, T
 _COLLECTOR: Final = "penstock_traces"
 _OTEL: Final = "type.googleapis.com/envoy.config.trace.v3.OpenTelemetryConfig"
 _TAGS: Final = {
-    # By the names of OpenTelemetry's conventions for generative AI where they have one.
+    # Names follow OpenTelemetry's conventions for generative AI if those define one.
     "gen_ai.request.model": MODEL,
     "penstock.endpoints": DESTINATION,
     "penstock.ticket": TICKET,
@@ -20,12 +20,12 @@ _TAGS: Final = {
 }
 
 _NO_QUERY: Final[Value] = {"tag": "http.url", "value": "%PATH(NQ)%"}
-"""In place of Envoy's own: a query is the client's, and may be a secret."""
+"""Replaces Envoy's own tag, because a client's query may contain a secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traces:
-    """A collector that takes OTLP over HTTP, and how many requests it is told of."""
+    """An OTLP/HTTP collector, and the fraction of requests that is traced."""
 
     address: str
     fraction: float = 0.01
@@ -39,13 +39,16 @@ class Traces:
 
     @property
     def server(self) -> tuple[str, int]:
-        """Its host and port."""
+        """Host and port of the collector."""
         parts = urlsplit(self.address)
         return parts.hostname or "", parts.port or 4318
 
 
 def traced(traces: Traces) -> Value:
-    """What the connection manager is told: sampled here unless a client already traces; engines go on from it."""
+    """Return the tracing settings of the connection manager.
+
+    Requests are sampled here unless the client already traces them. Engines continue the trace.
+    """
     exporter = {"http_uri": {"uri": traces.address, "cluster": _COLLECTOR, "timeout": "1s"}}
     tags: list[Value] = [{"tag": tag, "request_header": {"name": header}} for tag, header in _TAGS.items()]
     tags.append(_NO_QUERY)
@@ -63,5 +66,5 @@ def traced(traces: Traces) -> Value:
 
 
 def collector_cluster(traces: Traces) -> Value:
-    """Where the collector is."""
+    """Return the collector's cluster."""
     return named_cluster(_COLLECTOR, *traces.server)

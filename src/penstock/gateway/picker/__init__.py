@@ -1,1 +1,1 @@
-"""Which endpoint is named for a request? One decision, and what it is made from."""
+"""Chooses endpoints for a request: one decision and the state it is made from."""

@@ -1,4 +1,4 @@
-"""Which machine code decides? The policy the simulator tries, compiled once and kept, so that pickers start at once."""
+"""Compiles the policy that the simulator also runs, and caches the machine code so that pickers start at once."""
 
 from collections.abc import Callable
 from importlib.resources import files
@@ -25,16 +25,16 @@ sent = _kept(endpoint_updates.sent)
 first_token = _kept(endpoint_updates.first_token)
 finished = _kept(endpoint_updates.finished)
 lost = _kept(endpoint_updates.lost)
-note_arrival = _kept(endpoint_updates.note_arrival)
+begin_report = _kept(endpoint_updates.begin_report)
 reported = _kept(endpoint_updates.reported)
 divide = _kept(endpoint_updates.divide)
 
 
 class EveryRequest(NamedTuple):
-    """What is called for every request, past numba's look at what kinds of arrays it is given.
+    """Entry points called for every request, without numba's type dispatch.
 
-    That look takes as long as the decision. Only for arrays laid out as those of `compile_once` are: others would be
-    read as if they were.
+    The dispatch takes as long as the decision itself. Pass only arrays with the layout that `compile_once` uses: any
+    other array would be read as if it had that layout.
     """
 
     rank: Callable[[Records, Records, Records, Records, Records, Records], int]
@@ -44,7 +44,7 @@ class EveryRequest(NamedTuple):
 
 
 def every_request() -> EveryRequest:
-    """Return the machine code of what is called most, compiled if it is not yet."""
+    """Return the machine code of the per-request functions. Compile it if needed."""
     compile_once()
     return EveryRequest(*(_straight(entry) for entry in (rank, sent, first_token, finished)))
 
@@ -55,13 +55,13 @@ def _straight(entry: object) -> Any:  # noqa: ANN401 - numba's dispatcher has no
 
 
 def is_compiled() -> bool:
-    """Whether this version's policy was compiled with the package or on this machine."""
-    entries = (rank, refresh, sent, first_token, finished, lost, note_arrival, reported, divide)
+    """Return whether this version's policy was compiled with the package or on this machine."""
+    entries = (rank, refresh, sent, first_token, finished, lost, begin_report, reported, divide)
     return all(on_disk(entry) for entry in entries)
 
 
 def compile_once() -> None:
-    """Make every call a picker makes, on an endpoint of its own."""
+    """Compile every function that a picker calls, by calling each one on a dummy endpoint."""
     endpoints, parameters, request = new_endpoints(1), default_parameters(), new_request()
     flights, said = np.zeros(1, FLIGHT), np.zeros(1, REPORT)
     divide(endpoints, 0, 1)
@@ -72,5 +72,5 @@ def compile_once() -> None:
     finished(endpoints, flights, 0, 1, 3.0, parameters)
     sent(endpoints, 0, request, 0, flights, 0, parameters)
     lost(endpoints, flights, 0, 4.0, parameters)
-    note_arrival(endpoints, 0, said, 0, 5.0)
+    begin_report(endpoints, 0, said, 0, 5.0)
     reported(endpoints, 0, said, 0, 6.0, parameters)

@@ -1,4 +1,4 @@
-"""Why was a request sent there? Sampled decisions with all they were made from, so that anybody can make them again."""
+"""Records sampled routing decisions with all their inputs, so that anyone can replay them."""
 
 import base64
 import json
@@ -30,14 +30,14 @@ _ARRAYS: Final = {
 
 
 class ReceiptBook:
-    """A file of receipts, one line each: records and numbers, nothing that was asked."""
+    """A file of receipts, one per line. It holds records and numbers, and no prompt text."""
 
     def __init__(self, path: Path, every: int, addresses: tuple[str, ...], *, count: int = 0) -> None:
         self._every, self.count, self._addresses = every, count, addresses
         self._file: IO[str] | None = path.open("a", encoding="ascii", buffering=1)
 
     def note(self, request: Records, endpoints: Records, hits: Records, parameters: Records, order: Records) -> None:
-        """Write every so many-th decision down."""
+        """Append every `every`-th decision to the file."""
         self.count += 1
         if self._file is None or self.count % self._every:
             return
@@ -46,11 +46,11 @@ class ReceiptBook:
         try:
             self._file.write(json.dumps({"addresses": self._addresses, **line}) + "\n")
         except OSError:
-            # A full disk ends the receipts, never the routing.
+            # A full disk stops the receipts, never the routing.
             self._file = None
 
     def close(self) -> None:
-        """Write no more."""
+        """Close the file."""
         if self._file is not None:
             with suppress(OSError):
                 self._file.close()
@@ -59,7 +59,7 @@ class ReceiptBook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionReceipt:
-    """One decision and what it was made from."""
+    """One routing decision and its inputs."""
 
     addresses: tuple[str, ...]
     request: Records
@@ -70,25 +70,25 @@ class DecisionReceipt:
 
     @property
     def sample(self) -> PickSample:
-        """The pick, as policies and explanations take it: the first of the order, or nobody."""
+        """The pick as policies and explanations take it: the order's first endpoint, or REJECTED if it is empty."""
         return PickSample(self.request, self.endpoints, self.hits, self.order[0] if self.order else REJECTED)
 
     def again(self) -> tuple[int, ...]:
-        """Make the decision again."""
+        """Replay the decision and return its order of endpoints."""
         order, harms = np.zeros(len(self.order) or 1, np.int64), np.zeros(len(self.endpoints))
         found = rank(self.request, self.endpoints, self.hits, self.parameters, order, harms)
         return tuple(int(index) for index in order[:found])
 
 
 def read_receipts(path: Path) -> Iterator[DecisionReceipt]:
-    """Read a file of receipts; a last line that was cut is left out: `ends_cut` says whether one was."""
+    """Yield the receipts of a file. An incomplete last line is skipped; `ends_cut` reports it."""
     for number, line in enumerate(_lines(path), 1):
         if line.endswith("\n"):
             yield _receipt(line, f"{path.name}, line {number}")
 
 
 def ends_cut(path: Path) -> bool:
-    """Whether a file's last line was not written to its end, as when a disk is full or a gateway is still writing."""
+    """Return whether the last line is incomplete, as on a full disk or while a gateway is still writing."""
     last = "\n"
     for line in _lines(path):
         last = line
@@ -96,7 +96,10 @@ def ends_cut(path: Path) -> bool:
 
 
 def first_line(path: Path) -> str:
-    """What a file begins with: no two decisions are the same, so that files that begin alike have the same ones."""
+    """Return the first line of a file.
+
+    No two decisions are the same, so files with the same first line hold the same decisions.
+    """
     return next(_lines(path), "")
 
 

@@ -1,4 +1,4 @@
-"""Which answers have ended? Lines of Envoy's log from a pipe, one for each decision of this picker."""
+"""Reads ended requests from Envoy's access log: a pipe with one line per decision of this picker."""
 
 import os
 from typing import Final
@@ -9,21 +9,21 @@ _READ_BYTES: Final = 2**18
 _MAX_LINE_BYTES: Final = 4096
 _FIELDS, _TRY_FIELDS = 5, 6
 _TRY: Final = "try"
-"""How a line begins that says which endpoint failed one try of a request."""
+"""First word of a log line that reports a failed try of a request and its endpoint."""
 _NOT_FOUND: Final = 404
 
 
 class EndedRequests:
-    """One picker's pipe."""
+    """Reader of one picker's access-log pipe."""
 
     def __init__(self, path: str, desk: Picker) -> None:
         self.desk = desk
-        # For reading and writing: a pipe that nobody holds open for reading would block Envoy.
+        # Opened for reading and writing: a pipe without a reader would block Envoy.
         self.descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
         self._rest = b""
 
     def read(self) -> None:
-        """Take what is there."""
+        """Read and handle all lines that are available now."""
         try:
             data = self._rest + os.read(self.descriptor, _READ_BYTES)
         except BlockingIOError:
@@ -49,7 +49,7 @@ class EndedRequests:
         )
 
     def _failed_try(self, fields: list[str]) -> None:
-        """Take a line whose last field is a name, which may have spaces."""
+        """Handle the line of a failed try. Its last field is a model name, which may contain spaces."""
         if len(fields) != _TRY_FIELDS or not fields[1].isdigit():
             return
         _, ticket, served, status, flags, name = fields

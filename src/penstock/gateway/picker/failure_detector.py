@@ -1,7 +1,7 @@
-"""Which endpoints get no requests for a while? Those that failed requests which others answered, and silent ones.
+"""Excludes endpoints that fail or stop responding, for a limited time.
 
-A 5xx is blamed on an endpoint only if another endpoint answers the same request: a request that fails everywhere takes
-no endpoint out.
+A 5xx is blamed on an endpoint only if another endpoint answers the same request. So a request that fails everywhere
+excludes no endpoint.
 """
 
 import math
@@ -16,66 +16,68 @@ from penstock.routing.records import Records
 
 _SUSPECT_S, _MAX_SUSPECT_S = 1.0, 30.0
 _STRIKES: Final = 3
-"""5xx in a row, each answered elsewhere, after which an endpoint is suspected; one is enough on its next trial."""
+"""Consecutive 5xx, each answered elsewhere, that make an endpoint suspected. On its next trial one is enough."""
 _KNOWN_AGAIN_S: Final = 60.0
-"""A name that was not unknown for so long is one that is loaded again, or was."""
+"""Seconds without a 404 after which a model name starts again at the shortest exclusion."""
 _NOT_FOUND, _SERVER_ERROR = 404, 500
 _UPSTREAM: Final = frozenset({"UF", "UC", "UT", "UPE"})
-"""Envoy's flags of an endpoint that cannot be connected to, cuts, is silent, or does not speak HTTP."""
+"""Envoy's response flags for an endpoint: connect failure, reset, timeout, protocol error."""
 _IDLE_SILENCES: Final = 6.0
-"""Times the shortest silence that an endpoint reports nothing to do before a silent request is taken for lost there.
+"""Idle time, in multiples of the shortest silence, after which a request in flight counts as lost.
 
-An engine may report nothing to do while it reads a prompt (SGLang counts running requests between prefills).
+The time counts while an endpoint reports no requests. An engine may report none while it prefills: SGLang counts
+running requests between prefills.
 """
 _LOG_S: Final = 1
-"""Envoy's log of a try that failed arrives within this time."""
+"""Seconds within which Envoy's log line of a failed try arrives."""
 _WAIT_PER_AGE: Final = 2.0
-"""Next question after this share of a request's age."""
+"""Wait before Envoy's next check, as a multiple of the request's age."""
 
 
 def has_failed(status: int, flags: str, tries: int) -> bool:
-    """Return whether an answer's end is the endpoint's failure; a client that left (DC) is not.
+    """Return whether a request failed because of its endpoint. A client disconnect (DC) does not count.
 
-    Envoy tries a 404 on others only where an endpoint does not know the model the fleet file gives it.
+    A 404 with retries counts: Envoy retries a 404 elsewhere only if an endpoint does not know the model that the fleet
+    file assigns to it.
     """
     left = status == 0 and "DC" in flags.split(",")
     return (status >= _SERVER_ERROR or status == 0 or (status == _NOT_FOUND and tries > 1)) and not left
 
 
 def is_upstream(flags: str) -> bool:
-    """Return whether Envoy blames the endpoint, and not the request."""
+    """Return whether Envoy's flags blame the endpoint and not the request."""
     return not _UPSTREAM.isdisjoint(flags.split(","))
 
 
 class SuspectedEndpoints:
-    """Until when each endpoint gets no requests."""
+    """Endpoints that get no requests, each until a point in time."""
 
     def __init__(self, endpoints: int) -> None:
         self.until_s = np.zeros(endpoints)
-        """0: it is not suspected."""
+        """End of the suspicion, in seconds of the clock, per endpoint; 0 if it is not suspected."""
         self._for_s = np.zeros(endpoints)
         self._strikes = [0] * endpoints
         self.trial_s = math.inf
-        """When the next of them is tried again."""
+        """Time of the next trial, in seconds of the clock; infinity if none is due."""
 
     def failed(self, endpoint: int, now_s: float) -> None:
-        """Suspect an endpoint, twice as long as the last time."""
+        """Suspect an endpoint for twice as long as the last time."""
         self._for_s[endpoint] = min(_MAX_SUSPECT_S, max(_SUSPECT_S, 2 * self._for_s[endpoint]))
         self.until_s[endpoint] = now_s + self._for_s[endpoint]
         self.trial_s = min(self.trial_s, self.until_s[endpoint])
         self._strikes[endpoint] = 0
 
     def strike(self, endpoint: int) -> bool:
-        """Count a 5xx; return whether it is one too many."""
+        """Count a 5xx. Return whether the endpoint should be suspected now."""
         self._strikes[endpoint] += 1
         return self._strikes[endpoint] >= _STRIKES or bool(self._for_s[endpoint] > 0)
 
     def answered(self, endpoint: int) -> None:
-        """Forget how often it failed."""
+        """Reset the strikes and the back-off of an endpoint that answered."""
         self._for_s[endpoint], self._strikes[endpoint] = 0.0, 0
 
     def tried_again(self, now_s: float) -> list[int]:
-        """Return the endpoints whose time is over, each once."""
+        """Return the endpoints whose suspicion has ended. Each is returned once."""
         found: list[int] = np.flatnonzero((self.until_s > 0) & (self.until_s <= now_s)).tolist()
         self.until_s[found] = 0.0
         self.trial_s = float(self.until_s[self.until_s > 0].min(initial=math.inf))
@@ -83,29 +85,29 @@ class SuspectedEndpoints:
 
 
 class UnknownModels:
-    """Which adapters an endpoint said it does not know: left out there for a while, and nothing else of it is."""
+    """Adapters that an endpoint reported as unknown. Only requests for that name avoid it, for a while."""
 
     def __init__(self, fleet: RoutedFleet) -> None:
         self._bits = {name: 1 << place for place, name in enumerate(fleet.names)}
         self._left: dict[tuple[int, str], tuple[float, float]] = {}
-        """Until when, and for how long that was."""
+        """By endpoint and name: end of the exclusion, and its length, both in seconds."""
         self._out: set[tuple[int, str]] = set()
         self._told: set[int] = set()
         self.trial_s = math.inf
-        """When the next of them is tried again."""
+        """Time of the next trial, in seconds of the clock; infinity if none is due."""
 
     def tell(self, ticket: int) -> None:
-        """Take note that the first choice for a request did not know its name."""
+        """Record that the first-choice endpoint of a request did not know its model."""
         self._told.add(ticket)
 
     def told(self, ticket: int) -> bool:
-        """Whether it did not; asked once, when the answer has ended."""
+        """Return whether the first choice did not know the model, and forget the request."""
         known = ticket not in self._told
         self._told.discard(ticket)
         return not known
 
     def leave(self, endpoints: Records, endpoint: int, name: str, now_s: float) -> None:
-        """Send no request for a name to an endpoint, twice as long as the last time."""
+        """Send an endpoint no requests for a model name, for twice as long as the last time."""
         until_s, for_s = self._left.get((endpoint, name), (-math.inf, 0.0))
         again = now_s < until_s + _KNOWN_AGAIN_S
         for_s = min(_MAX_SUSPECT_S, max(_SUSPECT_S, 2 * for_s if again else 0.0))
@@ -115,7 +117,7 @@ class UnknownModels:
         self.trial_s = min(self.trial_s, now_s + for_s)
 
     def try_again(self, endpoints: Records, now_s: float) -> None:
-        """Take back those that were left out long enough."""
+        """Re-admit endpoints and names whose exclusion has ended."""
         for endpoint, name in [entry for entry in self._out if self._left[entry][0] <= now_s]:
             endpoints["serves"][endpoint] |= self._bits[name]
             self._out.discard((endpoint, name))
@@ -123,7 +125,7 @@ class UnknownModels:
 
 
 class FailureDetector:
-    """What a picker knows of endpoints that fail; writes `accepts` and `serves` of their records."""
+    """A picker's view of failing endpoints. Writes `accepts` and `serves` of the endpoint records."""
 
     def __init__(self, fleet: RoutedFleet, endpoints: Records, min_silence_s: float = SILENCE_S) -> None:
         count = len(fleet.addresses)
@@ -133,10 +135,10 @@ class FailureDetector:
         self._reported_s, self._busy_s = np.zeros(count), np.zeros(count)
         self._answered_s, self._struck_s = np.zeros(count), np.zeros(count)
         self._tries: dict[int, dict[int, bool]] = {}
-        """By ticket: the endpoints whose tries have failed, and whether with a 5xx."""
+        """By ticket: endpoints whose try failed, and whether it failed with a 5xx."""
 
     def reported(self, endpoint: int, row: np.void, now_s: float) -> None:
-        """Take in what the scraper saw of an endpoint."""
+        """Apply the scraper's latest row for an endpoint."""
         self._healthy[endpoint] = row["healthy"] != 0
         self._endpoints[endpoint]["accepts"] = self._healthy[endpoint] and now_s >= self._suspects.until_s[endpoint]
         self._reported_s[endpoint] = row["reported_s"]
@@ -144,12 +146,12 @@ class FailureDetector:
             self._busy_s[endpoint] = now_s
 
     def suspect(self, endpoint: int, now_s: float) -> None:
-        """Send an endpoint no requests for a while."""
+        """Exclude an endpoint from routing for a while."""
         self._suspects.failed(endpoint, now_s)
         self._endpoints[endpoint]["accepts"] = 0
 
     def try_failed(self, ticket: int, endpoint: int, status: int, flags: str, now_s: float) -> None:
-        """Note that one try of a request failed; who breaks a connection is suspected at once."""
+        """Record that one try of a request failed. A broken connection makes the endpoint suspected at once."""
         self._tries.setdefault(ticket, {})[endpoint] = status >= _SERVER_ERROR
         if is_upstream(flags):
             self.suspect(endpoint, now_s)
@@ -157,9 +159,10 @@ class FailureDetector:
     def ended(
         self, ticket: int, first: int, served: int | None, status: int, flags: str, now_s: float, *, alone: bool
     ) -> bool:
-        """Blame whoever failed a request that has ended at `served`; return whether an endpoint is suspected now.
+        """Blame the endpoints that failed an ended request. Return whether an endpoint became suspected.
 
-        `served` is None where that is unknown; `alone` says that no log tells which tries failed.
+        `served` is the endpoint that served the request, or None if unknown. `alone` says that no log line reports
+        failed tries.
         """
         tries, told = self._tries.pop(ticket, {}), self.unknown.told(ticket)
         last = first if served is None else served
@@ -177,9 +180,10 @@ class FailureDetector:
         return bool(blamed)
 
     def _strike_unseen(self, endpoint: int, now_s: float) -> bool:
-        """Count a 5xx that no other endpoint was asked to answer; return whether to blame it on the endpoint.
+        """Count a 5xx that was not retried elsewhere. Return whether to blame the endpoint.
 
-        It is blamed where others answer meanwhile, and on half of them at most.
+        The endpoint is blamed only if others answer meanwhile, and only if at most half of them, itself included, are
+        then excluded.
         """
         self._struck_s[endpoint] = self._struck_s[endpoint] or now_s
         many = self._suspects.strike(endpoint)
@@ -189,12 +193,12 @@ class FailureDetector:
         return many and answer and 2 * (out + 1) <= len(others) + 1
 
     def forget(self, ticket: int) -> None:
-        """Forget a request that led nowhere."""
+        """Drop the state of a request that never reached an endpoint."""
         self._tries.pop(ticket, None)
         self.unknown.told(ticket)
 
     def try_again(self, now_s: float) -> bool:
-        """Let endpoints and names be asked for again whose time is over; return whether any endpoint was."""
+        """Re-admit endpoints and names whose exclusion has ended. Return whether an endpoint was due."""
         if now_s >= self.unknown.trial_s:
             self.unknown.try_again(self._endpoints, now_s)
         if now_s < self._suspects.trial_s:
@@ -204,10 +208,10 @@ class FailureDetector:
         return True
 
     def ask_again_s(self, ticket: int, tried: Iterable[int], age_s: float, now_s: float, *, first: bool) -> int | None:
-        """Return when Envoy asks again about a silent request; None: it tries the next endpoint now.
+        """Return seconds until Envoy checks a silent request again, or None to try the next endpoint now.
 
-        Envoy asks after every try that did not answer, failed or silent. A try can be silent only after the shortest
-        silence; which of both it is then, its log line tells a moment later.
+        Envoy checks after every try that did not answer, whether it failed or is silent. A try can be silent only after
+        the shortest silence. The log line that tells a failed try from a silent one arrives a moment later.
         """
         failed = self._tries.get(ticket, {})
         if age_s < self._min_silence_s or not any(
@@ -217,13 +221,13 @@ class FailureDetector:
         return _LOG_S if first else math.ceil(_WAIT_PER_AGE * age_s)
 
     def _is_alive(self, endpoint: int, age_s: float, now_s: float) -> bool:
-        """Return whether an endpoint answers the scraper, and does not report that it has long had nothing to do."""
+        """Return whether an endpoint answers the scraper and has not reported itself idle for long."""
         idle_s = _IDLE_SILENCES * self._min_silence_s
         reports = now_s - self._reported_s[endpoint] < idle_s
         idle = reports and min(age_s, now_s - self._busy_s[endpoint]) > idle_s
         return bool(self._healthy[endpoint]) and not idle
 
     def adopt(self, before: "FailureDetector", here: dict[int, int | None]) -> None:
-        """Keep the failed tries of requests that are under way when the fleet is read again."""
-        for ticket, tries in before._tries.items():  # noqa: SLF001 - its own kind
+        """Keep the failed tries of requests in flight when the fleet is reloaded."""
+        for ticket, tries in before._tries.items():  # noqa: SLF001 - same class
             self._tries[ticket] = {new: refused for old, refused in tries.items() if (new := here[old]) is not None}

@@ -1,7 +1,7 @@
-"""Which requests are on their way? One array with a place for each, and bytes in and out of it without numpy's detours.
+"""Stores the requests in flight in one array, read and written as bytes because numpy's field access is slow.
 
-To read or write one field of a record through numpy takes a third of a microsecond and to make a record a whole one; a
-decision needs some thirty of them. `struct` packs and unpacks a whole record in that time.
+Reading or writing one field of a record through numpy takes a third of a microsecond, and creating a record takes a
+whole one. A decision needs about thirty of them. `struct` packs or unpacks a whole record in that time.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _FIRST_PLACES: Final = 256
 
 
 def struct_of(dtype: np.dtype[np.void]) -> Struct:
-    """How a record of floats and integers lies in memory."""
+    """Return the memory layout of a record of floats and integers, as a Struct."""
     kinds = [dtype[name].str for name in dtype.names or ()]
     packed = Struct("=" + "".join({"<f8": "d", "<i8": "q"}[kind] for kind in kinds))
     if packed.size != dtype.itemsize:
@@ -28,7 +28,7 @@ _FLIGHT: Final = struct_of(FLIGHT)
 
 
 class InFlightRequest(NamedTuple):
-    """What FLIGHT says of one request; `FLIGHT` has the meanings."""
+    """One row of FLIGHT; see `FLIGHT` for the meaning of each field."""
 
     endpoint: int
     sent_s: float
@@ -43,7 +43,7 @@ class InFlightRequest(NamedTuple):
 
 
 class InFlightRequests:
-    """Requests on their way, by ticket."""
+    """Requests in flight, by ticket."""
 
     def __init__(self) -> None:
         self.rows: Records = np.zeros(_FIRST_PLACES, FLIGHT)
@@ -55,10 +55,10 @@ class InFlightRequests:
         return ticket in self._places
 
     def opened(self, ticket: int) -> int:
-        """Return a place for a request."""
+        """Allocate a row for a request and return its index."""
         if not self._free:
             before, old = len(self.rows), self.rows
-            self.rows = np.zeros(2 * before, FLIGHT)  # of the very same type, unlike what numpy concatenates
+            self.rows = np.zeros(2 * before, FLIGHT)  # exactly the same dtype, which np.concatenate would not keep
             self.rows[:before] = old
             self._bytes = self.rows.view(np.uint8).data
             self._free.extend(range(before, 2 * before))
@@ -66,27 +66,27 @@ class InFlightRequests:
         return place
 
     def place(self, ticket: int) -> int | None:
-        """Where a request is; None where it is over."""
+        """Return the row index of a request, or None if it has ended."""
         return self._places.get(ticket)
 
     def closed(self, ticket: int) -> int | None:
-        """Give a request's place back; what it says can be read until the next one is opened."""
+        """Free a request's row and return its index. The row stays readable until the next `opened`."""
         place = self._places.pop(ticket, None)
         if place is not None:
             self._free.append(place)
         return place
 
     def at(self, place: int) -> InFlightRequest:
-        """What a place says."""
+        """Return the request in a row."""
         return InFlightRequest._make(_FLIGHT.unpack_from(self._bytes, place * _FLIGHT.size))
 
     def all(self) -> Iterator[tuple[int, InFlightRequest]]:
-        """Every request, oldest first."""
+        """Yield each ticket with its request, oldest first."""
         for ticket, place in self._places.items():
             yield ticket, self.at(place)
 
     def adopt(self, ticket: int, flight: InFlightRequest, endpoint: int) -> None:
-        """Go on with a request of before, at an endpoint that has another number now."""
+        """Take over a request from before a reload. `endpoint` is its endpoint's new index."""
         place = self.opened(ticket)
         record: Record = flight._replace(endpoint=endpoint)
         self.rows[place] = tuple(record)

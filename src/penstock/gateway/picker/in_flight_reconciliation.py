@@ -1,8 +1,8 @@
-"""Which decisions led nowhere? What pickers count in flight, held against what Envoy has open.
+"""Finds leaked decisions: compares the pickers' in-flight counts with Envoy's open requests.
 
-A client that leaves while Envoy waits for a picker, or a picker that answers too late, leaves a decision that no log
-line ends. One look proves nothing, because requests come and go between two counts; what every one of several looks has
-too much is not there.
+No log line ends a decision if the client leaves while Envoy waits for a picker, or if the picker answers too late. One
+comparison proves nothing, because requests start and end between the two counts. A surplus that is present in each of
+several comparisons is a leak.
 """
 
 from collections import deque
@@ -15,18 +15,18 @@ from penstock.routing.records import Records
 
 LOOKS: Final = 5
 OLD_S: Final = 3.0
-"""A decision younger than this may not have reached its endpoint yet."""
+"""Age in seconds. A younger decision may not have reached its endpoint yet."""
 
 
 class LeakedPicks:
-    """The last looks at each endpoint."""
+    """Surplus of the last comparisons, per endpoint."""
 
     def __init__(self, endpoints: int) -> None:
         self._excess: list[deque[int]] = [deque(maxlen=LOOKS) for _ in range(endpoints)]
         self._looked_s = [0.0] * endpoints
 
     def surplus(self, endpoint: int, active_s: float, active: int, in_flight: Records, number: int) -> int:
-        """How many decisions of picker `number` about an endpoint led nowhere; `in_flight` is by picker."""
+        """Return how many decisions of picker `number` leaked at an endpoint. `in_flight` is by picker."""
         if active_s <= self._looked_s[endpoint]:
             return 0
         self._looked_s[endpoint] = active_s
@@ -41,7 +41,7 @@ class LeakedPicks:
 
 
 def oldest(flights: Iterable[tuple[int, InFlightRequest]], endpoint: int, before_s: float, count: int) -> list[int]:
-    """The tickets of an endpoint's oldest decisions, no more than `count` and none that is young."""
+    """Return the tickets of an endpoint's oldest decisions: at most `count`, all sent before `before_s`."""
     found: list[int] = []
     for ticket, flight in flights:
         if len(found) == count:

@@ -1,4 +1,4 @@
-"""What is looked at again where no endpoint was named? An estimated length, and whose fault it is to be late."""
+"""Retries a request that no endpoint can take: with a shorter estimated length, or although it will be late."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,10 +7,10 @@ from penstock.routing.records import Record, Records
 
 
 def shortened(request: Records, endpoints: Records, hits: Records) -> bool:
-    """Take a request as just fitting where its estimated length fits nowhere: bytes are not tokens.
+    """Shorten a request whose estimated length fits no endpoint. Return whether it changed.
 
-    An image, or a script that JSON escapes, has far fewer tokens than its bytes say; the engine with the most room
-    counts them, and refuses what is too long.
+    The estimate is from bytes, and bytes are not tokens. An image, or a script that JSON escapes, has far fewer tokens
+    than its bytes suggest. The engine with the most room counts the tokens, and rejects a request that is too long.
     """
     asked, up = request[0], endpoints[_takes(request, endpoints)]
     room = int(np.minimum(up["max_context_tokens"], up["kv_tokens"]).max(initial=0))
@@ -22,10 +22,11 @@ def shortened(request: Records, endpoints: Records, hits: Records) -> bool:
 
 
 def late_candidates(request: Records, endpoints: Records) -> Records | None:
-    """Who may take a request that nobody serves in time, where to shed it would protect nobody; None: shed it.
+    """Return endpoints that may serve a request late because shedding it protects no other; None: shed it.
 
-    Those that have nothing to do, and no others: it is refused for nothing there, and would be whenever it comes again.
-    Or all, where even alone none keeps the promise of the first token and one has less ahead of it than that takes.
+    If some endpoints are idle, only those accept it: shedding would gain nothing there, now or at any retry. Otherwise
+    all accept it if none could meet the TTFT target even when idle, and one of them has a queue shorter than that TTFT
+    and meets the TPOT target.
     """
     takes = _takes(request, endpoints)
     idle = takes & (endpoints["in_flight"] == 0) & (endpoints["running"] + endpoints["waiting"] == 0)

@@ -1,4 +1,4 @@
-"""What do reports teach a picker? Lengths, bytes per token, and how observed seconds compare with predicted ones."""
+"""Learns output lengths, bytes per token, and ratios of observed to predicted latency from engine reports."""
 
 from collections import Counter
 from typing import Final
@@ -9,22 +9,26 @@ from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.routing.records import Records
 
 _BYTES_PER_TOKEN: Final = 4.0
-"""Before anything was seen."""
+"""Bytes per token before any report."""
 _MIN_TOKENS: Final = 5000.0
-"""Prompt tokens from which on bytes and tokens are compared: requests that are cut in two by a report even out."""
+"""Minimum prompt tokens between two comparisons of bytes with tokens.
+
+With this many, the error from requests that are in flight during a report averages out.
+"""
 _FEWEST_BYTES, _MAX_BYTES = 1.0, 20.0
 _TOKENS, _FIRSTS = 2000.0, 10.0
-"""Tokens and first tokens by which what was seen before counts half: fewer than corrections take, so none swings.
+"""Half-lives of the latency means, in tokens and in first tokens.
 
-So do as many requests as first tokens that would have been its share and went elsewhere: what an endpoint was like long
-ago is not what the next answer is judged by.
+They are shorter than those of the corrections, so that no correction swings. A mean also decays with the requests that
+would have been an endpoint's equal share and went elsewhere, at the half-life of first tokens. So the next response is
+not judged by old observations.
 """
 _REQUESTS: Final = 50.0
-"""Requests after which a mean follows what is observed."""
+"""Requests over which a mean approaches new observations."""
 
 
 class LearnedLengths:
-    """Means that follow what endpoints report, from one report to the next."""
+    """Means learned from the difference between consecutive reports of an endpoint."""
 
     def __init__(self, fleet: RoutedFleet) -> None:
         count = len(fleet.addresses)
@@ -37,9 +41,9 @@ class LearnedLengths:
             for model in fleet.models
         }
         self.itl_s = np.zeros(count)
-        """Between two tokens, as the endpoint measured it; 0: not yet."""
+        """Inter-token latency in seconds, as the endpoint measured it; 0 if not yet measured."""
         self.first_ratio = np.ones(count)
-        """First tokens as observed over those predicted."""
+        """Observed TTFT divided by predicted TTFT, per endpoint."""
         self._predicted_s = np.zeros(count)
         self._predicted = np.zeros(count)
         self._noted = dict.fromkeys(fleet.models, 0.0)
@@ -49,13 +53,13 @@ class LearnedLengths:
         self._first_predicted = [DecayedMean(_FIRSTS) for _ in range(count)]
 
     def note_prediction(self, endpoint: int, ttft_s: float) -> None:
-        """Remember what was predicted for a request whose first token is due."""
+        """Record the predicted TTFT of a request whose first token is due."""
         self._predicted_s[endpoint] += ttft_s
         self._predicted[endpoint] += 1
         self._noted[self._fleet.served[endpoint]] += 1
 
     def take(self, endpoint: int, report: np.void, prompt_bytes: Records) -> None:
-        """Learn from a report; `prompt_bytes` is what all pickers have sent to each endpoint so far."""
+        """Learn from a report. `prompt_bytes` is the total bytes all pickers have sent to each endpoint."""
         last, self._last[endpoint] = self._last[endpoint], report
         if last is None or report["prompt_tokens"] < last["prompt_tokens"]:
             self._bytes_then[endpoint] = prompt_bytes[endpoint]
@@ -64,15 +68,16 @@ class LearnedLengths:
         self._take_seconds(endpoint, last, report)
         tokens = _mean(last, report, "output_sum", "output_count")
         if tokens is not None:
-            tokens = min(tokens, float(self._fleet.endpoints["max_context_tokens"][endpoint]))  # whatever it reports
+            tokens = min(tokens, float(self._fleet.endpoints["max_context_tokens"][endpoint]))  # cap bad reports
             share = min(1.0, (report["output_count"] - last["output_count"]) / _REQUESTS)
             self.output_tokens[model] += share * (tokens - self.output_tokens[model])
         self._compare_bytes(endpoint, model, last, report, float(prompt_bytes[endpoint]))
 
     def _take_seconds(self, endpoint: int, last: np.void, report: np.void) -> None:
-        """Learn seconds over many steps: between two reports lie two or three, with a prompt in them or without.
+        """Update TTFT ratio and inter-token latency, averaged over many steps.
 
-        Corrections multiply, so that what swings around a mean would be taken for less than that mean.
+        Between two reports there are only two or three steps, with or without a prefill. Corrections multiply, so a
+        value that swings around its mean would be read as less than that mean.
         """
         model = self._fleet.served[endpoint]
         halves = self._noted[model] / self._equals[model] / _FIRSTS
@@ -90,7 +95,7 @@ class LearnedLengths:
     def _compare_bytes(self, endpoint: int, model: str, last: np.void, report: np.void, sent: float) -> None:
         tokens = float(report["prompt_tokens"] - last["prompt_tokens"])
         if tokens < _MIN_TOKENS:
-            # Too few to tell: they count with the next report.
+            # Too few tokens: count them with the next report.
             kept = report.copy()
             kept["prompt_tokens"] = last["prompt_tokens"]
             self._last[endpoint] = kept
@@ -102,25 +107,29 @@ class LearnedLengths:
 
 
 class DecayedMean:
-    """A mean of what was seen of late: of as many as `half` before, half as much is left."""
+    """Exponentially decayed mean with a half-life of `half` samples."""
 
     def __init__(self, half: float) -> None:
         self._half, self._sum, self._count, self._halves = half, 0.0, 0.0, 0.0
 
     def add(self, amount: float, times: float, halves: float) -> float:
-        """Take so many that are so much together; return the mean. `halves`: how often others have halved it so far."""
+        """Add `times` samples with the sum `amount` and return the mean.
+
+        `halves` counts the half-lives that this endpoint's equal share of all requests has made so far. The larger of
+        both decays applies.
+        """
         kept = 0.5 ** max(times / self._half, halves - self._halves)
         self._sum, self._count, self._halves = kept * self._sum + amount, kept * self._count + times, halves
         return self._sum / self._count
 
 
 def _mean(last: np.void, report: np.void, total: str, count: str) -> float | None:
-    """The mean of what came between two reports; None where nothing did."""
+    """Return the mean of samples between two reports, or None if there were none."""
     times, amount = _between(last, report, total, count)
     return amount / times if times > 0 else None
 
 
 def _between(last: np.void, report: np.void, total: str, count: str) -> tuple[float, float]:
-    """How many came between two reports, and how much they are together; none where it is less than nothing."""
+    """Return count and sum of samples between two reports; (0, 0) if either decreased."""
     times, amount = float(report[count] - last[count]), float(report[total] - last[total])
     return (times, amount) if times > 0 and amount >= 0 else (0.0, 0.0)

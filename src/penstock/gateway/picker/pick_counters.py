@@ -1,4 +1,7 @@
-"""What has a picker done? Plain counts, shown in shared memory now and then: a record's field costs a microsecond."""
+"""Counts a picker's decisions in plain Python and copies them to shared memory at intervals.
+
+Writing a record's field directly costs a microsecond.
+"""
 
 from collections.abc import Mapping
 from typing import Final
@@ -9,7 +12,7 @@ _BY_ENDPOINT: Final = ("picked", "answered", "failed", "moved", "prompt_bytes", 
 
 
 class PickCounters:
-    """One picker's counts, by endpoint and in all."""
+    """Counters of one picker, per endpoint and total."""
 
     def __init__(self, endpoints: int) -> None:
         self.picked, self.answered, self.failed, self.moved = ([0] * endpoints for _ in range(4))
@@ -20,21 +23,21 @@ class PickCounters:
         self.decide_s = 0.0
 
     def sent(self, endpoint: int, prompt_bytes: int, ttft_s: float) -> None:
-        """Count a decision."""
+        """Count a request sent to an endpoint."""
         self.picked[endpoint] += 1
         self.in_flight[endpoint] += 1
         self.prompt_bytes[endpoint] += prompt_bytes
         self.predicted_ttft_s[endpoint] += ttft_s
 
     def ended(self, endpoint: int, *, failed: bool, moved: bool) -> None:
-        """Count an answer's end."""
+        """Count an ended request."""
         self.answered[endpoint] += 1
         self.in_flight[endpoint] -= 1
         self.failed[endpoint] += failed
         self.moved[endpoint] += moved
 
     def carry_over(self, before: "PickCounters", here: Mapping[int, int | None]) -> None:
-        """Keep counting where another has stopped; `here` says where its endpoints are now, None where one is gone."""
+        """Continue the counts from before a reload. `here` maps old to new indices, None for a removed endpoint."""
         for name in _BY_ENDPOINT:
             was, counts = getattr(before, name), getattr(self, name)
             for old, new in here.items():
@@ -45,7 +48,7 @@ class PickCounters:
         self.decide_s = before.decide_s
 
     def write(self, mine: Records, state: Records) -> None:
-        """Show the counts to the other processes."""
+        """Copy the counts to shared memory for the other processes."""
         mine["picked"], mine["ended"], mine["failed"], mine["moved"] = (
             self.picked,
             self.answered,

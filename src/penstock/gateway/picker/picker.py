@@ -1,4 +1,4 @@
-"""Which endpoints are named for a request, in which order? `routing`'s pick on what this picker knows."""
+"""Ranks the endpoints for each request with the policy of `routing`, on this picker's state."""
 
 import math
 import time
@@ -18,7 +18,7 @@ from penstock.gateway.picker.late_fallback import late_candidates, shortened
 from penstock.gateway.picker.learned_lengths import LearnedLengths
 from penstock.gateway.picker.pick_counters import PickCounters
 from penstock.gateway.picker.prefix_index import BLOCK_BYTES, PrefixIndex
-from penstock.gateway.picker.readiness import Readiness
+from penstock.gateway.picker.readiness import EndpointReadiness
 from penstock.gateway.picker.request_body import RequestBody, RequestHints
 from penstock.gateway.picker.retry_after import ShedRatio, retry_s
 from penstock.gateway.picker.tenant_weights import TenantWeights
@@ -29,32 +29,32 @@ from penstock.routing.records import ENDPOINT, REQUEST, Records, new_request
 from penstock.routing.records import REPORT as SAID
 
 MAX_NAMED: Final = 3
-"""Endpoints named for a request: the picked one, and two to go on to."""
+"""Maximum endpoints returned for a request: the picked one and two fallbacks."""
 _REPORTS_EVERY_S: Final = 0.002
 _MIN_TOKEN_S: Final = 1e-6
-"""No engine makes a token in less, whatever it reports."""
+"""Shortest plausible inter-token latency, in seconds."""
 _KEPT: Final = tuple((ENDPOINT.names or ())[(ENDPOINT.names or ()).index("prefill_correction") :])
-"""Of an endpoint's record: all that is not fixed."""
+"""Fields of an endpoint's record that change at run time."""
 _PRIME: Final = 2_654_435_761
 _REQUEST: Final = struct_of(REQUEST)
 _OK: Final = 200
 
 
-class Named(NamedTuple):  # a frozen dataclass takes three times as long to make
-    """Endpoints for a request, first choice first; empty: no picker knows better than Envoy's own weights."""
+class Named(NamedTuple):  # a frozen dataclass takes three times as long to create
+    """Endpoints for a request, first choice first. If empty, Envoy falls back to its own weights."""
 
     model: str
     order: tuple[int, ...] = ()
     ticket: int = 0
     silence_s: float = 0.0
-    """How long an endpoint may be silent before it is asked about."""
+    """Seconds an endpoint may be silent before Envoy asks whether it is alive."""
     streamed: bool = False
-    """Whether the answer is known to come token by token."""
+    """True if the response is known to be streamed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Why a request is not sent anywhere."""
+    """A rejected request, with the HTTP status and the reason."""
 
     status: int
     reason: str
@@ -64,17 +64,17 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedTables:
-    """What this picker reads and writes of the shared memory."""
+    """Tables in shared memory that this picker reads and writes."""
 
     reports: Records
     counts: Records
-    """By picker and endpoint."""
+    """Indexed by picker and endpoint."""
     states: Records
-    """By picker."""
+    """Indexed by picker."""
 
 
 class Picker:
-    """One picker's decisions, and what it knows when it makes them."""
+    """One picker process's decisions and the state they are made from."""
 
     def __init__(
         self,
@@ -110,12 +110,13 @@ class Picker:
         self._flights = InFlightRequests()
         self._due: list[tuple[float, int]] = []
         self._unseen: list[tuple[float, int]] = []
-        # No ticket of a picker that ran before this one is used again: its answers may still be under way.
+        # Start the tickets at the clock, so that none of a previous picker is reused: its requests may still be in
+        # flight.
         self._tickets = int(clock() * 1e6)
         self._looked_s = -math.inf
         self._leaks = LeakedPicks(count)
         self._failures, self._min_silence_s = FailureDetector(fleet, self.endpoints, min_silence_s), min_silence_s
-        self.readiness = Readiness(fleet)
+        self.readiness = EndpointReadiness(fleet)
         now_s = clock()
         self._up, self._looked = np.zeros(count, np.int64), False
         self._divide()
@@ -125,7 +126,7 @@ class Picker:
     def decide(
         self, asked: RequestBody, body: bytes, wish: RequestHints, only: frozenset[int] | None = None
     ) -> Named | Refused:
-        """Name endpoints for a request; `only` limits them to what a gateway said."""
+        """Choose endpoints for a request. `only` limits them to the subset that a gateway gave."""
         begun = self._clock()
         model = self._model(asked)
         if model is None:
@@ -150,14 +151,14 @@ class Picker:
         return answer
 
     def _divide(self) -> None:
-        """Send to this picker's own share of the endpoints first, as long as all of a pool are up and none is slow."""
+        """Prefer this picker's own share of the endpoints while a whole pool is up and none is slow."""
         again = self._looked or not np.array_equal(self._up, self.endpoints["accepts"])
         if again and len(self._tables.counts) > 1:
             self._up, self._looked = self.endpoints["accepts"].copy(), False
             compiled_policy.divide(self.endpoints, self._number, len(self._tables.counts))
 
     def _model(self, asked: RequestBody) -> str | None:
-        if not asked.model:  # as engines do, whose one model it is for
+        if not asked.model:  # as engines do: it is for the only model
             return self.fleet.models[0] if len(self.fleet.models) == 1 else None
         return asked.model if asked.model in self._bits else None
 
@@ -167,7 +168,7 @@ class Picker:
         return Refused(404, "no-such-model", f"The model `{said[:100]}` does not exist.")
 
     def _fill(self, asked: RequestBody, body: bytes, wish: RequestHints, name: str, now_s: float) -> list[int]:
-        """Write the request's record and what is believed cached of it; return its blocks."""
+        """Fill the request's record and its expected cache hits. Return the keys of its prefix blocks."""
         model = self.fleet.model_of[name]
         per_token = self.learned.bytes_per_token[model]
         tokens = max(1, int(asked.body_bytes / per_token))
@@ -206,7 +207,7 @@ class Picker:
         return keys
 
     def _class(self, model: str, input_tokens: int, output_tokens: int) -> tuple[int, tuple[float, float, float]]:
-        """The class whose lengths are nearest, and what it is promised: first token, each after it, the last."""
+        """Return the class with the nearest lengths and its SLO in seconds: TTFT, TPOT, end to end."""
         of_model = self._classes[model]
         if not of_model:
             return 0, (math.inf, math.inf, math.inf)
@@ -244,7 +245,7 @@ class Picker:
         return Named(model, order, ticket, silence_s(ttft_s + rest_s, self._min_silence_s), asked.stream)
 
     def _unnamed(self, model: str, only: frozenset[int] | None) -> Named | Refused:
-        """Say why the policy named no endpoint: none accepts requests, none holds such an answer, or it is shed."""
+        """Return why the policy chose no endpoint: none is up, the response fits in none, or the request is shed."""
         mine = [index for index in self.fleet.having(model) if only is None or index in only]
         up = self.endpoints[mine]
         up = up[(up["accepts"] != 0) & (up["serves"] & self._bits[model] != 0)]
@@ -260,7 +261,7 @@ class Picker:
         return Refused(429, "saturated", "no endpoint can serve this in time", again_s)
 
     def ended(self, ticket: int, served: str, status: int, flags: str, tries: int, *, alone: bool = False) -> None:
-        """Take note that an answer ended, as Envoy's log says; `alone`: its tries are in no log."""
+        """Record an ended request from Envoy's log. `alone`: no log has its separate tries."""
         place = self._flights.closed(ticket)
         if place is None:
             self.tally.unknown_tickets += 1
@@ -271,21 +272,21 @@ class Picker:
         self.tally.ended(first, failed=failed, moved=moved)
         if self._failures.ended(ticket, first, last, status, flags, now_s, alone=alone):
             self._divide()
-        if failed or moved:  # says nothing of how fast answers are there
+        if failed or moved:  # gives no latency sample for this endpoint
             compiled_policy.lost(self.endpoints, self._flights.rows, place, now_s, self.parameters)
         else:
             tokens = self._tokens(flight, now_s)
             self._policy.finished(self.endpoints, self._flights.rows, place, tokens, now_s, self.parameters)
 
     def try_failed(self, ticket: int, served: str, status: int, flags: str) -> None:
-        """Take note that an endpoint failed a request, which Envoy then sends to another."""
+        """Record that an endpoint failed a request, which Envoy then sends to another endpoint."""
         index = self._index_of.get(served)
         if index is not None and ticket in self._flights:
             self._failures.try_failed(ticket, index, status, flags, self._clock())
             self._divide()
 
     def ask_again_s(self, ticket: int, tried: Sequence[str], *, first: bool) -> int | None:
-        """Return when Envoy asks again about a request whose tries are silent; None: it tries the next endpoint."""
+        """Return seconds until Envoy checks a silent request again, or None to try the next endpoint now."""
         if (place := self._flights.place(ticket)) is None:
             return None
         indices = [self._index_of[address] for address in tried if address in self._index_of]
@@ -293,7 +294,7 @@ class Picker:
         return self._failures.ask_again_s(ticket, indices, now_s - self._flights.at(place).sent_s, now_s, first=first)
 
     def not_found(self, ticket: int, served: str, name: str) -> None:
-        """An endpoint says it does not know a name: an adapter is left out there, its model is all it has."""
+        """Record a 404 for a model name. An adapter is excluded there; for a base model the endpoint is suspected."""
         index, now_s = self._index_of.get(served), self._clock()
         if index is None or name not in self._bits or (place := self._flights.place(ticket)) is None:
             return
@@ -307,7 +308,7 @@ class Picker:
             self._failures.unknown.leave(self.endpoints, index, name, now_s)
 
     def unseen(self, ticket: int) -> None:
-        """Nobody will say when this answer ends: take it to end when that is predicted."""
+        """Schedule the predicted end of a request whose end no log will report."""
         place = self._flights.place(ticket)
         if place is not None:
             flight = self._flights.at(place)
@@ -315,12 +316,12 @@ class Picker:
             heappush(self._unseen, (flight.sent_s + life_s, ticket))
 
     def _tokens(self, flight: InFlightRequest, now_s: float) -> int:
-        """How many tokens an answer had, by how long one takes there; 0 where that is not known."""
+        """Estimate a response's tokens from its duration and inter-token latency; 0 if that is unknown."""
         between_s, first_s = self.learned.itl_s.item(flight.endpoint), flight.first_s
         return 1 + round((now_s - first_s) / between_s) if between_s > _MIN_TOKEN_S and first_s < now_s else 0
 
     def _look(self, now_s: float) -> None:
-        """Take in what the scraper wrote since, and whose first token is due."""
+        """Apply new scraper reports, retrials, predicted ends, and first tokens that are due."""
         if now_s - self._looked_s < _REPORTS_EVERY_S:
             return
         self._looked_s = now_s
@@ -351,8 +352,8 @@ class Picker:
             self._drop_leaks(index, row, now_s)
         self.learned.take(index, row, self._tables.counts["prompt_bytes"].sum(axis=0))
         if row["reported_s"] > record["reported_s"]:
-            # What this picker knew when the scraper asked is taken to be what it knows now: a page is milliseconds old.
-            compiled_policy.note_arrival(self.endpoints, index, self._said, 0, float(row["reported_s"]))
+            # Treat the picker's current state as its state at the scrape: a page is only milliseconds old.
+            compiled_policy.begin_report(self.endpoints, index, self._said, 0, float(row["reported_s"]))
             for name in ("running", "waiting", "kv_used_tokens"):
                 self._said[name] = row[name]
             self._looked |= compiled_policy.reported(self.endpoints, index, self._said, 0, now_s, self.parameters)
@@ -370,7 +371,7 @@ class Picker:
                     compiled_policy.lost(self.endpoints, self._flights.rows, place, now_s, self.parameters)
 
     def _first(self, place: int, due_s: float) -> None:
-        """A first token is due: take it as seen when those of this endpoint are seen on average."""
+        """Record a due first token at the time implied by this endpoint's observed TTFT ratio."""
         flight = self._flights.at(place)
         self.learned.note_prediction(flight.endpoint, flight.ttft_s)
         observed_s = flight.sent_s + flight.ttft_s * self.learned.first_ratio.item(flight.endpoint)
@@ -378,12 +379,12 @@ class Picker:
         self._policy.first_token(self.endpoints, self._flights.rows, place, observed_s, self.parameters)
 
     def tick(self) -> None:
-        """Look even where nobody asks, and show the others what was done."""
+        """Apply reports without a request, and publish the counters."""
         self._look(self._clock())
         self.tally.write(self._mine, self._state)
 
     def adopt(self, before: "Picker") -> None:
-        """Go on from what was known before the fleet was read anew."""
+        """Take over the state of the picker from before a fleet reload."""
         here = {index: self._index_of.get(address) for index, address in enumerate(before.fleet.addresses)}
         for old, new in here.items():
             if new is not None:
@@ -391,12 +392,12 @@ class Picker:
                     self.endpoints[new][name] = before.endpoints[old][name]
                 self.tally.in_flight[new] = int(before.endpoints[old]["in_flight"])
                 self.readiness.adopt(new, before.readiness, old)
-        for ticket, flight in before._flights.all():  # noqa: SLF001 - its own kind
+        for ticket, flight in before._flights.all():  # noqa: SLF001 - same class
             new = here[flight.endpoint]
             if new is not None:
                 self._flights.adopt(ticket, flight, new)
-        self._due = [entry for entry in before._due if entry[1] in self._flights]  # noqa: SLF001 - its own kind
-        self._unseen = [entry for entry in before._unseen if entry[1] in self._flights]  # noqa: SLF001 - its own kind
-        self._tickets = before._tickets  # noqa: SLF001 - its own kind
-        self._failures.adopt(before._failures, here)  # noqa: SLF001 - its own kind
+        self._due = [entry for entry in before._due if entry[1] in self._flights]  # noqa: SLF001 - same class
+        self._unseen = [entry for entry in before._unseen if entry[1] in self._flights]  # noqa: SLF001 - same class
+        self._tickets = before._tickets  # noqa: SLF001 - same class
+        self._failures.adopt(before._failures, here)  # noqa: SLF001 - same class
         self.tally.carry_over(before.tally, here)

@@ -1,4 +1,4 @@
-"""Which endpoints have seen the beginning of a prompt? Hashes of its blocks, forgotten with time."""
+"""Indexes which endpoints hold a prompt's prefix, by block hashes that expire."""
 
 from collections import OrderedDict
 from typing import Final
@@ -8,17 +8,17 @@ import numpy as np
 from penstock.routing.records import Records
 
 BLOCK_BYTES: Final = 1024
-"""About 256 tokens: shorter than what is worth a detour."""
+"""Bytes per block, about 256 tokens: shorter than a prefix that is worth a detour to another endpoint."""
 _MAX_BLOCKS: Final = 64
-"""Of one prompt: what Envoy shows of a long one."""
+"""Maximum blocks per prompt: the part of a long prompt that Envoy shows."""
 _MAX_ENTRIES: Final = 200_000
 _FEW: Final = 8
 _KEPT_S: Final = 600.0
-"""An endpoint that was not sent a block for so long is no longer believed to have it."""
+"""Seconds after which a block that was not sent again counts as evicted."""
 
 
 class PrefixIndex:
-    """Blocks of prompts by what comes before them, each with the endpoints it was sent to and when that was last."""
+    """Index from chained block hashes to the endpoints that received the block, and the last time."""
 
     def __init__(self) -> None:
         self._seen: OrderedDict[int, tuple[int, float]] = OrderedDict()
@@ -27,7 +27,10 @@ class PrefixIndex:
         return len(self._seen)
 
     def keys(self, body: bytes, start: int, name: str = "") -> list[int]:
-        """Name a prompt's blocks, each with all before it; what an adapter computed is no other's."""
+        """Return a key per block, chained over all blocks before it.
+
+        `name` seeds the chain: cached blocks of one adapter are of no use to another.
+        """
         keys, chain = [], hash(name)
         end = min(len(body), start + _MAX_BLOCKS * BLOCK_BYTES)
         for at in range(start, end - BLOCK_BYTES + 1, BLOCK_BYTES):
@@ -36,7 +39,7 @@ class PrefixIndex:
         return keys
 
     def fill_hits(self, keys: list[int], hits: Records, tokens_per_block: float, now_s: float) -> None:
-        """Write how many tokens of a prompt each endpoint is believed to have."""
+        """Write into `hits` how many prefix tokens each endpoint is expected to have cached."""
         hits[:] = 0
         having, tokens = 0, 0
         for number, key in enumerate(keys):
@@ -53,7 +56,7 @@ class PrefixIndex:
         _fill(hits, having, tokens)
 
     def note(self, keys: list[int], endpoint: int, now_s: float) -> None:
-        """Remember that an endpoint was sent a prompt."""
+        """Record that a prompt's blocks were sent to an endpoint."""
         seen, bit = self._seen, 1 << endpoint
         for key in keys:
             found = seen.pop(key, None)
@@ -63,12 +66,12 @@ class PrefixIndex:
             seen.popitem(last=False)
 
     def forget(self) -> None:
-        """Start anew, where endpoints have other numbers."""
+        """Clear the index, for a fleet whose endpoint indices changed."""
         self._seen.clear()
 
 
 def _fill(hits: Records, mask: int, tokens: int) -> None:
-    """Write a number for every endpoint of a mask."""
+    """Write `tokens` for every endpoint in a bit mask."""
     if mask.bit_count() > _FEW:
         size = (len(hits) + 7) // 8
         bits = np.unpackbits(np.frombuffer(mask.to_bytes(size, "little"), np.uint8), bitorder="little")

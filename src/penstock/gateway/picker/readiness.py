@@ -1,4 +1,4 @@
-"""Which endpoints are ready, as the scraper saw them, and which of them are named where the policy names none?"""
+"""Tracks which endpoints the scraper saw ready, and draws endpoints by weight if the policy picks none."""
 
 import random
 
@@ -8,8 +8,8 @@ from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.routing.records import Records
 
 
-class Readiness:
-    """What the scraper said of each endpoint; one it has not looked at yet may be tried, but is not ready."""
+class EndpointReadiness:
+    """Health of each endpoint as scraped. One that was not scraped yet may be tried, but is not ready."""
 
     def __init__(self, fleet: RoutedFleet) -> None:
         self._fleet = fleet
@@ -17,26 +17,27 @@ class Readiness:
         self.healthy, self._reported = np.ones(count, bool), np.zeros(count, bool)
 
     def report(self, index: int, *, healthy: bool) -> None:
-        """Take note of a report."""
+        """Record an endpoint's health."""
         self.healthy[index], self._reported[index] = healthy, True
 
-    def adopt(self, index: int, before: "Readiness", old: int) -> None:
-        """Keep what was known of an endpoint before the fleet was reloaded."""
+    def adopt(self, index: int, before: "EndpointReadiness", old: int) -> None:
+        """Keep an endpoint's health across a fleet reload."""
         self.healthy[index], self._reported[index] = before.healthy[old], before._reported[old]  # noqa: SLF001 - same class
 
     @property
     def any_ready(self) -> bool:
-        """Whether at least one endpoint was seen to be up."""
+        """True if at least one endpoint was seen up."""
         return bool((self.healthy & self._reported).any())
 
     def by_weight(self, name: str | None, only: frozenset[int] | None, accepts: Records, most: int) -> tuple[int, ...]:
-        """Draw up to `most` endpoints by the weights Envoy goes by, those that failed a request just now last.
+        """Draw up to `most` endpoints by Envoy's weights, with suspected endpoints last.
 
-        `name` is the model or adapter they must have, None for any; `only` limits them to what a gateway said.
+        `name` is the model or adapter they must serve, or None for any. `only` limits them to the subset that a gateway
+        gave.
         """
         having = self._fleet.having(name) if name is not None else range(len(self.healthy))
         weights = self._fleet.weights()
-        # The exponential race: the smallest of exponentials with these rates is drawn in proportion to its rate.
+        # Exponential race: the smallest of several exponential samples is drawn in proportion to its rate.
         drawn = {
             index: random.expovariate(weights[index])
             for index in having

@@ -1,4 +1,4 @@
-"""What does a request ask for? The model, its lengths and its beginning, from a body that may be cut short."""
+"""Reads the model, token limits and prompt prefix from a request body that may be truncated."""
 
 import json
 import re
@@ -11,36 +11,36 @@ from typing import Final, NamedTuple
 _DECODER: Final = JSONDecoder()
 _MAX_TOKENS: Final = 2**31
 _MAX_CHOICES: Final = 128
-"""As many as OpenAI takes; engines refuse more than they have seats."""
+"""OpenAI's maximum of `n`. Engines reject more than their maximum batch size."""
 _SEARCHED_BYTES: Final = 4096
 _SHEDDABLE: Final = frozenset({"batch", "sheddable", "low"})
 _WEIGHTS: Final[Mapping[str, float]] = {"critical": 4.0, "high": 2.0}
 _BEGINS: Final = (b'"messages"', b'"prompt"', b'"input"')
 _FORM_MODEL: Final = re.compile(rb'name="?model"?\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]*)\r\n--')
-"""The field `model` of multipart/form-data, as OpenAI's client sends audio."""
+"""Matches the field `model` of multipart/form-data, as OpenAI's client sends audio."""
 
 
-class BadBody(Exception):  # noqa: N818 - the name is what is answered
-    """A body no engine would read."""
+class BadBody(Exception):  # noqa: N818 - the name matches the HTTP answer
+    """A body that no engine would accept."""
 
 
-class RequestBody(NamedTuple):  # made for every request, which a frozen dataclass takes three times as long for
-    """What a body says; None where it says nothing, or where it was cut before it did."""
+class RequestBody(NamedTuple):  # created per request; a frozen dataclass takes three times as long
+    """Fields of a request body. None means that the field is absent or was truncated."""
 
     model: str | None
     limit_tokens: int | None
     stream: bool
     body_bytes: int
-    """Of the whole body, seen or not."""
+    """Size of the whole body in bytes, including the part that was not seen."""
     prefix_from: int
-    """Where the prompt begins."""
+    """Byte offset of the prompt."""
     choices: int = 1
-    """Answers that are asked for."""
+    """Number of choices requested (`n`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestHints:
-    """What the headers of a request say about how it should be treated."""
+    """Routing hints from a request's headers."""
 
     objective: str = ""
     tenant: str = ""
@@ -49,19 +49,19 @@ class RequestHints:
 
     @property
     def weight(self) -> float:
-        """What its miss counts, 1 for an ordinary one."""
+        """Weight of a missed SLO; 1 for an ordinary request."""
         return _WEIGHTS.get(self.objective, 1.0)
 
     @property
     def sheddable(self) -> bool:
-        """Whether it may be refused where nobody can serve it in time."""
+        """True if the request may be shed when no endpoint can serve it in time."""
         return self.objective in _SHEDDABLE
 
 
 def read_body(body: bytes, whole_bytes: int, *, cut: bool = False) -> RequestBody:
-    """Read a body, or the beginning of one of `whole_bytes`.
+    """Parse a body, or the first part of a body of `whole_bytes`.
 
-    Only a body that is there to its end is refused: of one that is cut, or of none, the engine judges.
+    Only a complete body is rejected. The engine judges a truncated or missing one.
     """
     fields = _form_fields(body) if body.startswith(b"--") else _first_fields(body) if cut else _all_fields(body)
     model = fields.get("model")
@@ -74,7 +74,7 @@ def read_body(body: bytes, whole_bytes: int, *, cut: bool = False) -> RequestBod
 
 
 def _prompt_at(body: bytes) -> int:
-    """Where the prompt begins: bodies that differ only in what is before it have the same prefix."""
+    """Return the byte offset of the prompt, so that bodies with different fields before it share a prefix."""
     for name in _BEGINS:
         at = body.find(name, 0, _SEARCHED_BYTES)
         if at >= 0:
@@ -98,13 +98,13 @@ def _all_fields(body: bytes) -> Mapping[str, object]:
 
 
 def _form_fields(body: bytes) -> Mapping[str, object]:
-    """Read the model from a form; its other fields say nothing about how long the answer takes."""
+    """Read the model from a form. Its other fields say nothing about the response's length."""
     found = _FORM_MODEL.search(body)
     return {} if found is None else {"model": found[1].decode("utf-8", "replace")}
 
 
 def _first_fields(body: bytes) -> Mapping[str, object]:
-    """Read an object's fields until the text ends or is no JSON; the field that is cut is left out."""
+    """Read an object's fields until the text ends or is invalid JSON. A truncated field is left out."""
     text = body.decode("utf-8", "ignore")
     at = WHITESPACE.match(text, 0).end()
     fields: dict[str, object] = {}
@@ -125,7 +125,7 @@ def _first_fields(body: bytes) -> Mapping[str, object]:
             if text[at] != ",":
                 break
             at += 1
-    except (ValueError, IndexError, RecursionError):  # cut, no JSON, or a number of more digits than Python reads
+    except (ValueError, IndexError, RecursionError):  # truncated, invalid, or an integer longer than Python parses
         pass
     return fields
 

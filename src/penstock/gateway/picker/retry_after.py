@@ -1,4 +1,4 @@
-"""When should who was shed come back? When an endpoint would keep the promise, and it is one's turn."""
+"""Computes Retry-After for shed requests."""
 
 import math
 from typing import Final
@@ -9,40 +9,41 @@ from penstock.routing.numpy_policy import able_columns, times_columns
 from penstock.routing.records import USUAL_TPOT_S, USUAL_TTFT_S, Records
 
 _MIN_S, _MAX_S = 1, 60
-"""HTTP says whole seconds; and beyond a minute nobody knows."""
+"""Bounds of Retry-After in seconds. HTTP wants whole seconds; a forecast beyond a minute means little."""
 _MIN_LIFE_S: Final = 1e-3
 _HALF_LIFE_S: Final = 10.0
 
 
 class ShedRatio:
-    """How many that may be shed come for each that is let in; what was ten seconds ago counts half."""
+    """Sheddable requests that arrive per admitted one, with a half-life of ten seconds."""
 
     def __init__(self) -> None:
         self._came = self._let_in = 0.0
         self._since_s = 0.0
 
     def came(self, now_s: float, *, let_in: bool) -> None:
-        """Count one."""
+        """Count one sheddable request."""
         kept = 0.5 ** (max(0.0, now_s - self._since_s) / _HALF_LIFE_S)
         self._came, self._let_in, self._since_s = kept * self._came + 1, kept * self._let_in + let_in, now_s
 
     @property
     def for_each(self) -> float:
-        """How many came for each that was let in; as if it were one where it was none."""
+        """Arrivals per admitted request; the admitted count is at least 1."""
         return self._came / max(1.0, self._let_in)
 
 
 def retry_s(request: Records, endpoints: Records, hits: Records, crowd: ShedRatio) -> int:
-    """Return the seconds: as long as one endpoint takes to have room, for each that comes before one is let in."""
+    """Return Retry-After in seconds: the time until an endpoint has room, times arrivals per admitted request."""
     soonest_s = max(_MIN_S, room_s(request, endpoints, hits))
     return min(_MAX_S, math.ceil(soonest_s * crowd.for_each))
 
 
 def room_s(request: Records, endpoints: Records, hits: Records) -> float:
-    """Predict when an endpoint would keep the promise if nothing came meanwhile, of the one that is soonest there.
+    """Predict seconds until the first endpoint could meet the SLO if no more requests arrived.
 
-    A first token is late by what is ahead of it: prompts, seats, room in the cache. That much time has to pass. Tokens
-    that are too slow, or an answer that ends too late, take that as large a part of those already there has ended.
+    A first token is late because of the prefills, batch slots and KV cache space ahead of it. That delay has to pass.
+    If TPOT or the end-to-end time is too long by a factor s, a fraction 1 - 1/s of the resident requests has to finish
+    first.
     """
     asked, answer = request[0], int(request["expected_output_tokens"][0])
     held = able_columns(asked, endpoints)
@@ -56,7 +57,10 @@ def room_s(request: Records, endpoints: Records, hits: Records) -> float:
 
 
 def _life_s(answer: int, endpoints: Records) -> Records:
-    """How long an answer takes there: as those that are there are expected to, as this one where there are none."""
+    """Return the seconds a response takes per endpoint.
+
+    Uses the expected mean length of requests in flight there, or this request's length if there are none.
+    """
     known = endpoints["in_flight"] > 0
     mean = endpoints["resident_output_tokens"] / np.maximum(endpoints["in_flight"], 1)
     tokens = np.where(known, mean, answer)

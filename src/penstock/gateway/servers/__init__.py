@@ -1,1 +1,1 @@
-"""How does Envoy ask? Two doors for the same question, and the process behind them."""
+"""Servers that answer Envoy over ext_authz or ext_proc, and the picker process that runs them."""

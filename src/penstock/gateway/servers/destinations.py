@@ -1,34 +1,37 @@
-"""Where does Envoy send a request, and where next? To endpoints, with questions to the picker in between.
+"""Builds the list of places Envoy tries for a request: endpoints, each followed by liveness questions.
 
-Envoy sends a request to the next place of the list when a try fails, or when it is silent for too long; a silent try
-goes on meanwhile, and the first answer wins. The place after an endpoint is its picker's liveness server, which lets
-Envoy go on to the next endpoint or has it ask again later. So a slow endpoint is waited for, and a dead one is not.
+Envoy sends a request to the next place of the list when a try fails or is silent for too long. A silent try continues
+meanwhile, and the first response wins. After each endpoint comes its picker's liveness server, which lets Envoy move on
+to the next endpoint or makes it ask again later. So Envoy waits for a slow endpoint, but not for a dead one.
 """
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 QUESTIONS: Final = 4
-"""After each endpoint: a living one is waited for until some 30 times the first silence, then another is tried too."""
+"""Liveness questions after each endpoint.
+
+Envoy waits for a live endpoint up to about 30 times the first silence. Then it also tries another one.
+"""
 
 
-class Destinations(NamedTuple):
-    """A list of places, and how many tries may follow the first."""
+class DestinationList(NamedTuple):
+    """A comma-separated list of places, and the number of tries after the first."""
 
     listed: str
     retries: int
 
 
-def destinations(endpoints: Sequence[str], liveness: str) -> Destinations:
-    """Write the list for endpoints in order; after the last place Envoy's own weights choose once more."""
+def destinations(endpoints: Sequence[str], liveness: str) -> DestinationList:
+    """Return the list for endpoints in order. After the last place Envoy picks once more by its own weights."""
     places = [place for endpoint in endpoints for place in (endpoint, *[liveness] * QUESTIONS)]
-    return Destinations(",".join(places), len(places))
+    return DestinationList(",".join(places), len(places))
 
 
 def tried(listed: str, attempt: int, liveness: str) -> tuple[list[str], bool]:
-    """Return the endpoints before a question in a list, and whether it is the first question about the last of them.
+    """Return the endpoints tried before a question, and whether it is the first about the last of them.
 
-    `attempt` counts from 1 on.
+    `attempt` counts from 1.
     """
     before = listed.split(",")[: attempt - 1]
     return [place for place in before if place != liveness], bool(before) and before[-1] != liveness

@@ -1,4 +1,4 @@
-"""How is Envoy answered over ext_authz? One HTTP/1.1 request in, headers with addresses or a refusal out."""
+"""Answers Envoy's ext_authz requests over HTTP/1.1 with destination headers or a rejection."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ from typing import Final
 
 from penstock.gateway.picker.picker import Named, Picker, Refused
 from penstock.gateway.picker.request_body import BadBody, RequestHints, read_body
-from penstock.gateway.servers.destinations import Destinations, destinations
+from penstock.gateway.servers.destinations import DestinationList, destinations
 from penstock.gateway.state.headers import (
     DESTINATION,
     LENGTH,
@@ -41,11 +41,11 @@ _LENGTH: Final = LENGTH.encode()
 _WISHES: Final = frozenset(name.encode() for name in (*OBJECTIVE, *TENANT, *TTFT_MS, *TPOT_MS))
 _NO_WISH: Final = RequestHints()
 _LONGEST_LENGTH: Final = 11
-"""Digits of a body's length that can be meant."""
+"""Maximum digits of a plausible body length."""
 _MAX_BODY_BYTES: Final = 9 * 2**20
 _MAX_LISTS: Final = 10_000
 _UNUSUAL: Final = frozenset({b"transfer-encoding", b"connection", b"expect", b"upgrade"})
-"""Headers that say more than where a body ends; Envoy sends none of them with a question."""
+"""Headers that the fast path does not handle. Envoy sends none of them to a picker."""
 _NAMED: Final = (
     f"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n{MODEL}: %b\r\n{DESTINATION}: %b\r\n{TICKET}: %d\r\n{PICKER}: %d\r\n"
     f"{TRY_TIMEOUT}: %d\r\n{MAX_RETRIES}: %d\r\n%b\r\n"
@@ -54,24 +54,24 @@ _WHOLE: Final = f"{WHOLE}: 1\r\n".encode()
 
 
 class AuthzServer:
-    """Envoy's question as plain HTTP, and its answer as the bytes that go back."""
+    """Server for Envoy's ext_authz requests. It writes each response as bytes."""
 
     def __init__(self, desk: Picker, number: int) -> None:
         self._number = number
         self.desk = desk
         self._path = self._liveness = ""
         self._server: asyncio.Server | None = None
-        """Kept: uvloop closes a Unix server that nobody holds, and no question would come any more."""
+        """Reference that keeps the server open: uvloop closes a Unix server that has none."""
 
     async def start(self, path: Path) -> None:
-        """Listen where Envoy asks."""
+        """Listen on the picker's socket."""
         self._path, lines = str(path), set[HttpConnection]()
         self._liveness = liveness_socket(path.parent, self._number)
         loop = asyncio.get_running_loop()
         self._server = await loop.create_unix_server(lambda: AuthzConnection(self, lines), self._path, backlog=_BACKLOG)
 
     async def answers(self) -> bool:
-        """Whether a question that comes through its own socket, as Envoy's do, is answered."""
+        """Return whether a request through its own socket is answered, as Envoy's requests are."""
         try:
             reader, writer = await asyncio.open_unix_connection(self._path)
         except OSError:
@@ -85,27 +85,27 @@ class AuthzServer:
             writer.close()
 
     async def stop(self, seconds: float) -> None:
-        """Take no new questions; one is answered at once, so there is none to wait for."""
+        """Stop listening. Each request is answered at once, so there is none to wait for."""
         del seconds
         if self._server is not None:
             self._server.close()
 
     @property
     def desk(self) -> Picker:
-        """Who decides; a fleet that is read anew has another."""
+        """Picker that decides; replaced at each fleet reload."""
         return self._desk
 
     @desk.setter
     def desk(self, desk: Picker) -> None:
         self._desk = desk
-        self._lists: dict[tuple[int, ...], Destinations] = {}
+        self._lists: dict[tuple[int, ...], DestinationList] = {}
 
     def handle(self, exchange: Exchange) -> None:
-        """Answer 200 with a destination, or what the client is to be told."""
+        """Reply 200 with a destination, or the response that the client gets."""
         exchange.reply_whole(self.answer(exchange.method, exchange.headers, exchange.body))
 
     def answer(self, method: bytes, headers: dict[bytes, bytes], body: bytes) -> bytes:
-        """The whole answer to a question."""
+        """Return the complete response to an ext_authz request."""
         decided = self._decide(method, headers, body)
         if isinstance(decided, Refused):
             again = "" if decided.retry_s is None else f"retry-after: {decided.retry_s}\r\n"
@@ -118,8 +118,8 @@ class AuthzServer:
         whole = b"" if streamed else _WHOLE
         return _NAMED % (model.encode(), listed.encode(), ticket, self._number, 1000 * silence_s, retries, whole)
 
-    def _listed(self, order: tuple[int, ...]) -> Destinations:
-        """Where to send a request, for endpoints in some order; few orders are asked for again and again."""
+    def _listed(self, order: tuple[int, ...]) -> DestinationList:
+        """Return the destinations for an order of endpoints. Cached, because few orders occur and they repeat."""
         listed = self._lists.get(order)
         if listed is None:
             if len(self._lists) > _MAX_LISTS:
@@ -141,14 +141,14 @@ class AuthzServer:
 
 
 class AuthzConnection(HttpConnection):
-    """A connection from Envoy, whose questions nearly always come in one piece each: those are read at once."""
+    """A connection from Envoy. Fast path: a request that arrives in one piece is parsed directly."""
 
     def __init__(self, door: AuthzServer, lines: set[HttpConnection] | None = None) -> None:
         super().__init__(door.handle, lines, most_body_bytes=_MAX_BODY_BYTES)
         self._door = door
 
     def data_received(self, data: bytes) -> None:
-        """Answer a whole question; anything else is read on as HTTP."""
+        """Answer a complete request. Pass anything else to the HTTP parser."""
         if self._transport is None or self.is_reading:
             super().data_received(data)
             return
@@ -156,7 +156,7 @@ class AuthzConnection(HttpConnection):
         first, *lines = head.split(b"\r\n")
         try:
             headers = dict([line.split(b": ", 1) for line in lines])
-        except ValueError:  # a line without the two
+        except ValueError:  # a line without a colon and a space
             headers = {}
         usual = found and first[:5] == b"POST " and first[-9:] == b" HTTP/1.1" and _UNUSUAL.isdisjoint(headers)
         if not usual or headers.get(b"content-length") != b"%d" % len(body):
@@ -164,16 +164,16 @@ class AuthzConnection(HttpConnection):
             return
         try:
             self._transport.write(self._door.answer(b"POST", headers, body))
-        except Exception:  # a defect of ours, which must not stay unanswered
+        except Exception:  # our own bug must not leave the request unanswered
             log.exception("a question could not be answered")
             self.refuse(500)
 
 
 def _is_cut(headers: dict[bytes, bytes], body: bytes, declared: int | None) -> bool:
-    """Whether more of a body follows than was shown.
+    """Return whether the body is truncated.
 
-    Envoy says that nothing follows when its buffer is exactly full, whatever is still to come. A client that declares
-    no length (chunks, HTTP/2) leaves only the full buffer to go by.
+    Envoy reports a complete body if its buffer is exactly full, even if more follows. If a client declares no length
+    (chunks, HTTP/2), a full buffer is the only sign.
     """
     if headers.get(_PARTIAL) == b"true":
         return True
@@ -181,7 +181,7 @@ def _is_cut(headers: dict[bytes, bytes], body: bytes, declared: int | None) -> b
 
 
 def request_hints(headers: dict[bytes, bytes]) -> RequestHints:
-    """Read how a request wants to be treated; what cannot be meant is not heard."""
+    """Read the routing hints from headers. Implausible values are ignored."""
     if _WISHES.isdisjoint(headers):
         return _NO_WISH
     return RequestHints(
@@ -209,6 +209,6 @@ def _seconds(text: str) -> float | None:
 
 
 def refusal_body(refused: Refused) -> bytes:
-    """Write a refusal as OpenAI's clients read it."""
+    """Return a rejection as an OpenAI error body."""
     error = {"message": refused.message, "type": refused.reason, "param": None, "code": refused.status}
     return json.dumps({"error": error}).encode()

@@ -1,4 +1,4 @@
-"""How is a gateway answered over ext_proc? The endpoint-picker protocol of Gateway API Inference Extension (004)."""
+"""Serves the endpoint-picker protocol of Gateway API Inference Extension (004) over ext_proc."""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _CHUNK_BYTES: Final = 62_000
-"""Of a body that is given back: some Envoys take no more than 64 KB in a message."""
+"""Bytes per returned body chunk. Some Envoys accept at most 64 KB per message."""
 _MAX_BODY_BYTES: Final = 9 * 2**20
 _HINT: Final = "envoy.lb.subset_hint"
 _LB: Final = "envoy.lb"
 _ALIVE: Final = StringValue(value=LIVENESS).SerializeToString()
 _OWN_CONNECTION: Final = (("grpc.use_local_subchannel_pool", 1),)
-"""Each time anew: a connection that is open says nothing about who comes next."""
+"""Channel option that opens a new connection per self-check: an open one does not show that others can connect."""
 _DUPLEX: Final = processing_mode_pb2.ProcessingMode.FULL_DUPLEX_STREAMED
 _BUFFERED: Final = processing_mode_pb2.ProcessingMode.BUFFERED
 _OK: Final = 200
@@ -47,12 +47,12 @@ _NOT_READY: Final = Refused(503, "no-endpoints", "no endpoint is ready", 1)
 
 
 class _Conversation:
-    """One request's messages, in the order a gateway sends them."""
+    """The message exchange for one request, in the order a gateway sends it."""
 
     def __init__(self, desk: Picker, number: int, liveness: str | None) -> None:
         self._desk, self._number, self._liveness = desk, number, liveness
         self._modes = (0, 0)
-        """How bodies of requests and of responses are sent, where the gateway says so."""
+        """Body modes of request and response, if the gateway sends them."""
         self._headers: dict[bytes, bytes] = {}
         self._only: frozenset[int] | None = None
         self._body: list[bytes] = []
@@ -62,7 +62,7 @@ class _Conversation:
         self._saw_response = False
 
     def answers(self, message: Any) -> list[Any]:  # noqa: ANN401 - generated classes have no types
-        """What is answered to a message; nothing while more of the body is to come."""
+        """Return the responses to a message; none while more of the body is to come."""
         if message.HasField("protocol_config"):
             told = message.protocol_config
             self._modes = (told.request_body_mode, told.response_body_mode)
@@ -92,7 +92,10 @@ class _Conversation:
         return [] if self._duplex else [pb.ProcessingResponse(request_headers=pb.HeadersResponse())]
 
     def _subset(self, message: Any) -> frozenset[int] | None:  # noqa: ANN401 - generated
-        """The endpoints a gateway limits the choice to, as a list or joined by commas; none of ours stays none."""
+        """Return the subset of endpoints a gateway allows (a list or comma-separated); None without a subset hint.
+
+        The subset is empty if it has no endpoint of this fleet.
+        """
         hint = message.metadata_context.filter_metadata.get(_HINT)
         if hint is None or SUBSET not in hint.fields:
             return None
@@ -107,7 +110,7 @@ class _Conversation:
         if self._bytes > _MAX_BODY_BYTES:
             return [_refusal(Refused(413, "too-large", "the body is too large"))]
         self._body.append(part.body)
-        # A buffered body is whole, and its stream does not end with it where trailers follow.
+        # A buffered body is complete, but its message does not end the stream if trailers follow.
         if not part.end_of_stream and self._modes[0] != _BUFFERED:
             return []
         return self._whole()
@@ -118,7 +121,7 @@ class _Conversation:
         return [*given, pb.ProcessingResponse(request_trailers=pb.TrailersResponse())]
 
     def _whole(self) -> list[Any]:
-        """The body is complete: name endpoints, and give a streamed body back."""
+        """Choose endpoints for a complete body, and return a streamed body to the gateway."""
         if not self._duplex:
             return [self._picked("request_body")]
         first = self._picked("request_headers")
@@ -149,7 +152,7 @@ class _Conversation:
         return response
 
     def _sent(self, named: Named, addresses: list[str]) -> list[tuple[str, str]]:
-        """Return the headers that send a request; how long and how often to try is for an Envoy of our own."""
+        """Return the headers that route a request. Only our own Envoy gets timeouts and retries."""
         told = [(TICKET, str(named.ticket)), (PICKER, str(self._number))] if named.ticket else []
         if self._liveness is None:
             return [(DESTINATION, ",".join(addresses)), *told]
@@ -158,14 +161,14 @@ class _Conversation:
         return [(DESTINATION, listed), *told, *tries, *([] if named.streamed else [(WHOLE, "1")])]
 
     def _by_weight(self, model: str) -> Named | Refused:
-        """Name ready endpoints by weight, as an Envoy of ours would choose one itself."""
+        """Choose ready endpoints by weight, as our own Envoy would do itself."""
         name, desk = None if self._is_bodiless else model, self._desk
         order = desk.readiness.by_weight(name, self._only, desk.endpoints["accepts"], MAX_NAMED)
         return Named(name or desk.fleet.served[order[0]], order) if order else _NOT_READY
 
     @property
     def _is_bodiless(self) -> bool:
-        """Whether nothing in the request says what it asks for, so that any endpoint may answer it."""
+        """True if the request names no model, so that any endpoint may answer it."""
         return self._headers.get(b":method") != b"POST" or not self._bytes
 
     def _decide(self) -> Named | Refused:
@@ -199,7 +202,10 @@ class _Conversation:
         return [pb.ProcessingResponse(response_trailers=pb.TrailersResponse())]
 
     def closed(self) -> None:
-        """The gateway is done with the request; where it showed the answer, that is its end."""
+        """Record the end of the request.
+
+        If an external gateway showed no response, the end is predicted. Our own Envoy reports it in its log.
+        """
         if self._named is None or not self._named.ticket:
             return
         if self._saw_response:
@@ -209,21 +215,21 @@ class _Conversation:
 
 
 class ExtProcServer:
-    """The gRPC service, and the health a gateway asks for."""
+    """The ext_proc gRPC service and its health service."""
 
     def __init__(
         self, desk: Picker, number: int, liveness: str | None = None, is_draining: "Callable[[], bool]" = lambda: False
     ) -> None:
         self.desk = desk
         self._number, self._liveness = number, liveness
-        """Where an Envoy of our own asks about silent endpoints; None: the gateway is others'."""
+        """Socket on which our own Envoy asks about silent endpoints; None behind an external gateway."""
         self._server: Any = None
         self._address, self._alone = "", False
-        """Whether others run the gateway: it has no weights of ours, and only this stream tells when an answer ends."""
+        """True for an external gateway: it has no fallback weights, and only this stream shows when a request ends."""
         self._health = PickerHealth(lambda: self.desk.readiness.any_ready and not is_draining())
 
     async def start(self, address: str, certificate: "tuple[Path, Path] | None" = None) -> None:
-        """Listen; pickers that share an address over TCP each take connections of their own."""
+        """Listen. Pickers that share a TCP address each accept their own connections."""
         self._address, self._alone = address, not address.startswith("unix:")
         options = [("grpc.max_receive_message_length", _MAX_BODY_BYTES), ("grpc.so_reuseport", int(self._alone))]
         self._server = grpc.aio.server(options=options)
@@ -236,7 +242,10 @@ class ExtProcServer:
         await self._server.start()
 
     async def answers(self) -> bool:
-        """Whether a question through its own socket is answered; one that is shared may lead to another picker."""
+        """Return whether a health check through its own socket is answered.
+
+        A shared address could lead to another picker, so there the result is always True.
+        """
         if self._alone:
             return True
         async with grpc.aio.insecure_channel(self._address, options=_OWN_CONNECTION) as channel:
@@ -247,7 +256,7 @@ class ExtProcServer:
         return True
 
     async def stop(self, seconds: float) -> None:
-        """Take no new requests, and go on with those under way for so long."""
+        """Accept no new requests, and let those in flight finish for up to `seconds`."""
         self._health.close()
         await self._server.stop(seconds)
 
@@ -269,7 +278,7 @@ def _header(name: str, value: str) -> Any:  # noqa: ANN401 - generated
 
 
 def _streamed(body: bytes, phase: str, *, end: bool = True) -> list[Any]:
-    """Give a body back in pieces."""
+    """Return a body to the gateway in chunks."""
     pieces = [body[at : at + _CHUNK_BYTES] for at in range(0, len(body), _CHUNK_BYTES)] or [b""]
     answers = []
     for number, piece in enumerate(pieces):
@@ -294,7 +303,10 @@ def _refusal(refused: Refused) -> Any:  # noqa: ANN401 - generated
 
 
 def _shown(chain: "Path", key: "Path") -> Any:  # noqa: ANN401 - grpcio has no types
-    """Show whoever connects the certificate as its files are then; what cannot be read leaves the last one."""
+    """Return credentials that re-read the certificate files for each connection.
+
+    If the files cannot be read, the last certificate stays.
+    """
 
     def pair() -> Any:  # noqa: ANN401 - same
         return grpc.ssl_server_certificate_configuration([(key.read_bytes(), chain.read_bytes())])

@@ -1,4 +1,4 @@
-"""Is a picker alive, and is it ready? The gRPC health service, with the services of the endpoint-picker protocol."""
+"""Serves gRPC health checks for liveness and readiness, with the endpoint-picker protocol's service names."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -10,15 +10,15 @@ from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 HEALTH: Final = "grpc.health.v1.Health"
 LIVENESS: Final = "liveness"
 _READINESS: Final = frozenset({"", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor"})
-"""The whole server is ready when its one service is: clients that name no service decide by it where to send."""
+"""Service names that mean readiness. The empty name does too, because clients without a name route by it."""
 SERVING, NOT_SERVING, SERVICE_UNKNOWN = 1, 2, 3
 _WATCH_EVERY_S: Final = 0.1
 
 
 class PickerHealth:
-    """The health service of one picker.
+    """The gRPC health service of one picker.
 
-    HealthCheckRequest has one string and HealthCheckResponse one enumerator, each as field 1: on the wire these are
+    HealthCheckRequest has one string and HealthCheckResponse has one enum, each as field 1. On the wire these equal
     protobuf's own StringValue and Int32Value.
     """
 
@@ -27,7 +27,7 @@ class PickerHealth:
         self._closed = asyncio.Event()
 
     def handler(self) -> Any:  # noqa: ANN401 - grpcio has no types
-        """Return the service for a gRPC server."""
+        """Return the service's handler for a gRPC server."""
         coding = {"request_deserializer": StringValue.FromString, "response_serializer": Int32Value.SerializeToString}
         methods = {
             "Check": grpc.unary_unary_rpc_method_handler(self._check, **coding),
@@ -36,7 +36,7 @@ class PickerHealth:
         return grpc.method_handlers_generic_handler(HEALTH, methods)
 
     def close(self) -> None:
-        """End all watches: a server that stops waits for calls under way."""
+        """End all watches, because a server that stops waits for open calls."""
         self._closed.set()
 
     def _status(self, service: str) -> int:
@@ -53,7 +53,7 @@ class PickerHealth:
         return Int32Value(value=status)
 
     async def _watch(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: ANN401 - generated
-        """Send the status now, and again whenever it changes."""
+        """Yield the status now and whenever it changes."""
         del context
         sent: int | None = None
         while not self._closed.is_set():

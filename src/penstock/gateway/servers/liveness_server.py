@@ -1,4 +1,7 @@
-"""Is a silent endpoint alive? Envoy asks with a copy of the request, and is told to ask again or to go on."""
+"""Answers Envoy's liveness questions about silent endpoints.
+
+Envoy sends a copy of the request. The reply makes Envoy ask again later or try the next endpoint.
+"""
 
 import asyncio
 from typing import Final, cast
@@ -16,14 +19,14 @@ _GO_ON: Final = (
     "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-type: application/json\r\n"
     f"content-length: {len(_REFUSAL)}\r\nretry-after: 5\r\n"
 )
-"""What Envoy retries: at once, or after the seconds that are said besides.
+"""Response that Envoy retries: at once, or after the seconds in the ASK_AGAIN header.
 
-A client sees it only where no endpoint is left to try.
+A client sees it only if no endpoint is left to try.
 """
 
 
 class LivenessServer:
-    """The socket where Envoy asks."""
+    """Server for Envoy's liveness questions, on a Unix socket."""
 
     def __init__(self, desk: Picker) -> None:
         self.desk = desk
@@ -31,18 +34,18 @@ class LivenessServer:
         self._server: asyncio.Server | None = None
 
     async def start(self, path: str) -> None:
-        """Listen where Envoy asks."""
+        """Listen on a socket path."""
         self._path = path
         loop = asyncio.get_running_loop()
         self._server = await loop.create_unix_server(lambda: _Question(self), path, backlog=_BACKLOG)
 
     def stop(self) -> None:
-        """Take no more questions: Envoy goes on to the next endpoint without them."""
+        """Stop listening. Envoy then tries the next endpoint without asking."""
         if self._server is not None:
             self._server.close()
 
     def answer(self, head: bytes) -> bytes:
-        """Answer a question, given its headers."""
+        """Return the response to a question, given its headers."""
         lines = (line.partition(":") for line in head.decode("latin-1").split("\r\n")[1:])
         headers = {name.lower(): value.strip() for name, _, value in lines}
         ticket, attempt = headers.get(TICKET, ""), headers.get(ATTEMPT, "")
@@ -55,7 +58,7 @@ class LivenessServer:
 
 
 class _Question(asyncio.Protocol):
-    """One connection with one question; its body is not kept."""
+    """One connection with one question. The request body is discarded."""
 
     def __init__(self, server: LivenessServer) -> None:
         self._of = server
@@ -63,11 +66,11 @@ class _Question(asyncio.Protocol):
         self._head: bytes | None = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Remember where to answer."""
+        """Store the transport."""
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Answer as soon as the headers are there; Envoy closes the connection."""
+        """Answer as soon as the headers are complete. Envoy closes the connection."""
         if self._head is None or self._transport is None:
             return
         self._head += data

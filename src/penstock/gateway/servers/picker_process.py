@@ -1,4 +1,4 @@
-"""What does a picker process do? It answers at its door, hears which answers ended, and looks at the reports."""
+"""Runs a picker process: serves Envoy's requests, reads ended requests and scraper reports."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ _ALIVE_S: Final = 2.0
 
 
 def tables_of(folder: Path, fleet: RoutedFleet, pickers: int) -> SharedTables:
-    """Map the shared memory of a fleet as it was read last."""
+    """Map the shared tables of the current fleet."""
     count, made = len(fleet.addresses), f"{fleet.generation}"
     return SharedTables(
         reports=shared_array(folder / f"reports-{made}.table", REPORT, (count,)),
@@ -41,9 +41,9 @@ def tables_of(folder: Path, fleet: RoutedFleet, pickers: int) -> SharedTables:
 
 
 def _receipts(folder: Path, number: int, fleet: RoutedFleet, *, count: int = 0) -> ReceiptBook | None:
-    """Where decisions are written down, if the supervisor was told to: `receipts.json` says where and how many.
+    """Open the receipt file if `receipts.json` has its path and sampling interval, else return None.
 
-    `count` is how many there were before the fleet was read anew, which begins no count of its own.
+    `count` is the number of decisions before a reload, so that sampling continues.
     """
     told = folder / "receipts.json"
     if not told.exists():
@@ -54,29 +54,29 @@ def _receipts(folder: Path, number: int, fleet: RoutedFleet, *, count: int = 0) 
 
 
 def _forget_sockets(folder: Path, number: int) -> None:
-    """Remove what a picker that ran before has left."""
+    """Remove the sockets of a previous picker."""
     for path in (picker_socket(folder, number), liveness_socket(folder, number)):
         Path(path).unlink(missing_ok=True)
 
 
 def _min_silence_s(folder: Path) -> float:
-    """Return after how many seconds Envoy asks about a silent endpoint at the earliest, if the supervisor was told."""
+    """Return the minimum silence in seconds before Envoy asks about an endpoint: from a file, or the default."""
     told = folder / "timeouts.json"
     return float(json.loads(told.read_text(encoding="utf-8"))["min_silence_s"]) if told.exists() else SILENCE_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Door:
-    """Where a picker listens, with which certificate, and how long it waits for requests under way when it ends."""
+    """Address on which a picker listens, its TLS certificate, and its drain time."""
 
     address: str
     certificate: tuple[Path, Path] | None = None
     drain_s: float = 0.0
-    """Not at all behind an Envoy of our own, which has drained before."""
+    """Seconds to wait for requests in flight at shutdown. 0 behind our own Envoy, which drains first."""
 
 
 def _door(folder: Path, own: str) -> _Door:
-    """Its own socket, unless `door.json` says where others that run the gateway ask."""
+    """Return the picker's own socket, or the address for an external gateway from `door.json`."""
     told = folder / "door.json"
     if not told.exists():
         return _Door(address=own)
@@ -87,18 +87,18 @@ def _door(folder: Path, own: str) -> _Door:
 
 
 def draining(folder: Path) -> Path:
-    """Return the file whose presence says that the gateway is about to end."""
+    """Return the path of the file that marks the gateway as draining."""
     return folder / "draining"
 
 
 async def _opened(folder: Path, number: int, door: str, place: _Door, desk: Picker) -> "AuthzServer | ExtProcServer":
-    """Listen where Envoy asks."""
+    """Start the server that Envoy connects to."""
     path = Path(picker_socket(folder, number))
     if door == "ext_authz":
         authz = AuthzServer(desk, number)
         await authz.start(path)
         return authz
-    from penstock.gateway.servers import ext_proc_server  # noqa: PLC0415 - gRPC only where it is asked for
+    from penstock.gateway.servers import ext_proc_server  # noqa: PLC0415 - import gRPC only if it is used
 
     own = place.address.startswith("unix:")
     liveness = liveness_socket(folder, number) if own else None
@@ -108,7 +108,7 @@ async def _opened(folder: Path, number: int, door: str, place: _Door, desk: Pick
 
 
 async def show_life(door: "AuthzServer | ExtProcServer", states: "Records", number: int) -> None:
-    """Give a sign of life whenever the door answers where Envoy asks: a process that runs may listen to nobody."""
+    """Write a heartbeat while the server answers on its socket: a running process may still fail to listen."""
     while True:
         try:
             if await asyncio.wait_for(door.answers(), _ALIVE_S):
@@ -146,7 +146,7 @@ async def _run(folder: Path, number: int, pickers: int, door: str) -> None:
     loop.add_signal_handler(signal.SIGHUP, reload)
     loop.add_signal_handler(signal.SIGTERM, stopped.set)
     if RoutedFleet.read(folder / "fleet.bin").generation != fleet.generation:
-        reload()  # the fleet was read again before this picker could be told
+        reload()  # the fleet was reloaded before this picker could get SIGHUP
     states = shared_array(folder / "pickers.table", PICKER_STATE, (pickers,))
     life = asyncio.create_task(show_life(door_open, states, number))
     try:
@@ -161,8 +161,8 @@ async def _run(folder: Path, number: int, pickers: int, door: str) -> None:
 
 
 def run_picker(arguments: list[str]) -> None:
-    """Run picker `number` of `pickers` behind a door, with its files in a folder."""
+    """Run picker `number` of `pickers` with an ext_authz or ext_proc server and its files in a folder."""
     folder, number, pickers, door = arguments
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor says when to stop
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor stops this process
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_run(Path(folder), int(number), int(pickers), door))

@@ -1,1 +1,1 @@
-"""What do the processes of a gateway share? The fleet as it is routed to, and tables in shared memory."""
+"""State that the gateway's processes share: the routed fleet, and tables in shared memory."""

@@ -1,4 +1,4 @@
-"""Who may ask? Keys or signed tokens, checked by Envoy; whoever they name is the tenant a picker hears of."""
+"""Reads which clients have access: API keys or signed tokens that Envoy checks. Each names a tenant for the pickers."""
 
 import json
 from collections.abc import Callable
@@ -21,7 +21,7 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantKey:
-    """A key a client sends as `Authorization: Bearer`, and whose it is."""
+    """An API key that a client sends as `Authorization: Bearer`, and its tenant."""
 
     tenant: str
     key: str
@@ -37,30 +37,30 @@ class TenantKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedTokens:
-    """Tokens somebody else signs (JWT), and which of their claims is the tenant."""
+    """JWTs of an external issuer, and the claim that names the tenant."""
 
     issuer: str
     audiences: tuple[str, ...]
     jwks: str
-    """The public keys: their text, or the address they are fetched from."""
+    """JWKS with the public keys: its text, or the URL to fetch it from."""
     tenant_claim: str = "sub"
     file: Path | None = None
-    """Where the text is from; read again when it changes."""
+    """File of the JWKS text; re-read when it changes."""
 
     @property
     def fetched(self) -> bool:
-        """Whether the public keys are fetched from an address."""
+        """True if the public keys are fetched from a URL."""
         return urlsplit(self.jwks).scheme in _PORTS
 
     def server(self) -> tuple[str, int, bool]:
-        """Where the public keys are fetched: host, port, and whether by TLS."""
+        """Return the JWKS server: host, port, and whether it uses TLS."""
         parts = urlsplit(self.jwks)
         return parts.hostname or "", parts.port or _PORTS[parts.scheme], parts.scheme == "https"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Who may ask, and the key the engines themselves want, if they do."""
+    """Clients that have access, and the API key of the engines themselves if they need one."""
 
     keys: tuple[TenantKey, ...] = ()
     tokens: SignedTokens | None = None
@@ -75,13 +75,13 @@ class Access:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """What it takes keys from, read again when it changes as the access file is itself."""
+        """Files with keys; a change reloads them like the access file itself."""
         return (self.tokens.file,) if self.tokens is not None and self.tokens.file is not None else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """What the gateway shows clients that connect by TLS; read again when the files are replaced."""
+    """TLS certificate that the gateway presents to clients; re-read when the files are replaced."""
 
     chain: Path
     key: Path
@@ -93,7 +93,7 @@ class Certificate:
 
 
 def read_access(path: Path) -> Access:
-    """Read an access file; paths in it are beside it."""
+    """Read an access file. Paths in it are relative to its folder."""
     table = read_table(
         read_text(path, "write who may ask (docs/gateway.md)"), path.name, kind="access", written_by=_WRITTEN_BY
     )
@@ -116,7 +116,7 @@ def _key(table: Table) -> Callable[[], TenantKey]:
 
 
 def access_of(path: Path | None) -> Access | None:
-    """Read an access file; None where there is none and all may ask."""
+    """Read an access file. None means that there is none and every client has access."""
     return None if path is None else read_access(path)
 
 
@@ -134,7 +134,7 @@ def _tokens(table: Table, *, beside: Path) -> Callable[[], SignedTokens]:
 
 
 def _public_keys(written: str, beside: Path) -> tuple[str, Path | None]:
-    """An address stays one; a file is read now, and again when it changes."""
+    """Return a URL unchanged, or the text and path of a JWKS file, which is re-read when it changes."""
     if urlsplit(written).scheme in _PORTS:
         return written, None
     path = beside / written
@@ -148,7 +148,7 @@ def _public_keys(written: str, beside: Path) -> tuple[str, Path | None]:
 
 
 def _has_keys(text: str) -> bool:
-    """Whether a text is a set of keys; Envoy keeps the last one it could read and says nothing."""
+    """Return whether a text is a JWKS. Envoy would silently keep the last readable one."""
     try:
         keys = json.loads(text)["keys"]
         return bool(keys) and all(isinstance(key["kty"], str) for key in keys)

@@ -1,4 +1,4 @@
-"""Where is a name? Every address it has: a headless Service of Kubernetes has one for each pod that is ready."""
+"""Resolves names to all their addresses. A headless Kubernetes Service has one address per ready pod."""
 
 import socket
 from typing import Final
@@ -6,11 +6,11 @@ from typing import Final
 from penstock.errors import UsageError
 
 _GONE: Final = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
-"""The name is known to have no address, unlike a name server that does not answer."""
+"""Errors for a name without an address, as opposed to a DNS server that does not answer."""
 
 
 def addresses_of(endpoint: str) -> tuple[str, ...]:
-    """Return an endpoint's addresses, of one family and in order; none where the name has none at present."""
+    """Return an endpoint's sorted addresses of one family; empty if the name has none at present."""
     host, _, port = endpoint.rpartition(":")
     try:
         found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
@@ -26,7 +26,7 @@ def addresses_of(endpoint: str) -> tuple[str, ...]:
 
 
 def address_of(endpoint: str) -> str:
-    """Name an endpoint by its IP address: a destination is never looked up while requests wait."""
+    """Return an endpoint's first IP address, so that no DNS lookup delays a request."""
     found = addresses_of(endpoint)
     if not found:
         raise _unknown(endpoint, "the name is not known")

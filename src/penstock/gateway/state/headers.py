@@ -1,43 +1,46 @@
-"""Which headers pass between Envoy and a picker? Each name once; clients can set none of them."""
+"""Names the headers that Envoy and pickers exchange.
+
+Of the request headers, clients can set only the hints: tenant, objective, TTFT and TPOT.
+"""
 
 from typing import Final
 
 DESTINATION: Final = "x-gateway-destination-endpoint"
-"""Where to send a request: one address, or several to try in this order (Gateway API Inference Extension, 004)."""
+"""Destination: one address, or several in order of preference (Gateway API Inference Extension, 004)."""
 SUBSET: Final = "x-gateway-destination-endpoint-subset"
 SERVED: Final = "x-gateway-destination-endpoint-served"
 TICKET: Final = "x-penstock-ticket"
-"""Which decision of which picker this is; Envoy's log repeats it when the answer ends."""
+"""Decision number of a picker. Envoy's log repeats it when the request ends."""
 PICKER: Final = "x-penstock-picker"
 MODEL: Final = "x-penstock-model"
-"""The fleet's model a request is for; routes to its cluster."""
+"""Model of the fleet that a request is for; selects the cluster."""
 LENGTH: Final = "x-penstock-length"
-"""Bytes of the whole body, where a picker sees only its beginning."""
+"""Size of the whole body in bytes, for a picker that sees only its beginning."""
 SHOWN_BYTES: Final = 64 * 2**10
-"""Bytes of a body that a picker behind ext_authz is shown, where one model is served."""
+"""Bytes of a body that a picker behind ext_authz sees if the fleet serves one model."""
 REASON: Final = "x-penstock-reason"
 TRY_TIMEOUT: Final = "x-envoy-upstream-rq-per-try-timeout-ms"
-"""How long an endpoint may be silent before the picker is asked whether it is alive."""
+"""Milliseconds an endpoint may be silent before Envoy asks the picker whether it is alive."""
 MAX_RETRIES: Final = "x-envoy-max-retries"
-"""How many tries follow the first, questions to the picker included."""
+"""Number of tries after the first, including liveness questions to the picker."""
 ATTEMPT: Final = "x-envoy-attempt-count"
-"""Which try this is, from 1 on."""
+"""Number of this try, counted from 1."""
 WHOLE: Final = "x-penstock-whole"
-"""Set where an answer may come in one piece, and is silence until its last token."""
+"""Set unless the response is known to be streamed: it may be silent until its last token."""
 ASK_AGAIN: Final = "x-penstock-ask-again"
-"""In how many seconds Envoy asks again about a silent endpoint."""
+"""Seconds until Envoy asks again about a silent endpoint."""
 TENANT: Final = ("x-penstock-tenant", "x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id")
 OBJECTIVE: Final = ("x-penstock-objective", "x-llm-d-inference-objective", "x-gateway-inference-objective")
 TTFT_MS: Final = ("x-llm-d-slo-ttft-ms", "x-slo-ttft-ms")
 TPOT_MS: Final = ("x-llm-d-slo-tpot-ms", "x-slo-tpot-ms")
 READ: Final = (LENGTH, *TENANT, *OBJECTIVE, *TTFT_MS, *TPOT_MS)
-"""What a picker is shown of a request's headers, besides its method and path. Never its credentials."""
+"""Request headers that a picker sees, besides method and path. Never credentials."""
 SET_UPSTREAM: Final = (DESTINATION, TICKET, PICKER, MODEL, TRY_TIMEOUT, MAX_RETRIES, WHOLE)
 FAILED: Final = "x-envoy-auth-failure-mode-allowed"
-"""What Envoy says of a request that no picker was asked about."""
+"""Header that Envoy sets on a request if no picker could be asked."""
 STRIPPED: Final = (DESTINATION, SUBSET, SERVED, TICKET, PICKER, MODEL, LENGTH, FAILED, WHOLE)
-"""What is taken off a client's request before anything else sees it.
+"""Headers removed from a client's request before any other filter sees it.
 
-How often and how long to try (`x-envoy-max-retries`, TRY_TIMEOUT and their like) Envoy takes off by itself, because no
-client's address counts as internal.
+Envoy itself removes the retry and timeout headers (`x-envoy-max-retries`, TRY_TIMEOUT and similar), because no client
+address counts as internal.
 """

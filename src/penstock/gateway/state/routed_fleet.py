@@ -1,4 +1,4 @@
-"""What is routed to? A fleet's endpoints as records for the policy, its models and its promises, kept in one file."""
+"""The fleet as pickers see it: endpoint records for the policy, models and SLOs, stored in one file."""
 
 import io
 import json
@@ -16,32 +16,33 @@ from penstock.routing.autoscaler.sustained import LoadKind, sustained_requests_p
 from penstock.routing.records import CLASSES, ENDPOINT, Records, default_parameters, new_endpoints
 
 SHED_FRACTION: Final = 0.5
-"""What may be shed is, where it is as likely to miss its promise as to keep it: it would take others with it.
+"""Probability of a missed SLO above which a sheddable request is shed, because it would delay others.
 
-Of a tenant beyond its share sooner, in proportion. At half as much again as capacity, nine in ten requests of one that
-may be shed, good tokens/s and what the other keeps are 1,861 and 77% with the policy's own 0.9, 2,073 and 99% with 0.5,
-2,011 and 100% with 0.2 (simulated, 6,000 requests to llama-3.1-70b on one H100 pair and one MI300X).
+The threshold falls in proportion for a tenant beyond its fair share. At 150% of capacity, with nine in ten requests
+from one tenant whose requests are sheddable, goodput in tokens/s and the other tenant's SLO attainment are 1,861 and
+77% with the policy's default of 0.9, 2,073 and 99% with 0.5, 2,011 and 100% with 0.2 (simulated, 6,000 requests to
+llama-3.1-70b on one H100 pair and one MI300X).
 """
 _CHAT = LoadKind(share=1.0, input_tokens=1024, output_tokens=256)
 _MAX_MODELS = 60
-"""One bit each in an endpoint's record."""
+"""Maximum models and adapters: one bit each in an endpoint's record."""
 _MAX_LISTED = 10
 
 
 def asked_names(models: Sequence[str], adapters: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """The models of a fleet, then their adapters, each once."""
+    """Return the models of a fleet, then their adapters, each once."""
     return (*models, *dict.fromkeys(name for names in adapters for name in names))
 
 
 def listed(names: Sequence[str]) -> str:
-    """Write names as somebody reads them who has to choose one: all, or the first ten."""
+    """Return names for an error message: all, or the first ten."""
     more = len(names) - _MAX_LISTED
     return ", ".join(names[:_MAX_LISTED]) + (f" and {more} more (/v1/models)" if more > 0 else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutedClass:
-    """Requests of about one length, and what they are promised."""
+    """A class of requests of similar length, and its SLO."""
 
     name: str
     model: str
@@ -51,48 +52,48 @@ class RoutedClass:
     tpot_s: float | None
     e2e_s: float | None = None
     requests_per_s: float = 1.0
-    """How many come at the peak: what the fleet's routes say, for how much each counts."""
+    """Requests per second at peak, from the fleet's routes; weights the classes."""
 
     def distance(self, input_tokens: int, output_tokens: int) -> float:
-        """How far lengths are from its own, in logarithms."""
+        """Return the distance of lengths from those of this class, as a sum of absolute log ratios."""
         return abs(log(input_tokens / self.input_tokens)) + abs(log(output_tokens / self.output_tokens))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutedPool:
-    """Replicas of one kind, whether they are up or not."""
+    """A pool of identical replicas, whether or not they are up."""
 
     name: str
     model: str
     most: int
-    """Replicas the fleet file has."""
+    """Number of replicas in the fleet file."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RoutedFleet:
-    """Everything a picker, the scraper and Envoy's configuration need to know of a fleet."""
+    """Everything that a picker, the scraper and Envoy's configuration need to know about a fleet."""
 
     name: str
     generation: int = 0
-    """How often the fleet was read anew."""
+    """Number of reloads so far."""
     addresses: tuple[str, ...]
     pools: tuple[str, ...]
-    """Of each endpoint."""
+    """Pool of each endpoint."""
     engines: tuple[str, ...]
-    """Of each endpoint, vllm or sglang."""
+    """Engine of each endpoint: vllm or sglang."""
     models: tuple[str, ...]
     served: tuple[str, ...]
-    """The model of each endpoint."""
+    """Base model of each endpoint."""
     adapters: tuple[tuple[str, ...], ...] = ()
-    """The LoRA adapters of each endpoint; empty where no endpoint has any."""
+    """LoRA adapters of each endpoint; empty if no endpoint has any."""
     classes: tuple[RoutedClass, ...]
     followed: tuple[str, ...] = ()
-    """Endpoints as the fleet file writes them, where their names are looked up again and again."""
+    """Endpoints as the fleet file writes them, whose DNS names are resolved periodically."""
     endpoints: Records
-    """What is fixed of each, and nothing yet of the rest."""
+    """Record of each endpoint with its constant fields filled in."""
     kinds: tuple[RoutedPool, ...] = ()
     kind_records: Records = field(default_factory=lambda: new_endpoints(0))
-    """A replica of each kind, as an endpoint."""
+    """Endpoint record of one replica of each pool."""
 
     def __post_init__(self) -> None:
         if not self.addresses:
@@ -103,19 +104,19 @@ class RoutedFleet:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """What a request may ask for; its place is its bit in an endpoint's record."""
+        """Models and adapters that a request may name. The position is the bit in an endpoint's record."""
         return asked_names(self.models, self.adapters)
 
     @cached_property
     def model_of(self) -> dict[str, str]:
-        """The model that answers to each name: an adapter is a little more of one."""
+        """Base model by model or adapter name."""
         found = {model: model for model in self.models}
         for model, names in zip(self.served, self.adapters or ((),) * len(self.served), strict=True):
             found.update(dict.fromkeys(names, model))
         return found
 
     def parameters(self, pickers: int) -> Records:
-        """The policy's parameters for this fleet: what its classes are promised, and how many share the endpoints."""
+        """Return the policy's parameters for this fleet: SLOs per class, and the number of pickers."""
         parameters = default_parameters()
         parameters["pickers"], parameters["shed_fraction"] = pickers, SHED_FRACTION
         for number, item in enumerate(self.classes[:CLASSES]):
@@ -126,13 +127,13 @@ class RoutedFleet:
         return parameters
 
     def having(self, name: str) -> tuple[int, ...]:
-        """The endpoints that have a model or an adapter."""
+        """Return the indices of endpoints that serve a model or an adapter."""
         adapters = self.adapters or ((),) * len(self.served)
         both = enumerate(zip(self.served, adapters, strict=True))
         return tuple(index for index, (model, names) in both if name == model or name in names)
 
     def weights(self) -> tuple[int, ...]:
-        """How many requests each endpoint can take beside the others: what Envoy goes by when no picker answers."""
+        """Return relative capacities from 1 to 100, which Envoy uses as weights when no picker answers."""
         return self._weights
 
     @cached_property
@@ -148,7 +149,7 @@ class RoutedFleet:
         return tuple(max(1, round(100 * rate / most)) for rate in rates)
 
     def load_of(self, model: str) -> tuple[LoadKind, ...]:
-        """What comes for a model, as its routes say; chat without a promise where nobody says."""
+        """Return a model's load from its routes; chat without an SLO if there are none."""
         mine = [item for item in self.classes if item.model == model]
         whole = sum(item.requests_per_s for item in mine)
         return tuple(
@@ -164,7 +165,7 @@ class RoutedFleet:
         ) or (_CHAT,)
 
     def write(self, path: Path) -> None:
-        """Keep it in a file, for the other processes of the gateway."""
+        """Write the fleet to a file for the other processes of the gateway."""
         told = {
             "name": self.name,
             "generation": self.generation,
@@ -187,7 +188,7 @@ class RoutedFleet:
 
     @staticmethod
     def read(path: Path) -> "RoutedFleet":
-        """Read what `write` wrote."""
+        """Read a file that `write` wrote."""
         first, _, records = path.read_bytes().partition(b"\n")
         told = json.loads(first)
         names = ("addresses", "pools", "engines", "models", "served", "followed")

@@ -1,4 +1,4 @@
-"""How do processes see each other's numbers? Arrays in shared memory, each row written by one process only."""
+"""Arrays in shared memory through which the processes exchange counters. One process writes each row."""
 
 import mmap
 import os
@@ -12,13 +12,13 @@ from penstock.routing.records import Records
 
 REPORT: Final = np.dtype(
     [
-        ("sequence", "u8"),  # odd while the row is being written
+        ("sequence", "u8"),  # odd while a process writes the row
         ("reported_s", "f8"),  # CLOCK_MONOTONIC, which all processes share
         ("healthy", "i8"),
         ("running", "i8"),
         ("waiting", "i8"),
         ("kv_used_tokens", "i8"),
-        ("kv_tokens", "i8"),  # 0: it did not say
+        ("kv_tokens", "i8"),  # 0: not published
         ("ttft_sum_s", "f8"),
         ("ttft_count", "f8"),
         ("itl_sum_s", "f8"),
@@ -28,39 +28,39 @@ REPORT: Final = np.dtype(
         ("prompt_tokens", "f8"),
         ("scrapes", "i8"),
         ("failures", "i8"),
-        ("active", "i8"),  # requests Envoy has open there; -1: unknown
+        ("active", "i8"),  # open requests in Envoy; -1: unknown
         ("active_s", "f8"),
-        ("other_model", "i8"),  # whether it serves another model than the fleet file says
+        ("other_model", "i8"),  # whether it serves a model other than that of the fleet file
     ],
     align=True,
 )
-"""What the scraper last heard of an endpoint."""
+"""The scraper's last report of an endpoint."""
 
 COUNTS: Final = np.dtype(
     [
         ("picked", "i8"),
         ("ended", "i8"),
-        ("failed", "i8"),  # of the ended: answered 5xx, or cut
-        ("moved", "i8"),  # of the ended: served by another than was picked first
+        ("failed", "i8"),  # of the ended requests: 5xx or a broken connection
+        ("moved", "i8"),  # of the ended requests: served by another endpoint than the first choice
         ("in_flight", "i8"),
         ("prompt_bytes", "i8"),
-        ("predicted_ttft_s", "f8"),  # summed over what was picked
+        ("predicted_ttft_s", "f8"),  # summed over all picks
         ("usd", "f8"),
     ],
     align=True,
 )
-"""What one picker did with one endpoint."""
+"""One picker's counters for one endpoint."""
 
 _HEARD: Final = tuple(name for name in REPORT.names or () if name != "sequence")
-"""All but that a row is new: who reads them waits for the first report on the new fleet."""
+"""All fields but the sequence, so that readers wait for the first report about the new fleet."""
 _COUNTED: Final = tuple(name for name in COUNTS.names or () if name != "in_flight")
 
 PICKER_STATE: Final = np.dtype(
     [
-        ("alive_s", "f8"),  # when it last answered at its own door
+        ("alive_s", "f8"),  # last time its server answered
         ("decisions", "i8"),
         ("rejected", "i8"),
-        ("refused", "i8"),  # not JSON, no such model
+        ("refused", "i8"),  # invalid JSON or unknown model
         ("decide_s", "f8"),
         ("unknown_tickets", "i8"),
         ("dropped_flights", "i8"),
@@ -70,15 +70,15 @@ PICKER_STATE: Final = np.dtype(
 
 
 class EndpointTables(NamedTuple):
-    """What is known of a fleet's endpoints."""
+    """Tables of a fleet's endpoints."""
 
     reports: Records
     counts: Records
-    """By picker and endpoint."""
+    """Indexed by picker and endpoint."""
 
 
 def shared_array(path: Path, dtype: np.dtype[np.void], shape: tuple[int, ...]) -> Records:
-    """Map an array from a file, made where it is missing or of another size; every process sees the same bytes."""
+    """Map an array from a file that all processes share. Create or resize the file if needed."""
     size = int(np.prod(shape)) * dtype.itemsize
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -91,9 +91,10 @@ def shared_array(path: Path, dtype: np.dtype[np.void], shape: tuple[int, ...]) -
 
 
 def carry_over(before: Sequence[str], then: EndpointTables, after: Sequence[str], now: EndpointTables) -> None:
-    """Fill the tables of a fleet that was read again, for endpoints that were in it before; addresses tell which.
+    """Copy the rows of endpoints that are in both the old and the reloaded fleet, matched by address.
 
-    A picker that has not read it yet has counted no less than it showed; one that has shows its own again, and more.
+    A picker that has not reloaded yet has counted at least as much as it published. One that has reloaded publishes its
+    own counts again, and they are no smaller.
     """
     was = {address: index for index, address in enumerate(before)}
     kept = [(was[address], index) for index, address in enumerate(after) if address in was]
@@ -105,17 +106,17 @@ def carry_over(before: Sequence[str], then: EndpointTables, after: Sequence[str]
 
 
 def begin_write(rows: Records, index: int) -> None:
-    """Mark a row as being written."""
+    """Mark a row as being written, with an odd sequence."""
     rows["sequence"][index] += 1
 
 
 def end_write(rows: Records, index: int) -> None:
-    """Mark a row as whole."""
+    """Mark a row as complete, with an even sequence."""
     rows["sequence"][index] += 1
 
 
 def read_row(rows: Records, index: int) -> np.void | None:
-    """Copy a row that nobody is writing; None where somebody is."""
+    """Copy a row. Return None if it is being written."""
     before = rows["sequence"][index]
     row: np.void = rows[index].copy()
     if before % 2 or rows["sequence"][index] != before:

@@ -1,13 +1,13 @@
-"""Where do pickers listen? Sockets in the gateway's folder, which Envoy connects to."""
+"""Paths of the pickers' sockets in the gateway's folder, to which Envoy connects."""
 
 from pathlib import Path
 
 
 def picker_socket(folder: Path, number: int) -> str:
-    """Return where a picker is asked for endpoints."""
+    """Return the path of the socket on which a picker chooses endpoints."""
     return str(folder / f"picker-{number}.sock")
 
 
 def liveness_socket(folder: Path, number: int) -> str:
-    """Return where a picker is asked whether silent endpoints are alive."""
+    """Return the path of the socket on which a picker says whether silent endpoints are alive."""
     return str(folder / f"alive-{number}.sock")

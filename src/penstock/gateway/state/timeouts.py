@@ -1,14 +1,18 @@
-"""When is Envoy to ask whether a silent endpoint is alive? After several times what its answer should take."""
+"""Computes how long Envoy waits before it asks whether a silent endpoint is alive."""
 
 from typing import Final
 
 _SLACK: Final = 4.0
-"""Times what was predicted."""
+"""Multiple of the predicted time."""
 SILENCE_S: Final = 10.0
-"""At least this long, whatever was predicted."""
+"""Default minimum wait, in seconds."""
 _MAX_SILENCE_S: Final = 3600.0
 
 
 def silence_s(expected_s: float, min_silence_s: float) -> float:
-    """Return the seconds; `expected_s` is until the first byte, which is the last token of an unstreamed answer."""
+    """Return the wait in seconds.
+
+    `expected_s` is the predicted time to the first byte, which comes with the last token if the response is not
+    streamed.
+    """
     return min(_MAX_SILENCE_S, max(min_silence_s, _SLACK * expected_s))

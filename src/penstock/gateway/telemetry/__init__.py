@@ -1,1 +1,1 @@
-"""What do endpoints say of themselves? Their metrics pages, read again and again."""
+"""Scrapes the endpoints' metrics pages and publishes the gateway's own."""

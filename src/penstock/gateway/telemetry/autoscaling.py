@@ -1,4 +1,4 @@
-"""How many replicas should be up? The scaler's answer for the load that comes, as metrics KEDA or an HPA can follow."""
+"""Computes the desired replicas per pool for the current load, as metrics for KEDA or an HPA."""
 
 import math
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ from penstock.routing.autoscaler.sustained import sustained_requests_per_s
 from penstock.routing.records import Records
 
 WISH_EVERY_S: Final = 15.0
-"""Between two answers; a replica takes minutes to load."""
+"""Seconds between two scaling decisions. A replica takes minutes to load."""
 _GAP_S: Final = 4 * WISH_EVERY_S
-"""Without an answer, as when a fleet is read again and again, after which the scaler begins anew."""
+"""Seconds without a decision after which the scaler starts over, for example after repeated reloads."""
 _SECONDS_PER_HOUR: Final = 3600.0
 
 
 class DesiredReplicas:
-    """What is wanted of each pool: what is up until a load has been seen, all of it where nothing is."""
+    """Desired replicas per pool. Before any load is seen: the current count, or the whole pool if none is up."""
 
     def __init__(self, fleet: RoutedFleet) -> None:
         self.kinds = fleet.kinds
@@ -31,7 +31,7 @@ class DesiredReplicas:
         self._scalers = {
             model: (places, CheapestSet(self._pools(fleet, places), gap_s=_GAP_S))
             for model in fleet.models
-            # A pool that keeps its promise for nobody is not for scaling to decide about.
+            # The scaler ignores a pool that cannot meet the SLO at any load.
             if (places := [n for n, kind in enumerate(self.kinds) if kind.model == model and self._rates[n] > 0])
         }
         self._fleet, self._before, self._then_s = fleet, dict.fromkeys(fleet.models, 0.0), -math.inf
@@ -49,27 +49,27 @@ class DesiredReplicas:
         )
 
     def begin(self, fleet: RoutedFleet, counts: Records, states: Records, now_s: float) -> None:
-        """Go on with a fleet that was read again, without the counts of endpoints that left it."""
+        """Continue with a reloaded fleet. Counts of endpoints that left it are dropped."""
         self._fleet, self._then_s = fleet, now_s
         self._before, self._shed = self._picked(counts), float(states["rejected"].sum())
 
     def _picked(self, counts: Records) -> dict[str, float]:
-        """Requests of each model that were sent somewhere so far."""
+        """Return the requests sent so far, by model."""
         picked, served = counts["picked"].sum(axis=0), np.array(self._fleet.served)
         return {model: float(picked[served == model].sum()) for model in self._fleet.models}
 
     def _up(self, reports: Records) -> list[int]:
-        """Replicas of each pool that answer."""
+        """Return the healthy replicas per pool."""
         pools, healthy = np.array(self._fleet.pools), reports["healthy"] != 0
         return [int(healthy[pools == kind.name].sum()) for kind in self.kinds]
 
     def look(self, reports: Records, counts: Records, states: Records, now_s: float) -> None:
-        """Ask the scaler of each model, by what came since the last time; those that were shed by its share."""
+        """Run each model's scaler on the load since the last call. Shed requests are split by each model's share."""
         picked, shed, up = self._picked(counts), float(states["rejected"].sum()), self._up(reports)
         came = {model: max(0.0, count - self._before.get(model, 0.0)) for model, count in picked.items()}
         lost = max(0.0, shed - self._shed) / max(1.0, sum(came.values()))
         elapsed_s, self._then_s, self._before, self._shed = now_s - self._then_s, now_s, picked, shed
-        if not 0 < elapsed_s <= 2 * WISH_EVERY_S:  # one after a long sleep: no rate of now
+        if not 0 < elapsed_s <= 2 * WISH_EVERY_S:  # after a long sleep this is not a current rate
             return
         for model, (places, scaler) in self._scalers.items():
             load = LoadReport(
@@ -83,7 +83,7 @@ class DesiredReplicas:
             self._wanted.update(zip(places, scaler.wanted(load), strict=True))
 
     def shown(self, reports: Records) -> dict[str, tuple[str, Sequence[float]]]:
-        """What is said of it, by pool."""
+        """Return help text and values per pool, by metric name."""
         up = self._up(reports)
         return {
             "penstock_wanted_replicas": (
@@ -98,7 +98,7 @@ class DesiredReplicas:
         }
 
     def _present(self, up: Sequence[int]) -> list[int]:
-        """What is wanted before anything is known: what is up, and the whole pools of a model of which nothing is."""
+        """Return the desired replicas before any load: those up, or the whole pools if a model has none up."""
         alive = {kind.model for kind, count in zip(self.kinds, up, strict=True) if count}
         scaled = {place for places, _ in self._scalers.values() for place in places}
         return [

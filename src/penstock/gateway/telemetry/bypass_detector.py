@@ -1,13 +1,13 @@
-"""Does anybody ask the pickers? Requests that all go by weights, although pickers answer themselves, are said once."""
+"""Detects that all requests bypass the pickers although the pickers are up, and reports it once."""
 
 from typing import Final
 
 _LOOKS: Final = 3
-"""In a row, before it is said: a picker that starts again misses a moment's requests."""
+"""Consecutive observations before a report: a picker that restarts misses a moment's requests."""
 
 
 class BypassDetector:
-    """What Envoy let pass without a picker, held against what pickers decided."""
+    """Compares the requests that Envoy passed without a picker with the pickers' decisions."""
 
     def __init__(self) -> None:
         self._passed = self._decided = 0.0
@@ -15,7 +15,7 @@ class BypassDetector:
         self._said = False
 
     def look(self, passed: float, decided: float, up: int, pickers: int) -> str | None:
-        """What is to be logged of the requests since the last look, if anything; both counts are since the start."""
+        """Return a message to log about the requests since the last call, or None. Both counts are since the start."""
         more, self._passed = passed - self._passed, passed
         decisions, self._decided = decided - self._decided, decided
         if decisions > 0:

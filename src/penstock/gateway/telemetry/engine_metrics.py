@@ -1,4 +1,4 @@
-"""What does a metrics page say? The few lines a router needs, read straight from vLLM's or SGLang's page."""
+"""Parses the few metrics a router needs from vLLM's or SGLang's metrics page."""
 
 import math
 import re
@@ -14,37 +14,37 @@ _DIGITS: Final = 15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageReport:
-    """One endpoint at one moment. Sums are since it started; a sum it does not publish stays 0."""
+    """State of one endpoint at one moment. Sums count from its start; a sum it does not publish is 0."""
 
     running: int
     waiting: int
     kv_used_tokens: int
     kv_tokens: int
-    """0 where it does not say."""
+    """KV cache size in tokens; 0 if unpublished."""
     ttft: tuple[float, float]
-    """Seconds, and of how many requests."""
+    """Sum in seconds, and number of requests."""
     itl: tuple[float, float]
     output: tuple[float, float]
     prompt_tokens: float
     models: frozenset[str] = frozenset()
-    """What it calls the model it serves; engines that serve it under several names say the first."""
+    """Served model names. Engines that serve a model under several names publish the first."""
 
     @property
     def most(self) -> float:
-        """The largest of its figures."""
+        """Largest of its figures."""
         counts = (self.running, self.waiting, self.kv_used_tokens, self.kv_tokens, self.prompt_tokens)
         return max(*counts, *self.ttft, *self.itl, *self.output)
 
 
 def read_page(page: bytes) -> PageReport | None:
-    """Read a page of either engine; None where it is neither, or says what cannot be."""
+    """Parse a page of either engine. Return None for another page or for impossible values."""
     page = b"\n" + page
     report = None
     if b"\nvllm:num_requests_running" in page:
         report = _vllm(page)
     elif b"\nsglang:num_running_reqs" in page:
         report = _sglang(page)
-    # Lines that can be each may add up to what cannot.
+    # Plausible lines may still add up to an impossible sum.
     return report if report is not None and report.most < _MOST else None
 
 
@@ -86,9 +86,10 @@ def _sglang(page: bytes) -> PageReport | None:
 
 
 def _of_ranks(page: bytes, name: bytes) -> int:
-    """Add what data-parallel ranks have; all tensor-parallel ranks of one say the same, and a priority's part is less.
+    """Return the sum over data-parallel ranks of each rank's largest value.
 
-    Behind one address SGLang shows the schedulers of all ranks on one page, told apart by `dp_rank`.
+    All tensor-parallel ranks of one data-parallel rank publish the same value, and a line per priority is less than the
+    total. Behind one address SGLang shows the schedulers of all ranks on one page, distinguished by `dp_rank`.
     """
     most: dict[bytes, float] = {}
     for line in _lines(page, name):
@@ -105,7 +106,7 @@ def _models(page: bytes, name: bytes) -> frozenset[str]:
 
 
 def _lines(page: bytes, name: bytes) -> list[bytes]:
-    """Everything behind a name, line by line."""
+    """Return the rest of each line that starts with a metric's name."""
     found, start = [], b"\n" + name
     at = page.find(start)
     while at >= 0:
@@ -118,7 +119,7 @@ def _lines(page: bytes, name: bytes) -> list[bytes]:
 
 
 def _values(page: bytes, name: bytes) -> list[float]:
-    """The values of a metric that can be: finite and not negative."""
+    """Return a metric's plausible values: finite and not negative."""
     return [value for line in _lines(page, name) if (value := _value(line)) is not None]
 
 
@@ -135,10 +136,10 @@ def _sum_and_count(page: bytes, name: bytes) -> tuple[float, float]:
 
 
 def _vllm_kv_tokens(lines: list[bytes]) -> int:
-    """Tokens the caches of all ranks hold, as vLLM's configuration says.
+    """Return the KV cache size of all ranks in tokens, from vLLM's configuration metric.
 
-    There is a line for each data-parallel rank. On each, `kv_cache_size_tokens` is of one rank, but `num_gpu_blocks` is
-    of all together (v1/engine/core_client.py), also in versions that do not say the former.
+    There is one line per data-parallel rank. On each line `kv_cache_size_tokens` is per rank, but `num_gpu_blocks` is
+    the total of all ranks (v1/engine/core_client.py), also in versions without the former.
     """
     of_one, of_all = 0, 0
     for line in lines:

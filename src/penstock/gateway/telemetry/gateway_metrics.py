@@ -1,4 +1,4 @@
-"""What does the gateway say of itself? A metrics page for Prometheus, from the tables its processes share."""
+"""Writes the gateway's own Prometheus metrics page from the shared tables."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -40,7 +40,7 @@ def metrics_page(
     envoy: Mapping[str, float],
     wish: DesiredReplicas,
 ) -> bytes:
-    """Write the page; `envoy` is what Envoy counted, by the names it has here."""
+    """Return the metrics page. `envoy` holds Envoy's counters by their names on this page."""
     now_s, lines = time.monotonic(), list[str]()
     labels = [
         write_labels({"endpoint": address, "pool": pool, "model": model})
@@ -90,7 +90,7 @@ def metrics_page(
 
 
 def pickers_up(states: Records, now_s: float) -> list[bool]:
-    """Which pickers answered at their own doors a moment ago."""
+    """Return for each picker whether its last heartbeat is recent."""
     return [now_s - float(at) < _ALIVE_S for at in states["alive_s"]]
 
 

@@ -1,4 +1,4 @@
-"""Are endpoints up, and what do they do? One process asks all of them, more often where there is work."""
+"""Scrapes all endpoints for health and load, more often while they have work."""
 
 import asyncio
 import gc
@@ -41,12 +41,12 @@ from penstock.routing.records import Records
 
 log = logging.getLogger(__name__)
 _BUSY_S, _IDLE_S = 0.1, 1.0
-"""Between two looks at an endpoint that has work, and at one that has none."""
+"""Seconds between two scrapes of a busy and of an idle endpoint."""
 _LOOK_S: Final = 5e-4
-"""Of processor time, for one look: a large fleet is looked at less often, so that one core is enough."""
+"""Processor seconds per scrape. A large fleet is scraped less often, so that one core is enough."""
 _TIMEOUT_S: Final = 1.0
 _FAILURES: Final = 2
-"""In a row, of one that answers late or wrong; one whose port is closed is down at once."""
+"""Consecutive late or wrong responses that mark an endpoint down. A closed port marks it down at once."""
 _MAX_PAGE_BYTES: Final = 4 * 2**20
 _ACTIVE_EVERY_S: Final = 1.0
 _NAMES_EVERY_S: Final = 3.0
@@ -62,7 +62,7 @@ _ENVOY: Final = {
 
 
 class Watched:
-    """One endpoint and the connection to it."""
+    """One scraped endpoint and the connection to it."""
 
     def __init__(self, index: int, address: str, reports: Records, served: ServedModel | None = None) -> None:
         self._index, self._reports, self._served = index, reports, served
@@ -73,10 +73,10 @@ class Watched:
         self._failed = 0
         self.healthy = True
         self.looked = False
-        """Whether it was asked at least once."""
+        """True after the first scrape."""
 
     async def look(self) -> bool:
-        """Ask once; return whether it has work."""
+        """Scrape once. Return whether the endpoint has running or waiting requests."""
         begun_s = time.monotonic()
         try:
             status, page = await asyncio.wait_for(self._ask(b"/metrics"), _TIMEOUT_S)
@@ -122,7 +122,7 @@ class Watched:
         return status, page
 
     def close(self) -> None:
-        """Give the connection up."""
+        """Close the connection."""
         if self._streams is not None:
             self._streams[1].close()
             self._streams = None
@@ -160,7 +160,7 @@ async def _chunks(reader: asyncio.StreamReader) -> bytes:
 
 
 class Scraper:
-    """All endpoints of a fleet as it was read last."""
+    """Scraper of all endpoints of the current fleet."""
 
     _fleet: RoutedFleet
     _reports: Records
@@ -176,9 +176,9 @@ class Scraper:
         self._fallback = BypassDetector()
 
     def begin(self) -> None:
-        """Watch the fleet's endpoints, and no others."""
+        """Start scraping the current fleet's endpoints, and no others."""
         self.end()
-        gc.collect()  # failed connections leave exceptions in cycles, which would keep the tables of the fleet before
+        gc.collect()  # collect exception cycles of failed connections: they keep the old fleet's tables mapped
         fleet = RoutedFleet.read(self._folder / "fleet.bin")
         made, count = fleet.generation, len(fleet.addresses)
         reports = shared_array(self._folder / f"reports-{made}.table", REPORT, (count,))
@@ -205,7 +205,7 @@ class Scraper:
         self._tasks.append(asyncio.create_task(self._wish_again(fleet, self._wish)))
 
     def end(self) -> None:
-        """Watch nobody any more."""
+        """Stop scraping and close all connections."""
         for task in self._tasks:
             task.cancel()
         for one in self._watched:
@@ -218,14 +218,14 @@ class Scraper:
             in_flight = int(np.sum(counts["in_flight"]))
             soon_s = max(_BUSY_S, _LOOK_S * len(self._fleet.addresses))
             pause_s = soon_s if busy or in_flight or not one.healthy else max(_IDLE_S, soon_s)
-            # In short pieces: a request that is sent meanwhile makes the endpoint worth another look.
+            # Sleep in short intervals: a request sent meanwhile makes another scrape worthwhile.
             while time.monotonic() - begun_s < pause_s:
                 await asyncio.sleep(min(soon_s, pause_s))
                 if int(np.sum(counts["in_flight"])) > 0:
                     break
 
     async def _tell_envoy(self, fleet: RoutedFleet, watched: list[Watched]) -> None:
-        """Rewrite the weights Envoy falls back to when an endpoint comes or goes, and whether any is ready."""
+        """Rewrite Envoy's fallback endpoints when one goes up or down, and the gateway's readiness."""
         told: list[bool] | None = None
         liveness = [liveness_socket(self._folder, number) for number in range(self._pickers)]
         told_ready: bool | None = None
@@ -243,26 +243,26 @@ class Scraper:
             await asyncio.sleep(_BUSY_S)
 
     async def _follow(self, fleet: RoutedFleet) -> None:
-        """Look names up again; where an address came or went the supervisor is told, who reads the fleet again."""
+        """Resolve DNS names periodically. If addresses changed, signal the supervisor, which reloads the fleet."""
         while True:
             await asyncio.sleep(_NAMES_EVERY_S)
             try:
                 looked = [asyncio.to_thread(addresses_of, endpoint) for endpoint in fleet.followed]
                 found = {address for addresses in await asyncio.gather(*looked) for address in addresses}
             except UsageError:
-                continue  # no name server answers: what was known stays
+                continue  # no DNS server answers: keep the known addresses
             if found and found != set(fleet.addresses):
                 (self._folder / "names.moved").touch()
 
     async def _wish_again(self, fleet: RoutedFleet, wish: DesiredReplicas) -> None:
-        """Ask now and then how many replicas of each pool should be up."""
+        """Update the desired replicas periodically."""
         wish.begin(fleet, self._counts, self._states, time.monotonic())
         while True:
             await asyncio.sleep(WISH_EVERY_S)
             wish.look(self._reports, self._counts, self._states, time.monotonic())
 
     def answer(self, exchange: Exchange) -> None:
-        """Show the gateway's own metrics."""
+        """Serve the gateway's own metrics page."""
         if exchange.method != b"GET" or exchange.path.partition(b"?")[0] not in {b"/metrics", b"/"}:
             exchange.reply(404, b"")
             return
@@ -271,7 +271,7 @@ class Scraper:
         exchange.reply(200, page, TEXT)
 
     async def _count_active(self, fleet: RoutedFleet, reports: Records) -> None:
-        """Note how many requests Envoy itself has open at each endpoint: what pickers count is held against it."""
+        """Record Envoy's open requests per endpoint, for comparison with the pickers' in-flight counts."""
         index_of = {address: index for index, address in enumerate(fleet.addresses)}
         while True:
             await asyncio.sleep(_ACTIVE_EVERY_S)
@@ -298,7 +298,7 @@ class Scraper:
 
 
 def any_ready(watched: Sequence[Watched]) -> bool | None:
-    """Return whether an endpoint is up; None until one is seen to be, or all were looked at."""
+    """Return whether an endpoint is up; None until one is up or all were scraped once."""
     if any(one.healthy for one in watched if one.looked):
         return True
     return False if all(one.looked for one in watched) else None
@@ -320,14 +320,14 @@ async def _asked(admin: str, target: str) -> bytes:
 
 
 async def _counted(admin: str) -> dict[str, float]:
-    """Ask Envoy for the few counts that say how the gateway fares."""
+    """Return Envoy's counters about the gateway, by their metric names here."""
     wanted = "|".join(name.replace(".", "[.]") for name in _ENVOY)
     found = json.loads(await _asked(admin, f"/stats?format=json&filter=^({wanted})$")).get("stats", [])
     return {_ENVOY[entry["name"]]: float(entry["value"]) for entry in found if entry.get("name") in _ENVOY}
 
 
 async def _active(admin: str) -> dict[str, int]:
-    """Ask Envoy for its open requests by address."""
+    """Return Envoy's open requests by address."""
     found: dict[str, int] = {}
     for cluster in json.loads(await _asked(admin, "/clusters?format=json"))["cluster_statuses"]:
         for host in cluster.get("host_statuses", []):
@@ -340,7 +340,7 @@ async def _active(admin: str) -> dict[str, int]:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write a file that somebody watches: whole, or not at all, whoever else writes it."""
+    """Write a watched JSON file atomically, also with several writers."""
     partial = path.with_suffix(f".{os.getpid()}.partial")
     partial.write_text(json.dumps(value), encoding="utf-8")
     partial.replace(path)
@@ -365,9 +365,9 @@ async def _run(folder: Path, pickers: int, metrics: str) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Run the scraper of a gateway with so many pickers, its files in a folder, and where it shows its own metrics."""
+    """Run the scraper. The arguments are its folder, the number of pickers, and the address for its metrics."""
     folder, pickers, metrics = arguments
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor says when to stop
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor stops this process
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_run(Path(folder), int(pickers), metrics))
 

@@ -1,4 +1,4 @@
-"""Does an endpoint serve the model the fleet file gives it? By the name on its page, then by the list it keeps."""
+"""Checks that an endpoint serves its model from the fleet file: by its metrics page, then by /v1/models."""
 
 import json
 import logging
@@ -6,16 +6,16 @@ from typing import Final
 
 log = logging.getLogger(__name__)
 _AGAIN_S: Final = 5.0
-"""Between two looks at the list of an endpoint whose page says another name."""
+"""Seconds between two requests for the model list of an endpoint whose page has another name."""
 _SHOWN: Final = 3
 
 
 class ServedModel:
-    """What is known of one endpoint's model.
+    """Which model one endpoint serves.
 
-    Requests are passed on with the name they came with. A page has only the first of an engine's names
-    (`--served-model-name`), so that another name there is no proof: the list at /v1/models has all of them. An engine
-    that does not look at names (SGLang) serves another model only where the list has a name that is another's here.
+    Requests keep the model name they came with. A metrics page has only the first of an engine's names
+    (`--served-model-name`), so a different name there proves nothing: /v1/models lists all of them. An engine that
+    ignores names (SGLang) counts as serving another model only if its list has the name of another model of this fleet.
     """
 
     def __init__(self, address: str, model: str, names: frozenset[str], *, checks_names: bool) -> None:
@@ -23,10 +23,10 @@ class ServedModel:
         self._asked_s = 0.0
         self._said: frozenset[str] | None = None
         self.other = False
-        """Whether it serves another."""
+        """True if the endpoint serves another model."""
 
     def doubted(self, models: frozenset[str], now_s: float) -> bool:
-        """Whether its list is to be asked for, because its page names others and not the one that is expected."""
+        """Return whether to fetch the model list, because the page has only other names than the expected one."""
         if not models or self._model in models:
             if self.other:
                 log.warning("%s serves %s again", self._address, self._model)
@@ -35,7 +35,7 @@ class ServedModel:
         return now_s - self._asked_s >= _AGAIN_S
 
     def listed(self, page: bytes, now_s: float) -> None:
-        """Take its list; one that cannot be read changes nothing."""
+        """Apply the endpoint's model list. An unreadable list changes nothing."""
         self._asked_s = now_s
         try:
             listed = frozenset(str(card["id"]) for card in json.loads(page)["data"])

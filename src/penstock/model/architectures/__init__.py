@@ -1,4 +1,4 @@
-"""Which architectures can be read exactly? The registry, by the name a config states under `architectures`."""
+"""Registers the architectures that can be read exactly, by the name under `architectures` in a config."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _STEP_VISION = "the vision tower (about 2B) is not counted: this config does not
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """How to read one architecture: its decoder and, where it has one, its vision tower."""
+    """Readers of one architecture: its decoder and, if it has one, its vision tower."""
 
     decoder: Reader
     tower: Tower | None = None
@@ -93,6 +93,6 @@ UNREAD: Mapping[str, str] = {
     "InklingForConditionalGeneration": _INKLING,
     "LagunaForCausalLM": "Laguna gates its attention; vLLM serves it from 0.21.0, SGLang from 0.5.12",
 }
-"""Architectures engines serve and this version does not read: an estimate from a kin would be wrong."""
+"""Architectures that engines serve and this version does not read: an estimate from a similar one would be wrong."""
 
 __all__ = ["ARCHITECTURES", "UNREAD", "Architecture", "Outline"]

@@ -1,4 +1,4 @@
-"""How is a decoder put together? Embedding, layers, final norm and head, around the blocks a family adds."""
+"""Assembles a decoder: embedding, layers, final norm and head, around the blocks that a family adds."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,12 +14,12 @@ PRE_NORMS = ("input_layernorm", "post_attention_layernorm")
 SANDWICH_NORMS = (*PRE_NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm")
 
 LayerReader = Callable[[int, str], tuple[SequenceMixer | None, str]]
-"""Adds the blocks of layer `index` under `path`; returns its mixer and its feed-forward (dense, moe or none)."""
+"""Adds the blocks of layer `index` under `path`. Returns its mixer and its feed-forward (dense, moe or none)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """What surrounds the blocks, by name; the defaults are Llama's."""
+    """Names of the modules around the blocks. The defaults are Llama's."""
 
     prefix: str = "model."
     embedding: str = "embed_tokens"
@@ -29,7 +29,7 @@ class Frame:
     final_norm: str = "norm"
     head: str = "lm_head"
     tied: bool = False
-    """Whether the head is tied when the config does not say."""
+    """Whether the head is tied if the config does not state it."""
 
 
 LLAMA = Frame()
@@ -44,7 +44,7 @@ def add_decoder(
     *,
     layers: int | None = None,
 ) -> Outline:
-    """Add the whole decoder and return its outline; `layers` is for configs that spell their number differently."""
+    """Add the whole decoder and return its outline. `layers` is for configs with another key for their number."""
     hidden, vocab = outline.hidden_size, outline.vocab_size
     inv.embedding(f"{frame.prefix}{frame.embedding}", vocab, hidden)
     add_layers(inv, hidden, config.layers() if layers is None else layers, layer, frame)
@@ -73,14 +73,17 @@ def add_norm(inv: Inventory, path: str, width: int, *, bias: bool) -> None:
 
 @contextmanager
 def mtp_weights(inv: Inventory) -> Iterator[None]:
-    """Count everything added inside as multi-token prediction."""
+    """Count all weights added inside the block as multi-token prediction."""
     inv.part_override = Part.MTP
     yield
     inv.part_override = None
 
 
 def join_mtp(inv: Inventory, path: str, outline: Outline, *, own_tables: bool = True) -> None:
-    """Add what joins a multi-token-prediction layer to the model: projection, norms and perhaps its own tables."""
+    """Add the weights that join a multi-token-prediction layer to the model.
+
+    These are a projection, norms and optionally tables of its own.
+    """
     hidden, vocab = outline.hidden_size, outline.vocab_size
     inv.linear(f"{path}.eh_proj", (hidden, 2 * hidden), Part.ROUTER)
     for norm in (*PRE_NORMS, "enorm", "hnorm", "shared_head.norm"):

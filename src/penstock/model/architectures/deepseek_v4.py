@@ -1,4 +1,4 @@
-"""DeepSeek-V4: compressed attention, hyper-connections, hash-routed first layers, experts in fp4."""
+"""Reads DeepSeek-V4: compressed attention, hyper-connections, hash-routed first layers, experts in fp4."""
 
 from dataclasses import dataclass
 
@@ -35,7 +35,10 @@ class _Shape:
 
 
 def read_deepseek_v4(config: Config, inv: Inventory) -> Outline:
-    """Layers differ by compression ratio: 0 keeps a window only, 4 adds an indexed cache, 128 a dense one."""
+    """Read DeepSeek-V4.
+
+    Layers differ by compression ratio: 0 keeps a window only, 4 adds an indexed cache, 128 a dense one.
+    """
     shape = _read_shape(config)
     layers, ratios = config.layers(), config.integers("compress_ratios")
     if len(ratios) < layers:

@@ -1,4 +1,7 @@
-"""Hybrids with linear attention: Gated DeltaNet (Qwen3-Next, 3.5 and 3.6) and Kimi Delta Attention (Linear, K3)."""
+"""Reads hybrids with linear attention.
+
+Gated DeltaNet (Qwen3-Next, 3.5 and 3.6) and Kimi Delta Attention (Linear, K3).
+"""
 
 from penstock.errors import ConfigError
 from penstock.model.architectures.decoder import PRE_NORMS, Frame, add_decoder, mtp_weights
@@ -19,7 +22,10 @@ from penstock.model.weight import Part, Split
 
 
 def read_qwen3_hybrid(config: Config, inv: Inventory) -> Outline:
-    """Three linear-attention layers to each gated full-attention one; dense or with experts and a shared expert."""
+    """Read Qwen hybrids: three linear-attention layers for each gated full-attention layer.
+
+    The feed-forward is dense, or has experts and a shared expert.
+    """
     layers, hidden = config.layers(), config.integer("hidden_size")
     kinds = config.per_layer("layer_types", layers) or _interval_kinds(config, layers)
     shape = grouped_shape(config, head_norm=True, output_gate=config.flag("attn_output_gate", default=True))
@@ -76,7 +82,7 @@ def _gated_delta(inv: Inventory, path: str, config: Config, *, fused: bool) -> R
         kind_name="gated_delta",
         heads=value_heads,
         state_shape=(value_dim, key_dim),
-        # Qwen3-Next states no dtype for its state and engines then use the model's; Qwen3.5 states float32.
+        # Qwen3-Next states no dtype for its state, so engines use the model's. Qwen3.5 states float32.
         state_bytes_per_element=state_bytes(config, "mamba_ssm_dtype", "auto"),
         conv_channels=conv,
         conv_taps=taps - 1,
@@ -92,7 +98,7 @@ def _qwen_feed_forward(inv: Inventory, path: str, config: Config, hidden: int, m
 
 def _qwen_next_token(config: Config, inv: Inventory, shape: GroupedShape, mixture: Mixture | None) -> None:
     hidden = shape.hidden
-    # Qwen3-Next carries one such layer without stating it.
+    # Qwen3-Next has one such layer without stating it.
     stated = config.has("mtp_num_hidden_layers")
     default = 0 if stated or config.text("model_type", default="") != "qwen3_next" else 1
     count = config.integer("mtp_num_hidden_layers", default=default, low=0, high=64)
@@ -111,7 +117,10 @@ def _qwen_next_token(config: Config, inv: Inventory, shape: GroupedShape, mixtur
 
 
 def read_kimi_linear(config: Config, inv: Inventory) -> Outline:
-    """KDA layers with a latent-attention layer every few; K3 adds gates, a latent mixture and residual attention."""
+    """Read Kimi hybrids: KDA layers, with a latent-attention layer at intervals.
+
+    K3 adds gates, a latent mixture and residual attention.
+    """
     layers, hidden = config.layers(), config.integer("hidden_size")
     linear = config.section("linear_attn_config")
     # Layer numbers in this section start at one.

@@ -1,4 +1,4 @@
-"""Dense decoders: Llama and everything that differs from it by a bias, a norm or a fused projection."""
+"""Reads dense decoders: Llama, and families that differ from it by a bias, a norm or a fused projection."""
 
 from collections.abc import Callable
 
@@ -39,7 +39,10 @@ def _decoder(
     mlp_bias: bool = False,
     beside: Callable[[str], None] | None = None,
 ) -> Outline:
-    """Add grouped attention and a gated feed-forward to every layer, and what a family has `beside` them."""
+    """Add grouped attention and a gated feed-forward to every layer.
+
+    `beside` adds the other weights of a family.
+    """
     width = config.integer("intermediate_size")
 
     def layer(index: int, path: str) -> tuple[GroupedAttention, str]:
@@ -60,7 +63,10 @@ def _opted_in_windows(config: Config) -> Windows | None:
 
 
 def _refuse_other_layouts(config: Config) -> None:
-    """Wrappers such as Mistral3 hold decoders of other kinds, whose experts and latents would go uncounted."""
+    """Raise an error if the config describes experts or latent attention.
+
+    Wrappers such as Mistral3 can contain such decoders, and their experts and latents would not be counted.
+    """
     for key in ("kv_lora_rank", "n_routed_experts", "num_local_experts", "num_experts"):
         if config.has(key) and config.integer(key, low=0):
             raise UnknownArchitecture(
@@ -69,7 +75,7 @@ def _refuse_other_layouts(config: Config) -> None:
 
 
 def read_llama(config: Config, inv: Inventory) -> Outline:
-    """Llama, Mistral, Granite, SmolLM3, Seed-OSS and other decoders of the same layout."""
+    """Read Llama, Mistral, Granite, SmolLM3, Seed-OSS and other decoders of the same layout."""
     _refuse_other_layouts(config)
     bias = config.flag("attention_bias", default=False)
     shape = grouped_shape(config, qkv_bias=bias, out_bias=config.flag("attention_out_bias", default=bias))
@@ -78,19 +84,19 @@ def read_llama(config: Config, inv: Inventory) -> Outline:
 
 
 def read_qwen2(config: Config, inv: Inventory) -> Outline:
-    """Qwen2 and Qwen2.5: Llama with biases on q, k and v."""
+    """Read Qwen2 and Qwen2.5: Llama with biases on q, k and v."""
     return _decoder(config, inv, grouped_shape(config, qkv_bias=True), windows=_opted_in_windows(config))
 
 
 def read_qwen3(config: Config, inv: Inventory) -> Outline:
-    """Qwen3: Llama with a norm on each head's query and key."""
+    """Read Qwen3: Llama with a norm on each head's query and key."""
     shape = grouped_shape(config, head_norm=True, qkv_bias=config.flag("attention_bias", default=False))
     frame = Frame(prefix=text_prefix(config, "model.language_model."))
     return _decoder(config, inv, shape, frame, windows=_opted_in_windows(config))
 
 
 def read_mimo(config: Config, inv: Inventory) -> Outline:
-    """MiMo: Qwen2's layout with multi-token-prediction layers beside it."""
+    """Read MiMo: Qwen2's layout with additional multi-token-prediction layers."""
     outline = read_qwen2(config, inv)
     hidden, width = outline.hidden_size, outline.widest_ffn
     with mtp_weights(inv):
@@ -105,12 +111,12 @@ def read_mimo(config: Config, inv: Inventory) -> Outline:
 
 
 def read_phi3(config: Config, inv: Inventory) -> Outline:
-    """Phi-3 and Phi-4: q, k, v and gate, up stored fused; the sum of their parts is the same."""
+    """Read Phi-3 and Phi-4: q, k, v and gate, up are stored fused. The sum of their sizes is the same."""
     return _decoder(config, inv, grouped_shape(config), windows=stated_windows(config))
 
 
 def read_gemma2(config: Config, inv: Inventory) -> Outline:
-    """Gemma 2: norms around both blocks, every second layer sliding, tied embeddings."""
+    """Read Gemma 2: norms around both blocks, every second layer sliding, tied embeddings."""
     window = config.integer("sliding_window", default=4096)
     alternating = tuple(window if index % 2 == 0 else None for index in range(config.layers()))
     windows = sliding_windows(config) if config.has("layer_types") else alternating
@@ -118,7 +124,7 @@ def read_gemma2(config: Config, inv: Inventory) -> Outline:
 
 
 def read_gemma3(config: Config, inv: Inventory) -> Outline:
-    """Gemma 3: Gemma 2 with head norms and five sliding layers to each full one."""
+    """Read Gemma 3: Gemma 2 with head norms and five sliding layers for each full one."""
     shape = grouped_shape(config, head_norm=True)
     if config.has("layer_types"):
         windows = sliding_windows(config)
@@ -131,7 +137,7 @@ def read_gemma3(config: Config, inv: Inventory) -> Outline:
 
 
 def read_olmo2(config: Config, inv: Inventory) -> Outline:
-    """OLMo 2: norms after each block, and one norm across all query and all key channels."""
+    """Read OLMo 2: norms after each block, one norm across all query channels and one across all key channels."""
     shape = grouped_shape(config)
 
     def channel_norms(path: str) -> None:
@@ -142,19 +148,19 @@ def read_olmo2(config: Config, inv: Inventory) -> Outline:
 
 
 def read_exaone4(config: Config, inv: Inventory) -> Outline:
-    """EXAONE 4: head norms, norms after each block, sliding layers by `layer_types`."""
+    """Read EXAONE 4: head norms, norms after each block, sliding layers by `layer_types`."""
     shape = grouped_shape(config, head_norm=True)
     return _decoder(config, inv, shape, Frame(norms=_POST_NORMS), windows=stated_windows(config))
 
 
 def read_glm4(config: Config, inv: Inventory) -> Outline:
-    """GLM-4-0414: biased q, k and v, fused gate and up, norms around both blocks."""
+    """Read GLM-4-0414: biased q, k and v, fused gate and up, norms around both blocks."""
     shape = grouped_shape(config, qkv_bias=config.flag("attention_bias", default=False))
     return _decoder(config, inv, shape, Frame(norms=(*PRE_NORMS, "post_self_attn_layernorm", "post_mlp_layernorm")))
 
 
 def read_cohere(config: Config, inv: Inventory) -> Outline:
-    """Command R: one norm per layer, attention and feed-forward side by side, tied embeddings."""
+    """Read Command R: one norm per layer, attention and feed-forward in parallel, tied embeddings."""
     shape = grouped_shape(config)
     patterned = config.has("layer_types") or config.has("sliding_window_pattern")
 
@@ -173,7 +179,7 @@ def read_cohere(config: Config, inv: Inventory) -> Outline:
 
 
 def read_starcoder2(config: Config, inv: Inventory) -> Outline:
-    """StarCoder2: biases everywhere, layer norms with bias, an ungated feed-forward."""
+    """Read StarCoder2: biases everywhere, layer norms with bias, an ungated feed-forward."""
     bias = config.flag("use_bias", default=True)
     shape = grouped_shape(config, qkv_bias=bias, out_bias=bias)
     width, windows = config.integer("intermediate_size"), stated_windows(config)
@@ -188,7 +194,10 @@ def read_starcoder2(config: Config, inv: Inventory) -> Outline:
 
 
 def read_falcon(config: Config, inv: Inventory) -> Outline:
-    """Falcon 7B, 40B and 180B: one fused qkv, multi-query or grouped, ungated feed-forward of four times hidden."""
+    """Read Falcon 7B, 40B and 180B.
+
+    One fused qkv, multi-query or grouped, and an ungated feed-forward of four times hidden.
+    """
     shape = _falcon_shape(config)
     hidden, bias = shape.hidden, shape.qkv_bias
     width = config.integer("ffn_hidden_size", default=4 * hidden)
@@ -234,7 +243,7 @@ def _falcon_shape(config: Config) -> GroupedShape:
 
 def _falcon_attention(inv: Inventory, path: str, shape: GroupedShape) -> GroupedAttention:
     heads, kv_heads, head_dim, bias = shape.query_heads, shape.kv_heads, shape.head_dim, shape.qkv_bias
-    # One stored matrix; its parts split differently: queries by head, keys and values by group.
+    # One stored matrix with parts that split differently: queries by head, keys and values by group.
     for rows, units in ((heads * head_dim, heads), (2 * kv_heads * head_dim, kv_heads)):
         name = f"{path}.query_key_value"
         inv.linear(name, (rows, shape.hidden), Part.ATTENTION, split=Split.COLUMN, units=units, bias=bias)
@@ -244,7 +253,10 @@ def _falcon_attention(inv: Inventory, path: str, shape: GroupedShape) -> Grouped
 
 
 def read_nemotron_nas(config: Config, inv: Inventory) -> Outline:
-    """Nemotron Super and Ultra from architecture search: each layer states its own attention and feed-forward."""
+    """Read Nemotron Super and Ultra from architecture search.
+
+    Each layer states its own attention and feed-forward.
+    """
     hidden, heads = config.integer("hidden_size"), config.integer("num_attention_heads", high=2**16)
     blocks = config.sections("block_configs")[: config.layers()]
     widths = [_nas_width(block.section("ffn"), hidden) for block in blocks]
@@ -286,6 +298,6 @@ def _nas_width(ffn: Config, hidden: int) -> int:
         return 0
     if ffn.flag("replace_with_linear", default=False):
         return hidden
-    # Two thirds of the multiple, rounded up to 256: the rule the checkpoint's own code states.
+    # Two thirds of the multiple, rounded up to 256: the rule in the checkpoint's own code.
     raw = int(2 * ffn.number("ffn_mult", high=1e4) * hidden / 3)
     return -(-max(1, raw) // 256) * 256

@@ -1,4 +1,4 @@
-"""Mixtures of experts whose layers differ from one another: Step, MiMo-V2, Llama 4, gpt-oss, MiniMax-M3."""
+"""Reads mixtures of experts whose layers differ: Step, MiMo-V2, Llama 4, gpt-oss, MiniMax-M3."""
 
 from dataclasses import replace
 
@@ -14,7 +14,10 @@ from penstock.model.weight import Part, Split
 
 
 def read_step3(config: Config, inv: Inventory) -> Outline:
-    """Step-3.5 and Step-3.7 Flash: three sliding layers to a full one, more query heads where sliding, head gates."""
+    """Read Step-3.5 and Step-3.7 Flash.
+
+    Three sliding layers for each full one, more query heads in sliding layers, and head gates.
+    """
     first = config.integer("first_k_dense_replace", default=0, low=0, high=2**16)
     windows, gated = sliding_windows(config), config.flag("use_head_wise_attn_gate", default=False)
     full, sliding = _step_shapes(config, inv)
@@ -69,7 +72,7 @@ def _step_mixture(config: Config) -> Mixture:
 
 
 def read_mimo_v2(config: Config, inv: Inventory) -> Outline:
-    """MiMo-V2-Flash: sliding layers with sinks and heads of their own, keys wider than values."""
+    """Read MiMo-V2-Flash: sliding layers with sinks and their own heads, keys wider than values."""
     layers = config.layers()
     slides, is_moe = config.integers("hybrid_layer_pattern"), config.integers("moe_layer_freq")
     if len(slides) < layers or len(is_moe) < layers:
@@ -107,7 +110,7 @@ def _mimo_shape(config: Config, prefix: str) -> GroupedShape:
 
 
 def read_llama4(config: Config, inv: Inventory) -> Outline:
-    """Llama 4: experts in every layer or every second one, a shared expert, chunked attention on three of four."""
+    """Read Llama 4: experts in every layer or every second one, a shared expert, chunked attention in three of four."""
     layers, width = config.layers(), config.integer("intermediate_size")
     step = config.integer("interleave_moe_layer_step", default=1)
     moe = frozenset(config.integers("moe_layers") or range(step - 1, layers, step))
@@ -127,7 +130,7 @@ def read_llama4(config: Config, inv: Inventory) -> Outline:
     inv.notes.append("chunked layers keep the whole sequence: vLLM's hybrid cache is off for them by default")
 
     def layer(index: int, path: str) -> tuple[GroupedAttention, str]:
-        # A layer with rotary positions attends within its chunk; the others see everything.
+        # A layer with rotary positions attends within its chunk. The others attend to the whole context.
         window = chunk if index < len(rope) and rope[index] else None
         mixer = grouped_attention(inv, f"{path}.self_attn", shape, window=window)
         kind = feed_forward(inv, path, shape.hidden, mixture, dense=index not in moe)
@@ -138,7 +141,7 @@ def read_llama4(config: Config, inv: Inventory) -> Outline:
 
 
 def read_gpt_oss(config: Config, inv: Inventory) -> Outline:
-    """gpt-oss: biases and attention sinks, every second layer sliding, experts with biases in mxfp4."""
+    """Read gpt-oss: biases and attention sinks, every second layer sliding, experts with biases in mxfp4."""
     windows = sliding_windows(config)
     shape = grouped_shape(config, qkv_bias=True, out_bias=True)
     mixture = Mixture(
@@ -157,13 +160,13 @@ def read_gpt_oss(config: Config, inv: Inventory) -> Outline:
 
 
 def read_minimax_m3(config: Config, inv: Inventory) -> Outline:
-    """MiniMax-M3: block-sparse attention with index projections from the fourth layer on, shared expert."""
+    """Read MiniMax-M3: block-sparse attention with index projections from the fourth layer on, a shared expert."""
     layers, sparse = config.layers(), config.section("sparse_attention_config")
     indexed, is_moe = sparse.integers("sparse_attention_freq"), config.integers("moe_layer_freq")
     if len(indexed) < layers or len(is_moe) < layers:
         raise ConfigError(f"{config.where}: sparse_attention_freq and moe_layer_freq must name {layers} layers")
     index_dim = sparse.integer("sparse_index_dim")
-    # The block a query is in counts among the chosen ones.
+    # The block of the query itself counts among the selected ones.
     chosen_tokens = sparse.integer("sparse_topk_blocks") * sparse.integer("sparse_block_size")
     index_heads = sparse.integer("sparse_num_index_heads", high=2**16)
     shape = grouped_shape(config, head_norm=config.flag("use_qk_norm", default=True))

@@ -1,4 +1,4 @@
-"""Latent attention: DeepSeek V2, V3 and V3.2, Kimi K2, GLM-5, with and without the lightning indexer."""
+"""Reads models with latent attention: DeepSeek V2, V3 and V3.2, Kimi K2, GLM-5, with or without lightning indexer."""
 
 from penstock.errors import ConfigError
 from penstock.model.architectures.decoder import Frame, add_decoder, join_mtp, mtp_weights
@@ -26,7 +26,10 @@ def latent_shape(config: Config) -> LatentShape:
 
 
 def read_deepseek(config: Config, inv: Inventory) -> Outline:
-    """DeepSeek V2/V3/R1 and Kimi K2 have every layer alike; V3.2 and GLM-5 add an indexer to some or all."""
+    """Read DeepSeek V2/V3/R1, Kimi K2, V3.2 and GLM-5.
+
+    V3.2 and GLM-5 add an indexer to some or all layers; in the others all attention layers are alike.
+    """
     shape, layers, mixture = latent_shape(config), config.layers(), _mixture(config)
     first_moe = config.integer("first_k_dense_replace", default=0, low=0)
     moe_every = config.integer("moe_layer_freq", default=1, high=1024)
@@ -75,7 +78,7 @@ def _mixture(config: Config) -> Mixture:
 
 
 def _indexed_layers(config: Config, layers: int) -> tuple[bool, ...]:
-    """Which layers own an indexer; the others reuse the last one's choice (GLM-5.2 and after)."""
+    """Return whether each layer has its own indexer. Others reuse the previous selection (GLM-5.2 and later)."""
     types = config.per_layer("indexer_types", layers)
     if types:
         return tuple(kind == "full" for kind in types)

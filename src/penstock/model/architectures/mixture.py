@@ -1,4 +1,7 @@
-"""How does a family name and size its experts? The routed, the shared, and the dense blocks of layers without."""
+"""Describes the names and sizes of a family's experts.
+
+It covers routed and shared experts, and the dense blocks of layers without experts.
+"""
 
 from dataclasses import dataclass
 
@@ -13,12 +16,12 @@ from penstock.model.weight import Part
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mixture:
-    """One family's feed-forward; every name is a path below its layer."""
+    """Feed-forward of one family. Every name is a path below its layer."""
 
     experts: Experts
     width: int
     expert_hidden: int | None = None
-    """What the experts read and write, where it is narrower than the model's hidden size."""
+    """Width of the experts' input and output, if it is narrower than the model's hidden size."""
     routed: str = "mlp.experts"
     names: tuple[str, str, str] = ("gate_proj", "up_proj", "down_proj")
     gate: str = "mlp.gate"
@@ -29,7 +32,7 @@ class Mixture:
     dense: str = "mlp"
     dense_width: int = 0
     bias: bool = False
-    """The router and the routed experts have biases."""
+    """Whether the router and the routed experts have biases."""
 
     def outline(self, config: Config, hidden: int, query_heads: int) -> Outline:
         """Return the outline of a decoder with this feed-forward."""
@@ -43,7 +46,7 @@ def read_experts(
     per_token: tuple[str, ...] = ("num_experts_per_tok",),
     shared: int = 0,
 ) -> Experts:
-    """Read how many experts there are and how many a token visits, each under the first key that is present."""
+    """Read the number of experts and the number that a token visits, each under the first key that is present."""
     experts = Experts(
         routed=config.integer(*routed, high=2**16),
         per_token=config.integer(*per_token, high=2**16),
@@ -57,7 +60,7 @@ def read_experts(
 def mixtral_mixture(
     config: Config, *, correction_bias: str | None = None, shared: int = 0, dense_width: int = 0
 ) -> Mixture:
-    """Read Mixtral's spelling: w1, w2 and w3 under `block_sparse_moe`, every expert as wide as the next."""
+    """Read Mixtral's keys: w1, w2 and w3 under `block_sparse_moe`, with all experts equally wide."""
     width = config.integer("intermediate_size")
     return Mixture(
         experts=read_experts(config, ("num_local_experts",), shared=shared),
@@ -73,7 +76,7 @@ def mixtral_mixture(
 
 
 def qwen_mixture(config: Config) -> Mixture:
-    """Read Qwen's spelling: routed experts, and one wide shared expert behind a gate of its own."""
+    """Read Qwen's keys: routed experts, and one wide shared expert with its own gate."""
     return Mixture(
         experts=read_experts(config, ("num_experts",), shared=1),
         width=config.integer("moe_intermediate_size"),
@@ -111,6 +114,6 @@ def feed_forward(inv: Inventory, path: str, hidden: int, mixture: Mixture, *, de
 
 
 def latent_projections(inv: Inventory, down: str, up: str, hidden: int, latent: int) -> None:
-    """Add the way into and out of the experts' narrower space; engines replicate it on every device."""
+    """Add the projections into and out of the experts' narrower space. Engines replicate them on every device."""
     inv.linear(down, (latent, hidden), Part.ROUTER)
     inv.linear(up, (hidden, latent), Part.ROUTER)

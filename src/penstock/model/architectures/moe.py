@@ -1,4 +1,7 @@
-"""Mixtures of experts whose layers are alike: Mixtral, Qwen2- and Qwen3-MoE, GLM-4.5, OLMoE, Phi-MoE, MiniMax-M2."""
+"""Reads mixtures of experts with equal layers.
+
+Mixtral, Qwen2- and Qwen3-MoE, GLM-4.5, OLMoE, Phi-MoE and MiniMax-M2.
+"""
 
 from collections.abc import Callable
 
@@ -36,7 +39,10 @@ def _decoder(
     windows: Windows | None = None,
     beside: Callable[[str], None] | None = None,
 ) -> Outline:
-    """Add grouped attention and experts to every layer but the dense ones, and what a family has `beside` them."""
+    """Add grouped attention and a feed-forward to every layer.
+
+    The feed-forward is dense in `dense_layers` and has experts elsewhere. `beside` adds the other weights of a family.
+    """
 
     def layer(index: int, path: str) -> tuple[GroupedAttention, str]:
         window = windows[index] if windows else None
@@ -50,12 +56,12 @@ def _decoder(
 
 
 def read_mixtral(config: Config, inv: Inventory) -> Outline:
-    """Mixtral: w1, w2, w3 experts in every layer."""
+    """Read Mixtral: w1, w2, w3 experts in every layer."""
     return _decoder(config, inv, grouped_shape(config), mixtral_mixture(config), windows=stated_windows(config))
 
 
 def read_qwen3_moe(config: Config, inv: Inventory) -> Outline:
-    """Qwen3-MoE: head norms, routed experts only, some layers dense when the config says so."""
+    """Read Qwen3-MoE: head norms, routed experts only, some layers dense if the config says so."""
     step = config.integer("decoder_sparse_step", default=1)
     every = frozenset(index for index in range(config.layers()) if (index + 1) % step)
     dense = every | frozenset(config.integers("mlp_only_layers"))
@@ -70,12 +76,12 @@ def read_qwen3_moe(config: Config, inv: Inventory) -> Outline:
 
 
 def read_qwen2_moe(config: Config, inv: Inventory) -> Outline:
-    """Qwen2-MoE: biased attention, one wide shared expert with a gate of its own."""
+    """Read Qwen2-MoE: biased attention, one wide shared expert with its own gate."""
     return _decoder(config, inv, grouped_shape(config, qkv_bias=True), qwen_mixture(config))
 
 
 def read_glm4_moe(config: Config, inv: Inventory) -> Outline:
-    """GLM-4.5 to 4.7: biased attention, first layers dense, shared experts, one multi-token-prediction layer."""
+    """Read GLM-4.5 to 4.7: biased attention, first layers dense, shared experts, one multi-token-prediction layer."""
     layers = config.layers()
     first = config.integer("first_k_dense_replace", default=0, low=0, high=2**16)
     shared = config.integer("n_shared_experts", default=0, low=0, high=2**16)
@@ -103,7 +109,7 @@ def read_glm4_moe(config: Config, inv: Inventory) -> Outline:
 
 
 def read_olmoe(config: Config, inv: Inventory) -> Outline:
-    """OLMoE: routed experts in every layer, one norm across all query and all key channels."""
+    """Read OLMoE: routed experts in every layer, one norm across all query channels and one across all key channels."""
     shape = grouped_shape(config)
     mixture = Mixture(experts=read_experts(config, ("num_experts",)), width=config.integer("intermediate_size"))
 
@@ -115,7 +121,7 @@ def read_olmoe(config: Config, inv: Inventory) -> Outline:
 
 
 def read_phimoe(config: Config, inv: Inventory) -> Outline:
-    """Phi-3.5-MoE: Mixtral's layout with biases and layer norms with bias."""
+    """Read Phi-3.5-MoE: Mixtral's layout with biases, and layer norms with bias."""
     bias = config.flag("attention_bias", default=False)
     shape = grouped_shape(config, qkv_bias=bias, out_bias=bias)
 
@@ -131,7 +137,7 @@ def read_phimoe(config: Config, inv: Inventory) -> Outline:
 
 
 def read_minimax_m2(config: Config, inv: Inventory) -> Outline:
-    """MiniMax-M2: experts in every layer, no shared expert, one norm across all heads' channels."""
+    """Read MiniMax-M2: experts in every layer, no shared expert, one norm across the channels of all heads."""
     shape = grouped_shape(config)
     mixture = mixtral_mixture(config, correction_bias="block_sparse_moe.e_score_correction_bias")
 

@@ -1,4 +1,4 @@
-"""What do all decoder configs state? The outline every architecture starts from, and the figures spelt alike."""
+"""Reads the figures that all decoder configs state with the same keys, as the outline of a model."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _STATE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "auto": 2}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
-    """The figures of a model that do not depend on its weights' layout."""
+    """Figures of a model that do not depend on the layout of its weights."""
 
     hidden_size: int
     vocab_size: int
@@ -24,18 +24,18 @@ class Outline:
     widest_ffn: int
     experts: Experts | None = None
     cache_dtype: CacheDtype | None = None
-    """Set where engines store the cache in one format whatever the checkpoint's dtype."""
+    """Set if engines store the cache in one format whatever the checkpoint's dtype."""
 
 
 Reader = Callable[[Config, Inventory], Outline]
 Windows = tuple[int | None, ...]
-"""Each layer's window; None is full attention."""
+"""Window of each layer in tokens. None means full attention."""
 
 
 def figures(
     config: Config, *, hidden: int, query_heads: int, widest_ffn: int, experts: Experts | None = None
 ) -> Outline:
-    """Return the outline of a decoder; vocabulary and context are spelt alike everywhere."""
+    """Return the outline of a decoder. All configs spell vocabulary and context alike."""
     return Outline(
         hidden_size=hidden,
         vocab_size=config.integer("vocab_size"),
@@ -47,8 +47,8 @@ def figures(
 
 
 def context_length(config: Config) -> int | None:
-    """Return the longest context the checkpoint states, or None."""
-    # Command-R's positions reach 8,192 and its model_max_length 131,072; engines believe the latter.
+    """Return the longest context that the checkpoint states, or None."""
+    # Command-R's positions reach 8,192 and its model_max_length 131,072; engines use the latter.
     keys = ("model_max_length", "max_position_embeddings", "max_sequence_length", "seq_length", "n_positions")
     if not any(config.has(key) for key in keys):
         return None
@@ -56,22 +56,22 @@ def context_length(config: Config) -> int | None:
 
 
 def tied(config: Config, *, default: bool = False) -> bool:
-    """Whether the output head is the embedding table."""
+    """Return whether the output head is the embedding table."""
     return config.flag("tie_word_embeddings", default=default)
 
 
 def is_nested(config: Config) -> bool:
-    """Whether the decoder is the text model of a multimodal config."""
+    """Return whether the decoder is the text model of a multimodal config."""
     return config.where.endswith("text_config")
 
 
 def text_prefix(config: Config, nested: str) -> str:
-    """Return what the decoder's names start with: `nested` where a multimodal config holds it."""
+    """Return the prefix of the decoder's names: `nested` if a multimodal config contains it."""
     return nested if is_nested(config) else "model."
 
 
 def grouped_shape(config: Config, **overrides: bool | int) -> GroupedShape:
-    """Read the attention shape in its usual spelling; a missing head_dim is hidden_size over heads."""
+    """Read the attention shape under its usual keys. A missing head_dim is hidden_size over heads."""
     hidden = config.integer("hidden_size", "n_embd", "d_model")
     heads = config.integer("num_attention_heads", "n_head", "n_heads", high=2**16)
     if not config.has("head_dim") and "head_dim" not in overrides and hidden % heads:
@@ -88,7 +88,7 @@ def grouped_shape(config: Config, **overrides: bool | int) -> GroupedShape:
 
 
 def stated_windows(config: Config) -> Windows:
-    """Return each layer's window in families where stating `sliding_window` turns it on."""
+    """Return each layer's window, for families in which the presence of `sliding_window` enables it."""
     return sliding_windows(config) if config.has("sliding_window") else (None,) * config.layers()
 
 

@@ -1,4 +1,4 @@
-"""Vision towers beside a language model: Qwen3-VL and 3.5, MoonViT (Kimi), SigLIP (Gemma 3), MiniMax-M3."""
+"""Reads vision towers of language models: Qwen3-VL and 3.5, MoonViT (Kimi), SigLIP (Gemma 3), MiniMax-M3."""
 
 from collections.abc import Callable
 from math import prod
@@ -9,14 +9,14 @@ from penstock.model.inventory import Inventory
 from penstock.model.weight import Part, Split
 
 Tower = Callable[[Config, Inventory, int], None]
-"""Reads `vision_config` from the top-level config; the last argument is the text model's hidden size."""
+"""Reads `vision_config` from the top-level config. The last argument is the text model's hidden size."""
 
 _CLIP = "vision_tower.vision_model"
 _NOT_COUNTED = "no vision_config: the vision tower is not counted"
 
 
 def read_qwen3_vision(config: Config, inv: Inventory, text_hidden: int) -> None:
-    """Qwen3-VL and Qwen3.5: biased blocks, a merger, and deepstack mergers where the config lists them."""
+    """Read Qwen3-VL and Qwen3.5: biased blocks, a merger, and deepstack mergers if the config lists them."""
     vision = config.optional("vision_config")
     if vision is None:
         inv.notes.append(_NOT_COUNTED)
@@ -47,7 +47,7 @@ def read_qwen3_vision(config: Config, inv: Inventory, text_hidden: int) -> None:
 
 
 def read_moonvit(config: Config, inv: Inventory, text_hidden: int) -> None:
-    """MoonViT of Kimi K2.5 (biases, layer norms) and K3 (neither)."""
+    """Read MoonViT of Kimi K2.5 (biases, layer norms) and K3 (neither)."""
     vision = config.optional("vision_config")
     if vision is None:
         inv.notes.append(_NOT_COUNTED)
@@ -68,7 +68,7 @@ def read_moonvit(config: Config, inv: Inventory, text_hidden: int) -> None:
 
 
 def _moonvit_ends(inv: Inventory, vision: Config, hidden: int, text_hidden: int, *, bias: bool) -> None:
-    """Add what turns pixels into patches, and merged patches into text tokens."""
+    """Add the patch embedding, and the projector from merged patches to text tokens."""
     patch = vision.integer("patch_size", high=4096)
     rows = vision.integer("init_pos_emb_height", high=4096)
     columns = vision.integer("init_pos_emb_width", high=4096)
@@ -85,7 +85,7 @@ def _moonvit_ends(inv: Inventory, vision: Config, hidden: int, text_hidden: int,
 
 
 def read_siglip(config: Config, inv: Inventory, text_hidden: int) -> None:
-    """SigLIP as Gemma 3 carries it."""
+    """Read SigLIP as in Gemma 3."""
     vision = config.optional("vision_config")
     if vision is None:
         inv.notes.append(_NOT_COUNTED)
@@ -102,7 +102,7 @@ def read_siglip(config: Config, inv: Inventory, text_hidden: int) -> None:
 
 
 def read_minimax_vision(config: Config, inv: Inventory, text_hidden: int) -> None:
-    """MiniMax-M3's CLIP-shaped tower, its projector and patch merger."""
+    """Read MiniMax-M3's CLIP-shaped tower, its projector and its patch merger."""
     vision = config.optional("vision_config")
     if vision is None:
         inv.notes.append("a text-only config: the published checkpoint's vision tower (0.9B) is not counted")
@@ -134,7 +134,7 @@ def _clip_blocks(inv: Inventory, vision: Config, hidden: int) -> None:
 
 
 def uncounted(what: str) -> Tower:
-    """Return a reader that says the tower's shape is not in the config, rather than guess it."""
+    """Return a reader that notes that the config does not describe the tower, instead of estimating its shape."""
 
     def note(config: Config, inv: Inventory, text_hidden: int) -> None:  # noqa: ARG001 - part of the type
         inv.notes.append(what)

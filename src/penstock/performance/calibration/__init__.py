@@ -1,1 +1,1 @@
-"""What do measurements say? Rows, the slowdowns fitted to them, and how wrong those are where they did not look."""
+"""Fits slowdowns to measured rows and computes their held-out errors."""

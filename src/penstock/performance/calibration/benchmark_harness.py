@@ -1,4 +1,4 @@
-"""How was a row measured? What a published benchmark did that its result does not say: settings and statistics."""
+"""Reconstructs settings and statistics of published benchmarks that their results do not state."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -7,38 +7,40 @@ from typing import Final, Literal
 from penstock.catalog.measurement import Measurement
 
 _NOMINAL: Final = 0.9
-"""Mean length over nominal, in InferenceX: lengths are drawn from 0.8 to 1 of the nominal one."""
+"""Mean length over nominal length in InferenceX: lengths are drawn from 0.8 to 1 of the nominal length."""
 _LONG_TOKENS: Final = 4096
 _MANY: Final = 16
 """Users from which InferenceX's SGLang scripts poll for requests less often."""
 _DELAYED_FROM: Final = date(2026, 1, 29)
-"""InferenceX pull request 594: delayed batching for DeepSeek-R1 in fp8 on B200."""
+"""Date of InferenceX pull request 594: delayed batching for DeepSeek-R1 in fp8 on B200."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Harness:
-    """The settings a time to first token depends on, as the scripts of the benchmark give them."""
+    """Settings that affect a time to first token, from the scripts of the benchmark."""
 
     statistic: Literal["mean", "median"] = "mean"
     requests_per_user: int = 10
-    """InferenceX: `--num-prompts $(( CONC * 10 ))`, all sent at once and then one for each that ends."""
+    """InferenceX: `--num-prompts $(( CONC * 10 ))`. All users send their first request at once; then one follows each
+    that ends."""
     batched_tokens: int = 8192
-    """Prompt tokens the engine takes in one step, on one data-parallel rank."""
+    """Prompt tokens that the engine processes in one step, on one data-parallel rank."""
     held_steps: float = 0.0
-    """Decode steps a prompt is held back on purpose: half of SGLang's `--scheduler-recv-interval`, on average, or
-    TensorRT-LLM's `batch_wait_timeout_iters` and `attention_dp_config.timeout_iters`."""
+    """Decode steps by which a prompt is delayed on purpose: half of SGLang's `--scheduler-recv-interval`, on average,
+    or TensorRT-LLM's `batch_wait_timeout_iters` and `attention_dp_config.timeout_iters`."""
 
     @property
     def burst_share(self) -> float:
-        """Share of a mean that comes from the start, when all users send their first request together."""
+        """Return the share of a mean that comes from the start, when all users send their first request together."""
         return 1 / self.requests_per_user if self.statistic == "mean" else 0.0
 
 
 def harness_of(row: Measurement) -> Harness:
-    """Return what was set, from github.com/SemiAnalysisAI/InferenceX `benchmarks/` at the rows' dates.
+    """Return the settings of a row, from github.com/SemiAnalysisAI/InferenceX `benchmarks/` at the rows' dates.
 
-    The app publishes medians; the file that AIConfigurator ships has means, and where a run is in both, time per token
-    is the same and time to first token is not. AIConfigurator's own runs state nothing: they get the engines' defaults.
+    The app publishes medians; the file that AIConfigurator ships has means. Where a run is in both, the time per token
+    is the same and the time to first token is not. AIConfigurator's own runs state no settings, so they get the
+    engines' defaults.
     """
     if row.source == "aiconfigurator-silicon":
         return Harness()
@@ -69,7 +71,7 @@ def _trtllm(row: Measurement) -> tuple[int, float]:
 def _sglang(row: Measurement) -> tuple[int, float]:
     users = row.concurrency or 1
     if row.accelerator.startswith("mi"):
-        # --num-continuous-decode-steps=4; all prompts at once, but for mxfp4 with long prompts and many users.
+        # --num-continuous-decode-steps=4; all prompts at once, except for mxfp4 with long prompts and many users.
         long = row.weights == "mxfp4" and row.input_tokens > _LONG_TOKENS and users > 32  # noqa: PLR2004
         return (32_768 if long else 196_608), _polled(4)
     if row.accelerator == "h200_sxm":
@@ -85,7 +87,10 @@ def _sglang(row: Measurement) -> tuple[int, float]:
 
 
 def _polled(every: int) -> float:
-    """Steps a request waits that comes at any moment between two polls; with every step, none but the running one."""
+    """Return the mean number of steps that a request waits for the next poll, beyond the running step.
+
+    Zero if the engine polls every step.
+    """
     return (every - 1) / 2
 
 
@@ -93,13 +98,13 @@ _SCRIPTS: Final = {"sglang": _sglang, "trtllm": _trtllm}
 
 
 _DRAFTED: Final = 3
-"""Tokens most of InferenceX's scripts draft; SGLang counts the verified one too and says 4."""
+"""Tokens that most of InferenceX's scripts draft. SGLang also counts the verified token and states 4."""
 
 
 def drafted_tokens(row: Measurement) -> int:
-    """Return how many tokens a step of a drafting row proposes, from the scripts of InferenceX (`*_mtp.sh`).
+    """Return the drafted tokens per step of a row, from the scripts of InferenceX (`*_mtp.sh`).
 
-    MiniMax-M3 is drafted for by a separate EAGLE-3 model, at a few loads of its NVFP4 runs with 2, 4 or 6 tokens.
+    MiniMax-M3 uses a separate EAGLE-3 drafter, at a few loads of its NVFP4 runs with 2, 4 or 6 tokens.
     """
     if not row.drafted:
         return 0

@@ -1,7 +1,7 @@
-"""What is accepted of what is drafted? Read from runs with and without multi-token prediction, by the work of each.
+"""Fits the acceptance of drafted tokens from runs with and without multi-token prediction.
 
-A pair is the same setup, lengths and load. How much longer its drafting step is comes from the model of a step; what is
-left is how many tokens the step yields (one acceptance per model) and what an engine takes beyond the work (a factor).
+A pair has the same setup, lengths and load. The step model gives the extra work of the drafting step. The rest is
+explained by the tokens that a step yields (one acceptance per model) and the extra time of an engine (a factor).
 """
 
 from collections import defaultdict
@@ -23,48 +23,48 @@ from penstock.performance.step.step_work import Array, ReplicaWork
 _TRIED: Final = np.linspace(0.2, 0.95, 16)
 _FINE: Final = np.linspace(0.2, 0.95, 301)
 _SEEN_HALF: Final = 2.0
-"""Curves that move a model's acceptance or an engine's factor half of the way to what they show."""
+"""Curves at which a model's acceptance or an engine's factor moves half of the way to its own measurements."""
 _ROUNDS: Final = 5
 
 UnseenDraft = Literal["split", "model"]
-"""What was never measured drafting: this split, or this model at all."""
+"""The unit that was never measured with drafts: this split, or this model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DraftModel:
-    """What was fitted: acceptance by shape of model, what engines take beyond the work, and how wrong both are."""
+    """Fitted acceptance by model shape, engine factors, and held-out errors."""
 
     pooled: float
-    """For a model nobody measured drafting."""
+    """Acceptance for a model that was not measured with drafts."""
     acceptance: Mapping[str, float] = field(default_factory=dict)
     engines: Mapping[str, float] = field(default_factory=dict)
-    """Logarithms of how much longer a step takes than its work says."""
+    """Logarithm of an engine's step time over the time that its work predicts."""
     spreads: Mapping[UnseenDraft, tuple[float, float]] = field(default_factory=dict)
     """P10 and P90 of measured over predicted gain, as logarithms."""
     pairs: Mapping[str, int] = field(default_factory=dict)
-    """Pairs by shape."""
+    """Number of pairs by shape."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DraftedRow:
-    """A measured run that drafts, and how its time per token moves with the acceptance by the model of a step."""
+    """Measured run with drafts, with its time per token as a function of the acceptance, from the step model."""
 
     measurement: Measurement
     shape: str
     curve: str
     drafted: int
     gains: Array
-    """Logarithm of the time per token over that of the same loop without drafts, for each acceptance of `_TRIED`."""
+    """Logarithm of the time per token over that of the same loop without drafts, for each acceptance in `_TRIED`."""
     pair: Measurement | None
-    """The run without drafts."""
+    """The matching run without drafts."""
 
     def log_gain(self, acceptance: float) -> float:
-        """Interpolate between the acceptances tried."""
+        """Interpolate the logarithm of the gain between the tabulated acceptances."""
         return float(np.interp(acceptance, _TRIED, self.gains))
 
     @property
     def measured_log_gain(self) -> float:
-        """What the pair shows."""
+        """Return the logarithm of the pair's times per token: with drafts over without."""
         if self.pair is None or not self.pair.tpot_s or not self.measurement.tpot_s:
             raise LookupError(f"{self.measurement.id} has no run without drafts beside it")
         return float(np.log(self.measurement.tpot_s / self.pair.tpot_s))
@@ -76,7 +76,10 @@ SlowdownsOf = Callable[[Measurement, ReplicaWork], Array]
 def drafted_rows(
     measurements: Sequence[Measurement], model_of: ModelOf, accelerator_of: AcceleratorOf, slowdowns_of: SlowdownsOf
 ) -> Iterator[DraftedRow]:
-    """Read every run of one engine that drafts, beside the nearest run of the same source that does not."""
+    """Yield every run of one engine with drafts, paired with a run without drafts.
+
+    The pair is the run of the same source, setup, lengths and load nearest in time. None if there is none.
+    """
     plain: dict[tuple[object, ...], list[Measurement]] = defaultdict(list)
     serving = [row for row in measurements if row.scenario == "online" and row.tpot_s and row.concurrency]
     for row in serving:
@@ -117,7 +120,7 @@ def _gains(work: ReplicaWork, slowdowns: Array, loop: LoopLoad, drafted: int) ->
 
 
 def drafting_s(work: ReplicaWork, slowdowns: Array, loop: LoopLoad, drafted: int, acceptance: float) -> float:
-    """Seconds per token of a loop that drafts, before what its engine takes beyond the work."""
+    """Return the seconds per token of a loop with drafts, without the factor of its engine."""
     accepted = expected_tokens(acceptance, drafted)
     drafting = LoopLoad(
         users=loop.users,
@@ -132,7 +135,10 @@ def drafting_s(work: ReplicaWork, slowdowns: Array, loop: LoopLoad, drafted: int
 def fit_drafts(
     rows: Iterable[DraftedRow], spreads: Mapping[UnseenDraft, tuple[float, float]] | None = None
 ) -> DraftModel:
-    """Fit acceptances by least absolute error and engines by medians, in turns, each shrunk where curves are few."""
+    """Fit acceptances by least absolute error and engine factors by medians, alternately.
+
+    Both are shrunk where curves are few.
+    """
     paired = [row for row in rows if row.pair is not None]
     measured = np.array([row.measured_log_gain for row in paired])
     by_acceptance = np.array([np.interp(_FINE, _TRIED, row.gains) for row in paired])
@@ -163,7 +169,7 @@ def fit_drafts(
 
 
 def predicted_log_gain(model: DraftModel, row: DraftedRow) -> float:
-    """Predict how much less time a token takes with drafts than without."""
+    """Predict the logarithm of the time per token with drafts over that without."""
     acceptance = model.acceptance.get(row.shape, model.pooled)
     return row.log_gain(acceptance) + model.engines.get(row.measurement.engine, 0.0)
 
@@ -176,7 +182,7 @@ def without_each_draft(
     unseen: UnseenDraft,
     spreads: Mapping[UnseenDraft, tuple[float, float]] | None = None,
 ) -> Iterator[tuple[DraftModel, list[DraftedRow]]]:
-    """Fit to all but a tenth of the curves, or all but one model, in turn; return what was left out too."""
+    """Fit to all but a tenth of the curves or models, in turn. Yield each fitted model with the rows held out of it."""
     labels = [row.curve if unseen == "split" else row.shape for row in rows]
     fold = {label: number % _FOLDS for number, label in enumerate(sorted(set(labels)))}
     for number in sorted(set(fold.values())):
@@ -186,7 +192,7 @@ def without_each_draft(
 
 
 def draft_spreads(rows: Sequence[DraftedRow]) -> dict[UnseenDraft, tuple[float, float]]:
-    """P10 and P90 of measured over predicted gain, with the split or the whole model unseen."""
+    """Return the P10 and P90 of measured over predicted gain, with the split or the whole model held out."""
     found: dict[UnseenDraft, tuple[float, float]] = {}
     kinds: tuple[UnseenDraft, ...] = ("split", "model")
     for unseen in kinds:
@@ -202,7 +208,7 @@ def draft_spreads(rows: Sequence[DraftedRow]) -> dict[UnseenDraft, tuple[float, 
 
 
 def to_document(model: DraftModel) -> dict[str, Any]:
-    """Write plain values, rounded to what they are worth."""
+    """Return plain values, rounded to four decimals."""
     return {
         "pooled": round(model.pooled, 4),
         "acceptance": {shape: round(value, 4) for shape, value in sorted(model.acceptance.items())},
@@ -213,7 +219,7 @@ def to_document(model: DraftModel) -> dict[str, Any]:
 
 
 def from_document(document: Mapping[str, Any]) -> DraftModel:
-    """Read what `to_document` wrote."""
+    """Parse the form that `to_document` returns."""
     return DraftModel(
         pooled=document["pooled"],
         acceptance=document["acceptance"],

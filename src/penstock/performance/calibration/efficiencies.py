@@ -1,4 +1,4 @@
-"""What is a prediction made from? Evidence on steps, what first tokens take beyond them, and how wrong both were."""
+"""Holds the evidence of a prediction: step times, first-token overhead, and held-out errors of both."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,46 +21,47 @@ from penstock.performance.step.step_work import ReplicaWork
 _DIGITS = 6
 
 Novelty = Literal["shape", "configuration", "model", "accelerator"]
-"""What about a prediction was never measured; errors held out in the same way give its interval."""
+"""The part of a deployment that was never measured. Errors with the same unit held out give the interval."""
 _CURVE = 3
-"""Loads of a setup that make it measured, and rows of a stack: one or two may be anything."""
+"""Minimum loads of a setup, or rows of a stack, to count as measured: one or two can be outliers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedSetups:
-    """What was measured of one setup."""
+    """Measurements of one setup."""
 
     rows: int = 0
     loads: frozenset[tuple[float, int, int]] = frozenset()
-    """Users and lengths."""
+    """Users, input tokens and output tokens."""
     software: Software | None = None
-    """The newest whose day is known."""
+    """The newest software with a known day."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Efficiencies:
-    """What was learnt, and how wrong it was where it had not looked."""
+    """Fitted efficiencies and their held-out errors."""
 
     evidence: Evidence
     intervals: Mapping[Novelty, Mapping[str, Logs]]
-    """P10 and P90 of measured over predicted in units of the stated doubt, by what was held out and by part; the empty
-    name is everybody's."""
+    """P10 and P90 of measured over predicted in units of the stated standard deviation, by held-out unit and by
+    accelerator. The empty name applies to all other accelerators."""
     first: Calibration
-    """What a first token takes beyond the steps it waits for: `waits.FIRST`."""
+    """First-token time beyond the steps it waits for: `first_token_waits.FIRST`."""
     first_spreads: Mapping[Novelty, Logs]
     fitted_on: str
 
     def interval(self, novelty: Novelty, part: str, doubt: float) -> Logs:
-        """Turn a standard deviation into P10 and P90, as wide as errors of the same kind were."""
+        """Return P10 and P90 from a standard deviation, scaled by the held-out errors of the same kind."""
         found = self.intervals[novelty]
         low, high = found.get(part, found[EVERYWHERE])
         return low * doubt, high * doubt
 
     def engines(self, accelerator: str, model: ModelSpec | None = None) -> tuple[str, ...]:
-        """The engines an accelerator was measured serving with, more than once or twice; with a model, serving that.
+        """Return the engines with which an accelerator was measured serving, in three rows or more.
 
-        Of several guesses the most hopeful is the most wrong, so an engine nobody tried with a model on a part does not
-        compete with those somebody did. Where nobody did, all that the part was measured with do.
+        With a model: serving this model. Among several extrapolations the most optimistic is the most wrong. So an
+        engine that was not measured with a model on an accelerator does not compete with those that were. If none was,
+        all engines measured on the accelerator compete.
         """
         measured = self.evidence.measured
         rows = Counter(zip(measured.texts["part"], measured.engines, measured.texts["family"], strict=True))
@@ -74,13 +75,16 @@ class Efficiencies:
         return tuple(sorted(found or (engine for engine, count in tried.items() if count >= _CURVE)))
 
     def engines_of(self, vendor: str) -> tuple[str, ...]:
-        """The engines that parts of a vendor were measured serving with."""
+        """Return the engines with which a vendor's accelerators were measured serving."""
         measured = self.evidence.measured
         pairs = set(zip(measured.texts["vendor"], measured.engines, strict=True))
         return tuple(sorted(engine.name for made_by, engine in pairs if made_by == vendor and engine.serving))
 
     def seen(self, work: ReplicaWork, engine: str, label: str = "setup") -> ObservedSetups:
-        """Say what was measured under the same label; of a setup that is the same model, part, engine and split."""
+        """Return the measurements that share a label with a deployment.
+
+        The label `setup` means the same model, accelerator, engine, format and split.
+        """
         found = np.flatnonzero(self._shares(work, engine, label))
         if not len(found):
             return ObservedSetups()
@@ -94,7 +98,7 @@ class Efficiencies:
         )
 
     def novelty(self, work: ReplicaWork, engine: str, seen: ObservedSetups) -> Novelty:
-        """Say what of a deployment was never measured serving, with what was seen of its setup."""
+        """Return the part of a deployment that was never measured serving, given the measurements of its setup."""
         if len(seen.loads) >= _CURVE:
             return "shape"
         if self._shares(work, engine, "stack").sum() < _CURVE:
@@ -112,7 +116,7 @@ class Efficiencies:
 
 
 def to_document(efficiencies: Efficiencies) -> dict[str, Any]:
-    """Write plain values, rounded to what they are worth; rows and their weights go to `to_arrays`."""
+    """Return plain values, rounded to six significant digits. Rows and their weights go to `to_arrays`."""
     return {
         "fitted_on": efficiencies.fitted_on,
         "spreads": efficiencies.evidence.spreads.to_document(),
@@ -126,12 +130,12 @@ def to_document(efficiencies: Efficiencies) -> dict[str, Any]:
 
 
 def to_arrays(efficiencies: Efficiencies) -> dict[str, npt.NDArray[Any]]:
-    """Write the rows, and what each weighs."""
+    """Return the rows and their solved weights."""
     return {**efficiencies.evidence.measured.to_arrays(), "solved": efficiencies.evidence.solved}
 
 
 def from_document(document: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Efficiencies:
-    """Read what `to_document` and `to_arrays` wrote."""
+    """Parse the forms that `to_document` and `to_arrays` return."""
     return Efficiencies(
         evidence=Evidence(
             measured=Measured.from_arrays(arrays),
@@ -190,7 +194,10 @@ def _factors(tables: Mapping[str, Mapping[str, float]]) -> Factors:
 
 
 def _software(text: str) -> Software:
-    """Read `online 0.19.0 2026-03-01`: a release may be unknown or hold spaces, the kind of run and the day do not."""
+    """Parse `online 0.19.0 2026-03-01`.
+
+    A release can be empty or contain spaces; the scenario and the day cannot.
+    """
     scenario, _, rest = text.partition(" ")
     version, _, day = rest.rpartition(" ")
     return Software(scenario, version, date.fromisoformat(day))

@@ -1,4 +1,4 @@
-"""How wrong are we? Errors on rows a prediction never saw, how often its interval held, and whom it named winner."""
+"""Summarises held-out errors, interval coverage, and how often the faster accelerator was predicted."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
@@ -12,12 +12,12 @@ from penstock.performance.similarity.posterior import Measured
 from penstock.performance.step.step_work import Array
 
 _WINNER_GAP: Final = 1.15
-"""Two accelerators differ when one is at least this much faster."""
+"""Minimum speed ratio at which two accelerators count as different."""
 _OWN_ROWS: Final = 50
-"""Rows from which a part's own errors say how wide its intervals are."""
+"""Minimum rows of an accelerator for its own errors to set the width of its intervals."""
 EVERYWHERE: Final = ""
 _GROUPS: Final = 20
-"""Folds are judged so many groups at a time."""
+"""Number of groups of folds in the check of coverage."""
 _FOUR_BITS: Final = frozenset({"nvfp4", "mxfp4"})
 Logs = tuple[float, float]
 """P10 and P90 of measured over predicted, as logarithms."""
@@ -26,22 +26,22 @@ Kept = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Errors:
-    """Rows held out in one way: what was predicted, what was measured, and what the prediction said of itself."""
+    """Rows held out by the same rule: predicted time, measured time and stated uncertainty."""
 
     predicted_s: Array
     measured_s: Array
     doubt: Array
     folds: npt.NDArray[np.int64]
-    """What was held out together; an interval is judged on folds it was not made from."""
+    """Fold of each row. An interval is judged on folds from which it was not computed."""
     parts: npt.NDArray[np.str_]
 
     @property
     def off(self) -> Array:
-        """Logarithm of measured over predicted."""
+        """Return the logarithm of measured over predicted."""
         return np.asarray(np.log(self.measured_s / self.predicted_s))
 
     def take(self, kept: Kept) -> "Errors":
-        """Keep some rows."""
+        """Return the selected rows."""
         return Errors(
             predicted_s=self.predicted_s[kept],
             measured_s=self.measured_s[kept],
@@ -53,7 +53,7 @@ class Errors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorSummary:
-    """How far off a set of predictions is."""
+    """Error statistics of a set of predictions."""
 
     rows: int
     median: float
@@ -61,11 +61,11 @@ class ErrorSummary:
     p90: float
     bias: float
     coverage: float | None = None
-    """Share of rows inside their P10-P90, where intervals were made from other folds."""
+    """Share of rows inside their P10-P90, with intervals computed from other folds."""
 
 
 def summarise(predicted_s: Array, measured_s: Array, covered: Kept | None = None) -> ErrorSummary:
-    """Reduce to a few figures."""
+    """Compute error statistics."""
     errors = predicted_s / measured_s - 1
     sizes = np.abs(errors)
     return ErrorSummary(
@@ -79,9 +79,10 @@ def summarise(predicted_s: Array, measured_s: Array, covered: Kept | None = None
 
 
 def intervals(errors: Errors) -> dict[str, Logs]:
-    """P10 and P90 of what was measured around a prediction, in units of its doubt: of each part, and everywhere.
+    """Return P10 and P90 of measured over predicted in units of the stated uncertainty, per accelerator and overall.
 
-    Eight in ten errors are smaller. Both ends are alike: which way a part errs changes from month to month.
+    80% of the errors are smaller. The interval is symmetric, because the sign of an accelerator's error changes from
+    month to month.
     """
     scaled = np.abs(errors.off / errors.doubt)
     spans = {EVERYWHERE: _eight_in_ten(scaled)}
@@ -98,7 +99,7 @@ def _eight_in_ten(sizes: Array) -> Logs:
 
 
 def covered(errors: Errors) -> Kept:
-    """Whether each row lies in the interval that errors of the other folds would have given it."""
+    """Return whether each row lies in the interval computed from the errors of the other folds."""
     inside = np.zeros(len(errors.folds), np.bool_)
     groups = errors.folds % _GROUPS
     for group in np.unique(groups):
@@ -113,13 +114,14 @@ def covered(errors: Errors) -> Kept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Winners:
-    """How often the faster of two accelerators was named, per distinct comparison."""
+    """Share of distinct comparisons in which the faster of two accelerators was predicted."""
 
     comparisons: int
     named: float
     always_nvidia: float
     fixed_ranking: float
-    """Naming whichever part wins most of the other comparisons between the two."""
+    """The same share for a baseline that names the accelerator that wins most of the other comparisons between the
+    two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,13 +130,13 @@ class Contestant:
 
     number: int
     same: Hashable
-    """Model, precision, load and devices: what rows must share to be compared."""
+    """Key that rows must share to be compared: model, precision, load and devices."""
     part: str
     vendor: str
 
 
 def contestants(measured: Measured) -> list[Contestant]:
-    """Say of each row what it may be compared with; four bits are four bits."""
+    """Return each row with the key of its comparisons. All four-bit formats count as the same precision."""
     cases, texts = measured.cases, measured.texts
     return [
         Contestant(
@@ -153,7 +155,7 @@ def contestants(measured: Measured) -> list[Contestant]:
 
 
 def winners(measured: Measured, predicted_s: Array) -> Winners | None:
-    """Compare every AMD row with every NVIDIA one of the same model, precision, load and devices.
+    """Compare every AMD row with every NVIDIA row of the same model, precision, load and devices.
 
     Repeats of one comparison on other days or engines count together as one.
     """
@@ -172,7 +174,10 @@ def winners(measured: Measured, predicted_s: Array) -> Winners | None:
 
 
 def _counted(found: Mapping[tuple[Hashable, str, str], Sequence[tuple[bool, bool]]]) -> Winners:
-    """Average over distinct comparisons; a fixed ranking knows how often AMD won between the two parts elsewhere."""
+    """Average over distinct comparisons.
+
+    The fixed ranking uses how often AMD won the other comparisons between the two accelerators.
+    """
     amd_won = {key: float(np.mean([won for _, won in entries])) for key, entries in found.items()}
     by_parts: dict[tuple[str, str], list[float]] = defaultdict(list)
     for (_, one, other), share in amd_won.items():

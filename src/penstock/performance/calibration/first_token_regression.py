@@ -1,9 +1,9 @@
-"""What do first tokens take beyond their steps? Terms fitted to measurements, with what they borrow from kin.
+"""Fits the time of first tokens beyond their steps, with shrinkage between similar setups.
 
-The terms of kin are a bounded ridge regression on logarithms, since first tokens scatter by factors, pulled towards
-those of wider kin: every accelerator, then the same architecture, then the same accelerator, then the same accelerator
-and engine. What differs by software release, by model and by exact configuration is a factor each, shrunk towards one
-by how little was seen.
+The terms are fitted by a bounded ridge regression on logarithms, since first tokens scatter by factors. Each level is
+shrunk towards the more general one: all accelerators, then the same architecture, then the same accelerator, then the
+same accelerator and engine. Software release, model and exact configuration each have a factor, shrunk towards one
+where measurements are few.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,26 +18,26 @@ from penstock.performance.step.step_work import Array
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FitTerms:
-    """What is fitted, a number for each column of the work."""
+    """Bounds and priors of the fitted terms, one entry per column of the work."""
 
     least: Array
     prior: Array
     floor: Array
-    """How far each may move whatever its kin say."""
+    """Minimum standard deviation of each term, whatever the level above."""
 
 
 _FREEDOM: Final = (2.0, 0.4, 0.3, 0.2)
-"""How far, relative to its kin, each level may move."""
+"""Standard deviation of each level, relative to the level above."""
 _PULL: Final = 0.3
 _ROUNDS: Final = 4
 _SEEN_HALF: Final = {"family": 2.0, "software": 1.0, "configuration": 1.0}
-"""Rows that move a factor half of the way to what they show."""
+"""Rows at which a factor moves half of the way to its own measurements."""
 _HUBER: Final = 1.5
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Software:
-    """What ran: the kind of run, the release, and the day, which tells apart builds of one release."""
+    """Software of a run: the scenario, the release, and the day, which distinguishes builds of one release."""
 
     scenario: str
     version: str
@@ -49,12 +49,12 @@ class Software:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One measurement as calibration sees it: the work of its average step, and how long it took."""
+    """One measurement as input to the fit: the work of its average step, and its time."""
 
     light: Array
     seconds: float
     kin: tuple[str, ...]
-    """From the widest kin to the narrowest: (architecture, accelerator, engine)."""
+    """Path from the most general level to the narrowest: (architecture, accelerator, engine)."""
     family: str
     software: Software
     configuration: str
@@ -62,26 +62,26 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Factors:
-    """Logarithms of what differs by model family, by software and by configuration; what was not seen is zero."""
+    """Logarithms of the factors of model family, software and configuration. Unmeasured ones are zero."""
 
     family: Mapping[str, float] = field(default_factory=dict)
     software: Mapping[Software, float] = field(default_factory=dict)
     configuration: Mapping[str, float] = field(default_factory=dict)
 
     def times(self, family: str, software: Software | None, configuration: str) -> float:
-        """Return how many times longer it takes than without any of them."""
+        """Return the product of the factors."""
         logs = [self.family.get(family, 0.0), self.configuration.get(configuration, 0.0)]
         logs += [self.software.get(software, 0.0)] if software is not None else []
         return float(np.exp(sum(logs)))
 
     def of(self, row: Row) -> float:
-        """Return the same for a row."""
+        """Return the product of the factors of a row."""
         return self.times(row.family, row.software, row.configuration)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FittedKin:
-    """What was fitted for one level of kinship."""
+    """Fitted terms and factors of one level."""
 
     slowdowns: Array
     rows: int
@@ -90,12 +90,12 @@ class FittedKin:
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """Everything fitted, by the path of its kin from the widest to the narrowest."""
+    """All fitted levels, keyed by their path from the most general to the narrowest."""
 
     by_kin: dict[tuple[str, ...], FittedKin]
 
     def nearest(self, path: Sequence[str]) -> tuple[tuple[str, ...], FittedKin]:
-        """Return the narrowest kin that were fitted on the way to `path`."""
+        """Return the narrowest fitted level on the way to `path`, with its path."""
         for length in range(len(path), -1, -1):
             found = tuple(path[:length])
             if found in self.by_kin:
@@ -103,17 +103,17 @@ class Calibration:
         raise LookupError("nothing was calibrated")
 
     def slowdowns(self, row: Row) -> Array:
-        """Return the slowdowns of a row's kin with all of the row's factors."""
+        """Return the terms of a row's nearest level, multiplied by the row's factors."""
         _, fitted = self.nearest(row.kin)
         return fitted.slowdowns * fitted.factors.of(row)
 
     def seconds(self, row: Row) -> float:
-        """Predict one row."""
+        """Predict the seconds of one row."""
         return float(row.light @ self.slowdowns(row))
 
 
 def calibrate(rows: Iterable[Row], terms: FitTerms) -> Calibration:
-    """Fit all kin, from the widest to the narrowest."""
+    """Fit all levels, from the most general to the narrowest."""
     everything = list(rows)
     by_kin: dict[tuple[str, ...], FittedKin] = {}
     for length in range(max((len(row.kin) for row in everything), default=0) + 1):
@@ -173,7 +173,10 @@ def _shrunk_means(codes: Codes, values: Array, half: float) -> Array:
 
 
 def _on_logarithms(light: Array, seconds: Array, kin: Array, spread: Array, least: Array) -> Array:
-    """Gauss-Newton on the logarithm of measured over fitted, with the same weights and the same pull."""
+    """Fit by Gauss-Newton on the logarithm of measured over fitted.
+
+    It uses Huber weights and shrinkage to the level above.
+    """
     slowdowns = np.maximum(kin, least)
     for _ in range(8):
         fitted = light @ slowdowns
@@ -185,13 +188,16 @@ def _on_logarithms(light: Array, seconds: Array, kin: Array, spread: Array, leas
 
 
 def _weights(off: Array) -> Array:
-    """Huber's: one up to a multiple of the scale, then falling so that every row pulls alike."""
+    """Return the square roots of Huber weights.
+
+    The weight is one up to a multiple of the scale, then falls so that all rows pull equally.
+    """
     scale = max(1.4826 * float(np.median(off)), 0.02)
     return np.asarray(np.sqrt(np.minimum(1.0, _HUBER * scale / np.maximum(off, 1e-9))))
 
 
 def _bounded_ridge(design: Array, target: Array, kin: Array, spread: Array, least: Array) -> Array:
-    """Least squares with a pull to the kin and lower bounds, by coordinate descent on the normal equations."""
+    """Solve least squares with shrinkage and lower bounds, by coordinate descent on the normal equations."""
     pull = (_PULL / spread) ** 2
     gram = design.T @ design + np.diag(pull)
     aim = design.T @ target + pull * kin

@@ -1,8 +1,8 @@
-"""How much longer does a first token really take? What was measured beyond the steps it waits for.
+"""Fits the measured time to first token beyond the steps it waits for.
 
-Measured times are longer than the closed form: by seconds a request spends outside the engine's steps, by a ratio
-(prompts run without graphs, and beside each other), and by the steps a scheduler lets pass before it takes a prompt.
-Those three are fitted like slowdowns, with the same kin.
+Measured times exceed the closed form by three terms: seconds of a request outside the engine's steps, a ratio (prompts
+run without graphs, and alongside each other), and the steps that a scheduler waits before it admits a prompt. The three
+are fitted like slowdowns, with the same levels of similarity.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,20 +21,22 @@ from penstock.performance.step.first_token import LoopLoad, decode_step, served
 from penstock.performance.step.step_work import Array
 
 FIRST: Final = ("request_s", "ratio", "held")
-"""The fitted columns: seconds of a request outside the steps, the closed form, the steps a prompt is held."""
+"""Fitted columns: seconds of a request outside the steps, the closed form, and the steps by which a prompt is
+delayed."""
 _TERMS: Final = FitTerms(
     least=np.array([10e-3, 0.5, 0.0]),
     prior=np.array([20e-3, 1.3, 1.0]),
     floor=np.array([10e-3, 0.2, 0.3]),
 )
-"""A request is read, tokenised and answered over HTTP: never in less than ten milliseconds."""
+"""Bounds and priors. A request is read, tokenised and answered over HTTP, which never takes less than ten
+milliseconds."""
 _STATED: Final = ("inferencex", "inferencex-via-aiconfigurator", "aiconfigurator-silicon")
-"""Sources whose scripts say how prompts were sent and taken: `harness_of`."""
+"""Sources whose scripts state how prompts were sent and batched: `harness_of`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Waited:
-    """A measured time to first token, and the work it waited for."""
+    """Measured time to first token, and the work it waited for."""
 
     run: Run
     seconds: float
@@ -43,12 +45,12 @@ class Waited:
 
     @property
     def measurement(self) -> Measurement:
-        """The row."""
+        """Return the measured row."""
         return self.run.row
 
 
 def waited(found: Iterable[Run]) -> list[Waited]:
-    """Find every row that states a time to first token under a closed loop whose settings are known."""
+    """Return every row that states a time to first token under a closed loop with known settings."""
     waits = []
     for run in found:
         row = run.row
@@ -67,7 +69,7 @@ def waited(found: Iterable[Run]) -> list[Waited]:
 
 
 def measured_loop(measurement: Measurement) -> tuple[LoopLoad, float]:
-    """Return the loop a row was measured under, and the steps its prompts were held back."""
+    """Return the closed loop of a row, and the number of steps by which its prompts were delayed."""
     harness = harness_of(measurement)
     loop = LoopLoad(
         users=np.array([measurement.concurrency or 1.0]),
@@ -83,12 +85,15 @@ SlowdownsOf = Callable[[Run], Array]
 
 
 def fit_first_tokens(waits: Sequence[Waited], slowdowns_of: SlowdownsOf) -> Calibration:
-    """Fit what first tokens take beyond the steps, whose slowdowns are known."""
+    """Fit the first-token time beyond the steps, given the slowdowns of the steps."""
     return calibrate([first_row(item, slowdowns_of(item.run)) for item in waits], _TERMS)
 
 
 def first_row(item: Waited, slowdowns: Array, served_s: float | None = None) -> Row:
-    """Line a first token up with what it waited for, in closed form or as a simulation says instead of it."""
+    """Return a first token as a row of the fit.
+
+    `served_s` is the simulated time of the steps; without it the closed form is used.
+    """
     waited_s = float(item.served @ slowdowns) if served_s is None else served_s
     row, placed = item.run.row, item.run.work.deployment
     return Row(
@@ -102,11 +107,11 @@ def first_row(item: Waited, slowdowns: Array, served_s: float | None = None) -> 
 
 
 def kin_path(deployment: Deployment, engine: str) -> tuple[str, ...]:
-    """From the widest kin to the narrowest."""
+    """Return the path of a deployment from the most general level to the narrowest."""
     return deployment.accelerator.architecture, deployment.accelerator.id, engine
 
 
 def configuration_of(deployment: Deployment) -> str:
-    """Name an exact setup, whatever the lengths and the load."""
+    """Return the key of an exact setup, independent of lengths and load."""
     model, split = deployment.model, deployment.parallelism
     return f"{family_of(model)} {weights_label(model)} tp{split.tp} dp{split.dp} ep{int(split.expert_parallel)}"

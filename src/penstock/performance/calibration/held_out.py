@@ -1,4 +1,4 @@
-"""How wrong would it have been? Every row predicted, as the product predicts, without what it is asked to foresee."""
+"""Predicts every measured row, as the product does, with its month, load, setup, model or accelerator held out."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,19 +31,20 @@ FOLDS: Final[Mapping[str, Callable[[Cases], Sequence[npt.NDArray[Any]]]]] = {
     "model": lambda cases: [cases.labels["family"]],
     "accelerator": lambda cases: [cases.labels["part"]],
 }
-"""What is held out together: rows that are equal in all of these. With a month goes all that came after it."""
+"""Columns by which rows are held out together: rows equal in all of them. With a month, all later rows are held out
+too."""
 _MIN_KNOWN: Final = 200
 _AT_ONCE: Final = 40
-"""Folds are left out of the fit of first tokens in so many groups."""
+"""Number of groups in which folds are left out of the fit of first tokens."""
 _LARGE: Final = 64
-"""Rows of a fold whose solution is kept for the next setup that has some of them."""
+"""Rows of a fold above which its solution is cached for the next setup that shares it."""
 _TOGETHER: Final = 40
-"""Setups that are multiplied with the inverse at once."""
+"""Setups multiplied with the inverse at once."""
 _CENTRE: Final = np.array(CENTRE)
 
 
 def _batched(groups: Iterable[tuple[Picked, Cases]], size: int) -> Iterator[list[tuple[Picked, Cases]]]:
-    """Take so many at a time."""
+    """Yield batches of `size` groups. The last can be smaller."""
     remaining = iter(groups)
     while taken := list(islice(remaining, size)):
         yield taken
@@ -54,30 +55,30 @@ def _lengths(cases: Cases) -> list[npt.NDArray[Any]]:
 
 
 def months_of(cases: Cases) -> npt.NDArray[np.datetime64]:
-    """The month of each row."""
+    """Return the month of each row."""
     days = np.datetime64("0001-01-01", "D") + (cases.day - 1).astype("timedelta64[D]")
     return days.astype("datetime64[M]")
 
 
 def folds_of(cases: Cases, name: str) -> Folds:
-    """Number what is held out together."""
+    """Return the fold number of each row."""
     columns = [np.unique(values, return_inverse=True)[1] for values in FOLDS[name](cases)]
     return np.asarray(np.unique(np.column_stack(columns), axis=0, return_inverse=True)[1].ravel(), np.int64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Held:
-    """Rows predicted without their fold; those that could not be are not a number."""
+    """Rows predicted without their fold. Rows that could not be predicted are NaN."""
 
     predicted_s: Array
     doubt: Array
-    """Standard deviation of the logarithm that the prediction states."""
+    """Standard deviation of the logarithm, as the prediction states it."""
     slowdowns: Array
-    """What each row was predicted with."""
+    """Slowdowns with which each row was predicted."""
 
 
 def errors_of(measured: Measured, name: str, predicted_s: Array, doubt: Array) -> Errors:
-    """Line predictions up with what was measured, where there was any."""
+    """Pair predictions with measurements. Rows without a prediction are dropped."""
     every = Errors(
         predicted_s=predicted_s,
         measured_s=measured.seconds,
@@ -90,17 +91,17 @@ def errors_of(measured: Measured, name: str, predicted_s: Array, doubt: Array) -
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Removed:
-    """What changes when rows are left out."""
+    """Update of the solution when rows are left out."""
 
     rows: Picked
     block: Array
-    """The inverse of their block of the inverse."""
+    """The inverse of the rows' block of the inverse covariance."""
     solved: Array
-    """What the others weigh then."""
+    """Weights of the remaining rows."""
 
 
 class HeldOut:
-    """All rows against each other, solved once for every fold."""
+    """Covariance of all rows, inverted once for every fold."""
 
     def __init__(self, found: Sequence[Run], spreads: Spreads) -> None:
         self.found, self.spreads = found, spreads
@@ -113,7 +114,10 @@ class HeldOut:
         self.solved = self.inverse @ self.left
 
     def without(self, *names: str) -> dict[str, Held]:
-        """Leave each fold out in turn, in each of these ways; a month with all that came after it."""
+        """Predict with each fold left out in turn, for each of the named kinds.
+
+        With a month, all later rows are left out too.
+        """
         held = {name: self._nothing() for name in names}
         folds = {name: folds_of(self.cases, name) for name in names if name != "month"}
         large: dict[tuple[str, int], _Removed] = {}
@@ -130,7 +134,10 @@ class HeldOut:
         return held
 
     def _a_month_ahead(self, held: Held) -> None:
-        """Predict each month's dated rows from those before it: with software last seen, and the doubt of the day."""
+        """Predict each month's dated rows from earlier rows.
+
+        It uses the last measured software and the uncertainty at that date.
+        """
         month, dated = months_of(self.cases), ~self.cases.undated
         for this in np.unique(month[dated]):
             known = np.flatnonzero(dated & (month < this))
@@ -160,7 +167,10 @@ class HeldOut:
         return _Removed(rows=out, block=block, solved=solved)
 
     def _asked(self) -> Iterator[tuple[Picked, Cases, Array, Array]]:
-        """Yield each setup and month with its grid, the covariance with all rows, and that of the centre solved."""
+        """Yield each setup and month with its grid and its covariance with all rows.
+
+        The last value is the covariance of the grid's centre times the inverse.
+        """
         for together in _batched(self._groups(), _TOGETHER):
             across = [covariance(ask, self.cases, self.spreads).astype(np.float64) for _, ask in together]
             through = np.vstack([each[_CENTRE] for each in across]) @ self.inverse
@@ -168,7 +178,7 @@ class HeldOut:
             yield from ((*group, each, centre) for group, each, centre in zip(together, across, solved, strict=True))
 
     def _groups(self, kept: npt.NDArray[np.bool_] | None = None) -> Iterator[tuple[Picked, Cases]]:
-        """Rows of one setup and month, and the grid of loads their slowdowns are read from, in its middle."""
+        """Yield the rows of each setup and month, with the grid of loads at their median date."""
         groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
         for number, run in enumerate(self.found):
             if run.row.scenario == "online" and (kept is None or kept[number]):
@@ -190,14 +200,14 @@ class HeldOut:
 
 
 class Dated:
-    """Slowdowns of what rows ran, with the software of their day."""
+    """Slowdowns of rows, with the software of their day."""
 
     def __init__(self, evidence: Evidence) -> None:
         self.evidence = evidence
         self._found: dict[tuple[object, ...], Array] = {}
 
     def __call__(self, run: Run) -> Array:
-        """Ask once for each setup and day."""
+        """Return the slowdowns of a run. They are computed once for each setup and day."""
         key = (*setup_of(run.row), run.row.date)
         if key not in self._found:
             self._found[key] = slowdowns_of(self.evidence, run.work, measured_engine(run.row), run.row.date)
@@ -207,9 +217,10 @@ class Dated:
 def first_tokens_without(
     waits: Sequence[Waited], folds: Folds, known: SlowdownsOf, held: Array, served_s: Array | None = None
 ) -> Array:
-    """Predict times to first token with each fold left out; `held` are the slowdowns of steps without it, a row each.
+    """Predict times to first token with each fold left out.
 
-    With `served_s` a simulation of each row stands for the closed form.
+    `held` are the slowdowns of steps without the fold, one row each. With `served_s` a simulation of each row replaces
+    the closed form.
     """
     predicted = np.full(len(waits), np.nan)
     groups = folds % _AT_ONCE

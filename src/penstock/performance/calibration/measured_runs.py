@@ -1,4 +1,4 @@
-"""What does a measurement say? Turns published rows into the work they did and the time it took."""
+"""Converts published measurements into the work they did and the time it took."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,13 +18,13 @@ from penstock.performance.calibration.benchmark_harness import harness_of
 from penstock.performance.memory.budget import fit
 from penstock.performance.similarity.cases import WORDS, Cases, DrivenEngine, coded, labels_of_run
 from penstock.performance.similarity.posterior import Measured
-from penstock.performance.step.step_work import Array, Load, ReplicaWork
+from penstock.performance.step.step_work import Array, Load, ReplicaWork, roofline_s
 
 _SATURATED_LIMIT: Final = {"trtllm": 2048, "vllm": 1024, "sglang": 1024}
-"""The largest batch each engine forms by default when everything is queued at once."""
+"""The largest batch that each engine forms by default when everything is queued at once."""
 _SATURATED_CONTEXT: Final = 1024
 _SERVED_ROWS: Final = 20
-"""Serving rows of a part from which its offline rows have nothing to add."""
+"""Serving rows of an accelerator from which its offline rows are not used."""
 _NIGHTLY: Final = "rocm-atom-nightly"
 
 ModelOf = Callable[[str], ModelSpec]
@@ -32,7 +32,7 @@ AcceleratorOf = Callable[[str], Accelerator]
 
 
 def measured_deployment(row: Measurement, model_of: ModelOf, accelerator_of: AcceleratorOf) -> Deployment:
-    """Describe what a row measured."""
+    """Return the deployment that a row measured."""
     part = accelerator_of(row.accelerator)
     settings = engine_defaults("vllm", part, version="0.19", tp=row.tp)
     return Deployment(
@@ -45,18 +45,18 @@ def measured_deployment(row: Measurement, model_of: ModelOf, accelerator_of: Acc
 
 
 def measured_engine(row: Measurement) -> str:
-    """Return the word for the engine of a row and how it was driven."""
+    """Return the label of a row's engine and scenario."""
     return DrivenEngine(row.engine, row.scenario).word
 
 
 def cache_tokens(deployment: Deployment) -> int:
-    """Tokens the KV cache of the replica holds."""
+    """Return the tokens that the KV cache of the replica holds."""
     capacity = fit(deployment, _SATURATED_CONTEXT).capacity
     return 0 if capacity is None else capacity.tokens
 
 
 def saturated_batch(held_tokens: int, engine: str, input_tokens: float, output_tokens: float) -> float:
-    """Return how many requests run together when everything is queued: what the cache holds, up to the engine's limit.
+    """Return the concurrent requests when everything is queued: limited by the KV cache and the engine.
 
     A running request holds its prompt and, on average, a little over half of its answer.
     """
@@ -64,13 +64,13 @@ def saturated_batch(held_tokens: int, engine: str, input_tokens: float, output_t
 
 
 def batched_tokens(row: Measurement) -> float:
-    """Prompt tokens the measured replica took in one step."""
+    """Return the prompt tokens that the measured replica processed in one step."""
     return harness_of(row).batched_tokens * row.dp
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Run:
-    """A row, what ran, its average step and the time between two tokens of a request."""
+    """Row with its deployment, its average step and the seconds between two tokens of a request."""
 
     row: Measurement
     words: dict[str, str]
@@ -79,11 +79,32 @@ class Run:
     light: Array
     seconds: float
 
+    @property
+    def faster_than_roofline(self) -> bool:
+        """Whether it took less time than the physics of its description allows."""
+        return faster_than_roofline(self.light, self.seconds)
+
+
+def faster_than_roofline(light: Array, seconds: float) -> bool:
+    """Return whether a step took less time than its bytes at full bandwidth or its FLOPs at peak."""
+    return roofline_s(light) > seconds
+
 
 def runs(measurements: Iterable[Measurement], model_of: ModelOf, accelerator_of: AcceleratorOf) -> Iterator[Run]:
-    """Turn rows of plain engines into work and time; a saturated one that would not fit is left out.
+    """Yield rows of plain engines as work and time, except rows faster than their own roofline.
 
-    Drafts and disaggregation are predicted from these, not learnt with them, and the twin of a median is there itself.
+    Such a row is not evidence: its description, or our count of its work, is wrong.
+    """
+    return (run for run in described_runs(measurements, model_of, accelerator_of) if not run.faster_than_roofline)
+
+
+def described_runs(
+    measurements: Iterable[Measurement], model_of: ModelOf, accelerator_of: AcceleratorOf
+) -> Iterator[Run]:
+    """Yield rows of plain engines as work and time. A saturated row that would not fit is left out.
+
+    Drafts and disaggregation are predicted from these rows and are not part of them. A median with a dated twin is
+    skipped, because the twin is a row of its own.
     """
     compiled: dict[tuple[object, ...], tuple[ReplicaWork, int]] = {}
     for row in measurements:
@@ -111,12 +132,12 @@ def runs(measurements: Iterable[Measurement], model_of: ModelOf, accelerator_of:
 
 
 def setup_of(row: Measurement) -> tuple[object, ...]:
-    """What exactly ran, whatever the load."""
+    """Return the key of the exact setup, independent of the load."""
     return row.scenario, row.model, row.weights, row.accelerator, row.engine, row.tp, row.dp, row.ep, row.kv
 
 
 def as_columns(found: Sequence[Run]) -> Measured:
-    """Line runs up."""
+    """Convert runs to columns."""
     texts = {word: tuple(run.words[word] for run in found) for word in WORDS}
     rows = [run.row for run in found]
     return Measured(
@@ -141,9 +162,9 @@ def as_columns(found: Sequence[Run]) -> Measured:
 
 
 def usable_runs(measurements: Iterable[Measurement]) -> list[Measurement]:
-    """Keep the rows to learn from: serving ones, fixed batches, and offline ones of parts nobody measured serving.
+    """Return the rows to fit: serving rows, fixed batches, and offline rows of accelerators with few serving rows.
 
-    Nightly repeats of a cell count once a month, as the one in the middle.
+    Nightly repeats of a cell count once per month, as their median.
     """
     plain = [row for row in measurements if row.plain]
     served = Counter(row.accelerator for row in plain if row.scenario == "online")
@@ -172,7 +193,10 @@ def _batch(row: Measurement, held_tokens: int) -> float:
 
 
 def _seconds_per_token(row: Measurement, batch: float) -> float | None:
-    """Seconds between two tokens of one request, the row's own or from its throughput."""
+    """Return the seconds between two tokens of one request, as stated or from the throughput.
+
+    None if neither is known.
+    """
     if row.tpot_s is not None:
         return row.tpot_s
     if row.output_tokens_per_s is None or batch < 1:

@@ -1,4 +1,4 @@
-"""What does the software cost? The share of the speed of light each stack delivered, month by month."""
+"""Computes the share of the roofline that each stack delivered, month by month."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from penstock.performance.step.step_work import rooflines_s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
-    """One stack in one month: the median share of the roofline its measured steps reached."""
+    """One stack in one month: the median share of the roofline that its measured steps reached."""
 
     accelerator: str
     engine: str
@@ -22,18 +22,21 @@ class Delivered:
     low_fraction: float
     high_fraction: float
     relative_speed: float
-    """Speed of this month's releases on the same work, over that of the stack's first month here."""
+    """Speed of this month's releases on the same work, relative to the stack's first month here."""
 
     @property
     def software_tax_fraction(self) -> float:
-        """What is left on the table."""
+        """Return the undelivered share of the roofline."""
         return 1 - self.median_fraction
 
 
 def delivered_over_time(evidence: Evidence) -> list[Delivered]:
-    """Group serving rows with a known day by accelerator, engine and month; a stack with two shows how its tax moved.
+    """Group dated serving rows by accelerator, engine and month.
 
-    Months differ in what was run, so the speed of the releases is what the evidence puts down to their date.
+    A stack with two months or more shows how its tax moved.
+
+    The workloads differ by month. So the speed of the releases is the effect that the evidence attributes to their
+    date.
     """
     cases, texts = evidence.cases, evidence.measured.texts
     groups: dict[tuple[str, str, str], list[int]] = defaultdict(list)

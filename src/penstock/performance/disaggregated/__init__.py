@@ -1,1 +1,1 @@
-"""How fast is a deployment that prefills and decodes on separate replicas?"""
+"""Predicts the speed of deployments that prefill and decode on separate replicas."""

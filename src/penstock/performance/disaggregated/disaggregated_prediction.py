@@ -1,4 +1,4 @@
-"""How fast will it be, with prompts and answers computed apart? Two pools in the long run, with their doubt."""
+"""Predicts prefill and decode pools in steady state, with their uncertainty."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -28,19 +28,19 @@ _TYPICAL_TOKENS: Final = 8192
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisaggregatedSplit:
-    """How many replicas of each kind, and how each is split."""
+    """Number of prefill and decode replicas, and the parallelism of each."""
 
     prefill: Parallelism
     prefill_replicas: int
     decode: Parallelism
     decode_replicas: int
     kv_bytes_per_s: float | None = None
-    """What one prefill replica sends KV at, where it is said."""
+    """Bytes per second at which one prefill replica sends KV. None if not given."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DisaggregatedPrediction:
-    """What both pools deliver together."""
+    """Predicted performance of both pools together."""
 
     deployed: Disaggregated
     measured_engine: str
@@ -48,7 +48,7 @@ class DisaggregatedPrediction:
     prefill: Stack
     decode: Stack
     memory: tuple[MemoryFit, MemoryFit]
-    """Of a prefill and of a decode replica."""
+    """Memory of a prefill replica and of a decode replica."""
     steady: Steady
     tpot_s: Range
     ttft_s: Range
@@ -56,25 +56,25 @@ class DisaggregatedPrediction:
 
     @property
     def tier(self) -> Tier:
-        """Calibrated where the very setup of both kinds was measured in a disaggregated deployment."""
+        """Return `calibrated` if exactly this setup of both replicas was measured in a disaggregated deployment."""
         both = self.prefill.tier == self.decode.tier == "calibrated"
         return "calibrated" if both else "transferred"
 
     @property
     def fits(self) -> bool:
-        """Whether both kinds of replicas hold the model and a request."""
+        """Return whether both kinds of replicas hold the model and a request."""
         return all(memory.fits for memory in self.memory)
 
     @property
     def output_tokens_per_s_per_device(self) -> float:
-        """Throughput over all devices of both pools."""
+        """Return the throughput divided by all devices of both pools."""
         return self.output_tokens_per_s.value / self.deployed.devices
 
 
 def deploy_disaggregated(
     model: ModelSpec, part: Accelerator, split: DisaggregatedSplit, measured_engine: str, cache_dtype: CacheDtype | None
 ) -> Disaggregated:
-    """Describe the replicas, each with its engine's defaults."""
+    """Return the deployment of both pools, each replica with its engine's defaults."""
     ahead, after = (
         Deployment(
             model=model,
@@ -97,7 +97,10 @@ def deploy_disaggregated(
 def disaggregated_engines(
     part: Accelerator, measured_engine: str, efficiencies: Efficiencies, apart: PhaseFactors
 ) -> Sequence[str]:
-    """List the engines to try: the one asked for, or those measured disaggregated on the accelerator, or at all."""
+    """List the engines to try: the requested one, or those measured on the accelerator, disaggregated ones first.
+
+    Without any measurement the list is vLLM alone.
+    """
     known = apart.engines(part.id) or efficiencies.engines(part.id) or ("vllm",)
     if measured_engine == BEST:
         return known
@@ -110,7 +113,7 @@ def disaggregated_engines(
 def disaggregated_stack(
     deployment: Deployment, measured_engine: str, phase: Phase, efficiencies: Efficiencies, apart: PhaseFactors
 ) -> Stack:
-    """Look up the stack of an engine that only prefills or only decodes."""
+    """Return the stack of an engine that only prefills or only decodes."""
     stack = stack_of(ReplicaWork(deployment), measured_engine, efficiencies)
     return stack_in_phase(stack, deployment, measured_engine, phase, apart)
 
@@ -118,7 +121,10 @@ def disaggregated_stack(
 def stack_in_phase(
     stack: Stack, deployment: Deployment, measured_engine: str, phase: Phase, apart: PhaseFactors
 ) -> Stack:
-    """Make of an engine that does both one that only prefills or decodes: its steps take longer, or shorter."""
+    """Convert the stack of an engine that does both into one that only prefills or only decodes.
+
+    Its steps are scaled by the measured factor of the phase.
+    """
     labels = labels_of(deployment, measured_engine, seen=stack.novelty == "shape")
     measured = apart.measured(labels)
     spread = apart.seen if measured else apart.unseen
@@ -134,7 +140,7 @@ def stack_in_phase(
 def predict_disaggregated(
     deployed: Disaggregated, measured_engine: str, demand: PoolsDemand, efficiencies: Efficiencies, apart: PhaseFactors
 ) -> DisaggregatedPrediction:
-    """Predict two pools under a closed loop or a rate."""
+    """Predict two pools under a closed loop or a request rate."""
     inputs, both = round(demand.input_tokens), round(demand.input_tokens + demand.output_tokens)
     ahead = disaggregated_stack(deployed.prefill, measured_engine, "prefill", efficiencies, apart)
     after = disaggregated_stack(deployed.decode, measured_engine, "decode", efficiencies, apart)
@@ -149,7 +155,7 @@ def predict_disaggregated(
         transfer_token_s=transfer_token_s(deployed),
     )
     (answer,) = steady([(pools, demand)])
-    # The client sees the first token from the decode replica, as the simulator has it.
+    # The client receives the first token from the decode replica, as in the simulator.
     first_s = observed_s(answer, after.request_s, after.first_ratio)
     spread = apart.seen if ahead.tier == after.tier == "calibrated" else apart.unseen
     return DisaggregatedPrediction(
@@ -177,7 +183,11 @@ def predict_disaggregated_on(
     efficiencies: Efficiencies,
     apart: PhaseFactors,
 ) -> DisaggregatedPrediction:
-    """Predict with one engine, or with each measured one and keep the fastest that is not a guess."""
+    """Predict with one engine, or with every measured engine, and return the best.
+
+    A prediction that fits is preferred, then a calibrated one, then one whose setup is closest to a measured one, then
+    the fastest.
+    """
     answers = [
         predict_disaggregated(
             _with_room(deploy_disaggregated(model, part, split, name, cache_dtype), demand),
@@ -198,7 +208,7 @@ def predict_disaggregated_on(
 
 
 def _with_room(deployed: Disaggregated, demand: PoolsDemand) -> Disaggregated:
-    """Start engines whose default settings do not hold the load with the nearest settings that do."""
+    """Replace default engine settings that do not hold the load with the nearest settings that do."""
     inputs, both = round(demand.input_tokens), round(demand.input_tokens + demand.output_tokens)
     users = max(1, ceil((demand.users or 1) / deployed.decode_replicas))
     return replace(
@@ -209,12 +219,18 @@ def _with_room(deployed: Disaggregated, demand: PoolsDemand) -> Disaggregated:
 
 
 def observed_s(answer: Steady, request_s: float, first_ratio: float) -> float:
-    """Time to first token as a client sees it: as the simulator has it, waiting and transfers are not multiplied."""
+    """Return the time to first token that a client sees, in seconds.
+
+    `first_ratio` scales only the steps, not the waiting and the transfer, as in the simulator.
+    """
     return request_s + answer.ttft_s + (first_ratio - 1) * answer.served_s
 
 
 def kv_bytes_per_token(deployment: Deployment) -> float:
-    """Bytes of one token's KV on one device of its rank: what is sent, whatever the engine sets aside for it."""
+    """Return the bytes of one token's KV on one device of its rank.
+
+    These are the bytes sent, not the bytes that the engine reserves.
+    """
     if refusal(deployment) is not None:
         return 0.0
     owner = stage_of_layers(len(deployment.model.layers), deployment.parallelism.pp)
@@ -223,20 +239,23 @@ def kv_bytes_per_token(deployment: Deployment) -> float:
 
 
 def transfer_token_s(deployed: Disaggregated) -> float:
-    """Seconds a prefill replica's links are busy with one token's KV, every device of its rank sending its own."""
+    """Return the seconds a prefill replica's links are busy with one token's KV.
+
+    Every device of a rank sends its own share.
+    """
     split = deployed.prefill.parallelism
     return kv_bytes_per_token(deployed.prefill) * split.tp * split.pp / deployed.sending_bytes_per_s
 
 
 def seats_of(deployment: Deployment, memory: MemoryFit) -> int:
-    """Requests a decode replica runs together: those of a step, as far as the cache holds them."""
+    """Return the concurrent requests of a decode replica: its batch limit, or fewer if the KV cache holds fewer."""
     limit = deployment.engine.max_sequences * deployment.parallelism.dp
     held = memory.capacity.concurrent_requests if memory.capacity is not None else None
     return max(1, min(limit, int(held))) if held else limit
 
 
 def ranged(value: float, logs: tuple[float, float]) -> Range:
-    """Give a value the P10 and P90 of measured over predicted."""
+    """Return a range around a value from the P10 and P90 of measured over predicted, given as logarithms."""
     low, high = logs
     if value == inf:
         return Range(value=value, low=value, high=value)

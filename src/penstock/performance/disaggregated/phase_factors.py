@@ -1,8 +1,8 @@
-"""How much longer do engines take that only prefill, or only decode? Factors on their steps, by what they share.
+"""Fits how much longer engines take that only prefill or only decode.
 
-A stack's slowdowns come from engines that do both. What is left of a measured configuration is the sum of effects, one
-for each label it has: its accelerator and engine, its model there, its split, and whether the very setup was measured
-as one engine. Every effect is drawn towards zero; a configuration nobody ran gets those of the labels it shares.
+A stack's slowdowns come from engines that do both. The residual of a measured configuration is the sum of effects, one
+per label: its accelerator and engine, its model there, its split, and whether exactly this setup was measured as one
+engine. Every effect is shrunk towards zero. An unmeasured configuration gets the effects of the labels that it shares.
 """
 
 from collections import defaultdict
@@ -21,9 +21,10 @@ from penstock.performance.step.step_work import Array
 Phase = Literal["prefill", "decode"]
 PHASES: Final[tuple[Phase, ...]] = ("prefill", "decode")
 EFFECT: Final[Mapping[Phase, float]] = {"prefill": 0.3, "decode": 0.2}
-"""How large an effect is, as a logarithm. Held-out errors move by less than a point between half and twice of it."""
+"""Prior standard deviation of an effect, as a logarithm. Held-out errors change by less than one percentage point
+between half and twice this value."""
 _CONFIGURATION, _ROW = 0.15, 0.25
-"""What no label explains: of a configuration, and of one of its rows."""
+"""Standard deviations that no label explains, as logarithms: of a configuration, and of one of its rows."""
 _FARTHEST: Final = 2.5
 _OUTLIER: Final = 1.5
 _REWEIGHTS: Final = 4
@@ -32,18 +33,18 @@ Quantiles = tuple[float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Residual:
-    """By how much a configuration's steps took longer than its stack says, as a logarithm, in one phase."""
+    """Logarithm of a configuration's measured step time over its stack's, in one phase."""
 
     labels: tuple[str, ...]
     log_ratio: float
     rows: int
     group: Hashable
-    """Configurations that are held out together."""
+    """Key of the configurations that are held out together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseSpread:
-    """P10 and P90 of measured over predicted, as logarithms, of runs held out in one way."""
+    """P10 and P90 of measured over predicted, as logarithms, of runs held out by the same rule."""
 
     tpot: Quantiles
     rate: Quantiles
@@ -52,24 +53,27 @@ class PhaseSpread:
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseFactors:
-    """What is known of engines that only prefill or only decode."""
+    """Fitted effects and errors of engines that only prefill or only decode."""
 
     effects: Mapping[Phase, Mapping[str, float]]
     seen: PhaseSpread
-    """Where the setups of both engines were measured: with the configuration held out."""
+    """Errors if the setups of both engines were measured: with the configuration held out."""
     unseen: PhaseSpread
-    """Elsewhere: with every run of the model on its stack held out."""
+    """Errors for other setups: with every run of the model on its stack held out."""
 
     def log_factor(self, phase: Phase, labels: Sequence[str]) -> float:
-        """How much longer than their stack's the steps of such an engine take."""
+        """Return the logarithm of the step time of such an engine over its stack's."""
         return summed(self.effects[phase], labels)
 
     def measured(self, labels: Sequence[str]) -> bool:
-        """Whether an engine of the very setup decoded, or prefilled, in a measured deployment."""
+        """Return whether an engine of exactly this setup prefilled or decoded in a measured deployment."""
         return any(labels[-1] in known for known in self.effects.values())
 
     def engines(self, accelerator: str, model: ModelSpec | None = None) -> tuple[str, ...]:
-        """Engines that were measured disaggregated on an accelerator; with a model, serving it in its format."""
+        """Return the engines measured disaggregated on an accelerator.
+
+        With a model: only the engines that served it in its weight format.
+        """
         served = "" if model is None else f"{shape_of(model)} {weights_label(model)}"
         here = f"{accelerator} "
         labels = (label.removeprefix(here) for label in self.effects["decode"] if label.startswith(here))
@@ -77,7 +81,7 @@ class PhaseFactors:
         return tuple(sorted({engine for engine, _, rest in named if rest.startswith(served)}))
 
     def document(self) -> dict[str, Any]:
-        """As shipped."""
+        """Return the shipped form, rounded to four decimals."""
         return {
             "effects": {
                 phase: {label: round(value, 4) for label, value in sorted(known.items())}
@@ -94,7 +98,7 @@ def _rounded(spread: PhaseSpread) -> dict[str, list[float]]:
 
 
 def phase_factors_from(document: Mapping[str, Any]) -> PhaseFactors:
-    """Read what was shipped."""
+    """Parse the shipped form."""
     seen, unseen = (
         PhaseSpread(**{name: (float(low), float(high)) for name, (low, high) in document[kind].items()})
         for kind in ("seen", "unseen")
@@ -103,7 +107,10 @@ def phase_factors_from(document: Mapping[str, Any]) -> PhaseFactors:
 
 
 def labels_of(deployment: Deployment, engine: str, *, seen: bool) -> tuple[str, ...]:
-    """What an engine shares with others, from the widest to the very setup; `seen`: it was measured doing both."""
+    """Return the labels of an engine, from the most general to exactly this setup.
+
+    `seen`: the setup was measured as one engine that prefills and decodes.
+    """
     split = deployment.parallelism
     kind = f"{'measured' if seen else 'unseen'} {'ranks' if split.dp > 1 else 'one'}"
     stack = f"{deployment.accelerator.id} {engine}"
@@ -119,7 +126,10 @@ def labels_of(deployment: Deployment, engine: str, *, seen: bool) -> tuple[str, 
 
 
 class SharedEffects:
-    """Residuals shared out between labels: as one Gaussian vector, in which labels in common are what two share."""
+    """Residuals decomposed into effects of labels.
+
+    A Gaussian vector in which two configurations covary through the labels they share.
+    """
 
     def __init__(self, residuals: Sequence[Residual], phase: Phase) -> None:
         self._labels = sorted(set(chain(*(residual.labels for residual in residuals))))
@@ -134,7 +144,8 @@ class SharedEffects:
         for _ in range(_REWEIGHTS):
             self._precision = np.linalg.inv(self._variance * self._has @ self._has.T + np.diag(noise * doubt))
             self._weights = self._precision @ logs
-            # How far each is from what the others say, in standard deviations: an outlier counts less.
+            # Distance of each residual from the prediction of the others, in standard deviations: outliers get less
+            # weight.
             apart = np.abs(self._weights) / np.sqrt(np.diag(self._precision))
             doubt = np.maximum(1.0, apart / _OUTLIER) ** 2
 
@@ -146,11 +157,14 @@ class SharedEffects:
         return has
 
     def all(self) -> dict[str, float]:
-        """Every label's effect."""
+        """Return the effect of every label."""
         return self._by_label(self._weights)
 
     def without(self, group: Hashable) -> dict[str, float]:
-        """The same had nobody measured a group; who is an outlier stays as it was with everybody."""
+        """Return the effects without the residuals of a group.
+
+        Outlier weights stay those of the fit with all residuals.
+        """
         members = self._groups.get(group, [])
         own = self._precision[np.ix_(members, members)]
         weights = self._weights - self._precision[:, members] @ np.linalg.solve(own, self._weights[members])
@@ -161,5 +175,5 @@ class SharedEffects:
 
 
 def summed(effects: Mapping[str, float], labels: Sequence[str]) -> float:
-    """Add up the effects of labels; one nobody has is none."""
+    """Sum the effects of labels. An unknown label adds zero."""
     return sum(effects.get(label, 0.0) for label in labels)

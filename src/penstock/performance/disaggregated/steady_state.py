@@ -1,7 +1,7 @@
-"""What do prefill and decode pools do together, in the long run? Users or a rate in, times and the tighter pool out.
+"""Solves prefill and decode pools in steady state: users or a request rate in, times and the bottleneck pool out.
 
-The same step costs the simulator runs on, so that both answer alike; this one takes microseconds and has no queue of
-its own to draw. Many deployments are solved at once: every array has one entry per deployment and load.
+It uses the step costs of the simulator, so both agree. It takes microseconds and does not sample a queue. Many
+deployments are solved at once: every array has one entry per deployment and load.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,9 +14,9 @@ from penstock.performance.step.step_cost import StepCost
 from penstock.performance.step.step_work import Array, pairs
 
 HANDOVER_S: Final = 0.05
-"""Seconds from the end of a prefill to the start of its transfer and from its end to a seat. How much later a first
-token comes than from one engine of the same split at 16 users or fewer: 0.05 s, the median over 27 InferenceX runs
-(0.04 s at 900 prompt tokens, 0.08 s at 7,400; `benchmark.disaggregated.handovers`)."""
+"""Seconds from the end of a prefill to the start of its transfer, plus from the end of the transfer to admission. It is
+the delay of the first token relative to one engine of the same split at 16 users or fewer: 0.05 s, the median over 27
+InferenceX runs (0.04 s at 900 prompt tokens, 0.08 s at 7,400; `shipped_disaggregated.handovers`)."""
 _HALVINGS: Final = 48
 _ROUNDS: Final = 16
 _ALMOST: Final = 1 - 1e-6
@@ -25,16 +25,16 @@ _FULL: Final = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwoPools:
-    """Equal workers that only prefill, equal workers that only decode, and a link for each of the first."""
+    """Equal prefill workers, equal decode workers, and one link per prefill worker."""
 
     prefill: StepCost
     decode: StepCost
     prefill_workers: int
     decode_workers: int
     batched_tokens: int
-    """Prompt tokens a prefill worker takes in one step."""
+    """Prompt tokens that a prefill worker processes in one step."""
     seats: int
-    """Requests a decode worker runs together."""
+    """Requests that a decode worker runs concurrently."""
     transfer_token_s: float = 0.0
     """Seconds a prefill worker's link is busy with one token's KV."""
     transfer_start_s: float = HANDOVER_S
@@ -42,7 +42,7 @@ class TwoPools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolsDemand:
-    """What is asked of them: a closed loop of users, or requests a second."""
+    """Load on both pools: a closed loop of users, or requests per second."""
 
     input_tokens: float
     output_tokens: float
@@ -56,24 +56,25 @@ class PoolsDemand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steady:
-    """What they do in the long run."""
+    """Steady state of both pools."""
 
     requests_per_s: float
     tpot_s: float
     ttft_s: float
-    """Until the decode worker gives the first token; without end where a rate is more than they can serve."""
+    """Seconds until the decode worker returns the first token. Infinite if the request rate exceeds the capacity."""
     served_s: float
-    """Of that, steps: those of the prompt and the one with the first token, no waiting and no transfer."""
+    """Seconds of `ttft_s` spent in steps: those of the prompt and the one with the first token, without waiting and
+    transfer."""
     decoding: float
-    """Requests in a decode worker's step."""
+    """Requests in a decode worker's batch."""
     prefill_busy: float
-    """Share of what the prefill workers could do."""
+    """Utilisation of the prefill workers, 0 to 1."""
     bound_by: Literal["prefill", "decode", "users"]
-    """The pool that is full, or neither: then more users get more."""
+    """The saturated pool, or `users` if neither is: then more users get more throughput."""
 
 
 class Columns:
-    """Coefficients of many deployments, each at its lengths."""
+    """Coefficients of many deployments, each at its token lengths."""
 
     def __init__(self, cases: Sequence[tuple[TwoPools, PoolsDemand]]) -> None:
         self.inputs = _array(demand.input_tokens for _, demand in cases)
@@ -83,9 +84,9 @@ class Columns:
         self.seats = _array(pools.seats for pools, _ in cases)
         budget = _array(pools.batched_tokens for pools, _ in cases)
         self.parts = np.maximum(1.0, np.ceil(self.inputs / budget))
-        """Steps one prompt takes."""
+        """Steps per prompt."""
         self.most = np.maximum(1.0, np.floor(budget / self.inputs))
-        """Prompts of one step."""
+        """Maximum prompts per step."""
         self.link_s = _array(pools.transfer_token_s * demand.input_tokens for pools, demand in cases)
         self.start_s = _array(pools.transfer_start_s for pools, _ in cases)
         ahead, after = [pools.prefill for pools, _ in cases], [pools.decode for pools, _ in cases]
@@ -96,32 +97,32 @@ class Columns:
         )
 
     def prefill_step_s(self, prompts: Array) -> Array:
-        """Time of the steps that take so many prompts together from beginning to end."""
+        """Return the seconds of the steps that process `prompts` prompts together from start to end."""
         tokens = prompts * self.inputs / self.parts
         return self.parts * self.ahead.fixed_s(tokens) + prompts * self.prompt_s
 
     def decode_step_s(self, decoding: Array) -> Array:
-        """Time of a step with so many requests."""
+        """Return the seconds of a step with `decoding` requests."""
         return self.after.fixed_s(decoding) + decoding * self.answer_s
 
     @property
     def prefill_limit(self) -> Array:
-        """Requests a second that full prefill steps allow, or full links."""
+        """Return the requests per second at which prefill steps or links saturate."""
         steps = self.most / self.prefill_step_s(self.most)
         links = 1 / np.maximum(self.link_s, 1e-12)
         return self.prefills * np.minimum(steps, links)
 
     @property
     def decode_limit(self) -> Array:
-        """Requests a second that full decode steps allow."""
+        """Return the requests per second at which decode steps saturate."""
         return self.decodes * self.seats / (self.outputs * self.decode_step_s(self.seats))
 
     def prefilling_s(self, rate: Array) -> tuple[Array, Array]:
-        """Time a prompt waits for a worker at a rate, and that of its steps.
+        """Return the seconds that a prompt waits for a worker at a rate, and the seconds of its steps.
 
-        What came during a step is taken in the next one together, so steps grow with the rate up to the budget.
-        Beyond that a queue forms in front of all workers, with constant service (Sakasegawa's formula, with one more
-        power of the load because a closed loop sends less when its requests wait).
+        Prompts that arrive during a step are batched in the next one, so steps grow with the rate up to the token
+        budget. Beyond that a queue forms in front of all workers, with constant service time (Sakasegawa's formula,
+        with one more power of the load because a closed loop sends less when its requests wait).
         """
         each, together = rate / self.prefills, np.ones_like(rate)
         for _ in range(_ROUNDS):
@@ -134,7 +135,7 @@ class Columns:
         return np.where(self.most > 1, busy * step_s / 2, 0.0) + queued_s, step_s
 
     def decoding(self, rate: Array) -> Array:
-        """Requests in a decode worker's step at a rate: those whose answers are being written."""
+        """Return the requests in a decode worker's batch at a rate."""
         low, high = np.zeros_like(rate), self.seats.copy()
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
@@ -143,9 +144,10 @@ class Columns:
         return high
 
     def first_token_s(self, rate: Array, decode_s: Array) -> tuple[Array, Array]:
-        """Waiting for a prefill worker and for the end of a decode step; prefill, transfer and the step with the token.
+        """Return the time to first token, and the part of it spent in steps, in seconds.
 
-        The second is the part that is steps.
+        The first value includes the wait for a prefill worker and for the end of a decode step, the prefill, the
+        transfer and the step with the first token.
         """
         waited_s, prefill_s = self.prefilling_s(rate)
         served_s = prefill_s + decode_s
@@ -153,7 +155,7 @@ class Columns:
 
 
 class _Steps:
-    """What a step takes whatever the contexts in it."""
+    """Step time that does not depend on context lengths."""
 
     def __init__(self, costs: Sequence[StepCost]) -> None:
         self.step_s, self.expert_s = _array(c.step_s for c in costs), _array(c.expert_s for c in costs)
@@ -176,7 +178,7 @@ def steady(cases: Sequence[tuple[TwoPools, PoolsDemand]]) -> list[Steady]:
     step_s = columns.decode_step_s(decoding)
     ttft_s, served_s = columns.first_token_s(served, step_s)
     ttft_s = np.where(closed | (asked <= limit), ttft_s, np.inf)
-    # Whoever is not decoding waits for a first token: the queue is as long as the users make it.
+    # A user who is not decoding waits for a first token, so the users determine the length of the queue.
     ttft_s = np.where(np.isinf(users), ttft_s, users / served - (columns.outputs - 1) * step_s)
     full = columns.prefill_limit <= columns.decode_limit
     return [
@@ -194,7 +196,10 @@ def steady(cases: Sequence[tuple[TwoPools, PoolsDemand]]) -> list[Steady]:
 
 
 def _closed(columns: Columns, limit: Array, users: Array) -> Array:
-    """The rate at which those in the deployment are as many as the users, sought by how many decode."""
+    """Return the rate at which the requests in the deployment equal the users.
+
+    It bisects over the number of decoding requests.
+    """
     low, high = np.zeros_like(limit), columns.seats.copy()
     for _ in range(_HALVINGS):
         decoding = (low + high) / 2
@@ -211,7 +216,7 @@ def _array(values: Iterable[float]) -> Array:
 
 
 def _prompt_s(cost: StepCost, tokens: float) -> float:
-    """Seconds a whole prompt adds to the steps that carry it."""
+    """Return the seconds that a whole prompt adds to the steps that process it."""
     attention = sum(
         s * float(pairs(np.array([tokens]), limit)[0]) for s, limit in zip(cost.pair_s, cost.limits, strict=True)
     )
@@ -219,5 +224,5 @@ def _prompt_s(cost: StepCost, tokens: float) -> float:
 
 
 def _read_s(cost: StepCost, context: float) -> float:
-    """Seconds a decoding request adds to a step."""
+    """Return the seconds that a decoding request adds to a step."""
     return cost.decode_s + sum(s * min(context, limit) for s, limit in zip(cost.context_s, cost.limits, strict=True))

@@ -1,1 +1,1 @@
-"""Does it fit? What a device holds, what else sits there, and what is left."""
+"""Computes whether a deployment fits in device memory: weights, reserves and the space left for the KV cache."""

@@ -1,4 +1,4 @@
-"""Does it fit, and what is left for the KV cache? The whole budget of the fullest device, as values."""
+"""Computes the memory budget of the fullest device, and the space left for the KV cache."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ _USUAL_CONTEXT: Final = 8192
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryBudget:
-    """Where every byte of one device goes. The parts add up to the device, or exceed it by the shortfall."""
+    """Use of every byte of one device. The amounts add up to the device, or exceed it by the shortfall."""
 
     device_bytes: int
     weight_bytes_by_part: Mapping[Part, int]
@@ -35,44 +35,44 @@ class MemoryBudget:
     graph_bytes: int
     kv_bytes: int
     unused_bytes: int
-    """Outside the engine's memory fraction and not claimed by graphs: what the operator left on the table."""
+    """Bytes outside the engine's memory fraction that graphs do not use."""
     shortfall_bytes: int
 
     @property
     def weight_bytes(self) -> int:
-        """All weights on the device."""
+        """Return the bytes of all weights on the device."""
         return sum(self.weight_bytes_by_part.values())
 
     @property
     def total_bytes(self) -> int:
-        """Sum of the parts."""
+        """Return the sum of all amounts."""
         held = self.weight_bytes + self.activation_bytes + self.runtime_bytes + self.graph_bytes
         return held + self.kv_bytes + self.unused_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheCapacity:
-    """What the KV cache of one replica holds at a stated context length."""
+    """Capacity of one replica's KV cache at a stated context length."""
 
     context_tokens: int
     request_bytes: int
-    """Bytes one request of that length takes on a device."""
+    """Bytes of one request of that length on a device."""
     start_bytes: int
-    """Bytes that must be free for one such request before the engine starts: those, and what a step may add."""
+    """Bytes that must be free for one such request before the engine starts: its own, and those that a step can add."""
     concurrent_requests: int | None
-    """Requests of that length that run together: what the cache holds, up to vLLM's limit for a step."""
+    """Concurrent requests of that length: limited by the cache and by vLLM's batch. None if unlimited."""
     cached_requests: int | None
-    """Requests of that length the cache alone would hold; None where a request caches nothing."""
+    """Requests of that length that the cache alone would hold. None if a request caches nothing."""
     tokens: int
-    """Tokens of requests of that length the cache holds together; 0 where one caches nothing."""
+    """Tokens that the cache holds in requests of that length. 0 if a request caches nothing."""
     low_tokens: int
-    """P10: if activations, runtime and graphs take as much as the larger published logs show."""
+    """P10: activations, runtime and graphs take as much as in the larger published logs."""
     high_tokens: int
-    """P90."""
+    """P90 of the tokens."""
     longest_context_tokens: int | None
-    """The longest single request that fits alone and the model allows; None where the model states no limit."""
+    """The longest single request that fits alone and that the model allows. None if the model states no limit."""
     safe_context_tokens: int
-    """The longest that still fits if activations, runtime and graphs take their P90."""
+    """The longest request that still fits if activations, runtime and graphs take their P90."""
 
 
 Obstacle = Literal["refused", "weights", "fraction", "context", "model_limit"]
@@ -80,34 +80,34 @@ Obstacle = Literal["refused", "weights", "fraction", "context", "model_limit"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoesNotFit:
-    """Why not."""
+    """Reason why a deployment does not fit."""
 
     obstacle: Obstacle
     reason: str
     shortfall_bytes: int = 0
     longest_context_tokens: int | None = None
-    """The longest context that would fit, where a shorter one is all it takes."""
+    """The longest context that would fit, if a shorter context is sufficient."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryFit:
-    """The answer: a budget, what the cache holds, and what stands in the way if anything does."""
+    """Result of the memory check: the budget, the cache capacity, and the obstacle if it does not fit."""
 
     deployment: Deployment
     context_tokens: int
     budget: MemoryBudget | None
-    """None when the engine would refuse the split before loading anything."""
+    """None if the engine would refuse the split before it loads anything."""
     capacity: CacheCapacity | None
     obstacle: DoesNotFit | None
 
     @property
     def fits(self) -> bool:
-        """Whether at least one request of the asked context can be served."""
+        """Return whether at least one request of the requested context can be served."""
         return self.obstacle is None
 
     @property
     def certain(self) -> bool:
-        """Whether the verdict is the same at both ends of the range of what the reserves take."""
+        """Return whether the result is the same at both ends of the range of the reserves."""
         if self.capacity is None or self.capacity.cached_requests is None:
             return True
         one_each = self.context_tokens * self.deployment.parallelism.dp
@@ -116,12 +116,12 @@ class MemoryFit:
         return self.obstacle_is("model_limit") or self.capacity.high_tokens < one_each
 
     def obstacle_is(self, kind: Obstacle) -> bool:
-        """Whether this is what stands in the way."""
+        """Return whether the obstacle is of this kind."""
         return self.obstacle is not None and self.obstacle.obstacle == kind
 
 
 def usual_context_tokens(model: ModelSpec) -> int:
-    """Tokens of a request where nobody says: 8k, or the model's limit where that is less."""
+    """Return the default tokens per request: 8k, or the model's limit if that is less."""
     return min(_USUAL_CONTEXT, model.max_context_tokens or _USUAL_CONTEXT)
 
 
@@ -131,7 +131,7 @@ def fit(deployment: Deployment, context_tokens: int) -> MemoryFit:
 
 
 class DeviceRoom:
-    """A deployment laid out once, to be asked about several contexts."""
+    """Memory layout of a deployment, computed once for several context lengths."""
 
     def __init__(self, deployment: Deployment) -> None:
         self.deployment = deployment
@@ -164,7 +164,7 @@ class DeviceRoom:
 
 
 class _Stage:
-    """One pipeline stage: what a device of it holds, and what a request costs there."""
+    """Pipeline stage: the contents of one of its devices, and the bytes of a request there."""
 
     def __init__(self, deployment: Deployment, stage: int) -> None:
         self.deployment = deployment
@@ -183,14 +183,14 @@ class _Stage:
         self._pages = _pages(deployment, self.layers)
 
     def left(self, case: Literal["low", "median", "high"]) -> int:
-        """Bytes left for the cache; negative when the weights alone are too much."""
+        """Return the bytes left for the cache. Negative if the weights alone exceed the memory."""
         engine = self.deployment.engine
         device = self.deployment.accelerator.usable_hbm_bytes
         weights = sum(self.weights.values())
         if engine.kv_cache_bytes is not None:
             return engine.kv_cache_bytes
         if engine.name == "sglang":
-            # The fraction is of what is free once the runtime is up; activations live outside it.
+            # The fraction applies to the memory that is free once the runtime is up. Activations are outside it.
             return int((device - _pick(self.runtime, case)) * sglang_fraction(self.deployment)) - weights
         taken = weights + _pick(self.activation, case) + _pick(self.runtime, case)
         if engine.graphs_inside_fraction:
@@ -214,37 +214,37 @@ class _Stage:
         )
 
     def request_bytes(self, tokens: int) -> int:
-        """Bytes one request of this length takes on a device of the stage."""
+        """Return the bytes of one request of this length on a device of the stage."""
         if isinstance(self._pages, CompressedPages):
             return self._pages.bytes(tokens, in_flight=1)
         return _kept_bytes(self.deployment, self._mixers, tokens)
 
     def start_bytes(self, tokens: int) -> int:
-        """Bytes the engine wants for one request of this length before it starts."""
+        """Return the bytes that the engine requires for one request of this length before it starts."""
         if self._pages is not None:
             in_flight = self.deployment.engine.in_flight_tokens(self.deployment.parallelism.pp)
             return self._pages.bytes(tokens, in_flight)
         return self.request_bytes(tokens)
 
     def requests(self, tokens: int, case: Literal["low", "median", "high"] = "median") -> float:
-        """How many requests of this length fit; infinite where a stage caches nothing."""
+        """Return the number of requests of this length that fit. Infinite if the stage caches nothing."""
         available = self.kv_bytes if case == "median" else self.left(case)
         first, needed = self.start_bytes(tokens), self.request_bytes(tokens)
         if available <= 0:
             return 0.0
         if not needed:
             return float("inf")
-        # What a step adds is there once, however many requests run.
+        # The extra bytes of a step are needed once, however many requests run.
         return available / first if available < first else 1 + (available - first) / needed
 
 
 def held_bytes(deployment: Deployment, layers: Sequence[int], tokens: int) -> int:
-    """Bytes of keys, values and states that layers keep of one request, in whole blocks."""
+    """Return the bytes of keys, values and states that layers keep per request, in whole blocks."""
     return _kept_bytes(deployment, _mixers(deployment, layers), tokens)
 
 
 def _pages(deployment: Deployment, layers: Sequence[int]) -> CompressedPages | SlidingPages | None:
-    """Lay out vLLM's block tables where layers keep different tokens; None where one table serves all."""
+    """Return the layout of vLLM's block tables if layers keep different tokens. None if one table serves all."""
     if deployment.engine.name != "vllm":
         return None
     if any(isinstance(deployment.model.layers[index].mixer, CompressedAttention) for index in layers):
@@ -254,7 +254,7 @@ def _pages(deployment: Deployment, layers: Sequence[int]) -> CompressedPages | S
 
 
 def _mixers(deployment: Deployment, layers: Sequence[int]) -> Counter[SequenceMixer]:
-    """How many layers remember in the same way: most models have one or two ways."""
+    """Count the layers by sequence mixer. Most models have one or two kinds."""
     mixers = (deployment.model.layers[index].mixer for index in layers)
     return Counter(mixer for mixer in mixers if mixer is not None)
 
@@ -273,7 +273,7 @@ def _kept_bytes(deployment: Deployment, mixers: Mapping[SequenceMixer, int], tok
 
 
 def _on_device(weights: Mapping[Part, int], offloaded_bytes: int) -> dict[Part, int]:
-    """Leave out what stays in host memory, of every part alike: engines offload layer by layer."""
+    """Subtract the bytes offloaded to host memory from all parts in proportion: engines offload layer by layer."""
     total = sum(weights.values())
     kept = max(0, total - offloaded_bytes) / total if total else 1.0
     return {part: int(held * kept) for part, held in weights.items()} if offloaded_bytes else dict(weights)
@@ -287,7 +287,7 @@ def _capacity(stages: list[_Stage], deployment: Deployment, context_tokens: int,
     high = min(stage.requests(context_tokens, "low") for stage in stages)
     unlimited = fitting == float("inf")
     cached = None if unlimited else int(fitting) * replicas
-    # SGLang's largest decode graph does not limit how many requests run.
+    # SGLang's largest decode graph does not limit the number of running requests.
     most = engine.max_sequences * replicas if engine.name == "vllm" else None
     return CacheCapacity(
         context_tokens=context_tokens,
@@ -304,7 +304,7 @@ def _capacity(stages: list[_Stage], deployment: Deployment, context_tokens: int,
 
 
 def _longest(stages: list[_Stage], limit: int | None, case: Literal["median", "high"] = "median") -> int:
-    """Bisect the longest context one request can have; bytes never shrink as it grows."""
+    """Bisect for the longest context of one request. Bytes never shrink as it grows."""
     ceiling = limit or 2**24
     if all(stage.requests(ceiling, case) >= 1 for stage in stages):
         return ceiling
@@ -346,7 +346,10 @@ def _memory_obstacle(deployment: Deployment, budget: MemoryBudget) -> DoesNotFit
 def _context_obstacle(
     deployment: Deployment, budget: MemoryBudget, capacity: CacheCapacity, longest: int
 ) -> DoesNotFit | None:
-    """Name memory before the model's limit: more devices answer the one, nothing answers the other."""
+    """Return the obstacle to this context.
+
+    Memory comes before the model's limit, because more devices remove the first and nothing removes the second.
+    """
     limit, asked = deployment.model.max_context_tokens, capacity.context_tokens
     if capacity.cached_requests == 0:
         return DoesNotFit(

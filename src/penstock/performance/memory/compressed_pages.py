@@ -1,8 +1,8 @@
-"""What does vLLM set aside for a request of DeepSeek-V4? Pages of five block tables that share one pool.
+"""Computes the bytes that vLLM reserves for a request of DeepSeek-V4: pages of five block tables in one pool.
 
 Read in vLLM's `kv_cache_utils.py`, `kv_cache_interface.py` and `models/deepseek_v4` at 0.20.0, 0.22.0, 0.25.0, 0.26.0,
-0.28.0rc2 and 0.32.0. A page of any table costs the same bytes, whoever takes it: compressed entries fill one in 256
-tokens, the running state of the fine compressor in four.
+0.28.0rc2 and 0.32.0. A page costs the same bytes in any table. Compressed entries fill a page in 256 tokens, the
+running state of the fine compressor in four.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _PAGE_TOKENS: Final = 256
 _FINE: Final = 4
 _COARSE: Final = 128
 _STATE_WINDOW: Final = {_FINE: 8, _COARSE: 128}
-"""Tokens whose state a compressor keeps: the fine one overlaps its windows."""
+"""Tokens whose state a compressor keeps. The fine compressor overlaps its windows."""
 _STATE_TOKENS: Final = {_FINE: 4, _COARSE: 8}
 _WINDOW_TOKENS: Final = 64
 _FP8_ALIGNMENT: Final = 576
@@ -26,7 +26,7 @@ _FLOAT32: Final = 4
 
 
 class CompressedPages:
-    """The tables of one pipeline stage, laid out once."""
+    """Block tables of one pipeline stage, computed once."""
 
     def __init__(self, deployment: Deployment, stage_layers: Sequence[int]) -> None:
         self._engine, self._dtype = deployment.engine, deployment.chosen_cache_dtype
@@ -48,11 +48,14 @@ class CompressedPages:
         self._tables = [self._full, *tables]
 
     def bytes(self, tokens: int, in_flight: int) -> int:
-        """Bytes of the pages one request takes."""
+        """Return the bytes of the pages that one request takes."""
         return self._page_bytes() * sum(table.blocks(tokens, in_flight) for table in self._tables)
 
     def _page_bytes(self) -> int:
-        """Bytes a page costs: from 0.32 the widest table's, before that one slot for each size and layer of any."""
+        """Return the bytes of a page: from 0.32 those of the widest table.
+
+        Before 0.32 a page has one slot for each size and layer of any table.
+        """
         if self._engine.release.reaches(0, 32):
             return max(sum(table.pages) for table in self._tables)
         most = max(max((table.pages.count(size) for size in set(table.pages)), default=0) for table in self._tables)
@@ -77,7 +80,7 @@ class CompressedPages:
         return found
 
     def _states(self, mixer: CompressedAttention, ratio: int) -> list[int]:
-        # Keys and gates in fp32, twice as wide where windows overlap; before 0.27 they share a page with entries.
+        # Keys and gates in fp32, twice as wide where windows overlap. Before 0.27 they share a page with entries.
         wide = 2 if ratio == _FINE else 1
         widths = [mixer.entry_dim] + ([mixer.index_dim] if mixer.index_dim else [])
         sizes = [self._aligned(_STATE_TOKENS[ratio] * wide * 2 * width * _FLOAT32) for width in widths]
@@ -100,7 +103,10 @@ def _of_ratio(mixers: Sequence[object], ratio: int) -> list[int]:
 
 
 def _least_padding(counts: Sequence[int], at_least: int) -> int:
-    """The layers a table has, so that padding all to a multiple of it adds the fewest; of equals the largest."""
+    """Return the layers per table for which padding all counts to a multiple adds the fewest.
+
+    Among equals the largest is chosen.
+    """
     held = [count for count in counts if count]
     choices = range(max(1, at_least), max(held) + 1)
     return min(choices, key=lambda size: (sum(-count % size for count in held), -size))

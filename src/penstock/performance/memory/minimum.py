@@ -1,4 +1,4 @@
-"""What is the smallest thing that makes it fit? Fewest devices, a shorter context, a smaller format."""
+"""Finds the smallest change that makes a deployment fit: fewest devices, a shorter context, a smaller format."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
@@ -20,14 +20,17 @@ MAX_NODES = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
-    """One change that alone makes the deployment fit."""
+    """Single change that makes the deployment fit."""
 
     change: str
     devices: int
 
 
 def minimum_devices(deployment: Deployment, context_tokens: int) -> MemoryFit | None:
-    """Find the smallest replica that fits: tensor parallel within a node, then whole nodes in a pipeline."""
+    """Return the smallest replica that fits: tensor parallel within a node, then whole nodes in a pipeline.
+
+    None if none fits within 16 nodes.
+    """
     for layout in _layouts(deployment):
         found = fit(_placed(deployment, layout), context_tokens)
         if found.fits:
@@ -38,7 +41,7 @@ def minimum_devices(deployment: Deployment, context_tokens: int) -> MemoryFit | 
 
 
 def remedies(result: MemoryFit, fewest: MemoryFit | None) -> tuple[Remedy, ...]:
-    """List single changes that make it fit, the smallest first."""
+    """List the single changes that make it fit, the smallest first."""
     if result.obstacle is None:
         return ()
     deployment = result.deployment
@@ -64,10 +67,10 @@ def _fits(result: MemoryFit, changed: Deployment) -> bool:
 
 
 def _other_fraction(result: MemoryFit) -> str | None:
-    """Name the nearest share of memory, in hundredths, at which it fits.
+    """Return the nearest memory fraction, in hundredths, at which it fits.
 
-    Less of it where what lives outside lacks room, more where weights and cache do. Where that makes the other lack
-    room, no share fits.
+    It is lower if memory outside the fraction is short, and higher if weights or cache are short. If curing one makes
+    the other short, no fraction fits.
     """
     less, deployment = result.obstacle_is("fraction"), result.deployment
     stated = deployment.engine.memory_fraction * 100
@@ -84,7 +87,7 @@ def _other_fraction(result: MemoryFit) -> str | None:
 
 
 def _smaller_weights(result: MemoryFit, fewest: MemoryFit | None) -> list[Remedy]:
-    """Offer fp8 weights where the accelerator computes fp8: on these devices, or on fewer than 16 bits would need."""
+    """Suggest fp8 weights if the accelerator computes fp8: on the same devices, or on fewer than wider weights need."""
     deployment = result.deployment
     widest = max((weight.format.bits for weight in deployment.model.weights if weight.quantisable), default=0)
     if widest <= FP8_CHANNEL.bits or Precision.FP8 not in deployment.accelerator.dense_flops_per_s:
@@ -108,7 +111,7 @@ def _replica(layout: Parallelism) -> str:
 
 
 def _layouts(deployment: Deployment) -> Iterator[Parallelism]:
-    """List splits no engine refuses, the smallest first."""
+    """Yield the splits that no engine refuses, the smallest first."""
     asked = replace(deployment.parallelism, pp=1, dp=1)
     within = [replace(asked, tp=tp) for tp in range(1, deployment.accelerator.node.devices + 1)]
     within = [layout for layout in within if refusal(replace(deployment, parallelism=layout)) is None]
@@ -118,7 +121,7 @@ def _layouts(deployment: Deployment) -> Iterator[Parallelism]:
 
 
 def _placed(deployment: Deployment, layout: Parallelism) -> Deployment:
-    """Split it so; an engine left to its defaults chooses them for the new split."""
+    """Return the deployment with this split. An engine with default settings gets the defaults of the new split."""
     engine, part, asked = deployment.engine, deployment.accelerator, deployment.parallelism
     if engine == engine_defaults(engine.name, part, version=engine.version, tp=asked.tp, pp=asked.pp):
         engine = engine_defaults(engine.name, part, version=engine.version, tp=layout.tp, pp=layout.pp)
@@ -127,29 +130,31 @@ def _placed(deployment: Deployment, layout: Parallelism) -> Deployment:
 
 @dataclass(frozen=True, kw_only=True)
 class FitReport:
-    """Everything `penstock fit` says about one deployment."""
+    """Full result of `penstock fit` for one deployment."""
 
     fit: MemoryFit
-    """With the settings asked for, or where they were left out and the defaults do not fit, the nearest that do."""
+    """Result with the requested settings. If settings were left out and the defaults do not fit: with the nearest that
+    do."""
     flags: tuple[str, ...]
-    """Flags without which the engine would not start like this, in its own words."""
+    """Flags without which the engine would not start with these settings, in its own names."""
     with_defaults: DoesNotFit | None
-    """Why it does not fit with the settings left out as the engine chooses them; None where it does."""
+    """Reason why it does not fit with the engine's defaults for settings left out. None if it does."""
     fewest_devices: int | None
-    """The smallest replica of the same accelerator that fits, by tensor parallelism within a node and then whole
-    nodes; None within 16 nodes."""
+    """Devices of the smallest replica of the same accelerator that fits, by tensor parallelism within a node and then
+    whole nodes. None if none fits within 16 nodes."""
     fewest_split: str | None
     remedies: tuple[Remedy, ...]
     tier: str
-    """calibrated where the reserves were fitted to this engine's logs on this vendor, else transferred."""
+    """`calibrated` if the reserves were fitted to this engine's logs on this vendor, else `transferred`."""
     notes: tuple[str, ...] = ()
-    """What the numbers do not say: a format without a datapath, an unverified part, ranks in several nodes."""
+    """Caveats: a format without a datapath, an unverified accelerator, ranks in several nodes."""
 
 
 def report_fit(deployment: Deployment, context_tokens: int, *, free: Collection[Tunable] = ()) -> FitReport:
-    """Answer whether it fits, what would make it fit, and how few devices would do.
+    """Report whether it fits, the changes that would make it fit, and the fewest devices.
 
-    `free` are the settings nobody asked for: where the engine's own do not fit, the nearest that do are taken.
+    `free` are the settings that the user left out. If the engine's defaults for them do not fit, the nearest that do
+    are used.
     """
     asked = fit(deployment, context_tokens)
     tuned = with_room(deployment, context_tokens, free=free)
@@ -176,7 +181,7 @@ def _compressed(deployment: Deployment) -> bool:
 
 
 def _compression_notes(result: MemoryFit) -> Iterator[str]:
-    """Say how little is known of DeepSeek-V4, and how vLLM's own count of tokens differs."""
+    """Yield notes on the limited evidence for DeepSeek-V4, and on how vLLM's own count of tokens differs."""
     if result.budget is None or result.capacity is None or not _compressed(result.deployment):
         return
     if result.deployment.engine.name != "vllm":

@@ -1,4 +1,4 @@
-"""What else sits in device memory beside weights and cache? Activations, runtime, graphs: a median and a range."""
+"""Estimates the memory of activations, runtime and graphs as a median and a range."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -23,22 +23,22 @@ _RUNTIME_GIB: Final = {
     (True, True): (0.4, 1.2, 4.5),
 }
 _LOADED_OVER_STORED: Final = {False: (0.0, 0.002, 0.012), True: (0.003, 0.01, 0.03)}
-"""Padding and tables that loading adds to the stored weights, by vendor (AMD or not)."""
+"""Padding and tables that loading adds to the stored weights, as a fraction, by vendor (AMD or not)."""
 _COMPRESSED_STEP_BYTES: Final = {
     "Hopper": (300_000, 450_000, 520_000),
     "Blackwell": (-150_000, 0, 100_000),
     "Blackwell Ultra": (-150_000, 0, 100_000),
 }
-"""By P10, median and P90, from two logs each: GH200 and H20 leave less than the formula says, B200 a little
-more (its fused experts gather nothing)."""
+"""Extra bytes per token: P10, median and P90, from two logs each. GH200 and H20 leave less memory than the formula
+predicts, B200 a little more (its fused experts gather nothing)."""
 _COMPRESSED_STEP_ELSEWHERE: Final = (0, 200_000, 520_000)
-"""Nobody published a log: as wide as the others together."""
+"""Range for architectures without a published log: as wide as the others together."""
 _GRAPH_GIB: Final = {False: (0.3, 0.9, 1.85), True: (0.4, 0.9, 2.0)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserve:
-    """An amount of memory known only as a range: P10, median and P90 over published start-up logs."""
+    """Amount of memory known only as a range: P10, median and P90 over published start-up logs."""
 
     low_bytes: int
     median_bytes: int
@@ -50,7 +50,7 @@ class Reserve:
 
 
 def activation_reserve(deployment: Deployment, *, last_stage: bool) -> Reserve:
-    """Peak of the largest step: a layer at work, or on the last stage the sampler with its copies of the logits."""
+    """Return the peak of the largest step: a layer, or on the last stage the sampler with its copies of the logits."""
     model, engine, tp = deployment.model, deployment.engine, deployment.parallelism.tp
     per_token = _FFN_COPIES * model.widest_ffn / tp + _HIDDEN_COPIES * model.hidden_size
     if model.experts is not None:
@@ -72,7 +72,10 @@ def activation_reserve(deployment: Deployment, *, last_stage: bool) -> Reserve:
 
 
 def _compressed_step_bytes(deployment: Deployment) -> tuple[int, int, int]:
-    """Bytes a token of the largest step takes on top for DeepSeek-V4, which no other model's log shows."""
+    """Return the extra bytes per token of the largest step for DeepSeek-V4.
+
+    No other model's log shows them.
+    """
     compressed = any(isinstance(layer.mixer, CompressedAttention) for layer in deployment.model.layers)
     if deployment.engine.name != "vllm" or not compressed:
         return 0, 0, 0
@@ -80,7 +83,7 @@ def _compressed_step_bytes(deployment: Deployment) -> tuple[int, int, int]:
 
 
 def runtime_reserve(deployment: Deployment, weight_bytes: int) -> Reserve:
-    """Device context, libraries, communication buffers, and what loading pads onto the weights."""
+    """Return the memory of device context, libraries, communication buffers and the padding of loaded weights."""
     amd = deployment.accelerator.vendor == "amd"
     fixed = _RUNTIME_GIB[amd, deployment.parallelism.tp > 1]
     padding = _LOADED_OVER_STORED[amd]
@@ -89,14 +92,17 @@ def runtime_reserve(deployment: Deployment, weight_bytes: int) -> Reserve:
 
 
 def graph_reserve(deployment: Deployment) -> Reserve:
-    """Captured CUDA or HIP graphs."""
+    """Return the memory of captured CUDA or HIP graphs."""
     if not deployment.engine.graphs:
         return Reserve(low_bytes=0, median_bytes=0, high_bytes=0)
     return _of_gib(_GRAPH_GIB[deployment.accelerator.vendor == "amd"])
 
 
 def absorbed_bytes(deployment: Deployment, stage_layers: tuple[int, ...]) -> int:
-    """Beside the stored matrix vLLM keeps bf16 copies of the latent up-projections, per head on the device."""
+    """Return the bytes of vLLM's bf16 copies of the latent up-projections, per head on the device.
+
+    vLLM keeps them in addition to the stored matrix.
+    """
     if deployment.engine.name != "vllm":
         return 0
     total = 0
@@ -109,7 +115,7 @@ def absorbed_bytes(deployment: Deployment, stage_layers: tuple[int, ...]) -> int
 
 
 def sglang_fraction(deployment: Deployment) -> float:
-    """SGLang's static fraction; on AMD its attention backend keeps 15% of it back for long contexts."""
+    """Return SGLang's static memory fraction. On AMD its attention backend reserves 15% of it for long contexts."""
     engine, limit = deployment.engine, deployment.model.max_context_tokens or 0
     long_context_on_amd = deployment.accelerator.vendor == "amd" and limit > 8192  # noqa: PLR2004 - the engine's threshold
     return engine.memory_fraction * (0.85 if long_context_on_amd and engine.keeps_decode_workspace else 1.0)

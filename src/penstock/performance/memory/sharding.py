@@ -1,4 +1,4 @@
-"""Which part of a weight lives on one device? Tensor, expert and pipeline splits as engines make them."""
+"""Computes the part of each weight on one device under tensor, expert and pipeline parallelism, as engines split it."""
 
 from math import ceil, gcd
 
@@ -7,24 +7,24 @@ from penstock.model import ModelSpec, Part, Split, Weight
 from penstock.model.sequence_mixers import GroupedAttention
 
 _VOCAB_MULTIPLE = 64
-"""Engines pad the vocabulary to this before splitting it (vLLM and SGLang, DEFAULT_VOCAB_PADDING_SIZE)."""
+"""Multiple to which engines pad the vocabulary before they split it (vLLM and SGLang, DEFAULT_VOCAB_PADDING_SIZE)."""
 _FINEST_BLOCK = 32
-"""The smallest block vLLM's Triton experts take refined scales for."""
+"""The smallest block for which vLLM's Triton experts accept refined scales."""
 _FEED_FORWARD = {Part.DENSE_FFN, Part.SHARED_EXPERTS, Part.ROUTED_EXPERTS}
 
 
 def stage_of_layers(layers: int, pp: int) -> tuple[int, ...]:
-    """Return each layer's pipeline stage: equal shares, what is left over to the stages before the last."""
+    """Return each layer's pipeline stage. Stages get equal shares; extra layers go to the stages before the last."""
     share, left = divmod(layers, pp)
     counts = [share] * pp
     for extra in range(left):
-        # From the last but one backwards; the last stage also holds the head.
+        # From the last but one backwards, because the last stage also holds the head.
         counts[(pp - 2 - extra) % pp] += 1
     return tuple(stage for stage, count in enumerate(counts) for _ in range(count))
 
 
 def weight_bytes_by_part(deployment: Deployment, stage: int) -> dict[Part, int]:
-    """Bytes of weights one device of a pipeline stage holds, by what they are for."""
+    """Return the bytes of weights on one device of a pipeline stage, by purpose."""
     model, parallelism = deployment.model, deployment.parallelism
     stages = stage_of_layers(len(model.layers), parallelism.pp)
     tied = not any(weight.part is Part.LM_HEAD for weight in model.weights)
@@ -39,7 +39,7 @@ def weight_bytes_by_part(deployment: Deployment, stage: int) -> dict[Part, int]:
 
 
 def device_bytes(weight: Weight, deployment: Deployment) -> int:
-    """Bytes of one weight (all the copies a device holds) on one device."""
+    """Return the bytes of one weight on one device, including all copies that the device holds."""
     parallelism = deployment.parallelism
     if weight.copies > 1:
         return _expert_bytes(weight, deployment)
@@ -47,7 +47,10 @@ def device_bytes(weight: Weight, deployment: Deployment) -> int:
 
 
 def _expert_bytes(weight: Weight, deployment: Deployment) -> int:
-    """Spread routed experts over every tensor and data rank: whole ones with expert parallelism, else slices."""
+    """Return the bytes of routed experts on one device.
+
+    Experts are spread over every tensor and data rank: whole with expert parallelism, else in slices.
+    """
     ranks = deployment.parallelism.tp * deployment.parallelism.dp
     if deployment.parallelism.expert_parallel:
         held = ceil((weight.copies + redundant_experts(deployment)) / ranks)
@@ -56,10 +59,10 @@ def _expert_bytes(weight: Weight, deployment: Deployment) -> int:
 
 
 def redundant_experts(deployment: Deployment) -> int:
-    """Return how many copies of routed experts a replica holds beyond one of each.
+    """Return the number of redundant copies of routed experts in a replica.
 
-    SGLang asserts that every rank has the same number (eplb/expert_location.py), so that a split that does not divide
-    the experts needs copies. vLLM gives the first ranks one expert more instead (determine_expert_map).
+    SGLang asserts that every rank has the same number of experts (eplb/expert_location.py), so a split that does not
+    divide the experts needs copies. vLLM gives the first ranks one more expert instead (determine_expert_map).
     """
     experts, split, engine = deployment.model.experts, deployment.parallelism, deployment.engine
     if experts is None or not split.expert_parallel:
@@ -84,7 +87,10 @@ def _split(weight: Weight, ranks: int) -> tuple[int, ...]:
 
 
 def _padded(weight: Weight, shape: tuple[int, ...], deployment: Deployment) -> tuple[int, ...]:
-    """Expert kernels for gpt-oss in vLLM round both sides up: hidden to 256, width per device to 128 (256 on AMD)."""
+    """Round both sides up as vLLM's expert kernels for gpt-oss do.
+
+    Hidden is rounded to 256, width per device to 128 (256 on AMD).
+    """
     if deployment.model.quantisation != "mxfp4" or deployment.engine.name != "vllm" or len(shape) != 2:  # noqa: PLR2004
         return shape
     width_multiple = 256 if deployment.accelerator.vendor == "amd" else 128
@@ -107,7 +113,7 @@ def _stages_holding(weight: Weight, stages: tuple[int, ...], pp: int, *, tied: b
 
 
 def refusal(deployment: Deployment) -> str | None:
-    """Say why the engine would refuse this split, or None when it would not."""
+    """Return the reason why the engine would refuse this split. None if it would not."""
     model, split = deployment.model, deployment.parallelism
     if split.pp > max(1, len(model.layers)):
         return f"{len(model.layers)} layers do not fill {split.pp} pipeline stages"
@@ -144,7 +150,7 @@ def _refused_experts(deployment: Deployment) -> str | None:
 
 
 def _refused_widths(deployment: Deployment) -> str | None:
-    """Check every kind of cut weight once: layers repeat each other."""
+    """Return the reason to refuse a width. Each kind of split weight is checked once, because layers repeat."""
     kinds = {
         (weight.part, weight.split, _cut_size(weight), weight.units, _block(weight), weight.copies > 1)
         for weight in deployment.model.weights
@@ -167,9 +173,9 @@ def _refused_widths(deployment: Deployment) -> str | None:
 
 
 def _refines(deployment: Deployment, block: int, held: int) -> bool:
-    """Whether vLLM spreads the scales of FP8 experts on finer blocks, of 32 at least, that a slice does not cut.
+    """Return whether vLLM refines the scales of FP8 experts to blocks, of 32 at least, that a slice does not cut.
 
-    0.28 refuses such a slice and 0.32 refines (fused_moe/oracle/fp8.py); the releases between were not read.
+    0.28 refuses such a slice and 0.32 refines (fused_moe/oracle/fp8.py). The releases between were not read.
     """
     engine = deployment.engine
     reads = engine.name == "vllm" and engine.release.reaches(0, 32)
@@ -181,10 +187,10 @@ def _cut_size(weight: Weight) -> int:
 
 
 def _block(weight: Weight) -> int:
-    """Return how many channels along the cut share a scale that a slice may not divide, or 1 where it may."""
+    """Return the channels along the split that share a scale which a slice may not divide. 1 if it may."""
     stored, routed = weight.format, weight.copies > 1
     padded = routed and stored.name == "mxfp4"
-    # Dense columns are fused with their neighbours, and there vLLM lets a slice end inside a block.
+    # Dense columns are fused with their neighbours. There vLLM allows a slice to end inside a block.
     fused = weight.split is Split.COLUMN and not routed
     if not stored.scale_bits or padded or fused:
         return 1

@@ -1,9 +1,9 @@
-"""What does vLLM set aside for a request where some layers look back a window only? Groups of layers over one pool.
+"""Computes the bytes that vLLM reserves for a request where some layers attend to a window: layer groups in one pool.
 
 Read in vLLM's `kv_cache_utils.py` and `kv_cache_interface.py` at 0.9.1, 0.11.0, 0.14.0, 0.20.0, 0.26.0 and 0.32.0
 (`SlidingWindowSpec`, `unify_kv_cache_spec_page_size`, `_get_kv_cache_groups_uniform_page_size`), and equal to the bytes
-the functions of 0.32.0 return. Layers of one kind are cut into groups of equal length; a page of any group costs the
-same bytes, and a step under way is kept whole.
+that the functions of 0.32.0 return. Layers of one kind are divided into groups of equal length. A page costs the same
+bytes in any group. The tokens of a step in flight are all kept.
 """
 
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ from penstock.performance.memory.block_table import BlockTable
 
 
 def slides(deployment: Deployment, layers: Sequence[int]) -> bool:
-    """Whether vLLM keeps these layers in groups: all of them plain attention, some of it over a window."""
+    """Return whether vLLM keeps these layers in groups: all are plain attention, and some of it uses a window."""
     mixers = [mixer for index in layers if (mixer := deployment.model.layers[index].mixer) is not None]
     plain = [mixer for mixer in mixers if isinstance(mixer, GroupedAttention) and not mixer.index_dim]
     return len(plain) == len(mixers) and any(_window(mixer) is not None for mixer in plain)
 
 
 class SlidingPages:
-    """The groups of one pipeline stage, laid out once."""
+    """Layer groups of one pipeline stage, computed once."""
 
     def __init__(self, deployment: Deployment, stage_layers: Sequence[int]) -> None:
         engine, dtype, tp = deployment.engine, deployment.chosen_cache_dtype, deployment.parallelism.tp
@@ -45,7 +45,7 @@ class SlidingPages:
         ]
 
     def bytes(self, tokens: int, in_flight: int) -> int:
-        """Bytes of the pages one request takes."""
+        """Return the bytes of the pages that one request takes."""
         page = max(sum(table.pages) for table in self._tables)
         return page * sum(table.blocks(tokens, in_flight) for table in self._tables)
 
@@ -55,12 +55,12 @@ def _window(mixer: GroupedAttention) -> int | None:
 
 
 def _page_tokens(page_bytes: int, token_bytes: int, block_tokens: int) -> int:
-    """Tokens of a page: more where a token is narrower, none where the page is only padded to the widest."""
+    """Return the tokens per page: more for narrower tokens, but unchanged if the page is only padded to the widest."""
     own = token_bytes * block_tokens
     return block_tokens * (page_bytes // own) if page_bytes % own == 0 else block_tokens
 
 
 def _layers_together(counts: Sequence[int], *, wide: bool) -> int:
-    """Layers of a group: those of the rarest kind, or of the commonest where the two are nearly as many."""
+    """Return the layers per group: those of the rarest kind, or of the most common kind if both are nearly equal."""
     fewest, most = min(counts), max(counts)
     return most if most < fewest * (1.5 if wide else 1.25) else fewest

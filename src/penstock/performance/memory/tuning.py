@@ -1,4 +1,4 @@
-"""Which engine settings make it fit? The nearest to the defaults: a larger share of memory, then smaller steps."""
+"""Finds the engine settings nearest to the defaults that fit: a larger memory fraction, then smaller steps."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
@@ -11,10 +11,10 @@ from penstock.performance.memory.budget import MemoryFit, fit
 from penstock.performance.memory.sharding import redundant_experts
 
 MAX_HUNDREDTHS: Final = 95
-"""The largest share of a device's memory that published recipes run with (InferenceX: dsr1_fp8_b200.sh for SGLang,
-dsv4_fp8_h200.sh for vLLM); above it, drivers and other processes have too little."""
+"""The largest memory fraction in published recipes, in hundredths (InferenceX: dsr1_fp8_b200.sh for SGLang,
+dsv4_fp8_h200.sh for vLLM). Above it, drivers and other processes have too little memory."""
 _MIN_STEP_TOKENS: Final = 512
-"""The smallest step that published recipes run with (InferenceX: dsv4_fp8_h200.sh)."""
+"""The smallest step in published recipes, in tokens (InferenceX: dsv4_fp8_h200.sh)."""
 _FLAGS: Final = {
     "vllm": {"memory_fraction": "gpu-memory-utilization", "max_batched_tokens": "max-num-batched-tokens"},
     "sglang": {"memory_fraction": "mem-fraction-static", "max_batched_tokens": "chunked-prefill-size"},
@@ -27,10 +27,10 @@ TUNABLE: Final[frozenset[Tunable]] = frozenset({"memory_fraction", "max_batched_
 def with_room(
     deployment: Deployment, context_tokens: int, *, requests: int = 1, free: Collection[Tunable] = TUNABLE
 ) -> Deployment:
-    """Start the engine with the settings nearest to its own that hold the requests.
+    """Return the deployment with the engine settings nearest to its own that hold the requests.
 
-    Returns the deployment itself where it fits as it is or no settings help. Where none surely hold all requests, the
-    settings are those that hold most. `free` are the settings that may change.
+    Returns the deployment itself if it fits unchanged or no settings help. If no settings surely hold all requests, the
+    result has the settings that hold most. `free` are the settings that may change.
     """
     found = fit(deployment, context_tokens)
     if found.fits or not _curable(found):
@@ -48,13 +48,13 @@ def with_room(
             if holds > held:
                 best, held = tuned, holds
         if held and held == before:
-            # A smaller step holds no more.
+            # A smaller step does not hold more requests.
             return best
     return best
 
 
 def engine_flags(deployment: Deployment) -> tuple[str, ...]:
-    """List the flags without which the engine would not start like this, in the engine's own words."""
+    """List the flags without which the engine would not start with these settings, in the engine's own names."""
     engine, split = deployment.engine, deployment.parallelism
     usual = engine_defaults(engine.name, deployment.accelerator, version=engine.version, tp=split.tp, pp=split.pp)
     names = _FLAGS[engine.name]
@@ -80,13 +80,13 @@ def _held_requests(found: MemoryFit) -> float:
 
 
 def _shares(engine: Engine, free: Collection[Tunable]) -> list[float]:
-    """List the engine's share of memory and every larger one, in hundredths."""
+    """List the engine's memory fraction and every larger one, in hundredths."""
     larger = range(floor(engine.memory_fraction * 100) + 1, MAX_HUNDREDTHS + 1)
     return [engine.memory_fraction, *(each / 100 for each in larger if "memory_fraction" in free)]
 
 
 def _steps(engine: Engine, free: Collection[Tunable]) -> Iterator[int]:
-    """List the engine's tokens of a step, half of them, and so on."""
+    """Yield the engine's tokens per step, then half of them, and so on."""
     tokens = engine.max_batched_tokens
     yield tokens
     while "max_batched_tokens" in free and tokens // 2 >= _MIN_STEP_TOKENS:

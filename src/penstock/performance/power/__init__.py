@@ -1,1 +1,1 @@
-"""What does a device draw under load? From how busy its memory and its arithmetic are, fitted to measured cells."""
+"""Predicts the power of a device from the utilisation of its memory and arithmetic, fitted to measured cells."""

@@ -1,4 +1,4 @@
-"""How is a power model kept? As a document of plain values, written once and read by every later command."""
+"""Reads and writes a power model as a document of plain values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -10,7 +10,7 @@ _DIGITS: Final = 4
 
 
 def to_document(model: PowerModel) -> dict[str, Any]:
-    """Write plain values, rounded to what they are worth."""
+    """Return plain values, rounded to four significant digits."""
     return {
         "rows": model.rows,
         "spreads": {name: [_round(value) for value in span] for name, span in model.spreads.items()},
@@ -23,7 +23,7 @@ def to_document(model: PowerModel) -> dict[str, Any]:
 
 
 def from_document(document: Mapping[str, Any]) -> PowerModel:
-    """Read what `to_document` wrote."""
+    """Parse the form that `to_document` returns."""
     entries: Sequence[Mapping[str, Any]] = document["draws"]
     return PowerModel(
         draws={

@@ -1,7 +1,7 @@
-"""What do measured joules say? Draws fitted to cells, each accelerator pulled towards its vendor, all rows first.
+"""Fits device power to measured joules: over all rows first, then per vendor, then per accelerator.
 
-A cell's watts are its own joules times its own output rate: a rate from elsewhere is of other software, and the product
-may exceed what the device can draw.
+Each level is shrunk towards the one above. The watts of a cell are its own joules times its own output rate. A rate
+from elsewhere is of other software, and the product could exceed the power limit of the device.
 """
 
 from collections import defaultdict
@@ -13,46 +13,56 @@ from typing import Final, get_args
 import numpy as np
 
 from penstock.catalog.measurement import Measurement
-from penstock.performance.calibration.measured_runs import AcceleratorOf, ModelOf, batched_tokens, measured_deployment
+from penstock.performance.calibration.measured_runs import (
+    AcceleratorOf,
+    ModelOf,
+    batched_tokens,
+    faster_than_roofline,
+    measured_deployment,
+)
 from penstock.performance.power.power_model import Draw, Logs, PowerModel, UnderLoad, Unseen, Utilisation, kernels_of
 from penstock.performance.similarity.cases import shape_of
 from penstock.performance.step.step_work import Array, Load, ReplicaWork
 
 _PRIOR: Final = np.log([0.3, 0.7, 3.0])
 _FREEDOM: Final = (1.0, 0.3, 0.3)
-"""How far, as logarithms, all rows may move from the prior, a vendor from all, an accelerator from its vendor."""
+"""Prior standard deviations, as logarithms: of all rows from the prior, a vendor from all rows, an accelerator from its
+vendor."""
 _MIN_ROWS: Final = 4
 _MAX_IDLE: Final = 0.9
 _HUBER: Final = 1.5
 _LOADED_USERS: Final = 32
 """Users from which a replica counts as loaded."""
 _STEADY: Final = (0.8, 1.2)
-"""Requests that ran together over users: below it users queued, above it the medians are of different runs."""
+"""Range of running requests over users. Below it users queued; above it the medians are of different runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DrawnRow:
-    """A measured cell as power sees it: the work of its average step, how long it took, and what each device drew."""
+    """Measured cell as input to the power fit: the work of its average step, its duration and its power per device."""
 
     measurement: Measurement
     light: Array
     seconds: float
     share: float
-    """Of board power, on each device."""
+    """Power of each device as a fraction of board power."""
     kin: tuple[str, str]
     """Vendor and accelerator."""
     kernels: str
     curve: str
-    """The exact setup, whatever the lengths and the load."""
+    """Key of the exact setup, independent of lengths and load."""
 
     @property
     def steady(self) -> bool:
-        """Whether as many requests ran together as there were users."""
+        """Return whether the running requests match the number of users."""
         return _STEADY[0] <= (self.measurement.tpot_s or self.seconds) / self.seconds <= _STEADY[1]
 
 
 def drawn_rows(measurements: Iterable[Measurement], model_of: ModelOf, accelerator_of: AcceleratorOf) -> list[DrawnRow]:
-    """Read every cell of one engine without drafts that states joules, on parts whose board power is known."""
+    """Return the cells that state joules, of one engine without drafts, on accelerators with known board power.
+
+    A cell faster than its own roofline is not evidence here either.
+    """
     compiled: dict[tuple[object, ...], ReplicaWork] = {}
     found = []
     for row in measurements:
@@ -66,13 +76,17 @@ def drawn_rows(measurements: Iterable[Measurement], model_of: ModelOf, accelerat
             compiled[key] = ReplicaWork(measured_deployment(row, model_of, accelerator_of))
         work = compiled[key]
         lengths = np.array([row.input_tokens]), np.array([row.output_tokens])
+        light = work.light(Load.closed_loop(np.array([row.concurrency]), *lengths, batched_tokens(row)))[0]
+        seconds = row.concurrency / row.output_tokens_per_s
+        if faster_than_roofline(light, row.tpot_s or seconds):
+            continue
         watts = row.joules_per_output_token * row.output_tokens_per_s / row.devices
         kernels = kernels_of(row.accelerator, row.engine, shape_of(work.deployment.model), row.weights)
         found.append(
             DrawnRow(
                 measurement=row,
-                light=work.light(Load.closed_loop(np.array([row.concurrency]), *lengths, batched_tokens(row)))[0],
-                seconds=row.concurrency / row.output_tokens_per_s,
+                light=light,
+                seconds=seconds,
                 share=watts / part.tdp_watts,
                 kin=(part.vendor, part.id),
                 kernels=kernels,
@@ -83,13 +97,13 @@ def drawn_rows(measurements: Iterable[Measurement], model_of: ModelOf, accelerat
 
 
 def curve_of(row: Measurement, shape: str) -> str:
-    """Name the exact setup of a row, whatever its lengths, its load and its day."""
+    """Return the key of a row's exact setup, independent of its lengths, load and day."""
     kernels = kernels_of(row.accelerator, row.engine, shape, row.weights)
     return f"{kernels} tp{row.tp} dp{row.dp} ep{int(row.ep)}"
 
 
 def fit_power(rows: Sequence[DrawnRow], spreads: dict[Unseen, Logs] | None = None) -> PowerModel:
-    """Fit draws from the widest kin to the narrowest, then what kernels draw beyond them."""
+    """Fit power from the most general level to the accelerator, then the factors of kernels."""
     steady = [row for row in rows if row.steady]
     draws: dict[tuple[str, ...], Draw] = {}
     under_load: dict[tuple[str, ...], UnderLoad] = {}
@@ -107,7 +121,10 @@ def fit_power(rows: Sequence[DrawnRow], spreads: dict[Unseen, Logs] | None = Non
 
 
 def _fitted(rows: Sequence[DrawnRow], kin: Array, freedom: float) -> Draw:
-    """Gauss-Newton on the logarithm of measured over fitted, Huber's weights, and a pull to the kin's logarithms."""
+    """Fit by Gauss-Newton on the logarithm of measured over fitted.
+
+    It uses Huber weights and shrinkage to the level above.
+    """
     use = Utilisation.of(np.array([row.light for row in rows]), np.array([row.seconds for row in rows]))
     measured = np.log([row.share for row in rows])
     busy, at = np.column_stack([use.memory, use.arithmetic]), kin.copy()
@@ -116,7 +133,8 @@ def _fitted(rows: Sequence[DrawnRow], kin: Array, freedom: float) -> Draw:
         room = 1.0 - idle
         left = np.exp(-(busy @ price) / room)
         share = 1.0 - room * left
-        # d share / d idle, and d share / d price, each times itself: the coefficients are logarithms.
+        # d share / d idle and d share / d price, each times the coefficient itself, because the coefficients are
+        # logarithms.
         slope = np.column_stack([left * (1 - busy @ price / room) * idle, busy * price * left[:, None]])
         slope /= share[:, None]
         off = measured - np.log(share)
@@ -144,7 +162,10 @@ def _under_load(rows: Sequence[DrawnRow]) -> UnderLoad:
 
 
 def _factors(rows: Sequence[DrawnRow], draws: dict[tuple[str, ...], Draw]) -> dict[str, float]:
-    """What kernels draw beyond their kin: a mean over their measured curves, shrunk like one more of zero."""
+    """Return the logarithm of each kernel's power over its accelerator's: a mean over its measured curves.
+
+    The mean is shrunk as if one more curve showed zero.
+    """
     curves: dict[tuple[str, str], list[float]] = defaultdict(list)
     for row in rows:
         if row.kin in draws:
@@ -156,7 +177,7 @@ def _factors(rows: Sequence[DrawnRow], draws: dict[tuple[str, ...], Draw]) -> di
 
 
 def watt_share(draw: Draw, row: DrawnRow, factor: float = 1.0, seconds: float | None = None) -> float:
-    """Share of board power a draw gives a row, at its own speed or at another."""
+    """Return the share of board power that a power curve gives a row, at its own speed or at another."""
     return float(draw.shares(Utilisation.of(row.light[None], np.array([seconds or row.seconds])), factor)[0])
 
 
@@ -166,14 +187,17 @@ UNSEEN: Final[dict[Unseen, Callable[[DrawnRow], str]]] = {
     "accelerator": lambda row: row.kin[1],
     "vendor": lambda row: row.kin[0],
 }
-"""What is held out together."""
+"""Key by which rows are held out together."""
 _FOLDS: Final = 10
 
 
 def without_each(
     rows: Sequence[DrawnRow], unseen: Unseen, spreads: dict[Unseen, Logs] | None = None
 ) -> Iterator[tuple[PowerModel, list[DrawnRow]]]:
-    """Fit to all but a tenth of the curves, models, accelerators or vendors, in turn; return what was left out too."""
+    """Fit to all but a tenth of the curves, models, accelerators or vendors, in turn.
+
+    Yield each fitted model with the rows held out of it.
+    """
     labels = sorted({UNSEEN[unseen](row) for row in rows})
     fold = {label: number % _FOLDS for number, label in enumerate(labels)}
     for number in sorted(set(fold.values())):
@@ -182,9 +206,9 @@ def without_each(
 
 
 def power_spreads(rows: Sequence[DrawnRow]) -> dict[Unseen, Logs]:
-    """P10 and P90 of measured over predicted watts with the speed known, for each thing that may be unseen.
+    """Return the P10 and P90 of measured over predicted watts at known speed, for each kind of held-out unit.
 
-    What is farther away is never surer: few vendors can agree by chance.
+    A more distant unit never gets a narrower interval, because a few vendors can agree by chance.
     """
     found: dict[Unseen, Logs] = {}
     nearer = (0.0, 0.0)
@@ -193,7 +217,7 @@ def power_spreads(rows: Sequence[DrawnRow]) -> dict[Unseen, Logs]:
             log(row.share / predicted_share(model, row))
             for model, held in without_each(rows, unseen)
             for row in held
-            # A curve that is the only one of its kernels is an unseen model.
+            # A curve that is the only one of its kernels counts as an unseen model.
             if unseen != "split" or row.kernels in model.factors
         ]
         low, high = np.quantile(off, [0.1, 0.9])

@@ -1,4 +1,4 @@
-"""What does a device draw? A share of its board power, from how much of the time its memory and arithmetic are busy."""
+"""Predicts a device's share of board power from the utilisation of its memory and arithmetic."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from penstock.performance.step.step_work import PARTS, Array
 Logs = tuple[float, float]
 """P10 and P90 of measured over predicted, as logarithms."""
 Unseen = Literal["split", "model", "accelerator", "vendor"]
-"""What about a draw was never measured; errors held out in the same way give its interval."""
+"""The part of the setup that no power measurement covers. Errors with the same unit held out give the interval."""
 
 _STREAMED: Final = ("weights", "experts", "cache")
 _MULTIPLIED: Final = ("compute", "prefill")
@@ -20,29 +20,29 @@ _MULTIPLIED: Final = ("compute", "prefill")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Utilisation:
-    """How busy a device is: shares of the time that its work would take at peak, an entry per step asked about."""
+    """Utilisation of a device: its work at peak speed as a share of the time, one entry per step."""
 
     memory: Array
     arithmetic: Array
 
     @staticmethod
     def of(light: Array, seconds: Array) -> "Utilisation":
-        """Hold the work of steps, a row each, against the time they take."""
+        """Return the utilisation of steps, one row of work each, from their times."""
         return Utilisation.of_parts({name: light[:, column] for column, name in enumerate(PARTS)}, seconds)
 
     @staticmethod
     def of_parts(light: Mapping[str, Array] | Mapping[str, float], seconds: Array) -> "Utilisation":
-        """Hold work by the name of its part against the time it takes."""
+        """Return the utilisation from work by component name and the times."""
         streamed, multiplied = (sum(light[name] for name in names) for names in (_STREAMED, _MULTIPLIED))
         return Utilisation(memory=streamed / seconds, arithmetic=multiplied / seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
-    """The draw of one kind of device as shares of its board power.
+    """Power of one type of device as shares of its board power.
 
-    An engine that steps with next to no work draws `idle`; busy memory and arithmetic add to it, each at its own price
-    and ever less the nearer the device comes to its limit, which power management holds.
+    An engine that steps with almost no work draws `idle`. Busy memory and busy arithmetic add to it, each with its own
+    coefficient. The increase shrinks towards the limit that power management enforces.
     """
 
     idle: float
@@ -50,7 +50,10 @@ class Draw:
     arithmetic: float
 
     def shares(self, use: Utilisation, factor: float = 1.0) -> Array:
-        """Share of the board power for each entry; a factor says how much more some kernels draw than most."""
+        """Return the share of the board power for each entry.
+
+        `factor` scales it for kernels that draw more than most.
+        """
         room = 1.0 - self.idle
         pressed = (self.memory * use.memory + self.arithmetic * use.arithmetic) / room
         return np.clip(factor * (1.0 - room * np.exp(-pressed)), self.idle, 1.0)
@@ -58,7 +61,7 @@ class Draw:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnderLoad:
-    """What devices drew in measured runs of many users, as shares of board power: median, P10 and P90."""
+    """Power in measured runs with many users, as shares of board power: median, P10 and P90."""
 
     median: float
     low: float
@@ -68,20 +71,20 @@ class UnderLoad:
 
 @dataclass(frozen=True, kw_only=True)
 class PowerModel:
-    """What was fitted: draws by kin, what some kernels draw beyond them, and how wrong both are where not seen."""
+    """Fitted power by vendor and accelerator, factors of kernels, and held-out errors."""
 
     draws: Mapping[tuple[str, ...], Draw]
-    """By (), (vendor,) and (vendor, accelerator)."""
+    """Keyed by (), (vendor,) and (vendor, accelerator)."""
     under_load: Mapping[tuple[str, ...], UnderLoad]
-    """By the same kin."""
+    """Keyed in the same way."""
     factors: Mapping[str, float] = field(default_factory=dict)
-    """Logarithms, by `kernels_of`."""
+    """Logarithms, keyed by `kernels_of`."""
     spreads: Mapping[Unseen, Logs] = field(default_factory=dict)
-    """Of watts, with the speed known."""
+    """P10 and P90 of watts at known speed, as logarithms."""
     rows: int = 0
 
     def of(self, accelerator: Accelerator, kernels: str) -> tuple[Draw, float, Unseen]:
-        """Return what applies to a part and its kernels: the draw of the nearest kin, a factor, and what is unseen."""
+        """Return the nearest measured power curve, the factor of the kernels, and the unmeasured part of the setup."""
         path = self.nearest(accelerator)
         draw = self.draws[path]
         if kernels in self.factors:
@@ -90,11 +93,14 @@ class PowerModel:
         return draw, 1.0, unseen[len(path)]
 
     def nearest(self, accelerator: Accelerator) -> tuple[str, ...]:
-        """The narrowest kin of a part that was measured."""
+        """Return the narrowest measured path of an accelerator: itself, its vendor, or all."""
         whole = (accelerator.vendor, accelerator.id)
         return next(whole[:length] for length in (2, 1, 0) if whole[:length] in self.draws)
 
 
 def kernels_of(accelerator: str, engine: str, shape: str, weights: str) -> str:
-    """Name what runs on a device, however it is split: some kernels keep a device busier than their work says."""
+    """Return the key of the kernels on a device, independent of the split.
+
+    Some kernels keep a device busier than their work implies.
+    """
     return f"{accelerator} {engine} {shape} {weights}"

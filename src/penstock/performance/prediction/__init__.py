@@ -1,1 +1,1 @@
-"""How fast will it be? The stack that applies to a deployment, and what it predicts."""
+"""Predicts the speed of a deployment from the serving stack that applies to it."""

@@ -1,4 +1,4 @@
-"""Which engine's measurements speak for an accelerator? The one asked for, or the fastest that was measured."""
+"""Selects the engine whose measurements predict an accelerator: the requested one, or the fastest measured one."""
 
 from collections.abc import Callable
 
@@ -25,12 +25,13 @@ def predict_on(
     efficiencies: Efficiencies | None,
     speculate: Callable[[str], Speculation] | None = None,
 ) -> Prediction:
-    """Predict with one engine's efficiencies, or with each measured one and keep the one that is surely fastest.
+    """Predict with the requested engine's efficiencies, or with every measured engine, and return the fastest.
 
-    Those are the ones that served this model on this part, where any did; surely fastest is the least P90, so that a
-    guess has to be much faster than a measurement to be preferred. Each has its own settings and rules, so one that
-    would not start in this split is chosen only where none would. Where its default settings do not hold the load, it
-    is started with the nearest that do.
+    With `measured_engine` BEST the candidates are the engines that served this model on this accelerator. If none did,
+    they are those measured on this accelerator, else on any of its vendor's, else vLLM. The fastest has the lowest P90
+    of the time per output token, so an extrapolation must be much faster than a measurement to be preferred. Each
+    engine has its own settings and rules. An engine that would not start in this split is chosen only if no engine
+    would. If its default settings do not hold the load, the engine starts with the nearest settings that do.
     """
     input_tokens, output_tokens, concurrency = load
     measured = efficiencies.engines(accelerator.id) if efficiencies else ()

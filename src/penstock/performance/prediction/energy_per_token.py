@@ -1,4 +1,4 @@
-"""What does it draw, and what does a token take? Watts of a device and joules per output token of a prediction."""
+"""Computes the watts of a device and the joules per output token of a prediction."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,18 +15,21 @@ from penstock.performance.similarity.cases import shape_of, weights_label
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Energy:
-    """Power of one device and energy of all of them, without host, network and cooling."""
+    """Power of one device and energy of all devices, without host, network and cooling."""
 
     device_watts: Range
     joules_per_output_token: Range
     tier: Tier
     unseen: Unseen
-    """What of the draw was never measured."""
+    """The part of the setup that no power measurement covers."""
     source: str
 
 
 def energy_of(prediction: Prediction, power: PowerModel) -> Energy | None:
-    """Work out watts and joules; None where board power is undetermined, or at the speed of light."""
+    """Compute watts and joules per output token.
+
+    Return None if the board power is unknown or the prediction is a roofline.
+    """
     placed, engine = prediction.deployment, prediction.measured_engine
     if prediction.tier == "speed-of-light":
         return None
@@ -51,10 +54,12 @@ def energy_at(
     device_seconds: float,
     speed_tier: Tier,
 ) -> Energy | None:
-    """Work out the same at a speed: in `token_s` every request gets a token, and `device_seconds` pay for each second.
+    """Compute watts and joules per output token at a given speed.
 
-    A slower step draws less, so both ends of the predicted time are asked for their own watts; the error of the draw
-    itself comes on top, independent of the error of the speed.
+    Every running request gets one token per `token_s`. `device_seconds` is the number of devices per running request:
+    the device-seconds that a token costs per second of `token_s`. A slower step draws less power, so the watts are
+    computed separately for both ends of the predicted time. The error of the power model is added as independent of the
+    error of the speed.
     """
     if part.tdp_watts is None:
         return None
@@ -76,12 +81,12 @@ def energy_at(
 
 
 def _token_s(prediction: Prediction) -> Range:
-    """Seconds in which each running request gets a token, its wait for the first one included."""
+    """Return the seconds per output token of a running request, including its wait for the first token."""
     rate, low, high = prediction.output_tokens_per_s.ends
     return Range(value=prediction.running / rate, low=prediction.running / high, high=prediction.running / low)
 
 
 def _range(value: float, ends: tuple[float, float], spread: Logs) -> Range:
-    """Put two independent doubts together: the ends that the speed gives, and the spread of the draw."""
+    """Combine two independent uncertainties: the ends given by the speed, and the spread of the power."""
     down, up = log(value / ends[0]), log(ends[1] / value)
     return Range(value=value, low=value * exp(-hypot(down, spread[0])), high=value * exp(hypot(up, spread[1])))

@@ -1,4 +1,4 @@
-"""What do a checkpoint's own draft layers give? Speculation by multi-token prediction, as measured runs have it."""
+"""Predicts speculation with a checkpoint's own multi-token-prediction layers, as in the measured runs."""
 
 from typing import Final
 
@@ -13,9 +13,9 @@ _USUAL: Final = 3
 
 
 def usual_drafted(model: ModelSpec, measured_engine: str, vendor: str, ranks: int) -> int:
-    """Tokens a step drafts where nobody says: as many as in the measured runs of such a setup.
+    """Return the default number of drafted tokens per step: that of the measured runs of such a setup.
 
-    Runs with more were not measured, and what a batch on many ranks gains from them nobody knows.
+    Runs that draft more were not measured. The gain of a batch on many ranks from more drafts is unknown.
     """
     if model.architecture.startswith("DeepseekV4"):
         return 2 if measured_engine == "vllm" else _USUAL
@@ -29,7 +29,10 @@ def usual_drafted(model: ModelSpec, measured_engine: str, vendor: str, ranks: in
 def multi_token_prediction(
     model: ModelSpec, measured_engine: str, drafts: DraftModel, *, drafted_tokens: int
 ) -> Speculation:
-    """Speculate with the layers a checkpoint brings; what is accepted is that of its model, or of all models seen."""
+    """Return speculation with the checkpoint's own layers.
+
+    The acceptance is that measured for its model, or pooled over all measured models if its own was not measured.
+    """
     if not any(weight.part is Part.MTP for weight in model.weights):
         raise DeploymentError(
             f"{model.name} has no multi-token-prediction layers; for a separate drafter give --drafted and --accepted"

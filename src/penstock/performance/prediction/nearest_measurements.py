@@ -1,4 +1,4 @@
-"""Which public measurements are closest? The ones to hold a prediction against."""
+"""Finds the public measurements closest to a prediction, for comparison."""
 
 from collections.abc import Callable, Iterable
 from math import inf, log
@@ -17,7 +17,10 @@ def nearest_measurements(
     output_tokens: float,
     count: int = 3,
 ) -> list[Measurement]:
-    """Return serving rows of the same accelerator and model family, nearest in shape, load and split, newest first."""
+    """Return serving rows of the same accelerator and model family, nearest in shape, load and split.
+
+    Among equally near rows the newest comes first.
+    """
     wanted = prediction.deployment
 
     def distance(row: Measurement) -> float:
@@ -39,6 +42,6 @@ def nearest_measurements(
         and row.accelerator == wanted.accelerator.id
         and family_of_row(row) == family
     ]
-    # A median over months is never the newest.
+    # A median over months never ranks as the newest.
     ranked = sorted(kin, key=lambda row: (round(distance(row), 2), row.dated, -row.date.toordinal(), row.id))
     return [row for row in ranked[:count] if distance(row) < inf]

@@ -1,4 +1,4 @@
-"""How fast will it be? One deployment under one load, with what bounds it, how sure we are, and on what grounds."""
+"""Predicts the speed of one deployment under one load, with its bottleneck, its uncertainty and its evidence."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -30,28 +30,28 @@ class Range:
 
     @property
     def ends(self) -> tuple[float, float, float]:
-        """All three, in this order."""
+        """Return value, P10 and P90, in this order."""
         return self.value, self.low, self.high
 
     def scaled(self, by: float) -> "Range":
-        """Multiply all three."""
+        """Return the range with all three values multiplied by `by`."""
         return Range(value=self.value * by, low=self.low * by, high=self.high * by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speculation:
-    """Speculative decoding: what a drafter proposes a step, and how much of it the model keeps."""
+    """Speculative decoding: the tokens drafted per step, and the tokens that the model accepts."""
 
     drafted_tokens: int
     accepted_tokens: float
-    """Tokens a step yields per request, the model's own included: 1 to drafted + 1."""
+    """Tokens per step and request, including the model's own token: 1 to drafted + 1."""
     own_layers: bool = False
-    """Whether the checkpoint's own multi-token-prediction layers draft, whose time is counted; that of another drafter
-    is not."""
+    """Whether the checkpoint's own multi-token-prediction layers draft. Their time is counted; that of a separate
+    drafter is not."""
     log_factor: float = 0.0
-    """How much longer a drafting step takes than its work says, as a logarithm."""
+    """Natural logarithm of the time of a drafting step relative to the time its work predicts."""
     spread: Logs = (0.0, 0.0)
-    """Of the gain, which comes on top of that of the time without drafts."""
+    """P10 and P90 of the gain, as logarithms. They widen the spread of the time without drafts."""
     tier: Tier = "calibrated"
     grounds: str = "as given"
 
@@ -63,16 +63,16 @@ class Speculation:
             )
 
     def widened(self, spread: Logs) -> Logs:
-        """Add the doubt about the gain to that of a time without drafts; they are independent."""
+        """Add the uncertainty of the gain to the spread of a time without drafts. The two are independent."""
         low, high = (float(np.hypot(plain, more)) for plain, more in zip(spread, self.spread, strict=True))
         return (min(spread[0], -low), max(spread[1], high)) if any(self.spread) else spread
 
     def tier_on(self, stack: Stack) -> Tier:
-        """No surer than what is known without drafts, nor than what is known of the drafts."""
+        """Return the lower tier of the stack without drafts and of the drafts."""
         return "transferred" if "transferred" in {stack.tier, self.tier} else "calibrated"
 
     def light(self, work: ReplicaWork, loop: LoopLoad) -> Array:
-        """Work of an average step over the tokens it yields: all of it is shared by that many."""
+        """Return the work of an average step per yielded token: the step's work over its accepted tokens."""
         step = drafting_step if self.own_layers else _verifying_step
         return np.asarray(step(work, loop, self.accepted_tokens)[0] / self.accepted_tokens)
 
@@ -86,59 +86,59 @@ def _verifying_step(work: ReplicaWork, loop: LoopLoad, accepted_tokens: float) -
 
 @dataclass(frozen=True, kw_only=True)
 class StepTime:
-    """One average engine step and where its time goes."""
+    """One average engine step, with the seconds of each component."""
 
     parts_s: Mapping[str, float]
 
     @property
     def seconds(self) -> float:
-        """The whole step."""
+        """Return the seconds of the whole step."""
         return sum(self.parts_s.values())
 
     @property
     def bound_by(self) -> str:
-        """The part that takes longest."""
+        """Return the component that takes longest."""
         return max(self.parts_s, key=lambda name: self.parts_s[name])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """What a replica delivers under a closed loop of so many users."""
+    """Predicted performance of a replica under a closed loop of `concurrency` users."""
 
     deployment: Deployment
     measured_engine: str
-    """The engine whose measurements speak, which need not be the one that divides the memory: `deployment.engine`."""
+    """The engine whose measurements are used. It can differ from `deployment.engine`, which divides the memory."""
     concurrency: float
     running: float
-    """Requests that really run together: fewer than asked when the KV cache is full."""
+    """Requests that run concurrently: fewer than `concurrency` when the KV cache is full."""
     tpot_s: Range
     ttft_s: Range | None
-    """None at the speed of light."""
+    """Time to first token in seconds. None for a roofline."""
     output_tokens_per_s: Range
     step: StepTime
     light_s: float
-    """The same step at the speed of light."""
+    """Seconds of the same step at the roofline."""
     light_parts_s: Mapping[str, float]
-    """Its parts: what the memory streams and the arithmetic does."""
+    """Seconds of its components at the roofline: memory traffic and arithmetic."""
     tier: Tier
     novelty: Novelty
     borrowed_from: tuple[str, ...]
     seen: ObservedSetups
-    """What was measured of this very setup; the tier is `measured` where this very load was."""
+    """Measurements of exactly this setup. The tier is `measured` if exactly this load was measured."""
     software: Software | None
     memory: MemoryFit
     stack: Stack | None
-    """What applies to any other load of the same deployment; None at the speed of light."""
+    """The stack, which applies to any other load of the same deployment. None for a roofline."""
     speculation: Speculation | None = None
 
     @property
     def output_tokens_per_s_per_device(self) -> float:
-        """Throughput over the devices of the replica."""
+        """Return the throughput divided by the devices of the replica."""
         return self.output_tokens_per_s.value / self.deployment.parallelism.devices
 
     @property
     def software_tax(self) -> float:
-        """One minus the fraction of the speed of light that is delivered."""
+        """Return one minus the delivered fraction of the roofline."""
         return 1 - self.light_s / self.tpot_s.value
 
 
@@ -152,7 +152,7 @@ def predict(
     efficiencies: Efficiencies | None,
     speculation: Speculation | None = None,
 ) -> Prediction:
-    """Predict a closed loop; without efficiencies the answer is the speed of light, a bound and not an estimate."""
+    """Predict a closed loop. Without efficiencies the result is the roofline: a bound, not an estimate."""
     memory = fit(deployment, max(1, round(input_tokens + output_tokens)))
     work = ReplicaWork(deployment)
     stack = None if efficiencies is None else stack_of(work, measured_engine, efficiencies)
@@ -203,7 +203,10 @@ def _tier(stack: Stack, users: float, input_tokens: float, output_tokens: float)
 
 
 def _was_measured(stack: Stack, users: float, input_tokens: float, output_tokens: float) -> bool:
-    """Whether this very load was; InferenceX draws lengths, so that its means are 0.9 of the nominal ones."""
+    """Return whether exactly this load was measured.
+
+    InferenceX draws its lengths at random, with means at 0.9 of the nominal lengths.
+    """
     return any(
         seen == users and all(_SAME[0] <= ratio <= _SAME[1] for ratio in (ins / input_tokens, outs / output_tokens))
         for seen, ins, outs in stack.seen.loads
@@ -216,23 +219,26 @@ def _range(ends: Iterable[float]) -> Range:
 
 
 def _answered(served: Range, tpot: Range, output_tokens: float) -> Range:
-    """Seconds a request runs, from its admission to its last token."""
+    """Return the seconds a request runs, from its admission to its last token."""
     return _range(first + output_tokens * each for first, each in zip(served.ends, tpot.ends, strict=True))
 
 
 def _after_waiting(served: Range, busy: Range, waiting_per_running: float) -> Range:
-    """Time to first token of a loop in which some wait for a seat: by Little's law as long as those before them run."""
+    """Return the time to first token of a closed loop in which some requests wait for admission.
+
+    By Little's law, a request waits as long as the requests before it run.
+    """
     return _range(first + waiting_per_running * run for first, run in zip(served.ends, busy.ends, strict=True))
 
 
 def _around(seconds: float, spread: Logs, *, least: float) -> Range:
-    """The interval of a time, which is never less than the physics allows."""
+    """Return the P10-P90 range of a time. Its low end is never below `least`, the roofline."""
     low, high = (seconds * float(np.exp(end)) for end in spread)
     return Range(value=seconds, low=max(least, low), high=high)
 
 
 def _running(memory: MemoryFit, concurrency: float) -> float:
-    """Requests that run together: as many as asked, the cache holds and the engine puts in one step."""
+    """Return the requests that run concurrently: limited by the users, the KV cache and the engine's batch."""
     limit = memory.capacity.concurrent_requests if memory.capacity is not None else None
     return max(1.0, min(concurrency, limit)) if limit else concurrency
 
@@ -269,7 +275,7 @@ def _physical(light: Array) -> dict[str, float]:
 
 
 def _first_token(stack: Stack, work: ReplicaWork, loop: LoopLoad) -> Range:
-    """Time to first token in the steady loop, which the simulator gives with its whole distribution."""
+    """Return the time to first token in the steady loop. The simulator gives its whole distribution."""
     seconds = float(stack.first_token_s(work, loop)[0])
     low, high = stack.first_spread
     return Range(value=seconds, low=seconds * float(np.exp(low)), high=seconds * float(np.exp(high)))

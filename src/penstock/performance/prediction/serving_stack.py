@@ -1,4 +1,4 @@
-"""What stack serves? The slowdowns and the overhead that apply to one deployment today, and on what grounds."""
+"""Determines the slowdowns and the overhead that apply to one deployment today, with their evidence."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -20,37 +20,38 @@ Tier = Literal["measured", "calibrated", "transferred", "speed-of-light"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Stack:
-    """How one accelerator, engine and model run together: what turns work at the speed of light into time."""
+    """Measured behaviour of one accelerator, engine and model together: converts work at the roofline into time."""
 
     slowdowns: Array
-    """Of each part of a step, every factor included; `step_cost(work, slowdowns)` is a step's time."""
+    """Factor for each component of a step, all effects included. `step_cost(work, slowdowns)` is the time of a step."""
     request_s: float
     """Seconds of a request outside the engine's steps, before its first token."""
     first_ratio: float
-    """How much longer than the steps it waits for a first token takes: `request_s + first_ratio * simulated`."""
+    """Time to first token relative to the simulated steps: `request_s + first_ratio * simulated`."""
     spread: Logs
-    """Of the time per output token."""
+    """P10 and P90 of the time per output token, as logarithms."""
     first_spread: Logs
-    """Of the time to first token."""
+    """P10 and P90 of the time to first token, as logarithms."""
     tier: Tier
     novelty: Novelty
     software: Software | None
-    """The newest release the nearest kin were measured with on a known day, which is the one predicted."""
+    """The newest release with which the nearest similar setup was measured on a known day. The prediction is for this
+    release."""
     path: tuple[str, ...]
-    """The kin whose measurements were used."""
+    """Path of the nearest measured setups whose data were used, from the vendor down."""
     seen: ObservedSetups
-    """What was measured of this very setup."""
+    """Measurements of exactly this setup."""
 
     def first_token_s(self, work: ReplicaWork, loop: LoopLoad) -> Array:
-        """Time to first token in a steady loop, for each number of users."""
+        """Return the time to first token in a steady loop, in seconds, for each number of users."""
         return self.request_s + self.first_ratio * (served(work, loop) @ self.slowdowns)
 
 
 @one_thread()
 def stack_of(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies) -> Stack:
-    """Ask the evidence about a deployment, and its nearest kin about first tokens.
+    """Look up a deployment's slowdowns in the evidence, and the first-token overhead of its nearest measured setup.
 
-    Ranks of a dense model share nothing, so each is asked about as the replica it would be alone.
+    Ranks of a dense model share nothing, so each rank is looked up as a replica of its own.
     """
     deployment, split = work.deployment, work.deployment.parallelism
     if split.dp > 1 and deployment.model.experts is None:
@@ -78,13 +79,13 @@ def stack_of(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies
 
 
 def _software(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies) -> Software | None:
-    """What is predicted: the newest that the nearest kin measured on a known day ran."""
+    """Return the predicted release: the newest one in the nearest similar setups measured on a known day."""
     found = (efficiencies.seen(work, measured_engine, label).software for label in DATED_BY)
     return next((software for software in found if software is not None), None)
 
 
 def _grounds(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies) -> tuple[str, ...]:
-    """The nearest kin that were measured, from the vendor down."""
+    """Return the path of the nearest measured setups, from the vendor down. Empty if none was measured."""
     part = work.deployment.accelerator
     for label, path in (
         ("stack", (str(part.vendor), part.id, measured_engine)),
@@ -105,6 +106,6 @@ def _first_novelty(deployment: Deployment, kin: tuple[str, ...], path: tuple[str
 
 
 def _first_factor(deployment: Deployment, fitted: FittedKin) -> float:
-    """What applies today: the model, the newest software seen, and the exact configuration."""
+    """Return the first-token factor that applies today: model, newest measured software and exact configuration."""
     newest = max(fitted.factors.software, key=lambda software: software.date, default=None)
     return fitted.factors.times(family_of(deployment.model), newest, configuration_of(deployment))

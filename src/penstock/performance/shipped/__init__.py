@@ -1,1 +1,1 @@
-"""What does the shipped evidence say? Joins the catalog's measurements with models and the performance model."""
+"""Loads the shipped evidence: joins the catalog's measurements with models and the performance model."""

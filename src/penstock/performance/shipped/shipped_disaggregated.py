@@ -1,4 +1,4 @@
-"""What do published disaggregated runs say? Each as two pools, what its engines took longer, and errors held out."""
+"""Evaluates published disaggregated runs: each as two pools, with the extra time of its engines and held-out errors."""
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -35,23 +35,24 @@ from penstock.performance.step.step_work import Array, ReplicaWork
 HeldOut = Literal["configuration", "model"]
 _REQUESTS_PER_USER: Final = 10
 DRAINING: Final = 0.5 / _REQUESTS_PER_USER
-"""A run sends ten requests for each user and divides by all of its time, in which seats empty towards the end: half a
-request of each user's. Where the time to first token is published, users / rate is 1.05 times that of a request."""
+"""Rate correction. A run sends ten requests per user and divides by its whole duration, in which batches empty towards
+the end: half a request per user. Where the time to first token is published, users / rate is 1.05 times the duration of
+a request."""
 _QUEUE_STEPS: Final = 4
-"""Full steps of prompts that wait where a prefill worker is taken to do all it can."""
+"""Queue length, in full prefill steps of prompts, above which a prefill worker is considered saturated."""
 _FEW: Final = 16
 _SPARE_SEATS: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredSide:
-    """One side of a run: its steps as its stack has them, and what it shares with others."""
+    """One pool of a run: the step cost of its stack, and the labels that it shares with others."""
 
     cost: StepCost
     labels: tuple[str, ...]
     batched_tokens: int
     kv_bytes: float
-    """Of one token, on one of its devices."""
+    """Bytes of one token's KV on one device."""
     ranks: int
     request_s: float
     first_ratio: float
@@ -59,36 +60,39 @@ class MeasuredSide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedRun:
-    """A published run on two pools."""
+    """Published run on two pools."""
 
     row: Measurement
     sides: Mapping[Phase, MeasuredSide]
 
     @property
     def stack(self) -> tuple[str, str]:
-        """Engine and accelerator."""
+        """Return the engine and the accelerator."""
         return self.row.engine, self.row.accelerator
 
     @property
     def configuration(self) -> Hashable:
-        """What was set up, whatever the lengths and the load."""
+        """Return the key of the setup, independent of lengths and load."""
         row = self.row
         split = (row.prefill, row.decode_workers, row.tp, row.dp, row.ep)
         return (row.model, row.weights, row.accelerator, row.engine, split)
 
     @property
     def requests_per_s(self) -> float:
-        """The rate while every user is served."""
+        """Return the requests per second while every user is served."""
         return (self.row.output_tokens_per_s or 0.0) / self.row.output_tokens * (1 + DRAINING)
 
     @property
     def demand(self) -> PoolsDemand:
-        """The closed loop."""
+        """Return the closed loop of the run."""
         row = self.row
         return PoolsDemand(users=row.concurrency, input_tokens=row.input_tokens, output_tokens=row.output_tokens)
 
     def pools(self, logs: Mapping[Phase, float]) -> TwoPools:
-        """Both pools, their steps longer by factors given as logarithms; a run that was served had the seats."""
+        """Return both pools with steps scaled by factors given as logarithms.
+
+        The decode batch limit is set well above the concurrency, because the run was served.
+        """
         row, side = self.row, self.row.prefill
         if side is None:
             raise ValueError("a disaggregated row has a side that prefills")
@@ -103,7 +107,10 @@ class PublishedRun:
         )
 
     def _transfer_token_s(self) -> float:
-        """Over the links of a rack that holds both pools, else over the network; each rank has its own."""
+        """Return the link seconds per token of KV.
+
+        The transfer uses the links of a rack that holds both pools, otherwise the network. Each rank has its own link.
+        """
         ahead, link = self.sides["prefill"], load_accelerator(self.row.accelerator).link
         inside = link is not None and self.row.devices <= (link.domain_devices or 0)
         rate = link.per_peer_bytes_per_s_one_way if link is not None and inside else NETWORK_BYTES_PER_S
@@ -111,7 +118,7 @@ class PublishedRun:
 
 
 def published() -> tuple[Measurement, ...]:
-    """The disaggregated rows that draft nothing, each run once."""
+    """Return the disaggregated rows without drafts, each run once."""
     return tuple(
         row
         for row in load_measurements()
@@ -121,7 +128,7 @@ def published() -> tuple[Measurement, ...]:
 
 @cache
 def runs() -> tuple[PublishedRun, ...]:
-    """Lay every published row out on its stack."""
+    """Return every published row with the step costs of its stack."""
     engines: dict[tuple[object, ...], MeasuredSide] = {}
 
     def engine(row: Measurement, tp: int, dp: int, ep: bool) -> MeasuredSide:  # noqa: FBT001 - a split's columns
@@ -158,10 +165,10 @@ def _engine(row: Measurement) -> MeasuredSide:
 
 
 def logs_of(found: Sequence[PublishedRun]) -> dict[Phase, Array]:
-    """By how much each run's steps took longer than its stack says; no number where the run does not tell.
+    """Return the logarithm of each run's step time over its stack's, per phase. NaN if the run does not determine it.
 
-    A time per token is a decode step with as many requests as the rate and the time make. What a prefill worker can do
-    shows where prompts queue for it.
+    A time per output token is the time of a decode step, with the batch that the rate and the time imply. The capacity
+    of a prefill worker is observable where prompts queue for it.
     """
     columns = Columns([(run.pools({}), run.demand) for run in found])
     rate = np.array([run.requests_per_s for run in found])
@@ -178,7 +185,7 @@ def logs_of(found: Sequence[PublishedRun]) -> dict[Phase, Array]:
 def residuals(
     found: Sequence[PublishedRun], phase: Phase, group_of: Callable[[PublishedRun], Hashable]
 ) -> list[Residual]:
-    """One per configuration that tells: the median of its runs."""
+    """Return one residual per configuration with a finite value: the median of its runs."""
     logs, by_configuration = logs_of(found)[phase], defaultdict(list)
     for run, value in zip(found, logs, strict=True):
         if np.isfinite(value):
@@ -196,7 +203,7 @@ def residuals(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guess:
-    """A run and what is predicted for it without having seen its like."""
+    """Run with its held-out prediction."""
 
     run: PublishedRun
     pools: TwoPools
@@ -204,17 +211,17 @@ class Guess:
 
     @property
     def log_rate(self) -> float:
-        """Measured over predicted output tokens a second, as a logarithm."""
+        """Return the logarithm of measured over predicted output tokens per second."""
         return log(self.run.requests_per_s / self.steady.requests_per_s)
 
     @property
     def log_tpot(self) -> float:
-        """The same of the time per output token."""
+        """Return the logarithm of measured over predicted time per output token."""
         return log((self.run.row.tpot_s or 1.0) / self.steady.tpot_s)
 
     @property
     def log_ttft(self) -> float | None:
-        """The same of the time to first token, where it is published."""
+        """Return the logarithm of measured over predicted time to first token. None if it is not published."""
         if self.run.row.ttft_s is None:
             return None
         after = self.run.sides["decode"]
@@ -222,7 +229,7 @@ class Guess:
 
 
 def stack_alone(found: Sequence[PublishedRun]) -> list[Guess]:
-    """Predict every run from engines that do both, with nothing fitted to disaggregated ones."""
+    """Predict every run from engines that do both phases, with nothing fitted to disaggregated runs."""
     return _guessed(found, [run.pools({}) for run in found])
 
 
@@ -252,9 +259,10 @@ _GROUPS: Final[Mapping[HeldOut, Callable[[PublishedRun], Hashable]]] = {
 
 
 def handovers() -> list[tuple[Measurement, float]]:
-    """How much later a first token came, in seconds, than from one engine split as the prefill workers are.
+    """Return the delay of the first token in seconds, relative to one engine split as the prefill workers are.
 
-    With 16 users or fewer, so that hardly anybody waits, beside the median of InferenceX's dated runs of one engine.
+    It covers runs with 16 users or fewer, in which requests rarely wait. The reference is the median of InferenceX's
+    dated runs of one engine.
     """
     alone = defaultdict(list)
     for row in load_measurements():
@@ -278,7 +286,7 @@ def _first_token_setup(row: Measurement, tp: int, dp: int) -> tuple[object, ...]
 
 
 def fitted(found: Sequence[PublishedRun]) -> PhaseFactors:
-    """What is shipped: effects of all runs, and how far they are off where a configuration is held out."""
+    """Fit the shipped factors: effects of all runs, and errors with configurations or models held out."""
     return PhaseFactors(
         effects={
             phase: SharedEffects(residuals(found, phase, _GROUPS["configuration"]), phase).all() for phase in PHASES
@@ -290,7 +298,7 @@ def fitted(found: Sequence[PublishedRun]) -> PhaseFactors:
 
 @cache
 def shipped_phase_factors() -> PhaseFactors:
-    """Return what commands predict disaggregated deployments with."""
+    """Return the shipped factors with which commands predict disaggregated deployments."""
     return phase_factors_from(load_disaggregation())
 
 

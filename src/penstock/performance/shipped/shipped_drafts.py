@@ -1,4 +1,4 @@
-"""What do the shipped runs that draft say? Their acceptance, and each predicted by models that never saw its setup."""
+"""Evaluates the shipped runs with drafts: their acceptance, and held-out predictions of each."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,17 +27,20 @@ from penstock.performance.shipped.shipped_runs import model_of, predicted_withou
 from penstock.performance.step.step_work import Array, ReplicaWork
 
 Known = Literal["without drafts", "nothing"]
-"""What of the setup was seen: its runs without drafts, or none of its runs."""
+"""Measurements of the setup that the prediction uses: its runs without drafts, or none."""
 
 
 @cache
 def shipped_drafts() -> DraftModel:
-    """Return what commands say is accepted."""
+    """Return the shipped acceptance model that commands use."""
     return from_document(load_drafts())
 
 
 def own_drafts(model: ModelSpec, measured_engine: str, vendor: str, ranks: int = 1) -> Speculation | None:
-    """Return what a checkpoint's own layers draft as measured runs have it; None where it has none."""
+    """Return speculation with a checkpoint's own layers, drafting as in the measured runs.
+
+    None if it has no such layers.
+    """
     if not any(weight.part is Part.MTP for weight in model.weights):
         return None
     drafted = usual_drafted(model, measured_engine, vendor, ranks)
@@ -46,7 +49,7 @@ def own_drafts(model: ModelSpec, measured_engine: str, vendor: str, ranks: int =
 
 @cache
 def shipped_drafted_rows() -> tuple[DraftedRow, ...]:
-    """Return every shipped run of one engine that drafts."""
+    """Return every shipped run of one engine with drafts."""
 
     def slowdowns_of(row: Measurement, _: ReplicaWork) -> Array:
         return _placed(setup_of(row), row)[1]
@@ -56,22 +59,22 @@ def shipped_drafted_rows() -> tuple[DraftedRow, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedDraft:
-    """One drafting run, predicted without its curve's drafting runs."""
+    """Run with drafts, predicted without the drafting runs of its curve."""
 
     row: DraftedRow
     predicted_s: float
 
     @property
     def error(self) -> float:
-        """Predicted over measured time per output token, minus one."""
+        """Return predicted over measured time per output token, minus one."""
         return self.predicted_s / (self.row.measurement.tpot_s or 0.0) - 1
 
 
 @cache
 def held_out_drafts(known: Known) -> tuple[PredictedDraft, ...]:
-    """Predict every drafting run with its curve unseen drafting, or unseen altogether.
+    """Predict every drafting run with its curve's drafting runs held out, or with all runs of its curve held out.
 
-    Gains of the runs that are kept stand on the shipped slowdowns; the time they multiply does not.
+    The gains of the remaining runs use the shipped slowdowns. The time that they multiply does not.
     """
     rows = shipped_drafted_rows()
     spreads = draft_spreads(rows)

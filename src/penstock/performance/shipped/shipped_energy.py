@@ -1,4 +1,4 @@
-"""What do the shipped joules say? Cells as power sees them, and each predicted by models that never saw its setup."""
+"""Evaluates the shipped energy measurements: their inputs to the power model, and held-out predictions of each."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,12 +19,15 @@ from penstock.performance.step.step_work import PARTS
 
 @cache
 def shipped_power() -> PowerModel:
-    """Return what commands say devices draw."""
+    """Return the shipped power model that commands use."""
     return from_document(load_power())
 
 
 def drawn_under_load(accelerator: Accelerator) -> DrawUnderLoad:
-    """Return what devices of a part drew in measured runs of many users, or those of its kin."""
+    """Return the power of an accelerator in measured runs with many users.
+
+    If it was not measured: that of its vendor's measured accelerators, or of all.
+    """
     power = shipped_power()
     path = power.nearest(accelerator)
     seen = power.under_load[path]
@@ -39,13 +42,13 @@ def drawn_under_load(accelerator: Accelerator) -> DrawUnderLoad:
 
 @cache
 def shipped_draws() -> tuple[DrawnRow, ...]:
-    """Return every shipped cell that states joules of one engine without drafts."""
+    """Return every shipped cell that states the joules of one engine without drafts."""
     return tuple(drawn_rows(load_measurements(), model_of, load_accelerator))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedDraw:
-    """One cell, predicted without its curve: by a speed and a draw that never saw it, and by the draw alone."""
+    """One cell predicted without its curve: with held-out speed and power models, and with the power model alone."""
 
     row: DrawnRow
     energy: Energy
@@ -53,22 +56,22 @@ class PredictedDraw:
 
     @property
     def joules_error(self) -> float:
-        """Predicted over measured joules per output token, minus one."""
+        """Return predicted over measured joules per output token, minus one."""
         return self.energy.joules_per_output_token.value / self._measured_joules - 1
 
     @property
     def joules_error_at_its_speed(self) -> float:
-        """The same with the measured speed."""
+        """Return the same error, computed with the measured speed."""
         return self.at_its_speed.joules_per_output_token.value / self._measured_joules - 1
 
     @property
     def watts_error(self) -> float:
-        """Predicted over measured watts of a device, minus one."""
+        """Return predicted over measured watts of a device, minus one."""
         return self.energy.device_watts.value / self._measured_watts - 1
 
     @property
     def covered(self) -> bool:
-        """Whether the measured joules lie in P10-P90."""
+        """Return whether the measured joules lie within P10-P90."""
         span = self.energy.joules_per_output_token
         return span.low <= self._measured_joules <= span.high
 
@@ -83,7 +86,10 @@ class PredictedDraw:
 
 @cache
 def held_out_draws() -> tuple[PredictedDraw, ...]:
-    """Predict every cell with its curve (model, format, accelerator, engine and split) unseen by speed and draw."""
+    """Predict every cell with its curve held out of speed and power models.
+
+    A curve is one model, format, accelerator, engine and split.
+    """
     rows = shipped_draws()
     spreads = power_spreads(rows)
     return tuple(entry for power, held in without_each(rows, "split", spreads) for entry in _predicted(power, held))

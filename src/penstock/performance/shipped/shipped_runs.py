@@ -1,4 +1,4 @@
-"""What do the shipped measurements say? One place that joins the catalog, the models and the physics."""
+"""Joins the shipped measurements, the models and the performance model in one place."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -20,13 +20,13 @@ from penstock.performance.similarity.posterior import Measured
 
 @cache
 def model_of(name: str) -> ModelSpec:
-    """Read a catalog model once."""
+    """Read a catalog model. The result is cached."""
     return open_checkpoint(name).spec
 
 
 @cache
 def shape_of_name(name: str) -> str:
-    """Name the shape of a catalog model; of a measured one without reading it."""
+    """Return the shape name of a catalog model. A measured model is not read for it."""
     texts = shipped_efficiencies().evidence.measured.texts
     known = dict(zip(texts["model"], texts["family"], strict=True))
     return known.get(name) or shape_of(model_of(name))
@@ -34,18 +34,21 @@ def shape_of_name(name: str) -> str:
 
 @cache
 def shipped_runs() -> tuple[Run, ...]:
-    """Turn the measurements the shipped efficiencies stand on into the work they did and the time it took."""
+    """Convert the measurements behind the shipped efficiencies into their work and their time."""
     return tuple(runs(usable_runs(load_measurements()), model_of, load_accelerator))
 
 
 @cache
 def shipped_efficiencies() -> Efficiencies:
-    """Return what commands predict with."""
+    """Return the shipped efficiencies with which commands predict."""
     return from_document(load_efficiencies(), load_evidence())
 
 
 def shipped_errors(name: str) -> tuple[Errors, Measured]:
-    """Return what was predicted for the shipped serving rows without their month, load, setup, model or part."""
+    """Return the held-out predictions of the shipped serving rows.
+
+    `name` is the held-out unit: month, load, setup, model or accelerator.
+    """
     measured, held = shipped_efficiencies().evidence.measured, load_held_out()
     predicted_s, doubt = (held[f"{name}_{kind}"].astype(np.float64) for kind in ("predicted_s", "doubt"))
     return errors_of(measured, name, predicted_s, doubt), measured.take(~np.isnan(predicted_s))
@@ -60,6 +63,9 @@ def _held_out_of(name: str) -> Mapping[str, tuple[float, float]]:
 
 
 def predicted_without(name: str, row: Measurement) -> tuple[float, float] | None:
-    """Return a row's time per token predicted without its setup or the like, and the doubt; a median has its twin's."""
+    """Return a row's held-out time per output token in seconds, and its uncertainty.
+
+    `name` is the held-out unit, such as setup. A median row has the values of its twin. None if there is none.
+    """
     held = _held_out_of(name)
     return held.get(row.id) or held.get(row.twin)

@@ -1,1 +1,1 @@
-"""How alike are runs, and what do the measured ones say about one that was not?"""
+"""Predicts unmeasured runs from measured ones by how similar they are."""

@@ -1,4 +1,4 @@
-"""What is known about a run, measured or asked for? Words that make it kin to others, its load, its day, its work."""
+"""Describes measured and requested runs: the labels they share with others, their load, their date and their work."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ from penstock.performance.step.step_work import Array
 
 Codes = npt.NDArray[np.uint64]
 WORDS: Final = ("vendor", "part", "engine", "mixers", "ffn", "family", "weights", "split")
-"""What is said about a run: who made the part, which part, what served, how layers mix a sequence and what feeds
-forward, the very shape of the model, how its weights are stored and how it is split."""
+"""Attributes of a run: vendor of the accelerator, accelerator, engine, sequence mixers of the layers, kind of
+feed-forward layers, exact shape of the model, weight format, and split."""
 LABELS: Final[Mapping[str, tuple[str, ...]]] = {
     **{word: (word,) for word in ("vendor", "part", "engine", "mixers", "family")},
     "stack": ("part", "engine"),
@@ -37,45 +37,45 @@ LABELS: Final[Mapping[str, tuple[str, ...]]] = {
     "split engine": ("split", "engine"),
     "setup": ("family", "part", "engine", "weights", "split"),
 }
-"""Words two runs may share, alone and together."""
+"""Labels that two runs can share: single attributes and combinations of them."""
 _DAYS_A_MONTH: Final = 30.4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cases:
-    """One entry per run everywhere."""
+    """Runs as columns, with one entry per run in each."""
 
     light: Array
-    """Work of the average step, a column per part."""
+    """Work of the average step, one column per component."""
     words: Mapping[str, Codes]
     users: Array
     input_tokens: Array
     output_tokens: Array
     day: Array
-    """Ordinal of the date."""
+    """Proleptic Gregorian ordinal of the date."""
     undated: npt.NDArray[np.bool_]
-    """A median over months, known only to be no newer than its day."""
+    """Whether the run is a median over months, known only to be no newer than its day."""
 
     def __len__(self) -> int:
         return len(self.users)
 
     @cached_property
     def labels(self) -> Mapping[str, Codes]:
-        """A number for each label, equal where all of its words are."""
+        """Return one code per label and run. Codes are equal where all attributes of the label are equal."""
         return {name: joined_label(self.words, name) for name in LABELS}
 
     @cached_property
     def log_load(self) -> tuple[Array, Array, Array]:
-        """Doublings of users and of both lengths."""
+        """Return the base-2 logarithms of users, input tokens and output tokens."""
         return np.log2(self.users), np.log2(self.input_tokens), np.log2(self.output_tokens)
 
     @property
     def months(self) -> Array:
-        """The date in months."""
+        """Return the date in months."""
         return self.day / _DAYS_A_MONTH
 
     def take(self, kept: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> "Cases":
-        """Keep some."""
+        """Return the selected runs."""
         return Cases(
             light=self.light[kept],
             words={word: codes[kept] for word, codes in self.words.items()},
@@ -89,31 +89,34 @@ class Cases:
 
 @dataclass(frozen=True, slots=True)
 class DrivenEngine:
-    """An engine and how it was driven: runs that differ in either are measurements of different things."""
+    """Engine and the scenario it was measured in. Runs that differ in either measure different things."""
 
     name: str
     scenario: Scenario
 
     @classmethod
     def parse(cls, word: str) -> Self:
-        """Read what `word` wrote."""
+        """Parse the form that `word` returns."""
         name, _, last = word.rpartition(" ")
         scenario: Scenario | None = next((known for known in get_args(Scenario) if known == last), None)
         return cls(word, "online") if scenario is None else cls(name, scenario)
 
     @property
     def word(self) -> str:
-        """The word that makes runs alike: the engine, and how it was driven where that is not serving."""
+        """Return the label under which runs are similar: the engine, plus the scenario unless it is online serving."""
         return self.name if self.serving else f"{self.name} {self.scenario}"
 
     @property
     def serving(self) -> bool:
-        """Whether it answered users as they came."""
+        """Return whether it served users as they arrived."""
         return self.scenario == "online"
 
 
 def labels_of_run(deployment: Deployment, engine: str) -> dict[str, str]:
-    """Say what runs; `engine` is the one whose measurements count, and how it was driven where that is not serving."""
+    """Return the attributes of a run.
+
+    `engine` is the one whose measurements apply, followed by the scenario unless it is online serving.
+    """
     part, split = deployment.accelerator, deployment.parallelism
     return {
         "vendor": str(part.vendor),
@@ -128,35 +131,35 @@ def labels_of_run(deployment: Deployment, engine: str) -> dict[str, str]:
 
 
 def family_of(model: ModelSpec) -> str:
-    """Name a shape: fine-tunes and point releases of one model are one family."""
+    """Return the shape name of a model. Fine-tunes and point releases of one model share it."""
     return f"{model.architecture} {model.hidden_size}x{len(model.layers)}"
 
 
 def shape_of(model: ModelSpec) -> str:
-    """Name a shape with its experts: a wider mixture of the same layers is another model."""
+    """Return the shape name with the experts: a wider mixture of the same layers is another model."""
     experts = model.experts
     return family_of(model) + ("" if experts is None else f" {experts.routed}/{experts.per_token}")
 
 
 def weights_label(model: ModelSpec) -> str:
-    """The format most weight bytes are in, as measurements name it."""
+    """Return the format of most weight bytes, as named in measurements."""
     largest = next(iter(model.formats))
     return largest if largest in FORMATS else BF16.name
 
 
 def mixers_of(model: ModelSpec) -> str:
-    """Name how its layers mix a sequence."""
+    """Return the names of the sequence mixers of its layers."""
     return "+".join(sorted({layer.mixer.kind for layer in model.layers if layer.mixer is not None}))
 
 
 def coded(words: Sequence[str]) -> Codes:
-    """Numbers that are equal where the words are, whatever table they stand in."""
+    """Hash strings to codes that are equal across tables where the strings are equal."""
     digests = (blake2b(word.encode(), digest_size=8).digest() for word in words)
     return np.array([int.from_bytes(digest, "big") for digest in digests], np.uint64)
 
 
 def joined_label(words: Mapping[str, Codes], label: str) -> Codes:
-    """Combine the words of a label so that their order counts; overflow wraps around."""
+    """Combine the codes of a label's attributes, sensitive to their order. Overflow wraps around."""
     first, *others = LABELS[label]
     whole = words[first]
     for word in others:

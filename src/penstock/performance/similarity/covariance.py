@@ -1,8 +1,8 @@
-"""How alike are two runs? The covariance of the logarithms of their times, as a sum of reasons to be alike.
+"""Computes the covariance of the logarithms of two runs' times as a sum of reasons for similarity.
 
-A reason has a spread: how far, as a standard deviation, it may move the logarithm of a time. Runs share slowdowns of
-columns of their work, alone and in groups, at five levels of kinship; they share labels; they share a label at a near
-load; they share software at a near date; and that software at a near load.
+Each reason has a spread: the standard deviation by which it can shift the logarithm of a time. Runs share slowdowns of
+components of their work, singly and in groups, at five levels of similarity. They share labels, labels at a similar
+load, software at a similar date, and that software at a similar load.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ REFERENCE: Final[Mapping[str, float]] = {
     "step": 4e-4,
     "prompt_layers": 4e-5,
 }
-"""Slowdowns of the physical columns, and seconds per launch and message, that any stack starts from."""
+"""Prior of every stack: slowdowns of the physical components, and seconds per launch and message."""
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     **{name: (name,) for name in PARTS},
     "launches": (
@@ -45,15 +45,15 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "memory": ("weights", "experts", "cache"),
     "arithmetic": ("compute", "prefill"),
 }
-"""Columns whose slowdowns move together: a chip's launches, its memory, its arithmetic."""
+"""Components whose slowdowns move together: launches, memory and arithmetic of an accelerator."""
 LEVELS: Final = {"all": None, "vendor": "vendor", "part": "part", "stack": "stack", "engine": "engine"}
-"""Whose slowdowns: the label that two runs must share."""
+"""Levels at which slowdowns are shared, each with the label that two runs must have in common."""
 _USERS, _LENGTHS = 2.0, 2.5
-"""Doublings of the load and of a length after which two runs are alike by 0.6."""
+"""Doublings of the users and of a length at which the similarity of two runs falls to 0.6."""
 _SLOW_MONTHS, _QUICK_MONTHS = 10.0, 0.7
 _CENTRE_MONTH: Final = date(2026, 1, 1).toordinal() / 30.4
 _HALF_A_PERIOD: Final = 5.0
-"""Months: rows without a day are medians over ten."""
+"""Months: rows without a day are medians over ten months."""
 _NEVER: Final = 1e4
 _MEMBER: Final = np.array([[name in columns for columns in GROUPS.values()] for name in PARTS], np.float64)
 
@@ -62,28 +62,28 @@ Single = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Spreads:
-    """Standard deviations of each reason by name, and where the slowdowns of everybody lie."""
+    """Standard deviation of each reason by name, and the slowdowns common to all runs."""
 
     of: Mapping[str, float]
     shift: Array
-    """Logarithm of the common slowdowns over the reference, a number per part."""
+    """Logarithm of the common slowdowns over the reference, one entry per component."""
 
     @property
     def common(self) -> Array:
-        """The slowdowns of everybody."""
+        """Return the slowdowns common to all runs."""
         return np.array([REFERENCE[name] for name in PARTS]) * np.exp(self.shift)
 
     @property
     def noise(self) -> float:
-        """Of one run repeated."""
+        """Return the standard deviation of one run repeated."""
         return self.of["noise"]
 
     def of_level(self, level: str) -> Array:
-        """Squares of how far slowdowns of each group differ at a level."""
+        """Return the variances of the slowdowns of each group at a level."""
         return np.array([self.of[f"{group} of {level}"] ** 2 for group in GROUPS])
 
     def to_document(self) -> dict[str, Any]:
-        """Write plain values, to three digits."""
+        """Return plain values, rounded to three digits."""
         return {
             "of": {name: float(f"{value:.3g}") for name, value in self.of.items()},
             "shift": {name: float(f"{value:.3g}") for name, value in zip(PARTS, self.shift.tolist(), strict=True)},
@@ -91,27 +91,27 @@ class Spreads:
 
     @staticmethod
     def from_document(document: Mapping[str, Any]) -> "Spreads":
-        """Read what `to_document` wrote."""
+        """Parse the form that `to_document` returns."""
         return Spreads(of=document["of"], shift=np.array([document["shift"][name] for name in PARTS]))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Linear:
-    """Times as the common slowdowns have them, and what moving one of those would do."""
+    """Times under the common slowdowns, and their sensitivity to each slowdown."""
 
     reference: Array
-    """Logarithm of the time, less what the shift is worth."""
+    """Logarithm of the time, minus the contribution of the shift."""
     shares: Array
-    """Share of each part in the time: by how much its logarithm moves with that of a slowdown."""
+    """Share of each component in the time: the derivative of its logarithm with respect to that of a slowdown."""
 
     @property
     def grouped(self) -> Array:
-        """The same for each group of parts."""
+        """Return the shares summed per group of components."""
         return np.asarray(self.shares @ _MEMBER)
 
 
 def linear(cases: Cases, spreads: Spreads) -> Linear:
-    """Expand the logarithm of the time around the common slowdowns."""
+    """Linearise the logarithm of the time around the common slowdowns."""
     parts = cases.light * spreads.common
     seconds = parts.sum(axis=1)
     shares = parts / seconds[:, None]
@@ -128,19 +128,28 @@ def _load(one: Cases, other: Cases) -> Single:
 
 
 def _in_a_year(one: Cases, other: Cases) -> Single:
-    """A median over months is near the middle of them."""
+    """Return the similarity by date, with a scale of ten months.
+
+    A median over months is placed at the middle of them.
+    """
     first, second = (np.where(each.undated, each.months - _HALF_A_PERIOD, each.months) for each in (one, other))
     return _since(first, second, _SLOW_MONTHS)
 
 
 def _in_a_month(one: Cases, other: Cases) -> Single:
-    """A median over months is of no month; those of one edition are of one time of their own."""
+    """Return the similarity by date, with a scale of less than a month.
+
+    A median over months belongs to no month. Medians of one edition share a date of their own.
+    """
     first, second = (np.where(each.undated, each.months + _NEVER, each.months) for each in (one, other))
     return _since(first, second, _QUICK_MONTHS)
 
 
 def _load_in_a_month(one: Cases, other: Cases) -> Single:
-    """A release that saves launches is quicker at small loads, one that saves work at large ones."""
+    """Return the similarity by load and month.
+
+    A release that saves launches is faster at small loads. One that saves work is faster at large loads.
+    """
     return _load(one, other) * _in_a_month(one, other)
 
 
@@ -150,13 +159,13 @@ def _trend(one: Cases, other: Cases) -> Single:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Why two runs may be alike, beside their slowdowns."""
+    """Reason why two runs can be similar, besides their slowdowns."""
 
     name: str
     label: str | None
-    """What both must share; None is nothing."""
+    """Label that both runs must share. None if none is required."""
     near: Callable[[Cases, Cases], Single] | None = None
-    """How far it holds between two runs that do, where that is not one."""
+    """Similarity, 0 to 1, between two runs that share the label. None means 1."""
 
 
 BY_DATE: Final = (
@@ -166,7 +175,7 @@ BY_DATE: Final = (
     Reason(name="trend", label=None, near=_trend),
     *(Reason(name=f"{label} trend", label=label, near=_trend) for label in ("vendor", "stack", "family stack")),
 )
-"""The reasons that are software."""
+"""Reasons that are effects of software."""
 REASONS: Final = (
     *(Reason(name=label, label=label) for label in LABELS),
     Reason(name="stack by load", label="stack", near=_users),
@@ -179,7 +188,7 @@ REASONS: Final = (
 
 
 def alike(one: Cases, other: Cases, reasons: Sequence[Reason] = REASONS) -> Iterator[tuple[str, Single]]:
-    """Yield each reason as a matrix of how far it holds between runs of both."""
+    """Yield each reason with the matrix of its similarity between the runs of both."""
     near: dict[Callable[[Cases, Cases], Single], Single] = {}
     for reason in reasons:
         if reason.near is not None and reason.near not in near:
@@ -189,7 +198,7 @@ def alike(one: Cases, other: Cases, reasons: Sequence[Reason] = REASONS) -> Iter
 
 
 def covariance(one: Cases, other: Cases, spreads: Spreads) -> Single:
-    """Sum the reasons between runs of both; noise, which a run shares with nothing, is not among them."""
+    """Sum the reasons between the runs of both. Noise is not included, because a run shares it with no other."""
     whole = np.zeros((len(one), len(other)), np.float32)
     for name, matrix in alike(one, other):
         whole += np.float32(spreads.of[name] ** 2) * matrix
@@ -201,12 +210,12 @@ def covariance(one: Cases, other: Cases, spreads: Spreads) -> Single:
 
 
 def noise_of(cases: Cases, spreads: Spreads) -> Array:
-    """Variance of each run alone."""
+    """Return the variance of each run that it shares with no other."""
     return np.asarray(spreads.noise**2 + spreads.of["undated"] ** 2 * cases.undated)
 
 
 def same(one: Cases, other: Cases, label: str | None) -> Single:
-    """Whether two runs share a label; all of them share None."""
+    """Return 1 where two runs share a label, else 0. All runs share None."""
     if label is None:
         return np.ones((len(one), len(other)), np.float32)
     return np.equal.outer(one.labels[label], other.labels[label]).astype(np.float32)
@@ -218,7 +227,7 @@ def _near(one: Array, other: Array, width: float) -> Single:
 
 
 def _years(cases: Cases) -> Array:
-    """Years since a fixed day, near which the software of a row without a day is thought to be."""
+    """Return the years since a fixed day. A row without a day is assumed to have software of that day."""
     return np.where(cases.undated, 0.0, (cases.months - _CENTRE_MONTH) / 12)
 
 

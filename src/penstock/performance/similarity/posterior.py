@@ -1,4 +1,4 @@
-"""What do all measurements together say about a run? Its time as a logarithm, and how sure that is."""
+"""Predicts the logarithm of a run's time from all measurements, with its standard deviation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -24,34 +24,35 @@ from penstock.performance.step.step_work import Array
 
 TOLD: Final = ("version", "model", "devices", "source")
 DATED_BY: Final = ("setup", "family stack", "stack")
-"""Kin whose newest software a deployment is predicted with: the first of these that was measured on a known day."""
+"""Labels in order of preference. A deployment is predicted with the newest software of the first label that was
+measured on a known day."""
 _NEAREST: Final = 200
-"""Measurements that decide how sure a prediction is."""
+"""Number of nearest measurements that determine the uncertainty of a prediction."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Measured:
-    """Rows as columns, with the words as they are read."""
+    """Measured rows as columns, with their attributes as text."""
 
     cases: Cases
     seconds: Array
-    """Between two tokens of a request."""
+    """Seconds between two tokens of a request."""
     texts: Mapping[str, tuple[str, ...]]
-    """The words of each row, and what else is told about it: `TOLD`."""
+    """Attributes of each row as text, and the additional ones of `TOLD`."""
 
     @cached_property
     def engines(self) -> tuple[DrivenEngine, ...]:
-        """The engine of each row, and how it was driven."""
+        """Return the engine of each row with its scenario."""
         known = {word: DrivenEngine.parse(word) for word in set(self.texts["engine"])}
         return tuple(known[word] for word in self.texts["engine"])
 
     def take(self, kept: npt.NDArray[np.bool_]) -> "Measured":
-        """Keep some rows."""
+        """Return the selected rows."""
         texts = {word: tuple(np.array(spelt)[kept].tolist()) for word, spelt in self.texts.items()}
         return Measured(cases=self.cases.take(kept), seconds=self.seconds[kept], texts=texts)
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Write compactly: words as numbers into a list of them."""
+        """Return a compact form: attributes as indices into a list of their values."""
         written: dict[str, npt.NDArray[Any]] = {
             "light": self.cases.light.astype(np.float32),
             "seconds": self.seconds.astype(np.float32),
@@ -68,7 +69,7 @@ class Measured:
 
     @staticmethod
     def from_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> "Measured":
-        """Read what `to_arrays` wrote."""
+        """Parse the form that `to_arrays` returns."""
         spelt = {name: arrays[f"{name}_spelt"].tolist() for name in (*WORDS, *TOLD)}
         codes: dict[str, Codes] = {word: coded(spelt[word])[arrays[word]] for word in WORDS}
         numbers = {name: arrays[name].astype(np.float64) for name in _NUMBERS}
@@ -84,27 +85,28 @@ _NUMBERS: Final = ("light", "users", "input_tokens", "output_tokens", "day")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Evidence:
-    """Measurements, how alike they are taken to be, and what follows."""
+    """Measurements, their assumed similarity, and the solved weights."""
 
     measured: Measured
     spreads: Spreads
     solved: Array
-    """The covariance of the rows, inverted, times how far each is from the common slowdowns."""
+    """Inverse covariance of the rows, times the distance of each row from the common slowdowns."""
 
     @property
     def cases(self) -> Cases:
-        """The rows."""
+        """Return the rows."""
         return self.measured.cases
 
     @cached_property
     def newest(self) -> date:
-        """The day of the newest row that has one: doubt is that of this day."""
+        """Return the day of the newest dated row. Uncertainty is computed for this day."""
         return date.fromordinal(int(self.cases.day[~self.cases.undated].max()))
 
     def log_seconds(self, asked: Cases) -> Array:
-        """Predict the time between two tokens of each run asked for, all of one deployment.
+        """Predict the logarithm of the time between two tokens for each run in `asked`, all of one deployment.
 
-        It is `covariance(asked, rows) @ solved`, reason by reason over the rows that share it: most share little.
+        It equals `covariance(asked, rows) @ solved`, computed reason by reason over the rows that share it, because
+        most share little.
         """
         at = linear(asked, self.spreads)
         moved = at.reference + self._moved(asked)
@@ -114,7 +116,7 @@ class Evidence:
         return np.asarray(moved)
 
     def software(self, asked: Cases) -> Array:
-        """Say how much of the time of any runs is software: the logarithm of what their dates add."""
+        """Return the contribution of software to the logarithm of the times: the sum of the effects of their dates."""
         reasons = alike(asked, self.cases, BY_DATE)
         return np.asarray(sum(self.spreads.of[name] ** 2 * (matrix @ self.solved) for name, matrix in reasons))
 
@@ -137,7 +139,7 @@ class Evidence:
         return linear(self.cases, self.spreads).grouped
 
     def spread(self, asked: Cases) -> Array:
-        """Standard deviation of the logarithm of a measurement around each prediction, from the nearest rows."""
+        """Return the standard deviation of a measurement's logarithm around each prediction, from the nearest rows."""
         across = covariance(asked, self.cases, self.spreads)
         nearest = np.argsort(-np.abs(across).max(axis=0), kind="stable")[:_NEAREST]
         rows = self.cases.take(nearest)
@@ -150,7 +152,10 @@ class Evidence:
 
 
 def last_measured(cases: Cases, asked: Cases) -> Cases:
-    """Move a deployment to the newest day its setup was measured on, or its model there, or its stack, or anything."""
+    """Set the date to the newest day on which the setup was measured.
+
+    If its setup was not measured: its model on the stack, then its stack, then any row.
+    """
     for label in DATED_BY:
         rows = (cases.labels[label] == asked.labels[label][0]) & ~cases.undated
         if rows.any():
@@ -159,7 +164,7 @@ def last_measured(cases: Cases, asked: Cases) -> Cases:
 
 
 def solve(measured: Measured, spreads: Spreads) -> Evidence:
-    """Weigh all rows against each other."""
+    """Solve for the weights of all rows."""
     whole = covariance(measured.cases, measured.cases, spreads).astype(np.float64)
     whole[np.diag_indices(len(measured.seconds))] += noise_of(measured.cases, spreads)
     left = np.log(measured.seconds) - linear(measured.cases, spreads).reference

@@ -1,7 +1,8 @@
-"""Which slowdowns say the same? How much slower than light each part runs, so that steps take what was measured.
+"""Finds the slowdowns of a deployment that reproduce its predicted times.
 
-Evidence speaks of the time of a run; a simulation needs the time of any step. So a deployment is asked about over a
-grid of loads, and its slowdowns are those that pass through the answers while they stay near everybody's.
+The evidence predicts the time of a run, but a simulation needs the time of any step. So a deployment is predicted over
+a grid of loads. Its slowdowns, relative to the roofline of each component, are those that fit these times and stay near
+the common slowdowns.
 """
 
 from datetime import date
@@ -16,31 +17,33 @@ from penstock.performance.step.step_work import PARTS, PHYSICAL, Array, Load, Re
 _USERS: Final = (1.0, 4.0, 16.0, 64.0, 256.0)
 _LENGTHS: Final = ((250.0, 250.0), (1000.0, 1000.0), (1000.0, 8000.0), (8000.0, 1000.0), (32000.0, 1000.0))
 GRID: Final = tuple((users, *lengths) for lengths in _LENGTHS for users in _USERS)
-"""Users and lengths a deployment is asked about."""
+"""Users and lengths at which a deployment is predicted."""
 _WEIGHTS: Final = np.array([1.0 if 1000 <= inputs <= 8000 else 0.1 for _, inputs, _ in GRID])[:, None]  # noqa: PLR2004
-"""The shortest and the longest prompts keep slowdowns in bounds where hardly anybody measured; the others decide."""
+"""Weights of the grid. The shortest and the longest prompts only bound the slowdowns where measurements are rare; the
+others determine them."""
 CENTRE: Final = tuple(GRID.index(load) for load in ((4.0, *_LENGTHS[1]), (64.0, *_LENGTHS[1]), (16.0, *_LENGTHS[3])))
-"""Loads whose doubt is that of the deployment."""
+"""Loads whose uncertainty is used as that of the deployment."""
 _LEAST: Final = np.log([1.0] * 5 + [0.5] * 2 + [1e-9] * (len(PARTS) - PHYSICAL))
-"""No part is faster than light; what is sent may be, where a switch reduces in the network."""
+"""Lower bounds. No component is faster than its roofline, except communication where a switch reduces in the
+network."""
 _CLOSE: Final = 0.01
-"""How near the answers are passed."""
+"""Tolerance with which the fit reproduces the times."""
 _FREEDOM: Final = np.array([0.25] * PHYSICAL + [0.7] * (len(PARTS) - PHYSICAL))
-"""How far, as logarithms, slowdowns may be from everybody's: bandwidths little, launches more."""
+"""Standard deviation of slowdowns from the common ones, as logarithms: small for bandwidths, larger for launches."""
 _TOGETHER: Final = 0.4
-"""How far all of them together."""
+"""Standard deviation of a shift that all of them share, as a logarithm."""
 _PULL: Final = np.linalg.inv(np.diag(_FREEDOM**2) + _TOGETHER**2)
 _FARTHEST: Final = 2.5
 _ROUNDS: Final = 8
 _DIGITS: Final = 5
-"""What is kept behind the point: far finer than any error, and the same on every machine's linear algebra."""
+"""Decimal places kept: far finer than any error, and equal on every machine's linear algebra library."""
 
 
 Loads = tuple[tuple[float, float, float], ...]
 
 
 def asked_case(work: ReplicaWork, engine: str, loads: Loads, day: date, *, undated: bool = False) -> Cases:
-    """Describe closed loops on a deployment as measured ones are."""
+    """Describe closed loops on a deployment in the form of measured runs."""
     users, inputs, outputs = (np.array(values) for values in zip(*loads, strict=True))
     words = labels_of_run(work.deployment, engine)
     return Cases(
@@ -55,7 +58,10 @@ def asked_case(work: ReplicaWork, engine: str, loads: Loads, day: date, *, undat
 
 
 def slowdowns_through(light: Array, log_seconds: Array, common: Array) -> Array:
-    """Move slowdowns as little as it takes to pass near the grid's times: a ridge on logarithms, bounded by light."""
+    """Return the slowdowns closest to the common ones that fit the grid's times.
+
+    A ridge regression on logarithms, bounded by the roofline.
+    """
     least = _LEAST - np.log(common)
     shift = np.maximum(0.0, least)
     for _ in range(_ROUNDS):
@@ -70,7 +76,7 @@ def slowdowns_through(light: Array, log_seconds: Array, common: Array) -> Array:
 
 
 def _bounded(gram: Array, aim: Array, least: Array) -> Array:
-    """Solve with lower bounds: what comes out below its bound is held there, and the others are solved again."""
+    """Solve with lower bounds: clamp each value below its bound and solve for the others again."""
     held = np.zeros(len(aim), np.bool_)
     solution = np.empty_like(aim)
     for _ in range(len(aim)):
@@ -85,13 +91,16 @@ def _bounded(gram: Array, aim: Array, least: Array) -> Array:
 
 
 def slowdowns_of(evidence: Evidence, work: ReplicaWork, engine: str, day: date | None = None) -> Array:
-    """Return a deployment's slowdowns with the software of a day, or that its nearest kin were last measured with."""
+    """Return a deployment's slowdowns with the software of a day.
+
+    Without a day: with the software with which the nearest similar setup was last measured.
+    """
     loads = asked_case(work, engine, GRID, day or evidence.newest)
     loads = loads if day is not None else last_measured(evidence.cases, loads)
     return slowdowns_through(loads.light, np.round(evidence.log_seconds(loads), _DIGITS), evidence.spreads.common)
 
 
 def uncertainty_of(evidence: Evidence, work: ReplicaWork, engine: str) -> float:
-    """Return how far off a deployment's times may be today, as the standard deviation of a logarithm."""
+    """Return the uncertainty of a deployment's times today, as the standard deviation of a logarithm."""
     loads = asked_case(work, engine, tuple(GRID[number] for number in CENTRE), evidence.newest)
     return round(float(np.sqrt(np.mean(evidence.spread(loads) ** 2))), _DIGITS)

@@ -1,7 +1,7 @@
-"""How many threads does linear algebra take? One, while matrices are small: more would spin and wait for each other.
+"""Limits linear algebra to one thread, because on small matrices more threads spin and wait for each other.
 
-The command line says so to OpenBLAS before it is loaded. A program that imports penstock has numpy already, and its own
-setting must be as it was afterwards: here it is one for as long as a prediction takes.
+The command line sets this before OpenBLAS is loaded. A program that imports penstock has loaded numpy already, and its
+own setting must be restored afterwards. So the limit applies only for the duration of a prediction.
 """
 
 import os
@@ -15,13 +15,13 @@ from typing import Final, NamedTuple
 import numpy as np
 
 STATED_BY: Final = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
-"""Variables in which a user states the number; theirs is left as it is."""
+"""Environment variables in which a user sets the number. A number set there is left unchanged."""
 _SPELT: Final = ("scipy_openblas_{}_num_threads64_", "scipy_openblas_{}_num_threads", "openblas_{}_num_threads")
 _LOCK: Final = Lock()
 
 
 class OpenBlas(NamedTuple):
-    """How the OpenBLAS that numpy loaded is asked for its threads, and told."""
+    """Functions that read and set the threads of the OpenBLAS that numpy loaded."""
 
     threads: Callable[[], int]
     limit: Callable[[int], object]
@@ -29,7 +29,7 @@ class OpenBlas(NamedTuple):
 
 @cache
 def openblas() -> OpenBlas | None:
-    """Find the OpenBLAS of numpy; None where it has another library, or one that cannot be asked."""
+    """Return the OpenBLAS of numpy. None if numpy uses another library, or one without these functions."""
     try:
         library = CDLL(np.linalg._umath_linalg.__file__)  # noqa: SLF001 - it links to OpenBLAS
     except (AttributeError, OSError):
@@ -43,7 +43,7 @@ def openblas() -> OpenBlas | None:
 
 
 class _Held:
-    """Who is inside, and what there was before the first of them."""
+    """Number of callers inside the limit, and the thread count before the first of them."""
 
     inside = 0
     before = 1
@@ -51,7 +51,10 @@ class _Held:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Limit linear algebra to one thread inside, unless the user states a number; restore it when the last leaves."""
+    """Limit linear algebra to one thread inside the block, unless the user set a number.
+
+    The previous number is restored when the last caller leaves.
+    """
     found = None if any(name in os.environ for name in STATED_BY) else openblas()
     if found is None:
         yield

@@ -1,1 +1,1 @@
-"""How long is one engine step? Its work at the speed of light, and its time as coefficients."""
+"""Computes the work of one engine step at the roofline, and its time as coefficients."""

@@ -1,4 +1,4 @@
-"""Where is a weight multiplied? The datapath of an accelerator that a stored format ends up in."""
+"""Selects the datapath of an accelerator that multiplies a stored weight format."""
 
 from typing import Final
 
@@ -11,9 +11,9 @@ _WIDE_BITS: Final = 16
 
 
 def compute_precision(format_name: str, accelerator: Accelerator) -> Precision:
-    """Return the datapath a weight format is multiplied in; a format without one is widened to the next it has.
+    """Return the datapath that multiplies a weight format. A format without one is widened to the next available.
 
-    FP4 of other vendors than NVIDIA multiplies MX blocks only, and NVFP4 is widened there.
+    FP4 of vendors other than NVIDIA multiplies MX blocks only, so NVFP4 is widened there.
     """
     wanted: dict[str, tuple[Precision, ...]] = {
         "fp8": (Precision.FP8, Precision.BF16),
@@ -31,6 +31,6 @@ def compute_precision(format_name: str, accelerator: Accelerator) -> Precision:
 
 
 def widens(weight: Weight, accelerator: Accelerator) -> bool:
-    """Whether a kernel must turn a matrix into a wider format before it multiplies."""
+    """Return whether a kernel must convert a matrix to a wider format before it multiplies."""
     stored = weight.format
     return stored.bits < _WIDE_BITS and compute_precision(stored.multiplied_as, accelerator) in _WIDE

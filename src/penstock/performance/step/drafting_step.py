@@ -1,4 +1,4 @@
-"""What does a step that drafts cost? It verifies more positions of each request, and draft layers run before it."""
+"""Computes the cost of a step with drafts: it verifies more positions per request, and draft layers run before it."""
 
 from dataclasses import replace
 
@@ -12,21 +12,24 @@ from penstock.performance.step.step_work import PARTS, Array, ReplicaWork
 
 
 def expected_tokens(acceptance: float, drafted_tokens: int) -> float:
-    """Tokens a step yields: its own and each drafted one that follows accepted ones only, 1 + p + p² + ..."""
+    """Return the expected tokens per step: 1 + p + p² + ...
+
+    A drafted token counts only if all drafted tokens before it are accepted.
+    """
     return float(sum(acceptance**position for position in range(drafted_tokens + 1)))
 
 
 def drafting_step(work: ReplicaWork, loop: LoopLoad, accepted_tokens: float) -> Array:
-    """Return the work of the average step of a loop whose own layers draft: to verify, and to draft, one by one."""
+    """Return the work of the average step of a loop whose own layers draft: verification, and drafting one by one."""
     verified = work.light(loop.average(accepted_tokens))
     return np.asarray(verified + loop.drafted_tokens * _draft_pass(work, loop))
 
 
 def drafting_cost(work: ReplicaWork, slowdowns: Array, drafted_tokens: int, accepted_tokens: float) -> StepCost:
-    """Return the cost of the share of a drafting step that one token of each request has.
+    """Return the cost of a drafting step per token of each request.
 
-    Whoever counts one token a step then counts right on average: tokens come evenly instead of several at once. Prompt
-    tokens cost what they cost without drafts.
+    A caller that counts one token per step is then right on average: tokens arrive evenly instead of several at once.
+    Prompt tokens cost the same as without drafts.
     """
     verifying = slowdowns.copy()
     verifying[PARTS.index("compute")] *= 1 + drafted_tokens
@@ -48,9 +51,9 @@ def drafting_cost(work: ReplicaWork, slowdowns: Array, drafted_tokens: int, acce
 
 
 def _draft_pass(work: ReplicaWork, loop: LoopLoad) -> Array:
-    """One position drafted for every request: a layer like the model's average one, and the whole output head.
+    """Return the work of drafting one position for every request: one average layer, and the whole output head.
 
-    Draft layers of published checkpoints repeat the model's own layer; none has a step of its own to start.
+    Draft layers of published checkpoints repeat the model's own layer. None has the fixed cost of a step.
     """
     whole = decode_step(work, replace(loop, drafted_tokens=0.0))
     drafted = whole / work.layers
@@ -61,7 +64,7 @@ def _draft_pass(work: ReplicaWork, loop: LoopLoad) -> Array:
 
 
 def _head_bytes(work: ReplicaWork) -> float:
-    """Bytes of the output head on a device; a tied embedding is the head."""
+    """Return the bytes of the output head on a device. A tied embedding counts as the head."""
     weights = work.deployment.model.weights
     heads = [weight for weight in weights if weight.part is Part.LM_HEAD]
     heads = heads or [weight for weight in weights if weight.part is Part.EMBEDDING]

@@ -1,7 +1,7 @@
-"""How long until the first token? What a request waits for, in closed form.
+"""Computes the work that a request waits for before its first token, in closed form.
 
-It is what the simulator gives for the same loop: the step that carries the prompt among the decodes of the others, and
-for a mean also the start, when every user's prompt comes at once.
+It matches the simulator for the same loop: the step that carries the prompt among the decodes of the other requests.
+For a mean it includes the start, when all users send their prompt at once.
 """
 
 from dataclasses import dataclass, replace
@@ -13,27 +13,34 @@ from penstock.performance.step.step_work import Array, Load, ReplicaWork, carryi
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LoopLoad:
-    """So many users, each sending its next request when its last is answered; one entry per number of users."""
+    """Closed loop of users, each of which sends its next request when its last is answered.
+
+    One entry per number of users.
+    """
 
     users: Array
     input_tokens: float
     output_tokens: float
     batched_tokens: float = 8192
-    """Prompt tokens the replica takes in one step."""
+    """Prompt tokens that the replica processes in one step."""
     burst_share: float = 0.0
     """Share of the requests that are the first of their user, all sent at once."""
     drafted_tokens: float = 0.0
-    """Speculative tokens the others verify beside each decoded one."""
+    """Speculative tokens verified along with each decoded token of the other requests."""
 
     def average(self, accepted_tokens: float = 1.0) -> Load:
-        """Return the average step; one that yields several tokens of each request comes that much less often."""
+        """Return the average step.
+
+        If a step yields several tokens per request, a request takes fewer steps, so each step carries more prompt
+        tokens.
+        """
         inputs, outputs = (np.full_like(self.users, tokens) for tokens in (self.input_tokens, self.output_tokens))
         steps = Load.closed_loop(self.users, inputs, outputs / accepted_tokens, self.batched_tokens)
         return replace(steps, context_tokens=inputs + outputs / 2, drafted_tokens=self.drafted_tokens)
 
 
 def served(work: ReplicaWork, loop: LoopLoad) -> Array:
-    """Return the work of everything from the arrival of a request to its first token, on average: a row per entry."""
+    """Return the mean work from the arrival of a request to its first token, one row per entry."""
     steps = carrying_steps(np.full_like(loop.users, loop.input_tokens), loop.batched_tokens)
     carrying = steps[:, None] * _carrying(work, loop, loop.users - 1, loop.input_tokens / steps)
     if not loop.burst_share:
@@ -46,11 +53,11 @@ def served(work: ReplicaWork, loop: LoopLoad) -> Array:
 
 
 def _carrying(work: ReplicaWork, loop: LoopLoad, decodes: Array, prefill_tokens: Array) -> Array:
-    """One step with prompt tokens in it."""
+    """Return the work of one step with prompt tokens."""
     one = np.ones_like(decodes)
     return work.light(replace(loop.average(), decodes=decodes, prefill_tokens=prefill_tokens, carrying_share=one))
 
 
 def decode_step(work: ReplicaWork, loop: LoopLoad) -> Array:
-    """Return the work of a step without any prompt in it."""
+    """Return the work of a step without prompt tokens."""
     return work.light(replace(loop.average(), prefill_tokens=np.zeros_like(loop.users)))

@@ -1,4 +1,7 @@
-"""What does a step launch and send, whatever it carries? Matrices as engines fuse them, and exchanges between ranks."""
+"""Counts the launches and messages of a step that do not depend on its batch.
+
+Matrices are counted as engines fuse them, and exchanges between ranks.
+"""
 
 from typing import Final
 
@@ -9,15 +12,18 @@ from penstock.model.weight import Split
 from penstock.performance.step.datapath import compute_precision
 
 _WIRE_BYTES: Final = 2
-"""Activations travel in sixteen bits."""
+"""Bytes per activation in messages: sixteen bits."""
 _SLOT_BYTES_PER_S: Final = 32e9
-"""One PCIe 4.0 x16 slot, where a device has no links of its own."""
+"""One PCIe 4.0 x16 slot, in bytes per second, for a device without links of its own."""
 _NETWORK_BYTES_PER_S: Final = 50e9
-"""400 Gb/s a device, between machines."""
+"""400 Gb/s per device between machines, in bytes per second."""
 
 
 def link_bytes_per_s(accelerator: Accelerator, ranks: int) -> float:
-    """What one device can send its peers: in a mesh only the links to those count, between machines the network."""
+    """Return the bytes per second that one device can send to its peers.
+
+    In a mesh only the links to these peers count. Between machines the network limits.
+    """
     link = accelerator.link
     if link is None or link.aggregate_bytes_per_s_one_way is None:
         return _SLOT_BYTES_PER_S
@@ -30,10 +36,10 @@ def link_bytes_per_s(accelerator: Accelerator, ranks: int) -> float:
 
 
 def multiplications(model: ModelSpec, accelerator: Accelerator) -> tuple[int, int]:
-    """Count the matrices the layers multiply with, and those among them whose input is quantised in blocks first.
+    """Count the matrices that the layers multiply, and those with input quantised in blocks first.
 
-    Matrices of one module that read the same input are one launch, as engines fuse queries with keys and values.
-    Scales of a whole tensor or row are applied by the kernel before; scales of blocks take a kernel of their own.
+    Matrices of one module that read the same input are one launch, as engines fuse queries with keys and values. Scales
+    of a whole tensor or row are applied by the kernel before. Scales of blocks take a kernel of their own.
     """
     fused = {
         (weight.module.rpartition(".")[0], weight.shape[1:], weight.split is Split.ROW, weight.layer): _in_blocks(
@@ -53,10 +59,10 @@ def _in_blocks(weight: Weight, accelerator: Accelerator) -> bool:
 
 
 def exchange(deployment: Deployment) -> tuple[float, int]:
-    """Seconds at peak a token's activations take between ranks with their own attention, and messages of a step.
+    """Return the seconds at peak to exchange a token's activations between data-parallel ranks, and messages per step.
 
-    A rank that holds whole experts is sent the tokens that visit one of them and sends them back; sliced experts see
-    every token, so all ranks gather and scatter everything.
+    A rank that holds whole experts receives the tokens routed to one of them and sends them back. Sliced experts
+    process every token, so all ranks gather and scatter everything.
     """
     model, split = deployment.model, deployment.parallelism
     ranks = split.tp * split.dp

@@ -1,4 +1,4 @@
-"""How long is one engine step, whatever is in it? A deployment's step time as a handful of coefficients."""
+"""Represents the time of any engine step of a deployment by a few coefficients."""
 
 from dataclasses import dataclass, replace
 
@@ -11,35 +11,36 @@ from penstock.performance.step.step_work import PARTS, Array, ReplicaWork, pairs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepCost:
-    """Seconds of a step that decodes some requests and carries some prompt tokens.
+    """Coefficients, in seconds, of a step that decodes some requests and processes some prompt tokens.
 
-    `step_s + decodes * decode_s + prefill_tokens * prefill_token_s`, plus `prompt_step_s` with a prompt in it, plus
-    `expert_s` for the share of the experts that any token visits, plus for each limit w of attention
-    `context_s * sum of min(context, w)` over the decoding requests
-    and `pair_s` for every pair of prompt token and token it sees. Linear in everything a decode step adds, so any
-    number of equal steps has a closed form.
+    The time is `step_s + decodes * decode_s + prefill_tokens * prefill_token_s`, plus `prompt_step_s` if the step
+    carries a prompt, plus `expert_s` times the share of the experts that any token visits. For each attention limit w
+    it adds `context_s * sum of min(context, w)` over the decoding requests, and `pair_s` for every pair of a prompt
+    token and a token that it attends to. It is linear in everything that a decode step adds, so any number of equal
+    steps has a closed form.
 
-    Where attention runs in `ranks` of its own, these are for a load spread evenly over them. A rank's own part of
-    a step, all but what the experts do, is `of_rank`; ranks that share experts wait for the slowest of them.
+    With attention in `ranks` data-parallel ranks, the coefficients are for a load spread evenly over them. `of_rank` is
+    a rank's own part of a step, without the experts. Ranks that share experts wait for the slowest of them.
     """
 
     step_s: float
     decode_s: float
     prefill_token_s: float
     prompt_step_s: float = 0.0
-    """Of a step that carries a prompt: it runs outside captured graphs. One token more is like one that decodes."""
+    """Extra seconds of a step that carries a prompt, because it runs outside captured graphs. A prompt chunk of one
+    token does not count: it runs like a decode."""
     expert_s: float = 0.0
     expert_miss: float = 0.0
-    """Chance that one token does not visit a given expert."""
+    """Probability that one token does not visit a given expert."""
     limits: tuple[int, ...] = (EVERYTHING,)
-    """Tokens a query reads at most, one entry per kind of attention in the model."""
+    """Maximum tokens that a query attends to, one entry per kind of attention in the model."""
     context_s: tuple[float, ...] = (0.0,)
     pair_s: tuple[float, ...] = (0.0,)
     ranks: int = 1
     experts_decode_s: float = 0.0
-    """Of `decode_s`, what a token of any rank takes on all of them: multiplying with experts, and getting there."""
+    """Part of `decode_s` that a token of any rank takes on all ranks: expert multiplication and the exchange."""
     experts_prefill_token_s: float = 0.0
-    """The same of `prefill_token_s`."""
+    """The same part of `prefill_token_s`."""
 
     def __post_init__(self) -> None:
         if not len(self.limits) == len(self.context_s) == len(self.pair_s):
@@ -53,7 +54,7 @@ class StepCost:
 
     @property
     def of_rank(self) -> "StepCost":
-        """What one rank's own tokens add to a step: nothing is left of what all ranks take together."""
+        """Return the coefficients of one rank's own tokens, without the part that all ranks share."""
         return replace(
             self,
             step_s=0.0,
@@ -69,7 +70,7 @@ class StepCost:
         )
 
     def seconds(self, contexts: tuple[int, ...] = (), chunks: tuple[tuple[int, int], ...] = ()) -> float:
-        """Return the time of one step with these decodes (tokens behind each) and prompt chunks (from, to)."""
+        """Return the seconds of one step with these decodes (context tokens of each) and prompt chunks (start, end)."""
         tokens = len(contexts) + sum(to - start for start, to in chunks)
         total = self.step_s + len(contexts) * self.decode_s + (tokens - len(contexts)) * self.prefill_token_s
         total += self.prompt_step_s if any(to - start > 1 for start, to in chunks) else 0.0
@@ -81,7 +82,7 @@ class StepCost:
         return total
 
     def scaled(self, by: float) -> "StepCost":
-        """Return the cost of a replica that is slower in everything by this factor."""
+        """Return the cost of a replica that takes `by` times as long in everything."""
         return replace(
             self,
             step_s=self.step_s * by,
@@ -97,7 +98,7 @@ class StepCost:
 
 
 def step_cost(work: ReplicaWork, slowdowns: Array) -> StepCost:
-    """Multiply a deployment's work with how much slower than light each part of it runs."""
+    """Multiply a deployment's work by the slowdown of each component relative to the roofline."""
     slow = dict(zip(PARTS, (float(value) for value in slowdowns), strict=True))
     deployment, ranks = work.deployment, work.deployment.parallelism.dp
     dtype, tp = deployment.chosen_cache_dtype, deployment.parallelism.tp
@@ -129,7 +130,7 @@ def step_cost(work: ReplicaWork, slowdowns: Array) -> StepCost:
 
 
 def _by_limit(work: ReplicaWork, slow: dict[str, float]) -> tuple[dict[int, float], dict[int, float]]:
-    """Seconds per token of context a decode reads, and per pair of a prompt, by how far the attention sees."""
+    """Return the seconds per context token read by a decode, and per pair of a prompt, keyed by attention limit."""
     dtype, tp = work.deployment.chosen_cache_dtype, work.deployment.parallelism.tp
     reads: dict[int, float] = {}
     paired: dict[int, float] = {}

@@ -1,4 +1,4 @@
-"""How much work is a step? Bytes, FLOPs and messages of one device, as the seconds they take at the speed of light."""
+"""Computes the bytes, FLOPs and messages of a step on one device, as seconds at the roofline."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from penstock.catalog.accelerator import Precision
 from penstock.fleet.deployment import Deployment
 from penstock.model import Part, Weight
-from penstock.model.sequence_mixers import RouterVisibility
+from penstock.model.sequence_mixers import AttentionSpan
 from penstock.performance.memory.sharding import device_bytes
 from penstock.performance.step.datapath import compute_precision, widens
 from penstock.performance.step.kernel_launches import exchange, link_bytes_per_s, multiplications
@@ -37,33 +37,33 @@ PARTS: Final = (
     "step",
     "prompt_layers",
 )
-"""The columns of a step's work: seven in seconds at peak; bytes of weights whose format has no datapath and is widened
-first, as seconds of reading them; then counts of what is launched and sent, of steps, and of layers in steps that
-carry prompts, which run outside captured graphs."""
+"""Columns of a step's work: seven in seconds at peak; then bytes of weights whose format has no datapath and is widened
+first, as seconds of reading them; then counts of launches and messages, of steps, and of layers in steps that carry
+prompts, which run outside captured graphs."""
 PHYSICAL: Final = 7
-"""How many of the parts are physics; the rest count launches, whose cost is fitted."""
+"""Number of physical components. The others count launches, whose cost is fitted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What an engine step serves, on average: one entry per step asked about."""
+    """Average contents of engine steps, one entry per step."""
 
     decodes: Array
     """Requests that decode one token in this step, over the whole replica."""
     context_tokens: Array
-    """Mean tokens each of them has behind it."""
+    """Mean context tokens of these requests."""
     prefill_tokens: Array
     """Prompt tokens processed in this step."""
     prompt_tokens: Array
-    """Mean length of the prompts they belong to."""
+    """Mean length of their prompts."""
     drafted_tokens: float = 0.0
-    """Speculative tokens verified beside each decoded one."""
+    """Speculative tokens verified along with each decoded token."""
     carrying_share: Array = field(default_factory=lambda: np.ones(1))
-    """Share of the steps that carry any prompt tokens: one for a single step, less for an average of many."""
+    """Share of the steps that carry prompt tokens: one for a single step, less for an average of many."""
 
     @staticmethod
     def closed_loop(concurrency: Array, input_tokens: Array, output_tokens: Array, batched_tokens: float) -> "Load":
-        """Return the average step of a closed loop, in which prompts come whole or in steps of `batched_tokens`."""
+        """Return the average step of a closed loop with prompts processed in chunks of at most `batched_tokens`."""
         answered = concurrency / output_tokens
         return Load(
             decodes=concurrency,
@@ -75,12 +75,12 @@ class Load:
 
 
 def carrying_steps(input_tokens: Array, batched_tokens: float) -> Array:
-    """Return how many steps a prompt is spread over."""
+    """Return the number of steps over which a prompt is spread."""
     return np.maximum(1.0, np.ceil(input_tokens / batched_tokens))
 
 
 class ReplicaWork:
-    """A deployment's constants, summed once so that a step costs a few multiplications."""
+    """Constants of a deployment, summed once so that a step costs a few multiplications."""
 
     def __init__(self, deployment: Deployment) -> None:
         self.deployment = deployment
@@ -120,7 +120,7 @@ class ReplicaWork:
         self.attention_flops_per_s = part.peak_flops_per_s(Precision.BF16)
 
     def _multiply_s(self, weight: Weight) -> float:
-        """Seconds one token spends multiplying with a weight, unsplit, at peak."""
+        """Return the seconds that one token takes to multiply with an unsplit weight at peak."""
         if len(weight.shape) == 1 or weight.part is Part.NORM:
             return 0.0
         part = self.deployment.accelerator
@@ -128,13 +128,16 @@ class ReplicaWork:
 
     @cached_property
     def collective_token_s(self) -> float:
-        """Two all-reduces a layer, each moving 2 (tp - 1)/tp of a token's activations."""
+        """Return the seconds per token of the all-reduces.
+
+        There are two per layer, each moving 2 (tp - 1)/tp of a token's activations.
+        """
         tp = self.deployment.parallelism.tp
         message_bytes = self.deployment.model.hidden_size * 2
         return 2 * self.layers * 2 * (tp - 1) / tp * message_bytes / link_bytes_per_s(self.deployment.accelerator, tp)
 
     def light(self, load: Load) -> Array:
-        """Return the work of each step: a row per entry of the load, a column per part."""
+        """Return the work of each step: one row per entry of the load, one column per component."""
         ranks = self.deployment.parallelism.dp
         decodes, prefill = load.decodes / ranks, load.prefill_tokens / ranks
         verified = 1.0 + load.drafted_tokens
@@ -159,7 +162,10 @@ class ReplicaWork:
         return np.column_stack([columns[name] for name in PARTS])
 
     def _experts_read(self, load: Load) -> Array:
-        """Share of the experts that some token visits, decoded, drafted or of a prompt: 1 - (1 - k/E)^tokens a step."""
+        """Return the share of the experts that any token of a step visits: 1 - (1 - k/E)^tokens.
+
+        It counts decoded, drafted and prompt tokens.
+        """
         experts = self.deployment.model.experts
         if experts is None:
             return np.zeros_like(load.decodes)
@@ -169,7 +175,7 @@ class ReplicaWork:
         return 1.0 - (1.0 - share) * missed**decoded - share * missed**carrying
 
     def _attention(self, load: Load, decodes: Array) -> tuple[Array, Array]:
-        """Seconds of reading the cache, and of multiplying with it, for the decoding requests."""
+        """Return the seconds to read the KV cache, and to multiply with it, for the decoding requests."""
         dtype, tp = self.deployment.chosen_cache_dtype, self.deployment.parallelism.tp
         peak = self.attention_flops_per_s
         read, multiplied = np.zeros_like(decodes), np.zeros_like(decodes)
@@ -190,23 +196,26 @@ class ReplicaWork:
 
 
 def pairs(tokens: Array, limit: float) -> Array:
-    """Pairs of a token and one it sees, over the first tokens of a prompt: t²/2, and no more than the limit each."""
+    """Return the pairs of a token and one it attends to, over the first tokens of a prompt.
+
+    It is t²/2, with at most `limit` per token.
+    """
     seen = np.minimum(tokens, limit)
     return seen * (tokens - seen / 2)
 
 
-def attended(sight: RouterVisibility, tokens: Array) -> Array:
-    """Entries a query reads with so many tokens behind it."""
+def attended(sight: AttentionSpan, tokens: Array) -> Array:
+    """Return the entries that a query reads with `tokens` tokens of context."""
     return sum((share * np.minimum(tokens, limit) for limit, share in sight), np.zeros_like(tokens))
 
 
 def roofline_s(light: Array) -> float:
-    """The least time the physics allows a step: memory and compute can overlap, so the larger of the two."""
+    """Return the minimum seconds of a step. Memory and compute can overlap, so it is the larger of the two."""
     return float(rooflines_s(light[None])[0])
 
 
 def rooflines_s(light: Array) -> Array:
-    """The same for a row of work each."""
+    """Return the minimum seconds of each step, one row of work each."""
     memory = light[:, [PARTS.index(name) for name in ("weights", "experts", "cache")]].sum(axis=1)
     compute = light[:, [PARTS.index(name) for name in ("compute", "prefill")]].sum(axis=1)
     return np.asarray(np.maximum(memory, compute))

@@ -1,1 +1,1 @@
-"""What could run each workload, and how much would a replica of it carry?"""
+"""Finds the deployments that could run each workload, and the capacity of a replica of each."""

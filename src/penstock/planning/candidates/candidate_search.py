@@ -1,4 +1,4 @@
-"""Which deployments are worth considering? Everything that fits and meets the SLO, less what something else beats."""
+"""Finds the deployments worth considering: all that fit and meet the SLO, without those another one dominates."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,16 +16,16 @@ from penstock.planning.spec.plan_types import AcceleratorPlan, WorkloadPlan
 from penstock.planning.spec.resolve_plan import LeftOut
 
 _SCREEN_MARGIN: Final = 1.1
-"""By how much a pool may carry more than the screen's closed loop: what is behind even so is not simulated."""
+"""Factor by which a pool may exceed the screen's closed loop; an option dominated even with it is not simulated."""
 Step = Callable[[str], None]
-"""Called with what is looked at next."""
+"""Progress callback; it receives the name of the next accelerator or step."""
 EnginesOf = Callable[[str, ModelSpec | None], Sequence[str]]
-"""The engines an accelerator was measured with."""
+"""Function that returns the engines an accelerator was measured with."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """One way to run a workload, with what it carries of each length."""
+    """One way to run a workload, with its capacity for each length."""
 
     id: str
     workload: str
@@ -34,36 +34,36 @@ class Candidate:
     capacities: tuple[Capacity, ...]
     """One per length bucket, in the workload's order."""
     speculation: Speculation | None = None
-    """How it drafts with the checkpoint's own layers; None where it does not."""
+    """Speculative decoding with the checkpoint's own layers; None if it does not draft."""
     apart: Disaggregated | None = None
-    """The replicas of both kinds where prompts are computed apart; they count as one."""
+    """The prefill and decode replicas of a disaggregated unit, which counts as one replica; None otherwise."""
 
     @property
     def way(self) -> str:
-        """How it is run: its split, and how many tokens a step drafts; or both kinds of a unit."""
+        """Return how it is run: its split and the tokens drafted per step, or both kinds of a unit."""
         return way_of(self.deployment, self.speculation, self.apart)
 
     @property
     def accelerator(self) -> Accelerator:
-        """What it runs on."""
+        """Return the accelerator it runs on."""
         return self.deployment.accelerator
 
     @property
     def devices(self) -> int:
-        """Devices it takes from its nodes: a split that does not divide a node takes whole ones."""
+        """Return the devices it takes from its nodes: a split that does not divide a node takes whole nodes."""
         wanted = self.deployment.parallelism.devices if self.apart is None else self.apart.devices
         node = self.accelerator.node.devices
         return wanted if wanted <= node and node % wanted == 0 else -(-wanted // node) * node
 
     @property
     def measured_engine(self) -> str:
-        """The engine whose measurements its capacity rests on, or the one whose memory accounting it has."""
+        """Return the engine whose measurements its capacity is based on, or else that of its memory accounting."""
         named = (capacity.measured_engine for capacity in self.capacities if capacity.measured_engine is not None)
         return next(named, self.deployment.engine.name)
 
     @property
     def option(self) -> Option:
-        """The way it is run, with its engine."""
+        """Return the option it was made from, with its engine."""
         return Option(
             id=self.id,
             weights=self.weights,
@@ -75,13 +75,13 @@ class Candidate:
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """Requests per second of each length."""
+        """Return the requests per second of each length."""
         return tuple(capacity.requests_per_s.value for capacity in self.capacities)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """What is left for the optimiser, and what was left out and why."""
+    """Candidates for the optimizer, and the accelerators left out with the reason."""
 
     candidates: tuple[Candidate, ...]
     considered: int
@@ -100,9 +100,9 @@ def find_candidates(
     units_of: UnitsOf = lambda *_: (),
     step: Step = lambda _: None,
 ) -> Choice:
-    """Place a workload on every part in every way, with every engine that served its model there, or else any.
+    """Place a workload on every accelerator in every way, with every engine measured with its model there, or else any.
 
-    Units of prefill and decode replicas come on top: what does both stays, so that they never make a fleet dearer.
+    Disaggregated units are added: replicas that do both stay, so that units never make a fleet more expensive.
     """
     kept: list[Candidate] = []
     left_out: list[LeftOut] = []
@@ -133,7 +133,7 @@ def _whole(
     capacity_of: CapacityOf,
     screen: CapacityOf | None,
 ) -> tuple[list[Candidate], int, str]:
-    """Judge replicas that prefill and decode: those worth keeping, how many ways there are, and why if none is kept."""
+    """Judge replicas that prefill and decode; return those worth keeping, the number of ways, and why none is kept."""
     judged = [_judged(workload, option, screen or capacity_of) for option in feasible]
     useful = [entry for entry in judged if any(entry.rates)]
     if screen is not None:
@@ -144,9 +144,9 @@ def _whole(
 
 
 def asked_engines(asked: Sequence[str], *, measured: Sequence[str]) -> Sequence[str] | None:
-    """Choose the engines to consider on a part: of those measured there, the ones asked for; None where none is left.
+    """Return the engines to consider on an accelerator: those requested among those measured; None if none is left.
 
-    For a part nobody measured its kin speak, whatever was asked.
+    For an accelerator without measurements, similar ones are used, with any engine requested.
     """
     if not asked or not measured:
         return asked or measured
@@ -160,11 +160,11 @@ def _unmeasured(workload: WorkloadPlan, measured: Sequence[str]) -> str:
 def _simulated(
     workload: WorkloadPlan, screened: Sequence[tuple[Option, Candidate]], capacity_of: CapacityOf
 ) -> list[Candidate]:
-    """Judge with care what could still be worth it, the most promising first.
+    """Simulate the options that could still be worth it, the most promising first.
 
-    What the screen says is more than a queue allows, so an option that falls behind a simulated one even so need not
-    be simulated. Only that drops one before: without queues two small replicas beat a large one that carries more once
-    requests queue, and the cheapest fleet runs the large one.
+    The screen's rates exceed those with a queue, so an option that falls behind a simulated one even on the screen need
+    not be simulated. Nothing else drops an option earlier: without queues two small replicas beat a large one that
+    carries more once requests queue, and the cheapest fleet runs the large one.
     """
     found: list[Candidate] = []
     for option, bound in sorted(screened, key=lambda pair: -_mixed(workload, pair[1]) / pair[1].devices):
@@ -182,7 +182,7 @@ def _units(
     capacity_of: CapacityOf,
     screen: CapacityOf,
 ) -> list[Candidate]:
-    """Judge units that may be worth it beside replicas that do both, and keep those that are."""
+    """Judge disaggregated units and keep those that replicas doing both do not dominate."""
     bounds = [(option, _judged(workload, option, screen)) for option in units]
     hopeful = [(o, b) for o, b in bounds if not any(_beats(other, b, margin=_SCREEN_MARGIN) for other in others)]
     found = _simulated(workload, [(o, b) for o, b in hopeful if any(b.rates)], capacity_of)
@@ -192,7 +192,7 @@ def _units(
 
 
 def _best_engines(workload: WorkloadPlan, candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Keep the engine that carries most of the workload's mix, for each split."""
+    """Keep, for each split, the engine that carries most of the workload's mix."""
     best: dict[str, Candidate] = {}
     for entry in candidates:
         before = best.get(entry.id)
@@ -206,9 +206,9 @@ def _mixed(workload: WorkloadPlan, candidate: Candidate) -> float:
 
 
 def undominated(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Drop what other candidates of the same workload and part beat: as many devices or fewer, and no length slower.
+    """Drop candidates that another of the same workload and accelerator dominates: no more devices, no length slower.
 
-    Several copies of a smaller replica may stand for a larger one: sizes divide a node, so they fit where it fits.
+    Several copies of a smaller replica may replace a larger one: sizes divide a node, so they fit where it fits.
     """
     kept: list[Candidate] = []
     for one in sorted(candidates, key=lambda entry: (entry.devices, -sum(entry.rates), entry.id)):

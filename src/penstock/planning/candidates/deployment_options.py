@@ -1,4 +1,4 @@
-"""What could be started at all? Every way to store a model and split it over a part that holds it, engine by engine."""
+"""Lists every way to store a model and split it over an accelerator that holds it, engine by engine."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,15 +20,15 @@ from penstock.planning.spec.plan_types import AcceleratorPlan, WorkloadPlan
 
 CHECKPOINT: Final = "checkpoint"
 UNMEASURED: Final = "vllm"
-"""The engine of a part nobody measured: its kin speak for it."""
+"""Engine assumed for an accelerator without measurements, which similar accelerators stand in for."""
 DraftsOf = Callable[[ModelSpec, str, str, int], Speculation | None]
-"""What a checkpoint's own draft layers give with an engine on a vendor's part, in so many ranks; None where it has
-none."""
+"""Function from model, engine, vendor and number of ranks to the speculation of a checkpoint's own draft layers; None
+if it has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadOnAccelerator:
-    """A workload that is placed on a part."""
+    """A workload placed on an accelerator."""
 
     workload: WorkloadPlan
     accelerator: Accelerator
@@ -37,11 +37,11 @@ class WorkloadOnAccelerator:
 
     @property
     def shortest_tokens(self) -> int:
-        """Of a request: what holds none of these serves nothing."""
+        """Return the tokens of the shortest request: a replica that cannot hold it serves nothing."""
         return min(share.bucket.context_tokens for share in self.workload.shares)
 
     def speculation(self, spec: ModelSpec, split: Parallelism, engine: str) -> Speculation | None:
-        """Draft with the checkpoint's own layers; no engine does so across the stages of a pipeline."""
+        """Return the speculation with the checkpoint's own layers; no engine supports it across pipeline stages."""
         if not self.workload.mtp or split.pp > 1:
             return None
         return self.drafts_of(spec, engine, self.accelerator.vendor, split.dp)
@@ -61,7 +61,7 @@ class WorkloadOnAccelerator:
 def options_of(
     model: ModelSpec, placing: WorkloadOnAccelerator, engines: Sequence[str]
 ) -> tuple[list[Option], str | None]:
-    """List what holds the shortest requests, and the reason of the last thing that does not."""
+    """List the options that hold the shortest requests, and the reason of the last one that does not."""
     found: list[Option] = []
     reason = None
     for weights, spec in stored(placing.workload, model):
@@ -76,15 +76,15 @@ def options_of(
 
 
 def emulated_format(placing: WorkloadOnAccelerator, model: ModelSpec, spec: ModelSpec) -> str | None:
-    """Name a format nobody converts weights to for this part: what it emulates has no predicted speed.
+    """Return a converted format the accelerator only emulates, at a speed that cannot be predicted; else None.
 
-    Engines widen what a checkpoint comes in.
+    Formats of the checkpoint itself are allowed: engines widen them.
     """
     return None if spec is model else next(iter(placing.accelerator.emulated(spec.formats)), None)
 
 
 def stored(workload: WorkloadPlan, model: ModelSpec) -> Iterator[tuple[str, ModelSpec]]:
-    """The model in every weight format asked for."""
+    """Yield the model in every weight format requested."""
     seen = set()
     for name in workload.weights:
         if name == CHECKPOINT:
@@ -102,7 +102,7 @@ def stored(workload: WorkloadPlan, model: ModelSpec) -> Iterator[tuple[str, Mode
 def _split(
     weights: str, spec: ModelSpec, placing: WorkloadOnAccelerator, engines: Sequence[str]
 ) -> tuple[list[Option], str | None]:
-    """Split in every way that is considered; in stages only where nothing else holds the model."""
+    """Split in every way considered; in pipeline stages only if nothing else holds the model."""
     named = tuple(Parallelism(tp=tp) for tp in placing.part.tp)
     found, reason = _fitting(weights, spec, placing, named or splits_of(spec, placing.accelerator), engines)
     linked = linked_devices(placing.accelerator)
@@ -144,5 +144,5 @@ def _fitting(
 
 
 def settings_of(engine: str) -> EngineName:
-    """Whose settings and memory accounting an engine is taken to have: those of the two that were read."""
+    """Return the engine whose settings and memory accounting apply: one of the two whose source was read."""
     return "sglang" if engine == "sglang" else "vllm"

@@ -1,4 +1,4 @@
-"""What would replicas that only prefill and replicas that only decode carry together? Their long run within an SLO."""
+"""Estimates the steady-state rate within an SLO of prefill-only and decode-only replicas together."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -28,13 +28,13 @@ from penstock.planning.spec.plan_types import Bucket, WorkloadPlan
 from penstock.workload.slo import Slo
 
 _RATES: Final = 100
-"""Loads tried: steps of a hundredth of what the fuller pool could do."""
+"""Number of loads tried: steps of 1% of the lower of both pools' limits."""
 _HALVINGS: Final = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PhaseEngine:
-    """A replica that only prefills or only decodes, on the stack that speaks for it."""
+    """A prefill-only or decode-only replica, on the stack that predicts its speed."""
 
     work: ReplicaWork
     stack: Stack
@@ -43,14 +43,14 @@ class PhaseEngine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRates:
-    """Requests per second that one replica of each kind carries of one length, whatever the other kind does."""
+    """Requests per second of one length that one replica of each kind carries, independent of the other kind."""
 
     prefill_per_s: float
     decode_per_s: float
 
 
 class UnitScreen:
-    """Judges units by two pools in the long run; remembers every engine it laid out."""
+    """Screen of disaggregated units by the steady state of two pools; it caches every engine placed."""
 
     def __init__(self, loop: QueuelessScreen, apart: PhaseFactors) -> None:
         self.loop = loop
@@ -59,13 +59,13 @@ class UnitScreen:
         self._sending: dict[tuple[int, float | None], float] = {}
 
     def __call__(self, option: Option, workload: WorkloadPlan) -> tuple[Capacity, ...]:
-        """Return the highest rate of each length within the SLO; what is no unit is judged by the closed loop."""
+        """Return the highest rate of each length within the SLO; other options are judged by the closed loop."""
         if option.apart is None:
             return self.loop(option, workload)
         return tuple(self._alone(option, option.apart, share.bucket, workload.slo) for share in workload.shares)
 
     def engine(self, deployment: Deployment, measured_engine: str, phase: Phase) -> PhaseEngine:
-        """Lay out a replica of one kind once."""
+        """Place a replica of one kind, once."""
         both = self.loop.compiled_on(deployment, measured_engine)
         key = (id(both), phase)
         if key not in self._engines:
@@ -75,24 +75,25 @@ class UnitScreen:
         return self._engines[key]
 
     def engines(self, unit: Disaggregated, measured_engine: str) -> tuple[PhaseEngine, PhaseEngine]:
-        """The kind that prefills and the kind that decodes."""
+        """Return the engine that prefills and the engine that decodes."""
         return (
             self.engine(unit.prefill, measured_engine, "prefill"),
             self.engine(unit.decode, measured_engine, "decode"),
         )
 
     def spread(self, unit: Disaggregated, measured_engine: str) -> PhaseSpread:
-        """How far such units are off: less where the very setups of both kinds were measured apart."""
+        """Return the prediction error of such units: smaller if both kinds' setups were measured disaggregated."""
         return self.apart.seen if self.measured(unit, measured_engine) else self.apart.unseen
 
     def measured(self, unit: Disaggregated, measured_engine: str) -> bool:
-        """Whether both kinds were measured in a disaggregated deployment."""
+        """Return whether both kinds were measured in a disaggregated deployment."""
         return all(side.stack.tier == "calibrated" for side in self.engines(unit, measured_engine))
 
     def rates(self, pairs: Sequence[tuple[Disaggregated, str]], bucket: Bucket, slo: Slo) -> list[PairRates]:
-        """What one replica of each kind carries of a length within the SLO; zero where it misses it alone.
+        """Return the rate of a length that one replica of each kind carries within the SLO; 0 if it misses it alone.
 
-        Many at once, without the queue in front of the prefill replicas: to choose how many of each kind there are.
+        Computed for many pairs at once, without the queue in front of the prefill replicas, to choose how many of each
+        kind there are.
         """
         if not pairs:
             return []
@@ -128,15 +129,16 @@ class UnitScreen:
             tier="calibrated" if self.measured(unit, engine) else "transferred",
             grounds=f"{engine}, prompts and answers apart, prefill from {' > '.join(ahead.stack.path)}, "
             f"decode from {' > '.join(after.stack.path)}; long run with {decoding:,.0f} a decode step",
-            # Devices that prefill do nothing else: they are what prompts cost.
+            # Prefill devices do nothing else, so they are the cost of prompts.
             prefill_fraction=unit.prefill_replicas * unit.prefill.parallelism.devices / unit.devices,
             measured_engine=engine,
         )
 
     def _steps(self, unit: Disaggregated, measured_engine: str) -> tuple[float, float]:
-        """How much longer and shorter steps are at P10 and P90 of what is carried, as logarithms.
+        """Return how much longer and shorter steps are at P10 and P90 of capacity, as logarithms.
 
-        The steps, because near a limit on the time per token a rate moves by far more than they do.
+        Steps are scaled rather than the rate because, near a limit on time per token, the rate changes far more than
+        they do.
         """
         spread = self.spread(unit, measured_engine)
         return max(spread.tpot[1], -spread.rate[0], 0.0), min(spread.tpot[0], -spread.rate[1], 0.0)
@@ -161,7 +163,7 @@ class UnitScreen:
 
 
 def _most(pools: TwoPools, log_factor: float, decoding: Stack, bucket: Bucket, slo: Slo) -> tuple[float, float] | None:
-    """The highest rate within the SLO with steps longer by a factor, and how many decode together then."""
+    """Return the highest rate within the SLO with steps scaled by a factor, and the requests per decode step."""
     factor = exp(log_factor)
     pools = replace(pools, prefill=pools.prefill.scaled(factor), decode=pools.decode.scaled(factor))
 
@@ -186,7 +188,7 @@ def _within(solved: Sequence[Steady], decoding: Stack, bucket: Bucket, slo: Slo)
 
 
 def _most_decoding(columns: Columns, limit_s: float) -> Array:
-    """Requests in the largest step of a decode replica within a time per token; 0 where one alone takes longer."""
+    """Return the largest batch of a decode replica within a time per token; 0 if one request alone takes longer."""
     low, high = np.zeros_like(columns.seats), columns.seats.copy()
     whole = columns.decode_step_s(high) <= limit_s
     for _ in range(_HALVINGS):
@@ -198,7 +200,7 @@ def _most_decoding(columns: Columns, limit_s: float) -> Array:
 
 
 def _token_limit_s(bucket: Bucket, slo: Slo) -> float:
-    """What a token may take: as promised, or its share of a whole answer's time."""
+    """Return the time limit per token in seconds: the SLO's, or the token's share of the end-to-end limit."""
     limits = [np.inf if slo.tpot_s is None else slo.tpot_s]
     limits += [] if slo.e2e_s is None else [slo.e2e_s / bucket.output_tokens]
     return float(min(limits))

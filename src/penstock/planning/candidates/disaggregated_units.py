@@ -1,4 +1,4 @@
-"""Which replicas that prefill go with which that decode, and how many of each? The few units worth simulating."""
+"""Selects the few disaggregated units worth simulating: which prefill and decode replicas, and how many of each."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,22 +15,22 @@ from penstock.planning.candidates.replica_capacity import Option, mixed_rate, wa
 from penstock.planning.candidates.splits import splits_of
 
 _MAX_DEVICES: Final = 64
-"""Of a unit: eight machines of eight, so that one of them may prefill for seven."""
+"""Maximum devices of a unit: eight nodes of eight, so that one may prefill for seven."""
 _MAX_REPLICAS: Final = 8
-"""Of one kind in a unit."""
+"""Maximum replicas of one kind in a unit."""
 _WORKING: Final = 0.85
-"""Share of what prefill replicas could do that leaves a queue of prompts short enough for most promises."""
+"""Utilisation of prefill replicas at which the prompt queue is short enough for most SLOs."""
 _SHORTLIST, _UNITS = 24, 3
-"""Pairs looked at with their queue, and units that are simulated."""
+"""Pairs judged with their queue, and units simulated."""
 
 _Needs = tuple[float, float, float]
 UnitsOf = Callable[[ModelSpec, WorkloadOnAccelerator], Sequence[Option]]
-"""The units of a workload on a part that are worth simulating; none where nobody measured any there."""
+"""Function that returns the units of a workload on an accelerator worth simulating; none without measurements there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Pair:
-    """A kind that prefills and a kind that decodes, one replica each, and the engine of both."""
+    """A prefill and a decode kind, one replica each, with the engine of both."""
 
     unit: Disaggregated
     weights: str
@@ -38,9 +38,9 @@ class _Pair:
 
 
 def find_units(model: ModelSpec, placing: WorkloadOnAccelerator, screen: UnitScreen) -> list[Option]:
-    """List the units that take fewest devices for the workload's peak; what is less well known counts for more.
+    """List the units that need the fewest devices for the workload's peak, weighted by their uncertainty.
 
-    The best of hundreds of predictions is the luckiest, and what was measured is off by less.
+    The best of hundreds of predictions is the luckiest, and measured setups have smaller errors.
     """
     pairs = list(_pairs(model, placing, screen))
     sized = [
@@ -70,14 +70,14 @@ def _pairs(model: ModelSpec, placing: WorkloadOnAccelerator, screen: UnitScreen)
 
 
 def _engines(spec: ModelSpec, placing: WorkloadOnAccelerator, screen: UnitScreen) -> list[str]:
-    """Those asked for of the engines measured apart on the part: with the model in its format, or else with any."""
+    """Return the requested engines measured disaggregated on the accelerator: with this model format, or else any."""
     asked, part = placing.workload.engines, placing.accelerator.id
     measured = screen.apart.engines(part, None if asked else spec) or screen.apart.engines(part)
     return [name for name in measured if not asked or name in asked]
 
 
 def _unit(prefill: Deployment, ahead: int, decode: Deployment, after: int) -> Disaggregated:
-    """Put both kinds together; KV goes over the network, as units share their pools and rarely one machine."""
+    """Combine both kinds; KV is sent over the network, because units share pools and are rarely on one machine."""
     return Disaggregated(
         prefill=prefill,
         prefill_replicas=ahead,
@@ -90,7 +90,7 @@ def _unit(prefill: Deployment, ahead: int, decode: Deployment, after: int) -> Di
 def _rates(
     pairs: Sequence[_Pair], placing: WorkloadOnAccelerator, screen: UnitScreen
 ) -> list[tuple[float, float, float]]:
-    """The share of the workload a pair serves, and requests per second of it that a replica of each kind carries."""
+    """Return the share of the workload each pair serves, and the requests per second per replica of each kind."""
     workload = placing.workload
     asked = [(pair.unit, pair.engine) for pair in pairs]
     by_length = [screen.rates(asked, share.bucket, workload.slo) for share in workload.shares]
@@ -107,7 +107,7 @@ def _rates(
 def _sized(
     pair: _Pair, rates: tuple[float, float, float], placing: WorkloadOnAccelerator, screen: UnitScreen
 ) -> tuple[_Needs, Option] | None:
-    """Choose how many of each kind: prompts as fast as answers, on a part of a node or on whole ones."""
+    """Choose how many replicas of each kind balance prefill and decode, on a fraction of a node or on whole nodes."""
     served, ahead, after = rates
     if not served:
         return None
@@ -135,7 +135,7 @@ def _ratios() -> Iterator[tuple[int, int]]:
 
 
 def _times(devices: int, node: int) -> int | None:
-    """How often a ratio is repeated until its devices divide a node or fill whole ones; None where that is too many."""
+    """Return how often a ratio is repeated until its devices divide a node or fill whole nodes; None if too many."""
     for times in range(1, _MAX_DEVICES // devices + 1):
         whole = times * devices
         if node % whole == 0 or whole % node == 0:
@@ -144,9 +144,9 @@ def _times(devices: int, node: int) -> int | None:
 
 
 def _devices(unit: Disaggregated, rate: float, low: float, peak: float, served: float) -> _Needs:
-    """What is not served, devices the peak takes in whole units, and devices for a request a second.
+    """Return the share not served, devices for the peak in whole units, and devices per request per second.
 
-    Devices count as many times as a unit carries more than at its low end.
+    Devices are scaled up by the ratio of the rate to its low end.
     """
     if low <= 0:
         return 1.0, inf, inf
@@ -154,7 +154,7 @@ def _devices(unit: Disaggregated, rate: float, low: float, peak: float, served: 
 
 
 def _needs(placing: WorkloadOnAccelerator, option: Option, screen: UnitScreen) -> _Needs:
-    """The same with the queue in front of the prefill replicas."""
+    """Return the same figures with the queue in front of the prefill replicas."""
     capacities = screen(option, placing.workload)
     fractions = tuple(share.fraction for share in placing.workload.shares)
     rate, low = (

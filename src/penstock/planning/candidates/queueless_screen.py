@@ -1,4 +1,4 @@
-"""What would a replica carry if requests never queued? A quick screen of many deployments before the simulator."""
+"""Screens many deployments quickly, before simulation, by the rate a replica carries without queueing."""
 
 from dataclasses import dataclass
 from math import exp
@@ -26,14 +26,14 @@ _PER_OCTAVE: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledSteps:
-    """A deployment's work, and seconds per unit of it on the stack that speaks for it."""
+    """A deployment's work, and the stack that predicts seconds per unit of it."""
 
     work: ReplicaWork
     stack: Stack
     speculation: Speculation | None
 
     def times(self, together: Array, bucket: Bucket) -> tuple[Array, Array, Array]:
-        """Seconds per token, seconds to the first one, and the share of prompts in a step."""
+        """Return seconds per token, seconds to the first token, and the share of prefill in a step."""
         loop = LoopLoad(
             users=together,
             input_tokens=bucket.input_tokens,
@@ -47,7 +47,7 @@ class CompiledSteps:
         return token_s, self.stack.first_token_s(self.work, loop), prefill
 
     def _step(self, loop: LoopLoad) -> Array:
-        """Work that each token of a request takes of its step."""
+        """Return the work per token of a request in a step."""
         drafts = self.speculation
         if drafts is None:
             return self.work.light(loop.average())
@@ -56,10 +56,10 @@ class CompiledSteps:
 
 
 class QueuelessScreen:
-    """Judges by the largest closed loop whose average step and first token stay within the SLO.
+    """Screen by the largest closed loop whose average step and first token stay within the SLO.
 
-    It ignores queueing, so it is optimistic near saturation; whoever uses it says so. One object remembers what it
-    compiled: a deployment is compiled once for all its lengths and engines with the same settings.
+    It ignores queueing, so it is optimistic near saturation, which its callers must state. It caches its results: a
+    deployment is compiled once for all its lengths and for engines with the same settings.
     """
 
     def __init__(self, efficiencies: Efficiencies) -> None:
@@ -71,7 +71,7 @@ class QueuelessScreen:
         self._fits: dict[tuple[object, ...], MemoryFit] = {}
 
     def __call__(self, option: Option, workload: WorkloadPlan) -> tuple[Capacity, ...]:
-        """Return the rate of the largest loop of each length that keeps the SLO."""
+        """Return the rate of the largest loop of each length that meets the SLO."""
         return tuple(self.alone(option, share.bucket, workload.slo) for share in workload.shares)
 
     def alone(self, option: Option, bucket: Bucket, slo: Slo) -> Capacity:
@@ -81,7 +81,7 @@ class QueuelessScreen:
         if not longest.fits:
             return cannot(longest.obstacle.reason if longest.obstacle else "does not fit")
         compiled = self.compiled(option)
-        # Requests that came at different times hold half their answers on average.
+        # Requests that arrived at different times hold half of their output on average.
         mean_tokens = bucket.input_tokens + bucket.output_tokens / 2
         limit = memory.capacity.tokens / mean_tokens if memory.capacity is not None else 0.0
         together = _concurrencies(min(int(limit) or _MOST, _MOST))
@@ -104,7 +104,7 @@ class QueuelessScreen:
         )
 
     def memory(self, deployment: Deployment, context_tokens: int) -> MemoryFit:
-        """Whether a replica holds the model and a request of this length."""
+        """Return whether a replica holds the model and a request of this length."""
         key = (*_layout(deployment), context_tokens)
         if key not in self._fits:
             self._fits[key] = self._room(deployment).at(context_tokens)
@@ -117,11 +117,11 @@ class QueuelessScreen:
         return self._rooms[placed]
 
     def compiled(self, option: Option) -> CompiledSteps:
-        """Its work and the stack that serves it."""
+        """Return an option's work and the stack that serves it."""
         return self.compiled_on(option.deployment, option.measured_engine, option.speculation)
 
     def compiled_on(self, deployment: Deployment, engine: str, speculation: Speculation | None = None) -> CompiledSteps:
-        """The same of a deployment on an engine."""
+        """Return a deployment's work and stack on an engine."""
         placed = _layout(deployment)
         if placed not in self._works:
             self._works[placed] = ReplicaWork(deployment)
@@ -132,7 +132,7 @@ class QueuelessScreen:
         return self._compiled[key]
 
     def _stack(self, key: tuple[object, ...], work: ReplicaWork) -> Stack:
-        """Ask once about a deployment, whether it drafts or not: measurements speak of steps without drafts."""
+        """Look up a deployment's stack once, whether it drafts or not: measurements are of steps without drafts."""
         *plain, _, engine = key
         known = (*plain, engine)
         if known not in self._stacks:
@@ -141,7 +141,7 @@ class QueuelessScreen:
 
 
 def _layout(deployment: Deployment) -> tuple[object, ...]:
-    """What tells two deployments apart: engines with the same settings share one. Whether it drafts comes last."""
+    """Return a key of a deployment, shared by engines with the same settings; its last entry is whether it drafts."""
     part, model, engine = deployment.accelerator, deployment.model, deployment.engine
     plain = (model.name, model.quantisation, part.id, deployment.parallelism, deployment.cache_dtype, engine)
     return (*plain, deployment.speculative)
@@ -156,5 +156,5 @@ def _within(tpot_s: Array, ttft_s: Array, bucket: Bucket, slo: Slo) -> NDArray[n
     after = bucket.output_tokens - 1
     between_s = tpot_s if after else np.full_like(tpot_s, np.nan)
     kept = slo.met(ttft_s=ttft_s, tpot_s=between_s, e2e_s=ttft_s + tpot_s * after)
-    # More requests never make a step shorter: what follows the first miss is missed too.
+    # More requests never make a step shorter: every load after the first miss misses too.
     return np.logical_and.accumulate(kept)

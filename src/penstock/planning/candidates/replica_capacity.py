@@ -1,4 +1,4 @@
-"""How much does a replica carry beside others of its kind? Requests per second within an SLO: the planner's seam."""
+"""Defines the capacity of a replica in a pool, in requests per second within an SLO: the planner's interface."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,41 +12,41 @@ from penstock.workload.slo import Slo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """What one replica of a pool sustains within the SLO; zero where it cannot meet it at any rate."""
+    """Rate one replica of a pool sustains within the SLO; zero if it misses the SLO at any rate."""
 
     requests_per_s: Range
     tier: str
     grounds: str
-    """Where the figure comes from: which measurements, which engine, simulated or not."""
+    """Source of the figure: which measurements, which engine, simulated or not."""
     prefill_fraction: float | None
-    """Share of busy device time that prompts take; None where nobody knows."""
+    """Share of busy device time that prefill takes; None if unknown."""
     measured_engine: str | None = None
-    """Whose measurements it rests on; None where it rests on none."""
+    """Engine whose measurements it is based on; None if there are none."""
 
     @property
     def meets_slo(self) -> bool:
-        """Whether it serves this length at all."""
+        """Return whether it serves this length at all."""
         return self.requests_per_s.value > 0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Option:
-    """One way to run a workload on a part: its weights, its split, its drafts, and the engine that is started."""
+    """One way to run a workload on an accelerator: its weights, split, drafts and engine."""
 
     id: str
     weights: str
     deployment: Deployment
-    """Of one replica; where prompts are computed apart, of one that decodes."""
+    """Deployment of one replica; of a decode replica for a disaggregated unit."""
     measured_engine: str
-    """The engine whose measurements speak for it."""
+    """Engine whose measurements predict its speed."""
     speculation: Speculation | None = None
-    """How it drafts with the checkpoint's own layers; None where it does not."""
+    """Speculative decoding with the checkpoint's own layers; None if it does not draft."""
     apart: Disaggregated | None = None
-    """The replicas that prefill and those that decode, which are one unit; None where each does both."""
+    """The prefill and decode replicas of a disaggregated unit; None if each replica does both."""
 
 
 def way_of(deployment: Deployment, speculation: Speculation | None, apart: Disaggregated | None = None) -> str:
-    """Say how a replica is run: its split, and how many tokens a step drafts; or both kinds of a unit."""
+    """Return how a replica is run: its split and the tokens drafted per step, or both kinds of a unit."""
     if apart is not None:
         ahead, after = apart.prefill.parallelism, apart.decode.parallelism
         return f"{apart.prefill_replicas} prefill {ahead} to {apart.decode_replicas} decode {after}"
@@ -55,11 +55,11 @@ def way_of(deployment: Deployment, speculation: Speculation | None, apart: Disag
 
 
 CapacityOf = Callable[[Option, WorkloadPlan], tuple[Capacity, ...]]
-"""What a replica carries of each length of a workload, in the workload's order."""
+"""Function that returns a replica's capacity for each length of a workload, in the workload's order."""
 
 
 def length_by_length(capacity_of: Callable[[Deployment, Bucket, Slo], Capacity]) -> CapacityOf:
-    """Ask about every length alone."""
+    """Return a capacity function that judges every length alone."""
 
     def every(option: Option, workload: WorkloadPlan) -> tuple[Capacity, ...]:
         return tuple(capacity_of(option.deployment, share.bucket, workload.slo) for share in workload.shares)
@@ -68,9 +68,9 @@ def length_by_length(capacity_of: Callable[[Deployment, Bucket, Slo], Capacity])
 
 
 def mixed_rate(fractions: tuple[float, ...], rates: tuple[float, ...]) -> float:
-    """Requests per second of a mix of lengths, each of which takes its share of a replica's time; 0 if none is served.
+    """Return the requests per second of a mix of lengths, each taking its share of replica time; 0 if none is served.
 
-    Lengths that it does not serve at all are somebody else's: the mix is of the others.
+    Lengths it cannot serve are left to other replicas: the mix is of the others.
     """
     served = [(fraction, rate) for fraction, rate in zip(fractions, rates, strict=True) if rate > 0]
     busy = sum(fraction / rate for fraction, rate in served)
@@ -78,7 +78,7 @@ def mixed_rate(fractions: tuple[float, ...], rates: tuple[float, ...]) -> float:
 
 
 def cannot(reason: str) -> Capacity:
-    """Say that a replica meets the SLO at no rate."""
+    """Return the capacity of a replica that misses the SLO at any rate, with the reason."""
     return Capacity(
         requests_per_s=Range(value=0.0, low=0.0, high=0.0), tier="none", grounds=reason, prefill_fraction=None
     )

@@ -1,4 +1,4 @@
-"""In which ways do people split a model over a part? Inside a node, in a rack that links like one, across nodes."""
+"""Lists the splits of a model over an accelerator: within a node, in a rack linked like one, across nodes."""
 
 from typing import Final
 
@@ -7,20 +7,20 @@ from penstock.fleet.deployment import Parallelism
 from penstock.model import ModelSpec
 
 _WIDEST_TENSOR: Final = 16
-"""Ranks an all-reduce after every layer is spread over, even where a whole rack links at full speed."""
+"""Maximum ranks of tensor parallelism, with an all-reduce per layer, even if a whole rack links at full speed."""
 _WIDEST_EXPERTS: Final = 64
-"""Ranks experts are spread over in a rack."""
+"""Maximum ranks of expert parallelism in a rack."""
 _NODES: Final = (2, 4)
-"""Nodes of one replica, where it is on several: experts spread over them, or stages of a pipeline."""
+"""Nodes per replica that spans several: with expert parallelism, or as pipeline stages."""
 
 
 def splits_of(model: ModelSpec, accelerator: Accelerator) -> tuple[Parallelism, ...]:
-    """List the splits that need no pipeline, the fewest devices first.
+    """List the splits without a pipeline, the fewest devices first.
 
-    Tensor parallelism in powers of two: what engines run well, and sizes that add up in a node without gaps. A mixture
-    of experts may hold whole experts on each rank instead of slices of all, and may have attention by itself on each
-    rank beside that. Only a mixture that no device holds alone is spread over several nodes: for a smaller one more
-    replicas do the same with less to send.
+    Tensor parallelism is in powers of two: engines run it well, and sizes add up in a node without gaps. A mixture of
+    experts may hold whole experts on each rank instead of slices of all, and may also run attention separately on each
+    rank. Only a mixture that no single device holds is spread over several nodes: for a smaller one, more replicas do
+    the same with less communication.
     """
     together = linked_devices(accelerator)
     tensor = [Parallelism(tp=ranks) for ranks in _powers(min(together, _WIDEST_TENSOR))]
@@ -32,24 +32,24 @@ def splits_of(model: ModelSpec, accelerator: Accelerator) -> tuple[Parallelism, 
 
 
 def _expert_ranks(model: ModelSpec, accelerator: Accelerator) -> list[int]:
-    """Over how many devices a mixture is spread with attention by itself on each."""
+    """Return the numbers of devices a mixture is spread over with attention separate on each."""
     node, together = accelerator.node.devices, linked_devices(accelerator)
     if model.weight_bytes <= accelerator.usable_hbm_bytes:
         return _powers(node)[1:]
     if together > node:
         return _powers(min(together, _WIDEST_EXPERTS))[1:]
-    # Parts that share a slot with their network do not exchange experts over it.
+    # Accelerators that share a slot with their network do not exchange experts over it.
     meshed = accelerator.link is not None and accelerator.link.topology in {"switched", "mesh"}
     return _powers(node)[1:] + [nodes * node for nodes in _NODES if meshed]
 
 
 def stages_of(accelerator: Accelerator) -> tuple[Parallelism, ...]:
-    """List the splits for a model that no devices hold that link at full speed: its layers in stages, a node each."""
+    """List the pipeline splits, one node per stage, for a model too large for devices linked at full speed."""
     return tuple(Parallelism(tp=accelerator.node.devices, pp=nodes) for nodes in _NODES)
 
 
 def linked_devices(accelerator: Accelerator) -> int:
-    """Devices that reach each other at full speed: a node, or the rack whose switches span its nodes."""
+    """Return the number of devices linked at full speed: a node, or the rack whose switches span its nodes."""
     link, node = accelerator.link, accelerator.node.devices
     racked = link is not None and link.topology == "switched" and (link.domain_devices or 0) > node
     return (link.domain_devices or node) if link is not None and racked else node

@@ -1,1 +1,1 @@
-"""Which fleet is cheapest? The problem, the integer program that solves it, and the bill."""
+"""Finds the cheapest fleet: the problem, the integer program that solves it, and the bill."""

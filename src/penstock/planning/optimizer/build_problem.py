@@ -1,4 +1,4 @@
-"""How does a plan become a problem? Prices, power and people turned into dollars per node, period by period."""
+"""Builds the optimizer's problem from a plan: prices, power and people as dollars per node and period."""
 
 from collections.abc import Mapping, Sequence
 
@@ -28,7 +28,7 @@ from penstock.planning.spec.resolve_plan import Resolved
 
 
 def peak_requests_per_s(workload: WorkloadPlan, period: Period) -> float:
-    """The highest rate of a period: at its end where demand grows, at its start where it shrinks."""
+    """Return the highest request rate of a period: the rate at its end if demand grows, at its start if it shrinks."""
     growth = 1 + workload.growth_per_year.value
     return workload.peak_requests_per_s * float(max(growth ** period[0], growth ** period[1]))
 
@@ -36,7 +36,7 @@ def peak_requests_per_s(workload: WorkloadPlan, period: Period) -> float:
 def build_problem(
     resolved: Resolved, candidates: Sequence[Candidate], *, capacity_scale: Mapping[str, float] | None = None
 ) -> Problem:
-    """Write down what the solver sees; `capacity_scale` multiplies what every replica of a part carries."""
+    """Build the optimizer's problem; `capacity_scale` multiplies the capacity of each replica, by accelerator."""
     plan, terms = resolved.plan, terms_of(resolved)
     offers = tuple(
         _offer(terms, part, site)
@@ -65,7 +65,10 @@ def build_problem(
 
 
 def _gains(terms: BillingTerms, scale: Mapping[str, float]) -> Mapping[str, tuple[float, ...]]:
-    """What newer engines add by the start of each period, and how far off the estimate of a part is taken to be."""
+    """Return the capacity factor per accelerator and period: software gains by its start, times `scale`.
+
+    Accelerators whose factor is always 1 are left out.
+    """
     periods = range(len(terms.periods))
     return {
         ident: tuple(scale.get(ident, 1.0) * terms.gain(accelerator.vendor, period) for period in periods)
@@ -75,7 +78,7 @@ def _gains(terms: BillingTerms, scale: Mapping[str, float]) -> Mapping[str, tupl
 
 
 def demands_of(workload: WorkloadPlan, periods: Sequence[Period]) -> tuple[Demand, ...]:
-    """Spread a workload over its length buckets, peak by peak."""
+    """Split a workload's peak rate in each period over its length buckets."""
     return tuple(
         Demand(
             key=(workload.name, number),
@@ -135,7 +138,7 @@ def _kept(terms: BillingTerms, part: AcceleratorPlan, site: SitePlan) -> Kept | 
 
 
 def _first_period(terms: BillingTerms, part: AcceleratorPlan) -> int:
-    """The first period that begins when the part is there; past the end where it comes too late."""
+    """Return the first period that starts once the accelerator is available; the period count if there is none."""
     return 0 if part.available is None else _period_from(terms, years_until(terms.resolved.plan, part.available))
 
 
@@ -156,5 +159,5 @@ def _replica(candidate: Candidate) -> ReplicaKind:
 
 
 def denied(site: SitePlan, accelerator: Accelerator) -> bool:
-    """Whether a part may not stand at a site."""
+    """Return whether a site excludes an accelerator or its vendor."""
     return accelerator.id in site.deny or accelerator.vendor in site.deny

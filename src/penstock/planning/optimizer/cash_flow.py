@@ -1,4 +1,4 @@
-"""When is it paid? What is ordered, and the money of every quarter as it leaves the account, nothing discounted."""
+"""Lists a fleet's orders and its payments per quarter and year, undiscounted."""
 
 from calendar import monthrange
 from collections.abc import Iterator, Mapping
@@ -18,33 +18,33 @@ from penstock.planning.spec.plan_types import OwnedPlan
 QUARTER_YEARS: Final = 0.25
 _CAPEX: Final = frozenset({Item.SILICON, Item.HOST, Item.NETWORK})
 _NOT_PAID: Final = frozenset({Item.KEPT})
-"""Resale given up is a cost of keeping a node; nobody is paid it."""
+"""Bill items that are no payment: forgone resale is a cost of keeping a node, but no money leaves the account."""
 _EPSILON_YEARS: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """One purchase or contract to sign."""
+    """A purchase or contract to sign."""
 
     on: date
-    """When its nodes serve."""
+    """Date from which its nodes serve."""
     by: date | None
-    """When it must be ordered for that; None where nobody said how long delivery takes."""
+    """Latest order date for delivery by `on`; None if the lead time is unknown, or for a contract."""
     accelerator: str
     site: str
     nodes: int
     devices: int
     months: int | None
-    """The term of a contract; None is a purchase."""
+    """Term of a contract in months; None for a purchase."""
     usd: float
-    """What the order says: price with host and network, or every hour of the term."""
+    """Amount of the order in dollars: the price with host and network, or every hour of a contract's term."""
     quoted: bool
-    """Whether the plan states the price; else it is the catalog's, and nobody has offered it."""
+    """Whether the plan states the price; otherwise it is the catalog's price, which no seller has offered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paid:
-    """What leaves the account between two dates."""
+    """Payments between two dates, in dollars."""
 
     start: date
     end: date
@@ -54,48 +54,48 @@ class Paid:
     """Power, cooling, hosting, support, licences and failures."""
     people_usd: float
     sales_usd: float
-    """What nodes owned before bring when they are let go."""
+    """Proceeds from selling nodes that were owned before the plan."""
 
     @property
     def total_usd(self) -> float:
-        """All of it, sales taken off."""
+        """Return all payments minus sales."""
         return self.capex_usd + self.rent_usd + self.running_usd + self.people_usd - self.sales_usd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cash:
-    """A fleet's money as it is paid; it adds up to the bill where nothing is discounted."""
+    """A fleet's payments over time; they add up to the bill at a discount rate of 0."""
 
     orders: tuple[Order, ...]
     quarters: tuple[Paid, ...]
     years: tuple[Paid, ...]
     after_usd: float
-    """Rent that contracts still bind to once the horizon has ended."""
+    """Rent still due under contracts after the horizon ends."""
     bought_book_usd: float
-    """What the books say at the end of the horizon of what was bought, by straight line."""
+    """Straight-line book value, at the end of the horizon, of the nodes bought."""
     bought_resale_usd: float
-    """What the plan counts on for it: salvage, and the share of book value it was told to."""
+    """Resale value the plan assumes for the same nodes: salvage, and the stated share of book value."""
     kept_book_usd: float | None
-    """The same of what was owned before; None where no book value was given."""
+    """Book value, at the end of the horizon, of the nodes owned before; None if the plan states no book value."""
 
     @property
     def capex_usd(self) -> float:
-        """Everything that is bought."""
+        """Return all purchases, in dollars."""
         return sum(paid.capex_usd for paid in self.years)
 
     @property
     def opex_usd(self) -> float:
-        """Everything else that is paid within the horizon."""
+        """Return all other payments within the horizon, in dollars."""
         return sum(paid.rent_usd + paid.running_usd + paid.people_usd for paid in self.years)
 
     @property
     def first_order_usd(self) -> float:
-        """Capex of the first day: the figure on the first purchase order."""
+        """Return the capex of the first day: the amount of the first purchase order."""
         return sum(order.usd for order in self.orders if order.months is None and order.on == self.quarters[0].start)
 
 
 def cash_of(mix: Mix, terms: BillingTerms) -> Cash:
-    """Read a fleet's payments off its bill, quarter by quarter."""
+    """Derive a fleet's orders and payments from its bill."""
     horizon = terms.horizon_years
     purchases = [(_paid_once(mix, terms, key), terms.periods[key[3]][0]) for key in mix.purchases]
     return Cash(
@@ -116,7 +116,7 @@ def _spans(mix: Mix, terms: BillingTerms, length_years: float) -> Iterator[Paid]
 
 
 def _between(mix: Mix, terms: BillingTerms, start: float, end: float) -> Paid:
-    """Bill the same fleet with a calendar that knows only the days between two dates."""
+    """Bill the fleet for the days between two dates only."""
     seen = _windowed(terms, start, end)
     lines = [line for holding in holdings(mix, seen) for line in holding.bill(holding.nodes)]
     lines += people_lines(mix, seen)
@@ -171,7 +171,7 @@ Key = tuple[str, str, int, int]
 
 
 def _paid_once(mix: Mix, terms: BillingTerms, key: Key) -> float:
-    """What one purchase costs on the day: silicon, servers and network."""
+    """Return the cost of one purchase on its day: silicon, servers and network."""
     accelerator, site, level, period = key
     whole = _windowed(terms, -1.0, inf)
     lines = whole.bought(*terms.named(accelerator, site), level, period, nodes=mix.purchases[key])
@@ -179,7 +179,7 @@ def _paid_once(mix: Mix, terms: BillingTerms, key: Key) -> float:
 
 
 def _committed(mix: Mix, terms: BillingTerms, key: Key) -> float:
-    """What signing binds to: the first term, though the fleet is planned to renew it where the need is longer."""
+    """Return the rent a contract commits to at signing: its first term, even if the plan renews it later."""
     accelerator, site, number, period = key
     term = Term(months=part_of(terms.resolved.plan, accelerator).contracts[number].months)
     whole = _windowed(terms, -1.0, terms.periods[period][0] + term.years)
@@ -196,7 +196,7 @@ def _kept_by_period(mix: Mix, entry: OwnedPlan) -> Mapping[int, int]:
 
 
 def _sales(mix: Mix, terms: BillingTerms) -> Iterator[tuple[float, float]]:
-    """When nodes owned before are let go, and what they bring."""
+    """Yield when nodes owned before are sold, in years, and the proceeds in dollars."""
     for entry in terms.resolved.plan.owned:
         resale, before, kept = terms.resale(entry), entry.nodes or 0, _kept_by_period(mix, entry)
         for period, (start, _) in enumerate(terms.periods):
@@ -207,7 +207,7 @@ def _sales(mix: Mix, terms: BillingTerms) -> Iterator[tuple[float, float]]:
 
 
 def _kept_book(mix: Mix, terms: BillingTerms) -> float | None:
-    """Straight line from today's book value to nothing at full depreciation."""
+    """Return the book value of kept nodes at the end: a straight line from today's to 0 at full depreciation."""
     total, last = 0.0, len(terms.periods) - 1
     for entry in terms.resolved.plan.owned:
         if entry.book_usd is None:
@@ -219,7 +219,7 @@ def _kept_book(mix: Mix, terms: BillingTerms) -> float | None:
 
 
 def day_of(terms: BillingTerms, years: float) -> date:
-    """Whole months by the calendar, anything else by days."""
+    """Return the date this many years after the start: whole months by the calendar, anything else in days."""
     start, months = terms.resolved.plan.start, round(years * MONTHS_PER_YEAR)
     if abs(years * MONTHS_PER_YEAR - months) > _EPSILON_YEARS:
         return start + timedelta(days=round(years * DAYS_PER_YEAR))

@@ -1,4 +1,4 @@
-"""Which mix is cheapest? Whole nodes, whole replicas and shares of each length bucket, by integer programming."""
+"""Finds the cheapest mix by integer programming: whole nodes, whole replicas, shares of each length bucket."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -14,12 +14,12 @@ from penstock.planning.optimizer.problem import (
 )
 
 _SMALL, _LARGE_GAP, _PERIODS_GAP, _SMALL_GAP = 500, 1e-3, 2e-4, 1e-5
-"""Placements up to which a fleet is solved to a hundred-thousandth, or to a fiftieth of a percent where it changes over
-time; above, to a tenth of a percent: it is reported."""
+"""Up to `_SMALL` placements a fleet is solved to a gap of 0.001%, or 0.02% if it changes over time; above that, to
+0.1%. The gap is reported."""
 _MAX_NODES: Final = 2_000
-"""Of the search, not of the fleet: ten seconds of this machine on the largest of the examples."""
+"""Limit on nodes of the search tree, not of the fleet: ten seconds on this machine for the largest example."""
 LOOSE: Final = 0.01
-"""A fleet that may be this much too dear is not an answer yet."""
+"""Gap above which the search continues: the fleet could still cost 1% too much."""
 _PATIENCE: Final = 10
 _NEGLIGIBLE: Final = 1e-7
 
@@ -34,9 +34,9 @@ def cheapest(
     most_nodes: int = _MAX_NODES,
     patient: bool = True,
 ) -> Mix | None:
-    """Find the cheapest fleet; None where no fleet keeps every rule.
+    """Find the cheapest fleet; None if no fleet satisfies every rule.
 
-    Where nobody is patient a fleet that may be more than a hundredth too dear is returned as well: its gap says so.
+    Without `patient`, a fleet with a gap above 1% is returned as well; its `gap_fraction` states the gap.
     """
     built = _Built(problem, restriction or Restriction())
     gap = _gap(problem, len(built.count)) if gap_fraction is None else gap_fraction
@@ -56,7 +56,7 @@ def _gap(problem: Problem, placements: int) -> float:
 def runners_up(
     problem: Problem, first: Mix, *, count: int, gap_fraction: float | None = None, most_nodes: int = 1_000
 ) -> tuple[Mix, ...]:
-    """Find the next best fleets, each without at least one accelerator of every fleet before it."""
+    """Find the next cheapest fleets, each without at least one accelerator of every fleet before it."""
     found: list[Mix] = []
     while len(found) < count:
         seen = tuple(mix.support for mix in (first, *found))
@@ -70,7 +70,7 @@ def runners_up(
 
 @dataclass(slots=True)
 class _Built:
-    """The program, and which variable stands for what."""
+    """The integer program, with an index from each decision to its variable."""
 
     problem: Problem
     restriction: Restriction
@@ -102,10 +102,10 @@ class _Built:
         self._vendors()
         self._other_supports()
 
-    # variables
+    # Variables.
 
     def _served(self, offer: Offer) -> range:
-        """The periods nodes of it can be there: all of them where some are owned already."""
+        """Return the periods in which the offer's nodes can serve: all periods if some nodes are owned already."""
         return range(offer.first_period if offer.kept is None else 0, self.problem.periods)
 
     def _nodes(self, offer: Offer) -> None:
@@ -125,7 +125,7 @@ class _Built:
                 )
 
     def _lots(self, offer: Offer, node_usd: float, most: int) -> int:
-        """Nodes that are bought, in whole lots."""
+        """Add a variable for nodes bought, in whole lots."""
         nodes = self.milp.variable(cost=node_usd, upper=most, whole=True)
         if offer.lot_nodes > 1:
             lots = self.milp.variable(upper=most // offer.lot_nodes, whole=True)
@@ -133,7 +133,7 @@ class _Built:
         return nodes
 
     def _keep(self, offer: Offer, period: int) -> None:
-        """Keep what is owned, no more than before: what was sold does not come back."""
+        """Add a variable for owned nodes kept; it never rises, because nodes once sold are gone."""
         kept = offer.kept
         if kept is None or period >= len(kept.node_usd):
             return
@@ -144,7 +144,7 @@ class _Built:
             self.milp.row([(now, 1.0), (before, -1.0)], at_most=0)
 
     def _placement(self, offer: Offer, period: int) -> None:
-        """Replicas on the nodes of a pool: what they serve, and the devices they take."""
+        """Add the replicas on a pool's nodes: the load they serve and the devices they occupy."""
         problem, most = self.problem, self.problem.most_nodes(offer)
         taken: list[tuple[int, float]] = []
         for replica in problem.replicas_on(offer.accelerator):
@@ -166,7 +166,8 @@ class _Built:
         nodes = [(variable, -float(offer.devices)) for variable in self._in_service(offer, period)]
         used = self.used[offer.key, period]
         self.milp.row([*taken, *nodes, (used, float(problem.spare_nodes * offer.devices))], at_most=0)
-        # A pool that serves is in use, and one in use has a node: the spare and the vendor's people follow from it.
+        # A pool that serves is marked used, and a used pool has a node. Spares and the vendor's engineers depend on
+        # that mark.
         self.milp.row([*taken, (used, -float(most * offer.devices))], at_most=0)
         self.milp.row([*((variable, 1.0) for variable in self._in_service(offer, period)), (used, -1.0)], at_least=0)
 
@@ -192,10 +193,10 @@ class _Built:
         on_contract = [variable for found in contracts for variable in found]
         return [*self._owned(offer, period), *on_contract, *([] if rented is None else [rented])]
 
-    # rules
+    # Rules.
 
     def _price_levels(self) -> None:
-        """All nodes of an accelerator are bought at one level, which its total volume must reach."""
+        """Require one price level for all nodes of an accelerator, and the total volume that level needs."""
         for accelerator in dict.fromkeys(offer.accelerator for offer in self.offers):
             offers = [offer for offer in self.offers if offer.accelerator == accelerator and offer.tiers]
             if not offers or (len(offers[0].tiers) == 1 and offers[0].tiers[0].min_devices <= 0):
@@ -223,7 +224,7 @@ class _Built:
                     self.milp.row([(variable, 1.0) for variable in served], at_least=1, at_most=1)
 
     def _sites(self) -> None:
-        """Owned nodes draw on a site's power; rented ones draw on somebody else's."""
+        """Limit the power of owned nodes per site; rented nodes draw no power of the site."""
         for site, watts in self.problem.site_watts.items():
             for period in range(self.problem.periods):
                 drawn = [
@@ -246,7 +247,7 @@ class _Built:
                 self.milp.row(nodes, at_most=limit)
 
     def _vendors(self) -> None:
-        """People where a vendor is used; enough vendors; not too much with one of them."""
+        """Charge engineers for each vendor used, require enough vendors, and cap each vendor's share."""
         problem, required = self.problem, self.restriction.require_vendors
         vendors = tuple(dict.fromkeys(offer.vendor for offer in self.offers))
         counted: dict[int, list[tuple[int, float]]] = {}
@@ -268,7 +269,7 @@ class _Built:
                         self.milp.row([(counts, 1.0)], at_least=1)
                 self._vendor_limit(vendor, period)
         for vendor in required - set(vendors):
-            self.milp.row([], at_least=1)  # a vendor nobody offers cannot be required: no fleet exists
+            self.milp.row([], at_least=1)  # a required vendor without any offer makes the problem infeasible
             del vendor
         if problem.min_vendors > 1:
             for period in range(problem.periods):
@@ -289,7 +290,8 @@ class _Built:
         if self.problem.share_of == "load":
             self.milp.row(self._carried(vendor, period), at_most=limit * self._whole_load(period))
             return
-        # Devices the work takes, not those that stand there: idle ones of another vendor would keep the rule.
+        # Count devices the load needs, not devices installed: otherwise idle devices of another vendor would satisfy
+        # the rule.
         kinds = {replica.id: replica for replica in self.problem.replicas}
         rates = {demand.key: demand.requests_per_s[period] for demand in self.problem.demands}
         vendors = {offer.key: offer.vendor for offer in self.offers}
@@ -303,7 +305,7 @@ class _Built:
         self.milp.row(terms, at_most=0)
 
     def _other_supports(self) -> None:
-        """Keep the answer from using every accelerator of a set already seen: a runner-up lacks one of them."""
+        """Forbid using every accelerator of a set found before, so that a runner-up lacks at least one of them."""
         for support in self.restriction.not_supports:
             present = []
             for accelerator in sorted(support):
@@ -314,10 +316,10 @@ class _Built:
                         self.milp.row([(here, 1.0), (used, -1.0)], at_least=0)
             self.milp.row(present, at_most=len(present) - 1)
 
-    # the answer
+    # Solution.
 
     def read(self, optimum: Optimum) -> Mix:
-        """Turn a point back into a fleet."""
+        """Convert a solution of the program to a fleet."""
         at = optimum.values
         pools = []
         for offer in self.offers:
@@ -379,7 +381,7 @@ class _Built:
         period: int,
         carried: dict[str, float],
     ) -> dict[str, int]:
-        """Put replicas on devices that are paid for and left over, always of the kind that is busiest."""
+        """Add replicas on devices that are paid for but unused, always of the busiest kind that fits."""
         kinds = {replica.id: replica for replica in self.problem.replicas if replica.id in replicas}
         rates = {demand.key: demand.requests_per_s[period] for demand in self.problem.demands}
         busy = dict.fromkeys(replicas, 0.0)

@@ -1,4 +1,4 @@
-"""Which fleets compete? The winner, its runners-up, the best of each vendor, the best mix and every part alone."""
+"""Finds the competing fleets: the winner, runners-up, the best per vendor, the best mix and each accelerator alone."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,31 +16,33 @@ from penstock.planning.optimizer.refill_nodes import Array
 from penstock.planning.optimizer.resize_fleet import Worlds, resized_usd
 
 NOTHING: Final = "nothing"
-"""Stands for a label where no fleet keeps every rule."""
+"""Label for the case that no fleet satisfies every rule."""
 COMPETING = ("amd", "nvidia")
-"""The vendors whose mix is asked for even where it does not win."""
+"""Vendors whose mix is solved for even if it does not win."""
 _HOPELESS: Final = 2.0
 _FIRST, _WHOLE, _NEXT = "cheapest fleet", "without pools apart", "runners-up"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """Fleets that stay in the race when inputs move."""
+    """Fleets that keep competing when inputs change."""
 
     winner: Mix
     runners_up: tuple[Mix, ...]
     others: tuple[Mix, ...]
-    """The best of each vendor alone, the best mix, and every part alone, as far as such a fleet keeps the rules."""
+    """Best fleet of each vendor alone, the best mix, and each accelerator alone, as far as such a fleet satisfies the
+    rules."""
     by_vendor: bool
-    """Whether vendors compete; where all parts are of one vendor, sets of parts do."""
+    """Whether vendors compete; if all accelerators are of one vendor, sets of accelerators compete instead."""
     of_other_worlds: tuple[Mix, ...] = ()
-    """Fleets that are cheapest in some other world: priced in every world, though never the answer in this one."""
+    """Fleets that are cheapest in another drawn world. They are priced in every world but are never the plan's
+    answer."""
     carried: Mapping[PoolKey, float] = field(default_factory=dict)
-    """What replicas were seen to carry in simulation beside their rates; empty before it."""
+    """Capacity of replicas in simulation relative to their rates, by pool; empty before simulation."""
 
     @property
     def fleets(self) -> tuple[Mix, ...]:
-        """All of them, each once."""
+        """Return all fleets of this world, each once."""
         seen: dict[tuple[object, ...], Mix] = {}
         for mix in (self.winner, *self.runners_up, *self.others):
             seen.setdefault(mix.identity, mix)
@@ -54,7 +56,10 @@ class Family:
         return replace(self, winner=mix, runners_up=tuple(entry for entry in rest if entry.identity != mix.identity))
 
     def each(self, change: Callable[[Mix], Mix | None]) -> "Family":
-        """Return the family with every fleet changed; one of which nothing is left is gone, but for the winner."""
+        """Return the family with `change` applied to every fleet; fleets for which it returns None are dropped.
+
+        The winner is never dropped: it stays unchanged instead.
+        """
         return replace(
             self,
             winner=change(self.winner) or self.winner,
@@ -63,20 +68,20 @@ class Family:
         )
 
     def with_others(self, fleets: Iterable[Mix]) -> "Family":
-        """Return the family with further fleets that compete."""
+        """Return the family with more competing fleets."""
         return replace(self, others=(*self.others, *fleets))
 
     def joined_by(self, fleets: Iterable[Mix]) -> "Family":
-        """Return the family with fleets that were cheapest in other worlds, each once."""
+        """Return the family with fleets that are cheapest in other worlds, each once."""
         seen = {mix.identity: mix for mix in (*self.of_other_worlds, *fleets)}
         return replace(self, of_other_worlds=tuple(seen.values()))
 
     def informed(self, problem: Problem) -> Problem:
-        """Return a problem in which replicas carry what they were seen to: fleets nobody simulated, on one basis."""
+        """Return the problem with simulated replica capacities, so that fleets not simulated share their basis."""
         return replace(problem, carried=self.carried)
 
     def competing(self) -> "Family":
-        """Leave out fleets at more than twice the cost of another of their label: no doubt of ours makes them win."""
+        """Drop fleets that cost more than twice the cheapest of their label: no uncertainty modelled makes them win."""
         best = {label: mix.cost_usd for label, mix in self.by_label.items()}
         return replace(
             self, others=tuple(mix for mix in self.others if mix.cost_usd <= _HOPELESS * best[self.label(mix)])
@@ -84,16 +89,16 @@ class Family:
 
     @property
     def support(self) -> frozenset[str]:
-        """Every part some fleet is made of."""
+        """Return every accelerator used by some fleet."""
         return frozenset(part for mix in self.fleets for part in mix.support)
 
     def label(self, mix: Mix) -> str:
-        """What a fleet competes as: its vendor or `mix`, or its parts."""
+        """Return the label a fleet competes under: its vendor or `mix`, or its accelerators."""
         return mix.label if self.by_vendor else " + ".join(sorted(mix.support))
 
     @property
     def named_by(self) -> Mapping[str, tuple[str, ...]]:
-        """What each label stands for: a vendor or `mix`, or accelerators."""
+        """Return the meaning of each label: a vendor or `mix`, or a set of accelerators."""
         found: dict[str, tuple[str, ...]] = {}
         for mix in (*self.fleets, *self.of_other_worlds):
             label = self.label(mix)
@@ -101,7 +106,10 @@ class Family:
         return found
 
     def restriction(self, label: str) -> Restriction:
-        """What keeps a problem to the fleets of a label; of a set of parts also those that have fewer of them."""
+        """Return the restriction that limits a problem to the fleets of a label.
+
+        For a set of accelerators it also allows fleets that use fewer of them.
+        """
         if not self.by_vendor:
             return Restriction(only_accelerators=frozenset(self.named_by[label]))
         if label == "mix":
@@ -110,17 +118,17 @@ class Family:
 
     @property
     def by_label(self) -> Mapping[str, Mix]:
-        """The cheapest fleet of each label, the cheapest label first."""
+        """Return the cheapest fleet of each label: the winner's label first, then by cost."""
         found: dict[str, Mix] = {self.label(self.winner): self.winner}
         for mix in sorted(self.fleets, key=lambda entry: entry.cost_usd):
             found.setdefault(self.label(mix), mix)
         return found
 
     def signed_costs(self, problem: Problem, worlds: Worlds) -> dict[str, Array]:
-        """What the fleet of each label that is cheapest as estimated costs in every world.
+        """Return the cost per world of each label's fleet that is cheapest as estimated.
 
-        It is chosen today: were the best of each world taken, the label with more parts would win by hindsight. Only a
-        label that has no fleet as estimated is represented by those it has elsewhere.
+        The fleet is chosen today. If the best fleet of each world were taken, the label with more accelerators would
+        win by hindsight. Only a label without any fleet as estimated is represented by its fleets from other worlds.
         """
         found = {label: resized_usd(mix, problem, worlds) for label, mix in self.by_label.items()}
         return self.costs(problem, worlds) | found if self._elsewhere else found
@@ -130,7 +138,7 @@ class Family:
         return any(self.label(mix) not in self.by_label for mix in self.of_other_worlds)
 
     def costs(self, problem: Problem, worlds: Worlds) -> dict[str, Array]:
-        """The cheapest fleet of each label in every world: what the plan would answer there."""
+        """Return the cost of the cheapest fleet of each label in every world: the plan's answer there."""
         found: dict[str, Array] = {}
         for mix in (*self.fleets, *self.of_other_worlds):
             usd, label = resized_usd(mix, problem, worlds), self.label(mix)
@@ -141,11 +149,11 @@ class Family:
 def find_family(
     problem: Problem, *, runner_up_count: int, may_carry: float | None = None, step: Step = lambda _: None
 ) -> Family | None:
-    """Solve every question once; None where no fleet at all keeps the rules.
+    """Solve for every competing fleet; None if no fleet satisfies the rules.
 
-    Every fleet solved keeps the rules of the problem, so the winner is the cheapest of them all: a solver that stops
-    within its gap, or is wrong, on one question is corrected by the others. Where limits leave a question without an
-    answer, it is asked again with replicas that carry `may_carry` times as much: simulation says whether they do.
+    Every fleet solved satisfies the rules, so the winner is the cheapest of them all. If the solver stops within its
+    gap, or errs, in one solve, the other solves correct it. If limits leave a solve without a fleet, it is repeated
+    with replicas that carry `may_carry` times as much. Simulation then checks whether they do.
     """
     solved = _solved(_asked(problem), step)
     if may_carry is not None and (problem.site_watts or problem.max_nodes):
@@ -163,7 +171,7 @@ def find_family(
 
 
 def _solved(asked: Mapping[str, tuple[Problem, Restriction]], step: Step) -> dict[str, Mix | None]:
-    """Answer questions that do not hang on each other."""
+    """Run independent solves in parallel and return their fleets by name."""
     found: dict[str, Mix | None] = {}
     for name, mix in zip(asked, in_parallel([partial(cheapest, *entry) for entry in asked.values()]), strict=True):
         step(name)
@@ -172,14 +180,20 @@ def _solved(asked: Mapping[str, tuple[Problem, Restriction]], step: Step) -> dic
 
 
 def _asked(problem: Problem) -> dict[str, tuple[Problem, Restriction]]:
-    """Every question, by name: without pools apart first, so that where both cost the same no prompt is apart."""
+    """Return every problem to solve, by name.
+
+    The problem without disaggregated units comes first, so that it wins a tie in cost.
+    """
     whole = {} if problem.whole is problem else {_WHOLE: (problem.whole, Restriction())}
     alone = {name: (problem, restriction) for name, restriction in questions(problem)}
     return {**whole, _FIRST: (problem, Restriction()), **alone}
 
 
 def questions(problem: Problem) -> Iterator[tuple[str, Restriction]]:
-    """Each vendor alone, a mix of the two that compete unless every fleet must be one, each part alone."""
+    """Yield restrictions: each vendor alone, a mix of AMD and NVIDIA, and each accelerator alone.
+
+    The mix is left out if the rules already require it of every fleet.
+    """
     vendors = tuple(dict.fromkeys(offer.vendor for offer in problem.offers))
     for vendor in vendors:
         yield f"{vendor} alone", Restriction(only_vendors=frozenset({vendor}))
@@ -190,16 +204,16 @@ def questions(problem: Problem) -> Iterator[tuple[str, Restriction]]:
 
 
 def steps_of(problem: Problem) -> tuple[str, ...]:
-    """What `find_family` will say, for a progress bar."""
+    """Return the steps that `find_family` reports, for a progress bar."""
     return (*_asked(problem), _NEXT)
 
 
 def cheapest_label(costs: Mapping[str, float]) -> str:
-    """The label with the least cost; the first by name where two are equal, none of them where all are infinite."""
+    """Return the label with the lowest cost: the first by name in a tie, `NOTHING` if every cost is infinite."""
     least = min(sorted(costs), key=lambda label: costs[label])
     return NOTHING if costs[least] == inf else least
 
 
 def best_other(costs: Mapping[str, float], label: str) -> float:
-    """The least cost without a label; infinite where nothing else competes."""
+    """Return the lowest cost among the other labels; infinite if there is none."""
     return min((usd for name, usd in costs.items() if name != label), default=inf)

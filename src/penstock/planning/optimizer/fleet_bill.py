@@ -1,4 +1,4 @@
-"""What does a fleet cost, line by line? The solver's answer billed again from the price list, and per token."""
+"""Bills a fleet line by line from the price list, independently of the solver, and prices its tokens."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,35 +17,35 @@ from penstock.planning.spec.plan_types import OwnedPlan, WorkloadPlan
 _SECONDS_PER_YEAR: Final = HOURS_PER_YEAR * 3600
 
 PrefillRule = Callable[[Candidate, int], float | None]
-"""Share of busy device time that input tokens pay for, for a deployment and the number of a length bucket."""
+"""Function from a deployment and a length bucket to the share of busy device time that input tokens pay for."""
 
 
 def device_seconds_of_prefill(candidate: Candidate, bucket: int) -> float | None:
-    """Let input pay for the device time prompts take: the default rule."""
+    """Return the share of device time that prefill takes: the default rule."""
     return candidate.capacities[bucket].prefill_fraction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadCost:
-    """What one workload costs: its share of the fleet by busy device time."""
+    """Cost of one workload: its share of the fleet by busy device time."""
 
     workload: str
     usd: float
     input_tokens: float
     output_tokens: float
-    """Discounted like money, so that their price is a levelised one."""
+    """Discounted like money, so that the price is levelised."""
     price: TokenPrice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetCost:
-    """The whole bill."""
+    """The bill of a fleet."""
 
     lines: tuple[Line, ...]
     total_usd: float
     waterfall: Waterfall
     idle_usd: float
-    """What of it pays for devices that stand ready: nights, spares and rounding up to whole nodes."""
+    """Cost of idle device time: nights, spares and rounding up to whole nodes."""
     busy_fraction: float
     workloads: tuple[WorkloadCost, ...]
 
@@ -53,7 +53,7 @@ class FleetCost:
 def bill(
     mix: Mix, terms: BillingTerms, candidates: Sequence[Candidate], *, rule: PrefillRule = device_seconds_of_prefill
 ) -> FleetCost:
-    """Bill a fleet and price its tokens; the total is the solver's."""
+    """Bill a fleet and price its tokens; the total equals the solver's cost."""
     lines = fleet_lines(mix, terms)
     total = total_usd(lines)
     busy = _busy(mix, terms, {entry.id: entry for entry in candidates})
@@ -76,17 +76,17 @@ Way = Literal["kept", "bought", "contract", "hour"]
 
 @dataclass(frozen=True, kw_only=True)
 class Holding:
-    """Nodes of one kind that are had in one way from one date on."""
+    """Nodes of one kind, acquired in one way and from one date on."""
 
     label: str
     nodes: int
     standby: int
-    """Of them, those that only stand by."""
+    """Number of these nodes that are spares."""
     bill: Callable[[float], tuple[Line, ...]]
-    """Their bill, by how many they are."""
+    """Function from a number of nodes to their bill."""
 
     def lines(self) -> Iterator[Line]:
-        """Bill nodes that serve line by line, and fold those that stand by into one."""
+        """Yield the bill of serving nodes line by line, and one line for all spares."""
         if self.nodes > self.standby:
             yield from self.bill(self.nodes - self.standby)
         if self.standby:
@@ -94,7 +94,7 @@ class Holding:
 
 
 def holdings(mix: Mix, terms: BillingTerms) -> Iterator[Holding]:
-    """List every node of a fleet by how it is had: kept, bought, on contract, by the hour."""
+    """Yield every node of a fleet by how it is acquired: kept, bought, on contract, by the hour."""
     plan = terms.resolved.plan
     kept: dict[tuple[str, str], OwnedPlan] = {(entry.id, entry.site or ""): entry for entry in plan.owned}
     for pool in (entry for entry in mix.pools if entry.kept_nodes):
@@ -127,7 +127,10 @@ def _kept_bill(terms: BillingTerms, entry: OwnedPlan, period: int) -> Callable[[
 
 
 def _standby(pool: PoolPeriod, way: Way) -> int:
-    """How many nodes had in one way stand by: those kept first, then bought, then on contract, then by the hour."""
+    """Return how many nodes acquired in one way are spares.
+
+    Spares are taken from kept nodes first, then bought, then on contract, then by the hour.
+    """
     left = pool.spare_nodes
     counts: Mapping[Way, int] = {
         "kept": pool.kept_nodes,
@@ -150,7 +153,7 @@ def _spares(mix: Mix, way: Way) -> dict[tuple[str, str], int]:
 
 
 def fleet_lines(mix: Mix, terms: BillingTerms) -> tuple[Line, ...]:
-    """Bill every node, however it is had, and every vendor's people."""
+    """Bill every node, however acquired, and the engineers of every vendor."""
     nodes = (line for holding in holdings(mix, terms) for line in holding.lines())
     return (*nodes, *people_lines(mix, terms))
 
@@ -213,7 +216,7 @@ def _workload_costs(
 
 
 def _weighted(shares: Sequence[tuple[float, float | None]]) -> float | None:
-    """Average by weight; unknown as soon as one part is."""
+    """Return the weighted mean; None if any fraction is None or there is no weight."""
     weight, total = 0.0, 0.0
     for value, fraction in shares:
         if fraction is None:

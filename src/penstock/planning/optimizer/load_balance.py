@@ -1,4 +1,4 @@
-"""How are requests spread over a fleet that is there? So that its busiest replicas are as little busy as can be."""
+"""Spreads requests over an existing fleet so that the busiest replicas are as little busy as possible."""
 
 from dataclasses import replace
 from typing import Final
@@ -10,14 +10,14 @@ _NEGLIGIBLE: Final = 1e-7
 _ROUNDING: Final = 1e-9
 
 _Shares = dict[tuple[int, str, DemandKey], int]
-"""Number of the pool, replica and demand to its variable."""
+"""Pool number, replica and demand to the index of the variable."""
 
 
 def balance_load(mix: Mix, problem: Problem) -> Mix:
-    """Share the same requests out anew over the same replicas; vendors keep what rules make them carry.
+    """Redistribute the same requests over the same replicas; vendors keep the shares that the rules require.
 
-    The program that chose the fleet does not care where slack is: it fills one pool to the brim beside another that
-    has room, and the full one then misses by a hair in simulation.
+    The program that chose the fleet is indifferent to where slack is. It fills one pool completely while another has
+    room, and the full pool then narrowly misses its SLO in simulation.
     """
     pools = list(mix.pools)
     for period in sorted({pool.period for pool in pools}):
@@ -30,7 +30,7 @@ def balance_load(mix: Mix, problem: Problem) -> Mix:
 def _loads(
     pools: list[PoolPeriod], numbers: list[int], problem: Problem
 ) -> dict[int, dict[tuple[str, DemandKey], float]]:
-    """Find the shares of one period; nothing where nothing better is found."""
+    """Return the load of each pool in one period; empty if the program has no solution."""
     period, milp = pools[numbers[0]].period, Milp()
     busiest = milp.variable(cost=1.0)
     shares: _Shares = {}
@@ -60,7 +60,11 @@ def _loads(
 
 
 def _keep_rules(milp: Milp, shares: _Shares, pools: list[PoolPeriod], problem: Problem) -> None:
-    """Leave each vendor what counts, and no more than it may carry; where devices are counted, what it has."""
+    """Add the rules on vendor shares.
+
+    Each vendor keeps at least the share that makes it count and at most the share it may carry. If the limit is on
+    devices, its share of the load stays as it is.
+    """
     period = next(pools[number].period for number, _, _ in shares)
     weight = {demand.key: demand.requests_per_s[period] * demand.tokens for demand in problem.demands}
     whole = sum(weight.values())

@@ -1,4 +1,4 @@
-"""How is a linear program with whole numbers solved? A thin, typed way to hand one to HiGHS."""
+"""Wraps HiGHS as a typed solver for mixed-integer linear programs."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,21 +9,22 @@ import highspy
 import numpy as np
 
 _FEASIBILITY: Final = 1e-6
-"""HiGHS' own. Below about 1e-8 presolve of 1.15 cuts optima off and still reports a gap of zero; a millionth of a
-replica is nothing."""
+"""Feasibility tolerance, HiGHS' default. Below about 1e-8, presolve of HiGHS 1.15 cuts optima off and still reports a
+gap of zero. A millionth of a replica is negligible."""
 _SMALL: Final = 60
 """Variables up to which a program is solved a second time without presolve, which cut an optimum off at 1e-6 too.
 
-Of the 146 larger programs of the shipped plans (1,337 in all, up to 200 variables) a second solve contradicted none
-and took as long as the first."""
+Of the 146 larger programs of the shipped plans (1,337 in all, up to 200 variables) a second solve contradicted none and
+took as long as the first.
+"""
 _LAST_RESORT_S: Final = 600.0
-"""Effort is counted in nodes of the search, so that an answer does not hang on how busy a machine is; only what takes
-longer than this is cut by the clock, and its gap says so."""
+"""Time limit in seconds. Effort is limited by nodes of the search tree, so that an answer does not depend on machine
+load. Only a solve that exceeds this time is cut by the clock, and its gap shows it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimum:
-    """The best point found, and how far the best possible one could still be."""
+    """The best solution found, with the gap to the best possible one."""
 
     values: tuple[float, ...]
     cost: float
@@ -31,7 +32,7 @@ class Optimum:
     seconds: float
 
     def or_cheaper(self, other: "Optimum") -> "Optimum":
-        """The cheaper of two points of one program; what is proven of this one's bound holds for both."""
+        """Return the cheaper of two solutions of one program; the bound proven for this one is valid for both."""
         if self.cost <= other.cost:
             return self
         bound = self.cost * (1 - self.gap_fraction)
@@ -40,7 +41,7 @@ class Optimum:
 
 @dataclass(slots=True)
 class Milp:
-    """Variables and rows, gathered before the solver sees them."""
+    """Variables and constraints of a program, collected before they are passed to the solver."""
 
     costs: list[float] = field(default_factory=list)
     lower: list[float] = field(default_factory=list)
@@ -53,7 +54,7 @@ class Milp:
     coefficients: list[float] = field(default_factory=list)
 
     def variable(self, *, cost: float = 0.0, upper: float = inf, whole: bool = False) -> int:
-        """Add a variable from 0 up and return its number."""
+        """Add a variable with lower bound 0 and return its index."""
         self.costs.append(cost)
         self.lower.append(0.0)
         self.upper.append(upper)
@@ -61,7 +62,7 @@ class Milp:
         return len(self.costs) - 1
 
     def row(self, terms: Iterable[tuple[int, float]], *, at_least: float = -inf, at_most: float = inf) -> None:
-        """Add a constraint; a variable named twice counts twice."""
+        """Add a constraint; coefficients of a variable named twice are summed."""
         summed: dict[int, float] = {}
         for index, coefficient in terms:
             summed[index] = summed.get(index, 0.0) + coefficient
@@ -72,7 +73,7 @@ class Milp:
         self.row_upper.append(at_most)
 
     def solve(self, *, gap_fraction: float, most_nodes: int) -> Optimum | None:
-        """Minimise; None where nothing satisfies every row (or nothing was found within the nodes of the search)."""
+        """Minimise; None if the program is infeasible or no solution was found within `most_nodes` of the search."""
         found = self._solved(gap_fraction=gap_fraction, most_nodes=most_nodes)
         if found is None or len(self.costs) > _SMALL:
             return found
@@ -115,7 +116,8 @@ class Milp:
     def _model(self, scale: float) -> highspy.HighsLp:
         model = highspy.HighsLp()
         model.num_col_, model.num_row_ = len(self.costs), len(self.starts)
-        # Dollars in the tens of millions beside fractions: the objective is scaled so that tolerances mean something.
+        # Costs are tens of millions of dollars next to fractions. The objective is scaled so that tolerances keep a
+        # meaning.
         model.col_cost_ = np.array(self.costs) / scale
         model.col_lower_ = np.array(self.lower)
         model.col_upper_ = np.array(self.upper)

@@ -1,4 +1,4 @@
-"""What do nodes and people cost? Dollars of a node under one reading of the plan, and the periods counted in."""
+"""Computes dollars per node and per vendor under one reading of the plan, and the periods they are counted in."""
 
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
@@ -17,17 +17,20 @@ from penstock.units import counted
 DAYS_PER_YEAR: Final = 365.25
 EPSILON_YEARS: Final = 1e-9
 _HOST_DEVICES: Final = 8
-"""A host is priced around eight devices; a smaller node takes its share of one."""
+"""Devices a host is priced for; a smaller node pays its share of one."""
 _WORTH_A_STEP: Final = 0.001
 _AGREED_YEARS: Final = 1.0
-"""How long the price of an hour holds that is on no contract."""
+"""Years for which an hourly price without a contract stays fixed."""
 
 Period = tuple[float, float]
-"""First and last moment in years from the start."""
+"""Start and end in years from the start of the plan."""
 
 
 def periods_of(plan: Plan) -> tuple[Period, ...]:
-    """Cut the horizon where the fleet may change: once, unless demand grows or something comes or ends later."""
+    """Cut the horizon into periods at the dates the fleet may change.
+
+    There is one period unless the plan sets a step, demand may grow, or nodes arrive or end later.
+    """
     moves = any(entry.growth_per_year.value or entry.growth_per_year.uncertain for entry in plan.workloads)
     waits = any(part.available is not None and part.available > plan.start for part in plan.parts)
     step = (plan.step_months or 12) / MONTHS_PER_YEAR if plan.step_months or moves or waits else plan.horizon_years
@@ -40,9 +43,9 @@ def periods_of(plan: Plan) -> tuple[Period, ...]:
 
 
 def stepped(plan: Plan) -> Plan:
-    """Let the fleet change every year where contracts are best followed by one of another term.
+    """Allow a change of the fleet every year if contracts of different terms in sequence are cheaper.
 
-    It is settled once, with the prices of the plan: worlds in which prices differ have the same periods.
+    This is decided once, with the prices of the plan: drawn worlds with other prices have the same periods.
     """
     if plan.step_months is None and any(_best_in_turn(part, plan.horizon_years) for part in plan.parts):
         return replace(plan, step_months=12)
@@ -50,7 +53,7 @@ def stepped(plan: Plan) -> Plan:
 
 
 def _best_in_turn(part: AcceleratorPlan, years: float) -> bool:
-    """Whether terms that follow one another, or the hour at last, are cheaper than any of them renewed to the end."""
+    """Return whether a sequence of terms, or hourly rent at the end, is cheaper than renewing any single term."""
     terms = [(contract.months, contract.rent.value) for contract in part.contracts]
     terms += [] if part.rent is None else [(1, part.rent.value)]
     needed = ceil(years * MONTHS_PER_YEAR - EPSILON_YEARS)
@@ -62,12 +65,12 @@ def _best_in_turn(part: AcceleratorPlan, years: float) -> bool:
 
 
 def years_until(plan: Plan, day: date) -> float:
-    """Years from the start of the plan."""
+    """Return the years from the start of the plan to a day."""
     return (day - plan.start).days / DAYS_PER_YEAR
 
 
 def delivered_years(plan: Plan, part: AcceleratorPlan) -> float:
-    """When what is ordered on the first possible day serves; 0 where nothing keeps it from being ordered in time."""
+    """Return when an order placed on the first possible day serves, in years; 0 if it can be placed in time."""
     if plan.orders_from is None or part.lead_weeks is None:
         return 0.0
     return max(0.0, years_until(plan, plan.orders_from + timedelta(weeks=part.lead_weeks)))
@@ -75,7 +78,7 @@ def delivered_years(plan: Plan, part: AcceleratorPlan) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillingTerms:
-    """What nodes and people cost under one reading of the plan's inputs: the one place dollars per node come from."""
+    """Cost of nodes and engineers under one reading of the plan's inputs: the only source of dollars per node."""
 
     resolved: Resolved
     finance: Finance
@@ -84,11 +87,11 @@ class BillingTerms:
 
     @property
     def horizon_years(self) -> float:
-        """The end."""
+        """Return the end of the last period, in years."""
         return self.periods[-1][1]
 
     def named(self, accelerator: str, site: str) -> tuple[AcceleratorPlan, SitePlan]:
-        """Find a part and a site of the plan."""
+        """Return an accelerator and a site of the plan by name."""
         return part_of(self.resolved.plan, accelerator), site_of(self.resolved.plan, site)
 
     def bought(
@@ -123,12 +126,12 @@ class BillingTerms:
         return (*bill, *self._by_device(accelerator, nodes, span))
 
     def resale(self, entry: OwnedPlan) -> Resale:
-        """What a node owned already brings, day by day."""
+        """Return the resale value over time of a node owned already."""
         ends = self.horizon_years if entry.until is None else years_until(self.resolved.plan, entry.until)
         return Resale(today_usd=entry.resale_usd.value, ends_years=ends)
 
     def _ownership(self, part: AcceleratorPlan, label: str, level: int, years: float) -> Ownership:
-        """One node at the price of its day; the server's share is in a price that holds it."""
+        """Return one node at the price of its day; the host costs nothing extra if the price includes it."""
         devices, node = self.resolved.accelerators[part.id].node.devices, self.resolved.plan.node
         price = part.buy.value * self._price_factor(years) if part.buy is not None else 0.0
         off = (0.0, *(discount.fraction for discount in part.discounts))[level]
@@ -157,7 +160,7 @@ class BillingTerms:
     def contracted(
         self, part: AcceleratorPlan, site: SitePlan, number: int, period: int, *, nodes: float = 1.0
     ) -> tuple[Line, ...]:
-        """Bill nodes on a contract begun in a period, to the end of its term."""
+        """Bill nodes on a contract that begins in a period, to the end of its last term."""
         contract = part.contracts[number]
         start, end = self.periods[period]
         term = Term(months=contract.months)
@@ -166,7 +169,7 @@ class BillingTerms:
         return self._rented(part, label, contract.rent.value, span, nodes, agreed_years=term.years)
 
     def served_periods(self, contract_months: int, period: int) -> int:
-        """Count the whole periods a contract serves."""
+        """Return how many whole periods a contract serves."""
         start, end = self.periods[period]
         ends = Term(months=contract_months).ends_years(start, end - start)
         return sum(1 for _, until in self.periods[period:] if until <= ends + EPSILON_YEARS)
@@ -183,12 +186,13 @@ class BillingTerms:
             period_years=span,
             finance=self.finance,
         )
-        # A contract may be paid beyond the plan; people are paid for the plan, as those are that a vendor takes at all.
+        # A contract may be paid beyond the plan. Engineers are billed within the plan only, like a vendor's fixed
+        # engineers.
         served = (span[0], min(span[1], self.horizon_years))
         return (*bill, *self._by_device(accelerator, nodes, served))
 
     def _rent_factor(self, span: Period, agreed_years: float) -> float:
-        """How prices stand on the days on which a rent is agreed on, each by what is paid at it."""
+        """Return the mean price factor of a rent over its agreement dates, weighted by the years paid at each price."""
         agreed = [span[0] + agreed_years * n for n in range(max(1, ceil((span[1] - span[0]) / agreed_years - 1e-6)))]
         paid = [self.finance.paid_years(begun, min(begun + agreed_years, span[1])) for begun in agreed]
         if not sum(paid):
@@ -196,16 +200,16 @@ class BillingTerms:
         return sum(self._price_factor(begun) * years for begun, years in zip(agreed, paid, strict=True)) / sum(paid)
 
     def gain(self, vendor: str, period: int) -> float:
-        """How much more a replica of a vendor carries in a period than today."""
+        """Return how much more a vendor's replica carries in a period than today, as a factor."""
         gain = self.resolved.stack_of(vendor).software_gain_per_year.value
         return float((1 + gain) ** self.periods[period][0])
 
     def people(self, vendor: str, period: int) -> tuple[Line, ...]:
-        """Bill the engineers a vendor takes at all in a period."""
+        """Bill the engineers needed in a period as soon as a vendor is used at all."""
         return people(self.stack(vendor), period_years=self.periods[period], finance=self.finance)
 
     def stack(self, vendor: str) -> StackCosts:
-        """A vendor's people and contracts."""
+        """Return a vendor's costs of engineers, support and licences."""
         entry, money = self.resolved.stack_of(vendor), self.resolved.plan.money
         return StackCosts(
             vendor=vendor,
@@ -226,7 +230,7 @@ class BillingTerms:
 
 
 def terms_of(resolved: Resolved) -> BillingTerms:
-    """Read the plan's money, periods and mean load."""
+    """Build the billing terms from the plan's money, periods and mean load."""
     plan = resolved.plan
     weights = [_tokens_per_s(workload) for workload in plan.workloads]
     mean = sum(w * entry.mean_load.value for w, entry in zip(weights, plan.workloads, strict=True)) / sum(weights)
@@ -244,12 +248,12 @@ def terms_of(resolved: Resolved) -> BillingTerms:
 
 
 def part_of(plan: Plan, ident: str) -> AcceleratorPlan:
-    """Find a part of the plan."""
+    """Return the plan's entry for an accelerator."""
     return next(part for part in plan.parts if part.id == ident)
 
 
 def site_of(plan: Plan, name: str | None) -> SitePlan:
-    """Find a site of the plan."""
+    """Return the plan's site with this name."""
     return next(site for site in plan.sites if site.name == name)
 
 

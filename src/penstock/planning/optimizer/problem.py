@@ -1,4 +1,4 @@
-"""What exactly is optimised? Nodes that may be had, replicas they may hold, demand to serve, and the rules."""
+"""Defines the optimization problem: nodes on offer, replicas they can hold, demand to serve, and the rules."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -8,7 +8,7 @@ from typing import Final
 from penstock.planning.spec.plan_types import ShareOf
 
 MIN_VENDOR_SHARE: Final = 0.1
-"""A vendor counts towards "at least two vendors" when it carries this much of the load; a plan may ask for more."""
+"""Share of the load from which a vendor counts towards "at least two vendors"; a plan may require more."""
 
 DemandKey = tuple[str, int]
 """Workload and number of the length bucket."""
@@ -23,38 +23,39 @@ class Demand:
     key: DemandKey
     requests_per_s: tuple[float, ...]
     tokens: int
-    """Input and output of one request: its weight in shares of load."""
+    """Input and output tokens of one request: its weight in shares of load."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tier:
-    """A price level: from so many devices of an accelerator on, every node bought costs this."""
+    """A price level: the price of every node once at least `min_devices` of an accelerator are bought."""
 
     min_devices: int
     node_usd: tuple[float, ...]
-    """All-in today's dollars of one node, by the period it is bought in, kept to the end."""
+    """All-in cost of one node in today's dollars, by the period it is bought in, kept to the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contract:
-    """A rent for a term, renewed as often as one period takes."""
+    """A rent for a fixed term, renewed as often as one period requires."""
 
     months: int
     node_usd: tuple[float, ...]
-    """All-in today's dollars of one node to the end of its term, by the period it begins in."""
+    """All-in cost of one node in today's dollars to the end of its term, by the period it begins in."""
     spans: tuple[int, ...]
-    """Periods it serves, by the period it begins in."""
+    """Number of periods it serves, by the period it begins in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """Nodes owned already: kept from the first period on, for as long as they pay."""
+    """Nodes owned already, which may be kept from the first period on."""
 
     nodes: int
     node_usd: tuple[float, ...]
-    """All-in today's dollars of one node for each period it may serve; shorter than the horizon where its use ends."""
+    """All-in cost of one node in today's dollars per period; shorter than the horizon if its use ends earlier."""
     sale_usd: float = 0.0
-    """What one is sold for today. Keeping one counts that as a cost, so a fleet that sells it is billed nothing."""
+    """Price one node sells for today. It counts as a cost of keeping a node, so a fleet that sells it is billed
+    nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,56 +66,56 @@ class Offer:
     vendor: str
     site: str
     devices: int
-    """In a node."""
+    """Devices per node."""
     node_watts: float
     tiers: tuple[Tier, ...] = ()
-    """Empty where it cannot be bought."""
+    """Price levels; empty if it cannot be bought."""
     rent_usd: tuple[float, ...] | None = None
-    """All-in today's dollars of one node for each period; None where it cannot be rented."""
+    """All-in cost of one node in today's dollars per period; None if it cannot be rented by the hour."""
     contracts: tuple[Contract, ...] = ()
     kept: Kept | None = None
     first_period: int = 0
-    """When the first node can serve; one that is owned serves at once."""
+    """First period in which a node can serve; a node that is owned serves at once."""
     first_bought: int = 0
-    """When the first node that is bought can serve: orders take time."""
+    """First period in which a bought node can serve: orders take time."""
     lot_nodes: int = 1
-    """Nodes are bought so many at a time: a rack whose links span it is sold whole. Rents are of single nodes."""
+    """Nodes per purchase lot: a rack whose links span it is sold whole. Rents are for single nodes."""
 
     @property
     def key(self) -> tuple[str, str]:
-        """Accelerator and site."""
+        """Return accelerator and site."""
         return self.accelerator, self.site
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaKind:
-    """One way to run a workload's model on an accelerator, and what it carries."""
+    """One way to run a workload's model on an accelerator, with its capacity."""
 
     id: str
     accelerator: str
     workload: str
     devices: int
-    """What it takes from its nodes: a divisor of a node's devices or whole nodes, so that devices add up exactly."""
+    """Devices per replica: a divisor of a node's devices, or whole nodes, so that devices add up exactly."""
     requests_per_s: Mapping[int, float]
-    """By length bucket, within the SLO; a bucket it cannot serve is not here."""
+    """Rate within the SLO by length bucket; a bucket it cannot serve is absent."""
     apart: bool = False
-    """Whether it is a unit of replicas that only prefill and replicas that only decode."""
+    """Whether it is a disaggregated unit of prefill-only and decode-only replicas."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Everything the solver sees."""
+    """The complete input of the solver."""
 
     periods: int
     offers: tuple[Offer, ...]
     replicas: tuple[ReplicaKind, ...]
     demands: tuple[Demand, ...]
     vendor_usd: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """What using a vendor at all costs in each period: engineers."""
+    """Cost per period of using a vendor at all: engineers."""
     site_watts: Mapping[str, float] = field(default_factory=dict)
-    """Power caps; a site not named has none."""
+    """Power caps in watts; a site not listed has none."""
     max_nodes: Mapping[str, int] = field(default_factory=dict)
-    """By accelerator, over all sites."""
+    """Node limits by accelerator, over all sites."""
     spare_nodes: int = 0
     utilisation_fraction: float = 1.0
     min_vendors: int = 1
@@ -122,18 +123,18 @@ class Problem:
     max_vendor_share: float | None = None
     share_of: ShareOf = "load"
     gains: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """By accelerator, what a replica carries in each period beside today: newer engines; 1 where it is not named."""
+    """Capacity factor of a replica per period relative to today, by accelerator: newer engines; 1 if not listed."""
 
     carried: Mapping[PoolKey, float] = field(default_factory=dict)
-    """What a pool was seen to carry beside what the rates of its replicas say; 1 where it is not named."""
+    """Simulated capacity of a pool relative to its replicas' rates; 1 if not listed."""
 
     def rate_of(self, replica: ReplicaKind, bucket: int, period: int) -> float:
-        """Requests per second of one length that a replica carries in a period."""
+        """Return the requests per second of one length that a replica carries in a period."""
         gain = self.gains.get(replica.accelerator)
         return replica.requests_per_s[bucket] * (gain[period] if gain else 1.0)
 
     def replicas_alone(self, replica: ReplicaKind) -> float:
-        """How many of a kind would carry all of its workload that they can, in the period that asks for most."""
+        """Return how many replicas of a kind carry all the demand they can serve, in the busiest period."""
         demands = self.demands_of(replica)
         busy = (
             sum(demand.requests_per_s[period] / self.rate_of(replica, demand.key[1], period) for demand in demands)
@@ -143,17 +144,17 @@ class Problem:
 
     @property
     def whole(self) -> "Problem":
-        """The same with replicas that prefill and decode alone; itself where there are no others."""
+        """Return the problem without disaggregated units; itself if it has none."""
         kinds = tuple(replica for replica in self.replicas if not replica.apart)
         return self if len(kinds) == len(self.replicas) else replace(self, replicas=kinds)
 
     def of_its_kind(self, mix: "Mix") -> "Problem":
-        """What a fleet is planned again with: without units where it has none."""
+        """Return the problem to plan a fleet with again: without disaggregated units if the fleet has none."""
         units = {replica.id for replica in self.replicas if replica.apart}
         return self if any(name in units for pool in mix.pools for name in pool.replicas) else self.whole
 
     def each_carrying(self, factor: float) -> "Problem":
-        """The same with replicas that carry so many times what their rates say, in every pool."""
+        """Return the problem with replicas that carry `factor` times their rates, in every pool."""
         keys = (
             (offer.key, kind.id, period)
             for offer in self.offers
@@ -163,11 +164,11 @@ class Problem:
         return replace(self, carried=dict.fromkeys(keys, factor))
 
     def replicas_on(self, accelerator: str) -> tuple[ReplicaKind, ...]:
-        """The kinds that run there."""
+        """Return the kinds of replicas that run on an accelerator."""
         return tuple(replica for replica in self.replicas if replica.accelerator == accelerator)
 
     def demands_of(self, replica: ReplicaKind) -> tuple[Demand, ...]:
-        """What a kind can serve."""
+        """Return the demands a kind of replica can serve."""
         served = replica.requests_per_s
         return tuple(
             demand
@@ -176,7 +177,7 @@ class Problem:
         )
 
     def most_nodes(self, offer: Offer) -> int:
-        """Nodes nobody could need more of: everything served by the hungriest replica, each kind rounded up."""
+        """Return an upper bound on nodes: all demand on the least efficient replica, each kind rounded up."""
         replicas = self.replicas_on(offer.accelerator)
         hungriest: dict[DemandKey, float] = {}
         for replica in replicas:
@@ -194,7 +195,7 @@ class Problem:
         return most if limit is None else min(most, limit)
 
     def busy_share(self, pool: "PoolPeriod", name: str) -> float:
-        """How busy the replicas of one kind are, of the use of them that is allowed."""
+        """Return how busy the replicas of one kind are, as a share of the allowed utilisation."""
         replica = next(entry for entry in self.replicas if entry.id == name)
         rates = {demand.key: demand.requests_per_s[pool.period] for demand in self.demands}
         busy = sum(
@@ -208,52 +209,52 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restriction:
-    """What a question adds to the problem: only these vendors, all of these vendors, or not these sets again."""
+    """A restriction added to the problem: only these vendors, all of these vendors, or not these sets again."""
 
     only_vendors: frozenset[str] | None = None
     require_vendors: frozenset[str] = frozenset()
     not_supports: tuple[frozenset[str], ...] = ()
-    """Sets of accelerators already answered; the next best does not use all of any of them."""
+    """Sets of accelerators found before; the next fleet does not use all accelerators of any of them."""
     only_accelerators: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolPeriod:
-    """The nodes of one accelerator at one site in one period and what runs on them."""
+    """Nodes of one accelerator at one site in one period, with their replicas and load."""
 
     offer: Offer
     period: int
     owned_nodes: int
-    """Bought under this plan."""
+    """Nodes bought under this plan."""
     rented_nodes: int
-    """By the hour."""
+    """Nodes rented by the hour."""
     spare_nodes: int
     replicas: Mapping[str, int]
     """Replica id to count."""
     load: Mapping[tuple[str, DemandKey], float]
     """Replica id and demand to the share of that demand it serves."""
     kept_nodes: int = 0
-    """Owned before."""
+    """Nodes owned before the plan."""
     contract_nodes: tuple[int, ...] = ()
-    """By the number of the offer's contract."""
+    """Nodes on contract, by the number of the offer's contract."""
     carried: Mapping[str, float] = field(default_factory=dict)
-    """Replica id to what it was seen to carry here beside its rates; 1 where it is not named."""
+    """Replica id to its simulated capacity here relative to its rates; 1 if not listed."""
     instead: Mapping[str, float] = field(default_factory=dict)
-    """Replica ids of kinds the fleet has none of here and that its nodes may be filled with, to what those carry."""
+    """Replica ids of other kinds that may fill these nodes instead, to their capacity relative to their rates."""
 
     @property
     def nodes(self) -> int:
-        """Owned and rented, however."""
+        """Return all nodes, owned and rented."""
         return self.kept_nodes + self.owned_nodes + sum(self.contract_nodes) + self.rented_nodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mix:
-    """A fleet that serves everything, period by period."""
+    """A fleet that serves all demand, period by period."""
 
     cost_usd: float
     gap_fraction: float
-    """How much cheaper the best possible fleet could still be."""
+    """Upper bound on how much cheaper the best possible fleet is, as a fraction."""
     seconds: float
     pools: tuple[PoolPeriod, ...]
     purchases: Mapping[tuple[str, str, int, int], int]
@@ -263,24 +264,24 @@ class Mix:
 
     @property
     def support(self) -> frozenset[str]:
-        """The accelerators in it."""
+        """Return the accelerators in the fleet."""
         return frozenset(pool.offer.accelerator for pool in self.pools)
 
     @property
     def vendors(self) -> frozenset[str]:
-        """The vendors in it."""
+        """Return the vendors in the fleet."""
         return frozenset(pool.offer.vendor for pool in self.pools)
 
     @property
     def label(self) -> str:
-        """The vendor, or `mix`."""
+        """Return the vendor, or `mix` if there are several."""
         return next(iter(self.vendors)) if len(self.vendors) == 1 else "mix"
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What tells two fleets apart: their parts, their cost to a dollar and when what is bought."""
+        """Return a key that distinguishes fleets: accelerators, cost to a dollar, dates of purchases and contracts."""
         return (self.support, round(self.cost_usd), tuple(sorted(self.purchases)), tuple(sorted(self.contracts)))
 
     def nodes_of(self, accelerator: str, period: int) -> int:
-        """Nodes of an accelerator in a period, over all sites."""
+        """Return the nodes of an accelerator in a period, over all sites."""
         return sum(p.nodes for p in self.pools if p.offer.accelerator == accelerator and p.period == period)

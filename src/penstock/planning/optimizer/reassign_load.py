@@ -1,4 +1,4 @@
-"""Do the replicas of a fleet carry what is asked, whichever it is sent to? In one period, many worlds at once."""
+"""Checks whether a fleet's replicas carry the demand of a period if load may move between pools, in many worlds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,21 +14,21 @@ Truths = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, kw_only=True)
 class AskedOfPool:
-    """What one pool is asked in every world."""
+    """Load on one pool in every world."""
 
     pool: PoolPeriod
     times: Mapping[str, Array]
-    """By workload, how many times its planned load beside what its replicas carry."""
+    """Planned load relative to the capacity of its replicas, as a factor by workload."""
     demand: Mapping[str, Array]
-    """By workload, the factor on its requests."""
+    """Factor on the requests, by workload."""
 
 
 def reassign_overflow(asked: Sequence[AskedOfPool], filling: Filling) -> Truths:
-    """Where the planned replicas of all pools of a period carry every workload, within the rules on vendors.
+    """Return the worlds where the planned replicas of all pools carry every workload within the vendor rules.
 
-    As a router that shares by capacity does, what is too much for some replicas is sent to those with room, and each of
-    these takes the same share of every length. For one length that is all there is; for several a cleverer sharing
-    may be enough where this one is not. Nor is one looked for that keeps a rule which this one breaks.
+    Like a router that shares by capacity, it sends overflow to replicas with room, each of which takes the same share
+    of every length. For one length this is optimal. For several lengths a better split may be enough where this one is
+    not. It does not search for a split that satisfies a rule which this one breaks.
     """
     stations = [_Station(entry, name, filling) for entry in asked for name in entry.pool.replicas]
     enough: Truths = np.ones(1, np.bool_)
@@ -38,7 +38,7 @@ def reassign_overflow(asked: Sequence[AskedOfPool], filling: Filling) -> Truths:
 
 
 class _Station:
-    """The replicas of one kind in one pool, and what of each demand they carry in every world."""
+    """Replicas of one kind in one pool, with the share of each demand they carry in every world."""
 
     def __init__(self, asked: AskedOfPool, name: str, filling: Filling) -> None:
         self.pool, self.filling, self.name = asked.pool, filling, name
@@ -53,7 +53,7 @@ class _Station:
         self.room = count - np.minimum(needed, count)
 
     def taken(self, shares: Mapping[DemandKey, Array | float]) -> Array:
-        """Replicas that shares of demands take of this kind; infinite where it cannot serve one of them."""
+        """Return the replicas of this kind that shares of demands need; infinite if it cannot serve one of them."""
         amount = np.zeros_like(self.times)
         for demand, share in shares.items():
             each = self.filling.replicas(self.pool, self.name, demand)
@@ -61,7 +61,7 @@ class _Station:
         return amount * self.times
 
     def carried(self) -> tuple[Array, Array]:
-        """Tokens of its requests, and devices that are busy with them."""
+        """Return the tokens of its requests, and the devices busy with them."""
         tokens = {demand.key: demand.tokens for demand in self.filling.problem.demands}
         rates, period = self.filling.rates, self.pool.period
         load = sum(
@@ -72,7 +72,7 @@ class _Station:
 
 
 def _share_out(stations: Sequence[_Station]) -> Truths:
-    """Send what is too much for some replicas of a workload to those with room; where that is all of it."""
+    """Send a workload's overflow to replicas with room; return the worlds where all of it fits."""
     left: dict[DemandKey, Array] = {}
     for station in stations:
         for demand, share in station.planned.items():
@@ -91,7 +91,7 @@ def _share_out(stations: Sequence[_Station]) -> Truths:
 
 
 def _rules_kept(stations: Sequence[_Station], problem: Problem) -> Truths:
-    """Where no vendor carries more than it may, and as many as must carry what counts."""
+    """Return the worlds where no vendor exceeds its share and enough vendors carry the minimum share."""
     if problem.max_vendor_share is None and problem.min_vendors == 1:
         return np.ones(1, np.bool_)
     carried: dict[str, Array] = {}

@@ -1,4 +1,4 @@
-"""How few devices carry what a pool is given? Its kinds of replicas in other numbers; many worlds at once."""
+"""Computes the fewest devices that carry a pool's load with its kinds of replicas in other numbers, in many worlds."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import permutations
@@ -12,22 +12,22 @@ from penstock.planning.optimizer.problem import DemandKey, PoolPeriod, Problem, 
 
 Array = npt.NDArray[np.float64]
 ROUNDING: Final = 1e-6
-"""Of a replica, a node or a watt: less than this is none."""
+"""Tolerance, as a fraction of a replica, a node or a watt; smaller amounts count as zero."""
 _BESIDE: Final = 0.85
-"""Of its rates, what a kind carries that was not simulated where it stands and is put beside another: those are of up
-to eight replicas, which share bursts; one alone carried 0.91 of that (Llama 3.1 70B on an H200)."""
+"""Capacity, relative to its rates, of a kind that was not simulated in this pool and is combined with another kind.
+Rates are of up to eight replicas, which share bursts; one alone carried 0.91 of that (Llama 3.1 70B on an H200)."""
 
 _OfferKey = tuple[str, str]
 
 
 def whole(amount: Array) -> Array:
-    """So many whole ones."""
+    """Round up to whole units, at least 0."""
     counted: Array = np.ceil(np.maximum(0.0, amount) - ROUNDING)
     return counted
 
 
 class Filling:
-    """The kinds of replicas a fleet has on each offer, by what load takes of them."""
+    """The kinds of replicas a fleet has on each offer, with the replicas a load needs of each."""
 
     def __init__(self, problem: Problem, pools: Sequence[PoolPeriod]) -> None:
         self.problem = problem
@@ -37,7 +37,7 @@ class Filling:
         self._serving = {(pool.offer.key, name) for pool in pools for name in _loaded(pool)}
 
     def workloads(self, pool: PoolPeriod) -> Mapping[str, tuple[str, ...]]:
-        """The kinds of replicas of each workload that the fleet has on the offer of a pool, in any period."""
+        """Return the kinds of replicas per workload that the fleet has on the pool's offer, in any period."""
         return self._by_workload(self._seen[pool.offer.key])
 
     def _by_workload(self, names: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
@@ -48,7 +48,7 @@ class Filling:
         return found
 
     def replicas(self, pool: PoolPeriod, name: str, demand: DemandKey) -> float:
-        """How many of a kind all of a demand takes, as planned; infinite where it cannot serve that length."""
+        """Return how many replicas of a kind all of a demand needs; infinite if it cannot serve that length."""
         kind, carried = self.kinds[name], self._carried(pool, name)
         if carried <= 0 or kind.requests_per_s.get(demand[1], 0.0) <= 0:
             return inf
@@ -56,21 +56,22 @@ class Filling:
         return self.rates[demand][pool.period] / each
 
     def _carried(self, pool: PoolPeriod, name: str) -> float:
-        """What a kind carries in a pool beside its rates."""
+        """Return the capacity of a kind in a pool relative to its rates."""
         if name in _loaded(pool):
             return pool.carried.get(name, 1.0)
         return pool.instead[name] if name in pool.instead else self._seen[pool.offer.key][name]
 
     def nodes(self, pool: PoolPeriod, times: Mapping[str, Array]) -> Array:
-        """Whole nodes that the replicas for so many times the load of each workload stand on, spares left out."""
+        """Return the whole nodes for `times` the load of each workload relative to capacity, without spares."""
         return whole(self.least_devices(pool, times) / pool.offer.devices)
 
     def least_devices(self, pool: PoolPeriod, times: Mapping[str, Array]) -> Array:
-        """Devices that carry so many times the load of each workload, beside what its replicas carry.
+        """Return the devices for `times` the load of each workload, relative to the capacity of its replicas.
 
-        Nodes are bought; what runs on them can be changed. Every workload takes the least of its replicas as they
-        share its load now, one kind alone, and two kinds in the numbers that fit best, each with a share of every
-        length. Three kinds in other numbers are not tried, nor two that share lengths by what each is good at.
+        Nodes are bought; the replicas on them can be changed. Every workload takes the least of three ways: its
+        replicas as they share its load now, one kind alone, or two kinds in the best numbers, each with a share of
+        every length. Three kinds in other numbers are not tried, nor two kinds that divide the lengths by their
+        relative speed.
         """
         devices = np.zeros(1)
         instead = self._by_workload(name for name in pool.instead if name in self.kinds)
@@ -82,7 +83,7 @@ class Filling:
     def _fillings(
         self, pool: PoolPeriod, names: tuple[str, ...], instead: tuple[str, ...], times: Array
     ) -> Iterator[Array]:
-        """What each way to fill takes in devices."""
+        """Yield the devices that each way to fill the nodes takes."""
         own, alone = dict.fromkeys(names, 0.0), dict.fromkeys((*names, *instead), 0.0)
         for (name, demand), share in pool.load.items():
             if name in own:
@@ -96,21 +97,23 @@ class Filling:
                 yield whole(needed * times) * size[name]
         beside = {name: needed / self._few(pool, name) for name, needed in alone.items() if 0 < needed < inf}
         for first, rest in permutations(beside, 2):
-            # As many of one kind as fill the same devices as whole ones of the other are better all of one kind.
+            # A count that fills the devices of whole replicas of the other kind is not tried: one kind alone is then
+            # better.
             counts = np.arange(1, lcm(size[first], size[rest]) // size[first])[:, np.newaxis]
             left = beside[rest] * times - counts * beside[rest] / beside[first]
             if len(counts):
                 yield np.min(counts * size[first] + whole(left) * size[rest], axis=0)
 
     def _few(self, pool: PoolPeriod, name: str) -> float:
-        """What a kind carries beside another one, of what it carries alone."""
+        """Return the capacity of a kind combined with another, relative to its capacity alone."""
         return 1.0 if (pool.offer.key, name) in self._serving else _BESIDE
 
 
 def _seen(pools: Sequence[PoolPeriod]) -> Mapping[_OfferKey, Mapping[str, float]]:
-    """By offer, what each kind carries beside its rates where it serves nothing: the least it does in other periods.
+    """Return the capacity of each kind relative to its rates, by offer: the lowest over the periods it serves in.
 
-    One that serves in no period was not simulated here and carries what its rates say.
+    It is used where a kind serves nothing. A kind that serves in no period was not simulated here and carries its
+    rates.
     """
     found: dict[_OfferKey, dict[str, float]] = {}
     for pool in pools:
@@ -124,5 +127,5 @@ def _seen(pools: Sequence[PoolPeriod]) -> Mapping[_OfferKey, Mapping[str, float]
 
 
 def _loaded(pool: PoolPeriod) -> frozenset[str]:
-    """The kinds that serve something."""
+    """Return the kinds of replicas that serve any load."""
     return frozenset(name for name, _ in pool.load)

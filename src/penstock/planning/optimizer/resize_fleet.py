@@ -1,4 +1,4 @@
-"""What does the same fleet cost in another world? Its pools filled anew, its nodes counted again; many at once."""
+"""Prices the same fleet in other worlds: refills its pools and recounts its nodes, in many worlds at once."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,38 +15,37 @@ OfferKey = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Worlds:
-    """Draws of what is uncertain: one entry per draw everywhere."""
+    """Draws of the uncertain inputs; every array has one entry per draw."""
 
     count: int
     capacity: Mapping[str, Array]
-    """Factor on what every replica of an accelerator carries; 1 where it is not named."""
+    """Factor on the capacity of every replica of an accelerator; 1 if not listed."""
     bought_usd: Mapping[tuple[OfferKey, int, int], Array]
-    """Offer, price level and period to dollars of a node; the problem's own where it is not named."""
+    """Offer, price level and period to dollars per node; the problem's own price if not listed."""
     rented_usd: Mapping[tuple[OfferKey, int], Array]
     contract_usd: Mapping[tuple[OfferKey, int, int], Array] = field(default_factory=dict)
-    """Offer, number of the contract and the period it begins in to dollars of a node."""
+    """Offer, number of the contract and the period it begins in to dollars per node."""
     kept_usd: Mapping[tuple[OfferKey, int], Array] = field(default_factory=dict)
     vendor_usd: Mapping[tuple[str, int], Array] = field(default_factory=dict)
-    """Vendor and period to what using it at all costs."""
+    """Vendor and period to the cost of using the vendor at all, in dollars."""
     demand: Mapping[tuple[str, int], Array] = field(default_factory=dict)
     """Workload and period to a factor on its demand."""
     gain: Mapping[tuple[str, int], Array] = field(default_factory=dict)
-    """Accelerator and period to a further factor on what every replica of it carries."""
+    """Accelerator and period to a further factor on the capacity of its replicas."""
 
 
 def one_world(capacity: Mapping[str, float] | None = None) -> Worlds:
-    """The problem as it stands, or with other capacities."""
+    """Return a single world: the problem as it stands, or with other capacities."""
     factors = {name: np.array([factor]) for name, factor in (capacity or {}).items()}
     return Worlds(count=1, capacity=factors, bought_usd={}, rented_usd={})
 
 
 def resized_usd(mix: Mix, problem: Problem, worlds: Worlds) -> Array:
-    """Cost of a fleet that has as many nodes as its load takes in each world.
+    """Return the cost per world of a fleet resized to the nodes its load needs there.
 
-    Each offer keeps its share of every length; what runs on its nodes is filled anew. Where a mix as planned carries
-    everything in another sharing, it may stay as it is. Never less than the cheapest fleet of that world: what it gives
-    is a fleet that works, not the best one. Infinite where a site's power, or the number of nodes that can be had, does
-    not allow it.
+    Each offer keeps its share of every length, and its nodes are refilled. If the fleet as planned carries all load
+    under another split, it may stay as planned. The cost is never below that of the world's cheapest fleet: the result
+    is a feasible fleet, not the best one. It is infinite if a site's power cap or a limit on nodes forbids it.
     """
     resizing = _Resizing(mix, problem, worlds)
     if any(pool.offer.key not in resizing.offers for pool in mix.pools):
@@ -63,9 +62,9 @@ def resized_usd(mix: Mix, problem: Problem, worlds: Worlds) -> Array:
 
 
 def nodes_needed(mix: Mix, problem: Problem, worlds: Worlds) -> tuple[Array, npt.NDArray[np.bool_]]:
-    """How many nodes the period with most of them takes in every world, and where those of the fleet are enough.
+    """Return the nodes needed in the largest period of every world, and where the planned nodes are enough.
 
-    They are where every pool, filled anew, carries its own, or where all pools as planned carry it together.
+    They are enough if every refilled pool carries its own load, or if all pools as planned carry the load together.
     """
     resizing = _Resizing(mix, problem, worlds)
     most = np.zeros(worlds.count)
@@ -89,7 +88,7 @@ def _at(pool: PoolPeriod) -> _PoolAt:
 
 
 class _Resizing:
-    """One fleet, its problem and the worlds, indexed."""
+    """A fleet, its problem and the worlds, indexed."""
 
     def __init__(self, mix: Mix, problem: Problem, worlds: Worlds) -> None:
         self.mix, self.problem, self.worlds = mix, problem, worlds
@@ -98,12 +97,12 @@ class _Resizing:
 
     @property
     def shared_periods(self) -> frozenset[int]:
-        """The periods in which several pools serve."""
+        """Return the periods in which several pools serve."""
         periods = [pool.period for pool in self.mix.pools]
         return frozenset(period for period in periods if periods.count(period) > 1)
 
     def together(self, period: int) -> npt.NDArray[np.bool_]:
-        """Where the pools of a period as planned carry everything, whichever of them it is sent to."""
+        """Return the worlds where the planned pools of a period carry all load, whichever pool it is sent to."""
         asked = [
             AskedOfPool(pool=pool, times=self.times(pool), demand=self.demand(pool))
             for pool in self.mix.pools
@@ -112,7 +111,7 @@ class _Resizing:
         return np.broadcast_to(reassign_overflow(asked, self.filling), self.worlds.count)
 
     def fleet_usd(self, nodes: Mapping[_PoolAt, Array]) -> Array:
-        """What so many nodes of every pool cost, with the people they take; infinite where limits forbid them."""
+        """Return the cost of these nodes per pool, with engineers; infinite where limits forbid them."""
         total = np.zeros(self.worlds.count)
         drawn: dict[tuple[str, int], Array] = {}
         serving: dict[tuple[str, int], Array] = {}
@@ -135,18 +134,18 @@ class _Resizing:
         return total
 
     def nodes(self, pool: PoolPeriod) -> Array:
-        """Whole nodes that whole replicas take, spares included."""
+        """Return whole nodes for whole replicas, spares included."""
         nodes = self.filling.nodes(pool, self.times(pool))
         return np.zeros(self.worlds.count) + nodes + np.where(nodes > 0, self.problem.spare_nodes, 0)
 
     def times(self, pool: PoolPeriod) -> Mapping[str, Array]:
-        """How many times its planned load each workload asks of the replicas of a pool."""
+        """Return each workload's load relative to plan and to the capacity of the pool's replicas."""
         carried = self.worlds.capacity.get(pool.offer.accelerator, np.ones(self.worlds.count))
         carried = carried * self.worlds.gain.get((pool.offer.accelerator, pool.period), 1.0)
         return {workload: factor / carried for workload, factor in self.demand(pool).items()}
 
     def demand(self, pool: PoolPeriod) -> Mapping[str, Array]:
-        """The factor on the requests of each workload of a pool."""
+        """Return the factor on the requests of each workload of a pool."""
         stated = np.ones(self.worlds.count)
         return {
             workload: self.worlds.demand.get((workload, pool.period), stated)
@@ -156,7 +155,7 @@ class _Resizing:
     def usd(
         self, offer: Offer, pools: Sequence[PoolPeriod], nodes: Mapping[int, Array]
     ) -> tuple[Array, Mapping[int, Array]]:
-        """Keep, buy and rent as the fleet did, in the same proportions; dollars, and nodes at the site by period."""
+        """Keep, buy and rent in the fleet's proportions; return dollars, and owned nodes at the site by period."""
         stock = _Stock(count=self.worlds.count, periods=self.problem.periods, lot_nodes=offer.lot_nodes)
         held: dict[int, Array] = {}
         bought: dict[int, Array] = {}
@@ -179,7 +178,7 @@ class _Resizing:
         return (stock.usd + self._cheapest_level(offer, bought) if stock.owned.any() else stock.usd), held
 
     def _fill(self, offer: Offer, pool: PoolPeriod, stock: "_Stock", lacking: Array) -> Array:
-        """Have what is lacking by the hour, else on the shortest contract, else bought; what of it is bought."""
+        """Add missing nodes by the hour, else on the shortest contract, else by purchase; return the nodes bought."""
         nothing = np.zeros(self.worlds.count)
         if offer.rent_usd is not None:
             stock.usd += lacking * self._rent(offer, pool.period)
@@ -210,7 +209,7 @@ class _Resizing:
         return self.worlds.rented_usd.get((offer.key, period), offer.rent_usd[period])
 
     def _cheapest_level(self, offer: Offer, bought: Mapping[int, Array]) -> Array:
-        """Take the best price level, buying up to its least volume where that is cheaper."""
+        """Return the cost at the best price level, buying up to its minimum volume if that is cheaper."""
         volume = np.zeros(self.worlds.count)
         for count in bought.values():
             volume = volume + count * offer.devices
@@ -230,7 +229,7 @@ class _Resizing:
 
 
 class _Stock:
-    """The nodes of one offer as periods pass, in every world."""
+    """The nodes of one offer over the periods, in every world."""
 
     def __init__(self, *, count: int, periods: int, lot_nodes: int) -> None:
         self.usd, self.owned = np.zeros(count), np.zeros(count)
@@ -239,22 +238,22 @@ class _Stock:
         self.count, self.periods, self.lot_nodes = count, periods, lot_nodes
 
     def keep(self, offer: Offer, pool: PoolPeriod, needed: Array) -> Array:
-        """Keep what was kept, or more of what is owned where more is needed; never more than before."""
+        """Keep as many owned nodes as the fleet did, or more if needed; never more than in the period before."""
         if offer.kept is None or not pool.kept_nodes:
             return np.zeros(self.count)
-        # A fleet that uses other nodes as well keeps as many as it did: keeping more was not worth it.
+        # A fleet that also uses other nodes keeps as many as planned: keeping more was not worth it.
         most = offer.kept.nodes if pool.nodes == pool.kept_nodes else pool.kept_nodes
         self.most_kept = np.minimum(np.minimum(needed, most), self.most_kept)
         return self.most_kept
 
     def buy(self, wanted: Array) -> Array:
-        """Own at least so many, bought in whole lots; what is added."""
+        """Buy whole lots until at least `wanted` nodes are owned; return the nodes added."""
         added = np.ceil(np.maximum(0.0, wanted - self.owned) / self.lot_nodes) * self.lot_nodes
         self.owned = self.owned + added
         return added
 
     def contract(self, offer: Offer, number: int, period: int, wanted: Array) -> Array:
-        """Have at least so many on a contract; what is begun."""
+        """Sign contracts until at least `wanted` nodes are on one; return the nodes added."""
         added = np.maximum(0.0, wanted - self.contracts.get((number, period), 0.0))
         span = offer.contracts[number].spans[period] if number < len(offer.contracts) else 1
         for later in range(period, min(self.periods, period + span)):
@@ -262,5 +261,5 @@ class _Stock:
         return added
 
     def on_contract(self, period: int) -> Array:
-        """Nodes on any contract."""
+        """Return the nodes on any contract in a period."""
         return sum((nodes for (_, at), nodes in self.contracts.items() if at == period), np.zeros(self.count))

@@ -1,1 +1,1 @@
-"""What was asked, and what is assumed where nothing was? A plan as values, its file, its prices and its traces."""
+"""Defines a plan as values, its file format, its default assumptions, its prices and its traces."""

@@ -1,4 +1,4 @@
-"""How are parts written? Accelerators as they may be had, nodes owned already, and numbers with their ranges."""
+"""Reads accelerators on offer, nodes owned already, and numbers with ranges from a plan file."""
 
 import re
 from datetime import date
@@ -52,12 +52,12 @@ def ranged(value: Value, unit: str, *, low: float = 0.0, high: float = inf) -> I
 
 
 def words(value: Value) -> tuple[str, ...]:
-    """Read a list of words."""
+    """Read a list of words, in lower case."""
     return tuple(entry.text().lower() for entry in value.items())
 
 
 def read_accelerators(value: Value) -> tuple[AcceleratorPlan, ...]:
-    """Read the accelerators to choose from; empty is all of them."""
+    """Read the accelerators to choose from; empty for all of them."""
     if not value.is_list:
         if value.text().lower() != ALL_VERIFIED:
             value.refuse(f"write a list of accelerators, or `{ALL_VERIFIED}`")
@@ -95,7 +95,7 @@ def _part(value: Value) -> AcceleratorPlan:
 
 
 def counted(text: str) -> tuple[int | None, str]:
-    """Read `8xh100` as a number of devices and a part; `h100` alone has no number."""
+    """Split `8xh100` into a device count and an accelerator; the count of a bare `h100` is None."""
     match = _COUNTED.fullmatch(text.strip())
     return (int(match[1]), match[2]) if match else (None, text)
 
@@ -140,7 +140,7 @@ def _discounts(value: Value) -> tuple[Discount, ...]:
 
 
 def read_owned(value: Value) -> tuple[OwnedPlan, ...]:
-    """Read the nodes that stand there already."""
+    """Read the nodes owned already."""
     found = tuple(_owned(entry) for entry in value.items())
     keys = [(entry.id, entry.site) for entry in found]
     if len(set(keys)) < len(keys):

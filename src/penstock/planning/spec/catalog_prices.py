@@ -1,4 +1,4 @@
-"""What does the catalog say a device costs? The market's price as an input of the plan, with its range and dates."""
+"""Turns the catalog's market prices into inputs of the plan, with their ranges and dates."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -8,12 +8,15 @@ from penstock.planning.spec.plan_types import ContractPlan
 from penstock.planning.spec.sourced_inputs import Input
 
 TERMS_MONTHS: Final = (12, 36)
-"""The terms that are asked for where a plan names none."""
+"""Contract terms looked up if a plan states none, in months."""
 _WITH_HOST: Final[Sequence[PriceKind]] = ("purchase_node", "purchase_rack")
 
 
 def purchase_price(prices: Sequence[Price]) -> tuple[Input, bool] | None:
-    """Take the price of a device, or its share of a server or rack where nobody sells it alone; and whether it is."""
+    """Return the price of a device, and whether it includes a share of the host.
+
+    If no device price is published, it is a device's share of a server or rack, which includes the host.
+    """
     market = market_price(prices, "purchase_device")
     if market is not None:
         return _input(market, "purchase estimates", "USD/device"), False
@@ -25,13 +28,13 @@ def purchase_price(prices: Sequence[Price]) -> tuple[Input, bool] | None:
 
 
 def hourly_price(prices: Sequence[Price]) -> Input | None:
-    """Take the price of an hour on demand."""
+    """Return the hourly on-demand price."""
     market = market_price(prices, "rent_on_demand")
     return None if market is None else _input(market, "providers' newest on-demand prices", "USD/device/hour")
 
 
 def contract_prices(prices: Sequence[Price]) -> tuple[ContractPlan, ...]:
-    """Take the price of an hour on contract, for each term somebody published."""
+    """Return the hourly contract price for each term with a published price."""
     found = []
     for months in TERMS_MONTHS:
         market = market_price(prices, "rent_contract", term_months=months)

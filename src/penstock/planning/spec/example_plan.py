@@ -1,4 +1,4 @@
-"""What does a plan file look like? The commented example that `penstock plan --init` writes."""
+"""Holds the commented example plan that `penstock plan --init` writes."""
 
 EXAMPLE_PLAN = """\
 # A plan for `penstock plan FILE`. Delete what you do not need: everything marked (default) may be left out.

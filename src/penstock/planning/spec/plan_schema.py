@@ -1,4 +1,4 @@
-"""What may an editor offer while a plan is written? A JSON schema of the plan file, key by key."""
+"""Builds the JSON schema of the plan file, with which editors complete its keys."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -12,7 +12,7 @@ _DATE: Final = {"type": "string", "description": "a day: 2027-06-01"}
 
 
 def plan_schema() -> Schema:
-    """Write the schema; a test holds its keys against those the reader of plans asks for."""
+    """Return the schema; a test compares its keys with those the plan reader accepts."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A plan for `penstock plan`",
@@ -72,7 +72,7 @@ def _input(words: str = "a number, or {value, low, high, source}") -> Schema:
 
 
 def _engine() -> Schema:
-    """One of a workload goes before that of the plan."""
+    """Return the schema of `engine`; a workload's value takes precedence over the plan's."""
     return {
         "oneOf": [_TEXT, _list(_TEXT)],
         "description": "vllm, or several to choose from; default: every engine measured on the accelerator",

@@ -1,4 +1,4 @@
-"""What was asked? A plan as values: workloads, candidates, prices, sites, people, money and constraints."""
+"""Defines a plan as values: workloads, accelerators, prices, sites, people, money and constraints."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ from penstock.planning.spec.sourced_inputs import Input
 from penstock.workload.slo import Slo
 
 Acquisition = Literal["buy", "rent", "contract"]
-"""To own, by the hour, or for a term."""
+"""Ways to acquire a node: purchase, rent by the hour, or rent for a term."""
 ShareOf = Literal["load", "devices"]
 
 
@@ -26,8 +26,8 @@ class Bucket:
     input_tokens: int
     output_tokens: int
     rows: bytes = field(default=b"", repr=False)
-    """Prompts and answers as a trace has them, as pairs of int32; empty where all are of about this one length. Bytes
-    are a value: equal where they say the same, and quick to look up by."""
+    """Input and output tokens of the trace's requests, as pairs of int32; empty if all have about this one length.
+    Bytes are hashable values: equal content compares equal and is quick to look up."""
 
     def __post_init__(self) -> None:
         if min(self.input_tokens, self.output_tokens) < 1:
@@ -35,21 +35,21 @@ class Bucket:
 
     @property
     def context_tokens(self) -> int:
-        """Tokens the request holds when it ends."""
+        """Return the tokens a request holds when it ends."""
         return self.input_tokens + self.output_tokens
 
     @property
     def pairs(self) -> NDArray[np.int32]:
-        """Its rows, one prompt and answer each, the shortest prompt first."""
+        """Return its rows, one pair of input and output tokens each, the shortest input first."""
         return np.frombuffer(self.rows, np.int32).reshape(-1, 2)
 
     @property
     def longest_tokens(self) -> int:
-        """Tokens of the longest request of it."""
+        """Return the tokens of its longest request."""
         return int(self.pairs.sum(axis=1).max(initial=self.context_tokens))
 
     def at_its_mean(self) -> "Bucket":
-        """The same as if all its requests were of one length."""
+        """Return the same bucket with all requests of its mean length."""
         return replace(self, rows=b"")
 
     def __str__(self) -> str:
@@ -58,7 +58,7 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """Part of a workload: requests of about one length."""
+    """Share of a workload with requests of about one length."""
 
     bucket: Bucket
     fraction: float
@@ -71,33 +71,33 @@ class WorkloadPlan:
     name: str
     model: str
     weights: tuple[str, ...]
-    """Weight formats to consider; `checkpoint` is the one the files have."""
+    """Weight formats to consider; `checkpoint` is the format of the files."""
     kv: str
     mtp: bool
     """Whether a checkpoint's own multi-token-prediction layers may draft."""
     slo: Slo
     requests_per_s: float | None
-    """At the peak of the first year."""
+    """Rate at the peak of the first year."""
     demand: Input
-    """What could come instead, as a factor on the rate or the users."""
+    """Possible demand as a factor on the rate or the users."""
     users: float | None
-    """Requests in flight instead of a rate: each answered just within the SLO."""
+    """Requests in flight, instead of a rate, each answered just within the SLO."""
     think_s: float
     growth_per_year: Input
     mean_load: Input
     shares: tuple[Share, ...]
     trace: str | None
-    """A trace whose lengths, and rate where none is given, are used instead of `shares`."""
+    """Trace that provides the lengths instead of `shares`, and the rate if none is given."""
     columns: Mapping[str, str]
-    """Which column of the trace is which; empty recognises or guesses them."""
+    """Meaning to column name of the trace; empty if columns are detected."""
     engines: tuple[str, ...] = ()
-    """Engines to choose from, and no others; empty is every one that was measured on a part."""
+    """Engines to choose from, and no others; empty for every engine measured on an accelerator."""
     disaggregated: bool = False
-    """Whether prompts and answers may be computed by replicas of their own."""
+    """Whether separate replicas may prefill and decode."""
 
     @property
     def peak_requests_per_s(self) -> float:
-        """The rate at the first peak. Users who wait as long as the SLO allows make their number over that time."""
+        """Return the rate at the first peak; users are divided by the longest time a request may take under the SLO."""
         if self.requests_per_s is not None:
             return self.requests_per_s * self.demand.value
         answer = sum(share.fraction * share.bucket.output_tokens for share in self.shares)
@@ -111,7 +111,7 @@ class WorkloadPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discount:
-    """A reduction on every device once this many are bought."""
+    """A reduction on every device once at least `devices` are bought."""
 
     devices: int
     fraction: float
@@ -119,7 +119,7 @@ class Discount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContractPlan:
-    """A rent that binds for a term."""
+    """A rent that is binding for a term."""
 
     months: int
     rent: Input
@@ -128,93 +128,93 @@ class ContractPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnedPlan:
-    """Nodes that stand there already."""
+    """Nodes owned already."""
 
     id: str
     devices: int | None
-    """Where `nodes` is not said."""
+    """Number of devices, if `nodes` is not stated."""
     nodes: int | None
     age_years: float
     book_usd: float | None
-    """What the books say one node is worth today; None where nobody says."""
+    """Book value of one node today in dollars; None if unknown."""
     resale_usd: Input
-    """What selling one node today would bring."""
+    """Proceeds of selling one node today."""
     until: date | None
-    """When its use ends: lease, warranty or room; None is beyond the horizon."""
+    """End of its use, because of lease, warranty or space; None if beyond the horizon."""
     site: str | None
-    """None is the first site."""
+    """Site name; None for the first site."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceleratorPlan:
-    """One accelerator as it may be acquired."""
+    """One accelerator and the ways to acquire it."""
 
     id: str
     buy: Input | None = None
-    """USD per device, or per node in a plan file that says `node_usd`; None takes the catalog's price, if any."""
+    """USD per device, or per node if the plan file uses `node_usd`; None for the catalog's price, if any."""
     rent: Input | None = None
-    """USD per device and hour; None as above."""
+    """USD per device and hour; None for the catalog's price, if any."""
     contracts: tuple[ContractPlan, ...] = ()
-    """The same for a term; empty takes the catalog's."""
+    """Rents by term; empty for the catalog's."""
     with_host: bool = False
-    """Whether `buy` is the price of a server and pays for its host too."""
+    """Whether `buy` is the price of a server and includes its host."""
     node_devices: int | None = None
-    """How many devices the plan thinks a node has (`8xh100`); None is not said."""
+    """Devices per node according to the plan (`8xh100`); None if not stated."""
     owned_only: bool = False
-    """Whether it is here because nodes of it are owned, and more are not asked for."""
+    """Whether it is listed only because nodes of it are owned, so that no more are bought."""
     lead_weeks: float | None = None
-    """From order to service of what is bought; None is not said."""
+    """Weeks from order to service of purchased nodes; None if not stated."""
     discounts: tuple[Discount, ...] = ()
     available: date | None = None
-    """When the first node can serve; None is at once."""
+    """First day a node can serve; None if available at once."""
     max_nodes: int | None = None
     node_watts: float | None = None
     tp: tuple[int, ...] = ()
-    """Tensor-parallel splits to consider, and no others; empty is every split people run there."""
+    """Tensor-parallel splits to consider, and no others; empty for every split in common use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SitePlan:
-    """A place with power, and what may not stand there."""
+    """A location with power, and the vendors or accelerators it excludes."""
 
     name: str
     usd_per_kwh: Input
     pue: Input
     hosting_usd_per_kw_month: Input
     power_cap_watts: float | None
-    """Of the owned nodes at their maximum, cooling apart; None is no cap."""
+    """Cap on the maximum power of owned nodes, without cooling; None for no cap."""
     deny: tuple[str, ...]
-    """Vendors or accelerators that export rules or policy keep out."""
+    """Vendors or accelerators that export rules or policy exclude."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackPlan:
-    """What a vendor's software takes in people and contracts."""
+    """Engineers, support and licences that a vendor's software needs."""
 
     engineers: Input
     engineers_per_1000_devices: Input
     support_usd_per_device_year: Input
     licence_usd_per_device_year: Input
     software_gain_per_year: Input
-    """How much more every replica of the vendor carries with each year's engines."""
+    """Relative increase per year in the capacity of the vendor's replicas, from newer engines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoneyPlan:
-    """How money is compared over time."""
+    """Parameters for comparing money over time."""
 
     discount_rate: Input
     depreciation_years: Input
     salvage: Input
     resale: Input
     price_change_per_year: Input
-    """Of what is bought or rented later."""
+    """Relative price change per year of later purchases and rents."""
     engineer_usd_per_year: Input
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePlan:
-    """What surrounds the devices."""
+    """Costs of a node other than its devices."""
 
     host_usd: Input
     network_usd_per_device: Input
@@ -224,38 +224,39 @@ class NodePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constraints:
-    """What any answer must respect."""
+    """Rules that every answer must satisfy."""
 
     spare_nodes: int
-    """Whole nodes each pool keeps beyond what the peak needs: 1 is N+1."""
+    """Whole spare nodes per pool beyond the peak's need: 1 is N+1."""
     utilisation: Input
     min_vendors: int
     min_vendor_share: float | None
-    """What each of `min_vendors` must carry at least; None is a tenth."""
+    """Minimum share of load for each of `min_vendors`; None for 10%."""
     max_vendor_share: float | None
     share_of: ShareOf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Everything `penstock plan` is asked."""
+    """The complete input of `penstock plan`."""
 
     name: str
     note: str | None
     start: date
     horizon_years: float
     step_months: int | None
-    """How often the fleet may change; None is once, or yearly where demand grows or a part comes later."""
+    """Months between changes of the fleet; None for a fixed fleet, or yearly if demand grows or an accelerator comes
+    later."""
     workloads: tuple[WorkloadPlan, ...]
     parts: tuple[AcceleratorPlan, ...]
-    """Empty is every verified accelerator that has a price."""
+    """Accelerators to choose from; empty for every verified accelerator with a price."""
     owned: tuple[OwnedPlan, ...]
     orders_from: date | None
-    """Nothing can be ordered before; None is early enough for everything."""
+    """First possible order date; None if early enough for everything."""
     acquire: tuple[Acquisition, ...]
     sites: tuple[SitePlan, ...]
     stacks: Mapping[str, StackPlan]
-    """By vendor; a vendor not named takes the defaults."""
+    """Stacks by vendor; a vendor not listed has the defaults."""
     money: MoneyPlan
     node: NodePlan
     constraints: Constraints

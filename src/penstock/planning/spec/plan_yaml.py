@@ -1,4 +1,4 @@
-"""How is a plan file written? YAML in, a `Plan` out, or one line that says what to change."""
+"""Reads a plan from YAML, or raises a one-line error that states the correction."""
 
 from collections import Counter
 from dataclasses import fields, replace
@@ -73,11 +73,11 @@ _WORKLOAD: Final = (
     "columns",
 )
 _SITE: Final = ("name", "usd_per_kwh", "pue", "hosting_usd_per_kw_month", "power_cap_kw", "deny")
-"""The keys of a plan, a workload and a site; `schema` says the same to editors."""
+"""Keys of a plan, a workload and a site; `plan_schema` lists the same keys for editors."""
 
 
 def parse_plan(text: str, where: str, *, today: date) -> Plan:
-    """Read a plan; `today` is the start where the file names none."""
+    """Read a plan; `today` is the start if the file states none."""
     table = read_table(text, where, kind="plan", written_by="penstock plan --init").only(*_PLAN)
     engines: tuple[str, ...] = table.optional("engine", _engines, ())
     workloads = tuple(_workload(entry, engines) for entry in table.required("workloads").items())
@@ -107,7 +107,7 @@ def parse_plan(text: str, where: str, *, today: date) -> Plan:
         seed=table.optional("seed", lambda entry: entry.whole(high=2**31), 0),
         draws=table.optional("draws", lambda entry: entry.whole(low=100, high=200_000), 4000),
     )
-    sure = table.optional("sure", Value.flag, False)  # noqa: FBT003 - what a missing key means
+    sure = table.optional("sure", Value.flag, False)  # noqa: FBT003 - the default of a missing key
     doubts = () if sure else unlikely(plan)
     if doubts:
         raise UsageError(f"{where}: {doubts[0]}; if it is meant, add `sure: true` to the plan")
@@ -115,7 +115,7 @@ def parse_plan(text: str, where: str, *, today: date) -> Plan:
 
 
 def _with_owned(parts: tuple[AcceleratorPlan, ...], owned: tuple[OwnedPlan, ...]) -> tuple[AcceleratorPlan, ...]:
-    """Where the plan names its parts, add those it owns and does not name: kept, never bought."""
+    """Add owned accelerators that the plan does not list: kept, never bought. An empty list stays empty."""
     named = {part.id for part in parts}
     missing = dict.fromkeys(entry.id for entry in owned if entry.id not in named)
     return (*parts, *(AcceleratorPlan(id=name, owned_only=True) for name in missing)) if parts else ()
@@ -145,7 +145,7 @@ def _workload(value: Value, engines: tuple[str, ...]) -> WorkloadPlan:
         weights=table.optional("weights", words, ("checkpoint",)),
         engines=table.optional("engine", _engines, engines),
         kv=table.optional("kv", lambda entry: entry.choice(("auto", "bf16", "fp16", "fp8")), "auto"),
-        mtp=table.optional("mtp", Value.flag, True),  # noqa: FBT003 - what a missing key means
+        mtp=table.optional("mtp", Value.flag, True),  # noqa: FBT003 - the default of a missing key
         disaggregated=table.optional("disaggregated", Value.flag, False),  # noqa: FBT003 - the same
         slo=limits,
         requests_per_s=None if rate is None else rate.value,
@@ -161,7 +161,7 @@ def _workload(value: Value, engines: tuple[str, ...]) -> WorkloadPlan:
 
 
 def _engines(value: Value) -> tuple[str, ...]:
-    """Read one engine or several; who was measured with which is known elsewhere."""
+    """Read one engine or several; whether each was measured is checked elsewhere."""
     found = words(value) if value.is_list else (value.text().lower(),)
     if not found:
         value.refuse("the list is empty; name an engine, such as vllm, or leave `engine:` out")
@@ -178,7 +178,7 @@ def _columns(table: Table, trace: str | None) -> dict[str, str]:
 
 
 def _demand(peak: Input | None) -> Input:
-    """The range of a rate or of users as a factor on it; a trace has none."""
+    """Return the range of a rate or of users as a factor on it; a trace has no range."""
     if peak is None:
         return Input(value=1.0, low=1.0, high=1.0, unit="x stated", source="the trace")
     scaled = replace(peak, value=1.0, low=peak.low / peak.value, high=peak.high / peak.value)
@@ -238,9 +238,9 @@ def _stacks(value: Value) -> dict[str, StackPlan]:
 
 
 def stack(vendor: str, table: Table) -> StackPlan:
-    """Read what a vendor's stack takes."""
+    """Read the costs of a vendor's stack."""
     table.only(*(field.name for field in fields(StackPlan)))
-    # A plan that states how many engineers there are has stated all of them: none are added by size.
+    # A plan that states a number of engineers states all of them: none are added by fleet size.
     counted = vendor == "amd" and table.get("engineers") is None
     by_device = f"stack.{'amd.' if counted else ''}engineers_per_1000_devices"
     support = "stack.support_usd_per_device_year"
@@ -255,7 +255,7 @@ def stack(vendor: str, table: Table) -> StackPlan:
 
 
 def default_stack(vendor: str) -> StackPlan:
-    """What a vendor's stack takes where the plan says nothing."""
+    """Return the default costs of a vendor's stack."""
     return stack(vendor, empty_table(vendor))
 
 

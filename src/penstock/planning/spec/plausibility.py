@@ -1,4 +1,4 @@
-"""Can this be meant? Amounts that no market, site or reader has, asked about before anything rests on them."""
+"""Questions implausible amounts in a plan before anything is computed from them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,22 +10,22 @@ from penstock.planning.spec.sourced_inputs import Input
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Likely:
-    """What an amount is between, generously, everywhere on earth."""
+    """Plausible range of an amount, generous enough for every market."""
 
     low: float
     high: float
     unit: str
     slip: float
-    """What a likely slip of the pen is put right by: thousands left out, milliseconds as seconds, cents as dollars."""
+    """Factor that corrects a likely typing error: thousands left out, milliseconds as seconds, cents as dollars."""
     other_slip: float = 1.0
-    """And what another one is."""
+    """Factor that corrects another likely error."""
 
 
 _KWH: Final = Likely(low=0.003, high=1.5, slip=0.01, unit="$ per kWh")
 _DEVICE: Final = Likely(low=200, high=400_000, slip=1_000, unit="$ a device")
 _NODE: Final = Likely(low=2_000, high=10e6, slip=1_000, unit="$ a node")
 _HOUR: Final = Likely(low=0.05, high=20, slip=0.001, other_slip=1 / 8, unit="$ a device-hour")
-"""Above are list prices of one rack by the hour, and the price of a whole node that was written for a device."""
+"""Higher amounts are list prices of a whole rack by the hour, or the price of a node given for a device."""
 _HOSTING: Final = Likely(low=5, high=3_000, slip=0.01, unit="$ per kW and month")
 _HOST: Final = Likely(low=500, high=1e6, slip=1_000, unit="$ a host")
 _NETWORK: Final = Likely(low=10, high=60_000, slip=1_000, unit="$ a device")
@@ -41,11 +41,11 @@ _E2E: Final = Likely(low=0.005, high=86_400, slip=0.001, unit="s for a whole ans
 
 
 _YEARS: Final = (2024, 2039)
-"""Of the first day of service: before, none of these parts could be had."""
+"""Plausible years for the first day of service: before, none of these accelerators was available."""
 
 
 def unlikely(plan: Plan) -> tuple[str, ...]:
-    """Ask about every amount that can hardly be meant; nothing that is left out is asked about, nor a plain 0."""
+    """Return a question for every implausible amount; missing amounts and zeros are not questioned."""
     return tuple(question for question in _questions(plan) if question)
 
 
@@ -100,7 +100,7 @@ def _of(price: Input | None) -> float | None:
 
 
 def _ask(name: str, value: float | None, likely: Likely) -> str:
-    """Return a question, or nothing where the amount can be meant."""
+    """Return a question, or an empty string if the amount is plausible."""
     if not value or likely.low <= value <= likely.high:
         return ""
     meant = [value * slip for slip in (likely.slip, likely.other_slip)]

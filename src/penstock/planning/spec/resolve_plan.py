@@ -1,4 +1,4 @@
-"""What is left to choose from? A plan with every price filled in, and why each missing part is missing."""
+"""Fills in every price of a plan, and states why each missing accelerator is missing."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ DrawOf = Callable[[Accelerator], DrawUnderLoad | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """Something that was asked for, or could have been, and is not in the choice."""
+    """Something requested or possible that is not among the choices."""
 
     what: str
     why: str
@@ -29,19 +29,19 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """A plan whose parts all have an accelerator, a power figure and at least one price."""
+    """A plan whose accelerators all have catalog data, a power figure and at least one price."""
 
     plan: Plan
     accelerators: Mapping[str, Accelerator]
     power: Mapping[str, NodePower]
     left_out: tuple[LeftOut, ...]
     unpriced: tuple[str, ...] = ()
-    """Current parts that could not compete because nobody published what they cost, some way or at all."""
+    """Current accelerators that cannot compete because no price is published for any way the plan allows."""
     unmeasured: tuple[str, ...] = ()
-    """Those that do not because hardly anybody measured them serving, and the plan does not name them."""
+    """Accelerators left out because they have too few serving measurements and the plan does not list them."""
 
     def stack_of(self, vendor: str) -> StackPlan:
-        """What the vendor's software takes."""
+        """Return the costs of the vendor's stack."""
         return self.plan.stacks[vendor]
 
 
@@ -54,9 +54,10 @@ def resolve(
     draw_of: DrawOf = lambda _: None,
     served: Callable[[str], bool] = lambda _: True,
 ) -> Resolved:
-    """Fill in prices and power; `accelerators` are the ones the plan names, or the whole catalog if it names none.
+    """Fill in prices and power; `accelerators` are those the plan lists, or the whole catalog if it lists none.
 
-    Of the whole catalog only what was measured serving competes: a guess from kin must be asked for by name.
+    Of the whole catalog only accelerators with serving measurements compete: predictions from similar accelerators must
+    be requested by name.
     """
     asked = _asked(plan, accelerators) if named else {}
     owned = {entry.id for entry in _owned(plan, accelerators)}
@@ -106,7 +107,7 @@ def resolve(
 
 
 def _owned(plan: Plan, accelerators: Sequence[Accelerator]) -> tuple[OwnedPlan, ...]:
-    """Give what is owned its catalog id, its nodes and its site."""
+    """Set the catalog id, node count and site of everything owned."""
     known = {accelerator.id: accelerator for accelerator in accelerators}
     known |= {part.id: accelerator for part, accelerator in zip(plan.parts, accelerators, strict=False)}
     sites = [site.name for site in plan.sites]
@@ -127,7 +128,7 @@ def _owned(plan: Plan, accelerators: Sequence[Accelerator]) -> tuple[OwnedPlan, 
 
 
 def _asked(plan: Plan, accelerators: Sequence[Accelerator]) -> dict[str, AcceleratorPlan]:
-    """Give each part its catalog id: a plan may say h200 for h200_sxm."""
+    """Set the catalog id of each accelerator: a plan may say h200 for h200_sxm."""
     asked: dict[str, AcceleratorPlan] = {}
     for part, accelerator in zip(plan.parts, accelerators, strict=True):
         if accelerator.id in asked and part.owned_only:
@@ -139,7 +140,7 @@ def _asked(plan: Plan, accelerators: Sequence[Accelerator]) -> dict[str, Acceler
 
 
 def _sites(plan: Plan, accelerators: Sequence[Accelerator]) -> tuple[SitePlan, ...]:
-    """Read what a site denies by catalog id; a name that is neither vendor nor part would deny nothing, silently."""
+    """Resolve each site's `deny` to catalog ids; refuse unknown names, which would silently deny nothing."""
     known = {accelerator.id: accelerator.id for accelerator in accelerators}
     known |= {vendor: vendor for vendor in VENDORS}
     known |= {part.id: accelerator.id for part, accelerator in zip(plan.parts, accelerators, strict=False)}
@@ -153,7 +154,7 @@ def _sites(plan: Plan, accelerators: Sequence[Accelerator]) -> tuple[SitePlan, .
 def _priced(
     part: AcceleratorPlan, acquire: Sequence[Acquisition], prices: Sequence[Price], accelerator: Accelerator
 ) -> AcceleratorPlan:
-    """A price in the plan file rules; otherwise the catalog's, for each way the plan allows."""
+    """Return the accelerator with prices: the plan file's, otherwise the catalog's, for each way the plan allows."""
     if part.node_devices not in {None, accelerator.node.devices}:
         raise UsageError(
             f"accelerators: {part.node_devices}x{part.id}: a node has {accelerator.node.devices}; "
@@ -166,7 +167,7 @@ def _priced(
         buy, with_host = purchase_price(prices) or (None, False)
     return replace(
         part,
-        # A part that is only kept needs a price too: its devices fail and are bought again.
+        # An accelerator that is only kept needs a price too, for devices that fail and are replaced.
         buy=buy if "buy" in acquire or part.owned_only else None,
         with_host=with_host,
         rent=(part.rent or hourly_price(prices)) if "rent" in acquire and not part.owned_only else None,
@@ -175,13 +176,13 @@ def _priced(
 
 
 def _over(node: Input, devices: int) -> Input:
-    """Spread a server's price over its devices."""
+    """Divide a server's price by its devices."""
     low, high = node.low / devices, node.high / devices
     return replace(node, value=node.value / devices, low=low, high=high, unit="USD/device")
 
 
 Confirmer = Literal["procurement", "facilities", "engineering", "finance"]
-"""Whose word makes an input a fact."""
+"""The department that can confirm an input."""
 _Named = list[tuple[str, Input]]
 
 
@@ -208,7 +209,7 @@ def _power_inputs(ident: str, power: NodePower) -> _Named:
 
 
 def assumptions(resolved: Resolved) -> tuple[Assumption, ...]:
-    """List every input that was used, with its range, its source and who can confirm it."""
+    """List every input used, with its range, its source and the department that can confirm it."""
     groups: tuple[tuple[Confirmer, _Named], ...] = (
         ("procurement", _bought_inputs(resolved)),
         ("facilities", _site_inputs(resolved)),

@@ -1,4 +1,4 @@
-"""What is assumed, and who says so? Every input with its range and its source; defaults are never silent."""
+"""Defines inputs with their range and source, and the default of each input."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -8,7 +8,7 @@ from penstock.errors import UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
-    """One number of the plan: what is used, what it could be, and where it comes from."""
+    """One number of the plan: the value used, its possible range, and its source."""
 
     value: float
     low: float
@@ -24,17 +24,17 @@ class Input:
             raise UsageError(f"{said}; write low <= value <= high")
 
     def at(self, value: float) -> "Input":
-        """Use another value; the range is stretched to hold it."""
+        """Return the input with another value; the range is extended to include it."""
         return replace(self, value=value, low=min(self.low, value), high=max(self.high, value))
 
     @property
     def uncertain(self) -> bool:
-        """Whether it has a range to be moved through."""
+        """Return whether it has a range."""
         return self.low < self.high
 
 
 def given(value: float, unit: str, *, source: str | None = None, span: tuple[float, float] | None = None) -> Input:
-    """Take a number from the plan file; without a range of its own it is exact."""
+    """Return an input for a number in the plan file; without a range it is exact."""
     low, high = span or (value, value)
     return Input(value=value, low=low, high=high, unit=unit, source=source or "plan file", given=True)
 
@@ -96,5 +96,5 @@ DEFAULTS: Final = {
 
 
 def default(key: str) -> Input:
-    """Look up the default of an input."""
+    """Return the default of an input."""
     return DEFAULTS[key]

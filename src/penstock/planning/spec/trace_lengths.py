@@ -1,4 +1,4 @@
-"""What does a trace ask for? Its rows in a few buckets of equal work, and the rate of its busiest minute."""
+"""Summarises a trace as a few length buckets of equal work, and the rate of its busiest minute."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,29 +18,29 @@ _CELLS_PER_OCTAVE: Final = 4
 _CELLS: Final = 32 * _CELLS_PER_OCTAVE
 _STRETCH_S: Final = 600.0
 _TELLING: Final = 1000
-"""Requests whose mean length says something: to 5% where lengths spread by one and a half times it."""
+"""Requests from which a mean length is reliable: to 5% if the spread of lengths is 1.5 times their mean."""
 _ROWS: Final = 100_000
-"""Kept at most, drawn evenly: their mean is good to 0.5% where lengths spread by one and a half times it."""
+"""Maximum rows kept, sampled uniformly: their mean is exact to 0.5% if the spread is 1.5 times the mean."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceLengths:
-    """What a trace says about a workload."""
+    """Workload statistics of a trace."""
 
     requests_per_s: float
-    """In its busiest minute."""
+    """Rate in its busiest minute."""
     mean_load_fraction: float
-    """Its mean rate over that."""
+    """Mean rate relative to that of the busiest minute."""
     shares: tuple[Share, ...]
     reusable_fraction: float | None
-    """Prompt tokens that an earlier request already had; None where the trace does not tell."""
+    """Share of prompt tokens already in an earlier request; None if the trace does not contain prefixes."""
     longer_at_times: tuple[float, float] = (1.0, 1.0)
-    """Prompts and answers in the ten minutes that have the longest, over the mean of all."""
+    """Mean input and output length in the ten minutes with the longest, relative to the overall mean."""
     dropped: Mapping[str, int] = field(default_factory=dict)
-    """Rows it could not use, by reason."""
+    """Rows that could not be used, by reason."""
 
     def within(self, context_tokens: int) -> "TraceLengths":
-        """The same as a model sees it: no engine takes a longer prompt, and an answer ends where its context does."""
+        """Return the trace limited to a model's context: longer prompts are dropped and outputs end at the limit."""
         kept: list[Share] = []
         for share in self.shares:
             pairs = share.bucket.pairs
@@ -55,12 +55,12 @@ class TraceLengths:
         return replace(self, shares=shares)
 
     def longer_than(self, tokens: int) -> float:
-        """Share of the requests that ask for more tokens, prompt and answer."""
+        """Return the share of requests with more tokens, input and output."""
         return sum(share.fraction * float(np.mean(share.bucket.pairs.sum(axis=1) > tokens)) for share in self.shares)
 
 
 def trace_lengths(blocks: Iterable[Requests]) -> TraceLengths:
-    """Cut requests by the length of their prompts into buckets that hold about the same number of tokens each."""
+    """Split requests by input length into buckets with about the same number of tokens each."""
     count, inputs, outputs = np.zeros(_CELLS), np.zeros(_CELLS), np.zeros(_CELLS)
     minutes, sharing, rows, stretches = Minutes(), SharingCount(), _SomeRows(), _Stretches()
     last_s = 0.0
@@ -92,7 +92,7 @@ def trace_lengths(blocks: Iterable[Requests]) -> TraceLengths:
 
 
 class _SomeRows:
-    """An even sample of rows that come one block after another: those with the smallest of random numbers."""
+    """A uniform sample of rows from successive blocks: those with the smallest random numbers."""
 
     def __init__(self) -> None:
         self.pairs: Int32s = np.empty((0, 2), np.int32)
@@ -109,7 +109,7 @@ class _SomeRows:
 
 
 class _Stretches:
-    """Requests, prompt tokens and answer tokens of every ten minutes."""
+    """Requests, input tokens and output tokens of every ten minutes."""
 
     def __init__(self) -> None:
         self._sums: Float64s = np.zeros((0, 3))
@@ -125,7 +125,10 @@ class _Stretches:
 
     @property
     def longest_over_mean(self) -> tuple[float, float]:
-        """Of prompts and of answers, among stretches with requests enough to tell; 1 where there is none."""
+        """Return the largest ratio to the mean length, of inputs and of outputs.
+
+        Only stretches with enough requests count; both ratios are 1 if there is none.
+        """
         known = self._sums[self._sums[:, 0] >= _TELLING]
         if not len(known):
             return 1.0, 1.0

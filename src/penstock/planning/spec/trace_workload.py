@@ -1,4 +1,4 @@
-"""What does a workload ask for whose lengths are a trace's? Its lengths and its rate, and what of it is left out."""
+"""Fills a workload's lengths and rate from a trace, and lists the aspects that are not planned for."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -11,9 +11,9 @@ from penstock.planning.spec.resolve_plan import LeftOut
 from penstock.planning.spec.trace_lengths import TraceLengths
 
 _WORTH_SAYING: Final = 0.02
-"""Share of prompt tokens that prompts have in common from which on it matters."""
+"""Share of prompt tokens common to several prompts from which it is reported."""
 _LONGER: Final = 1.15
-"""Lengths in ten minutes of a trace over those of all of it, from which on it is said."""
+"""Length in ten minutes of a trace relative to the whole trace from which it is reported."""
 
 ReadTrace = Callable[[str], TraceLengths]
 
@@ -21,7 +21,7 @@ ReadTrace = Callable[[str], TraceLengths]
 def with_trace(
     workload: WorkloadPlan, read_trace: ReadTrace | None, model_of: Callable[[str], ModelSpec]
 ) -> tuple[WorkloadPlan, tuple[LeftOut, ...]]:
-    """Take lengths and rate from the trace; what its prompts share is not planned with, and that is said."""
+    """Take lengths and rate from the trace; shared prefixes are not planned for, which is reported."""
     if workload.trace is None:
         return workload, ()
     if read_trace is None:
@@ -42,7 +42,7 @@ def with_trace(
 
 
 def _untold(workload: WorkloadPlan, seen: TraceLengths, limit: int | None) -> Iterator[LeftOut]:
-    """Say what of a trace is not planned with."""
+    """Yield the aspects of a trace that are not planned for."""
     beyond = 0.0 if limit is None else seen.longer_than(limit)
     if limit is not None and beyond:
         yield LeftOut(

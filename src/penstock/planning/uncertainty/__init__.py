@@ -1,1 +1,1 @@
-"""How sure is the answer, and what would change it?"""
+"""Measures how certain the answer is and finds the inputs that would change it."""

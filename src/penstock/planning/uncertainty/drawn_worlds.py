@@ -1,4 +1,4 @@
-"""What do thousands of worlds cost? Each input's effect on a node's dollars, from a few problems built at its ends."""
+"""Prices thousands of drawn worlds: the effect of each input on dollars per node, from problems built at its ends."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -32,11 +32,12 @@ def drawn_worlds(
     values: Mapping[str, Array],
     knobs: Sequence[Knob],
 ) -> Worlds:
-    """Join the draws of all inputs.
+    """Combine the draws of all inputs into worlds.
 
-    Each input moves each figure along a line through its low, its value and its high, and what several inputs do to
-    one figure is multiplied: a price that rises and is then discounted. Beside problems built whole for single draws a
-    node's dollars are 2% off in the median and 6% at P90 (a test holds it to that), people and demand next to nothing.
+    Each input moves each figure along a line through its low, its value and its high. The effects of several inputs on
+    one figure are multiplied: a price that rises and is then discounted. Compared with problems built in full for
+    single draws, dollars per node are off by 2% in the median and 6% at P90 (a test enforces this). Engineers and
+    demand are off by almost nothing.
     """
     count = len(next(iter(values.values()))) if values else 1
     base = dict(_figures(problem))
@@ -58,7 +59,7 @@ def drawn_worlds(
 def _moved(
     knob: Knob, world: InputWorld, candidates: Sequence[Candidate], base: Mapping[Key, float], drawn: Array
 ) -> Iterator[tuple[Key, Array]]:
-    """What one input alone does to every figure it touches."""
+    """Yield each figure that one input moves, with its value in every draw."""
     entry = knob.input
     ends = [
         dict(_figures(build_problem(knob.turned(world, end).resolved, candidates))) for end in (entry.low, entry.high)
@@ -67,13 +68,13 @@ def _moved(
         low, high = (end.get(key, figure) for end in ends)
         if low == high == figure:
             continue
-        # Where the value lies on an end of its range, that end is the value itself.
+        # If the value equals an end of its range, that end has the value's own figure.
         places = sorted({entry.low: low, entry.high: high, entry.value: figure}.items())
         yield key, np.interp(drawn, [place for place, _ in places], [at for _, at in places])
 
 
 def _figures(problem: Problem) -> Iterator[tuple[Key, float]]:
-    """Every figure of a problem that an input other than throughput may move."""
+    """Yield every figure of a problem that an input other than throughput may change."""
     for offer in problem.offers:
         for level, tier in enumerate(offer.tiers):
             yield from (((_BOUGHT, offer.key, level, at), usd) for at, usd in enumerate(tier.node_usd))
@@ -102,7 +103,7 @@ def _as_worlds(
     added: Mapping[Key, Array],
     base: Mapping[Key, float],
 ) -> Worlds:
-    """Sort the figures by what they are: dollars, and factors on demand and speed."""
+    """Sort the figures by kind: dollars, and factors on demand and speed."""
     found: dict[str, dict[Any, Array]] = {
         name: {} for name in (_BOUGHT, _RENTED, _CONTRACT, _KEPT, _VENDOR, _DEMAND, _GAIN)
     }

@@ -1,4 +1,4 @@
-"""How sure is the answer? Thousands of worlds drawn from the model's own P10-P90 and the range of every input."""
+"""Measures certainty by Monte Carlo: worlds drawn from the predictions' P10-P90 and the range of every input."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob, Kno
 _P10_Z: Final = 1.2815515655446004
 """Standard deviations between the median and P10 of a normal distribution."""
 _SHARED: Final = 0.4
-"""Correlation of the errors of two parts of one vendor: with the setup unseen 0.27, with the model unseen 0.51, over 67
-pairs of parts that ran the same model with the same engine; beside another vendor's part -0.05 and 0.23."""
+"""Correlation of the errors of two accelerators of one vendor: 0.27 with the setup unseen, 0.51 with the model unseen,
+over 67 pairs of accelerators that ran the same model with the same engine. Across vendors it is -0.05 and 0.23."""
 _MAX_BLAMED: Final = 3
 _COULD_BE: Final = 0.1
-"""A loss outside P10 to P90 is not counted with."""
+"""Share of draws from which a loss counts as possible: a loss outside P10-P90 does not."""
 _NOT_DRAWN: Final = ("delivery",)
-"""A part that comes at another time makes another problem; it is turned by itself."""
+"""Kinds of input that are not drawn: another delivery date makes another problem, which is solved separately."""
 _SOLVED_WORLDS: Final = 5
 _WORLD_GAP: Final = 2e-3
 _WORLD_NODES: Final = 200
@@ -43,7 +43,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blame:
-    """An input that moves the saving, and the share of its variance that it explains alone."""
+    """An input that affects the saving, with the share of the saving's variance it explains alone."""
 
     kind: KnobKind
     id: str
@@ -54,45 +54,47 @@ class Blame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confidence:
-    """What the draws say."""
+    """Results of the draws."""
 
     draws: int
     seed: int
     probability: Mapping[str, float]
-    """That the label is cheapest; what is missing to 1 are worlds where none compared, resized, keeps the limits."""
+    """Probability by label of being cheapest. The sum is below 1 by the share of worlds where no resized fleet is
+    feasible."""
     fleet_usd: Span
-    """Of the winning fleet itself, with as many nodes as each world takes: what who signs it may come to pay."""
+    """Cost of the winning fleet with the nodes each world requires: the possible cost of signing for it."""
     cost_usd: Mapping[str, Span]
-    """Of the fleet of each label that is cheapest as estimated, over the worlds in which it keeps the limits."""
+    """Cost by label of the fleet that is cheapest as estimated, over the worlds where it is feasible."""
     saving_usd: Span | None
-    """Of the winner over the best other label; None where nothing else competes, or not in every world."""
+    """Saving of the winner over the best other label; None if no other label competes, or not in every world."""
     blame: tuple[Blame, ...]
     enough_fraction: float
-    """Of the worlds: those in which the nodes of the winning fleet, as planned, carry what is asked."""
+    """Share of worlds in which the planned nodes of the winning fleet carry the demand."""
     nodes: Span
-    """What the winning fleet's parts take in the period with most nodes."""
+    """Nodes the winning fleet needs in the period with the most nodes."""
 
     def lost(self, winner: str) -> float:
-        """In which share of the worlds another label is cheapest."""
+        """Return the share of worlds in which another label is cheapest."""
         return sum(share for label, share in self.probability.items() if label != winner)
 
     def too_close(self, winner: str) -> bool:
-        """Whether the saving could as well be a loss: another label is cheapest in one of ten worlds or more."""
+        """Return whether the saving could be a loss: another label is cheapest in at least 10% of feasible worlds."""
         return self.lost(winner) >= _COULD_BE * sum(self.probability.values())
 
     @property
     def likeliest(self) -> str:
-        """The label that is cheapest most often; the first by name of two."""
+        """Return the label that is cheapest most often; the first by name in a tie."""
         return max(sorted(self.probability), key=lambda label: self.probability[label])
 
 
 def widened(
     family: Family, world: InputWorld, candidates: Sequence[Candidate], knobs: Sequence[Knob], *, seed: int
 ) -> Family:
-    """Add the fleets that are cheapest in a few drawn worlds, so that every label has something to fall back on.
+    """Add the fleets that are cheapest in a few drawn worlds, so that every label has an alternative.
 
-    A fleet resized keeps its parts and what each of them serves; a world with other throughputs may want others. On the
-    examples a handful of worlds closes most of the gap to solving every world again (docs/methodology.md, "Plan").
+    A resized fleet keeps its accelerators and their shares of the load; a world with other throughputs may prefer
+    others. On the examples a handful of worlds closes most of the gap to solving every world again
+    (docs/methodology.md, "Plan").
     """
     uncertain, values = draw_inputs(knobs, seed, _SOLVED_WORLDS)
     found = []
@@ -109,7 +111,7 @@ def widened(
 
 
 def draw_inputs(knobs: Sequence[Knob], seed: int, draws: int) -> tuple[list[Knob], dict[str, Array]]:
-    """Draw what is uncertain, each input from a stream of its own: adding one does not move the others."""
+    """Draw the uncertain inputs, each from its own random stream: adding one does not change the others."""
     uncertain = [knob for knob in knobs if knob.input.uncertain and knob.kind not in _NOT_DRAWN]
     shared = {
         stack: _stream(seed, f"stack {stack}").standard_normal(draws)
@@ -121,7 +123,7 @@ def draw_inputs(knobs: Sequence[Knob], seed: int, draws: int) -> tuple[list[Knob
 
 
 def _stream(seed: int, name: str) -> np.random.Generator:
-    """Random numbers of one name, whatever else is drawn."""
+    """Return the random stream of a name, independent of every other stream."""
     return np.random.default_rng([seed, crc32(name.encode())])
 
 
@@ -134,10 +136,10 @@ def draw_confidence(
     seed: int,
     draws: int,
 ) -> Confidence:
-    """Draw every input that has a range, resize the fleet of each label in every world, and count who is cheapest.
+    """Draw every input that has a range, resize each label's fleet in every world, and count which is cheapest.
 
-    Resizing instead of solving again: thousands of integer programs would take an hour, and resizing never makes a
-    fleet look cheaper than it is.
+    Fleets are resized instead of solved again: thousands of integer programs would take an hour, and resizing never
+    makes a fleet look cheaper than it is.
     """
     uncertain, values = draw_inputs(knobs, seed, draws)
     problem = build_problem(world.resolved, candidates)
@@ -152,7 +154,8 @@ def draw_confidence(
     others = np.min(np.vstack(rest), axis=0) if rest else None
     saving = others - own if others is not None and np.isfinite(others + own).all() else None
     nodes, enough = nodes_needed(family.winner, problem, worlds)
-    # Where a fleet is impossible in some worlds there is no saving in dollars; who is cheapest can still be blamed.
+    # If a fleet is infeasible in some worlds, there is no saving in dollars. Whether it is cheapest can still be
+    # explained.
     decided = saving if saving is not None or others is None else (own <= others).astype(float)
     return Confidence(
         draws=draws,
@@ -170,9 +173,10 @@ def draw_confidence(
 
 
 def _draw(knob: Knob, generator: np.random.Generator, draws: int, shared: Array | None) -> Array:
-    """Capacities from the two halves of a log-normal through P10, median and P90; all else from two of a triangle.
+    """Draw capacities from a two-piece log-normal through P10, median and P90; all other inputs from two triangles.
 
-    What is stated is the median of both: were it the mode, a range that only goes up would put every draw above it.
+    The stated value is the median of both. If it were the mode, a range that only goes up would put every draw above
+    it.
     """
     entry = knob.input
     if knob.kind == "throughput":
@@ -196,7 +200,7 @@ def _span(values: Array) -> Span:
 
 
 def _blame(knobs: Sequence[Knob], values: Mapping[str, Array], saving: Array) -> tuple[Blame, ...]:
-    """Squared correlation of each input with the saving, or with whether there is one: what to measure first."""
+    """Rank inputs, for measurement, by squared correlation with the saving, or with whether there is one."""
     if not isfinite(float(saving.std())) or saving.std() == 0:
         return ()
     found = [

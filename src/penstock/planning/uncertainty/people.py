@@ -1,4 +1,4 @@
-"""Do people decide the vendor? The number of extra engineers at which a vendor's fleet stops being the cheapest."""
+"""Finds the number of extra engineers at which a vendor's fleet stops being the cheapest."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,28 +8,29 @@ from penstock.planning.optimizer.node_costs import BillingTerms
 from penstock.planning.optimizer.problem import Mix
 
 CLUSTER_ENGINEERS: Final = 2.0
-"""What the source of the default says a whole cluster takes. It says nothing of smaller fleets, so one may need it."""
+"""Extra engineers per cluster in the source of the default. The source says nothing about smaller fleets, so one may
+need as many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeopleDecide:
-    """A vendor whose fleet costs less without people, and as many engineers as would make it cost more."""
+    """A vendor whose fleet is cheaper without engineers, with the number of engineers that would reverse it."""
 
     vendor: str
     label: str
-    """The kind of its fleet: the vendor, or `mix`."""
+    """Label of its fleet: the vendor, or `mix`."""
     saved_usd: float
-    """What its fleet costs less than the cheapest without the vendor, people of both left out."""
+    """How much less its fleet costs than the cheapest without the vendor, engineers of both left out."""
     break_even_engineers: float
     assumed_engineers: float
-    """Those that the plan bills, on average over the time the vendor serves."""
+    """Engineers billed in the plan, on average over the time the vendor serves."""
     given: bool
-    """Whether the plan file states them."""
+    """Whether the plan file states the engineers."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Billed:
-    """A vendor's people in a fleet: paid years in which it serves, and paid years of its devices."""
+    """A vendor's presence in a fleet: paid years in which it serves, and paid years of its devices."""
 
     years: float
     device_years: float
@@ -39,10 +40,10 @@ class _Billed:
 
 
 def people_decide(by_label: Mapping[str, Mix], terms: BillingTerms) -> PeopleDecide | None:
-    """Find the vendor whose people decide; None where hardware does, or where only one vendor can be chosen.
+    """Find the vendor for which engineers decide; None if hardware decides or only one vendor can be chosen.
 
-    People decide where a vendor's fleet is cheaper without them and the number at which it is not is one that the plan
-    holds possible; where the plan states none, up to what the source of the default says a cluster takes.
+    Engineers decide if a vendor's fleet is cheaper without them and the break-even number is within the plan's range.
+    If the plan states no number, the range extends to the engineers per cluster in the source of the default.
     """
     for vendor, stack in terms.resolved.plan.stacks.items():
         own = [(label, mix) for label, mix in by_label.items() if vendor in mix.vendors]

@@ -1,7 +1,8 @@
-"""What does a fleet cost once a reader turns a knob? Its nodes at other loads, and each node's bill at other terms.
+"""Computes a fleet's nodes at other loads and each node's bill at other terms, for the report's controls.
 
-A fleet keeps its parts, its placements and the way each node is had. Bills are formulas with their inputs, so whoever
-holds them can evaluate them again with another price; only what is not a number in a formula is worked out here.
+A fleet keeps its accelerators, its placements and the way each node is acquired. Bills are formulas with their inputs,
+so a reader of the report can evaluate them again with another price. Only values that are not numbers in a formula are
+computed here.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from penstock.planning.optimizer.refill_nodes import Filling
 from penstock.planning.spec.resolve_plan import Resolved
 
 LOADS: Final = tuple(round(0.5 + 0.1 * step, 1) for step in range(16))
-"""What is asked beside what is planned: half to twice, in tenths."""
+"""Demand relative to plan: 0.5 to 2 in steps of 0.1."""
 _TERMS: Final = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
 _ROUNDING: Final = 1e-6
 
@@ -27,7 +28,7 @@ HadWay = Literal["kept", "bought", "contract", "hour", "people"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """What is billed by count: a node had in one way from one period on, or a vendor's people in a period."""
+    """A unit of billing: a node acquired in one way from one period on, or a vendor's engineers in a period."""
 
     way: HadWay
     vendor: str
@@ -35,14 +36,14 @@ class Unit:
     accelerator: str = ""
     site: str = ""
     number: int = 0
-    """The price level of what is bought, or which contract."""
+    """Price level of a purchase, or number of the contract."""
 
 
 Counts = Mapping[Unit, int]
 
 
 def bill_of(unit: Unit, terms: BillingTerms) -> tuple[Line, ...]:
-    """Bill one of it; nothing where its period lies beyond the term."""
+    """Bill one unit; empty if its period lies beyond the term."""
     if unit.period >= len(terms.periods):
         return ()
     if unit.way == "people":
@@ -59,10 +60,10 @@ def bill_of(unit: Unit, terms: BillingTerms) -> tuple[Line, ...]:
 
 
 def other_terms(resolved: Resolved) -> Mapping[float, BillingTerms]:
-    """The plan's own horizon, and those at which its fleets still say what they do in every period."""
+    """Return billing terms by horizon: the plan's own, and those whose periods the fleets already cover."""
     own = terms_of(resolved)
     cuts = [start for start, _ in own.periods]
-    # A fleet that changes says nothing about the years after its last change but one that stays is the same for longer.
+    # A fleet that changes is undefined after its last period. A fleet that never changes is the same for longer.
     longest = max(_TERMS) if len(cuts) == 1 else own.horizon_years
     found = {own.horizon_years: own}
     for years in (years for years in _TERMS if years <= longest):
@@ -74,7 +75,7 @@ def other_terms(resolved: Resolved) -> Mapping[float, BillingTerms]:
 
 
 def counted(mix: Mix) -> Counts:
-    """Count a fleet as it is."""
+    """Count the units of a fleet as planned."""
     counts: dict[Unit, int] = dict(_people(mix))
     vendors = {pool.offer.key: pool.offer.vendor for pool in mix.pools}
     for way, held in (("bought", mix.purchases), ("contract", mix.contracts)):
@@ -98,10 +99,10 @@ def _people(mix: Mix) -> Iterator[tuple[Unit, int]]:
 
 
 def counted_at(mix: Mix, problem: Problem, load: float) -> Counts | None:
-    """Count the fleet that serves so many times the requests; None where a power cap or a limit on nodes forbids it.
+    """Count the units of a fleet at `load` times the requests; None if a power cap or a node limit forbids it.
 
-    Each offer keeps its share of every length and is filled anew, as in draws; spare nodes stay, and nodes are had in
-    the proportions they were.
+    Each offer keeps its share of every length and is refilled, as in draws. Spare nodes stay, and nodes are acquired in
+    the same proportions as before.
     """
     if load == 1:
         return counted(mix)
@@ -127,7 +128,7 @@ def counted_at(mix: Mix, problem: Problem, load: float) -> Counts | None:
 
 
 class _Stocked:
-    """The nodes of one offer as periods pass: kept, bought and rented as the fleet does."""
+    """The nodes of one offer over the periods: kept, bought and rented as the fleet does."""
 
     def __init__(self, offer: Offer) -> None:
         self.offer = offer
@@ -138,7 +139,7 @@ class _Stocked:
         self.hours: dict[int, int] = {}
 
     def fill(self, pool: PoolPeriod, wanted: int) -> bool:
-        """Have so many nodes in a period; False where there is no way to."""
+        """Acquire `wanted` nodes in a period; False if there is no way to."""
         at, offer = pool.period, self.offer
         if offer.kept is not None and pool.kept_nodes:
             most = offer.kept.nodes if pool.nodes == pool.kept_nodes else pool.kept_nodes
@@ -181,11 +182,11 @@ class _Stocked:
         )
 
     def at_site(self, pool: PoolPeriod) -> int:
-        """Nodes that draw the site's power."""
+        """Return the nodes that draw the site's power."""
         return self.kept.get(pool.period, 0) + self.owned
 
     def counts(self) -> Iterator[tuple[Unit, int]]:
-        """Everything that is billed; the price level follows the volume."""
+        """Yield all billed units; the price level follows the volume."""
         vendor, key = self.offer.vendor, self.offer.key
         volume = sum(self.bought.values()) * self.offer.devices
         levels = [level for level, tier in enumerate(self.offer.tiers) if tier.min_devices <= volume]
@@ -201,16 +202,16 @@ class _Stocked:
 
 @dataclass(frozen=True, kw_only=True)
 class Rebilled:
-    """Fleets by what is counted in them, at every load, and what is billed, at every term."""
+    """Unit counts of fleets at every load, and bills of units at every term."""
 
     fleets: tuple[tuple[Counts | None, ...], ...]
-    """For each fleet the counts at each of `LOADS`."""
+    """Unit counts per fleet at each of `LOADS`."""
     bills: Mapping[Unit, Mapping[float, tuple[Line, ...]]]
-    """For each thing counted the bill of one of it, by years."""
+    """Bill of one unit, by horizon in years."""
 
 
 def rebilled(mixes: Sequence[Mix], resolved: Resolved, problem: Problem) -> Rebilled:
-    """Work out everything a page needs to bill these fleets again."""
+    """Compute everything a page needs to bill these fleets again."""
     fleets = tuple(tuple(counted_at(mix, problem, load) for load in LOADS) for mix in mixes)
     units = dict.fromkeys(unit for fleet in fleets for counts in fleet if counts is not None for unit in counts)
     terms = other_terms(resolved)

@@ -1,4 +1,4 @@
-"""What does each rule cost, and what if demand is another? The plan without a rule, or with less or more to do."""
+"""Prices each rule, and the plan at low and high demand, by solving the plan without the rule or with other demand."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,77 +15,78 @@ from penstock.planning.optimizer.resize_fleet import one_world, resized_usd
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob
 
 Sized = Callable[[Mix, Problem], Mix | None]
-"""A fleet of a problem as simulation would make it; None where its parts do not hold, however many there may be."""
+"""Function that sizes a fleet by simulation; None if its accelerators do not meet the SLO in any number."""
 _GAP: Final = 1e-3
 _MAX_NODES: Final = 500
-"""Of the search: what is not proven within them is said to be a bound."""
+"""Nodes of the search; a result not proven within them is reported as a bound."""
 _NO_CHEAPER: Final = 1.01
-"""A fleet that is this many times as dear as the winner before it is sized is not sized: it says nothing of a rule."""
+"""Cost ratio to the winner above which a fleet is not sized by simulation: it would say nothing about the rule's
+price."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulePrice:
-    """A rule of the plan, and what the cheapest fleet without it would cost less."""
+    """A rule of the plan, with the saving of the cheapest fleet without it."""
 
     rule: str
     without_usd: float
     usd: float
     without: str
-    """What that fleet is made of."""
+    """Accelerators of that fleet."""
     proven: bool = True
-    """Whether no fleet without it is cheaper by more than a hundredth; else the rule costs this at least."""
+    """Whether no fleet without the rule is cheaper by more than 1%; otherwise the rule costs at least this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemandScenario:
-    """The cheapest fleet where demand is at one end of its range, or that there is none."""
+    """The cheapest fleet with demand at one end of its range, or the fact that there is none."""
 
     name: Literal["low", "base", "high"]
     usd: float | None
-    """None where no fleet keeps every rule."""
+    """Cost; None if no fleet satisfies every rule."""
     label: str
     parts: Mapping[str, int]
     """Devices by accelerator, in the largest period."""
     proven: bool = True
-    """Whether no fleet is cheaper by more than a hundredth; else it costs this at most."""
+    """Whether no fleet is cheaper by more than 1%; otherwise it costs at most this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnedWorth:
-    """What owning nodes already saves, and how many of them are kept."""
+    """Nodes owned already: how many are kept, and the cost of keeping one next to that of a new one."""
 
     accelerator: str
     site: str
     nodes: int
     kept: tuple[int, ...]
-    """By period."""
+    """Nodes kept, by period."""
     keeping_usd: float
-    """What one costs that is kept to the end: running it, and the sale it forgoes."""
+    """Cost of a node kept to the end: running it, and the forgone sale."""
     new_usd: float | None
-    """What a new one costs over the same time; None where it cannot be bought."""
+    """Cost of a new node over the same time; None if it cannot be bought."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owned:
-    """What becomes of the nodes owned already, and the same plan without them."""
+    """Use of the nodes owned already, and the same plan without them."""
 
     nodes: tuple[OwnedWorth, ...]
     without_usd: float | None
-    """The cheapest fleet where nothing is owned; None where there is none."""
+    """Cost of the cheapest fleet if nothing is owned; None if there is none."""
     without: str
     without_parts: tuple[str, ...]
-    """The accelerators of that fleet."""
+    """Accelerators of that fleet."""
     saved_usd: float | None
-    """How much more that is, with what today's sale of everything owned would bring: it is counted in both fleets."""
+    """Extra cost of that fleet, plus the proceeds of selling everything owned today, so that both fleets count them."""
 
 
 def as_solved(mix: Mix, _: Problem) -> Mix:
-    """Leave a fleet as it is: where nothing simulates."""
+    """Return a fleet unchanged: the `Sized` function without a simulator."""
     return mix
 
 
 def owned_worth(problem: Problem, family: Family, sized: Sized = as_solved) -> Owned | None:
-    """Say what is kept and what the plan would cost with nothing owned; None where nothing is."""
+    """Report the owned nodes that are kept and the plan's cost without them; None if nothing is owned."""
     if not any(offer.kept for offer in problem.offers):
         return None
     bare = replace(problem, offers=tuple(replace(offer, kept=None) for offer in problem.offers))
@@ -115,7 +116,7 @@ def _worth(problem: Problem, offer: Offer, winner: Mix) -> OwnedWorth:
 
 
 def without_each_rule(problem: Problem) -> Mapping[str, Problem]:
-    """The problem without one rule at a time, by what the rule is called; rules that say nothing are not here."""
+    """Return the problem without one rule at a time, by the rule's name; rules without effect are left out."""
     instantly = tuple(replace(offer, first_period=0, first_bought=0) for offer in problem.offers)
     looser = {
         "the sites' power caps": replace(problem, site_watts={}),
@@ -131,9 +132,10 @@ def without_each_rule(problem: Problem) -> Mapping[str, Problem]:
 
 
 def blocked(problem: Problem) -> tuple[str, ...]:
-    """Drop one rule at a time: those whose absence makes a fleet possible are what stands in the way, and by how much.
+    """Drop one rule at a time; report the rules whose absence makes a fleet possible, and by how much it exceeds them.
 
-    Such a fleet need not be the one that breaks its rule least: what it takes is said, not what would be enough.
+    Such a fleet need not be the one that breaks its rule least: the text states its excess, not the smallest possible
+    excess.
     """
     found = []
     for name, looser in without_each_rule(problem).items():
@@ -145,7 +147,7 @@ def blocked(problem: Problem) -> tuple[str, ...]:
 
 
 def _beyond(problem: Problem, mix: Mix) -> Iterator[str]:
-    """What a fleet takes beyond the limits on power, nodes and dates."""
+    """Yield by how much a fleet exceeds the limits on power, nodes and dates."""
     periods = sorted({pool.period for pool in mix.pools})
     for site, watts in problem.site_watts.items():
         here = [pool for pool in mix.pools if pool.offer.site == site]
@@ -163,13 +165,13 @@ def _beyond(problem: Problem, mix: Mix) -> Iterator[str]:
 
 
 def _first(problem: Problem, offer: Offer) -> int:
-    """The period from which on an offer is there; what is owned already is there at once."""
+    """Return the first period of an offer; 0 if some of its nodes are owned already."""
     known = next(entry for entry in problem.offers if entry.key == offer.key)
     return 0 if known.kept is not None else known.first_period
 
 
 def rule_prices(problem: Problem, family: Family, sized: Sized = as_solved) -> tuple[RulePrice, ...]:
-    """Price every rule, the dearest first; dollars are of fleets as simulation makes them."""
+    """Price every rule, the most expensive first, with fleets sized by simulation."""
     found = []
     winner_usd = family.winner.cost_usd
     rules = without_each_rule(problem)
@@ -178,7 +180,7 @@ def rule_prices(problem: Problem, family: Family, sized: Sized = as_solved) -> t
         dearer = first is not None and first.cost_usd > _NO_CHEAPER * winner_usd
         if first is None:
             continue
-        # The winner keeps the looser rules too, so where nothing else holds it is the fleet without the rule.
+        # The winner satisfies the looser rules too, so it is the fallback if no other fleet meets the SLO.
         fleet = first if dearer else _as_sized(first, looser, sized) or family.winner
         mix = _cheapest_known(fleet, family, looser)
         without, least = min(winner_usd, mix.cost_usd), mix.cost_usd * (1 - mix.gap_fraction)
@@ -189,7 +191,7 @@ def rule_prices(problem: Problem, family: Family, sized: Sized = as_solved) -> t
 
 
 def _cheapest_known(found: Mix, family: Family, looser: Problem) -> Mix:
-    """A fleet solved without a rule, or one of the plan's own where that needs less without it, such as spare nodes."""
+    """Return the fleet solved without a rule, or one of the plan if that is cheaper, for example with fewer spares."""
     best = found
     for mix in family.fleets:
         usd = float(resized_usd(mix, looser, one_world())[0])
@@ -198,12 +200,12 @@ def _cheapest_known(found: Mix, family: Family, looser: Problem) -> Mix:
 
 
 def _solved(family: Family, problem: Problem) -> Mix | None:
-    """The cheapest fleet with what replicas were seen to carry."""
+    """Return the cheapest fleet under simulated replica capacities."""
     return cheapest(family.informed(problem), gap_fraction=_GAP, most_nodes=_MAX_NODES, patient=False)
 
 
 def _as_sized(mix: Mix | None, problem: Problem, sized: Sized) -> Mix | None:
-    """Size a fleet; one after another, as simulations rest on each other. What is proven is of the fleet solved."""
+    """Size a fleet, sequentially because simulations share results; the gap stays that of the solved fleet."""
     found = None if mix is None else sized(mix, problem)
     return None if mix is None or found is None else replace(found, gap_fraction=mix.gap_fraction)
 
@@ -215,7 +217,7 @@ def demand_scenarios(
     knobs: Sequence[Knob],
     sized: Sized = as_solved,
 ) -> tuple[DemandScenario, ...]:
-    """Solve again with every range of demand and growth at its low end, and at its high; empty where none has one."""
+    """Solve again with every range of demand and growth at its low and at its high end; empty if none has a range."""
     moving = [knob for knob in knobs if knob.kind == "demand" and knob.input.uncertain]
     if not moving:
         return ()

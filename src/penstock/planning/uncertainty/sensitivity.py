@@ -1,4 +1,4 @@
-"""What would change the answer? Each input through its range, and the value at which another fleet is cheaper."""
+"""Finds inputs that would change the answer: each input through its range, and the value where another fleet wins."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,18 +16,18 @@ from penstock.planning.uncertainty.drawn_worlds import drawn_worlds
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob, KnobKind
 
 _TOLERANCE: Final = 0.005
-"""A flip is located to half a percent of the way between where the answer holds and where it does not."""
+"""Relative tolerance to which a flip is located between a value with the same winner and one with another."""
 _STATED_MOVES: Final = 0.05
-"""What is stated without a range, as a price is, moves by as much before an order is signed."""
+"""Relative change assumed for an input stated without a range, such as a price, before an order is signed."""
 _STAIRS: Final = ("throughput", "demand")
-"""Inputs that decide how many nodes there are: costs move in steps, and a winner may change more than once."""
+"""Inputs that determine the number of nodes: costs change in steps, and the winner may change more than once."""
 _LOOKED_AT: Final = (np.arange(1, 193) / 192) ** 1.5
-"""How far from its value such an input is looked at, of the way to its bound: every 0.1% at first, then every 2%."""
+"""Places tried for such an input as fractions of the way to its bound: every 0.1% at first, then every 2%."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swing:
-    """One bar of a tornado: what the winner saves over the next label at both ends of an input's range."""
+    """One bar of a tornado: the winner's saving over the next label at both ends of an input's range."""
 
     kind: KnobKind
     id: str
@@ -43,13 +43,13 @@ class Swing:
 
     @property
     def width_usd(self) -> float:
-        """How much of the saving hangs on it."""
+        """Return how much of the saving depends on the input, in dollars."""
         return abs(self.saving_at_high_usd - self.saving_at_low_usd)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flip:
-    """A value of one input, all others as they are, beyond which another label is cheapest, or nothing is enough."""
+    """A value of one input, others unchanged, beyond which another label is cheapest or no fleet is feasible."""
 
     kind: KnobKind
     id: str
@@ -62,32 +62,32 @@ class Flip:
     winner: str
     instead: str
     instead_named: tuple[str, ...]
-    """The vendor or `mix`, or the accelerators, that `instead` stands for; empty where nothing is enough."""
+    """The vendor or `mix`, or the accelerators, that `instead` stands for; empty if no fleet is feasible."""
     within_range: bool
-    """Whether the input's own range reaches it: then it is a matter of what is true, not of what might come."""
+    """Whether the value lies within the input's own range: then the plan's uncertainty includes it."""
     doubt_fraction: float = 0.0
-    """Half of the range the plan holds possible, of its value; 0 where it is stated without one."""
+    """Half of the input's range relative to its value; 0 if it is stated without a range."""
     solved: bool = False
-    """Whether fleets were solved again at this value; else it is of the fleets compared, resized."""
+    """Whether fleets were solved again at this value; otherwise it rests on resizing the compared fleets."""
     returns: bool = False
-    """Whether the winner is the cheapest again farther away: counts of nodes move in steps."""
+    """Whether the winner is cheapest again farther away: node counts change in steps."""
     months: int | None = None
-    """The term of a contract whose rent it is; None for every other input."""
+    """Term of the contract whose rent it is; None for every other input."""
 
     @property
     def distance_fraction(self) -> float:
-        """How far it is from what the plan has, of that."""
+        """Return the distance from the plan's value, relative to that value."""
         return abs(self.at - self.current) / max(abs(self.current), 1e-9)
 
     @property
     def doubts_away(self) -> float:
-        """How far it is beside how far the input may be off: 3% of a stated price are nearer than 40% of a guess."""
+        """Return the distance in units of the uncertainty: 3% of a stated price is nearer than 40% of a guess."""
         return self.distance_fraction / max(self.doubt_fraction, _STATED_MOVES)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judge:
-    """Prices every competing fleet in any world."""
+    """Pricing of every competing fleet in any world."""
 
     family: Family
     candidates: Sequence[Candidate]
@@ -98,9 +98,9 @@ class Judge:
         return self.priced(world, kind)[0]
 
     def priced(self, world: InputWorld, kind: KnobKind) -> tuple[Mapping[str, float], Family]:
-        """Price the cheapest fleet of each label; return the family they are of as well.
+        """Price the cheapest fleet of each label and return the family they belong to.
 
-        Fleets are resized. Where an accelerator comes at another time, they are solved again.
+        Fleets are resized. If an accelerator's delivery date changes, they are solved again.
         """
         problem = build_problem(world.resolved, self.candidates)
         if kind == "delivery":
@@ -113,17 +113,17 @@ class Judge:
         return {label: float(usd[0]) for label, usd in found.items()}, self.family
 
     def saving(self, world: InputWorld, kind: KnobKind) -> float:
-        """What the winning label saves over the best other one; negative once it has lost, with or without another."""
+        """Return the winning label's saving over the best other label; negative once it has lost."""
         return self.margin(self.costs(world, kind))
 
     def margin(self, costs: Mapping[str, float]) -> float:
-        """The same of known costs; a label that is gone has lost."""
+        """Return the saving for known costs; minus infinity if the winner has no feasible fleet."""
         own, other = costs.get(self.winner, inf), best_other(costs, self.winner)
         return -inf if own == inf else other - own
 
 
 def tornado(judge: Judge, world: InputWorld, knobs: Sequence[Knob]) -> tuple[Swing, ...]:
-    """Turn each uncertain input to both ends of its range; the widest first, what changes nothing left out."""
+    """Move each uncertain input to both ends of its range; the widest swing first, inputs without effect left out."""
     swings = []
     for knob in knobs:
         if not knob.input.uncertain:
@@ -167,7 +167,7 @@ def flips(judge: Judge, world: InputWorld, knobs: Sequence[Knob]) -> tuple[Flip,
 
 
 def nearest_first(found: Iterable[Flip]) -> tuple[Flip, ...]:
-    """The nearest first, beside how far each input may be off."""
+    """Sort flips by distance in units of each input's uncertainty."""
     return tuple(sorted(found, key=lambda flip: (flip.doubts_away, flip.distance_fraction, flip.id)))
 
 
@@ -181,14 +181,15 @@ class _Loss:
 
 
 def _nearest_loss(judge: Judge, world: InputWorld, knob: Knob, bound: float) -> _Loss | None:
-    """Find where the winner first loses on the way to a bound; None where it does not."""
+    """Find where the winner first loses on the way to a bound; None if it does not."""
     current = knob.input.value
     if bound == current:
         return None
     if knob.kind not in _STAIRS:
         return None if judge.saving(knob.turned(world, bound), knob.kind) >= 0 else _Loss(holds=current, lost=bound)
     places = _places(current, bound)
-    # All places at once, as draws are; there each input moves a figure along a line, so the place is then asked itself.
+    # All places are priced at once, like draws, where each input moves a figure along a line. A loss is then checked
+    # exactly.
     wide = replace(knob, input=replace(knob.input, low=min(current, bound), high=max(current, bound)))
     problem = build_problem(world.resolved, judge.candidates)
     drawn = drawn_worlds(world, judge.candidates, problem, {knob.id: places}, [wide])
@@ -203,7 +204,7 @@ def _nearest_loss(judge: Judge, world: InputWorld, knob: Knob, bound: float) -> 
 
 
 def _places(current: float, bound: float) -> Array:
-    """Values on the way to a bound, in ratios where there are any."""
+    """Return values on the way to a bound: in equal ratios if both are positive."""
     if min(current, bound) > 0:
         return np.asarray(current * (bound / current) ** _LOOKED_AT)
     return np.asarray(current + (bound - current) * _LOOKED_AT)

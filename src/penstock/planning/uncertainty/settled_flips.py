@@ -1,4 +1,4 @@
-"""Does a flip hold where fleets are planned again? Those that are shown are solved on both sides of their value."""
+"""Confirms the flips that are shown by solving fleets again on both sides of their value."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,33 +16,34 @@ from penstock.planning.uncertainty.sensitivity import Flip, Judge, flips, neares
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob
 
 SETTLED: Final = 6
-"""Inputs whose flips are solved again, the nearest first: as many as a report shows."""
+"""Number of inputs whose flips are solved again, the nearest first: as many as a report shows."""
 _ROUNDS: Final = 6
 _GAP, _MAX_NODES = 1e-3, 200
 _HAIR: Final = 0.002
-"""A fleet that is cheaper by less than this is no other answer: the solver and the place of a flip are no better."""
+"""Relative saving below which a fleet is not another answer: solver and flip location are no more precise."""
 _JUST_BEFORE: Final = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Place:
-    """A world beside a flip, and who wins there as far as is known."""
+    """A world next to a flip, and the label known to win there."""
 
     world: InputWorld
     knob: Knob
     winner: str
     only: Restriction
-    """Fleets that could say otherwise."""
+    """Restriction to the fleets that could contradict it."""
 
 
 def settled_flips(
     judge: Judge, world: InputWorld, knobs: Sequence[Knob], sized: Sized = as_solved
 ) -> tuple[tuple[Flip, ...], Family]:
-    """Find where the answer changes; the nearest such values with fleets solved there, which join those of the plan.
+    """Find the flips and confirm the nearest by solving fleets there, which join the family.
 
-    Fleets that win today were made for today's values. Just before a flip, a fleet nobody has seen may be cheaper than
-    the winner: then the flip is nearer. At the flip, the winner's label may have a better fleet: then it is farther
-    away, or nowhere. What is found joins the race, and those flips are looked for again, until nothing is found.
+    Fleets that win today were made for today's values. Just before a flip, a fleet not seen before may be cheaper than
+    the winner; then the flip is nearer. At the flip, the winner's label may have a better fleet; then the flip is
+    farther away, or does not exist. Fleets found join the family, and those flips are searched again until nothing new
+    is found.
     """
     by_id = {knob.id: knob for knob in knobs}
     found = flips(judge, world, knobs)
@@ -65,7 +66,7 @@ def settled_flips(
 
 
 def _shown(found: Sequence[Flip]) -> Iterator[Flip]:
-    """The flips of the nearest inputs; a delivery's are solved as they are looked for."""
+    """Return the flips of the nearest inputs, without delivery flips, which are solved when they are searched."""
     nearest = tuple(dict.fromkeys(flip.id for flip in found))[:SETTLED]
     return (flip for flip in found if flip.id in nearest and flip.kind != "delivery")
 
@@ -73,7 +74,7 @@ def _shown(found: Sequence[Flip]) -> Iterator[Flip]:
 def _told(
     judge: Judge, world: InputWorld, by_id: Mapping[str, Knob], found: Sequence[Flip], sized: Sized
 ) -> Mapping[Flip, Sequence[Mix]]:
-    """Solve beside flips: fleets that say they are elsewhere, and still say so once they are simulated."""
+    """Solve next to flips; return the fleets that move a flip and still do so after simulation."""
     asked = [(flip, place) for flip in found for place in _beside(judge, world, by_id[flip.id], flip)]
     problems = [build_problem(at.world.resolved, judge.candidates, capacity_scale=at.world.capacity) for _, at in asked]
     solved = in_parallel(
@@ -92,7 +93,7 @@ def _told(
 
 
 def _beside(judge: Judge, world: InputWorld, knob: Knob, flip: Flip) -> Iterator[_Place]:
-    """Just before a flip, where anything may win, and at it, where only the winner's label can say otherwise."""
+    """Yield the world just before a flip, where any fleet may win, and at it, where only the winner's label matters."""
     before = flip.at + _JUST_BEFORE * (flip.current - flip.at)
     yield _Place(world=knob.turned(world, before), knob=knob, winner=flip.winner, only=Restriction())
     own = judge.family.restriction(flip.winner)

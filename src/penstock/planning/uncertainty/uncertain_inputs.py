@@ -1,4 +1,4 @@
-"""What can be turned? Every input of a plan that has a range, and how a plan looks with it turned."""
+"""Lists the inputs of a plan that can be varied, and applies a value to a plan."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,15 +13,15 @@ from penstock.units import counted
 
 DAYS_PER_MONTH: Final = 365.25 / 12
 _WIDE: Final = 10.0
-"""How far a flip is looked for: a tenth of the value to ten times it, where a site or a market can be there."""
+"""Factor up to which a flip is searched: from a tenth of the value to ten times it, where such a value is possible."""
 _MAX_PUE: Final = 3.0
 _ENGINEER_USD: Final = (2e4, 1.5e6)
-"""A year of an engineer between which a flip says something; what a plan may state is wider (`unlikely`)."""
+"""Dollars per engineer-year between which a flip is informative; a plan may state more (`unlikely`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class InputWorld:
-    """A plan's inputs, and what every replica of a part carries beside the estimate."""
+    """A plan's inputs, and the capacity of each accelerator's replicas relative to the estimate."""
 
     resolved: Resolved
     capacity: Mapping[str, float] = field(default_factory=dict)
@@ -34,26 +34,29 @@ KnobKind = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class Knob:
-    """One input: its value and range, how far to look for a flip, and the world with it turned."""
+    """One input: its value and range, the bounds to search for a flip, and the function that applies a value."""
 
     kind: KnobKind
     id: str
-    """What it is known by: the path of the input in the plan. Names are for readers and hold the user's own words."""
+    """Path of the input in the plan. Names are for readers and contain the user's own words."""
     subject: str
-    """The accelerator or the vendor it belongs to, or what it is called."""
+    """The accelerator or vendor it belongs to, or its own name."""
     name: str
     input: Input
     least: float
     most: float
     turned: Callable[[InputWorld, float], InputWorld]
     stack: str = ""
-    """The vendor whose stack its error is shared with; empty stands alone."""
+    """The vendor whose stack shares its error; empty if its error is independent."""
     months: int | None = None
-    """The term of a contract; None for every other input."""
+    """Term of the contract; None for every other input."""
 
 
 def capacity_spreads(candidates: Sequence[Candidate]) -> Mapping[str, tuple[float, float]]:
-    """P10 and P90 over the estimate, per part: the widest of what runs there, as errors of one stack go together."""
+    """Return P10 and P90 relative to the estimate, per accelerator: the widest of its deployments.
+
+    Errors of one stack are correlated.
+    """
     found: dict[str, tuple[float, float]] = {}
     for candidate in candidates:
         for capacity in candidate.capacities:
@@ -66,7 +69,7 @@ def capacity_spreads(candidates: Sequence[Candidate]) -> Mapping[str, tuple[floa
 
 
 def knobs_of(resolved: Resolved, spreads: Mapping[str, tuple[float, float]]) -> tuple[Knob, ...]:
-    """List every input that matters to cost; `spreads` are P10 and P90 of each part's capacity over its estimate."""
+    """List every input that affects cost; `spreads` are P10 and P90 of capacity relative to the estimate."""
     return (
         *_prices(resolved.plan.parts),
         *_contracts(resolved.plan.parts),
@@ -178,7 +181,7 @@ def _stacks(stacks: Mapping[str, StackPlan]) -> Iterator[Knob]:
 
 
 def _other_stack(vendor: str, stack: StackPlan) -> Iterator[Knob]:
-    """What else a stack takes or gains, where the plan gives it a value or a range."""
+    """Yield the other inputs of a stack that have a value or a range in the plan."""
     for key, name, most in (
         ("engineers_per_1000_devices", "engineers per 1,000 devices", 1000.0),
         ("support_usd_per_device_year", "support contract", 60_000.0),
@@ -209,7 +212,7 @@ def _other_stack(vendor: str, stack: StackPlan) -> Iterator[Knob]:
 
 
 def _demands(workloads: Sequence[WorkloadPlan]) -> Iterator[Knob]:
-    """List the peak of each workload, its growth where there is any, and its mean load over its peak."""
+    """List the peak of each workload, its growth if there is any, and its mean load relative to its peak."""
     turnable: tuple[tuple[KnobKind, str, str, float, float], ...] = (
         ("demand", "demand", "demand", 1 / _WIDE, _WIDE),
         ("demand", "growth_per_year", "growth", -0.9, _WIDE),
@@ -218,7 +221,7 @@ def _demands(workloads: Sequence[WorkloadPlan]) -> Iterator[Knob]:
     for number, workload in enumerate(workloads):
         for kind, key, what, least, most in turnable:
             current: Input = getattr(workload, key)
-            # Whether the fleet may change over time hangs on growth: where there is none, there is no such knob.
+            # Periods depend on growth: without growth there is no such knob.
             if key == "growth_per_year" and not (current.value or current.uncertain):
                 continue
 
@@ -243,7 +246,7 @@ def _demands(workloads: Sequence[WorkloadPlan]) -> Iterator[Knob]:
 
 
 def _sites(sites: Sequence[SitePlan]) -> Iterator[Knob]:
-    """A knob per site: what one of them pays says nothing about another."""
+    """Yield the knobs of each site: the prices of one site say nothing about another."""
     for number, site in enumerate(sites):
         for key, name in (("usd_per_kwh", "power price"), ("pue", "PUE"), ("hosting_usd_per_kw_month", "hosting")):
             current: Input = getattr(site, key)
@@ -273,7 +276,7 @@ def _around(value: float) -> tuple[float, float]:
 
 
 _SINGULAR: Final = {"device failures": "rate of device failures"}
-"""What is said to be below or above a value."""
+"""Names for sentences that put them below or above a value."""
 
 
 def _money(resolved: Resolved) -> Iterator[Knob]:
@@ -316,7 +319,7 @@ def _money(resolved: Resolved) -> Iterator[Knob]:
 
 
 def _draws(resolved: Resolved) -> Iterator[Knob]:
-    """What nodes draw while they serve."""
+    """Yield the power that nodes draw while they serve."""
     for ident, power in resolved.power.items():
 
         def turned(world: InputWorld, value: float, ident: str = ident) -> InputWorld:
@@ -363,7 +366,7 @@ def _owned(owned: Sequence[OwnedPlan]) -> Iterator[Knob]:
 
 
 def _deliveries(resolved: Resolved) -> Iterator[Knob]:
-    """Dates as months from the start; a part that is there at once is not asked about."""
+    """Yield delivery dates as months from the start; accelerators available at once are left out."""
     plan = resolved.plan
     for part in plan.parts:
         if part.available is None or part.available <= plan.start:

@@ -1,4 +1,4 @@
-"""What is the answer in one sentence? Who wins, by how much, how surely, and what to measure if it is close."""
+"""Summarises the answer: the winner, its saving, its probability, and the measurements to make if it is close."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,39 +11,40 @@ from penstock.planning.uncertainty.sensitivity import Flip
 
 Outcome = Literal["wins", "too close to call", "only choice"]
 _HAIR: Final = 0.01
-"""A difference that no input is known to."""
+"""Relative difference below the precision of any input."""
 _CLEARLY: Final = 0.2
-"""Of the worlds: what is cheapest more often than the estimate's winner by less is as open as a coin."""
+"""Lead in the share of worlds from which another label counts as likelier than the estimate's winner."""
 _RARE: Final = 0.005
-"""A share of the worlds that rounds to none of them."""
+"""Share of worlds that rounds to zero."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanVerdict:
-    """The answer."""
+    """The answer of a plan."""
 
     outcome: Outcome
     winner: str
     others_usd: Mapping[str, float]
-    """What the best fleet of every other label costs more with every input as estimated, the nearest first; a label
-    that has no such fleet is not here, though it may have one in other worlds."""
+    """Extra cost of the best fleet of every other label with inputs as estimated, the smallest first. A label without
+    such a fleet is absent, though it may have one in other worlds."""
     probability: float
-    """That the winning label is cheapest."""
+    """Probability that the winning label is cheapest."""
     likeliest: str
-    """The label that is cheapest in most of the worlds drawn, where that is clearly more often than the winner."""
+    """The label that is cheapest in most drawn worlds, if that is clearly more often than the winner; else the
+    winner."""
     likeliest_probability: float
     cost_usd: Span
-    """P10, median and P90 of what the winning fleet costs, beside its cost as estimated."""
+    """P10, median and P90 of the winning fleet's cost, next to its cost as estimated."""
     near: tuple[str, ...]
-    """What a hundredth makes another answer of: inputs that move so little, kinds of fleet that cost so little more."""
+    """Inputs whose change by 1% flips the answer, and labels that cost at most 1% more."""
     measure: tuple[str, ...]
-    """What would settle it, the most telling first."""
+    """Measurements that would settle it, the most informative first."""
 
 
 def judge(
     family: Family, confidence: Confidence, candidates: tuple[Candidate, ...], flips: Sequence[Flip] = ()
 ) -> PlanVerdict:
-    """Compare the winner with the best fleet of any other label."""
+    """Compare the winner with the best fleet of every other label."""
     winner = family.label(family.winner)
     more = {label: mix.cost_usd - family.winner.cost_usd for label, mix in family.by_label.items() if label != winner}
     chances = confidence.probability
@@ -68,12 +69,15 @@ def judge(
 
 
 def _is_near(flip: Flip) -> bool:
-    """Whether less than anybody knows turns it; what comes a day late comes with the plan's next step, so not dates."""
+    """Return whether a change within the precision of the input flips the answer.
+
+    Delivery dates never count: a delivery one day late waits for the plan's next step.
+    """
     return flip.kind != "delivery" and flip.distance_fraction <= _HAIR
 
 
 def _measure(blame: Blame, family: Family, candidates: tuple[Candidate, ...]) -> str:
-    """Say what to do about an input: a benchmark for throughput, a quote for a price."""
+    """Return the action that settles an input: a benchmark for throughput, a quote for a price."""
     part = blame.subject
     settled = {
         "price": f"get a written quote for {part}, a device",

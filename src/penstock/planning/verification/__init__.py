@@ -1,1 +1,1 @@
-"""Does the fleet keep its promise? Simulated at its peak, and grown where it does not."""
+"""Verifies fleets by simulation at their peak, and enlarges those that miss their SLO."""

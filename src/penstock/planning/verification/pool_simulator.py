@@ -1,4 +1,4 @@
-"""What does the simulator say about a pool? The rate its replicas sustain, and what a rate does to their requests."""
+"""Simulates a pool: the rate its replicas sustain, and the SLO attainment at a rate."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -29,38 +29,41 @@ from penstock.simulation.run_options import Options
 from penstock.workload import Empirical, Poisson, SloClass, Workload
 
 _PAIRS, _MIN_PAIRS = 10_000, 21
-"""Requests that stand for a mix of lengths: shares to a hundredth of a percent."""
+"""Requests that represent a mix of lengths, in all and at least per length: shares are exact to 0.01%."""
 _COUNT_STEP: Final = 1.25
 _SAME: Final = 1e-9
-"""Rates that are one up to rounding."""
+"""Relative difference up to which two rates are equal."""
 _SKETCH_REQUESTS, _SKETCH_SHARE, _SKETCH_TOLERANCE = 8_000, 3, 0.01
 _BESIDE_OTHERS: Final = 1.02
-"""First step of a search that begins where replicas of the same kind were seen to end, with more or fewer of them."""
+"""First step of a rate search that starts at the result of another number of replicas of the same kind."""
 _SPREAD: Final = 0.1
-"""Answers of one length differ by up to this much. Were they all alike, those that were prefilled together would end in
-the same step, and a router that counts requests would send the next burst to that one replica: nobody's traffic is so
-regular, and it halves what 32 replicas carry."""
+"""Relative spread of answer lengths around one length. If all were equal, requests prefilled together would end in the
+same step, and a router that counts requests would send the next burst to that one replica. Real traffic is not that
+regular, and the effect halves the capacity of 32 replicas."""
 
 
 @dataclass(slots=True)
 class Simulator:
-    """Lays pools out on the stacks the screen compiled, and runs them; the same question is asked once."""
+    """Simulator of pools on the stacks the screen compiled; it runs each distinct question once."""
 
     loop: QueuelessScreen
     seed: int = 0
     units: UnitScreen | None = None
-    """Knows of engines that only prefill or only decode; None where no such units are planned with."""
+    """Screen with prefill-only and decode-only engines; None if no disaggregated units are planned."""
     _placed: dict[tuple[object, ...], Placement] = field(default_factory=dict)
     _runs: dict[tuple[object, ...], "_Runs"] = field(default_factory=dict)
     _each: dict[tuple[object, ...], float] = field(default_factory=dict)
-    """What one replica of a kind sustained of a mix, where it was last searched for."""
+    """Rate that one replica of a kind sustained for a mix in the last search."""
 
     def sustained(self, load: PoolLoad) -> float:
-        """The highest rate the pool's replicas sustain together; the search begins where others of their kind ended."""
+        """Return the highest rate the pool sustains; the search starts at the result for the same kind of replica."""
         return self._highest(load, self._asked(load))
 
     def sketched(self, load: PoolLoad) -> float:
-        """The same from fewer requests: up to 5% too high, and all candidates err alike, as they see the same ones."""
+        """Return the sustained rate from fewer requests.
+
+        It is up to 5% too high, equally for all candidates, because they see the same requests.
+        """
         pools, asked = self.pools(load), self._asked(load)
         if not pools:
             return 0.0
@@ -81,12 +84,12 @@ class Simulator:
         return found
 
     def attained(self, load: PoolLoad) -> float:
-        """Share of the requests that keep their SLO at the rate of the load; 0 where the queue only grows."""
+        """Return the share of requests that meet the SLO at the load's rate; 0 if the queue keeps growing."""
         pools = self.pools(load)
         return self._runs_of(load, pools, self._asked(load)).at(load.requests_per_s) if pools else 0.0
 
     def bounded(self, load: PoolLoad) -> float:
-        """The same, or a bound of it that says as much: at least what a faster rate attains where that one holds."""
+        """Return the attainment, or that of another rate that decides whether this one meets the SLO."""
         pools = self.pools(load)
         if not pools:
             return 0.0
@@ -95,7 +98,7 @@ class Simulator:
         return runs.at(load.requests_per_s) if known is None else known
 
     def _runs_of(self, load: PoolLoad, pools: Sequence[ReplicaPool], asked: RateSearch) -> "_Runs":
-        """What was tried of a pool: a fleet planned again has most of its pools as they were, a little more busy."""
+        """Return the trials of a pool, shared between calls: a replanned fleet keeps most pools at similar loads."""
         requests = asked.requests or _rounded(requests_for(pools, asked, load.requests_per_s))
         key = (_identity(pools), load.mix, load.slo, requests, asked.tolerance)
         if key not in self._runs:
@@ -108,7 +111,7 @@ class Simulator:
         return RateSearch(workload=_workload(load, classes), classes=classes, seed=self.seed, options=options)
 
     def pools(self, load: PoolLoad) -> tuple[ReplicaPool, ...]:
-        """What is simulated: one pool, or the two of as many units; none where a replica does not fit."""
+        """Return the pools to simulate: one, or two for disaggregated units; none if a replica does not fit."""
         tokens, unit = round(load.mean_tokens), load.option.apart
         if unit is not None:
             ahead, after = (self.placed_disaggregated(load.option, phase, tokens).replica for phase in PHASES)
@@ -119,7 +122,7 @@ class Simulator:
         return () if replica is None else (ReplicaPool(name="pool", replica=replica, replicas=load.replicas),)
 
     def placed_disaggregated(self, option: Option, phase: Phase, typical_tokens: int) -> Placement:
-        """Lay a replica of a unit out once."""
+        """Place one replica of a disaggregated unit, once per engine and length."""
         if self.units is None or option.apart is None:
             raise ValueError("a unit is simulated by what knows of engines that only prefill or decode")
         deployment = option.apart.prefill if phase == "prefill" else option.apart.decode
@@ -132,7 +135,7 @@ class Simulator:
         return self._placed[key]
 
     def placed(self, option: Option, typical_tokens: int) -> Placement:
-        """Lay a replica out once."""
+        """Place a replica, once per deployment and length."""
         compiled = self.loop.compiled(option)
         key = (id(compiled), typical_tokens)
         if key not in self._placed:
@@ -148,13 +151,13 @@ class Simulator:
 
 @dataclass(slots=True)
 class _Runs:
-    """One pool with one mix of lengths: every rate is tried once, and what it says of others is not tried at all."""
+    """Trials of one pool with one mix of lengths; each rate runs once, and rates it implies are not run."""
 
     pools: Sequence[ReplicaPool]
     asked: RateSearch
     requests: int
     trials: dict[float, Trial] = field(default_factory=dict)
-    """By the rate asked for."""
+    """Trials by the rate requested."""
     highest: Trial | None = None
     searched: bool = False
     came: float = field(init=False)
@@ -163,16 +166,17 @@ class _Runs:
         self.came = arrivals_per_request(self.asked, self.requests)
 
     def at(self, rate_per_s: float) -> float:
-        """What a rate attains."""
+        """Return the attainment at a rate."""
         asked_per_s = float(f"{rate_per_s / self.came:.9g}")
         if asked_per_s not in self.trials:
             self._keep(trial(self.pools, self.asked, asked_per_s, requests=self.requests))
         return _share(self.trials[asked_per_s])
 
     def bound(self, rate_per_s: float) -> float | None:
-        """What the nearest rate attains that tells whether this one holds: a faster one that does, a slower that not.
+        """Return the attainment of the nearest rate that decides this one.
 
-        None where there is none, or where chance has two that disagree.
+        It is a faster rate that meets the SLO, or a slower one that misses it. None if there is none, or if by chance
+        two rates disagree.
         """
         asked_per_s = rate_per_s / self.came
         trials = self.trials.values()
@@ -184,7 +188,7 @@ class _Runs:
         return _share(near)
 
     def highest_per_s(self, begin_per_s: float, first_step: float) -> float:
-        """The highest rate that holds; searched once."""
+        """Return the highest rate that meets the SLO; searched once."""
         if not self.searched:
             self.highest, tried = highest_rate(
                 self.pools,
@@ -199,7 +203,7 @@ class _Runs:
         return 0.0 if self.highest is None or not _holds(self.highest) else self.highest.asked_per_s * self.came
 
     def _keep(self, found: Trial) -> None:
-        """Remember a trial without its requests."""
+        """Store a trial without its requests."""
         self.trials[found.asked_per_s] = replace(found, outcome=replace(found.outcome, served=None))
 
 
@@ -208,17 +212,17 @@ def _rate(entry: Trial) -> float:
 
 
 def _holds(found: Trial) -> bool:
-    """Whether promises are kept and nothing is refused, at whatever rate: a fleet is bought for all that comes."""
+    """Return whether the SLO is met and no request is refused: a fleet is bought for every request."""
     return found.met and not found.outcome.refused
 
 
 def _share(found: Trial) -> float:
-    """Of the requests that kept their SLO; none where the queue only grows or some are refused."""
+    """Return the share of requests that met their SLO; 0 if the queue keeps growing or any request is refused."""
     return 0.0 if found.outcome.saturation is not None or found.outcome.refused else found.attained_fraction
 
 
 def _rounded(requests: int) -> int:
-    """One of few numbers of requests, so that rates close by are tried with the same ones."""
+    """Round to one of a few request counts, so that nearby rates are tried with the same requests."""
     return round(_COUNT_STEP ** round(log(requests, _COUNT_STEP)))
 
 
@@ -227,7 +231,7 @@ def _identity(pools: Sequence[ReplicaPool]) -> tuple[tuple[int, int], ...]:
 
 
 def _workload(load: PoolLoad, classes: tuple[SloClass, ...]) -> Workload:
-    """Poisson arrivals of a mix of lengths under one promise."""
+    """Build Poisson arrivals of a mix of lengths under one SLO."""
     limit = load.option.deployment.model.max_context_tokens
     drawn = [_lengths(bucket, max(_MIN_PAIRS, round(_PAIRS * fraction)), limit) for bucket, fraction in load.mix]
     pairs = np.concatenate(drawn).astype(np.int32)
@@ -236,10 +240,10 @@ def _workload(load: PoolLoad, classes: tuple[SloClass, ...]) -> Workload:
 
 
 def _lengths(bucket: Bucket, count: int, limit: int | None) -> Array:
-    """So many requests of a bucket: its rows, evenly over their lengths, or those of about its length."""
+    """Return `count` requests of a bucket: its rows, evenly over their lengths, or lengths around its mean."""
     if bucket.rows:
         return bucket.pairs[np.arange(count) * len(bucket.pairs) // count].astype(np.float64)
     outputs = np.round(max(1, bucket.output_tokens) * (1 + _SPREAD * np.linspace(-1, 1, count)))
-    # What varies about a length the model allows does not make it longer than it allows.
+    # The spread must not make a request longer than the model's context.
     most = max(bucket.output_tokens, (limit or inf) - bucket.input_tokens)
     return np.column_stack((np.full(count, bucket.input_tokens), np.clip(outputs, 1, most)))

@@ -1,4 +1,4 @@
-"""Which fleets are simulated, and which is cheapest then? Every one that could still win, and what they teach."""
+"""Chooses the fleets to simulate, every one that could still win, and learns replica capacities from them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -16,30 +16,31 @@ from penstock.planning.verification.verify_fleet import MAY_CARRY, Verified, of_
 
 _GAP, _MAX_NODES, _LESS = 1e-3, 500, 1 - 1e-6
 _PLANNED_AGAIN, _WORTH_PLANNING = 4, 0.003
-"""How often the best of each kind is planned with what was seen, and by which share it must look cheaper."""
+"""Rounds of planning with simulated capacities, and the relative saving from which a fleet is simulated."""
 _LARGE: Final = 0.6
-"""Of the replicas that carry a workload alone: a kind seen in no pool of so many is not known in such a pool."""
+"""Pool size, relative to the replicas that carry a workload alone, from which a kind's capacity in large pools is
+known."""
 _MAY_SHRINK: Final = 1 / MAY_CARRY
 
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """The fleets that were simulated, the cheapest that held first."""
+    """The simulated fleets, the cheapest that met its SLO first."""
 
     verified: tuple[Verified, ...]
 
     def with_simulated(self, found: Sequence[Verified]) -> "Proof":
-        """The same with fleets simulated since."""
+        """Return the proof with more simulated fleets."""
         return Proof(verified=_cheapest_that_held_first((*self.verified, *found)))
 
     def knows(self, planned: Mix) -> bool:
-        """Whether this very fleet was simulated."""
+        """Return whether this exact fleet was simulated."""
         return any(entry.planned.identity == planned.identity for entry in self.verified)
 
     def mix(self, planned: Mix, informed: Problem) -> Mix | None:
-        """The fleet as it has to be: what simulation made of it, or of its replicas where nobody simulated it.
+        """Return the fleet as simulation sized it, or solved with simulated replica capacities if not simulated itself.
 
-        None where its parts are not enough then, within the limits of the plan.
+        None if its accelerators then cannot meet the SLO within the limits of the plan.
         """
         own = next((entry for entry in self.verified if entry.planned.identity == planned.identity), None)
         if own is None:
@@ -47,9 +48,9 @@ class Proof:
         return own.mix if own.met else None
 
     def carried(self, problem: Problem) -> dict[PoolKey, float]:
-        """What replicas of each kind carry beside their rates, for fleets nobody simulated.
+        """Return each kind's capacity relative to its rates, for fleets that were not simulated.
 
-        It is the mean over the pools they were simulated in; a kind that never was carries as its part's others do.
+        It is the mean over the pools the kind was simulated in. A kind that was not takes the mean of its accelerator.
         """
         kinds = {name: fmean(factor for _, factor in seen) for name, seen in self._seen.items()}
         others = fmean(kinds.values())
@@ -62,7 +63,7 @@ class Proof:
         return found
 
     def optimistic_capacity(self, problem: Problem) -> dict[PoolKey, float]:
-        """What they may carry: as in the largest pool they were seen in, or what any may where none was large."""
+        """Return optimistic capacities: that of the largest pool simulated, or `MAY_CARRY` if none was large."""
         found = problem.each_carrying(MAY_CARRY).carried
         kinds = {kind.id: kind for kind in problem.replicas}
         known = {}
@@ -74,7 +75,7 @@ class Proof:
 
     @property
     def _seen(self) -> dict[str, list[tuple[int, float]]]:
-        """By kind: how many there were in each pool, and what each carried."""
+        """Return, by kind, the number of replicas and the simulated capacity in each pool."""
         found: dict[str, list[tuple[int, float]]] = {}
         for entry in self.verified:
             for pool in entry.mix.pools:
@@ -84,15 +85,15 @@ class Proof:
 
     @property
     def regret_usd(self) -> float | None:
-        """What the first fleet costs beside the cheapest that held; None where none did."""
+        """Return the extra cost of the first fleet over the cheapest that met its SLO; None if none did."""
         held = [entry.mix.cost_usd for entry in self.verified if entry.met]
         return self.verified[0].mix.cost_usd - min(held) if held else None
 
 
 def prove(family: Family, verify: Callable[[Mix], Verified], step: Callable[[int], None] = lambda _: None) -> Proof:
-    """Simulate the winner, what the verdict compares it with, and every fleet that could still be cheaper.
+    """Simulate the winner, the fleets the verdict compares it with, and every fleet that could still be cheaper.
 
-    A fleet may shrink: one that is planned dearer can win, as long as it is not dearer by more than fleets ever shrink.
+    Simulation may shrink a fleet, so one that is planned at a higher cost can win, up to the most that fleets shrink.
     """
     found: list[Verified] = []
     compared = {mix.identity for mix in family.competing().by_label.values()}
@@ -110,11 +111,11 @@ def prove(family: Family, verify: Callable[[Mix], Verified], step: Callable[[int
 def plan_with_simulated_rates(
     proof: Proof, family: Family, problem: Problem, verify: Callable[[Mix], Verified]
 ) -> tuple[Proof, Family]:
-    """Plan the best of each kind again with what replicas were seen to carry, and simulate what is cheaper then.
+    """Plan the best of each label again with simulated capacities, and simulate those that are then cheaper.
 
-    Before a simulation a replica is judged in a pool of up to eight; in a pool of fifty another split, or another part,
-    may carry more. Nothing but a simulation of it says so: a kind of replica that was in none is taken to carry what
-    any may, until it was. What held and is cheaper joins; what did not teaches the next round.
+    Before simulation a replica is judged in a pool of up to eight. In a pool of fifty another split, or another
+    accelerator, may carry more; only a simulation can tell. A kind of replica that was in no simulation is assumed to
+    carry `MAY_CARRY` times its rates. Fleets that meet the SLO and are cheaper join; the others inform the next round.
     """
     for _ in range(_PLANNED_AGAIN):
         best = {family.label(entry.mix): entry for entry in reversed(proof.verified) if entry.met}
@@ -139,10 +140,10 @@ def plan_with_simulated_rates(
 
 
 def simulate_cheaper_fleets(proof: Proof, family: Family, problem: Problem, verify: Callable[[Mix], Verified]) -> Proof:
-    """Simulate every fleet that would be the cheapest of its label by what replicas carried in others.
+    """Simulate every fleet that would be the cheapest of its label under the capacities seen in other fleets.
 
-    What a fleet costs beside the others is shown, so it is of a simulation: what its replicas carried elsewhere is no
-    more than a reason to look.
+    Costs are shown next to each other, so each must come from a simulation. Capacities from other fleets are only a
+    reason to simulate.
     """
     while True:
         best = {family.label(entry.mix): entry.mix.cost_usd for entry in reversed(proof.verified) if entry.met}
@@ -159,9 +160,9 @@ def simulate_cheaper_fleets(proof: Proof, family: Family, problem: Problem, veri
 def proven_here(
     proof: Proof, family: Family, problem: Problem, found: Sequence[Mix], verify: Callable[[Mix], Verified]
 ) -> tuple[Proof, Family] | None:
-    """Bring fleets that were found for other demands and prices into this plan, where they are cheaper and hold here.
+    """Add fleets found for other demands and prices to this plan if they are cheaper and meet the SLO here.
 
-    The winner is the cheapest of all fleets solved anywhere in a plan. None where none of them is.
+    The winner is then the cheapest of all fleets solved anywhere in a plan. None if no such fleet qualifies.
     """
     best = {family.label(entry.mix): entry.mix.cost_usd for entry in reversed(proof.verified) if entry.met}
     seen, better = {sizes_of(entry.planned) for entry in proof.verified}, []

@@ -1,4 +1,4 @@
-"""What does the simulator run, and what does it say? A period's pools with their peak, and a check of each."""
+"""Defines the simulator's input, a period's pools at their peak, and its output, a check per pool."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from penstock.workload.slo import Slo
 
 @dataclass(frozen=True, kw_only=True)
 class ServingPool:
-    """Identical replicas that serve; spare nodes stand by and are not here."""
+    """Identical replicas that serve; spare nodes are not included."""
 
     id: str
     option: Option
@@ -21,49 +21,49 @@ class ServingPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestStream:
-    """Requests of one length of one workload at the peak, and the pools they are sent to."""
+    """Requests of one length of one workload at the peak, with the pools they are sent to."""
 
     workload: str
     bucket: Bucket
     slo: Slo
     requests_per_s: float
     shares: Mapping[str, float]
-    """Pool id to the share of these requests it is given; within a pool the least loaded replica takes the next."""
+    """Pool id to its share of these requests; within a pool the least loaded replica takes the next request."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServingFleet:
-    """What the simulator runs: a period's pools and the peak they must carry."""
+    """Input of the simulator: a period's pools and the peak they must carry."""
 
     period: int
     pools: tuple[ServingPool, ...]
     streams: tuple[RequestStream, ...]
 
     def times(self, factor: float) -> "ServingFleet":
-        """Return the same fleet with so many times the requests."""
+        """Return the same fleet with `factor` times the requests."""
         streams = tuple(replace(entry, requests_per_s=entry.requests_per_s * factor) for entry in self.streams)
         return replace(self, streams=streams)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """What a workload got in the simulation from one pool, at the peak and the headroom asked for."""
+    """Result of a workload on one pool in simulation, at the peak plus headroom."""
 
     workload: str
     attainment_fraction: float
     required_fraction: float
     note: str = ""
     pool: str | None = None
-    """None is all of the workload's pools together."""
+    """Pool id; None for all pools of the workload together."""
     sustained_share: float | None = None
-    """The highest load it sustains within the SLO, as a share of what it was given; 1 where it is just right
-    and by how much was not asked, None where nobody searched."""
+    """Highest load it sustains within the SLO, relative to its load. 1 if it is exactly sized and the search was
+    skipped; None if there was no search."""
     just_right: bool = False
-    """Whether it holds, and would not with one replica less."""
+    """Whether it meets the SLO but would not with one replica less."""
 
     @property
     def met(self) -> bool:
-        """Whether enough requests kept the SLO."""
+        """Return whether enough requests met the SLO."""
         return self.attainment_fraction >= self.required_fraction
 
 
@@ -71,7 +71,7 @@ VerifyOf = Callable[[ServingFleet], tuple[Check, ...]]
 
 
 def pool_id(replica: str, site: str) -> str:
-    """What the replicas of one kind at one site are told apart by."""
+    """Return the id that distinguishes replicas of one kind at one site."""
     return f"{replica} at {site}"
 
 
@@ -111,7 +111,7 @@ def _streams(
 
 
 def at_todays_speed(fleet: ServingFleet, problem: Problem) -> ServingFleet:
-    """Where newer engines are counted on, give today's as much less to do: the simulator knows no others."""
+    """Reduce load by the software gains assumed, because the simulator knows only today's engines."""
     if not problem.gains:
         return fleet
     parts = {pool.id: pool.option.deployment.accelerator.id for pool in fleet.pools}

@@ -1,4 +1,4 @@
-"""How is the simulator asked? A pool with the mix of lengths it is given, and answers as values."""
+"""Queries the simulator: a pool and its mix of lengths in, capacities and checks out."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -13,22 +13,22 @@ from penstock.planning.verification.serving_fleet import Check, ServingFleet, Se
 from penstock.workload import Slo
 
 _SIZES: Final = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32)
-"""Replicas simulated. A pool of another size is simulated as the next smaller one with its share of the load: fewer
-replicas share bursts less well, so that errs on the safe side, by 0.6% from 32 on."""
+"""Numbers of replicas simulated. A pool of another size is simulated as the next smaller one with its share of the
+load. Fewer replicas share bursts less well, so the error is conservative: 0.6% from 32 on."""
 _SCHEDULERS: Final = 32
-"""Queues simulated at most, as each rank that keeps its own requests has one: bursts are shared by those. Of replicas
-of four ranks sixteen carry 0.1% more each than eight, of replicas of eight ranks six 0.1% more than four."""
+"""Maximum number of queues simulated: each data-parallel rank has its own, and bursts are shared across them. Of
+replicas with four ranks, sixteen carry 0.1% more each than eight; with eight ranks, six carry 0.1% more than four."""
 _REFERENCE: Final = 8
-"""Replicas at most with which a candidate is first judged; the fleet's own sizes follow when it is verified."""
+"""Maximum number of replicas with which a candidate is first judged; verification uses the fleet's own sizes."""
 _SMALL: Final = 16
-"""Replicas up to which one less makes a difference that two runs can tell."""
+"""Number of replicas up to which two runs can distinguish one replica less."""
 _SHARE_STEP: Final = 1.001
-"""Mixes in which no length's share of the requests differs by more than this factor are one."""
+"""Factor up to which two mixes count as equal, applied to each length's share of the requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolLoad:
-    """Replicas of one kind behind one router, and what comes to them."""
+    """Replicas of one kind behind one router, with their load."""
 
     option: Option
     replicas: int
@@ -39,7 +39,7 @@ class PoolLoad:
 
     @property
     def mean_tokens(self) -> float:
-        """Of a request, input and output."""
+        """Return the mean tokens of a request, input and output."""
         return sum(bucket.context_tokens * fraction for bucket, fraction in self.mix)
 
 
@@ -47,11 +47,11 @@ LoadJudge = Callable[[PoolLoad], float]
 
 
 def simulated_capacity(sustained: LoadJudge, predicted: CapacityOf) -> CapacityOf:
-    """Take what a pool sustains of the workload's mix from the simulator, and the rest from the prediction under it.
+    """Take the rate for the workload's mix from the simulator, and everything else from the prediction.
 
-    As many replicas are simulated as the workload would take, up to eight. How much one length takes beside another is
-    the prediction's; so are tier and interval. What a closed loop without a queue cannot serve within the SLO, a queue
-    does not make possible: it is not simulated.
+    As many replicas are simulated as the workload needs, up to eight. The relative cost of lengths, the tier and the
+    interval come from the prediction. A length that misses the SLO in a closed loop without a queue cannot meet it with
+    a queue, so it is not simulated.
     """
 
     def capacity(option: Option, workload: WorkloadPlan) -> tuple[Capacity, ...]:
@@ -83,11 +83,11 @@ def _scaled(seen: Capacity, factor: float, replicas: int) -> Capacity:
 def verify_by(
     sustained: LoadJudge, attained: LoadJudge, *, bounded: LoadJudge | None = None, sizing: bool = False
 ) -> VerifyOf:
-    """Run every pool of a fleet with the requests it is given and judge each by itself.
+    """Return a function that simulates every pool of a fleet with its requests and judges each separately.
 
-    Which pool a request goes to is drawn by the plan's shares, whatever the pools' state; so pools run apart, those of
-    different replicas side by side. `bounded` says whether a pool would hold where by how much is not asked. For
-    `sizing` a pool that is just right need not be searched for what it carries; what other demands do to it needs that.
+    Each request's pool is drawn by the plan's shares, independent of the pools' state. So pools run separately, and
+    those of different replicas in parallel. `bounded` decides whether a pool meets the SLO if the margin is not needed.
+    With `sizing`, a pool that is exactly sized is not searched for its capacity; other demands need that search.
     """
 
     def verify(fleet: ServingFleet) -> tuple[Check, ...]:
@@ -121,10 +121,13 @@ class _Judges:
 
 
 def _checked(pool: ServingPool, load: PoolLoad, workload: str, by: _Judges) -> Check:
-    """Run a pool at its load and, if that holds, as if it had one replica less: where that misses it is just right."""
+    """Simulate a pool at its load and, if it meets the SLO, with one replica less.
+
+    The pool is exactly sized if it then misses the SLO.
+    """
     required, small, share = load.slo.attainment_fraction, pool.replicas <= _SMALL, 1.0
     if not small:
-        # What a search finds says whether this load holds.
+        # The result of the search also decides whether this load meets the SLO.
         share = by.sustained(load) / load.requests_per_s
     kept = by.attained(load)
     fewer = None if pool.replicas == 1 else pool.replicas / (pool.replicas - 1)
@@ -135,7 +138,7 @@ def _checked(pool: ServingPool, load: PoolLoad, workload: str, by: _Judges) -> C
     )
     if small and not (just_right and by.sizing):
         found = by.sustained(load) / load.requests_per_s
-        # Chance may have a search end below a rate that held.
+        # By chance a search may end below a rate that met the SLO.
         share = max(1.0, found) if kept >= required else found
     return Check(
         workload=workload,
@@ -149,7 +152,7 @@ def _checked(pool: ServingPool, load: PoolLoad, workload: str, by: _Judges) -> C
 
 
 def _load(fleet: ServingFleet, pool: ServingPool) -> PoolLoad | None:
-    """What comes to a pool, or to as many of its replicas as are simulated; None where nothing does."""
+    """Return the load of a pool, scaled to the replicas simulated; None if it has none."""
     own = [stream for stream in fleet.streams if stream.shares.get(pool.id, 0.0) > 0]
     rates = [stream.requests_per_s * stream.shares[pool.id] for stream in own]
     if not sum(rates):
@@ -165,7 +168,7 @@ def _load(fleet: ServingFleet, pool: ServingPool) -> PoolLoad | None:
 
 
 def _simulated(option: Option, replicas: int) -> int:
-    """How many replicas stand for so many."""
+    """Return how many replicas are simulated in place of `replicas`."""
     unit, ranks = option.apart, option.deployment.parallelism.dp
     if unit is not None:
         ahead, after = unit.prefill_replicas * unit.prefill.parallelism.dp, unit.decode_replicas * ranks
@@ -174,7 +177,10 @@ def _simulated(option: Option, replicas: int) -> int:
 
 
 def _mix(weights: list[tuple[Bucket, float]]) -> tuple[tuple[Bucket, float], ...]:
-    """Shares of the requests, each to half a step of itself: one in a hundred may be a quarter of the work."""
+    """Return the shares of the requests, each rounded to half a step of itself.
+
+    Rounding is relative because a length with 1% of the requests may be a quarter of the work.
+    """
     total = sum(weight for _, weight in weights)
     rounded = [
         (bucket, _SHARE_STEP ** round(log(weight / total, _SHARE_STEP))) for bucket, weight in weights if weight > 0

@@ -1,4 +1,4 @@
-"""Does the fleet really keep its promise? Simulated, and what a miss costs to put right."""
+"""Verifies a fleet by simulation and sizes it so that it just meets its SLO."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,42 +19,43 @@ from penstock.planning.verification.serving_fleet import Check, VerifyOf, at_tod
 
 _HEADROOM: Final = 0.98
 MAY_CARRY: Final = 1.07
-"""What simulation may find: many replicas carry up to 7% more each than the eight first looked at."""
+"""Factor by which simulation may raise capacity: many replicas carry up to 7% more each than the eight judged first."""
 _LEAST: Final = 0.01
 _ROUNDING: Final = 1e-6
 _ATTEMPTS, _ENOUGH, _TIGHTER = 10, 4, 60
-"""Fleets simulated at most, after how many one that holds will do, and steps of headroom between two of them."""
+"""Maximum fleets simulated, number after which one that meets the SLO is enough, and steps of headroom between two
+fleets."""
 _STEPS: Final = 1000
-"""Between what replicas were seen to carry and what they have to."""
+"""Steps between the simulated capacity of replicas and the load they must carry."""
 _WORTH_UNMIXING: Final = 0.01
-"""Growth, as a share of the planned cost, below which a purer filling is not looked for."""
+"""Growth relative to the planned cost below which no filling with fewer kinds is tried."""
 _PERIODS_GAP, _MAX_NODES, _FEW_NODES = 1e-3, 2_000, 500
-"""How well a fleet that changes over time is planned again: to a tenth of a percent."""
+"""Effort to plan a fleet that changes over time again: to a gap of 0.1%."""
 
 CheckKey = tuple[int, str]
-"""Period and pool, or workload where a check is of all its pools."""
+"""Period and pool, or period and workload if a check covers all its pools."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verified:
-    """A fleet after simulation: as it was, or as it has to be for the SLO just to hold."""
+    """A fleet after simulation: unchanged, or sized so that it just meets the SLO."""
 
     planned: Mix
     mix: Mix
     checks: tuple[Check, ...]
-    """The worst of each workload."""
+    """The worst check of each workload."""
     attempts: int
     pools: tuple[Check, ...] = ()
-    """Of every pool in every period."""
+    """The checks of every pool in every period."""
 
     @property
     def met(self) -> bool:
-        """Whether every workload kept its SLO in the end."""
+        """Return whether every workload met its SLO in the final fleet."""
         return all(check.met for check in self.checks)
 
     @property
     def added_usd(self) -> float:
-        """What the simulation made it cost more; negative where it can be smaller."""
+        """Return the cost that simulation added; negative if the fleet can be smaller."""
         return self.mix.cost_usd - self.planned.cost_usd
 
 
@@ -67,9 +68,10 @@ def verify_fleet(
     *,
     sizing_of: VerifyOf | None = None,
 ) -> Verified:
-    """Simulate a fleet and size it, by whether pools hold; what they attain is asked of the fleet that is left.
+    """Simulate and size a fleet by whether pools meet the SLO, then check the attainment of the final fleet.
 
-    Should it not hold then, by a hair that another rate did not tell, it is sized by what every pool attains.
+    If the final fleet narrowly misses, which the bounds did not show, it is sized again by the attainment of every
+    pool.
     """
     found = _purest(mix, problem, candidates, workloads, sizing_of or verify_of)
     checks = _checks(found.mix, problem, candidates, workloads, verify_of)
@@ -81,7 +83,7 @@ def verify_fleet(
 
 
 def with_simulated_rates(mix: Mix, checks: Mapping[CheckKey, Check], problem: Problem) -> Mix:
-    """Return a fleet whose pools carry what they were seen to; that says what other demands and prices make of it."""
+    """Return the fleet with simulated pool capacities, used to resize it for other demands and prices."""
     plain, found = replace(problem, carried={}), dict[PoolKey, float]()
     for key, check, busy in _pools_checked(mix, checks, plain):
         if check.sustained_share is not None and check.met:
@@ -97,7 +99,7 @@ def with_simulated_rates(mix: Mix, checks: Mapping[CheckKey, Check], problem: Pr
 
 
 def _other_kinds(pool: PoolPeriod, mix: Mix, problem: Problem) -> Iterator[str]:
-    """The best kind of every size that serves a workload of a fleet and of which it has none on these nodes."""
+    """Return the best kind of each size for workloads of the fleet, of sizes it does not have on these nodes."""
     own = {name for other in mix.pools if other.offer.key == pool.offer.key for name in other.replicas}
     kinds = problem.replicas_on(pool.offer.accelerator)
     had = {(kind.workload, kind.devices) for kind in kinds if kind.id in own}
@@ -111,11 +113,11 @@ def _other_kinds(pool: PoolPeriod, mix: Mix, problem: Problem) -> Iterator[str]:
 
 
 def _taking_its_nodes(pool: PoolPeriod, filling: Filling) -> PoolPeriod:
-    """Let replicas carry no more than has a pool do with a node less: its sizing has found that it does not.
+    """Lower a pool's capacities until it needs all of its nodes: sizing found that it does.
 
-    Each kind was searched alone and by chance carries a little more: where together they would do with fewer nodes,
-    each carries as much less, down to what it has to, and to nothing where it is of another filling. Which of them has
-    a replica too many does not matter as long as the nodes are needed.
+    Each kind was searched alone and by chance carries slightly more. If together they would need fewer nodes, each
+    capacity is lowered, down to the load it must carry, or to zero for a kind of another filling. Which kind has a
+    replica too many does not matter as long as the nodes are needed.
     """
     plain, times = filling.problem, dict.fromkeys(filling.workloads(pool), np.ones(1))
     asked = {name: share for name in pool.replicas if (share := plain.busy_share(pool, name)) > 0}
@@ -140,11 +142,12 @@ def _purest(
     workloads: Sequence[WorkloadPlan],
     verify_of: VerifyOf,
 ) -> Verified:
-    """Size a fleet; where one of mixed kinds had to grow, also with one kind in the place of several.
+    """Size a fleet; if one with several kinds of replicas had to grow, also try one kind in place of several.
 
-    Nodes of one price hold several kinds, and before a simulation the program does not care which: the filling it
-    happens to choose may miss where a purer one holds. The cheapest fleet that held is kept. A purer one is planned
-    with what replicas may carry in one large pool: one that is no cheaper then is not simulated.
+    Nodes of one price hold several kinds, and before a simulation the program is indifferent between them: the filling
+    it chooses may miss the SLO where one with fewer kinds meets it. The cheapest fleet that meets it is kept. A fleet
+    with fewer kinds is planned with `MAY_CARRY`, the relative capacity possible in one large pool; if it is not cheaper
+    even then, it is not simulated.
     """
     best = _sized(mix, problem, candidates, workloads, verify_of)
     for unmixed in _unmixed(mix, problem.each_carrying(MAY_CARRY)):
@@ -160,7 +163,7 @@ def _purest(
 
 
 def _unmixed(mix: Mix, problem: Problem) -> Iterator[Problem]:
-    """Where a workload has several kinds of replica on one part, leave one of them at a time."""
+    """Yield problems that keep one kind of replica at a time, for workloads with several kinds on one accelerator."""
     used = {name for pool in mix.pools for name in pool.replicas}
     kinds = [replica for replica in problem.replicas if replica.id in used]
     for chosen in kinds:
@@ -177,10 +180,10 @@ def _sized(
     workloads: Sequence[WorkloadPlan],
     verify_of: VerifyOf,
 ) -> Verified:
-    """Simulate every pool in every period and plan again until the SLO just holds.
+    """Simulate every pool in every period and plan again until the SLO is just met.
 
-    The same parts are planned with what each pool was seen to carry: grown where one missed, shrunk where one had more
-    than it needs. The cheapest fleet that held is kept.
+    The same accelerators are planned with the simulated capacity of each pool: more nodes if it missed, fewer if it had
+    room. The cheapest fleet that meets the SLO is kept.
     """
     tried, best = balance_load(mix, problem), None
     carried: dict[PoolKey, float] = {}
@@ -206,7 +209,7 @@ def _sized(
 
 
 def _learnt(tried: Mix, checks: Mapping[CheckKey, Check], problem: Problem, *, least: bool) -> dict[PoolKey, float]:
-    """What each pool was seen to carry beside the rates of its replicas; with `least`, the least it ever was."""
+    """Return each pool's simulated capacity relative to its rates; with `least`, the lowest seen so far."""
     carried = dict(problem.carried)
     for key, check, busy in _pools_checked(tried, checks, problem):
         if check.sustained_share is not None:
@@ -218,7 +221,7 @@ def _learnt(tried: Mix, checks: Mapping[CheckKey, Check], problem: Problem, *, l
 def _planned_again(
     tried: Mix, checks: Mapping[CheckKey, Check], problem: Problem, seen: AbstractSet[tuple[object, ...]]
 ) -> tuple[dict[PoolKey, float], Mix] | None:
-    """Solve with what was learnt; where that is a fleet seen before, with ever more headroom for pools that missed."""
+    """Solve with the learnt capacities; if the fleet was seen before, add headroom to pools that missed and repeat."""
     carried, larger = dict(problem.carried), None
     missed = [key for key, check, _ in _pools_checked(tried, checks, problem) if not check.met]
     for _ in range(_TIGHTER if missed else 1):
@@ -234,7 +237,7 @@ def _planned_again(
 
 
 def _still_carrying(mix: Mix | None, problem: Problem) -> Mix | None:
-    """The fleet of a moment ago where it still serves: with less room the solver finds none that is cheaper."""
+    """Return the previous fleet if it still serves: with less room the solver finds none that is cheaper."""
     if mix is None:
         return None
     spread = balance_load(mix, problem)
@@ -248,8 +251,8 @@ def _still_carrying(mix: Mix | None, problem: Problem) -> Mix | None:
 
 
 def of_same_accelerators(problem: Problem, mix: Mix) -> Mix | None:
-    """Plan a fleet again; one of several vendors stays one, as its question is what such a fleet costs."""
-    vendors = minimum_rates(problem, mix)
+    """Plan a fleet again on its accelerators; a fleet of several vendors keeps them, because its label requires it."""
+    vendors = vendors_above_minimum_share(problem, mix)
     found = cheapest(
         problem,
         Restriction(only_accelerators=mix.support, require_vendors=vendors if len(vendors) > 1 else frozenset()),
@@ -259,8 +262,8 @@ def of_same_accelerators(problem: Problem, mix: Mix) -> Mix | None:
     return None if found is None else balance_load(found, problem)
 
 
-def minimum_rates(problem: Problem, mix: Mix) -> frozenset[str]:
-    """The vendors that carry enough to count in every period."""
+def vendors_above_minimum_share(problem: Problem, mix: Mix) -> frozenset[str]:
+    """Return the vendors that carry the minimum share in every period."""
     carried: dict[tuple[str, int], float] = {}
     whole = [0.0] * problem.periods
     demands = {demand.key: demand for demand in problem.demands}
@@ -279,9 +282,9 @@ def minimum_rates(problem: Problem, mix: Mix) -> frozenset[str]:
 
 
 def _of_its_kinds(tried: Mix, problem: Problem) -> Problem:
-    """Leave only the kinds of replicas a fleet has; in periods without one it carries the least of the others.
+    """Keep only the kinds of replicas a fleet has; periods without a simulation use the lowest capacity of the others.
 
-    Kinds nobody simulated look better than they are, so that a fleet would be planned with other ones for ever.
+    Kinds that were not simulated look better than they are, so a fleet would be replanned with new kinds forever.
     """
     used = {name for pool in tried.pools for name in pool.replicas}
     least: dict[tuple[object, str], float] = {}
@@ -301,7 +304,7 @@ def _of_its_kinds(tried: Mix, problem: Problem) -> Problem:
 def _pools_checked(
     tried: Mix, checks: Mapping[CheckKey, Check], problem: Problem
 ) -> Iterator[tuple[PoolKey, Check, float]]:
-    """Every pool that serves, what was found of it, and how busy it is planned to be."""
+    """Yield every serving pool with its check and its planned utilisation."""
     workload = {replica.id: replica.workload for replica in problem.replicas}
     for pool in tried.pools:
         for name in pool.replicas:
@@ -313,7 +316,7 @@ def _pools_checked(
 
 
 def sizes_of(mix: Mix) -> tuple[object, ...]:
-    """What the simulator would see: a fleet of the same sizes and shares need not be run twice."""
+    """Return the sizes and shares the simulator would see: a fleet equal in them need not be run twice."""
     return tuple(
         (
             pool.offer.key,
@@ -332,7 +335,7 @@ def _checks(
     workloads: Sequence[WorkloadPlan],
     verify_of: VerifyOf,
 ) -> dict[CheckKey, Check]:
-    """Check every period at its peak, and as much above it as the plan asks for in headroom."""
+    """Check every period at its peak plus the headroom the plan requires."""
     found: dict[CheckKey, Check] = {}
     for period in sorted({pool.period for pool in mix.pools}):
         fleet = serving_fleet(mix, period, problem, candidates, workloads).times(1 / problem.utilisation_fraction)
@@ -342,7 +345,7 @@ def _checks(
 
 
 def _worst(checks: Mapping[CheckKey, Check]) -> tuple[Check, ...]:
-    """Keep the worst pool and period of each workload."""
+    """Keep the worst check of each workload over its pools and periods."""
     worst: dict[str, Check] = {}
     for check in checks.values():
         before = worst.get(check.workload)

@@ -117,8 +117,8 @@ def typed_lines(words: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """Choices of the user."""
+class LaunchChoices:
+    """Launch options that the user chose."""
 
     parallelism: Parallelism
     cache_dtype: str | None = None
@@ -134,7 +134,7 @@ def plan_launch(
     accelerator: Accelerator,
     engine: EngineName,
     version: Release,
-    asked: Asked,
+    asked: LaunchChoices,
     recipe: Recipe | None = None,
 ) -> LaunchPlan:
     """Choose flags and variables: the user's choices first, then what the model needs on this chip, then its recipe."""
@@ -160,7 +160,7 @@ def plan_launch(
     )
 
 
-def _split_flags(asked: Asked, names: Sequence[str]) -> list[Setting]:
+def _split_flags(asked: LaunchChoices, names: Sequence[str]) -> list[Setting]:
     split, (tp, pp, dp) = asked.parallelism, names
     flags = []
     if split.tp > 1:
@@ -215,7 +215,7 @@ def _drafting(engine: EngineName, drafted_tokens: int) -> list[Setting]:
     ]
 
 
-def _vllm(subject: Subject, chip: str, version: Release, asked: Asked) -> tuple[list[Setting], list[Setting]]:
+def _vllm(subject: Subject, chip: str, version: Release, asked: LaunchChoices) -> tuple[list[Setting], list[Setting]]:
     flags = _split_flags(asked, ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size"))
     if asked.parallelism.expert_parallel:
         flags.append(Setting(name="enable-expert-parallel", value=None, why="each device holds whole experts"))
@@ -231,7 +231,7 @@ def _vllm(subject: Subject, chip: str, version: Release, asked: Asked) -> tuple[
     return flags + special, variables
 
 
-def _sglang(subject: Subject, chip: str, version: Release, asked: Asked) -> tuple[list[Setting], list[Setting]]:
+def _sglang(subject: Subject, chip: str, version: Release, asked: LaunchChoices) -> tuple[list[Setting], list[Setting]]:
     del version  # the flags below exist in every release that was read
     split = asked.parallelism
     # SGLang counts every rank of a replica as tensor parallel; attention ranks are a subset of them.

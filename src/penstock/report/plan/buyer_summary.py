@@ -10,7 +10,7 @@ from penstock.planning.spec.plan_types import WorkloadPlan
 from penstock.planning.spec.resolve_plan import Resolved
 from penstock.planning.uncertainty.monte_carlo import Blame
 from penstock.planning.uncertainty.scenarios import DemandScenario
-from penstock.planning.verification.verify_fleet import minimum_rates
+from penstock.planning.verification.verify_fleet import vendors_above_minimum_share
 from penstock.report.plan.flips import plain_flip, turns, within_reach
 from penstock.report.plan.html_tables import Cell, listed, table
 from penstock.report.plan.plan_charts import cash_bars, compared, cost_bars, figure, span_bars
@@ -230,7 +230,9 @@ def _best_of(label: str, result: PlanResult, answer: Answer) -> str:
         return f"best of {parts}"
     if label != "mix":
         return f"best of {label_name(label)} ({parts})"
-    always = minimum_rates(result.problem, answer.by_label[label].mix) == answer.by_label[label].mix.vendors
+    always = (
+        vendors_above_minimum_share(result.problem, answer.by_label[label].mix) == answer.by_label[label].mix.vendors
+    )
     share = f"{result.problem.min_vendor_share:.0%}"
     each = f"at least {share} of the load with each vendor" if always else f"at times less than {share} with a vendor"
     return f"best mix ({parts}, {each})"

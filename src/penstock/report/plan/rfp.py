@@ -18,7 +18,7 @@ from penstock.planning.optimizer.node_costs import part_of
 from penstock.planning.optimizer.problem import Mix
 from penstock.planning.spec.plan_types import AcceleratorPlan, Plan, WorkloadPlan
 from penstock.planning.spec.sourced_inputs import Input
-from penstock.planning.tender_lots import Asked, asked_nodes, shared_fraction
+from penstock.planning.tender_lots import LotSizes, asked_nodes, shared_fraction
 from penstock.planning.uncertainty.sensitivity import Flip
 from penstock.planning.verification.simulated_capacity import LoadJudge
 from penstock.report.plan.flips import cheaper_then
@@ -52,7 +52,7 @@ class VendorSheet:
 
     accelerator: Accelerator
     role: str
-    nodes: Asked
+    nodes: LotSizes
     questions: tuple[VendorQuestion, ...]
 
 
@@ -71,7 +71,7 @@ def _ways(mix: Mix, ident: str) -> set[str]:
     }
 
 
-def _sheet(result: PlanResult, answer: Answer, ident: str, nodes: Asked) -> VendorSheet:
+def _sheet(result: PlanResult, answer: Answer, ident: str, nodes: LotSizes) -> VendorSheet:
     fleets = (answer.winner.mix, *(bill.mix for bill in answer.by_label.values()))
     ways = next((_ways(mix, ident) for mix in fleets if ident in mix.support), set[str]())
     part, accelerator = part_of(result.plan, ident), result.resolved.accelerators[ident]

@@ -12,7 +12,7 @@ from penstock.planning.spec.plan_types import WorkloadPlan
 from penstock.planning.uncertainty.monte_carlo import Span
 from penstock.planning.uncertainty.scenarios import Owned
 from penstock.planning.uncertainty.sensitivity import Swing
-from penstock.planning.verification.verify_fleet import minimum_rates
+from penstock.planning.verification.verify_fleet import vendors_above_minimum_share
 from penstock.units import counted
 
 _NAMES = {"amd": "AMD", "nvidia": "NVIDIA", "intel": "Intel", "google": "Google", "mix": "a mix"}
@@ -277,7 +277,7 @@ def mix_sentence(result: PlanResult, answer: Answer) -> str:
     """Define a mix by its minimum share per vendor, or warn that the mix shown falls below it at times."""
     problem, mix = result.problem, answer.by_label["mix"].mix
     share = f"{problem.min_vendor_share:.0%}"
-    if minimum_rates(problem, mix) != mix.vendors:
+    if vendors_above_minimum_share(problem, mix) != mix.vendors:
         return f"the mix shown has a vendor that carries less than {share}, or nothing, in some period"
     return f"a mix is of vendors that carry at least {share} each" + (" in every period" if problem.periods > 1 else "")
 

@@ -1,1 +1,1 @@
-"""Which replicas should be up? What one takes within the promise, and the cheapest set for the load to come."""
+"""Decides which replicas should be up: sustained rate per replica, and the cheapest set for the expected load."""

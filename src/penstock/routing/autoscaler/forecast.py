@@ -1,8 +1,8 @@
-"""How many requests a second are to be expected? Counts of short intervals are mostly chance; what lasts is not.
+"""Forecasts the request rate from counts of short intervals, which are mostly noise.
 
-The level is the median of the last minute, so that one interval out of line changes nothing. The slope is the median of
-the slopes between all reports of a loading time (Theil and Sen), which a spike does not make steep, less what chance
-alone would make of Poisson counts; what has stopped to rise, as after a step, rises no more.
+The level is the median of the last minute, so that one outlier changes nothing. The slope is the median of the slopes
+between all reports of a loading time (Theil-Sen), which a spike does not make steep, less the slope that Poisson noise
+alone would give. A rate that has stopped rising, as after a step, is not extrapolated.
 """
 
 from collections.abc import Sequence
@@ -13,29 +13,32 @@ from statistics import fmean, median
 from typing import Final
 
 _BY_CHANCE: Final = 2.0
-"""Standard errors of a slope that chance makes once in twenty times."""
+"""Standard errors of a slope that noise exceeds in one of twenty cases."""
 
 _FEW: Final = 5
-"""Reports whose slope says something of its own."""
+"""Minimum number of reports in the later half for a slope of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedRate:
-    """What came over one interval."""
+    """The observed rate of one interval."""
 
     now_s: float
-    """When it ended."""
+    """End of the interval, in seconds."""
     requests_per_s: float
 
 
 def expected_requests_per_s(seen: Sequence[ObservedRate], ahead_s: float, settle_s: float) -> float:
-    """Return what is expected a while after the last of these reports, oldest first; a fall is not foreseen."""
+    """Return the expected rate `ahead_s` after the last report.
+
+    Reports are ordered oldest first. A fall is not forecast.
+    """
     lately = [one.requests_per_s for one in seen if one.now_s >= seen[-1].now_s - settle_s]
     return median(lately) + ahead_s * rising_per_s2(seen)
 
 
 def rising_per_s2(seen: Sequence[ObservedRate]) -> float:
-    """Return by how much the rate rises every second; 0 where it may be chance or falls."""
+    """Return the rise of the rate per second; 0 if it falls or may be noise."""
     if len(seen) < 2:  # noqa: PLR2004 - a slope is between two
         return 0.0
     later = seen[len(seen) // 2 :]

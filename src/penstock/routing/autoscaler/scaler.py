@@ -1,7 +1,7 @@
-"""Which replicas should be up? The cheapest set that keeps the promise for the next minutes' load, and peers' rules.
+"""Chooses the replicas to run: the cheapest set that meets the SLO for the coming minutes, and the rules of peers.
 
-A replica takes minutes to load, so what is decided now is for the load at the time it is up; what is taken down waits a
-while, because a load that fell may come back. All of it is pure: the gateway publishes the answer, KEDA or an HPA acts.
+A replica takes minutes to load, so a decision is for the load at the time it is up. Scaling down waits, because a load
+that fell may rise again. All functions are pure: the gateway publishes the result, and KEDA or an HPA acts on it.
 """
 
 import math
@@ -14,21 +14,21 @@ from penstock.errors import UsageError
 from penstock.routing.autoscaler.forecast import ObservedRate, expected_requests_per_s
 
 _MAX_SETS: Final = 100_000
-"""Sets of replicas that are tried one by one, in a tenth of a second; beyond, pools are filled in order."""
+"""Maximum number of sets to try exhaustively, in a tenth of a second; above it, pools are filled in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaledPool:
-    """Replicas of one kind, as far as scaling is concerned."""
+    """A pool of equal replicas as the autoscaler sees it."""
 
     name: str
     requests_per_s: float
-    """What one replica serves within the promise, beside the others, for the load as it is."""
+    """Requests per second that one replica serves within the SLO, next to the others, for the current load."""
     usd_per_hour: float
     most: int
     floor: int = 0
     load_s: float = 300.0
-    """From asking for a replica until it serves."""
+    """Seconds from requesting a replica until it serves."""
 
     def __post_init__(self) -> None:
         if not (0 < self.requests_per_s < math.inf and self.usd_per_hour >= 0 and 0 <= self.floor <= self.most):
@@ -39,20 +39,20 @@ class ScaledPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolReport:
-    """What a pool's replicas did over the last interval, as their metrics say."""
+    """Metrics of a pool's replicas over the last interval."""
 
     up: int
     coming: int
-    """Asked for, and not serving yet."""
+    """Replicas requested and not yet serving."""
     waiting: float
-    """Requests in the queue of a replica, on average."""
+    """Mean requests in the queue of a replica."""
     running: float
     kv_used_fraction: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadReport:
-    """What came to the fleet over the last interval, and what its pools did."""
+    """Load of the fleet and metrics of its pools over the last interval."""
 
     now_s: float
     requests_per_s: float
@@ -60,14 +60,14 @@ class LoadReport:
 
 
 class Scaler(Protocol):
-    """Whoever decides how many replicas of each pool are wanted."""
+    """A rule that decides the desired replicas of each pool."""
 
     def wanted(self, report: LoadReport) -> tuple[int, ...]:
-        """Return how many replicas of each pool should be up or coming."""
+        """Return the desired number of replicas per pool, up or coming."""
 
 
 def cheapest(pools: Sequence[ScaledPool], requests_per_s: float) -> tuple[int, ...]:
-    """Return the set of replicas that serves a rate for the fewest dollars; all of them where none is enough."""
+    """Return the cheapest set of replicas that serves a rate; all replicas if none is enough."""
     if not math.isfinite(requests_per_s):
         raise UsageError(
             f"no set serves {requests_per_s} requests/s; write a finite rate, as a report's count over its time"
@@ -77,7 +77,7 @@ def cheapest(pools: Sequence[ScaledPool], requests_per_s: float) -> tuple[int, .
 
 
 def _filled(pools: Sequence[ScaledPool], requests_per_s: float) -> tuple[int, ...]:
-    """Of too many sets to try: by dollars per request, the last replica being the cheapest that is enough."""
+    """Fill pools in order of dollars per request; the last replica is the cheapest one that is enough."""
     counts = [pool.floor for pool in pools]
     lacking = requests_per_s - sum(pool.floor * pool.requests_per_s for pool in pools)
     order = sorted(range(len(pools)), key=lambda place: pools[place].usd_per_hour / pools[place].requests_per_s)
@@ -117,31 +117,31 @@ def _best_of_all(pools: Sequence[ScaledPool], requests_per_s: float) -> tuple[in
 
 @dataclass(slots=True)
 class CheapestSet:
-    """Ours: the cheapest set for the load expected when a replica asked for now is up.
+    """Penstock's rule: the cheapest set for the load expected when a replica requested now is up.
 
-    One that has just begun, or has not heard for a while, does not know what came before: what is up stays.
+    After a start, or a gap in reports, the earlier load is unknown: replicas that are up stay.
     """
 
     pools: Sequence[ScaledPool]
     spare_fraction: float = 0.1
-    """Kept above the expected load, for bursts and errors of the rates."""
+    """Margin above the expected load, for bursts and errors of the rates."""
     hold_s: float = 600.0
-    """How long a smaller set must have been enough before replicas go."""
+    """Seconds for which a smaller set must have been enough before replicas are removed."""
     settle_s: float = 60.0
-    """Over which the load is taken; nothing is asked for because of what lasts for less than half of it."""
+    """Seconds over which the load is measured. A change that lasts less than half of it adds no replicas."""
     gap_s: float = 300.0
-    """Between two reports; after a longer silence what was known is forgotten."""
+    """Maximum seconds between two reports; after a longer gap the history is discarded."""
     to_zero: bool = False
-    """Whether the last replica may go; the next request would wait until one has loaded."""
+    """Whether the last replica may be removed; the next request would then wait until one has loaded."""
     _seen: list[ObservedRate] = field(default_factory=list)
     _expected: list[ObservedRate] = field(default_factory=list)
     _begun_s: float = math.inf
     _held: tuple[int, ...] = ()
-    """What does not go before the load has been known for a while."""
+    """Minimum replicas per pool until the load has been known for `hold_s`."""
     _answer: tuple[int, ...] = ()
 
     def wanted(self, report: LoadReport) -> tuple[int, ...]:
-        """Take the cheapest set for the highest load expected of late; nothing goes before what replaces it is up."""
+        """Return the cheapest set for the highest recent forecast. Nothing is removed before its replacement is up."""
         if not self._seen or not 0 < report.now_s - self._seen[-1].now_s <= self.gap_s:
             self._begin(report)
         known_s = report.now_s - self._begun_s
@@ -158,7 +158,10 @@ class CheapestSet:
         return answer
 
     def _begin(self, report: LoadReport) -> None:
-        """Keep what was asked for last; where nothing was and nothing is up, all of it: the fleet may be starting."""
+        """Start with the last answer as the minimum.
+
+        If there is none and nothing is up, the minimum is all replicas: the fleet may be starting.
+        """
         self._seen, self._expected, self._begun_s = [], [], report.now_s
         up = any(one.up + one.coming for one in report.pools)
         starting = not (up or self.to_zero or self._answer)
@@ -166,19 +169,19 @@ class CheapestSet:
         self._held = _each_most(self._held, self._answer or self._held)
 
     def _highest_expected(self, report: LoadReport, known_s: float) -> float:
-        """Return the highest load expected over the holding time; none before it could settle."""
+        """Return the highest load expected over the holding time; 0 before the load could settle."""
         ahead_s = max(pool.load_s for pool in self.pools)
         now = ObservedRate(report.now_s, report.requests_per_s)
         self._seen = [*(one for one in self._seen if one.now_s >= now.now_s - max(ahead_s, self.settle_s)), now]
         self._expected = [one for one in self._expected if one.now_s >= now.now_s - self.hold_s]
         if known_s >= self.settle_s:
-            # A slope over less than a loading time says nothing of the next one.
+            # A slope over less than a loading time does not predict the next one.
             expected = expected_requests_per_s(self._seen, ahead_s if known_s >= ahead_s else 0.0, self.settle_s)
             self._expected.append(ObservedRate(now.now_s, expected))
         return max((one.requests_per_s for one in self._expected), default=0.0)
 
     def _cheapest(self, requests_per_s: float, floors: Sequence[int]) -> tuple[int, ...]:
-        """Return the cheapest set on top of what stays; any one replica is enough for the least of them."""
+        """Return the cheapest set with at least `floors`, and at least one replica unless `to_zero` is set."""
         least = 0.0 if self.to_zero else min(pool.requests_per_s for pool in self.pools)
         staying = [replace(pool, floor=floor) for pool, floor in zip(self.pools, floors, strict=True)]
         return cheapest(staying, max(requests_per_s, least))
@@ -190,7 +193,7 @@ def _each_most(some: Sequence[int], others: Sequence[int]) -> tuple[int, ...]:
 
 @dataclass(slots=True)
 class EvenScaling:
-    """Every pool by the same share of its replicas, for the load there is and as much to spare as ours keeps."""
+    """A rule that scales every pool by the same share, for the current load and the same margin as `CheapestSet`."""
 
     pools: Sequence[ScaledPool]
     spare_fraction: float = 0.1
@@ -210,16 +213,17 @@ _STABILISATION_S: Final = 300.0
 class HorizontalPodAutoscaler:
     """Kubernetes' HPA on requests per replica, one for each pool (kubernetes.io, "Algorithm details", v1.34).
 
-    wanted = ceil(current * metric / target), nothing within 10%, downwards the highest of the last 300 s.
+    desired = ceil(current * metric / target). There is no change within 10%. Scaling down uses the highest of the last
+    300 s.
     """
 
     pools: Sequence[ScaledPool]
     target: float = 5.0
-    """Requests waiting and running per replica that are aimed at."""
+    """Target of waiting and running requests per replica."""
     _advised: list[tuple[float, tuple[int, ...]]] = field(default_factory=list)
 
     def wanted(self, report: LoadReport) -> tuple[int, ...]:
-        """Ask each pool's own HPA."""
+        """Return the desired replicas of each pool's own HPA."""
         advice = tuple(self._one(pool, one) for pool, one in zip(self.pools, report.pools, strict=True))
         history = [*self._advised, (report.now_s, advice)]
         self._advised = [entry for entry in history if entry[0] >= report.now_s - _STABILISATION_S]
@@ -241,8 +245,9 @@ class HorizontalPodAutoscaler:
 class VariantAutoscaler:
     """llm-d's workload variant autoscaler, percentage analyser (v0.7.0, `saturation-scaling-config.md`).
 
-    A replica is saturated from 80% of its KV or 5 waiting. Less than 10% or 3 to spare on average: one more of the
-    cheapest pool, unless one is coming. Enough to spare with one replica less: one less of the dearest.
+    A replica is saturated at 80% of its KV or 5 waiting requests. If the mean spare is below 10% or 3 requests, add one
+    replica of the cheapest pool, unless one is coming. If the spare would be enough with one replica less, remove one
+    of the most expensive pool.
     """
 
     pools: Sequence[ScaledPool]
@@ -252,7 +257,7 @@ class VariantAutoscaler:
     queue_spare: float = 3.0
 
     def wanted(self, report: LoadReport) -> tuple[int, ...]:
-        """Move by one replica at most."""
+        """Change the total by at most one replica."""
         counts = [one.up + one.coming for one in report.pools]
         up = sum(one.up for one in report.pools)
         kv = sum(one.up * one.kv_used_fraction for one in report.pools) / max(1, up)

@@ -1,9 +1,10 @@
-"""How many requests a second does an endpoint take within the promise? In closed form, from the same coefficients.
+"""Computes the request rate that an endpoint sustains within its SLO, in closed form from the routing coefficients.
 
-A load is a mix of lengths. Prompts take a share of the time, so that a step that decodes is stretched; how many decode
-at once follows from the rate and the stretched step (Little). The rate is the highest at which 95 of 100 requests of
-every length keep their times, the running fit the seats and their tokens the KV cache. The simulator says it better and
-takes seconds; this is for weights and for scaling, where one number a replica is wanted at once.
+A load is a mix of lengths. Prompts take a share of the time, which stretches decode steps. The number of decoding
+requests follows from the rate and the stretched step (Little's law). The result is the highest rate at which 95 of 100
+requests of every length meet their SLO, the running requests fit the seats, and their tokens fit the KV cache. The
+simulator is more accurate and takes seconds. This is for weights and scaling, which need one number per replica at
+once.
 """
 
 import math
@@ -16,24 +17,24 @@ from penstock.routing.policy_compiler import interpreted
 from penstock.routing.records import Record
 
 _SURE: Final = 1.645
-"""Standard deviations above the mean that 95 of 100 stay below."""
+"""Standard deviations of the 95th percentile above the mean."""
 _TAIL: Final = 3.0
-"""A wait that 95 of 100 stay below, over the mean wait: of an exponential one, which queues have under load."""
+"""Ratio of the P95 wait to the mean wait of an exponential distribution, which queues have under load."""
 _MAX_PROMPTS: Final = 0.9
-"""Of the time, the share prompts may take."""
+"""Maximum share of the time for prompts."""
 _FULL: Final = 0.95
-"""Of the KV cache, what running requests may hold before some are preempted."""
+"""Maximum share of the KV cache for running requests, before some are preempted."""
 _ROUNDS: Final = 40
 _decode_seconds, _prompt_seconds = interpreted(decode_seconds), interpreted(prompt_seconds)
 _CLOSE: Final = 1e-4
 _MIN_PER_S: Final = 1e-6
 NO_WEIGHT: Final = 1e-9
-"""Of whoever is to take nothing: it is sent what no other can hold."""
+"""Weight of an endpoint that should get nothing: it is sent only requests that no other endpoint can hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadKind:
-    """Requests of one length among those that come, and what they are promised."""
+    """Requests of one length in a load, with their share and their SLO."""
 
     share: float
     input_tokens: int
@@ -44,7 +45,7 @@ class LoadKind:
 
 
 def sustained_requests_per_s(endpoint: Record, kinds: Sequence[LoadKind]) -> float:
-    """Return the highest rate an endpoint keeps its promises at; 0 where it keeps them for nobody."""
+    """Return the highest rate in requests per second at which an endpoint meets its SLOs; 0 if it cannot meet them."""
     low, high = 0.0, 1.0
     while _keeps(endpoint, kinds, high) and high < 1e6:  # noqa: PLR2004 - beyond any device
         low, high = high, 2.0 * high
@@ -57,9 +58,9 @@ def sustained_requests_per_s(endpoint: Record, kinds: Sequence[LoadKind]) -> flo
 
 
 def weights_by_capacity(endpoints: Sequence[Record], loads: Sequence[Sequence[LoadKind]]) -> tuple[float, ...]:
-    """Weigh endpoints as an operator would: by the rate each takes of its load, before anything was learned of it.
+    """Return weights as an operator would set them: the sustained rate of each endpoint, without learned corrections.
 
-    Where one keeps the promise for nobody, by the rate each takes without one.
+    If an endpoint cannot meet its SLO at any rate, use the rates without an SLO for all.
     """
     fresh = [_fresh(endpoint) for endpoint in endpoints]
     unpromised = [
@@ -79,12 +80,12 @@ def _fresh(endpoint: Record) -> Record:
 
 
 def _part(endpoint: Record, kinds: Sequence[LoadKind]) -> Sequence[LoadKind]:
-    """What of a request an endpoint does: one that prefills makes no answers."""
+    """Return the part of the load that an endpoint processes: a prefill endpoint makes no answers."""
     return kinds if endpoint["decodes"] else [replace(kind, output_tokens=1, e2e_s=math.inf) for kind in kinds]
 
 
 def _keeps(e: Record, kinds: Sequence[LoadKind], rate_per_s: float) -> bool:
-    """Whether every kind's promise holds at a rate."""
+    """Return whether every kind of request meets its SLO at a rate."""
     prompts = [_prompt_s(e, kind) for kind in kinds]
     load = rate_per_s * sum(kind.share * seconds for kind, seconds in zip(kinds, prompts, strict=True))
     if load > _MAX_PROMPTS:
@@ -110,7 +111,7 @@ def _prompt_s(e: Record, kind: LoadKind) -> float:
 
 
 def _steady(e: Record, kinds: Sequence[LoadKind], rate_per_s: float, load: float) -> tuple[float, float, float]:
-    """Seconds between tokens, requests that decode at once and the tokens they hold, where these agree."""
+    """Return the steady state: seconds between tokens, requests that decode at once, and the tokens they hold."""
     answers = rate_per_s * sum(kind.share * kind.output_tokens for kind in kinds)
     tokens = rate_per_s * sum(
         kind.share * kind.output_tokens * (kind.input_tokens + kind.output_tokens / 2) for kind in kinds

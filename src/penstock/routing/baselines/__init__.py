@@ -1,1 +1,1 @@
-"""How do others route? Their published formulas, and every policy by its name."""
+"""Published routing formulas of other projects, and every policy by name."""

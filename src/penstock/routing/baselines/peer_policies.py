@@ -1,7 +1,7 @@
-"""How do others choose an endpoint? Their published formulas, on the same records, so that policies can be compared.
+"""Implements the published formulas of other routers on the same records, so that policies can be compared.
 
-Every one of them skips endpoints that are down or cannot hold the request, which is kinder to them than they are to
-themselves, and shares ties. `tuning` has what their operators set; 0 there is their default.
+Each skips endpoints that are down or cannot hold the request, which is more favourable than the originals, and spreads
+ties. `tuning` has the settings of their operators; 0 is the peer's default.
 """
 
 import math
@@ -20,7 +20,7 @@ def _or(value: float, otherwise: float) -> float:
 
 @native
 def weight_of(e: Record, p: Record) -> float:
-    """Static weight of an endpoint: what was set for its pool, else what a closed loop of 32 would serve a second."""
+    """Return an endpoint's static weight: its pool's setting, or requests/s of a closed loop of 32."""
     place = min(e["pool"], len(p["tuning"]) - 1)
     if p["tuning"][place] > 0.0:
         return float(p["tuning"][place])
@@ -58,7 +58,7 @@ def least_request(request: Records, endpoints: Records, hits: Records, parameter
 
 @native
 def in_flight_per_capacity(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
-    """Take the fewest requests in flight over static weight (Envoy LEAST_REQUEST with weights, v1.35, bias 1)."""
+    """Take the endpoint with the fewest requests in flight over static weight (Envoy LEAST_REQUEST, v1.35, bias 1)."""
     return _least(request, endpoints, hits, parameters, _PER_WEIGHT)
 
 
@@ -66,7 +66,7 @@ def in_flight_per_capacity(request: Records, endpoints: Records, hits: Records, 
 def dynamo(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
     """Take the least cost in KV blocks (ai-dynamo/dynamo 2026-08-22, `lib/kv-router/src/scheduling/selector/mod.rs`).
 
-    `prefill_load_scale` (tuning 0, default 1) times the blocks to prefill there, plus the blocks it would decode.
+    The cost is `prefill_load_scale` (tuning 0, default 1) times the blocks to prefill there, plus the blocks to decode.
     """
     return _least(request, endpoints, hits, parameters, _DYNAMO)
 
@@ -76,7 +76,7 @@ _DEADLINE, _IN_FLIGHT, _PER_WEIGHT, _DYNAMO = range(4)
 
 @native
 def _least(request: Records, endpoints: Records, hits: Records, parameters: Records, what: int) -> int:
-    """Take the endpoint where one of these figures is least; ties begin at a random place."""
+    """Take the endpoint with the least value of one figure. Ties go to the first from a random start."""
     q, p = request[0], parameters[0]
     count = len(endpoints)
     best, least = REJECTED, math.inf
@@ -103,8 +103,9 @@ def _least(request: Records, endpoints: Records, hits: Records, parameters: Reco
 def llmd_scorers(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
     """Take the highest weighted score (llm-d-router v0.10.0, `pkg/epp/framework/plugins/scheduling/scorer`).
 
-    queue-scorer (longest - own) / (longest - shortest), kv-cache-utilization-scorer 1 - used, prefix-scorer matched
-    share of the prompt; weights (tuning 0 to 2) default to 2, 2 and 3, the blend shipped until August 2026.
+    Scores: queue-scorer (longest - own) / (longest - shortest); kv-cache-utilization-scorer 1 - used; prefix-scorer
+    matched share of the prompt. Their weights (tuning 0 to 2) default to 2, 2 and 3, the blend shipped until August
+    2026.
     """
     q, p = request[0], parameters[0]
     count = len(endpoints)
@@ -130,12 +131,12 @@ def llmd_scorers(request: Records, endpoints: Records, hits: Records, parameters
 
 @native
 def llmd_token_load(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
-    """Stay where a prompt is cached until that is saturated, else the least tokens in flight (llm-d-router v0.10.0).
+    """Prefer endpoints that cache the prompt, then the fewest tokens in flight (llm-d-router v0.10.0).
 
     prefix-cache-affinity-filter: endpoints with 80% of the prompt are kept unless the best of them is 18 s (tuning 1)
     behind the best of all, by tokens in flight over one scalar of 15,928 tokens/s (tuning 0; the calibration of 2x
-    H100). token-load-scorer: 1 - (tokens in flight + uncached prompt) / 4,194,304. The default since August 2026.
-    With `addEstimatedOutputTokens` requests count until they end: tuning 2 is the weight of their tokens.
+    H100). token-load-scorer: 1 - (tokens in flight + uncached prompt) / 4,194,304. The default since August 2026. With
+    `addEstimatedOutputTokens` requests count until they end: tuning 2 is the weight of their tokens.
     """
     q, p = request[0], parameters[0]
     count = len(endpoints)
@@ -167,10 +168,11 @@ def _in_flight_tokens(e: Record, p: Record) -> float:
 
 @native
 def sglang_cache_aware(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
-    """Balance where loads differ, else follow the cache (sglang 2026-08-23, `sgl-model-gateway/src/policies`).
+    """Balance if loads differ, else follow the cache (sglang 2026-08-23, `sgl-model-gateway/src/policies`).
 
-    `cache_aware.rs`: with more than 32 requests (tuning 0) and 1.1 times (tuning 1) between most and least loaded, the
-    least loaded; else the best match above half of the prompt; else the smallest tree, here whoever was sent the least.
+    `cache_aware.rs`: if the most and least loaded differ by more than 32 requests (tuning 0) and by a factor of 1.1
+    (tuning 1), take the least loaded. Else take the best match above half of the prompt. Else take the smallest tree,
+    here the endpoint with the fewest requests sent.
     """
     q, p = request[0], parameters[0]
     count = len(endpoints)

@@ -1,4 +1,4 @@
-"""Which policies are there? Ours and the peers', by the names people type, and where each formula was published."""
+"""Lists all routing policies by name, with the source of each formula."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ from penstock.routing.policy_compiler import Pick
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingPolicy:
-    """One way to choose an endpoint."""
+    """A named routing policy."""
 
     name: str
     pick: Pick
     source: str
-    """Who published the formula, and which version was read."""
+    """Publisher of the formula, and the version that was read."""
     tuning: tuple[str, ...] = ()
-    """What `tuning` means to it, place by place."""
+    """Meaning of each place of `tuning`."""
     weighs: Literal["capacity", "file"] | None = None
-    """Where weights of replicas come from that its operator would set: what they take of the load, or a fleet file."""
+    """Source of the replica weights that its operator would set: capacity under the load, or a fleet file."""
 
 
 _POLICIES: Final = (
@@ -81,7 +81,7 @@ ALIASES: Final[Mapping[str, str]] = {"llm-d-token-load": "llm-d"}
 
 
 def policy_of(name: str) -> RoutingPolicy:
-    """Find a policy by its name."""
+    """Return a policy by its name."""
     word = name.strip().lower()
     found = POLICIES.get(ALIASES.get(word, word))
     if found is None:

@@ -1,1 +1,1 @@
-"""What happens next? The compiled loop: arrivals, the scheduler, KV blocks, and what is observed."""
+"""The compiled simulation loop: arrivals, the scheduler, KV blocks, and measurements."""

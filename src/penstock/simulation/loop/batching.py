@@ -1,10 +1,11 @@
-"""What does a replica do next, and for how long? Continuous batching with chunked prefill as vLLM V1 schedules it.
+"""Schedules the steps of a replica: continuous batching with chunked prefill as in vLLM V1.
 
-Every decoding request gains one token in every step, so between two changes of the batch a number of steps is planned
-as one: the batch changes when a request finishes, when a prompt is in it, when blocks run out, or when somebody comes.
+Every decoding request gains one token per step, so the steps between two changes of the batch are planned as one leap.
+The batch changes when a request finishes, when it contains a prompt, when blocks run out, or when a request arrives.
 
-Where a step is scheduled before the tokens of the one before it are known, it does not see who came during that one,
-nor the seats and blocks of who ends with it: they are let go only after the next step is filled.
+With asynchronous scheduling, a step is scheduled before the tokens of the previous one are known. It does not see the
+requests that arrived during that one, nor the seats and blocks of requests that end with it: those are released only
+after the next step is filled.
 """
 
 import math
@@ -41,12 +42,12 @@ from penstock.simulation.loop.visibility import note_finished, note_first_token
 from penstock.simulation.loop.world import DECODE, DONE, NONE, PREFILL, World
 
 CLOCK_S = 1e-9
-"""Two moments that are closer are the same: boundaries of steps are sums."""
+"""Tolerance in seconds within which two times are equal: boundaries of steps are floating-point sums."""
 
 
 @compiled
 def enqueue(w: World, r: int, number: int, now_s: float) -> None:
-    """Put a request into a replica's queue and wake the replica, or cut its steps short to look at the newcomer."""
+    """Queue a request and wake the replica, or cut its leap short so that the new request is scheduled."""
     replica = w.replicas[r]
     w.rows[number & (len(w.rows) - 1)].queued_s = now_s
     wait_last(w, r, number, now_s)
@@ -62,14 +63,14 @@ def enqueue(w: World, r: int, number: int, now_s: float) -> None:
 
 @compiled
 def begin(w: World, r: int, now_s: float) -> None:
-    """Schedule the next step, or as many equal ones as nothing can change; a replica without work becomes idle."""
+    """Schedule the next step, or a leap of steps with an unchanged batch. A replica without work becomes idle."""
     replica = w.replicas[r]
     preemptions = replica.preemptions
     pair_s = schedule(w, r, now_s, False)  # noqa: FBT003 - compiled code takes no keywords
-    late = replica.ahead and preempt(w, r)
+    late = replica.ahead and release_finished(w, r)
     if replica.running == 0:
         replica.steps = 0
-        # With nothing running and someone waiting, the blocks of a preempted request free the next admission.
+        # If nothing runs and a request waits, the blocks of a preempted request allow the next admission.
         replica.end_s = now_s if replica.waiting > 0 else math.inf
         w.ends[r] = replica.end_s
         return
@@ -82,9 +83,9 @@ def begin(w: World, r: int, now_s: float) -> None:
 
 @compiled
 def schedule(w: World, r: int, now_s: float, later: bool) -> float:  # noqa: FBT001 - compiled code takes no keywords
-    """Fill the next step: decodes, the prompt that was begun, then newcomers unless they are to come later.
+    """Fill the next step with decodes, the prompt in progress, and new requests unless `later` is set.
 
-    Returns the seconds of the prompts' attention.
+    Return the seconds of the prompts' attention.
     """
     replica = w.replicas[r]
     replica.start_s = now_s
@@ -99,8 +100,11 @@ def schedule(w: World, r: int, now_s: float, later: bool) -> float:  # noqa: FBT
 
 
 @cold
-def preempt(w: World, r: int) -> bool:
-    """Free the seats and blocks of who ended with the last step; True when somebody waits whom the next may admit."""
+def release_finished(w: World, r: int) -> bool:
+    """Release the seats and blocks of requests that ended in the last step.
+
+    Return True if a waiting request may be admitted in the next step because of that or because it has become visible.
+    """
     replica = w.replicas[r]
     number = replica.gone_first
     freed = number != NONE
@@ -119,14 +123,14 @@ def preempt(w: World, r: int) -> bool:
 
 @compiled
 def _leave(w: World, r: int, number: int, tokens: int, known: int) -> None:
-    """Free a request's seat and blocks."""
+    """Release a request's seat and blocks."""
     leave_running(w, r, number)
     release(w, r, number, tokens, known, False)  # noqa: FBT003 - compiled code takes no keywords
 
 
 @compiled
 def _grow_decodes(w: World, r: int, now_s: float) -> None:
-    """Give every decode that starts a new block one; while they lack, the newest running request is preempted."""
+    """Allocate a block to every decode that starts a new one. If blocks run out, preempt the newest running request."""
     replica = w.replicas[r]
     mask, size = len(w.rows) - 1, replica.block_tokens
     wanted = w.phases[r, -replica.step % size]
@@ -140,7 +144,7 @@ def _grow_decodes(w: World, r: int, now_s: float) -> None:
 
 @compiled
 def _continue_prefill(w: World, r: int, now_s: float) -> float:
-    """Go on with the one prompt that did not fit into the last step; return the seconds of its attention."""
+    """Continue the one prompt that did not fit into the last step and return the seconds of its attention."""
     replica = w.replicas[r]
     number = replica.running_last
     if number == NONE:
@@ -161,11 +165,11 @@ def _continue_prefill(w: World, r: int, now_s: float) -> float:
 
 @compiled
 def _admit(w: World, r: int) -> float:
-    """Admit waiting requests, first come first served, while the step, the batch and the cache have room."""
+    """Admit waiting requests in order of arrival while the step, the batch and the cache have room."""
     replica = w.replicas[r]
     mask, size = len(w.rows) - 1, replica.block_tokens
     seconds = 0.0
-    # An engine without work schedules at once.
+    # An idle engine schedules at once.
     observed_s = replica.observed_s + CLOCK_S if replica.ahead and replica.running > 0 else math.inf
     while replica.waiting > 0 and replica.running < replica.max_requests:
         room = replica.max_tokens - replica.decoding - replica.prefill_tokens
@@ -200,7 +204,7 @@ def _admit(w: World, r: int) -> float:
 
 @compiled
 def _count_lookup(w: World, r: int, number: int, total: int, known: int) -> None:
-    """Count what was hit, as vLLM's own metrics do: a resumed request is left out."""
+    """Count cache hits as vLLM's metrics do: resumed requests are excluded."""
     row, replica = w.rows[number & (len(w.rows) - 1)], w.replicas[r]
     if row.preempted == 0:
         row.hit_tokens = known
@@ -210,7 +214,7 @@ def _count_lookup(w: World, r: int, number: int, total: int, known: int) -> None
 
 @compiled
 def _schedule_chunk(w: World, r: int, number: int, tokens: int) -> float:
-    """Put prompt tokens into the step; return the seconds of their attention."""
+    """Add prompt tokens to the step and return the seconds of their attention."""
     row = w.rows[number & (len(w.rows) - 1)]
     start, stop = float(row.computed), float(row.computed + tokens)
     row.computed += tokens
@@ -224,9 +228,9 @@ def _schedule_chunk(w: World, r: int, number: int, tokens: int) -> float:
 
 @cold
 def _preempt(w: World, r: int, number: int, now_s: float) -> None:
-    """Take a running request's blocks and put it in front of the queue; it computes again what it loses."""
+    """Preempt a running request: free its blocks and put it at the front of the queue. It recomputes lost tokens."""
     row, replica = w.rows[number & (len(w.rows) - 1)], w.replicas[r]
-    if row.state == DONE:  # its last token is on the way: it does not come back
+    if row.state == DONE:  # its last token is in progress: it is not resumed
         _leave(w, r, number, row.lag, row.lag - 1)
         row.lag = NONE
         row.preempted += 1
@@ -235,7 +239,7 @@ def _preempt(w: World, r: int, number: int, now_s: float) -> None:
     tokens = known = row.computed
     if row.state == DECODE:
         tokens = row.lag + replica.step
-        # Where the newest token is on its way only, the block it fills is not known yet.
+        # If the newest token is still in progress, the content of the block it fills is not known yet.
         known = tokens - 1 if replica.ahead and tokens > row.computed else tokens
         row.generated = tokens + 1 - row.input_tokens
         row.last_s = now_s
@@ -251,11 +255,11 @@ def _preempt(w: World, r: int, number: int, now_s: float) -> None:
 
 @compiled
 def equal_steps(w: World, r: int) -> int:
-    """How many decode steps in a row have the same batch and enough blocks?"""
+    """Return the number of consecutive decode steps with the same batch and enough blocks."""
     replica = w.replicas[r]
     steps: int = replica.next_event - replica.step
     size, free = replica.block_tokens, replica.free
-    # The first step's blocks are taken; each further `size` steps take one for every request.
+    # The blocks of the first step are taken. Each further `size` steps take one per request.
     if replica.decoding * (1 + (steps - 1) // size) <= free:
         return steps
     cycles = free // replica.decoding
@@ -271,7 +275,7 @@ def equal_steps(w: World, r: int) -> int:
 
 @compiled
 def end(w: World, r: int) -> None:
-    """Account for the steps that just ended: tokens, blocks, first tokens, and who is finished."""
+    """Account for the steps that just ended: tokens, blocks, first tokens, and finished requests."""
     replica = w.replicas[r]
     steps = replica.steps
     if steps == 0:
@@ -288,7 +292,7 @@ def end(w: World, r: int) -> None:
 
 @compiled
 def _last_tokens(w: World, r: int, now_s: float) -> None:
-    """Let those go that have all their tokens, in the order of their admission."""
+    """Finish the requests that have all their tokens, in order of admission."""
     replica = w.replicas[r]
     if replica.next_event != replica.step:
         return
@@ -314,7 +318,7 @@ def _first_tokens(w: World, r: int, now_s: float) -> None:
         if row.computed == row.input_tokens + row.generated:
             if row.generated == 0:
                 row.first_s = now_s
-                if not replica.prefills_only:  # there a first token goes nowhere: the client's is decoded
+                if not replica.prefills_only:  # a prefill replica's first token is not sent to the client
                     note_first_token(w, r, number)
             else:
                 count_gap(w, r, now_s - row.last_s, 1)
@@ -327,7 +331,7 @@ def _first_tokens(w: World, r: int, now_s: float) -> None:
 
 @compiled
 def _decode_or_finish(w: World, r: int, number: int, now_s: float) -> None:
-    """Decode what is left of a request; a prefill replica leaves that to others."""
+    """Start decoding, or finish the request if no tokens are left or the replica only prefills."""
     row = w.rows[number & (len(w.rows) - 1)]
     left = row.output_tokens - row.generated
     if w.replicas[r].prefills_only or left <= 0:
@@ -339,7 +343,7 @@ def _decode_or_finish(w: World, r: int, number: int, now_s: float) -> None:
 
 @compiled
 def _finish(w: World, r: int, number: int, tokens: int, now_s: float) -> None:
-    """Free a request's blocks and seat; in a closed loop its user sends the next one with the answer in hand."""
+    """Finish a request and release its blocks and seat. In a closed loop its user then sends the next one."""
     replica, control = w.replicas[r], w.control[0]
     mask = len(w.rows) - 1
     row = w.rows[number & mask]
@@ -361,5 +365,5 @@ def _finish(w: World, r: int, number: int, tokens: int, now_s: float) -> None:
     note_finished(w, r, number)
     replica.outstanding_tokens -= row.input_tokens
     control.in_flight -= 1
-    # Where first tokens are said to be quicker than their steps, still nobody has an answer before it is finished.
+    # If `first_ratio` is below 1, a client still does not get an answer before it is finished.
     ask_again_later(w, now_s + max(0.0, client_lag_s(w, r, number)))

@@ -1,4 +1,4 @@
-"""How does Python source run at native speed? Decorators around numba, with the compiled code kept on disk."""
+"""Compiles the loop with numba and keeps the machine code on disk."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
@@ -21,34 +21,34 @@ _ROUTING_PARTS = (
     "records",
 )
 _INTERPRETED = {"initial_visibility.py", "layout.py", "segment_places.py", "shipped_code.py"}
-"""Of the loop, what lays out its arrays and is not compiled."""
+"""Modules of the loop that lay out its arrays and are not compiled."""
 Function = TypeVar("Function", bound=Callable[..., object])
 
 
 def compiled(function: Function) -> Function:
-    """Compile a part of the loop into whatever calls it."""
+    """Compile a function of the loop inline into its callers."""
     return cast("Function", _compile(function, keep=False, inline=True))
 
 
 def cold(function: Function) -> Function:
-    """Compile a part that is seldom needed once, and call it: the machine code stays small."""
+    """Compile a rarely called function once, without inlining, so that the machine code stays small."""
     return cast("Function", _compile(function, keep=False, inline=False))
 
 
 def entry(function: Function) -> Function:
-    """Compile what Python calls of the loop, unless the package brings the machine code."""
+    """Compile a function of the loop that Python calls, unless the package ships its machine code."""
     return cached_on_disk(function, sources())
 
 
 def cached_on_disk(function: Function, stamp: str) -> Function:
-    """Compile what Python calls, unless the package brings its machine code; `stamp` stands for all its sources.
+    """Compile a function that Python calls, unless the package ships its machine code. `stamp` identifies its sources.
 
-    What is compiled is kept beside the source or in the user's cache folder; where neither can be written, as in a
-    container with a read-only file system, every process compiles anew.
+    The compiled code is kept next to the source or in the user's cache folder. If neither is writable, as in a
+    container with a read-only file system, every process compiles again.
     """
     try:
         dispatcher = _compile(function, keep=True, inline=False)
-        # numba looks at the age of this function's own file only; a change in any part it calls must count.
+        # numba checks only the age of this function's own file; a change in any function it calls must count too.
         dispatcher._cache._cache_file._source_stamp = stamp  # noqa: SLF001 - there is no public way
     except RuntimeError:  # numba: "no locator available for file"
         dispatcher = _compile(function, keep=False, inline=False)
@@ -57,12 +57,12 @@ def cached_on_disk(function: Function, stamp: str) -> Function:
 
 
 def entry_name(function: Callable[..., object]) -> str:
-    """What an entry is called among the machine code of the package."""
+    """Return the name of an entry in the shipped machine code."""
     return f"{function.__module__}.{function.__qualname__}"
 
 
 def on_disk(function: Callable[..., object]) -> bool:
-    """Whether an entry was compiled with the package, in this process or, where that can be kept, an earlier one."""
+    """Return whether an entry is compiled: shipped with the package, in this process, or in a cache on disk."""
     dispatcher = cast("Any", function)
     return bool(dispatcher.signatures or dispatcher._cache.ready or _kept_for_this_processor(dispatcher))  # noqa: SLF001 - same
 
@@ -75,7 +75,7 @@ def _kept_for_this_processor(dispatcher: Any) -> bool:  # noqa: ANN401 - numba's
 
 
 def keeps(function: Callable[..., object]) -> bool:
-    """Whether there is a place where an entry's machine code is kept."""
+    """Return whether there is a writable place for an entry's machine code."""
     return hasattr(cast("Any", function)._cache.behind, "_cache_file")  # noqa: SLF001 - same
 
 
@@ -88,15 +88,15 @@ def _compile(function: Function, *, keep: bool, inline: bool) -> Any:  # noqa: A
 
 @cache
 def sources() -> str:
-    """Stand for every line that is compiled."""
-    # Of routing, what the loop is compiled with; a policy comes as a pointer, whatever it does.
+    """Return a hash of all compiled source files."""
+    # The routing modules that are compiled into the loop. A policy is passed as a pointer, so it is not one of them.
     parts = [files("penstock.routing").joinpath(f"{name}.py") for name in _ROUTING_PARTS]
     parts.append(files("penstock.simulation").joinpath("collect.py"))
     return stamp_of(parts + sorted(_python_files(files("penstock.simulation.loop")), key=str))
 
 
 def stamp_of(parts: Iterable[Traversable]) -> str:
-    """Stand for every line of some files."""
+    """Return the SHA-256 hash of the contents of files."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part.read_bytes())

@@ -1,4 +1,4 @@
-"""Who serves a request, and what happens next in the fleet? Arrivals, routes, KV transfers and the ends of steps."""
+"""Advances the fleet event by event: arrivals, routing, KV transfers and the ends of steps."""
 
 import math
 
@@ -12,18 +12,21 @@ from penstock.simulation.loop.visibility import introduce, note_sent, pass_repor
 from penstock.simulation.loop.world import DONE, NONE, UNASKED, World
 
 FINISHED, MORE_ROWS, SATURATED, PAUSED, SAMPLED, IMPOSSIBLE = range(6)
-"""Why the loop came back: all done; it needs rows; a queue is too long; to show a sign of life; to show a pick;
-somebody chose an endpoint that cannot serve the request."""
+"""Reasons why the loop returned.
+
+In order: all requests are done; it needs more rows; a queue is too long; progress is due; a pick is to be shown; the
+policy chose an endpoint that cannot serve the request.
+"""
 
 ROUND_ROBIN, MIN_REQUESTS, MIN_TOKENS = range(3)
 
 
 @entry
 def run(w: World, budget: int, pick: Pick) -> int:
-    """Advance until something is needed from outside, or after `budget` events."""
+    """Advance until the caller must act, or for `budget` events."""
     control = w.control[0]
     for _ in range(budget):
-        # In an open loop no arrival may be overlooked; in a closed one every user may finish at once and ask again.
+        # In an open loop no arrival may be skipped. In a closed loop all users may finish at once and send again.
         ahead = control.known_rows if control.closed else control.next_row
         if not control.final and control.loaded_rows - ahead <= control.users:
             return MORE_ROWS
@@ -55,7 +58,10 @@ def run(w: World, budget: int, pick: Pick) -> int:
 
 @cold
 def _see_world(w: World, until_s: float, pick: Pick) -> bool:
-    """Let pickers have their reports; True when something happened to a replica first, which changes what is next."""
+    """Deliver reports to the pickers.
+
+    Return True if a fault came first and was applied, which changes the next event.
+    """
     control = w.control[0]
     if control.reports_asked == 0:
         introduce(w)
@@ -72,7 +78,7 @@ def _see_world(w: World, until_s: float, pick: Pick) -> bool:
 
 @compiled
 def _arrive(w: World, now_s: float, pick: Pick) -> int:
-    """Route the next arrival; FINISHED when that is done, else why it cannot be done here."""
+    """Route the next arrival. Return FINISHED, or the reason why the caller must act first."""
     control = w.control[0]
     number = control.next_row
     row = w.rows[number & (len(w.rows) - 1)]
@@ -108,7 +114,7 @@ def _arrive(w: World, now_s: float, pick: Pick) -> int:
 
 @cold
 def _reject(w: World, number: int, now_s: float) -> None:
-    """Let a request go unserved, by its picker or by an engine too small for it."""
+    """Reject a request on behalf of its picker, or of an engine too small for it."""
     control = w.control[0]
     control.next_row += 1
     control.now_s = now_s
@@ -124,7 +130,7 @@ def _proceed(w: World, r: int, now_s: float) -> None:
         _proceed_together(w, w.replicas[r].head, now_s)
         return
     end(w, r)
-    # Whoever asks again at this very moment is in the queue before the next step is scheduled, unless that was before.
+    # A request sent at this very moment is queued before the next step is scheduled, unless scheduling is asynchronous.
     if not w.replicas[r].ahead and _asks_again(w, now_s):
         w.replicas[r].steps = 0
     else:
@@ -133,7 +139,7 @@ def _proceed(w: World, r: int, now_s: float) -> None:
 
 @cold
 def _proceed_together(w: World, head: int, now_s: float) -> None:
-    """The same for ranks that step together."""
+    """End the steps of ranks that step together and begin the next ones."""
     end_together(w, head)
     if not w.replicas[head].ahead and _asks_again(w, now_s):
         for r in range(head, head + w.replicas[head].ranks):
@@ -144,7 +150,7 @@ def _proceed_together(w: World, head: int, now_s: float) -> None:
 
 @compiled
 def _asks_again(w: World, now_s: float) -> bool:
-    """Whether a user of a closed loop, whose answer has just ended, sends the next request at once."""
+    """Return whether a user of a closed loop sends the next request at the moment an answer ends."""
     control = w.control[0]
     if not control.closed or control.next_row >= min(control.known_rows, control.loaded_rows):
         return False
@@ -185,7 +191,7 @@ def _next_transfer(w: World) -> int:
 
 @cold
 def _receive(w: World, sender: int, now_s: float) -> None:
-    """A prompt's KV has arrived: a decoding replica takes it on."""
+    """Queue a request whose KV has arrived at a decode replica."""
     number = leave_transfers(w, sender)
     row = w.rows[number & (len(w.rows) - 1)]
     w.control[0].now_s = now_s
@@ -196,9 +202,9 @@ def _receive(w: World, sender: int, now_s: float) -> None:
 
 @compiled
 def choose(w: World, number: int, pool: int, decode: bool) -> int:  # noqa: FBT001 - compiled code takes no keywords
-    """Pick a replica: in turn, or the one with the least requests or tokens outstanding; ties are taken in turn.
+    """Pick a replica in turn, or with the fewest outstanding requests or tokens. Ties are broken in turn.
 
-    There is always one: a request that none of the replicas it may go to could hold is refused before it gets here.
+    A replica always exists: a request that no allowed replica could hold is refused before it gets here.
     """
     control = w.control[0]
     count = len(w.replicas)
@@ -209,7 +215,7 @@ def choose(w: World, number: int, pool: int, decode: bool) -> int:  # noqa: FBT0
         r = ahead if control.first_of_equals else (control.turn + ahead) % count
         replica = w.replicas[r]
         wrong_pool = pool != NONE and pool != replica.pool  # noqa: PLR1714 - compiled code has no mixed tuples
-        # An engine is chosen by all that its ranks have, and then chooses among them itself.
+        # An engine is chosen by the sum over its ranks, and then chooses a rank itself.
         if wrong_pool or replica.decodes_only != decode or replica.head != r or not can_hold(w, number, r):
             continue
         load = 0.0
@@ -227,7 +233,7 @@ def choose(w: World, number: int, pool: int, decode: bool) -> int:  # noqa: FBT0
 
 @cold
 def _load(w: World, head: int) -> float:
-    """What the ranks of an engine have together."""
+    """Return the requests or tokens outstanding on all ranks of an engine."""
     requests, tokens = 0, 0
     for r in range(head, head + w.replicas[head].ranks):
         requests += w.replicas[r].running + w.replicas[r].waiting
@@ -237,11 +243,11 @@ def _load(w: World, head: int) -> float:
 
 @cold
 def _rank(w: World, head: int) -> int:
-    """Pick a rank as vLLM's own balancer does: the fewest requests, those that wait for a full cache counted more.
+    """Pick the rank with the fewest requests, as vLLM's own balancer does, with more weight on waiting ones.
 
-    As `DPLBAsyncMPClient` of 0.32 has it: queues weigh up to four times as much where the cache is full, and the look
-    starts one rank further each time. Its counts are up to 0.1 s old where several front ends share them; here they are
-    exact, as with one.
+    As in `DPLBAsyncMPClient` of vLLM 0.32: waiting requests weigh up to four times as much if the cache is full, and
+    the search starts one rank further each time. In vLLM the counts are up to 0.1 s old if several front ends share
+    them. Here they are exact, as with one front end.
     """
     first = w.replicas[head]
     best, best_load = head, math.inf

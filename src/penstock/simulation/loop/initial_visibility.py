@@ -1,7 +1,7 @@
-"""What is a router told before the first request? Each replica as an endpoint, what is promised, what will fail.
+"""Builds the router's initial state: each replica as an endpoint, the SLOs of the classes, and the scheduled faults.
 
-An endpoint's coefficients are those of the replica's steps. Attention that sees only a window is counted as if the
-window were full: seconds per request and per prompt token instead of per token of context.
+The coefficients of an endpoint are those of the replica's steps. Sliding-window attention is counted as if the window
+were full: seconds per request and per prompt token instead of per token of context.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,14 +33,14 @@ from penstock.workload import SloClass
 
 _HOUR_S: Final = 3600.0
 _Happening = tuple[float, int, int, float]
-"""When, to which replica, what, and how many times longer its steps are then."""
+"""Time in seconds, replica, kind of change, and factor on the duration of steps."""
 
 
 def endpoints_of(pools: Sequence[ReplicaPool], routing: Routing | None = None) -> Records:
-    """Describe every replica, pool by pool, as a picker that has not heard of it yet.
+    """Return a record for every replica, pool by pool, as a picker has it before the first report.
 
-    Ranks have one address, and are one endpoint: together they have the seats and the cache of all, one of them serves
-    a request, and which one its engine decides.
+    Ranks share one address and are one endpoint. The endpoint has the seats and the cache of all its ranks. One rank
+    serves a request, and the engine decides which.
     """
     endpoints = new_endpoints(sum(pool.replicas for pool in pools))
     vendors = sorted({pool.vendor for pool in pools})
@@ -62,7 +62,7 @@ def endpoints_of(pools: Sequence[ReplicaPool], routing: Routing | None = None) -
 
 
 def pickers_endpoints(pools: Sequence[ReplicaPool], routing: Routing) -> Records:
-    """Describe the fleet to each picker; of every pool each has its share of the endpoints to send to first."""
+    """Return the endpoint records of each picker. In every pool each picker prefers its own share of the endpoints."""
     endpoints = np.tile(endpoints_of(pools, routing), (routing.pickers, 1))
     for picker in range(routing.pickers if routing.pickers > 1 else 0):
         interpreted(divide)(endpoints[picker], picker, routing.pickers)
@@ -70,9 +70,10 @@ def pickers_endpoints(pools: Sequence[ReplicaPool], routing: Routing) -> Records
 
 
 def describe_replica(endpoints: Record, replica: Replica, cost: StepCost, *, usd_per_hour: float) -> None:
-    """Write what is fixed of a replica into the records of its endpoints: caches, seats, price, coefficients of steps.
+    """Write the fixed properties of a replica into the records of its endpoints.
 
-    The limits are those of one rank, so where an endpoint is one; `cost` says the steps as that endpoint has them.
+    They are KV cache, seats, price and step coefficients. Limits are those of one rank: the caller scales them for an
+    endpoint with several ranks. `cost` gives the step times of that endpoint.
     """
     endpoints["block_tokens"], endpoints["kv_tokens"] = replica.block_tokens, replica.kv_tokens
     if replica.context_tokens is not None:
@@ -92,7 +93,7 @@ def describe_replica(endpoints: Record, replica: Replica, cost: StepCost, *, usd
 
 
 def parameters_for(routing: Routing, classes: Sequence[SloClass]) -> Records:
-    """Return the policy's parameters with what the classes are promised."""
+    """Return the policy's parameters with the SLOs and weights of the classes."""
     given = default_parameters() if routing.parameters is None else routing.parameters
     parameters = given.copy()
     parameters["pickers"] = routing.pickers
@@ -106,7 +107,7 @@ def parameters_for(routing: Routing, classes: Sequence[SloClass]) -> Records:
 
 
 def promises_of(classes: Sequence[SloClass], routing: Routing) -> NDArray[Any]:
-    """Say what each class is promised."""
+    """Return the SLO limits, weight and sheddability of each class."""
     promises = np.zeros(max(1, len(classes)), PROMISE)
     promises["ttft_s"] = promises["tpot_s"] = promises["e2e_s"] = inf
     promises["weight"] = 1.0
@@ -123,12 +124,12 @@ def promises_of(classes: Sequence[SloClass], routing: Routing) -> NDArray[Any]:
 
 
 def reports_on_their_way(routing: Routing, count: int) -> int:
-    """How many reports can be asked for before the first of them arrives."""
+    """Return the maximum number of reports in transit."""
     return ceil(routing.sight.report_delay_s / routing.sight.report_interval_s * count) + 2
 
 
 def faults_of(routing: Routing, pools: Sequence[ReplicaPool]) -> NDArray[Any]:
-    """Lay out what will happen to replicas, in order of time; what overlaps at one replica is one thing."""
+    """Return the scheduled state changes of replicas in order of time. Overlapping faults of one replica are merged."""
     count = sum(pool.schedulers for pool in pools)
     if routing.faults and any(pool.role != "both" or pool.replica.ranks > 1 for pool in pools):
         raise DeploymentError(
@@ -146,7 +147,7 @@ def faults_of(routing: Routing, pools: Sequence[ReplicaPool]) -> NDArray[Any]:
 
 
 def _changes_of_speed(faults: Sequence[Fault]) -> Iterator[_Happening]:
-    """As slow as the slowest of what holds at a time; the end of one leaves the others."""
+    """Yield changes of speed: at any time a replica is as slow as its slowest active fault."""
     factor = 1.0
     for at_s in sorted({fault.at_s for fault in faults} | {fault.over_s for fault in faults} - {inf}):
         now = max((fault.factor for fault in faults if fault.at_s <= at_s < fault.over_s), default=1.0)
@@ -156,7 +157,7 @@ def _changes_of_speed(faults: Sequence[Fault]) -> Iterator[_Happening]:
 
 
 def _outages(faults: Sequence[Fault]) -> Iterator[_Happening]:
-    """Deaths or silences that touch last from the first beginning to the last end, and are noticed once."""
+    """Yield deaths or silences. Overlapping ones are merged from the first start to the last end, and noticed once."""
     joined: list[tuple[float, float, float]] = []
     for fault in sorted(faults, key=lambda each: each.at_s):
         at_s, over_s, noticed_s = fault.at_s, fault.over_s, fault.at_s + fault.noticed_s

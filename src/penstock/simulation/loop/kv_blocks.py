@@ -1,21 +1,24 @@
-"""Which KV blocks are free, which can still be hit, and which are evicted next? vLLM's block pool, in runs of blocks.
+"""Tracks KV blocks as vLLM's block pool does: free, cached, and next to be evicted. Works on runs of blocks.
 
-A replica's free blocks are, in the order they are taken: blank ones, then cached ones, least recently freed first. A
-finished request frees its blocks tail first, so they lie side by side and are kept as one run: a preempted request's
-own blocks, a shared segment, or blocks nobody can hit again ("junk", counted with the entry that follows them). What is
-cached of a prompt is always its beginning, because a segment is never older than what follows it: a count says it all.
+The free blocks of a replica are taken in this order: blank ones, then cached ones, least recently freed first. A
+finished request frees its blocks tail first, so they are adjacent and are kept as one run. A run is a preempted
+request's own blocks, a shared segment, or blocks that no request can hit again ("junk", counted with the entry that
+follows them).
+
+The cached part of a prompt is always its beginning, because a segment is never older than the segments after it. A
+count of blocks therefore describes it fully.
 """
 
 from penstock.simulation.loop.compiler import cold, compiled
 from penstock.simulation.loop.world import DECODE, NONE, World
 
 SEGMENTS_FROM = -2
-"""In the list of free runs a row is its number, a segment is SEGMENTS_FROM minus its own."""
+"""Offset of segments in the list of free runs: a row is its number, a segment is SEGMENTS_FROM minus its own."""
 
 
 @compiled
 def take(w: World, r: int, count: int) -> None:
-    """Allocate free blocks; cached content is lost from the oldest on. The caller has checked that they are there."""
+    """Allocate free blocks and evict cached content, oldest first. The caller has checked that enough are free."""
     replica = w.replicas[r]
     replica.free -= count
     used = replica.blocks - replica.free
@@ -53,7 +56,7 @@ def take(w: World, r: int, count: int) -> None:
 
 @compiled
 def unlink(w: World, r: int, entry: int) -> None:
-    """Take a run out of the list of free runs; junk before it now lies before its successor."""
+    """Remove a run from the list of free runs. Junk before it moves to its successor."""
     mask = len(w.rows) - 1
     replica = w.replicas[r]
     if entry >= 0:
@@ -85,7 +88,7 @@ def unlink(w: World, r: int, entry: int) -> None:
 
 @compiled
 def append(w: World, r: int, entry: int) -> None:
-    """Put a run at the recent end of the list."""
+    """Append a run at the most recent end of the list."""
     mask = len(w.rows) - 1
     replica = w.replicas[r]
     last = replica.lru_last
@@ -107,9 +110,9 @@ def append(w: World, r: int, entry: int) -> None:
 
 @compiled
 def release(w: World, r: int, number: int, tokens: int, known: int, keep: bool) -> None:  # noqa: FBT001 - no keywords
-    """Free a request's blocks: its own tail first, then its segments from the leaf up. `keep`: it will come back.
+    """Free a request's blocks: its own from the tail, then its segments from the leaf up. `keep`: it will be resumed.
 
-    `known` are those of its tokens whose content is, so that a full block of them can be found.
+    `known` is the number of its tokens whose content is known, so that their full blocks can be hit.
     """
     replica = w.replicas[r]
     row = w.rows[number & (len(w.rows) - 1)]
@@ -136,7 +139,7 @@ def release(w: World, r: int, number: int, tokens: int, known: int, keep: bool) 
 
 @compiled
 def _path_blocks(w: World, r: int, number: int) -> int:
-    """Blocks of a prompt that belong to segments."""
+    """Return the blocks of a prompt that belong to segments."""
     tree = w.segments[w.replicas[r].pool]
     leaf = w.rows[number & (len(w.rows) - 1)].leaf
     return tree[leaf].first_block + tree[leaf].blocks if leaf != NONE else 0
@@ -144,7 +147,7 @@ def _path_blocks(w: World, r: int, number: int) -> int:
 
 @compiled
 def leave_segments(w: World, r: int, number: int) -> None:
-    """Stop holding segments, deepest first; one that nobody holds becomes free but stays cached."""
+    """Release a request's segments, deepest first. A segment without users becomes free but stays cached."""
     tree = w.segments[w.replicas[r].pool]
     replica = w.replicas[r]
     row = w.rows[number & (len(w.rows) - 1)]
@@ -171,7 +174,7 @@ def leave_segments(w: World, r: int, number: int) -> None:
 
 @cold
 def _double(w: World, r: int, number: int, node: int, beginning: int) -> None:
-    """A request computes blocks of a segment for itself. Only the last such segment is remembered."""
+    """Record that a request computes blocks of a segment for itself. Only the last such segment is remembered."""
     row = w.rows[number & (len(w.rows) - 1)]
     if row.doubled != NONE:
         w.cached[r, row.doubled].doubles -= 1
@@ -181,7 +184,7 @@ def _double(w: World, r: int, number: int, node: int, beginning: int) -> None:
 
 @cold
 def _hand_over(w: World, r: int, node: int) -> None:
-    """Only requests that double a segment are left: the first now holds it for everybody with its own blocks."""
+    """Make the first request that doubles a segment its holder, when only such requests are left."""
     mask = len(w.rows) - 1
     replica, held = w.replicas[r], w.cached[r, node]
     segment = w.segments[replica.pool, node]
@@ -207,7 +210,7 @@ def _hand_over(w: World, r: int, node: int) -> None:
 
 @compiled
 def lookup(w: World, r: int, number: int, tokens: int) -> tuple[int, int]:
-    """Return the cached blocks a request would begin with, and how many free blocks taking them would use up."""
+    """Return the cached blocks a request would begin with, and the number of free blocks that taking them would use."""
     tree = w.segments[w.replicas[r].pool]
     row = w.rows[number & (len(w.rows) - 1)]
     replica = w.replicas[r]
@@ -241,7 +244,7 @@ def lookup(w: World, r: int, number: int, tokens: int) -> tuple[int, int]:
 
 @cold
 def _catch_up(w: World, r: int, node: int) -> None:
-    """Count the blocks of a segment that a decoding request has filled, the one of this step included."""
+    """Count the blocks of a segment that a decoding request has filled, including the block of this step."""
     replica, held = w.replicas[r], w.cached[r, node]
     segment = w.segments[replica.pool, node]
     row = w.rows[(held.builder - 1) & (len(w.rows) - 1)]
@@ -255,7 +258,7 @@ def _catch_up(w: World, r: int, node: int) -> None:
 
 @compiled
 def hold(w: World, r: int, number: int, hit: int) -> None:
-    """Take the blocks `lookup` found out of the free ones and into a request's table."""
+    """Move the blocks that `lookup` found from the free ones into a request's table."""
     tree = w.segments[w.replicas[r].pool]
     replica = w.replicas[r]
     row = w.rows[number & (len(w.rows) - 1)]
@@ -271,12 +274,12 @@ def hold(w: World, r: int, number: int, hit: int) -> None:
         if held.users == 0 and held.blocks > 0:
             unlink(w, r, SEGMENTS_FROM - node)
             replica.free -= usable
-            # The block of the last prompt token is computed again; the old one stays behind.
+            # The block of the last prompt token is recomputed; the cached one becomes junk.
             replica.junk += held.blocks - usable
             held.blocks = usable
         held.users += 1
         row.entered += 1
-        # Whoever meets a segment that is cached in part and in nobody's hands computes the rest for everybody.
+        # The request that finds a partly cached segment without users computes the rest for all requests.
         row.building = held.users == 1 and held.blocks < tree[node].blocks
         if row.building:
             held.builder = number + 1
@@ -289,7 +292,7 @@ def hold(w: World, r: int, number: int, hit: int) -> None:
 
 @cold
 def _take_back_own(w: World, r: int, number: int, hit: int) -> None:
-    """Hit a resumed request's own blocks; those past the last-token rule stay behind as junk."""
+    """Hit a resumed request's own blocks. Blocks past the last-token rule become junk."""
     row = w.rows[number & (len(w.rows) - 1)]
     replica = w.replicas[r]
     if row.own_cached == 0:
@@ -303,7 +306,10 @@ def _take_back_own(w: World, r: int, number: int, hit: int) -> None:
 
 @compiled
 def compute(w: World, r: int, number: int, tokens: int) -> None:
-    """Enter the segments a prefill has reached by so many tokens; what it computes first, everybody can hit."""
+    """Enter the segments that a prefill has reached after `tokens` tokens.
+
+    Blocks it computes first can be hit by others.
+    """
     tree = w.segments[w.replicas[r].pool]
     row = w.rows[number & (len(w.rows) - 1)]
     if row.leaf == NONE or not w.replicas[r].caching:
@@ -329,7 +335,7 @@ def compute(w: World, r: int, number: int, tokens: int) -> None:
             return
         held = w.cached[r, node]
         if held.users == 0 and held.blocks > 0:
-            # Cached, but behind a gap nobody could look past: what is computed now takes its place.
+            # Cached, but behind a gap, so it could not be hit: the newly computed blocks replace it.
             unlink(w, r, SEGMENTS_FROM - node)
             w.replicas[r].junk += held.blocks
             held.blocks = 0

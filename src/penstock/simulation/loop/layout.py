@@ -1,4 +1,4 @@
-"""How is a run laid out in memory? Allocates the arrays, loads requests into them, and makes room as they come."""
+"""Allocates the arrays of a run, loads requests into them, and enlarges them as requests arrive."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -45,7 +45,7 @@ _FIRST_WIDTH_S = 1 / 16
 
 
 def build(pools: Sequence[ReplicaPool], options: Options, classes: Sequence[SloClass], *, policy: int) -> World:
-    """Lay out an empty fleet."""
+    """Allocate the arrays of an empty fleet."""
     kinds = max(len(pool.replica.cost.limits) for pool in pools)
     count = sum(pool.schedulers for pool in pools)
     control = np.zeros(1, CONTROL)
@@ -98,7 +98,7 @@ def build(pools: Sequence[ReplicaPool], options: Options, classes: Sequence[SloC
 
 
 def _route(control: NDArray[Any], routing: Routing, count: int, *, asked: bool) -> None:
-    """Say what a picker sees, and when."""
+    """Write the visibility settings of the pickers into the control record."""
     control["chosen"], control["routed"] = UNASKED, asked
     control["sampled_every"] = routing.sampled_every
     control["report_s"] = routing.sight.report_interval_s / count
@@ -147,7 +147,7 @@ def _costs(pools: Sequence[ReplicaPool]) -> NDArray[Any]:
 
 
 def _rank_cost(pool: ReplicaPool) -> StepCost:
-    """What the tokens of one scheduler cost: where it is one of several, without what its engine does together."""
+    """Return the step cost of one scheduler's tokens. With several ranks, the cost shared by the engine is excluded."""
     cost = pool.replica.cost
     return cost if cost.ranks == 1 else cost.of_rank
 
@@ -155,9 +155,9 @@ def _rank_cost(pool: ReplicaPool) -> StepCost:
 def make_room(
     world: World, pools: Sequence[ReplicaPool], block: Requests, base: int, places: SegmentPlaces
 ) -> tuple[World, Requests]:
-    """Enlarge what a block would not fit into: unfinished rows, the calendar, the segments.
+    """Enlarge the rows, the calendar and the segments if a block would not fit.
 
-    Return the block with the places of its segments for their names.
+    Return the block with segment names replaced by their places in the arrays.
     """
     loaded = int(world.control[0]["loaded_rows"])
     if loaded + len(block) - base > len(world.rows):
@@ -194,7 +194,7 @@ def _longer_calendar(world: World, size: int) -> World:
 
 
 def _know_segments(world: World, pools: Sequence[ReplicaPool], prefixes: Prefixes) -> World:
-    """Learn where each segment of the block begins and ends."""
+    """Write where each segment of the block begins and ends."""
     lengths = np.diff(prefixes.path_start)
     first = np.repeat(prefixes.path_start[:-1], lengths)
     depth = np.arange(len(prefixes.path)) - first
@@ -235,7 +235,7 @@ def _leaves(prefixes: Prefixes) -> NDArray[np.int64]:
 
 
 def _assigned(pools: Sequence[ReplicaPool], block: Requests, options: Options) -> NDArray[np.int64]:
-    """Which pool each request must go to, where that is said."""
+    """Return the pool that each request must go to; NONE for any."""
     if options.pool_of is None:
         return np.full(len(block), NONE, np.int64)
     assigned = np.asarray(options.pool_of(block), np.int64)
@@ -248,7 +248,7 @@ def _assigned(pools: Sequence[ReplicaPool], block: Requests, options: Options) -
 
 
 def _fits(pools: Sequence[ReplicaPool], block: Requests, assigned: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which requests fit a replica that may prefill them, and one that may decode them."""
+    """Return which requests fit a replica that may prefill them and one that may decode them."""
     inputs, outputs = block.input_tokens.astype(np.int64), block.output_tokens.astype(np.int64)
     prefilled, decoded = np.zeros(len(block), np.bool_), np.zeros(len(block), np.bool_)
     for index, pool in enumerate(pools):
@@ -261,7 +261,7 @@ def _fits(pools: Sequence[ReplicaPool], block: Requests, assigned: NDArray[np.in
 
 
 def beyond_context(pools: Sequence[ReplicaPool], block: Requests) -> int:
-    """How many requests are longer than the model allows, wherever they go."""
+    """Return the number of requests that exceed the model's context in every pool."""
     inputs, outputs = block.input_tokens.astype(np.int64), block.output_tokens.astype(np.int64)
     return int(np.logical_and.reduce([pool.exceeds_context(inputs, outputs) for pool in pools]).sum())
 
@@ -269,9 +269,9 @@ def beyond_context(pools: Sequence[ReplicaPool], block: Requests) -> int:
 def feed(
     world: World, pools: Sequence[ReplicaPool], block: Requests, options: Options, *, refused: int
 ) -> NDArray[np.uint8]:
-    """Load a block's rows; return the classes of those that no replica they may go to could ever hold, left out.
+    """Load a block's rows and return the SLO classes of the requests left out because no allowed replica can hold them.
 
-    `refused` is how many were left out before: a row keeps its number among all that came.
+    `refused` is the number left out before: a row keeps its number among all requests that arrived.
     """
     assigned = _assigned(pools, block, options)
     fits = _fits(pools, block, assigned)
@@ -299,9 +299,9 @@ def feed(
 
 
 class Users:
-    """The users of a closed loop, told to the loop: when each begins, and the pause before each further request.
+    """The users of a closed loop: when each begins, and the pause before each further request.
 
-    Where nobody thinks and clients have answers as soon as engines do, there are no pauses: who ends first asks first.
+    Without think time and client lag there are no pauses: the user whose request ends first sends first.
     """
 
     def __init__(self, world: World, options: Options) -> None:
@@ -320,7 +320,7 @@ class Users:
             world.pauses[:] = self._take(options.users)
 
     def pause(self, world: World, first: int) -> None:
-        """Write the pauses before rows that have just been loaded, from `first` on."""
+        """Write the pauses before newly loaded rows, from `first` on."""
         if not world.control[0]["pauses"]:
             return
         numbers = np.arange(first, int(world.control[0]["loaded_rows"]))

@@ -1,7 +1,7 @@
-"""What is reported of a run? Integrals by replica, the time between tokens, a timeline, and a log of steps.
+"""Measures a run: integrals by replica, the time between tokens, a timeline, and a log of steps.
 
-Inside a leap of equal steps blocks fill and requests arrive; both are integrated as they happen, step by step in closed
-form, so that a mean over time is one.
+Inside a leap of equal steps, blocks fill and requests arrive. Both are integrated step by step in closed form, so that
+a mean over time is exact.
 """
 
 import math
@@ -24,7 +24,7 @@ from penstock.simulation.loop.world import (
 
 @compiled
 def bin_of(seconds: float) -> int:
-    """Return the place of a time in a latency histogram."""
+    """Return the bin index of a time in a latency histogram."""
     return min(int(math.log(max(seconds, MIN_S) / MIN_S) * BINS_PER_E), BINS - 1)
 
 
@@ -36,9 +36,9 @@ def count_gap(w: World, r: int, seconds: float, count: int) -> None:
 
 @compiled
 def client_lag_s(w: World, r: int, number: int) -> float:
-    """How much later than the engine has them a client sees a request's first token, and so all that follow.
+    """Return the seconds by which a client sees a request's tokens later than the engine has them.
 
-    Of what a first token takes, only the time from admission on is longer to a client: not a queue, nor a link.
+    Only the time from admission to the first token is stretched by `first_ratio`, not the time in a queue or on a link.
     """
     row, replica = w.rows[number & (len(w.rows) - 1)], w.replicas[r]
     served_s = row.first_s - row.arrival_s - row.waited_s
@@ -48,7 +48,7 @@ def client_lag_s(w: World, r: int, number: int) -> float:
 
 @compiled
 def observe(w: World, r: int, now_s: float) -> None:
-    """Add the steps that just ended to what is reported."""
+    """Add the steps that just ended to the measurements."""
     replica, control = w.replicas[r], w.control[0]
     seconds = now_s - replica.start_s
     used = replica.blocks - replica.free
@@ -73,7 +73,7 @@ def observe(w: World, r: int, now_s: float) -> None:
 
 @compiled
 def grown_blocks(w: World, r: int, ahead: int) -> int:
-    """Blocks the decoding requests have taken after so many further steps of a leap."""
+    """Return the blocks that the decoding requests take in the next `ahead` steps of a leap."""
     replica = w.replicas[r]
     size = replica.block_tokens
     grown: int = (ahead // size) * replica.decoding
@@ -84,10 +84,10 @@ def grown_blocks(w: World, r: int, ahead: int) -> int:
 
 @compiled
 def _grown_block_seconds(w: World, r: int) -> float:
-    """Integral over a leap of the blocks taken in it.
+    """Return the integral over a leap of the blocks taken in it.
 
-    Step `m + q * size` of a leap has the blocks of step m and `decoding` more for each of q rounds, and takes
-    `first + growth * (m + q * size)` seconds: sums of 1, q and q squared say the rest.
+    Step `m + q * size` of a leap has the blocks of step m and `decoding` more for each of q rounds, and takes `first +
+    growth * (m + q * size)` seconds. The integral is then a combination of the sums of 1, q and q squared.
     """
     replica = w.replicas[r]
     steps, size, each = replica.steps, replica.block_tokens, float(replica.decoding)
@@ -108,7 +108,7 @@ def _grown_block_seconds(w: World, r: int) -> float:
 
 @compiled
 def used_at(w: World, r: int, now_s: float) -> int:
-    """Blocks in use at a moment inside a leap, which is not over yet."""
+    """Return the blocks in use at a moment inside a leap that is still in progress."""
     replica = w.replicas[r]
     used: int = replica.blocks - replica.free
     if replica.steps > 1 and now_s > replica.start_s:
@@ -123,7 +123,7 @@ def used_at(w: World, r: int, now_s: float) -> int:
 
 @compiled
 def count_queue(w: World, r: int, now_s: float) -> None:
-    """Integrate a queue up to now, before somebody joins or leaves it."""
+    """Integrate a queue up to now, before a request joins or leaves it."""
     replica, control = w.replicas[r], w.control[0]
     from_s = replica.counted_s
     replica.counted_s = max(now_s, from_s)
@@ -149,7 +149,7 @@ def count_queues(w: World) -> None:
 
 @compiled
 def _count_steps(w: World, r: int) -> None:
-    """Spread the lengths of consecutive steps over the histogram; they grow by the same amount each."""
+    """Count the durations of consecutive steps in the histogram. They grow by the same amount each."""
     replica = w.replicas[r]
     first, growth, steps = replica.first_step_s, replica.growth_s, replica.steps
     last = first + growth * (steps - 1)
@@ -168,7 +168,7 @@ def _count_steps(w: World, r: int) -> None:
 
 @compiled
 def _draw(w: World, r: int, now_s: float, tokens: int, mean_used: float) -> None:
-    """Spread the steps that just ended over the columns of the timeline they cover; used blocks as a line."""
+    """Spread the steps that just ended over the timeline columns they cover, with used blocks growing linearly."""
     replica, control = w.replicas[r], w.control[0]
     while now_s >= control.width_s * TIMELINE:
         _widen(w)
@@ -192,7 +192,7 @@ def _draw(w: World, r: int, now_s: float, tokens: int, mean_used: float) -> None
 
 @cold
 def _widen(w: World) -> None:
-    """Make two timeline columns one."""
+    """Double the width of the timeline columns by merging pairs."""
     w.control[0].width_s *= 2
     for pool in range(w.timeline.shape[0]):
         for column in range(TIMELINE):

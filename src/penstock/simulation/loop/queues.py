@@ -1,6 +1,6 @@
-"""Who waits at a replica, who runs, whose KV is on its way, in which order? Lists threaded through the rows.
+"""Lists of waiting requests, running requests and KV transfers, linked through the rows.
 
-Users of a closed loop who think, or whose answers are on their way, wait in a heap: who wakes first is sent first.
+Users of a closed loop in think time, or waiting for the end of an answer, are in a heap ordered by wake time.
 """
 
 from penstock.simulation.loop.compiler import cold, compiled
@@ -10,9 +10,9 @@ from penstock.simulation.loop.world import NONE, PREFILL, WAITING, World
 
 @compiled
 def can_hold(w: World, number: int, r: int) -> bool:
-    """Whether a replica could ever hold a request, within the model's context."""
+    """Return whether a replica could hold a request within its KV cache and the model's context."""
     row, replica = w.rows[number & (len(w.rows) - 1)], w.replicas[r]
-    # As `kv_needed_tokens` says: where prompts are only prefilled, the answer is cached elsewhere.
+    # As in `kv_needed_tokens`: a prefill replica does not cache the answer.
     needed = row.input_tokens if replica.prefills_only else row.input_tokens + row.output_tokens - 1
     longest = row.input_tokens + row.output_tokens
     return bool(needed <= replica.blocks * replica.block_tokens and longest <= replica.context)
@@ -20,7 +20,7 @@ def can_hold(w: World, number: int, r: int) -> bool:
 
 @compiled
 def wait_last(w: World, r: int, number: int, now_s: float) -> None:
-    """Queue a newcomer."""
+    """Append a new request to the queue."""
     count_queue(w, r, now_s)
     mask = len(w.rows) - 1
     row, replica = w.rows[number & mask], w.replicas[r]
@@ -35,7 +35,7 @@ def wait_last(w: World, r: int, number: int, now_s: float) -> None:
 
 @compiled
 def wait_first(w: World, r: int, number: int, now_s: float) -> None:
-    """Queue a preempted request: it is the next to be admitted."""
+    """Put a preempted request at the front of the queue: it is admitted next."""
     count_queue(w, r, now_s)
     row, replica = w.rows[number & (len(w.rows) - 1)], w.replicas[r]
     row.state, row.after = WAITING, replica.waiting_first
@@ -47,7 +47,7 @@ def wait_first(w: World, r: int, number: int, now_s: float) -> None:
 
 @compiled
 def leave_waiting(w: World, r: int) -> None:
-    """Take the first request out of the queue, at the start of a step."""
+    """Remove the first request from the queue, at the start of a step."""
     count_queue(w, r, w.replicas[r].start_s)
     replica = w.replicas[r]
     row = w.rows[replica.waiting_first & (len(w.rows) - 1)]
@@ -59,7 +59,7 @@ def leave_waiting(w: World, r: int) -> None:
 
 @compiled
 def join_running(w: World, r: int, number: int) -> None:
-    """Add a request to the batch, as its newest."""
+    """Append a request to the batch."""
     mask = len(w.rows) - 1
     row, replica = w.rows[number & mask], w.replicas[r]
     row.state = PREFILL
@@ -76,7 +76,7 @@ def join_running(w: World, r: int, number: int) -> None:
 
 @compiled
 def leave_running(w: World, r: int, number: int) -> None:
-    """Take a request out of the batch."""
+    """Remove a request from the batch."""
     mask = len(w.rows) - 1
     row, replica = w.rows[number & mask], w.replicas[r]
     if row.before == NONE:
@@ -92,15 +92,15 @@ def leave_running(w: World, r: int, number: int) -> None:
 
 @cold
 def send(w: World, r: int, number: int, now_s: float) -> None:
-    """Put a prefilled prompt's KV on the wire; one link per replica carries them one after another."""
+    """Start the KV transfer of a prefilled prompt. Each replica has one link, which carries transfers one at a time."""
     mask = len(w.rows) - 1
     replica, row, cost = w.replicas[r], w.rows[number & mask], w.costs[w.replicas[r].cost]
     replica.outstanding_tokens -= row.input_tokens
     start_s = max(now_s, replica.link_free_s)
     replica.link_free_s = start_s + row.input_tokens * cost.transfer_token_s
-    # Handing over takes its time without keeping the link from others.
+    # The setup of a transfer delays it without occupying the link.
     row.queued_s = replica.link_free_s + cost.transfer_start_s
-    # No step: what makes steps longer to a client does not make a link slower.
+    # Counted as waiting, because the client's first-token ratio stretches steps, not transfers.
     row.waited_s += row.queued_s - now_s
     row.generated, row.computed, row.received = 0, 0, 1
     row.state, row.after = WAITING, NONE
@@ -114,7 +114,7 @@ def send(w: World, r: int, number: int, now_s: float) -> None:
 
 @cold
 def leave_transfers(w: World, r: int) -> int:
-    """Take the first request off a replica's link and return its number."""
+    """Remove the first request from a replica's link and return its number."""
     replica = w.replicas[r]
     number: int = replica.transfer_first
     row = w.rows[number & (len(w.rows) - 1)]
@@ -127,7 +127,7 @@ def leave_transfers(w: World, r: int) -> int:
 
 @compiled
 def ask_again_later(w: World, observed_s: float) -> None:
-    """Let the user who sees the end of a request then send the next one, where the loop is closed and there is one."""
+    """In a closed loop, let the user who sees a request end at `observed_s` send the next one, if there is one."""
     control = w.control[0]
     if not control.closed:
         return
@@ -140,15 +140,15 @@ def ask_again_later(w: World, observed_s: float) -> None:
 
 @cold
 def _pause(w: World, observed_s: float) -> None:
-    """Remember when a user wakes: a heap of as many times as rows are known and not yet sent.
+    """Add the wake time of a user to the heap, which has one entry per row that is known and not yet sent.
 
-    While the last rows are not sent, users pause on for whom there is none: whoever wakes first has the next.
+    While the last rows are unsent, users without a further row also pause: the user who wakes first gets the next row.
     """
     control, wakes = w.control[0], w.wakes
     if control.next_row >= control.loaded_rows:
         return
     beyond = control.known_rows - control.loaded_rows
-    # Until a row's time is known, it is the pause before it.
+    # Until the arrival time of a row is known, the field holds the pause before it.
     pause_s = w.rows[control.known_rows & (len(w.rows) - 1)].arrival_s if beyond < 0 else w.pauses[beyond]
     at_s = observed_s + pause_s
     place = control.known_rows - control.next_row
@@ -162,7 +162,7 @@ def _pause(w: World, observed_s: float) -> None:
 
 @cold
 def forget_first(w: World) -> None:
-    """Take the user who has just been sent out of those who pause; the next row comes when the next of them wakes."""
+    """Remove the user whose request was just sent from the heap. The next row arrives at the next wake time."""
     control, wakes = w.control[0], w.wakes
     left = control.known_rows - control.next_row
     if left <= 0 or control.next_row >= control.loaded_rows:

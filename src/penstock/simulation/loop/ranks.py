@@ -1,8 +1,8 @@
-"""What do ranks that wait for each other do next? The schedulers of one engine, whose steps begin and end together."""
+"""Schedules ranks that wait for each other: the schedulers of one engine, whose steps begin and end together."""
 
 import math
 
-from penstock.simulation.loop.batching import end, equal_steps, preempt, schedule
+from penstock.simulation.loop.batching import end, equal_steps, release_finished, schedule
 from penstock.simulation.loop.compiler import cold
 from penstock.simulation.loop.step_time import plan_own, plan_together, take_steps
 from penstock.simulation.loop.world import World
@@ -10,7 +10,7 @@ from penstock.simulation.loop.world import World
 
 @cold
 def begin_together(w: World, head: int, now_s: float) -> None:
-    """Schedule the next steps of an engine whose ranks wait for each other; one without work goes along."""
+    """Schedule the next steps of an engine whose ranks step together. A rank without work takes part in them."""
     first = w.replicas[head]
     ranks = first.ranks
     running, waiting, alike = 0, 0, True
@@ -19,7 +19,7 @@ def begin_together(w: World, head: int, now_s: float) -> None:
         replica = w.replicas[r]
         preemptions = replica.preemptions
         plan_own(w, r, schedule(w, r, now_s, later))
-        late = replica.ahead and preempt(w, r)
+        late = replica.ahead and release_finished(w, r)
         running += replica.running
         waiting += replica.waiting
         alike = alike and replica.prefill_tokens == 0 and replica.preemptions == preemptions and not late
@@ -42,7 +42,10 @@ def begin_together(w: World, head: int, now_s: float) -> None:
 
 @cold
 def _prompts_wait(w: World, head: int) -> bool:
-    """Whether prompts wait for each other: some rank has none, every rank has work meanwhile, not for too long."""
+    """Return whether prompts wait for the other ranks.
+
+    They wait if some rank has no prompt, every rank has requests to decode, and the limit of steps is not reached.
+    """
     first = w.replicas[head]
     some, every, busy = False, True, True
     for r in range(head, head + first.ranks):

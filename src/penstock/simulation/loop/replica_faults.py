@@ -1,7 +1,7 @@
-"""What happens when a replica dies, slows down or falls silent? Its requests go elsewhere, as a gateway sends them.
+"""Simulates replicas that die, slow down or stop reporting, and retries their requests as a gateway does.
 
-Whoever finds a connection refused or broken leaves that replica alone from then on, until it is back; the rest hear of
-a death when health checks notice it. Faults come only where every replica has one rank, and so is its own endpoint.
+A picker that finds a connection refused or broken avoids that replica until it is back. Other pickers learn of a death
+when health checks notice it. Faults require that every replica has one rank, so that it is its own endpoint.
 """
 
 from penstock.routing.endpoint_updates import divide, lost
@@ -29,7 +29,7 @@ from penstock.simulation.loop.world import (
 
 @cold
 def apply_fault(w: World, number: int, pick: Pick) -> None:
-    """Let a fault happen."""
+    """Apply a fault to its replica."""
     fault = w.faults[number]
     replica = w.replicas[fault["replica"]]
     if fault["kind"] == CHANGES_SPEED:
@@ -49,7 +49,7 @@ def apply_fault(w: World, number: int, pick: Pick) -> None:
 
 @cold
 def _tell(w: World, r: int, accepts: int) -> None:
-    """Let every picker know whether a replica is up, as health checks do."""
+    """Set in every picker whether a replica is up, as health checks do."""
     for picker in range(w.endpoints.shape[0]):
         w.endpoints[picker, r]["accepts"] = accepts
         if w.endpoints.shape[0] > 1:
@@ -58,7 +58,7 @@ def _tell(w: World, r: int, accepts: int) -> None:
 
 @cold
 def suspect(w: World, picker: int, r: int) -> None:
-    """Let a picker leave alone a replica that refused it."""
+    """Mark a replica as down for the picker that it refused."""
     if w.endpoints[picker, r]["accepts"] != 0:
         w.endpoints[picker, r]["accepts"] = 0
         if w.endpoints.shape[0] > 1:
@@ -67,7 +67,10 @@ def suspect(w: World, picker: int, r: int) -> None:
 
 @cold
 def ask_again(w: World, number: int, pick: Pick) -> int:
-    """Ask a request's picker who is next, until somebody is up; NONE where it names only those who are not."""
+    """Call a request's picker again until it chooses a replica that is up.
+
+    Return NONE if it chooses only replicas that are down.
+    """
     picker = w.rows[number & (len(w.rows) - 1)].picker
     for _ in range(len(w.replicas)):
         r = pick(w.request, w.endpoints[picker], w.hits, w.parameters)
@@ -79,7 +82,7 @@ def ask_again(w: World, number: int, pick: Pick) -> int:
 
 @cold
 def give_up(w: World, number: int, where: int, now_s: float) -> None:
-    """Let a request end unserved: turned away, or lost; in a closed loop its user sends the next one."""
+    """End a request unserved, as rejected or lost. In a closed loop its user then sends the next one."""
     row = w.rows[number & (len(w.rows) - 1)]
     row.state, row.replica = DONE, where
     ask_again_later(w, now_s)
@@ -87,18 +90,18 @@ def give_up(w: World, number: int, where: int, now_s: float) -> None:
 
 @cold
 def _die(w: World, r: int, now_s: float, pick: Pick) -> None:
-    """Take a replica down: what it held is lost, and every connection to it breaks."""
+    """Take a replica down: its state is lost, and every connection to it breaks."""
     mask = len(w.rows) - 1
     replica = w.replicas[r]
     count_queue(w, r, now_s)
     first, last = NONE, NONE
-    # Its lists become one, threaded through `lru_after`, which nothing uses any more.
+    # Join its lists into one, linked through `lru_after`, which is no longer used.
     for start in (replica.running_first, replica.waiting_first):
         number = start
         while number != NONE:
             row = w.rows[number & mask]
             following = row.after
-            if row.state != DONE:  # its answer ended with the last step, and only its seat was not yet free
+            if row.state != DONE:  # a DONE row's answer ended with the last step; only its seat is not yet free
                 row.lru_after = NONE
                 if last == NONE:
                     first = number
@@ -136,7 +139,7 @@ def _wipe(w: World, r: int) -> None:
 
 @cold
 def _break_off(w: World, number: int, dead: int, now_s: float, pick: Pick) -> None:
-    """Break a connection to a dead replica: an answer that had begun is lost, any other request is asked for again."""
+    """Break a connection to a dead replica. A started answer is lost; any other request is routed again."""
     place, control = number & (len(w.rows) - 1), w.control[0]
     row = w.rows[place]
     lost(w.endpoints[row.picker], w.flights, place, now_s, w.parameters)
@@ -146,7 +149,7 @@ def _break_off(w: World, number: int, dead: int, now_s: float, pick: Pick) -> No
         say_request(w, number, now_s)
         r = ask_again(w, number, pick)
         if r >= len(w.replicas):
-            control.chosen = r  # that nobody can serve it is said outside
+            control.chosen = r  # run() reports the impossible choice to the caller
             r = NONE
         if r < 0 or not can_hold(w, number, r):
             r = NONE
@@ -156,7 +159,7 @@ def _break_off(w: World, number: int, dead: int, now_s: float, pick: Pick) -> No
         return
     row.state, row.computed, row.shared, row.entered = WAITING, 0, 0, 0
     row.own_cached, row.building, row.lru_junk, row.doubled = 0, 0, 0, NONE
-    row.waited_s = now_s - row.arrival_s  # whatever was done of it was for nothing
+    row.waited_s = now_s - row.arrival_s  # all work done for it is lost
     note_sent(w, number, r)
     w.replicas[r].outstanding_tokens += row.input_tokens
     enqueue(w, r, number, now_s)

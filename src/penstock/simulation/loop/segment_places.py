@@ -1,6 +1,7 @@
-"""Where is each shared piece of prompt kept? In places that are used again once nobody holds, caches or asks for it.
+"""Assigns array places to shared prompt segments and reuses the places of segments that are no longer needed.
 
-Conversations never end coming, but what caches hold does: memory grows with the caches, not with the trace.
+A place is free once no request holds or needs its segment and no replica caches it. Memory therefore grows with the
+caches, not with the length of the trace.
 """
 
 from dataclasses import replace
@@ -12,11 +13,11 @@ from penstock.simulation.loop.world import CACHED, NONE, SEGMENT, World
 from penstock.workload import Prefixes
 
 _ROOM = 4
-"""Where less than one place in so many is found to be free, the arrays are doubled."""
+"""The arrays are doubled if fewer than one place in this many is free."""
 
 
 class SegmentPlaces:
-    """The places segments of a workload have in the arrays of a run."""
+    """The array places of a workload's segments."""
 
     def __init__(self) -> None:
         self._place: dict[int, int] = {}
@@ -25,11 +26,11 @@ class SegmentPlaces:
 
     @property
     def size(self) -> int:
-        """How many places there are."""
+        """Number of places."""
         return len(self._tokens)
 
     def enter(self, world: World, prefixes: Prefixes, base: int) -> tuple[World, Prefixes]:
-        """Give every segment of a block a place; return the block's prefixes with places for names."""
+        """Give every segment of a block a place. Return the block's prefixes with places instead of names."""
         own = prefixes.own[prefixes.own != NONE]
         names = np.unique(np.concatenate([prefixes.path, own]))
         new = [name for name in names.tolist() if name not in self._place]
@@ -49,7 +50,7 @@ class SegmentPlaces:
         )
 
     def _collect(self, world: World, base: int, asked: NDArray[np.int32]) -> None:
-        """Free the places of segments that nobody caches, holds, waits for or is about to ask for."""
+        """Free the places of segments that are not cached, held, waited for, or about to be requested."""
         cached = world.cached
         live = ((cached["blocks"] > 0) | (cached["users"] > 0) | (cached["junk"] > 0)).any(axis=0)
         rows = np.arange(base, int(world.control[0]["loaded_rows"])) & (len(world.rows) - 1)
@@ -59,7 +60,7 @@ class SegmentPlaces:
         parents = world.segments["parent"][0]
         above = parents[live]
         while (above := np.unique(above[above != NONE])).size:
-            # Whoever is above something that stays, stays.
+            # The ancestors of a live segment stay live.
             above = above[~live[above]]
             live[above] = True
             above = parents[above]
@@ -80,7 +81,7 @@ class SegmentPlaces:
 
 
 def _among(names: NDArray[np.int32], places: NDArray[np.int32], wanted: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Look names up; one that is none of them gets any place, which the caller does not use."""
+    """Look up the places of names. An unknown name gets an arbitrary place, which the caller does not use."""
     if not names.size:
         return wanted
     return places[np.minimum(np.searchsorted(names, wanted), len(names) - 1)]

@@ -1,4 +1,4 @@
-"""Does the package bring machine code? Compiled with the wheel, used where all that it rests on is the same."""
+"""Loads machine code shipped with the wheel if its sources, Python, numba and platform match."""
 
 import pickle
 import platform
@@ -13,33 +13,33 @@ import numba
 from numba.core.compiler import CompileResult
 
 Code = dict[str, dict[Any, Any]]
-"""By the name of an entry and the types it is called with, what numba makes it callable from."""
+"""Serialized numba code, by name of the entry and argument types."""
 
 
 def folder() -> Traversable:
-    """Where it lies in the package; it need not be there."""
+    """Return the folder of the machine code in the package. It may not exist."""
     return files("penstock.simulation.loop").joinpath("machine_code")
 
 
 def file_name() -> str:
-    """Name the machine code this process could run: another Python, numba or processor needs another file."""
+    """Return the file name of the machine code for this process: it depends on Python, numba and the platform."""
     python = f"cp{sys.version_info.major}{sys.version_info.minor}"
     return f"{python}-numba{numba.__version__}-{sys.platform}-{platform.machine().lower()}.pickle"
 
 
 @cache
 def shipped_code(sources: str) -> Code:
-    """Read what was compiled from these very sources; empty where nothing was."""
+    """Return the machine code compiled from exactly these sources; empty if there is none."""
     try:
         by_sources = pickle.loads(folder().joinpath(file_name()).read_bytes())  # noqa: S301 - a file of this package
         found: Code = by_sources.get(sources, {})
-    except Exception:  # noqa: BLE001 - whatever is wrong with it, compiling is right
+    except Exception:  # noqa: BLE001 - on any error the code is compiled instead
         return {}
     return found
 
 
 def code_file(entries: Iterable[Any]) -> bytes:
-    """Write what `shipped_code` reads: the machine code of entries compiled in this process, by their sources."""
+    """Serialize the machine code of entries compiled in this process, in the format that `shipped_code` reads."""
     code: dict[str, Code] = {}
     for dispatcher in entries:
         made = {types: result._reduce() for types, result in dispatcher.overloads.items()}  # noqa: SLF001 - there is no public way
@@ -49,7 +49,7 @@ def code_file(entries: Iterable[Any]) -> bytes:
 
 
 class ShippedFirst:
-    """Numba's own cache, and before it the machine code of the package."""
+    """A numba cache that looks first in the machine code shipped with the package."""
 
     def __init__(self, behind: Any, name: str, sources: str) -> None:  # noqa: ANN401 - numba's cache has no type
         self.behind = behind
@@ -58,11 +58,11 @@ class ShippedFirst:
 
     @property
     def ready(self) -> bool:
-        """Whether the package brings this entry."""
+        """Whether the package ships this entry."""
         return self.name in shipped_code(self.sources)
 
     def load_overload(self, types: Any, target_context: Any) -> Any:  # noqa: ANN401 - same
-        """Return the code for these types, or None where it must be compiled."""
+        """Return the code for these types, or None if it must be compiled."""
         payload = shipped_code(self.sources).get(self.name, {}).get(types)
         if payload is None:
             return self.behind.load_overload(types, target_context)

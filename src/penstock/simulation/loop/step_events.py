@@ -1,7 +1,7 @@
-"""At which step does the batch change by itself? A calendar of finishes and full windows, and the sums they end.
+"""Keeps a calendar of the steps at which requests finish or fill an attention window, and sums over the batch.
 
-Every decoding request gains a token a step, so the step at which it finishes, or has filled a window, is known when it
-begins to decode. Until the next such step the sums over the batch change by the same amount every step.
+Every decoding request gains one token per step, so the step at which it finishes or fills a window is known when it
+starts to decode. Until the next such step the sums over the batch change by the same amount every step.
 """
 
 from penstock.simulation.loop.compiler import cold, compiled
@@ -31,7 +31,7 @@ def enter_decode(w: World, r: int, number: int, left: int) -> None:
 
 @compiled
 def _note(w: World, r: int, number: int, kind: int, step: int) -> None:
-    """Enter an event into the calendar."""
+    """Add an event to the calendar."""
     kinds = w.chain.shape[1]
     slot = step & (w.calendar.shape[1] - 1)
     w.chain[number & (len(w.rows) - 1), kind] = w.calendar[r, slot]
@@ -41,7 +41,7 @@ def _note(w: World, r: int, number: int, kind: int, step: int) -> None:
 
 @cold
 def forget_decode(w: World, r: int, number: int, tokens: int) -> None:
-    """Take a request that is preempted before its events out of the sums and of the calendar."""
+    """Remove a preempted request from the sums and its pending events from the calendar."""
     replica = w.replicas[r]
     row = w.rows[number & (len(w.rows) - 1)]
     leave_sums(w, r, number, tokens)
@@ -56,7 +56,7 @@ def forget_decode(w: World, r: int, number: int, tokens: int) -> None:
 
 @cold
 def _strike(w: World, r: int, number: int, kind: int, step: int) -> None:
-    """Take an event out of the calendar."""
+    """Remove an event from the calendar."""
     mask, kinds = len(w.rows) - 1, w.chain.shape[1]
     slot = step & (w.calendar.shape[1] - 1)
     wanted = number * kinds + kind
@@ -72,7 +72,7 @@ def _strike(w: World, r: int, number: int, kind: int, step: int) -> None:
 
 @compiled
 def leave_sums(w: World, r: int, number: int, tokens: int) -> None:
-    """Take a request with so many tokens in the cache out of the sums over decoding requests."""
+    """Remove a request with `tokens` cached tokens from the sums over decoding requests."""
     replica = w.replicas[r]
     row = w.rows[number & (len(w.rows) - 1)]
     replica.decoding -= 1
@@ -86,7 +86,7 @@ def leave_sums(w: World, r: int, number: int, tokens: int) -> None:
 
 @compiled
 def grow_sums(w: World, r: int, steps: int) -> None:
-    """Let every decoding request gain a token in each of the steps that just ended."""
+    """Add the tokens that every decoding request gained in the steps that just ended."""
     w.replicas[r].step += steps
     for kind in range(w.limits.shape[1]):
         w.contexts[r, kind] += steps * w.growing[r, kind]
@@ -94,9 +94,9 @@ def grow_sums(w: World, r: int, steps: int) -> None:
 
 @compiled
 def leave_windows(w: World, r: int) -> int:
-    """Handle the events of the step that just ended; return how many requests in `leaving` it finishes.
+    """Handle the events of the step that just ended and return the number of finished requests in `leaving`.
 
-    Blocks are freed in running order, which is not the calendar's, so finishes are put in the order of admission.
+    Blocks are freed in running order, which differs from the calendar's, so `leaving` is sorted by order of admission.
     """
     replica = w.replicas[r]
     mask, kinds = len(w.rows) - 1, w.chain.shape[1]
@@ -121,7 +121,7 @@ def leave_windows(w: World, r: int) -> int:
 
 @compiled
 def find_next_event(w: World, r: int) -> None:
-    """Look for the first step in the calendar that has an event."""
+    """Find the next step in the calendar that has an event."""
     replica = w.replicas[r]
     if replica.decoding == 0:
         replica.next_event = FAR

@@ -1,4 +1,4 @@
-"""How long are a replica's next steps? A first step, and what each equal one after it takes more."""
+"""Computes the duration of a replica's next steps: the first step, and the growth of each equal step after it."""
 
 import math
 
@@ -9,7 +9,7 @@ from penstock.simulation.loop.world import World
 
 @compiled
 def plan_times(w: World, r: int, pair_s: float) -> None:
-    """Set the time of the step that is scheduled and by how much longer the ones after it are."""
+    """Set the duration of the scheduled step and the growth of the steps after it."""
     replica = w.replicas[r]
     cost = w.costs[replica.cost]
     first = cost.step_s + replica.decoding * cost.decode_s + replica.prefill_tokens * cost.prefill_token_s + pair_s
@@ -27,7 +27,7 @@ def plan_times(w: World, r: int, pair_s: float) -> None:
 
 @cold
 def plan_own(w: World, r: int, pair_s: float) -> None:
-    """Set what a rank's own tokens add to the step of its engine, and by how much more in each step after it."""
+    """Set the seconds that a rank's own tokens add to the step of its engine, and their growth per step."""
     replica = w.replicas[r]
     cost = w.costs[replica.cost]
     own = replica.decoding * cost.decode_s + replica.prefill_tokens * cost.prefill_token_s + pair_s
@@ -41,9 +41,9 @@ def plan_own(w: World, r: int, pair_s: float) -> None:
 
 @cold
 def plan_together(w: World, head: int) -> int:
-    """Set the time of a step that ranks take together: experts see every token, and the slowest rank is waited for.
+    """Set the duration of a step shared by ranks: experts process every token, and all wait for the slowest rank.
 
-    Returns for how many steps the same one is slowest.
+    Return the number of steps for which the same rank stays slowest.
     """
     replica = w.replicas[head]
     cost = w.costs[replica.cost]
@@ -72,7 +72,7 @@ def plan_together(w: World, head: int) -> int:
 
 @cold
 def cut_together(w: World, head: int, now_s: float) -> None:
-    """End the planned steps of an engine's ranks at the first boundary from now on."""
+    """End the planned steps of all ranks of an engine at the next step boundary."""
     for r in range(head, head + w.replicas[head].ranks):
         cut_short(w, r, now_s)
 
@@ -99,7 +99,7 @@ def _pairs(tokens: float, limit: float) -> float:
 
 @compiled
 def take_steps(w: World, r: int, steps: int) -> None:
-    """Let so many steps in a row begin where the replica's clock stands."""
+    """Start a leap of `steps` steps at the replica's current time."""
     replica = w.replicas[r]
     replica.steps = steps
     w.ends[r] = replica.end_s = replica.start_s + steps_s(w, r, steps)
@@ -107,7 +107,7 @@ def take_steps(w: World, r: int, steps: int) -> None:
 
 @compiled
 def steps_s(w: World, r: int, steps: int) -> float:
-    """How long so many steps in a row take."""
+    """Return the duration of `steps` consecutive steps, in seconds."""
     replica = w.replicas[r]
     seconds: float = steps * replica.first_step_s + replica.growth_s * (steps * (steps - 1) / 2)
     return seconds
@@ -115,7 +115,7 @@ def steps_s(w: World, r: int, steps: int) -> float:
 
 @compiled
 def cut_short(w: World, r: int, now_s: float) -> None:
-    """End the planned steps at the first boundary from now on."""
+    """End the planned steps at the next step boundary."""
     replica = w.replicas[r]
     passed, first, growth = now_s - replica.start_s, replica.first_step_s, replica.growth_s
     if growth > 0:
@@ -127,6 +127,6 @@ def cut_short(w: World, r: int, now_s: float) -> None:
     while count < replica.steps and steps_s(w, r, count) < passed:
         count += 1
     if replica.ahead:
-        count += 1  # the step that begins at that boundary is scheduled already
+        count += 1  # the step that begins at that boundary is already scheduled
     if count < replica.steps:
         take_steps(w, r, count)

@@ -1,11 +1,12 @@
-"""What does a router see of the fleet? Reports that are old, cache contents it hears of late, and what it did itself.
+"""Passes the state of the fleet to the router with the delays and losses of a real gateway.
 
-The loop knows everything; what is here passes on only what a gateway would see, when it would see it.
+A picker sees old reports, delayed cache contents, and the effects of its own picks. The loop knows everything; this
+module passes on only the state that a gateway would see, at the time it would see it.
 """
 
 import math
 
-from penstock.routing.endpoint_updates import divide, finished, first_token, note_arrival, refresh, reported, sent
+from penstock.routing.endpoint_updates import begin_report, divide, finished, first_token, refresh, reported, sent
 from penstock.routing.length_estimates import expected_tokens, saw_answer
 from penstock.simulation.loop.compiler import cold, compiled
 from penstock.simulation.loop.observe import client_lag_s, used_at
@@ -14,9 +15,9 @@ from penstock.simulation.loop.world import NONE, World
 
 @cold
 def introduce(w: World) -> None:
-    """Let every picker know what follows from an endpoint that is idle, before any has reported or was sent to.
+    """Compute the derived fields of every idle endpoint for every picker, before any report or request.
 
-    Until that is computed a record says that there is no room in its cache, and whoever is sent to first gets all.
+    Without it a record says that the cache has no room, and the endpoint that is picked first gets all requests.
     """
     for picker in range(w.endpoints.shape[0]):
         for r in range(w.endpoints.shape[1]):
@@ -25,9 +26,9 @@ def introduce(w: World) -> None:
 
 @cold
 def pass_reports(w: World, until_s: float) -> float:
-    """Ask for and receive the reports that are due by then; return when the next is.
+    """Take and deliver the reports that are due by `until_s`, and return the time of the next one.
 
-    Every endpoint is asked once an interval, one after the other, evenly spread over it.
+    Every endpoint reports once per interval. The reports are spread evenly over the interval.
     """
     control = w.control[0]
     while True:
@@ -46,7 +47,7 @@ def pass_reports(w: World, until_s: float) -> float:
 
 @compiled
 def _ask(w: World, number: int, now_s: float) -> None:
-    """Take an endpoint's report as it is now, inside a leap of steps or not."""
+    """Take an endpoint's report at this moment, which may lie inside a leap of steps."""
     e, place = number % len(w.heads), number & (w.reports.shape[1] - 1)
     head = w.replicas[w.heads[e]]
     lost = head.silent or head.down or chance_of(number) < w.control[0].report_loss
@@ -60,14 +61,14 @@ def _ask(w: World, number: int, now_s: float) -> None:
         if lost:
             report["asked_s"] = -math.inf
             continue
-        note_arrival(w.endpoints[picker], e, w.reports[picker], place, now_s)
+        begin_report(w.endpoints[picker], e, w.reports[picker], place, now_s)
         report["running"], report["waiting"] = running, waiting
         report["kv_used_tokens"] = used * head.block_tokens
 
 
 @compiled
 def _see(w: World, number: int, now_s: float) -> None:
-    """Let every picker have a report, unless it was lost."""
+    """Deliver a report to every picker, unless it was lost."""
     e, place = number % len(w.heads), number & (w.reports.shape[1] - 1)
     for picker in range(w.endpoints.shape[0]):
         if w.reports[picker, place]["asked_s"] != -math.inf:
@@ -78,7 +79,7 @@ def _see(w: World, number: int, now_s: float) -> None:
 
 @compiled
 def chance_of(number: int) -> float:
-    """Draw a number from 0 to 1, the same for the same event in every run."""
+    """Return a pseudo-random number from 0 to 1 that is the same for the same event in every run."""
     mixed = (number + 1) * 2654435761 % 4294967296
     mixed = (mixed ^ (mixed >> 15)) * 2246822519 % 4294967296
     mixed = (mixed ^ (mixed >> 13)) * 3266489917 % 4294967296
@@ -87,7 +88,7 @@ def chance_of(number: int) -> float:
 
 @compiled
 def say_request(w: World, number: int, now_s: float) -> None:
-    """Describe an arrival as a gateway sees it: never with the length of its answer."""
+    """Describe an arrival as a gateway sees it: without the length of its answer."""
     row = w.rows[number & (len(w.rows) - 1)]
     kind = min(row.slo_class, len(w.promises) - 1)
     q, promise = w.request[0], w.promises[kind]
@@ -107,7 +108,7 @@ def say_request(w: World, number: int, now_s: float) -> None:
 
 @cold
 def _say_hits(w: World, number: int, now_s: float) -> None:
-    """Prompt tokens that are cached at each engine, on any of its ranks, as far as the picker has heard of it."""
+    """Set the prompt tokens cached at each engine, on its best rank, as far as the picker knows."""
     row = w.rows[number & (len(w.rows) - 1)]
     for e in range(len(w.heads)):
         head = w.replicas[w.heads[e]]
@@ -123,7 +124,7 @@ def _say_hits(w: World, number: int, now_s: float) -> None:
 
 @cold
 def _cached_blocks(w: World, number: int, r: int, depth: int, now_s: float) -> int:
-    """Blocks of a prompt on one rank, along `path`."""
+    """Return the cached blocks of a prompt on one rank, along `path`."""
     row, tree = w.rows[number & (len(w.rows) - 1)], w.segments[w.replicas[r].pool]
     most, found = (row.input_tokens - 1) // w.replicas[r].block_tokens, 0
     for level in range(depth):
@@ -138,14 +139,14 @@ def _cached_blocks(w: World, number: int, r: int, depth: int, now_s: float) -> i
 
 @compiled
 def note_sent(w: World, number: int, e: int) -> None:
-    """Let the picker that sent a request remember it."""
+    """Record a sent request with the picker that sent it."""
     place = number & (len(w.rows) - 1)
     sent(w.endpoints[w.rows[place].picker], e, w.request, w.hits[e], w.flights, place, w.parameters)
 
 
 @compiled
 def note_first_token(w: World, r: int, number: int) -> None:
-    """Let the picker see a first token, when the client does."""
+    """Report a first token to the picker at the time the client sees it."""
     if w.control[0].routed:
         place = number & (len(w.rows) - 1)
         observed_s = w.rows[place].first_s + client_lag_s(w, r, number)
@@ -154,7 +155,7 @@ def note_first_token(w: World, r: int, number: int) -> None:
 
 @compiled
 def note_finished(w: World, r: int, number: int) -> None:
-    """Let the picker see the end of an answer, and learn its length."""
+    """Report the end of an answer and its length to the picker."""
     if w.control[0].routed:
         place = number & (len(w.rows) - 1)
         row = w.rows[place]

@@ -1,4 +1,4 @@
-"""What does the compiled loop work on? Every array of a run, with its meaning, allocated in one place."""
+"""Defines every array that the compiled loop works on."""
 
 from typing import Any, Final, NamedTuple
 
@@ -8,9 +8,9 @@ import numpy.typing as npt
 NONE: Final = -1
 """No row, no segment, no event."""
 LOST: Final = -2
-"""No replica, because the one that served a request died when its answer had begun."""
+"""No replica, because the replica that served the request died after its first token."""
 UNASKED: Final = -2
-"""Nobody has been asked for a route yet."""
+"""The policy has not been called for this request yet."""
 
 WAITING: Final = 0
 PREFILL: Final = 1
@@ -19,17 +19,17 @@ DONE: Final = 3
 
 ROW: Final = np.dtype(
     [
-        ("number", "i8"),  # among all that were sent, those no replica could hold included
+        ("number", "i8"),  # index among all sent requests, including those no replica could hold
         ("arrival_s", "f8"),
-        ("queued_s", "f8"),  # when it joined the queue of its replica: later than arrival after a KV transfer
-        ("waited_s", "f8"),  # in queues and for its KV on the way, before its first token
+        ("queued_s", "f8"),  # when it joined the queue of its replica: after a KV transfer, later than its arrival
+        ("waited_s", "f8"),  # seconds in queues and in KV transfer, before its first token
         ("first_s", "f8"),  # end of the step with its first token
         ("last_s", "f8"),  # end of the step with its newest token
         ("after", "i8"),  # next row in the running list, in the waiting queue, or in transfer
         ("before", "i8"),  # previous row in the running list
         ("lru_after", "i8"),  # neighbours among cached free blocks, while preempted
         ("lru_before", "i8"),
-        ("lag", "i8"),  # tokens behind it minus the replica's step count: constant while it decodes
+        ("lag", "i8"),  # its tokens in KV minus the replica's step count: constant while it decodes
         ("lru_junk", "i8"),
         ("input_tokens", "i8"),
         ("output_tokens", "i8"),
@@ -37,18 +37,18 @@ ROW: Final = np.dtype(
         ("computed", "i8"),  # tokens in the KV cache, while it prefills
         ("shared", "i8"),  # blocks of its table that belong to segments
         ("own_cached", "i8"),  # its own full blocks still cached, while preempted
-        ("leaf", "i8"),  # deepest segment it shares, or becomes
-        ("doubled", "i8"),  # segment it computes although another request does
-        ("doubled_from", "i8"),  # blocks of that segment it did not have to
-        ("entered", "i8"),  # segments it refers to, from the root
-        ("hit_tokens", "i8"),  # at its first admission
-        ("preempted", "i8"),  # times
+        ("leaf", "i8"),  # deepest segment of its prompt, shared or its own
+        ("doubled", "i8"),  # segment that it computes although another request does too
+        ("doubled_from", "i8"),  # blocks of that segment that it got from the cache
+        ("entered", "i8"),  # number of segments it refers to, from the root
+        ("hit_tokens", "i8"),  # cached prompt tokens at its first admission
+        ("preempted", "i8"),  # number of preemptions
         ("picker", "i8"),
-        ("replica", "i8"),  # NONE: turned away; LOST: broken off
+        ("replica", "i8"),  # NONE: rejected; LOST: its replica died
         ("pool", "i8"),  # NONE: any
         ("slo_class", "u1"),
         ("state", "u1"),
-        ("building", "u1"),  # it computes the newest segment it entered, for everybody
+        ("building", "u1"),  # it computes the newest segment it entered, for all requests that share it
         ("received", "u1"),  # its prompt's KV came from a prefill replica
     ],
     align=True,
@@ -59,25 +59,25 @@ REPLICA: Final = np.dtype(
         ("end_s", "f8"),  # when the steps in progress end; infinity when idle
         ("start_s", "f8"),
         ("first_step_s", "f8"),
-        ("growth_s", "f8"),  # how much longer each decode step is than the one before
+        ("growth_s", "f8"),  # by how much each decode step is longer than the previous one
         ("busy_s", "f8"),
         ("running_s", "f8"),  # integral of running requests
-        ("waiting_s", "f8"),  # integral of waiting ones
-        ("counted_s", "f8"),  # until when that is counted
+        ("waiting_s", "f8"),  # integral of waiting requests
+        ("counted_s", "f8"),  # time up to which waiting_s is integrated
         ("used_s", "f8"),  # integral of used blocks
-        ("seen_s", "f8"),  # start of the step that ended last: who came later is not yet seen
-        ("own_s", "f8"),  # of the step in progress, where ranks step together: what this one takes alone
+        ("observed_s", "f8"),  # start of the step that ended last: later arrivals are not yet visible
+        ("own_s", "f8"),  # where ranks step together: this rank's own share of the step in progress
         ("own_growth_s", "f8"),
         ("link_free_s", "f8"),  # when its outgoing KV link is idle
-        ("request_s", "f8"),  # outside the engine, of every request
-        ("first_ratio", "f8"),  # first tokens as clients see them, over the steps they waited for
-        ("slowness", "f8"),  # how many times its steps are longer than its cost says
+        ("request_s", "f8"),  # seconds outside the engine, per request
+        ("first_ratio", "f8"),  # client's time to first token over the duration of the steps since admission
+        ("slowness", "f8"),  # factor by which its steps are longer than its cost model says
         ("step", "i8"),  # engine steps ended
-        ("steps", "i8"),  # in progress
-        ("next_event", "i8"),  # step at which a decoding request finishes or leaves a window
-        ("free", "i8"),  # blocks
+        ("steps", "i8"),  # steps in progress
+        ("next_event", "i8"),  # step at which a decoding request finishes or fills an attention window
+        ("free", "i8"),  # free blocks
         ("blank", "i8"),  # free blocks without cached content
-        ("junk", "i8"),  # cached free blocks newer than the newest entry, which nobody can hit
+        ("junk", "i8"),  # cached free blocks after the newest entry that no request can hit
         ("lru_first", "i8"),
         ("lru_last", "i8"),
         ("running_first", "i8"),
@@ -85,7 +85,7 @@ REPLICA: Final = np.dtype(
         ("prefill_first", "i8"),  # first row of the running list that still prefills
         ("waiting_first", "i8"),
         ("waiting_last", "i8"),
-        ("gone_first", "i8"),  # who ended in the last step and still has a seat and blocks, linked by lru_after
+        ("gone_first", "i8"),  # requests that ended in the last step and still hold blocks, linked by lru_after
         ("gone_last", "i8"),
         ("transfer_first", "i8"),
         ("transfer_last", "i8"),
@@ -93,7 +93,7 @@ REPLICA: Final = np.dtype(
         ("decoding", "i8"),
         ("waiting", "i8"),
         ("prefill_tokens", "i8"),  # in the step in progress
-        ("prompts", "i8"),  # of more than one token in it
+        ("prompts", "i8"),  # prompts of more than one token in the step in progress
         ("prefill_total", "i8"),
         ("decode_total", "i8"),
         ("engine_steps", "i8"),
@@ -106,21 +106,21 @@ REPLICA: Final = np.dtype(
         ("block_tokens", "i8"),
         ("max_tokens", "i8"),
         ("max_requests", "i8"),
-        ("context", "i8"),  # tokens of a prompt and its answer at most
-        ("outstanding_tokens", "i8"),  # of prompts: nobody knows how long an answer will be
+        ("context", "i8"),  # maximum tokens of prompt plus answer
+        ("outstanding_tokens", "i8"),  # prompt tokens only, since answer lengths are unknown
         ("pool", "i8"),
         ("cost", "i8"),
         ("head", "i8"),  # first rank of the engine it belongs to
-        ("ranks", "i8"),  # of that engine
-        ("rank_turn", "i8"),  # of the head: which rank is looked at first
-        ("prompts_wait", "i8"),  # steps for which prompts wait for each other
-        ("waited", "i8"),  # of the head: steps for which they have
+        ("ranks", "i8"),  # ranks of that engine
+        ("rank_turn", "i8"),  # in the head: rank at which the next pick starts
+        ("prompts_wait", "i8"),  # maximum steps for which prompts wait for the other ranks
+        ("waited", "i8"),  # in the head: steps for which they have waited
         ("caching", "u1"),
         ("prefills_only", "u1"),
         ("decodes_only", "u1"),
         ("down", "u1"),
         ("silent", "u1"),  # its reports do not arrive
-        ("ahead", "u1"),  # schedules a step before the tokens of the one before it are known
+        ("ahead", "u1"),  # schedules a step before the tokens of the previous one are known
         ("together", "u1"),  # the ranks of its engine end every step together
     ],
     align=True,
@@ -143,18 +143,21 @@ COST: Final = np.dtype(
 )
 
 SEGMENT: Final = np.dtype([("parent", "i8"), ("first_block", "i8"), ("blocks", "i8"), ("depth", "i8")], align=True)
-"""A piece of prompt that several requests begin with. Its blocks are those that are full by its end."""
+"""A part of a prompt that several requests begin with.
+
+It owns the blocks that are full at its end but not at its start.
+"""
 
 CACHED: Final = np.dtype(
     [
-        ("after", "i8"),  # neighbours among cached free blocks, while nobody holds it
+        ("after", "i8"),  # neighbours among cached free blocks, while no request holds it
         ("before", "i8"),
-        ("builder", "i8"),  # one plus the row that computes it for everybody
+        ("builder", "i8"),  # one plus the row that computes it for all requests
         ("junk", "i8"),
-        ("blocks", "i8"),  # cached
+        ("blocks", "i8"),  # cached blocks
         ("users", "i8"),  # requests that hold it
-        ("doubles", "i8"),  # of those, the ones that hold its beginning and compute the rest themselves
-        ("since_s", "f8"),  # when it was begun to be computed
+        ("doubles", "i8"),  # users that hold only its beginning and compute the rest for themselves
+        ("since_s", "f8"),  # when its computation began
     ],
     align=True,
 )
@@ -166,30 +169,30 @@ CONTROL: Final = np.dtype(
         ("known_rows", "i8"),  # rows whose arrival time is known
         ("loaded_rows", "i8"),
         ("final", "u1"),  # no more rows will be loaded
-        ("closed", "u1"),  # users send their next request when one is answered
-        ("pauses", "u1"),  # but not as soon as an engine ends one: they think, or the answer is on its way to them
-        ("routed", "u1"),  # by a picker that knows only what it sees
-        ("first_of_equals", "u1"),  # the all-knowing router takes the first of equal replicas, and not each in turn
+        ("closed", "u1"),  # closed loop: a user sends the next request after an answer
+        ("pauses", "u1"),  # the next request is delayed by think time or by client lag
+        ("routed", "u1"),  # by a picker with limited visibility
+        ("first_of_equals", "u1"),  # the router with full information breaks ties by the first replica, not in turn
         ("policy", "u1"),
-        ("users", "i8"),  # of a closed loop
+        ("users", "i8"),  # users of a closed loop
         ("now_s", "f8"),
-        ("turn", "i8"),  # of round robin
+        ("turn", "i8"),  # next replica in round robin
         ("in_flight", "i8"),
         ("transferring", "i8"),
         ("log_size", "i8"),
-        ("width_s", "f8"),  # of a timeline column
+        ("width_s", "f8"),  # width of a timeline column
         ("stop_waiting", "i8"),
-        ("chosen", "i8"),  # by whoever was asked; UNASKED before
-        ("sampled_every", "i8"),  # picks between two that are shown outside; 0: none is
-        ("report_s", "f8"),  # between two reports, whoever they are of
+        ("chosen", "i8"),  # endpoint the policy chose; UNASKED before
+        ("sampled_every", "i8"),  # every n-th pick is shown to the caller; 0: none
+        ("report_s", "f8"),  # seconds between two reports of any endpoints
         ("report_delay_s", "f8"),
         ("report_loss", "f8"),
         ("reports_asked", "i8"),
         ("reports_seen", "i8"),
-        ("cache_delay_s", "f8"),  # until the picker knows of a prefix that was computed
+        ("cache_delay_s", "f8"),  # seconds until a picker knows of a prefix that is computed
         ("next_fault", "i8"),
-        ("look_s", "f8"),  # when a report or a fault is due next: until then pickers need not be told anything
-        ("hits_said", "u1"),  # whether `hits` is that of a prompt that shares something
+        ("look_s", "f8"),  # time of the next report or fault: until then pickers need no update
+        ("hits_said", "u1"),  # whether `hits` belongs to a prompt with shared segments
     ],
     align=True,
 )
@@ -219,22 +222,22 @@ PROMISE: Final = np.dtype(
     ],
     align=True,
 )
-"""What requests of a class are promised, as the picker is told."""
+"""SLO and priority of a class, as the picker receives them."""
 
 DIES, RETURNS, CHANGES_SPEED, STOPS_REPORTING, REPORTS_AGAIN, IS_NOTICED = range(6)
 FAULT: Final = np.dtype([("at_s", "f8"), ("replica", "i8"), ("kind", "i8"), ("factor", "f8")], align=True)
-"""Something that happens to a replica; `factor` is how many times longer its steps are from then on."""
+"""A state change of a replica. `factor`: how many times longer its steps are from then on."""
 
 TIMELINE: Final = 512
-"""Columns of the timeline; when the run outgrows them, two become one."""
+"""Columns of the timeline. When the run outgrows them, pairs of columns are merged."""
 BUSY, RUNNING, QUEUED, USED, PROMPT, OUTPUT = range(6)
-"""What a timeline column sums: seconds, requests x s, requests x s, blocks x s, tokens, tokens."""
+"""Sums in a timeline column: seconds, requests x s, requests x s, blocks x s, tokens, tokens."""
 
 BINS_PER_E: Final = 1000
 """Bins of a latency histogram for each factor of e: 0.1% wide."""
 MIN_S: Final = 1e-6
 BINS: Final = 30 * BINS_PER_E
-"""One microsecond to 10 million seconds."""
+"""Bins from one microsecond to 10 million seconds."""
 
 
 class World(NamedTuple):
@@ -244,16 +247,16 @@ class World(NamedTuple):
     rows: Any
     replicas: Any
     ends: Any
-    """`end_s` of the replicas, side by side: the next of them is looked for at every event."""
+    """`end_s` of the replicas as a contiguous array, because every event searches it for the minimum."""
     wakes: Any
-    """Heap of when the users who think, or wait for the rest of an answer, will send their next request."""
+    """Heap of the times at which users in think time, or waiting for the end of an answer, send their next request."""
     pauses: Any
-    """Of users for whom there is no further row: before it, a row says its own."""
+    """Think times of users without a further row. Until then a row holds its own think time."""
     heads: Any
-    """First scheduler of each engine: what has an address, and a picker can name."""
+    """First scheduler of each engine: the unit that has an address and that a picker can choose."""
     costs: Any
     limits: Any
-    """Tokens each kind of attention reads at most, by cost and kind."""
+    """Maximum tokens that each kind of attention reads, by cost and kind."""
     context_s: Any
     pair_s: Any
     contexts: Any
@@ -261,16 +264,16 @@ class World(NamedTuple):
     growing: Any
     """Decoding requests whose context is below the limit, by replica and kind."""
     phases: Any
-    """Decoding requests by where in a block they are: (context - step) modulo the block."""
+    """Decoding requests by their offset in a block: (context - step) modulo the block size."""
     calendar: Any
-    """By replica and step modulo its size: first event of that step."""
+    """First event of a step, by replica and step modulo the calendar size."""
     chain: Any
-    """By row and kind: the next event of the same step. Kind 0 is a finish, kind k leaving limit k - 1."""
+    """Next event of the same step, by row and kind. Kind 0 is a finish; kind k is reaching limit k - 1."""
     segments: Any
-    """By pool, whose block size decides which blocks are whose."""
+    """Segments by pool, because the block size of a pool decides which blocks belong to a segment."""
     cached: Any
     path: Any
-    """Scratch: one prompt's segments from the root."""
+    """Scratch: the segments of one prompt from the root."""
     leaving: Any
     """Scratch: the requests that finish in a step."""
     tokens_between: Any
@@ -278,11 +281,11 @@ class World(NamedTuple):
     timeline: Any
     log: Any
     endpoints: Any
-    """What each picker knows, by picker and engine."""
+    """State of each endpoint as each picker knows it, by picker and engine."""
     flights: Any
-    """What the picker remembers of each row."""
+    """The picker's record of each row."""
     reports: Any
-    """On their way, by picker and number modulo its size."""
+    """Reports in transit, by picker and number modulo the buffer size."""
     request: Any
     hits: Any
     parameters: Any
@@ -295,5 +298,5 @@ Rows = npt.NDArray[np.void]
 
 
 def power_of_two(at_least: int) -> int:
-    """Return the smallest power of two that is not less."""
+    """Return the smallest power of two that is not less than `at_least`."""
     return 1 << max(0, int(at_least) - 1).bit_length()

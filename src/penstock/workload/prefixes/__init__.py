@@ -1,1 +1,1 @@
-"""Which requests begin alike? Shared prompts as a tree, and its pieces as blocks."""
+"""Shared prompt prefixes as a tree of segments."""

@@ -1,4 +1,4 @@
-"""How long is every segment so far? One table that only grows, so that blocks can share it without copies."""
+"""Stores the length of every segment in one table that only grows, so that blocks share it without copies."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ _MAX_SEGMENTS = 2**31 - 1
 
 
 class SegmentTable:
-    """Lengths by segment id: 4 bytes a segment, at most doubled by room to grow."""
+    """Segment lengths by id: 4 bytes per segment, at most doubled by spare capacity."""
 
     def __init__(self, tokens: Int32s) -> None:
         self._room = tokens.copy()
@@ -20,11 +20,11 @@ class SegmentTable:
 
     @property
     def tokens(self) -> Int32s:
-        """The table as it is now; what a block was given does not change when more is added."""
+        """The current table. A table given to a block does not change when segments are added."""
         return self._room[: self._count]
 
     def add(self, tokens: Int32s) -> None:
-        """Give the next ids these lengths."""
+        """Append the lengths of new segments."""
         count = self._count + len(tokens)
         if count > _MAX_SEGMENTS:
             raise UsageError(f"more than {_MAX_SEGMENTS:,} shared segments; ask for fewer requests at a time")

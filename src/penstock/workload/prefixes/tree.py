@@ -1,4 +1,4 @@
-"""Which prompt begins like which other? A tree of segments: every segment has one parent and a length."""
+"""Represents shared prompts as a tree of segments, each with one parent and a length."""
 
 from dataclasses import dataclass
 
@@ -9,25 +9,25 @@ from penstock.workload.requests import NO_SEGMENT, Int32s, Int64s, Prefixes
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SegmentTree:
-    """Segments by id. A request names only the last segment it begins with; the ancestors are its path."""
+    """A tree of segments by id. A request names only its last shared segment; the ancestors are its path."""
 
     parent: Int32s
-    """-1 at a root. A parent may have a larger id than its child."""
+    """Parent id; -1 at a root. A parent may have a larger id than its child."""
     tokens: Int32s
     depth: Int32s
-    """Segments on the path that ends here: 1 at a root."""
+    """Number of segments on the path that ends here: 1 at a root."""
 
     def __len__(self) -> int:
         return len(self.parent)
 
     def prefixes(self, last: Int32s, own: Int32s) -> Prefixes:
-        """Describe requests that begin with everything down to their `last` segment (-1: nothing)."""
+        """Return the prefixes of requests whose shared path ends at their `last` segment (-1: no path)."""
         path_start, path = spell_paths(self.parent, self.depth, last)
         return Prefixes(segment_tokens=self.tokens, path_start=path_start, path=path, own=own)
 
 
 def spell_paths(parent: Int32s, depth: Int32s, last: Int32s) -> tuple[Int64s, Int32s]:
-    """Write out the way from the root to each `last` node (-1: nothing), one path after the other."""
+    """Write the path from the root to each `last` node (-1: no path), one path after the other."""
     path_start = np.zeros(len(last) + 1, np.int64)
     rows = np.flatnonzero(last >= 0)
     node = last[rows]
@@ -35,7 +35,7 @@ def spell_paths(parent: Int32s, depth: Int32s, last: Int32s) -> tuple[Int64s, In
     np.cumsum(path_start, out=path_start)
     path = np.empty(path_start[-1], np.int32)
     place = path_start[rows + 1] - 1
-    while len(node):  # From the last node upwards, one level of all paths at a time.
+    while len(node):  # from the last node upwards, one level of all paths at a time
         path[place] = node
         node, place = parent[node], place - 1
         below_root = node >= 0
@@ -44,9 +44,9 @@ def spell_paths(parent: Int32s, depth: Int32s, last: Int32s) -> tuple[Int64s, In
 
 
 def grow_tree(parent: Int32s, tokens: Int32s) -> SegmentTree:
-    """Make a tree of parents and lengths; parents that go in a circle are an error."""
+    """Build a tree from parents and lengths. Raise ValueError if parents form a cycle."""
     depth, ancestor = np.ones(len(parent), np.int32), parent.copy()
-    for _ in range(len(parent).bit_length() + 1):  # Each time the ancestor is twice as far up.
+    for _ in range(len(parent).bit_length() + 1):  # each iteration doubles the distance to the ancestor
         below = np.flatnonzero(ancestor >= 0)
         if not len(below):
             return SegmentTree(parent=parent, tokens=tokens, depth=depth)
@@ -56,9 +56,9 @@ def grow_tree(parent: Int32s, tokens: Int32s) -> SegmentTree:
 
 
 def rooted(ids: Int64s, parent_ids: Int64s) -> tuple[Int64s, Int32s, Int64s]:
-    """Keep the nodes that hang from a root (parent -1) by nodes that are there; `ids` ascend.
+    """Keep the nodes whose ancestors up to a root (parent -1) are all present. `ids` are ascending.
 
-    Returns the ids kept, the places of their parents among them (-1 at a root), and the places they had.
+    Return the ids kept, the places of their parents among them (-1 at a root), and the places they had.
     """
     root, absent = len(ids), len(ids) + 1
     place = np.minimum(np.searchsorted(ids, parent_ids), max(root - 1, 0))
@@ -74,17 +74,17 @@ def rooted(ids: Int64s, parent_ids: Int64s) -> tuple[Int64s, Int32s, Int64s]:
 
 
 def join_chains(parent: Int32s, tokens: Int64s, visits: Int64s) -> tuple[SegmentTree, Int32s]:
-    """Make one segment of a run of nodes that every visitor passes together.
+    """Merge each run of nodes that every visitor passes together into one segment.
 
     `visits` counts the requests whose path contains a node. A node with as many visits as its parent is passed by all
-    of the parent's visitors, so nothing ever ends or branches between them. Returns the tree of joined segments and,
-    for each node, the segment it became part of.
+    of the parent's visitors, so no path ends or branches between them. Return the tree of merged segments and, for each
+    node, the segment it became part of.
     """
     if not len(parent):
         return grow_tree(parent, tokens.astype(np.int32)), parent
     joined = (parent >= 0) & (visits[parent] == visits)
     head = np.where(joined, parent, np.arange(len(parent)))
-    while True:  # Pointer jumping: the distance to the head of the run halves each time.
+    while True:  # pointer jumping: the distance to the head of the run halves each time
         further = head[head]
         if (further == head).all():
             break

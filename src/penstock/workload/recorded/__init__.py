@@ -1,1 +1,1 @@
-"""How is a recording read? Traces in any common format, in blocks, through DuckDB."""
+"""Reads recorded traces in common formats, in blocks, through DuckDB."""

@@ -1,4 +1,4 @@
-"""How is a user's table read? By a database of its own that can reach this one file and nothing else."""
+"""Reads a user's table in a private DuckDB database that can access only this one file."""
 
 import shutil
 import tempfile
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     import duckdb
 
 ByteProgress = Callable[[int, int | None], None]
-"""Told how many bytes of a file are read and, where known, of how many."""
+"""Progress callback: bytes read and, if known, total bytes."""
 
 MEMORY_LIMIT = "1GB"
-"""DuckDB's own limit: what does not fit goes to the temporary directory."""
+"""DuckDB's memory limit. Data beyond it spills to the temporary directory."""
 
 _POLL_S = 0.1
 
 
 class Database:
-    """One file's tables. Every failure of a query is one line that names the file."""
+    """The tables of one file. Every query error is one line that names the file."""
 
     def __init__(self, file: TableFile, connection: "duckdb.DuckDBPyConnection | None" = None) -> None:
         import duckdb  # noqa: PLC0415 - a quarter of a second and 40 MB that only readers of traces pay
@@ -39,11 +39,11 @@ class Database:
         self._connection = connection
 
     def another(self) -> "Database":
-        """Return a second reader of the same tables; the two may be used in turn."""
+        """Return a second reader of the same tables. The two may be used alternately."""
         return Database(self.file, self._connection.cursor())
 
     def run(self, query: str, parameters: Sequence[object] = ()) -> None:
-        """Run a query for what it does."""
+        """Run a query and discard its result."""
         self._execute(query, parameters)
 
     def row(self, query: str) -> tuple[Any, ...]:
@@ -55,7 +55,7 @@ class Database:
         return self._execute(query, parameters).fetchall()
 
     def columns(self, query: str, parameters: Sequence[object] = ()) -> dict[str, NDArray[Any]]:
-        """Return every column, as an array."""
+        """Return every column as an array."""
         columns: dict[str, NDArray[Any]] = self._execute(query, parameters).fetchnumpy()
         return columns
 
@@ -64,7 +64,7 @@ class Database:
         return tuple(str(column[0]) for column in self._execute(query, parameters).description or ())
 
     def watch(self, query: str, parameters: Sequence[object], progress: ByteProgress) -> None:
-        """Run a query, telling `progress` how many of the file's bytes are done."""
+        """Run a query and report the bytes of the file done to `progress`."""
         failure: list[Exception] = []
 
         def work() -> None:
@@ -79,7 +79,7 @@ class Database:
         try:
             while worker.is_alive():
                 worker.join(_POLL_S)
-                # -1 before the query starts and after it ends; it must not seem to go back.
+                # query_progress is -1 before the query starts and after it ends; progress must not go backwards.
                 percent = min(max(percent, self._connection.query_progress()), 100.0)
                 progress(int(percent / 100 * size), size)
         except BaseException:
@@ -98,7 +98,7 @@ class Database:
 
 
 def _spill_folder() -> str:
-    """Make a folder that only this user can read, for what does not fit memory; none where nothing can be written."""
+    """Create a folder that only this user can read, for data beyond memory. Return "" if no folder is writable."""
     try:
         return tempfile.mkdtemp(prefix="penstock-")
     except OSError:
@@ -106,7 +106,7 @@ def _spill_folder() -> str:
 
 
 def _first_line(error: Exception) -> str:
-    """Return what went wrong, without the query that DuckDB appends."""
+    """Return the first line of an error, without the query that DuckDB appends."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0][:300] if lines else type(error).__name__
 

@@ -1,4 +1,4 @@
-"""How does a table become requests? SQL that judges, sorts and links the rows, larger than memory where it must be."""
+"""Converts a table into requests with SQL that validates, sorts and links the rows. The table may exceed memory."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _ARRIVAL_NS: Mapping[TimeUnit, str] = {
     "ms": "TRY_CAST(round(TRY_CAST(raw_arrival AS DOUBLE) * 1e6) AS BIGINT)",
     "s": "TRY_CAST(round(TRY_CAST(raw_arrival AS DOUBLE) * 1e9) AS BIGINT)",
 }
-# Seconds since 1970 have ten digits, and more digits are a finer clock: no trace spans three thousand years.
+# Seconds since 1970 have ten digits, and more digits mean a finer clock: no trace spans three thousand years.
 _ANY_NS = (
     "CASE WHEN TRY_CAST(raw_arrival AS DOUBLE) IS NULL THEN {timestamp} "
     "ELSE TRY_CAST(round(TRY_CAST(raw_arrival AS DOUBLE) * CASE WHEN TRY_CAST(raw_arrival AS DOUBLE) < 1e11 THEN 1e9 "
@@ -28,7 +28,7 @@ _ANY_NS = (
     "ELSE 1 END) AS BIGINT) END"
 ).format(timestamp=_ARRIVAL_NS["timestamp"])
 
-# What a row may have besides, and how it is read.
+# Optional columns, and the expression that reads each.
 _OPTIONAL = {
     "hash_ids": "TRY_CAST(raw_hash_ids AS BIGINT[])",
     "class": "raw_class::VARCHAR",
@@ -40,7 +40,7 @@ _LINKS = ("session", "prefix", "prefix_tokens")
 
 NO_TIME = "arrival is not a time"
 FAILED = "no output tokens"
-"""A request that got no answer: it happened, and it is not a fault of the file."""
+"""Reason for a request that got no answer. It is real traffic, not an error of the file."""
 SWALLOWED = "inside a quote that is not closed"
 
 _NOT_WHOLE = "{0} IS NULL OR NOT isfinite({0}) OR {0} <> floor({0})"
@@ -81,7 +81,7 @@ SELECT arrival_ns, TRY_CAST(input AS INTEGER) AS input, TRY_CAST(output AS INTEG
 FROM judged ORDER BY dropped > 0, arrival_ns, line
 """
 
-# A hash id stands for the prompt up to its end, so it has one parent and one length, or it is not what it claims to be.
+# A hash id identifies the prompt up to its end, so it must have one parent and one length to be consistent.
 _HASHES = """
 CREATE TABLE occurrences AS
 SELECT n, id, place, coalesce(hash_ids[place - 1], -1) AS parent,
@@ -104,8 +104,8 @@ DROP TABLE occurrences;
 ALTER TABLE arrivals DROP hash_ids;
 """
 
-# A turn continues the one before it in its session when its prompt has room for that prompt and its answer. A segment
-# goes by its number where it is a prefix, else by the number of the row it belongs to, after those.
+# A turn continues the previous turn of its session if its prompt is long enough for that prompt and its answer. The id
+# of a prefix segment is its number. The id of a turn's segment is its row number plus the number of prefixes.
 _TURNS = """
 CREATE TABLE prefix_segments AS
 SELECT prefix, min(prefix_tokens)::INTEGER AS tokens, row_number() OVER (ORDER BY min(rowid)) - 1 AS segment
@@ -136,7 +136,7 @@ ALTER TABLE arrivals DROP prefix_tokens;
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingested:
-    """What the tables `arrivals` and, where prompts share, `paths` hold, row by row, in order of arrival."""
+    """Contents of the tables `arrivals` and, if prompts share segments, `paths`, row by row in order of arrival."""
 
     format: TraceFormat
     requests: int
@@ -144,23 +144,23 @@ class Ingested:
     last_ns: int
     dropped: Mapping[str, int]
     class_counts: Mapping[str, int] | None
-    """None where the table tells no classes apart."""
+    """Requests by class; None if the table has no classes."""
     tree: SegmentTree | None
     segment_of_id: "SegmentMap | None"
     contradictions: int
     time_hint: str
-    """What to try where arrivals were not times; else empty."""
+    """Suggestion if arrivals could not be read as times; else empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SegmentMap:
-    """Which segment an id of the file's became part of; ids ascend."""
+    """A map from ids of the file to segments. Ids are ascending."""
 
     ids: Int64s
     segments: Int32s
 
     def of(self, ids: Int64s) -> Int32s:
-        """Look up ids that are all known, or -1."""
+        """Return the segments of ids. Every id must be known, or -1."""
         if not len(self.ids):
             return np.full(len(ids), -1, np.int32)
         found = self.segments[np.minimum(np.searchsorted(self.ids, ids), len(self.ids) - 1)]
@@ -174,7 +174,7 @@ def ingest(database: Database, progress: ByteProgress | None, named: Mapping[str
     if columns is None:
         columns = database.names("SELECT * FROM read_parquet(?) LIMIT 0", [file.literal_path])
     known = recognise(columns, file.name, named)
-    # The first JSON object need not have what later ones have.
+    # The first JSON object need not have the columns of later ones.
     optional = _optional(known, set(known.columns.values()) if file.container == "jsonl" else set(columns))
     dropped = _judge(database, known, columns, optional, progress)
     kept, first, last = database.row(
@@ -204,7 +204,7 @@ def ingest(database: Database, progress: ByteProgress | None, named: Mapping[str
 
 
 def _optional(known: TraceFormat, present: Collection[str]) -> tuple[str, ...]:
-    """Say which optional columns are worth keeping; what links requests is kept together."""
+    """Return the optional columns to keep. Columns that link requests are kept together."""
     there = {name for name, column in known.columns.items() if column in present}
     if there & {"session", "prefix"}:
         there |= set(_LINKS)
@@ -218,7 +218,7 @@ def _judge(
     optional: Sequence[str],
     progress: ByteProgress | None,
 ) -> dict[str, int]:
-    """Read, judge and sort every row; returns how many are left out for which reason."""
+    """Read, validate and sort every row. Return the number of rows left out by reason."""
     file = database.file
     lines = count_lines(file) if file.container == "csv" else Lines(mixed_ends=False, written=None)
     judgements = [
@@ -242,11 +242,14 @@ def _judge(
 
 
 def _lost_lines(database: Database, lines: Lines) -> dict[str, int]:
-    """Count the lines that became no row: malformed ones, and those that an open quote made part of another's field."""
+    """Count the lines that became no row.
+
+    They are malformed lines, and lines that an open quote made part of another row's field.
+    """
     (malformed,) = database.row("SELECT count(DISTINCT line) FROM reject_errors")
     counts = {"malformed line": int(malformed)}
     if lines.written is not None:
-        # A field of a row that is kept may well have lines of its own.
+        # A field of a kept row may contain line breaks of its own.
         (rows, breaks) = database.row("SELECT count(*), coalesce(sum(breaks) FILTER (dropped = 0), 0) FROM arrivals")
         counts[SWALLOWED] = lines.written - 1 - rows - int(breaks) - malformed
         database.run("ALTER TABLE arrivals DROP breaks")
@@ -254,7 +257,7 @@ def _lost_lines(database: Database, lines: Lines) -> dict[str, int]:
 
 
 def _time_hint(database: Database, known: TraceFormat, columns: Sequence[str]) -> str:
-    """Say how arrivals that the layout cannot read would be read: dates, or a count of something finer than seconds."""
+    """Suggest how to read arrivals that the layout cannot read: dates, or a unit finer than seconds."""
     if known.arrival_unit == "any":
         return ""
     column = known.columns["arrival"]
@@ -268,10 +271,10 @@ def _time_hint(database: Database, known: TraceFormat, columns: Sequence[str]) -
 
 
 def _scan(file: TableFile, lines: Lines, columns: Sequence[str], wanted: Mapping[str, str | None]) -> str:
-    """Write the relation that reads the wanted columns as `raw_...`; an absent one is null.
+    """Return the SQL that reads the wanted columns as `raw_...`; an absent column is null.
 
-    The path is a parameter to bind, and no text of the file becomes part of the query: columns of a CSV file go by
-    their number, the others by the names written in `formats`.
+    The path is a bound parameter, and no text of the file becomes part of the query: columns of a CSV file are named by
+    their number, the others by the names in `trace_formats`.
     """
     compression = "gzip" if file.gzipped else "uncompressed"
     present = {column for column in wanted.values() if column is not None and column in columns}
@@ -320,11 +323,11 @@ def _class_counts(database: Database) -> dict[str, int]:
 
 
 def _hash_tree(database: Database, block_tokens: int) -> tuple[SegmentTree, SegmentMap, int]:
-    """Build the tree of shared blocks; it is held in memory, about 40 bytes for each id seen at least twice."""
+    """Build the tree of shared blocks. It is held in memory, about 40 bytes for each id seen at least twice."""
     database.run(_HASHES.format(block=int(block_tokens)))
     (contradictions,) = database.row("SELECT count(*) FROM hashes WHERE NOT consistent")
     columns = database.columns("SELECT id, parent, visits, tokens FROM hashes WHERE consistent ORDER BY id")
-    # An id under one that contradicts itself hangs from nothing; no path reaches it.
+    # A descendant of an inconsistent id has no path to a root, so no prompt reaches it.
     ids, parent, kept = rooted(columns["id"].astype(np.int64), columns["parent"].astype(np.int64))
     tokens, visits = columns["tokens"].astype(np.int64)[kept], columns["visits"].astype(np.int64)[kept]
     tree, segments = join_chains(parent, tokens, visits)
@@ -332,7 +335,7 @@ def _hash_tree(database: Database, block_tokens: int) -> tuple[SegmentTree, Segm
 
 
 def _turn_tree(database: Database) -> tuple[SegmentTree, SegmentMap]:
-    """Build the tree of shared prefixes and continued turns; it is held in memory, 24 bytes for each."""
+    """Build the tree of shared prefixes and continued turns. It is held in memory, 24 bytes for each."""
     database.run(_TURNS)
     prefixes = database.columns("SELECT tokens FROM prefix_segments ORDER BY segment")["tokens"]
     turns = database.columns("SELECT own, last, tokens FROM paths WHERE own >= 0 ORDER BY own")

@@ -1,4 +1,4 @@
-"""How do the lines of a text end, and how many are there? One pass over the bytes, before a parser sees them."""
+"""Finds the line ends and the number of lines of a text file, in one pass before it is parsed."""
 
 import gzip
 import zlib
@@ -14,16 +14,16 @@ _CHUNK_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lines:
-    """What a parser of CSV has to be told, or cannot tell afterwards."""
+    """Properties of a CSV file that its parser needs, or cannot recover afterwards."""
 
     mixed_ends: bool
     """Whether some lines end with LF and others with CRLF or CR."""
     written: int | None
-    """Lines with something in them, the header included; None where nothing is quoted, so that a row is a line."""
+    """Lines that are not blank, including the header; None if nothing is quoted, so that every row is one line."""
 
 
 def count_lines(file: TableFile) -> Lines:
-    """Look at every byte; lines are counted only where a quote could hide some."""
+    """Scan every byte. Lines are counted only if the file has quotes, which could hide line breaks."""
     feeds = returns = both = quotes = 0
     last = b""
     for chunk in _chunks(file):
@@ -37,7 +37,7 @@ def count_lines(file: TableFile) -> Lines:
 
 
 def _written(file: TableFile) -> int:
-    """Count the lines that are not blank, however they end."""
+    """Count the lines that are not blank, whatever their line end."""
     count, rest = 0, b""
     for chunk in _chunks(file):
         *whole, rest = (rest + chunk).replace(b"\r", b"\n").split(b"\n")

@@ -1,4 +1,4 @@
-"""What kind of table is this file? Its first bytes say, not its name."""
+"""Detects the type of a table file from its first bytes, not from its name."""
 
 import csv
 import gzip
@@ -15,7 +15,7 @@ from penstock.errors import TraceError
 
 Container = Literal["csv", "jsonl", "parquet"]
 
-_MAX_LINE_BYTES = 16 * 2**20  # As long as DuckDB's JSON reader allows an object to be.
+_MAX_LINE_BYTES = 16 * 2**20  # DuckDB's JSON reader's limit for one object.
 _MAX_COLUMNS = 1000
 _MAX_BLANK_LINES = 100
 _PATTERN = re.compile(r"([*?\[])")
@@ -27,24 +27,24 @@ class TableFile:
     """A regular file that looks like a table."""
 
     path: str
-    """Without links, so that the one path that is opened is the one that is allowed."""
+    """Real path without symbolic links, so that the path opened is exactly the path allowed."""
     name: str
     size_bytes: int
     container: Container
     gzipped: bool
     blank_lines: int
-    """Before the first that is not."""
+    """Number of blank lines before the first other line."""
     columns: tuple[str, ...] | None
-    """Names in the header or the first object; None for Parquet, whose own reader tells."""
+    """Column names from the header or the first object; None for Parquet, where DuckDB reads them."""
 
     @property
     def literal_path(self) -> str:
-        """The path as DuckDB must be given it, or it would be a pattern that matches other files."""
+        """The path with glob characters escaped, because DuckDB would match other files."""
         return _PATTERN.sub(r"[\1]", self.path)
 
 
 def look_at(path: Path) -> TableFile:
-    """Open a file just far enough to know what it is."""
+    """Read the start of a file and detect its type."""
     try:
         real = os.path.realpath(path)
         status = os.stat(real)  # noqa: PTH116 - the very string that is allowed later
@@ -71,7 +71,7 @@ def look_at(path: Path) -> TableFile:
 
 
 def _first_line(file: BinaryIO, *, gzipped: bool) -> tuple[int, bytes]:
-    """Return how many lines are blank before the first that is not, and that line, if it comes soon."""
+    """Return the number of leading blank lines and the first other line, or an empty line after too many blank ones."""
     stream = gzip.GzipFile(fileobj=file) if gzipped else file
     lines = enumerate(stream.readline(_MAX_LINE_BYTES) for _ in range(_MAX_BLANK_LINES))
     return next(((blank, line) for blank, line in lines if line.strip()), (0, b""))

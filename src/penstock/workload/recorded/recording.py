@@ -1,4 +1,4 @@
-"""What was asked before? Recorded requests, in memory or read again block by block."""
+"""Defines recordings: past requests, in memory or read again block by block."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -9,23 +9,23 @@ from penstock.workload.requests import Int32s, Requests
 from penstock.workload.slo import SloClass
 
 CountProgress = Callable[[int], None]
-"""Told how many requests or trials are done."""
+"""Progress callback: number of requests or trials done."""
 
 
 class Recording(Protocol):
-    """Requests that happened, from the first at 0 s; every pass over the blocks yields the same."""
+    """Past requests, the first at 0 s. Every pass over the blocks yields the same."""
 
     @property
     def name(self) -> str:
-        """What to call it."""
+        """Display name."""
 
     @property
     def source(self) -> str:
-        """What to cite."""
+        """Citation."""
 
     @property
     def requests(self) -> int:
-        """How many."""
+        """Number of requests."""
 
     @property
     def span_s(self) -> float:
@@ -33,23 +33,23 @@ class Recording(Protocol):
 
     @property
     def segment_tokens(self) -> Int32s | None:
-        """Length of every segment that prompts share, as each block repeats it; None where sharing is not known."""
+        """Length of every shared segment, as each block repeats it; None if sharing is unknown."""
 
     @property
     def classes(self) -> tuple[SloClass, ...]:
-        """Kinds of requests told apart, with their shares."""
+        """SLO classes, with their shares."""
 
     def blocks(self) -> Iterator[Requests]:
         """Yield the requests in order of arrival."""
 
 
 def mean_rate_per_s(recording: Recording) -> float | None:
-    """Mean rate of the arrivals; None where they do not span any time."""
+    """Return the mean arrival rate in requests per second; None if all arrive at one time."""
     return (recording.requests - 1) / recording.span_s if recording.span_s > 0 else None
 
 
 def told(blocks: Iterator[Requests], progress: CountProgress | None) -> Iterator[Requests]:
-    """Pass blocks on and tell `progress` how many requests have passed."""
+    """Yield the blocks and report the number of requests so far to `progress`."""
     done = 0
     for block in blocks:
         yield block
@@ -69,7 +69,7 @@ class Records:
 
     @property
     def requests(self) -> int:
-        """How many."""
+        """Number of requests."""
         return len(self.columns)
 
     @property
@@ -79,7 +79,7 @@ class Records:
 
     @property
     def segment_tokens(self) -> Int32s | None:
-        """Length of every segment that prompts share."""
+        """Length of every shared segment."""
         return None if self.columns.prefixes is None else self.columns.prefixes.segment_tokens
 
     def blocks(self) -> Iterator[Requests]:

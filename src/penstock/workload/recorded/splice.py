@@ -1,4 +1,4 @@
-"""How does a recording go on for ever? It starts again, one mean gap after its last request."""
+"""Repeats a recording without end. Each pass starts one mean gap after the last request."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,11 +11,11 @@ from penstock.workload.requests import Requests
 
 
 def repeat(recording: Recording, *, renew_segments: bool = True) -> Iterator[Requests]:
-    """Yield a recording's blocks again and again, without end.
+    """Yield a recording's blocks repeatedly, without end.
 
-    Every pass has segments of its own by default: kept ones would make the second pass find all of its prompts in the
-    cache, which no service sees. What passes truly have in common, such as a system prompt, is then computed once more
-    per pass, which is little against a pass.
+    By default every pass has its own segments. Otherwise the second pass would find all of its prompts in the cache,
+    which no real service sees. Prompts that passes really share, such as a system prompt, are then computed once more
+    per pass, which is a small part of a pass.
     """
     if not recording.requests:
         raise UsageError(f"'{recording.name}' has no request to start again with")

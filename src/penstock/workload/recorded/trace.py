@@ -1,23 +1,24 @@
-"""What was really asked? Public traces and your own, read from CSV, JSONL or Parquet in bounded memory.
+"""Reads public traces and your own from CSV, JSONL or Parquet in bounded memory.
 
 The layout is recognised from the columns: the Azure LLM inference traces of 2023 and 2024, Mooncake with its prefix
-hashes, BurstGPT, or the plain schema; columns that other tools write are guessed, or named by whoever reads it:
+hashes, BurstGPT, or the plain schema below. Columns that other tools write are guessed, or named by the user.
 
     arrival_s       seconds, 0 or more, from any origin                required
     input_tokens    tokens of the prompt, at least 1                   required
     output_tokens   tokens generated, at least 1                       required
-    class           which promise the request is served under          optional, any text
-    session         turns of one conversation have the same            optional, any text
-    prefix          requests with the same begin with the same text    optional, any text
-    prefix_tokens   how long that text is; the shortest one counts     required with prefix
+    class           SLO class of the request                           optional, any text
+    session         conversation; its turns have the same value        optional, any text
+    prefix          requests with the same value share a first part    optional, any text
+    prefix_tokens   length of that part; the shortest value is used    required with prefix
 
-A turn continues the turn before it in its session (same prefix) when its prompt is at least as long as that prompt and
-its answer together; else the history was cut and only the prefix is shared. Rows may be in any order. A row that
-cannot be used is counted under its reason and left out, and so are lines that a quote nobody closes made part of
-another row; whoever works with the trace refuses it where that is more than one in a hundred (`require_whole`).
-Blocks of a Mooncake prompt are shared when their hash id is seen at least twice; an id that follows different ids, or
-has different lengths, ends the path before it and is counted. The trace does not hash answers, so what a reply adds to
-the cache is not known from it.
+A turn continues the previous turn of its session (same prefix) if its prompt is at least as long as that prompt and
+its answer together. Otherwise the history was cut and only the prefix is shared. Rows may be in any order. An unusable
+row is counted by its reason and left out. So are lines that an unclosed quote made part of another row. Callers reject
+a trace if more than one row in a hundred is lost (`require_whole`).
+
+Blocks of a Mooncake prompt are shared if their hash id occurs at least twice. An id that follows different ids, or
+has different lengths, ends the path before it and is counted. The trace does not hash answers, so the tokens that a
+reply adds to the cache are unknown.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,38 +37,38 @@ from penstock.workload.requests import Int32s, Prefixes, Requests
 from penstock.workload.slo import SloClass
 
 MAX_UNREADABLE_FRACTION: Final = 0.01
-"""Of a trace's rows: beyond it the rest need not be what was asked for."""
+"""Maximum share of unreadable rows: beyond it the remaining rows may not represent the traffic."""
 _NS = 1e9
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Trace:
-    """A recording on disk, sorted and checked; blocks are read from it as often as needed."""
+    """A recording on disk, sorted and checked. Its blocks can be read repeatedly."""
 
     name: str
     classes: tuple[SloClass, ...]
-    """Named in the trace, with the shares they have there and nothing promised."""
+    """Classes named in the trace, with their shares and without an SLO."""
     _rows: Ingested = field(repr=False)
     _database: Database = field(repr=False)
 
     @property
     def format(self) -> str:
-        """Whose layout it has."""
+        """Name of the column layout."""
         return self._rows.format.name
 
     @property
     def source(self) -> str:
-        """What to cite."""
+        """Citation."""
         return self._rows.format.source
 
     @property
     def mapping(self) -> Mapping[str, str]:
-        """Which column was read as what; empty where the layout is a known one."""
+        """Column names by meaning; empty if the layout is a known one."""
         return self._rows.format.columns if self._rows.format.mapped else {}
 
     @property
     def requests(self) -> int:
-        """How many can be used."""
+        """Number of usable requests."""
         return self._rows.requests
 
     @property
@@ -77,12 +78,12 @@ class Trace:
 
     @property
     def time_hint(self) -> str:
-        """What to try where arrivals could not be read as times; else empty."""
+        """Suggestion if arrivals could not be read as times; else empty."""
         return self._rows.time_hint
 
     @property
     def contradictions(self) -> int:
-        """Hash ids seen after different prompts, or with different lengths; what is shared ends before them."""
+        """Hash ids seen after different prompts, or with different lengths. A shared path ends before them."""
         return self._rows.contradictions
 
     @property
@@ -92,7 +93,7 @@ class Trace:
 
     @property
     def segment_tokens(self) -> Int32s | None:
-        """Length of every segment that prompts share; None where the trace does not say."""
+        """Length of every shared segment; None if the trace has no sharing information."""
         return None if self._rows.tree is None else self._rows.tree.tokens
 
     def blocks(self) -> Iterator[Requests]:
@@ -126,13 +127,13 @@ class Trace:
 
 
 def kept_rows(kept: int, dropped: Mapping[str, int]) -> str:
-    """Say how many rows of a trace can be used, and why others cannot."""
+    """Return a sentence with the number of usable rows and the reasons why others are not."""
     counted = ", ".join(f"{count:,} ({reason})" for reason, count in dropped.items())
     return f"{kept:,} of {kept + sum(dropped.values()):,} can be used" + (f"; left out: {counted}" if counted else "")
 
 
 def require_whole(trace: Trace) -> None:
-    """Refuse a trace of which more than a few rows could not be read; requests that failed are no fault of it."""
+    """Raise TraceError if more than 1% of the rows could not be read. Failed requests are not counted as unreadable."""
     unreadable = sum(count for reason, count in trace.dropped.items() if reason != FAILED)
     if unreadable > MAX_UNREADABLE_FRACTION * (trace.requests + sum(trace.dropped.values())):
         said = kept_rows(trace.requests, trace.dropped)
@@ -143,12 +144,10 @@ def require_whole(trace: Trace) -> None:
 
 
 def read_trace(path: Path, *, progress: ByteProgress | None = None, columns: Mapping[str, str] | None = None) -> Trace:
-    """Read a trace; `progress` is told the bytes done and the bytes in all.
+    """Read a trace. `progress` gets the bytes done and the total bytes.
 
-    `columns` says which column is arrival, input and output where they have names of their own.
-
-    Rows are kept in a private database that grows onto disk beyond a gigabyte. What must fit memory is the tree of
-    shared segments alone.
+    `columns` maps arrival, input and output to column names, if the file has its own names. Rows are kept in a private
+    database that spills to disk beyond a gigabyte. Only the tree of shared segments must fit in memory.
     """
     database = Database(look_at(path))
     rows = ingest(database, progress, columns)

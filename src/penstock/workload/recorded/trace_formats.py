@@ -1,4 +1,4 @@
-"""Which trace is this? Known layouts of columns, recognised by the columns and never by the name of the file."""
+"""Defines the known column layouts of traces. A layout is recognised by its columns, never by the file name."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -8,28 +8,28 @@ from typing import Final, Literal, get_args
 from penstock.errors import TraceError, UsageError
 
 TimeUnit = Literal["timestamp", "ms", "s", "any"]
-"""`any` is told by each value: a date, or a number whose size says whether it counts seconds, ms, us or ns."""
+"""Unit of arrival times. `any` is decided per value: a date, or a number whose size implies s, ms, us or ns."""
 REQUIRED = ("arrival", "input", "output")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceFormat:
-    """How one kind of trace names what traces have."""
+    """The column layout of one kind of trace."""
 
     name: str
     columns: Mapping[str, str]
-    """Names in the file by what they mean: arrival, input, output; hash_ids; class, session, prefix, prefix_tokens."""
+    """Column names by meaning: arrival, input, output; hash_ids; class, session, prefix, prefix_tokens."""
     arrival_unit: TimeUnit
     hash_block_tokens: int = 0
-    """Tokens that one hash id stands for, after those of the ids before it."""
+    """Tokens covered by one hash id, after those of the previous ids."""
     source: str
-    """What to cite where a result from such a trace is shown."""
+    """Citation to show with any result from such a trace."""
     mapped: bool = False
-    """Whether its columns were named or guessed, and not recognised: whoever reads it is told."""
+    """Whether its columns were named or guessed, not recognised. The user is informed of that."""
 
     @property
     def required(self) -> tuple[str, ...]:
-        """Columns without which it is not this format."""
+        """Columns that a file of this format must have."""
         return tuple(self.columns[name] for name in REQUIRED)
 
 
@@ -123,7 +123,7 @@ _MEANINGS: Final[Mapping[str, tuple[str, ...]]] = {
         "osl",
     ),
 }
-"""What servers, gateways and benchmarks call these columns, in small letters without spaces and dashes."""
+"""Names of these columns in servers, gateways and benchmarks, in lower case without spaces and dashes."""
 _UNIT: Final = "unit"
 _IN_MILLISECONDS: Final = re.compile(r"(?:[^A-Za-z]|^)(?:ms|millis|milliseconds)$|(?<=[a-z])Ms$", re.ASCII)
 _MAX_CHARACTERS: Final = 500
@@ -131,7 +131,7 @@ _NOT_COMMAS: Final = (";", "\t", "|")
 
 
 def recognise(columns: Collection[str], file_name: str, named: Mapping[str, str] | None = None) -> TraceFormat:
-    """Return the one format whose columns are all there; else what they are named as, or seem to mean."""
+    """Return the format whose required columns are all present, or one from named or guessed columns."""
     found = _found(columns, file_name, named)
     if found is not None:
         twice = [column for column in found.columns.values() if list(columns).count(column) > 1]
@@ -161,7 +161,7 @@ def _found(columns: Collection[str], file_name: str, named: Mapping[str, str] | 
 
 
 def parse_columns(text: str) -> dict[str, str]:
-    """Read which column is which: `arrival=ts,input=prompt,output=completion`, and `unit=ms` for the clock."""
+    """Parse a column mapping such as `arrival=ts,input=prompt,output=completion`, with `unit=ms` for the clock."""
     found: dict[str, str] = {}
     known = (*PLAIN.columns, _UNIT)
     for part in text[:_MAX_CHARACTERS].split(","):
@@ -187,7 +187,7 @@ def _as_named(columns: Collection[str], file_name: str, named: Mapping[str, str]
 
 
 def _guessed(columns: Collection[str]) -> dict[str, str]:
-    """Find the first column of each meaning, the most telling name first."""
+    """Return the first column of each meaning, with the most specific name first."""
     plain = {re.sub(r"[^a-z]", "", column.lower()): column for column in reversed(tuple(columns))}
     found = {}
     for meaning, names in _MEANINGS.items():
@@ -198,7 +198,10 @@ def _guessed(columns: Collection[str]) -> dict[str, str]:
 
 
 def _mapped(meant: Mapping[str, str], unit: TimeUnit) -> TraceFormat:
-    """Take the columns as they are meant; a clock called `ts_ms` counts milliseconds, however small its numbers are."""
+    """Build a format from a column mapping.
+
+    A column such as `ts_ms` is in milliseconds, however small its numbers are.
+    """
     told = _IN_MILLISECONDS.search(meant["arrival"]) if unit == "any" else None
     clock: TimeUnit = unit if told is None else "ms"
     return TraceFormat(

@@ -1,1 +1,1 @@
-"""What is in a workload? Its rates, lengths and sharing in a few figures."""
+"""Summarises a workload: rates, lengths and sharing."""

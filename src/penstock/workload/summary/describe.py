@@ -1,4 +1,4 @@
-"""What does a workload look like? Count, rate, burstiness, lengths and sharing, in one pass over its blocks."""
+"""Summarises a workload in one pass over its blocks: count, rate, burstiness, lengths and sharing."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _FIRST_WIDTH_S: Final = 2.0**-4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenSummary:
-    """The lengths of prompts or of answers."""
+    """The lengths of prompts or of answers, in tokens."""
 
     total: int
     mean: float
@@ -30,22 +30,22 @@ class TokenSummary:
     shortest: int
     longest: int
     by_length: tuple[int, ...]
-    """Requests by length, in cells of a quarter of an octave: the first from 1 token on, the last with the longest."""
+    """Requests by length, in cells of a quarter of an octave: the first begins at 1 token, the last has the longest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharingSummary:
-    """What prompts have in common."""
+    """Summary of the prompt tokens that requests share."""
 
     shared_fraction: float
-    """Prompt tokens on a shared path, of all prompt tokens."""
+    """Share of prompt tokens that are on a shared path."""
     reusable_fraction: float
-    """Prompt tokens that an earlier request already had: what a prefix cache that forgets nothing would save."""
+    """Share of prompt tokens that an earlier request had: the saving of a prefix cache without eviction."""
     segments: int
     continued: int
-    """Requests whose prompt and answer a later prompt begins with."""
+    """Requests whose prompt and answer are the beginning of a later prompt."""
     mean_turns: float | None
-    """Requests of a conversation; None where none is known to continue another."""
+    """Mean requests per conversation; None if no request is known to continue another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,27 +58,27 @@ class ArrivalCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadSummary:
-    """One look at a workload."""
+    """Summary of a workload."""
 
     requests: int
     duration_s: float
-    """From the first arrival to the last; 0 in a closed loop."""
+    """Seconds from the first arrival to the last; 0 in a closed loop."""
     rate_per_s: float | None
-    """None where no time passes."""
+    """Mean rate; None if all requests arrive at one time."""
     busiest_minute_per_s: float | None
     gap_cv: float | None
-    """Standard deviation of the gaps over their mean: 1 for Poisson, above it bursty."""
+    """Standard deviation of the gaps over their mean: 1 for Poisson, higher for bursty arrivals."""
     arrivals: ArrivalCounts
     input_tokens: TokenSummary
     output_tokens: TokenSummary
     sharing: SharingSummary | None
-    """None where nothing is known to be shared."""
+    """None if no sharing is known."""
     requests_by_class: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceSummary:
-    """What is in a trace, and what is not."""
+    """Summary of a trace, including the rows left out."""
 
     name: str
     format: str
@@ -86,15 +86,15 @@ class TraceSummary:
     dropped: Mapping[str, int]
     """Rows left out, by reason."""
     contradictions: int
-    """Hash ids that contradict themselves; what is shared ends before them."""
+    """Inconsistent hash ids. A shared path ends before them."""
     class_fractions: Mapping[str, float]
-    """Share of the requests by the trace's own classes; empty where it tells none apart."""
+    """Share of the requests by class of the trace; empty if it has no classes."""
     requests: WorkloadSummary
     log_normal: LogNormalFit
 
 
 def describe_trace(trace: Trace, *, progress: CountProgress | None = None) -> TraceSummary:
-    """Summarise a trace and fit its lengths, in two passes; `progress` is told the requests seen in both."""
+    """Summarise a trace and fit its lengths, in two passes. `progress` gets the requests seen over both passes."""
     summary = describe(told(trace.blocks(), progress))
     if summary is None:
         raise ValueError("a trace without requests is refused when it is read")
@@ -112,7 +112,10 @@ def describe_trace(trace: Trace, *, progress: CountProgress | None = None) -> Tr
 
 
 def describe(blocks: Iterable[Requests]) -> WorkloadSummary | None:
-    """Summarise the blocks of a workload, None if it is empty. Holds distinct lengths and a byte per segment."""
+    """Return a summary of a workload's blocks, or None if it is empty.
+
+    Memory: the distinct lengths and a byte per segment.
+    """
     inputs, outputs = no_tokens(), no_tokens()
     gaps, minutes, columns = _Gaps(), Minutes(), _Columns()
     sharing, classes = SharingCount(), np.zeros(256, np.int64)
@@ -180,7 +183,7 @@ class _Gaps:
 
 
 class _Columns:
-    """Arrivals over time in a table of fixed size: when they outgrow it, two columns become one."""
+    """Arrivals over time in a table of fixed size. When they outgrow it, pairs of columns are merged."""
 
     def __init__(self) -> None:
         self._first_s: float | None = None
@@ -206,7 +209,7 @@ class _Columns:
 
 
 class SharingCount:
-    """Adds up what prompts share, block by block."""
+    """A counter of shared prompt tokens, updated block by block."""
 
     def __init__(self) -> None:
         self._seen = np.zeros(0, np.bool_)
@@ -216,23 +219,23 @@ class SharingCount:
         self._continued = 0
 
     def add(self, prefixes: Prefixes) -> None:
-        """Take the next block's."""
+        """Add the prefixes of the next block."""
         self._any = True
         tokens = prefixes.segment_tokens
         missing = len(tokens) - len(self._seen)
         if missing > 0:
-            # Room for twice as many, or a table that grows with every block is copied with every block.
+            # Allocate twice as many: a table that grew with every block would be copied with every block.
             self._seen = np.concatenate([self._seen, np.zeros(missing + len(tokens), np.bool_)])
         self._shared_tokens += int(prefixes.shared_tokens().sum())
         self._continued += int((prefixes.own >= 0).sum())
-        # What a request leaves behind is known before another begins with it: only a first visit computes a segment.
+        # A request's own segment is computed before another begins with it, so only the first visit computes a segment.
         self._seen[prefixes.own[prefixes.own >= 0]] = True
         visited = np.unique(prefixes.path)
         self._new_tokens += int(tokens[visited[~self._seen[visited]]].sum(dtype=np.int64))
         self._seen[visited] = True
 
     def summary(self, requests: int, input_tokens: int) -> SharingSummary | None:
-        """Say what was shared; None where the trace does not tell."""
+        """Return the sharing summary; None if the trace has no sharing information."""
         if not self._any:
             return None
         return SharingSummary(
@@ -240,6 +243,6 @@ class SharingCount:
             reusable_fraction=(self._shared_tokens - self._new_tokens) / input_tokens,
             segments=int(self._seen.sum()),
             continued=self._continued,
-            # A conversation of n turns has n - 1 that are continued.
+            # A conversation of n turns has n - 1 continued turns.
             mean_turns=requests / (requests - self._continued) if 0 < self._continued < requests else None,
         )

@@ -1,4 +1,4 @@
-"""How are lengths distributed? Every distinct length and how often it was seen: exact, and small for any trace."""
+"""Counts every distinct length: exact, and small for any trace."""
 
 from dataclasses import dataclass
 
@@ -11,19 +11,19 @@ CELLS_PER_OCTAVE = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TokenHistogram:
-    """Distinct token counts, ascending, and the requests that have each. Memory grows with the distinct ones only."""
+    """A histogram of distinct token counts, ascending. Memory grows only with the number of distinct counts."""
 
     tokens: Int64s
     requests: Int64s
 
     @property
     def count(self) -> int:
-        """Requests in all."""
+        """Total requests."""
         return int(self.requests.sum())
 
     @property
     def total_tokens(self) -> int:
-        """Tokens in all."""
+        """Total tokens."""
         return int(self.tokens @ self.requests)
 
     def percentile(self, fraction: float) -> int:
@@ -31,7 +31,7 @@ class TokenHistogram:
         return int(self.tokens[np.searchsorted(np.cumsum(self.requests), fraction * self.count, "left")])
 
     def cumulative(self) -> Float64s:
-        """Fraction of requests up to each distinct length."""
+        """Return the fraction of requests up to each distinct length."""
         fraction: Float64s = np.cumsum(self.requests) / self.count
         return fraction
 
@@ -41,7 +41,7 @@ class TokenHistogram:
         return tuple(np.bincount(cells, self.requests).astype(np.int64).tolist())
 
     def with_column(self, column: Int32s) -> "TokenHistogram":
-        """Count the values of one more block."""
+        """Return the histogram with the values of one more block."""
         tokens, requests = np.unique(column, return_counts=True)
         joined, place = np.unique(np.concatenate([self.tokens, tokens]), return_inverse=True)
         counts = np.bincount(place, np.concatenate([self.requests, requests]), len(joined))
@@ -49,5 +49,5 @@ class TokenHistogram:
 
 
 def no_tokens() -> TokenHistogram:
-    """Return a histogram of nothing."""
+    """Return an empty histogram."""
     return TokenHistogram(tokens=np.empty(0, np.int64), requests=np.empty(0, np.int64))

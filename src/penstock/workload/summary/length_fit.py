@@ -1,4 +1,4 @@
-"""Which distribution do a trace's lengths have? Fitted, with how far the fit is from what was seen."""
+"""Fits distributions to the lengths of a trace, and measures the distance of the fit."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from penstock.workload.summary.histogram import TokenHistogram, no_tokens
 from penstock.workload.synthetic.lengths import Empirical, LogNormal
 
 MAX_PAIRS = 1_000_000
-"""Pairs kept of a longer trace: a percentile of a million draws is off by at most 0.1% of the requests."""
+"""Maximum pairs kept of a trace: a percentile of a million draws is off by at most 0.1% of the requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,17 +25,17 @@ class LogNormalFit:
     lengths: LogNormal
     requests: int
     input_distance: float
-    """Kolmogorov-Smirnov: the largest difference, at any length, between the fractions of prompts up to it."""
+    """Kolmogorov-Smirnov distance: the largest difference between the cumulative fractions of prompts at any length."""
     output_distance: float
 
     @property
     def critical_distance(self) -> float:
-        """Distance that as many draws of the fitted distribution itself exceed one time in twenty (Massey 1951)."""
+        """Distance that a sample of the fitted distribution itself exceeds in one of twenty cases (Massey 1951)."""
         return min(1.0, 1.358 / sqrt(self.requests))
 
     @property
     def close(self) -> bool:
-        """Whether both distances are within what chance alone gives."""
+        """Whether both distances are within the range of chance."""
         return max(self.input_distance, self.output_distance) <= self.critical_distance
 
     def __str__(self) -> str:
@@ -76,7 +76,7 @@ def fit_log_normal(recording: Recording, *, progress: CountProgress | None = Non
 
 
 def fit_empirical(recording: Recording, *, seed: int = 0) -> Empirical:
-    """Keep the pairs of a trace, or a random sample of them where there are more than a million."""
+    """Return the pairs of a trace, or a random sample of them if there are more than a million."""
     blocks = recording.blocks() if recording.requests <= MAX_PAIRS else _picked(recording, seed)
     columns = concatenate(list(blocks))
     return Empirical(input_tokens=columns.input_tokens, output_tokens=columns.output_tokens)
@@ -99,12 +99,12 @@ def _log_moments(histogram: TokenHistogram) -> tuple[float, float]:
 
 
 def _distance(histogram: TokenHistogram, mean: float, sigma: float) -> float:
-    """Compare with the distribution as it is drawn: rounded, at least 1, at most the longest seen."""
+    """Return the distance from the distribution as it is drawn: rounded, at least 1, at most the longest observed."""
     if not sigma:
         return 0.0
     seen = histogram.cumulative()
     fitted = _fitted(histogram.tokens, mean, sigma)
-    before = _fitted(histogram.tokens - 1, mean, sigma)  # Where the seen fraction is still that of the length below.
+    before = _fitted(histogram.tokens - 1, mean, sigma)  # the observed fraction just below a length
     fitted[-1] = 1.0
     return float(max(np.abs(fitted - seen).max(), np.abs(before - np.concatenate([[0.0], seen[:-1]])).max()))
 

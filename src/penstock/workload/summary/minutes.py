@@ -1,4 +1,4 @@
-"""How busy is the busiest minute? Counted as requests come, without a table of all minutes."""
+"""Finds the busiest minute as requests arrive, without a table of all minutes."""
 
 import numpy as np
 
@@ -8,7 +8,10 @@ MINUTE_S = 60.0
 
 
 class Minutes:
-    """Whole minutes from the first arrival on; the one that is still open is rarely whole and does not count."""
+    """A counter of requests per whole minute from the first arrival.
+
+    The last minute is rarely complete and not counted.
+    """
 
     def __init__(self) -> None:
         self._first_s: float | None = None
@@ -34,7 +37,7 @@ class Minutes:
 
     @property
     def busiest_per_s(self) -> float | None:
-        """Rate of the busiest minute, or of all there is where that is less than one; None where no time passes."""
+        """Requests per second in the busiest minute, or overall if shorter than a minute; None if no time passes."""
         span_s = 0.0 if self._first_s is None else self._last_s - self._first_s
         if span_s <= 0:
             return None

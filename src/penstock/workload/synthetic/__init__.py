@@ -1,1 +1,1 @@
-"""How are requests drawn? Arrivals, lengths, shared prompts and turns of a conversation."""
+"""Draws synthetic requests: arrivals, lengths, shared prompts and turns of a conversation."""

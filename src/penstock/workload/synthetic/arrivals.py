@@ -1,4 +1,4 @@
-"""When do requests arrive? Processes of a stated mean rate, a trace's own times, or users who wait for an answer."""
+"""Generates arrival times: processes with a given mean rate, the times of a trace, or a closed loop of users."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ from penstock.workload.requests import Float64s
 
 DAY_S = 86400.0
 _HOUR_S = 3600.0
-_QUARTERS = 96  # A quarter of an hour is finer than a day's curve is known.
+_QUARTERS = 96  # A quarter of an hour is finer than the accuracy of a daily curve.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poisson:
-    """Independent users: exponential gaps, the same rate all day."""
+    """Poisson arrivals of independent users: exponential gaps, the same rate all day."""
 
     rate_per_s: float | None = None
-    """The mean rate where a run does not name another."""
+    """Default mean rate in requests per second."""
 
     def __post_init__(self) -> None:
         _require_rate(self.rate_per_s)
@@ -33,7 +33,7 @@ class Poisson:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gamma:
-    """Bursts: gamma gaps whose standard deviation is `cv` times their mean; 1 is Poisson, 0 is a metronome."""
+    """Bursty arrivals: gamma gaps with standard deviation `cv` times their mean; 1 is Poisson, 0 is constant gaps."""
 
     cv: float
     rate_per_s: float | None = None
@@ -49,16 +49,17 @@ class Gamma:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diurnal:
-    """A day's curve: the rate follows `weights`, equal slices of 24 hours, and its mean over a day is the rate given.
+    """Arrivals with a daily curve.
 
-    Gaps are drawn at a steady rate and time is then stretched by the inverse of the curve's integral, so the curve is
-    met exactly and bursts (`cv`) ride on it.
+    The rate follows `weights`, equal slices of 24 hours, and its mean over a day is the given rate. Gaps are drawn at a
+    constant rate, and time is then stretched by the inverse of the curve's integral, so the curve is met exactly and
+    bursts (`cv`) are added to it.
     """
 
     weights: tuple[float, ...]
     cv: float = 1.0
     start_hour: float | None = None
-    """Time of day at which the workload starts; None is where it is busiest, so that a run of minutes tests that."""
+    """Hour of day at which the workload starts. None: the busiest hour, so that a run of minutes tests that."""
     rate_per_s: float | None = None
 
     def __post_init__(self) -> None:
@@ -71,20 +72,20 @@ class Diurnal:
 
     @property
     def first_hour(self) -> float:
-        """Time of day at which the workload starts."""
+        """Hour of day at which the workload starts."""
         if self.start_hour is not None:
             return self.start_hour
         return 24 * self.weights.index(max(self.weights)) / len(self.weights)
 
     @property
     def peak_over_mean(self) -> float:
-        """Rate of the busiest slice over that of the day."""
+        """Ratio of the rate in the busiest slice to the daily mean."""
         return max(self.weights) * len(self.weights) / sum(self.weights)
 
     def times(self, seed: int, rate_per_s: float) -> Iterator[Float64s]:
         """Yield arrival times in seconds, a native block at a time, without end."""
         edges_s = np.linspace(0.0, DAY_S, len(self.weights) + 1)
-        # Seconds the mean rate would need for what has arrived by each edge: 0 to a day again.
+        # Seconds that the mean rate would need for the arrivals up to each edge: again 0 to a day.
         mean_s = np.concatenate([[0.0], np.cumsum(self.weights)]) * (DAY_S / sum(self.weights))
         start_s = self.first_hour * _HOUR_S
         start_mean_s = float(np.interp(start_s, edges_s, mean_s))
@@ -95,7 +96,7 @@ class Diurnal:
 
 
 def day_curve(peak_to_trough: float, *, peak_hour: float = 14.0) -> tuple[float, ...]:
-    """Return the weights of a sinusoidal day whose busiest moment has so many times the rate of its quietest."""
+    """Return the weights of a sinusoidal day with the given ratio of peak to trough rate."""
     if not 1 <= peak_to_trough < np.inf:
         raise UsageError(f"a peak of {peak_to_trough:g} times the trough cannot be meant; it is at least 1")
     swing = (peak_to_trough - 1) / (peak_to_trough + 1)
@@ -105,21 +106,21 @@ def day_curve(peak_to_trough: float, *, peak_hour: float = 14.0) -> tuple[float,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsRecorded:
-    """A recording's own times.
+    """Arrivals at the times of a recording.
 
     Another rate compresses or stretches time: bursts keep their shape relative to the mean gap (same cv), while
-    whatever a clock drives, a day's curve or a user's thinking, is compressed with it. Past its end the recording
+    patterns tied to a clock, such as a daily curve or think time, are compressed with it. At its end the recording
     starts again one mean gap later.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedLoop:
-    """A fixed number of users; each sends its next request a pause after its last answer, `think_s` on average.
+    """A fixed number of users. Each sends its next request after a pause of `think_s` on average.
 
-    Users who start together and always pause equally long stay together, and wait for each other in waves that no
-    service has. Of a pause usually no more is known than its mean, and an exponential one supposes no more; where users
-    think by themselves, how many think at a time depends on little else.
+    Users who start together and always pause equally long stay synchronised, and wait for each other in waves that no
+    real service has. Usually only the mean of the pause is known, and an exponential distribution assumes nothing more.
+    If users think independently, the number who think at a time depends on little else.
     """
 
     users: int
@@ -132,17 +133,17 @@ class ClosedLoop:
             raise UsageError(f"a think time of {self.think_s:g} s cannot be meant")
 
     def times(self, _seed: int, _rate_per_s: float) -> Iterator[Float64s]:
-        """Yield zeros: in a closed loop the answers decide."""
+        """Yield zeros: in a closed loop the answers decide the times."""
         while True:
             yield np.zeros(NATIVE_BLOCK)
 
     def starts_s(self, seed: int, spread_s: float) -> Float64s:
-        """When users send their first requests: anywhere within so long, in order."""
+        """Return the sorted times in seconds of the users' first requests, uniform within `spread_s`."""
         starts: Float64s = np.sort(generator(seed, RandomStream.STARTS, 0).random(self.users)) * spread_s
         return starts
 
     def pauses(self, seed: int) -> Iterator[Float64s]:
-        """Yield pauses, one before each request."""
+        """Yield think times in seconds, one before each request."""
         for block in count():
             yield generator(seed, RandomStream.PAUSES, block).standard_exponential(NATIVE_BLOCK) * self.think_s
 
@@ -152,7 +153,7 @@ Arrivals = OpenLoop | AsRecorded | ClosedLoop
 
 
 def _renewals(seed: int, cv: float) -> Iterator[Float64s]:
-    """Yield times at which independent gaps of mean 1 end."""
+    """Yield the end times of independent gaps of mean 1."""
     elapsed = 0.0
     for block in count():
         rng = generator(seed, RandomStream.ARRIVALS, block)

@@ -1,4 +1,4 @@
-"""How long are prompts and answers? Fixed, drawn from a distribution, or as pairs seen in a trace."""
+"""Draws prompt and answer lengths: fixed, from a distribution, or as pairs from a trace."""
 
 from dataclasses import dataclass
 from math import ceil, floor, log
@@ -11,7 +11,7 @@ from penstock.workload.requests import MAX_TOKENS, Float64s, Int32s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fixed:
-    """Every request the same."""
+    """The same lengths for every request."""
 
     input_tokens: int
     output_tokens: int
@@ -26,7 +26,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uniform:
-    """Every length between two bounds, both included, equally likely; prompts and answers independent."""
+    """Uniform lengths between two bounds, both included; prompts and answers are independent."""
 
     input_low_tokens: int
     input_high_tokens: int
@@ -81,7 +81,7 @@ class LogNormal:
     output_sigma: float
     correlation: float = 0.0
     max_input_tokens: int = MAX_TOKENS
-    """Longer draws are cut to this: a service refuses what its context cannot hold."""
+    """Maximum prompt length; longer draws are cut to it, because a service refuses prompts beyond its context."""
     max_output_tokens: int = MAX_TOKENS
 
     def __post_init__(self) -> None:
@@ -104,7 +104,10 @@ class LogNormal:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Empirical:
-    """Pairs that were seen, drawn with replacement: whatever shape they have, and how answers follow prompts."""
+    """Observed pairs, drawn with replacement.
+
+    They keep the shape of the trace and the relation of answers to prompts.
+    """
 
     input_tokens: Int32s
     output_tokens: Int32s

@@ -1,7 +1,7 @@
-"""Which prompts begin alike? System prompts that many requests share, and conversations that grow turn by turn.
+"""Models shared prompt prefixes: system prompts of many requests, and conversations that grow turn by turn.
 
-Sharing adds to what the lengths say, as benchmark tools do (`vllm bench --random-prefix-len`): the drawn prompt length
-is what a request brings itself, and its prompt is what it shares plus that.
+Shared tokens are added to the drawn lengths, as in benchmark tools (`vllm bench --random-prefix-len`): the drawn prompt
+length is the request's own part, and the prompt is the shared part plus that.
 """
 
 from dataclasses import dataclass
@@ -12,15 +12,18 @@ from penstock.errors import UsageError
 from penstock.workload.requests import MAX_TOKENS, NO_SEGMENT, Int32s, Prefixes
 
 MAX_ADDED_TOKENS = MAX_TOKENS // 2
-"""What is shared and what is brought are each cut to this, so that together they stay a length."""
+"""Maximum tokens of the shared part and of the own part, so that their sum stays a valid length."""
 
 _MAX_PROMPTS = 2**20
-_MAX_TURNS = 1000  # A native block's paths then take at most 131 MB.
+_MAX_TURNS = 1000  # the paths of a native block then take at most 131 MB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemPrompts:
-    """Some prompts that every request begins with one of; the k-th most popular has weight 1 / k ** zipf_exponent."""
+    """A set of system prompts.
+
+    Every request begins with one; the k-th most popular has weight 1 / k ** zipf_exponent.
+    """
 
     prompts: int
     tokens: int
@@ -33,7 +36,7 @@ class SystemPrompts:
             raise UsageError(f"a Zipf exponent of {self.zipf_exponent:g} cannot be meant; 0 makes all equally popular")
 
     def draw(self, rng: np.random.Generator, requests: int) -> Int32s:
-        """Pick a prompt for each request."""
+        """Draw a system prompt for each request."""
         weights = np.arange(1, self.prompts + 1) ** -self.zipf_exponent
         bounds = np.cumsum(weights)
         picked = np.searchsorted(bounds, rng.random(requests) * bounds[-1], "right")
@@ -43,23 +46,23 @@ class SystemPrompts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversations:
-    """Turn after turn: each prompt begins with the prompt and the answer of the turn before.
+    """Conversations, in which each prompt begins with the prompt and the answer of the previous turn.
 
-    Arrivals stay what they are; each request takes the next turn of one of the conversations that are open. As many are
-    open as requests arrive in `turn_gap_s` (Little's law), or one per user in a closed loop, and they take turns in
-    rounds whose halves are shuffled: a turn follows the last one after 0.5 to 1.5 times `turn_gap_s`, never sooner, so
-    an answer can be read before it is replied to. An ended conversation makes room for a new one.
+    Arrival times do not change; each request takes the next turn of an open conversation. The number of open
+    conversations is the number of requests that arrive in `turn_gap_s` (Little's law), or one per user in a closed
+    loop. They take turns in rounds whose halves are shuffled: a turn follows the previous one after 0.5 to 1.5 times
+    `turn_gap_s`, never sooner, so an answer can be read before the reply. A new conversation replaces one that ended.
     """
 
     mean_turns: float
-    """Turns are geometric: any turn is the last with probability 1 / mean_turns."""
+    """Mean turns per conversation. Turns are geometric: any turn is the last with probability 1 / mean_turns."""
     turn_gap_s: float
     max_history_tokens: int
-    """A conversation also ends once its prompt and answer are this long together: what a context can hold."""
+    """Maximum tokens of prompt plus answer, at which a conversation also ends: the size of a context."""
     max_turns: int = 100
-    """And after so many turns: paths are as long as conversations."""
+    """Maximum turns, after which a conversation also ends, because paths are as long as conversations."""
     system: SystemPrompts | None = None
-    """What a conversation begins with."""
+    """System prompts that conversations begin with."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.mean_turns < np.inf:
@@ -76,7 +79,7 @@ Sharing = SystemPrompts | Conversations
 
 
 def begin_with_prompts(sharing: SystemPrompts, rng: np.random.Generator, brought: Int32s) -> tuple[Int32s, Prefixes]:
-    """Put a system prompt before what each request brings; returns the prompts' lengths and what they share."""
+    """Prepend a system prompt to each request's own part. Return the prompt lengths and the shared prefixes."""
     prefixes = Prefixes(
         segment_tokens=np.full(sharing.prompts, sharing.tokens, np.int32),
         path_start=np.arange(len(brought) + 1),

@@ -1,4 +1,4 @@
-"""Who says what next? Follows open conversations from block to block, remembering only what is still open."""
+"""Assigns requests to turns of open conversations, block by block, and keeps only open conversations in memory."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,19 +16,19 @@ from penstock.workload.synthetic.sharing import MAX_ADDED_TOKENS, Conversations
 
 Bools = NDArray[np.bool_]
 _RADIX = 2**16
-_MAX_OPEN = 2**24  # A round of turns is shuffled at once: about 20 bytes for each open conversation.
+_MAX_OPEN = 2**24  # a round of turns is shuffled at once: about 20 bytes for each open conversation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Block:
-    """A native block sorted by slot, then by time: the turns of a conversation are neighbours."""
+    """A native block sorted by slot, then by time, so that the turns of a conversation are adjacent."""
 
     slot: Int32s
     prompt: Int32s
     parting: Bools
-    """The user ends the conversation after this turn."""
+    """Whether the user ends the conversation after this turn."""
     added: Int64s
-    """Tokens the turn adds: what it brings and its answer."""
+    """Tokens that the turn adds: its own part of the prompt and its answer."""
 
     @property
     def first(self) -> Int64s:
@@ -38,20 +38,20 @@ class _Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Followed:
-    """What is known of each row once its conversation is."""
+    """The position of each row in its conversation."""
 
     start: Int64s
     """First row, in this block, of the row's conversation."""
     turn: Int64s
-    """Which turn of its conversation it is, from 1."""
+    """Number of the turn in its conversation, from 1."""
     history_tokens: Int64s
-    """What the prompt begins with."""
+    """Tokens of history at the beginning of the prompt."""
     closed: Bools
-    """Nothing follows this turn."""
+    """Whether this is the last turn."""
 
 
 class Turns:
-    """The conversations of one workload, in slots: when one ends, the slot's next turn opens another."""
+    """The conversations of one workload, in slots: when one ends, the slot's next turn starts another."""
 
     def __init__(self, sharing: Conversations, *, seed: int, slots: int, shuffled: bool) -> None:
         if slots > _MAX_OPEN:
@@ -63,12 +63,12 @@ class Turns:
         self._rounds = _rounds(seed, slots, shuffled=shuffled)
         self._table = SegmentTable(np.full(prompts, self._system_tokens, np.int32))
         self._nodes = _Nodes(prompts)
-        self._history_tokens = np.zeros(slots, np.int64)  # Of a slot's last turn; 0 where a new conversation is due.
-        self._taken = np.zeros(slots, np.int64)  # Turns its conversation has had.
-        self._last = np.full(slots, NO_SEGMENT, np.int32)  # Node of its last turn.
+        self._history_tokens = np.zeros(slots, np.int64)  # after a slot's last turn; 0 if a new conversation is due
+        self._taken = np.zeros(slots, np.int64)  # turns so far in its conversation
+        self._last = np.full(slots, NO_SEGMENT, np.int32)  # node of its last turn
 
     def extend(self, block: int, brought: Int32s, output_tokens: Int32s) -> tuple[Int32s, Prefixes]:
-        """Put its history before what each request brings; returns the prompts' lengths and what they share."""
+        """Prepend the history to each request's own part. Return the prompt lengths and the shared prefixes."""
         rng = generator(self._seed, RandomStream.SHARING, block)
         rows, system = len(brought), self._sharing.system
         prompt = np.full(rows, NO_SEGMENT, np.int32) if system is None else system.draw(rng, rows)
@@ -76,7 +76,7 @@ class Turns:
         brought = np.minimum(brought, MAX_ADDED_TOKENS)
         added = brought.astype(np.int64) + output_tokens
         slot = next(self._rounds)
-        # Sixteen bits are sorted by radix, eight times as fast.
+        # 16-bit keys use radix sort, which is eight times as fast.
         order = np.argsort(slot.astype(np.uint16) if len(self._last) <= _RADIX else slot, kind="stable")
         turns = _Block(slot=slot[order], prompt=prompt[order], parting=parting[order], added=added[order])
         followed = self._follow(turns)
@@ -85,7 +85,7 @@ class Turns:
         return input_tokens, self._link(turns, followed, order)
 
     def _follow(self, turns: _Block) -> _Followed:
-        """Find where conversations start and end, and how long their history is at each turn."""
+        """Find where conversations start and end, and the length of the history at each turn."""
         row, first, limit = np.arange(len(turns.slot)), turns.first, self._sharing.max_history_tokens
         carried = self._history_tokens[turns.slot[first]]
         opening = np.full(len(row), self._system_tokens, np.int64)
@@ -94,7 +94,8 @@ class Turns:
         taken[first] = np.where(carried > 0, self._taken[turns.slot[first]], 0)
         reached = np.cumsum(turns.added)
         before = reached - turns.added
-        # If a conversation opened here, the row after the turn that ends it: too long, too many, parting, end of block.
+        # For a conversation that opened here, the row after its last turn: too long, too many turns, parting, or end of
+        # block.
         too_long = np.maximum(np.searchsorted(reached, before + limit - opening), row) + 1
         too_many = row - taken + self._sharing.max_turns
         after_parting = np.append(np.flatnonzero(turns.parting) + 1, len(row))
@@ -108,7 +109,7 @@ class Turns:
         return _Followed(start=start, turn=turn, history_tokens=history, closed=turns.parting | full)
 
     def _link(self, turns: _Block, followed: _Followed, order: Int64s) -> Prefixes:
-        """Give every turn that is continued a segment, and every turn the path of those before it."""
+        """Give every continued turn a segment, and every turn the path of the turns before it."""
         rows, first = len(order), turns.first
         is_closed = np.empty(rows, np.bool_)
         is_closed[order] = followed.closed
@@ -140,7 +141,10 @@ class Turns:
 
 
 class _Nodes:
-    """The tree above the open conversations. Nodes are numbered anew as the past is forgotten; segments never are."""
+    """The tree above the open conversations.
+
+    Nodes are renumbered when old ones are removed; segment ids never change.
+    """
 
     def __init__(self, prompts: int) -> None:
         self._prompts = prompts
@@ -153,7 +157,7 @@ class _Nodes:
         return len(self._parent)
 
     def depth_of(self, node: Int32s) -> Int32s:
-        """Nodes down to and with this one; 0 for none."""
+        """Return the number of nodes from the root down to and including each node; 0 for -1."""
         if not len(self):
             return np.zeros(len(node), np.int32)
         return np.where(node >= 0, self._depth[node], 0).astype(np.int32)
@@ -166,14 +170,14 @@ class _Nodes:
         self._segment = np.concatenate([self._segment, segments])
 
     def prefixes(self, last: Int32s, own: Int32s, segment_tokens: Int32s) -> Prefixes:
-        """Describe requests by their last node and the node they become."""
+        """Return the prefixes of requests by their last node and their own node."""
         path_start, path = spell_paths(self._parent, self._depth, last)
         segments = np.full(len(own), NO_SEGMENT, np.int32)
         segments[own >= 0] = self._segment[own[own >= 0]]
         return Prefixes(segment_tokens=segment_tokens, path_start=path_start, path=self._segment[path], own=segments)
 
     def forget_all_but(self, last: Int32s) -> Int32s:
-        """Drop nodes above none of these, once they are worth the work; returns the new numbers of these."""
+        """Remove nodes that are no ancestor of `last`, if enough have accumulated. Return the new numbers of `last`."""
         if len(self) < 2 * self._kept + 4 * NATIVE_BLOCK:
             return last
         needed = np.zeros(len(self), np.bool_)
@@ -183,7 +187,7 @@ class _Nodes:
             needed[node] = True
             node = self._parent[node]
             node = node[node >= 0]
-        number = np.append(np.cumsum(needed) - 1, NO_SEGMENT).astype(np.int32)  # -1 finds the -1 at the end.
+        number = np.append(np.cumsum(needed) - 1, NO_SEGMENT).astype(np.int32)  # -1 indexes the -1 at the end
         self._parent = number[self._parent[needed]]
         self._depth, self._segment = self._depth[needed], self._segment[needed]
         self._kept = len(self)
@@ -191,7 +195,7 @@ class _Nodes:
 
 
 def _chain(following: Int64s) -> Int64s:
-    """Return 0, the number at 0, the number at that, and so on: one step per conversation, not per request."""
+    """Return 0, following[0], following[following[0]], and so on: one step per conversation, not per request."""
     steps, at = following.tolist(), 0
     starts = []
     while at < len(steps):
@@ -201,7 +205,7 @@ def _chain(following: Int64s) -> Int64s:
 
 
 def _rounds(seed: int, slots: int, *, shuffled: bool) -> Iterator[Int32s]:
-    """Yield, a native block at a time, whose turn it is: every slot once a round, each half of a round shuffled."""
+    """Yield the slot of each turn in native blocks: every slot once per round, each half of a round shuffled."""
     half, held = slots // 2, np.empty(0, np.int32)
     for chunk in count():
         turns = np.tile(np.arange(slots, dtype=np.int32), (-(-NATIVE_BLOCK // slots), 1))
