@@ -4,15 +4,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median, quantiles
 
-from penstock.benchmark.shipped_rows import model_of
-from penstock.performance.evidence.rows import believed, described_runs
-
 from measurements.build import Built
 from measurements.filters import WHY
 from measurements.ledger import Left
 from measurements.write import file_of
 from penstock.catalog import load_accelerator, measurement_sources
 from penstock.catalog.measurement import Measurement
+from penstock.performance.calibration.measured_runs import described_runs, usable_runs
+from penstock.performance.shipped.shipped_runs import model_of
 
 _KINDS: tuple[tuple[str, Callable[[Measurement], bool]], ...] = (
     ("one engine, a closed loop", lambda row: row.scenario == "online" and not row.drafted),
@@ -104,7 +103,7 @@ def _counted(counts: Counter[str]) -> str:
 
 def _unlearnt(rows: Sequence[Measurement]) -> str:
     """List the shipped rows that are not evidence, because they are faster than their own roofline."""
-    found = [run for run in described_runs(believed(rows), model_of, load_accelerator) if run.faster_than_roofline]
+    found = [run for run in described_runs(usable_runs(rows), model_of, load_accelerator) if run.faster_than_roofline]
     kinds = Counter((run.row.scenario, run.row.accelerator, run.row.engine, run.row.model) for run in found)
     lines = [(len(found), "all"), *((count, " ".join(kind)) for kind, count in kinds.most_common())]
     return _table(("rows", "of"), lines)
