@@ -1,1 +1,1 @@
-"""What can be asked from Python? One module per question, and the answers; `import penstock` shows them."""
+"""The Python API: one module per question, and the answer types; `import penstock` exports them."""

@@ -1,4 +1,4 @@
-"""What do you get back? Every answer: short to print, a document, rows for a data frame, drawn in a notebook."""
+"""Base class of all answers: a short repr, a JSON document, rows for a data frame, and a notebook view."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -24,35 +24,35 @@ _PRE: Final = (
 
 
 class ApiAnswer(ABC):
-    """An answer of the API. What is listed here is stable; the fields of its subclasses are the library's own types."""
+    """An answer of the API. The methods listed here are stable; fields of subclasses are the library's own types."""
 
     @property
     @abstractmethod
     def good(self) -> bool:
-        """Whether the verdict is yes, where the command exits 0 rather than 1."""
+        """Whether the verdict is yes; the command then exits 0 rather than 1."""
 
     @abstractmethod
     def document(self) -> Mapping[str, object]:
-        """Collect the document; `to_dict` is the same in plain values."""
+        """Return the document in the library's own types; `to_dict` returns it in plain values."""
 
     @abstractmethod
     def rows(self) -> list[Row]:
-        """One flat row per thing compared, for a data frame; SI units and bytes, as the names say."""
+        """Return one flat row per compared item, for a data frame, in SI units and bytes."""
 
     @abstractmethod
     def drawn(self, columns: int) -> RenderableType:
-        """What the command prints in a terminal of so many columns."""
+        """Return the terminal output of the command for a width of `columns`."""
 
     @abstractmethod
     def _said(self) -> tuple[str, Sequence[str]]:
-        """Say what was asked about, and the answer piece by piece."""
+        """Return the subject of the question, and the answer as short phrases."""
 
     def to_dict(self) -> dict[str, object]:
-        """Return the document that `--json` prints: plain values, its `schema` first."""
+        """Return the document that `--json` prints: plain values, `schema` first."""
         return plain_fields(self.document())
 
     def to_json(self) -> str:
-        """Write the document as `--json` prints it."""
+        """Serialise the document as `--json` prints it."""
         return to_json(self.document())
 
     def __repr__(self) -> str:
@@ -75,11 +75,11 @@ class ApiAnswer(ABC):
 
 
 def counted(name: str, devices: int) -> str:
-    """Name so many of an accelerator, as the tables do."""
+    """Name an accelerator with its number of devices, as the tables do."""
     return name + (f" x{devices}" if devices > 1 else "")
 
 
 def spread_over(name: str, value: "Range | None") -> Row:
-    """Spread a value and its interval over three columns."""
+    """Spread a value and its P10-P90 interval over three columns."""
     low, high = (None, None) if value is None else (value.low, value.high)
     return {name: None if value is None else value.value, f"{name}_p10": low, f"{name}_p90": high}

@@ -1,4 +1,4 @@
-"""Is what they say true?"""
+"""Audits claims: `penstock.audit`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -39,14 +39,14 @@ _FILES: Final = (".yaml", ".yml")
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class AuditAnswer(ApiAnswer):
-    """Verdicts, one per claim."""
+    """The verdict on each claim."""
 
     audited: tuple[Audited, ...]
     today: date
 
     @property
     def good(self) -> bool:
-        """Whether nothing is impossible or contradicted."""
+        """Whether no claim is impossible or contradicted."""
         return not any(entry.judgement.verdict.damning for entry in self.audited)
 
     def document(self) -> Mapping[str, object]:
@@ -54,7 +54,7 @@ class AuditAnswer(ApiAnswer):
         return audit_document(self.audited, self.today)
 
     def rows(self) -> list[Row]:
-        """One row per claim."""
+        """Return one row per claim."""
         return [_row(entry) for entry in self.audited]
 
     def drawn(self, columns: int) -> RenderableType:
@@ -96,7 +96,7 @@ def audit(
 
 @cache
 def shipped_library(today: date) -> Library:
-    """Join what the package knows."""
+    """Build the library of reference data that ships with the package."""
     return Library(
         accelerator_of=load_accelerator,
         model_of=model_of,

@@ -1,4 +1,4 @@
-"""What is known about the silicon, and who says so?"""
+"""Queries the catalog of accelerators, prices and models, with sources: `penstock.catalog`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ CatalogQuestion: TypeAlias = Literal["list", "show", "diff", "prices", "models"]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CatalogAnswer(ApiAnswer):
-    """What the catalog says."""
+    """An answer of the catalog."""
 
     about: str
     facts: Mapping[str, object]
@@ -38,7 +38,7 @@ class CatalogAnswer(ApiAnswer):
 
     @property
     def good(self) -> bool:
-        """A catalog has no verdict."""
+        """Always true: a catalog has no verdict."""
         return True
 
     def document(self) -> Mapping[str, object]:
@@ -46,7 +46,7 @@ class CatalogAnswer(ApiAnswer):
         return self.facts
 
     def rows(self) -> list[Row]:
-        """One row per accelerator, fact, price or model."""
+        """Return one row per accelerator, fact, price or model."""
         return [dict(row) for row in self.table]
 
     def drawn(self, columns: int) -> RenderableType:

@@ -1,4 +1,4 @@
-"""Must something be compiled first? The simulator, once for a machine and version."""
+"""Compiles the simulator on first use, once per machine and version."""
 
 from time import perf_counter
 
@@ -7,7 +7,7 @@ from penstock.simulation.compile_simulator import COMPILE_COST, compile_once, is
 
 
 def compile_first(watch: ProgressListener) -> None:
-    """Compile the simulator if this machine has not yet, and say how long it takes."""
+    """Compile the simulator if this machine has no compiled copy, and report the time taken."""
     if is_compiled():
         return
     watch.note(f"Compiling the simulator, once per machine and version: {COMPILE_COST}.")

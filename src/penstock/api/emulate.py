@@ -1,4 +1,4 @@
-"""How does a fleet answer that nobody owns?"""
+"""Serves mock OpenAI endpoints of a fleet with simulated latency: `penstock emulate`."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,11 +15,14 @@ if TYPE_CHECKING:
     from penstock.emulator.emulated_endpoint import EmulatedReplica
 
 _BLOCK_TOKENS: Final = 16
-"""Least size of a block: an engine that counts single tokens is emulated in blocks of these."""
+"""Minimum KV block size in tokens; an engine with single-token blocks is emulated with this size."""
 
 
 def emulated_fleet(fleet: AskedFleet, *, port: int | None = None) -> Fleet:
-    """Give every replica an address on this machine, from `port` on; without it the fleet must have them."""
+    """Assign every replica an address on this machine, counting up from `port`.
+
+    Without `port` the fleet must have addresses.
+    """
     chosen = fleet_choice(fleet)
     pools, number = [], 0
     for pool in chosen.pools:
@@ -36,7 +39,7 @@ def emulated_fleet(fleet: AskedFleet, *, port: int | None = None) -> Fleet:
 
 
 def emulated_replicas(fleet: Fleet) -> "tuple[EmulatedReplica, ...]":
-    """Predict every endpoint's step times and caches."""
+    """Predict step times and KV cache of every endpoint."""
     found: list[EmulatedReplica] = []
     for pool in fleet.pools:
         if pool.endpoints:
@@ -45,7 +48,7 @@ def emulated_replicas(fleet: Fleet) -> "tuple[EmulatedReplica, ...]":
 
 
 def _replicas(fleet: Fleet, pool: Pool) -> "list[EmulatedReplica]":
-    from penstock.emulator.emulated_endpoint import EmulatedReplica  # noqa: PLC0415 - with the extra
+    from penstock.emulator.emulated_endpoint import EmulatedReplica  # noqa: PLC0415 - needs the extra
 
     replica = _coarse(placed_pool(fleet, pool))
     return [
@@ -78,16 +81,16 @@ def emulate(
     seed: int = 0,
     ready: Callable[[Fleet], None] | None = None,
 ) -> None:
-    """Serve a fleet's endpoints, with the times of the performance model, until SIGTERM or SIGINT.
+    """Serve a fleet's endpoints with predicted latencies until SIGTERM or SIGINT.
 
-    As `penstock emulate`: `speed` of the engines' seconds pass in one of the clock; `ready` is told the fleet with its
+    As `penstock emulate`: `speed` engine seconds pass per second of wall time; `ready` is called with the fleet and its
     addresses once all ports are open.
     """
     if find_spec("httptools") is None or find_spec("uvloop") is None:
         raise MissingExtra('emulating needs an extra: pip install "penstock[gateway]"')
     if not speed > 0:
         raise UsageError(f"speed is {speed:g}; write how many seconds pass in one, such as 10")
-    import uvloop  # noqa: PLC0415 - an extra
+    import uvloop  # noqa: PLC0415 - optional extra
 
     from penstock.emulator import emulator_server  # noqa: PLC0415 - needs the extra
 

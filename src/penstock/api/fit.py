@@ -1,4 +1,4 @@
-"""Does it fit, and what is left for the KV cache?"""
+"""Checks whether a model fits in memory, and the space left for the KV cache: `penstock.fit`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -39,7 +39,7 @@ class FitAnswer(ApiAnswer):
 
     @property
     def good(self) -> bool:
-        """Whether it fits on all of them."""
+        """Whether the model fits on every accelerator."""
         return all(report.fit.fits for report in self.reports)
 
     def document(self) -> Mapping[str, object]:
@@ -47,7 +47,7 @@ class FitAnswer(ApiAnswer):
         return fit_document(self.model, self.reports, self.context_tokens)
 
     def rows(self) -> list[Row]:
-        """One row per accelerator."""
+        """Return one row per accelerator."""
         return [_row(report) for report in self.reports]
 
     def drawn(self, columns: int) -> RenderableType:
@@ -102,7 +102,7 @@ def fit(
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
-    """An engine's defaults, except what was asked for."""
+    """The engine settings given as arguments; the engine's defaults apply to the others."""
 
     name: str
     version: str | None
@@ -112,12 +112,12 @@ class _Settings:
 
     @property
     def free(self) -> frozenset[Tunable]:
-        """What was not asked for, and may be chosen so that it fits."""
+        """Settings without an argument, which may be tuned so that the model fits."""
         asked = {"memory_fraction": self.memory_fraction, "max_batched_tokens": self.batched_tokens}
         return frozenset(name for name in TUNABLE if asked[name] is None)
 
     def on(self, part: Accelerator, split: Parallelism) -> Engine:
-        """Set the engine up on an accelerator."""
+        """Build the engine for an accelerator and split."""
         usual = engine_defaults(engine_choice(self.name), part, version=self.version, tp=split.tp, pp=split.pp)
         return replace(
             usual,

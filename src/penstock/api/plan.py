@@ -1,4 +1,4 @@
-"""Which fleet should be bought?"""
+"""Plans a fleet: `penstock.plan`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,21 +38,21 @@ from penstock.report.plan.terminal import render_plan
 from penstock.workload import Trace
 
 AskedPlan: TypeAlias = str | PathLike[str] | Plan
-"""A plan file, or a plan that was read; its traces are then looked for where the program runs."""
+"""A plan file, or a loaded plan; traces of a loaded plan are relative to the working directory."""
 _MAX_BYTES: Final = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PlanAnswer(ApiAnswer):
-    """The cheapest fleet that keeps every rule, those that come close, and how sure that is."""
+    """The cheapest fleet that keeps every rule, the runners-up, and the confidence in the choice."""
 
     result: PlanResult
     sustained: LoadJudge | None = None
-    """What it was simulated with: the highest rate that replicas of one kind sustain together."""
+    """Function that returns the highest rate that replicas of one kind sustain together, by simulation."""
 
     @property
     def good(self) -> bool:
-        """Whether there is a fleet."""
+        """Whether a feasible fleet exists."""
         return not isinstance(self.result.answer, NoFleet)
 
     def document(self) -> Mapping[str, object]:
@@ -60,7 +60,7 @@ class PlanAnswer(ApiAnswer):
         return plan_document(self.result)
 
     def rows(self) -> list[Row]:
-        """One row per fleet and accelerator in a period, the cheapest fleet first; none where there is no fleet."""
+        """Return one row per fleet, accelerator and period, cheapest fleet first; empty if there is no fleet."""
         answer = self.result.answer
         if isinstance(answer, NoFleet):
             return []
@@ -68,7 +68,7 @@ class PlanAnswer(ApiAnswer):
         return [row for rank, entry in fleets for row in _rows(rank, entry)]
 
     def launches(self) -> tuple[PoolLaunch, ...]:
-        """Propose how every pool of the cheapest fleet is started."""
+        """Propose a launch command for every pool of the cheapest fleet."""
         answer = self.result.answer
         if isinstance(answer, NoFleet):
             return ()
@@ -96,15 +96,15 @@ def plan(file: AskedPlan, *, watch: ProgressListener = LOG) -> PlanAnswer:
 
 
 def read_plan(file: Path) -> Plan:
-    """Read a plan file, and give what is owned its catalog name."""
+    """Read a plan file, and resolve owned accelerators to catalog ids."""
     text = read_text(file, "`penstock plan --init > plan.yaml` writes one to start from", most_bytes=_MAX_BYTES)
     asked = parse_plan(text, file.name, today=datetime.now(tz=UTC).date())
-    # A plan that names no accelerators has nothing else to find what is owned by.
+    # A plan that lists no accelerators has no other way to identify owned hardware.
     return replace(asked, owned=tuple(replace(entry, id=load_accelerator(entry.id).id) for entry in asked.owned))
 
 
 def sources_of(asked: Plan, folder: Path, watch: ProgressListener = LOG) -> Sources:
-    """Join the catalog, the models and the simulator."""
+    """Build the plan's data sources: catalog, models and simulator."""
     columns = {workload.trace: workload.columns for workload in asked.workloads if workload.trace is not None}
     efficiencies = shipped_efficiencies()
     screen = UnitScreen(QueuelessScreen(efficiencies), shipped_phase_factors())

@@ -1,4 +1,4 @@
-"""How fast will it be?"""
+"""Predicts throughput and latency: `penstock.predict`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from penstock.report.predict_disaggregated import disaggregated_document, render
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PredictAnswer(ApiAnswer):
-    """What each deployment delivers, what it draws and what was measured nearby."""
+    """Predicted throughput, latency and energy of each deployment, with nearby measurements."""
 
     model: ModelSpec
     input_tokens: int
@@ -36,7 +36,7 @@ class PredictAnswer(ApiAnswer):
 
     @property
     def good(self) -> bool:
-        """Whether it fits on all of them."""
+        """Whether the model fits on every accelerator."""
         return all(prediction.memory.fits for prediction in self.predictions)
 
     def document(self) -> Mapping[str, object]:
@@ -47,7 +47,7 @@ class PredictAnswer(ApiAnswer):
         )
 
     def rows(self) -> list[Row]:
-        """One row per accelerator."""
+        """Return one row per accelerator."""
         pairs = zip(self.predictions, self.energies, strict=True)
         return [_row(prediction, energy, self.output_tokens) for prediction, energy in pairs]
 
@@ -63,14 +63,14 @@ class PredictAnswer(ApiAnswer):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PredictDisaggregatedAnswer(ApiAnswer):
-    """What replicas deliver that only prefill or only decode."""
+    """Predicted throughput and latency of prefill and decode replicas."""
 
     model: ModelSpec
     predictions: tuple[DisaggregatedPrediction, ...]
 
     @property
     def good(self) -> bool:
-        """Whether both kinds of replicas fit on all of them."""
+        """Whether prefill and decode replicas fit on every accelerator."""
         return all(prediction.fits for prediction in self.predictions)
 
     def document(self) -> Mapping[str, object]:
@@ -78,7 +78,7 @@ class PredictDisaggregatedAnswer(ApiAnswer):
         return disaggregated_document(self.model, self.predictions)
 
     def rows(self) -> list[Row]:
-        """One row per accelerator."""
+        """Return one row per accelerator."""
         return [_row_apart(prediction) for prediction in self.predictions]
 
     def drawn(self, columns: int) -> RenderableType:
@@ -155,7 +155,7 @@ def predict(
 
 
 def _together(placing: RequestedDeployment, on: Targets, load: tuple[int, int, int], *, light: bool) -> PredictAnswer:
-    """Prompts and answers on the same replicas."""
+    """Predict prefill and decode on the same replicas."""
     predictions = tuple(placing.predict(part, devices, load, light=light) for part, devices in counted_targets(on))
     nearest = (
         nearest_measurements(

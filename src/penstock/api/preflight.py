@@ -1,4 +1,4 @@
-"""Will it run here, will it be right, and with which flags?"""
+"""Checks whether a deployment runs, is correct, and with which flags: `penstock.preflight`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -42,7 +42,7 @@ from penstock.report.preflight.terminal import render_matrix, render_preflight
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PreflightAnswer(ApiAnswer):
-    """What would go wrong, one answer per accelerator, or per accelerator and engine."""
+    """Preflight results, one per accelerator, or per accelerator and engine."""
 
     answers: tuple[Preflight, ...]
     speeds: tuple[Speed | None, ...]
@@ -51,7 +51,7 @@ class PreflightAnswer(ApiAnswer):
 
     @property
     def good(self) -> bool:
-        """Whether nothing blocks it or would be silently wrong; a matrix has no verdict of its own."""
+        """Whether no finding blocks the launch or makes answers silently wrong; always true for a matrix."""
         return self.matrix or all(answer.passes for answer in self.answers)
 
     def document(self) -> Mapping[str, object]:
@@ -59,12 +59,12 @@ class PreflightAnswer(ApiAnswer):
         return preflight_document(self.answers, self.speeds, self.instead)
 
     def rows(self) -> list[Row]:
-        """One row per accelerator and engine."""
+        """Return one row per accelerator and engine."""
         return [_row(answer, speed) for answer, speed in zip(self.answers, self.speeds, strict=True)]
 
     def drawn(self, columns: int) -> RenderableType:
         """Draw what `preflight` prints."""
-        del columns  # its lines wrap by themselves, but for commands, which must not
+        del columns  # its lines wrap by themselves, except commands, which must not wrap
         if self.matrix:
             return render_matrix(self.answers)
         pieces: list[RenderableType] = []
@@ -133,7 +133,7 @@ def preflight(
 
 
 class _Options:
-    """What was typed, turned into questions."""
+    """The arguments of a preflight, converted to questions."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class _Options:
             self._take(launch)
 
     def _take(self, launch: Launch) -> None:
-        """A launch line states its own split."""
+        """Take engine version and split from a launch command."""
         engine = engine_choice(self.engine)
         tagged = image_release(launch.image)
         if tagged is not None and self.version and Release(self.version) != tagged:
@@ -175,33 +175,33 @@ class _Options:
 
     @property
     def model(self) -> str | None:
-        """The model the launch line names."""
+        """The model named in the launch command."""
         return None if self.launch is None else self.launch.flag("model-path")
 
     def questions(self, subject: Subject, on: Targets) -> Iterable[PreflightQuestion]:
-        """One question per accelerator named."""
+        """Yield one question per accelerator."""
         for part, present in counted_targets(on):
             tp, pp = self.tp, self.pp
-            # A count a shell fills in, or one that does not parse, is taken to be all there are.
+            # A count that a shell variable fills in, or that does not parse, is taken to be all devices.
             unread = tp is None and self.launch is not None and self.launch.flag("tensor-parallel-size") is not None
             devices = present if unread else self._used(present, tp or 1)
             if devices is not None and tp is None and self._machines(part, devices, pp):
-                # Tensor parallelism stays where the fast link is; machines are stages of a pipeline.
+                # Tensor parallelism stays within the fast link; nodes are pipeline stages.
                 tp, pp = part.node.devices, devices // part.node.devices
             yield self.question(subject, part, split_choice(part, devices, tp=tp, pp=pp, dp=self.dp, ep=self.ep))
 
     def _used(self, devices: int | None, tp: int) -> int | None:
-        """Of the devices a host has, those a line of the user's own starts on: 4 of 8 is ordinary."""
+        """Return the number of devices that the user's command uses, such as 4 of the host's 8."""
         ranks = tp * self.pp * self.dp
         return ranks if self.launch is not None and devices is not None and ranks < devices else devices
 
     def _machines(self, part: Accelerator, devices: int, pp: int) -> bool:
-        """Whether a count that was typed without a split is several whole machines without one link between them."""
+        """Return whether a device count without a split spans several whole nodes without a common link."""
         together = max(part.node.largest, (part.link.domain_devices if part.link else None) or 0)
         return pp == self.dp == 1 and devices > together and devices % part.node.devices == 0
 
     def question(self, subject: Subject, part: Accelerator, split: Parallelism) -> PreflightQuestion:
-        """Ask about one placement."""
+        """Build the question for one placement."""
         engine = engine_choice(self.engine)
         return PreflightQuestion(
             subject=subject,
@@ -214,7 +214,7 @@ class _Options:
         )
 
     def everywhere(self, subject: Subject) -> list[PreflightQuestion]:
-        """Ask about every accelerator and both engines, each on the fewest devices."""
+        """Build questions for every accelerator and both engines, each on the fewest devices that fit."""
         questions = []
         for part in load_accelerators():
             for engine in ("vllm", "sglang"):
@@ -242,7 +242,7 @@ def _subject(name: str, watch: ProgressListener, *, scan: bool) -> Subject:
 
 
 def _refuse_other_model(asked: str, subject: Subject, served: str | None) -> None:
-    """Refuse a line that serves another model of the catalog: the verdict would not be about the line."""
+    """Raise if the command serves another catalog model: the verdict would not apply to it."""
     if served is not None and compare_served(subject, served) == "other":
         known = catalog_id(served)
         called = served if served == known else f"{served} ({known})"

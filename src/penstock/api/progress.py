@@ -1,4 +1,4 @@
-"""Who is told what goes on? A terminal draws it; a script's log gets the notes."""
+"""Progress and notes of long computations: a terminal draws them, a script logs the notes."""
 
 import logging
 from typing import Protocol
@@ -7,23 +7,23 @@ log = logging.getLogger(__name__)
 
 
 class ProgressListener(Protocol):
-    """Is told how far things are, and what is worth knowing."""
+    """Receiver of progress and notes."""
 
     def tell(self, what: str, done: int, total: int) -> None:
-        """Hear how much of something is done; a total of 0 is not known."""
+        """Receive progress of a task; a total of 0 is unknown."""
 
     def note(self, text: str) -> None:
-        """Hear something that is worth a line of its own."""
+        """Receive a note for the user."""
 
 
 class _Log:
-    """Writes notes to the log of the library, which says nothing unless a program asks for it."""
+    """Listener that logs notes to the library's logger, which is silent by default."""
 
     def tell(self, what: str, done: int, total: int) -> None:
-        """Say nothing of progress."""
+        """Ignore progress."""
 
     def note(self, text: str) -> None:
-        """Log the line."""
+        """Log the note."""
         log.info(text)
 
 

@@ -1,4 +1,4 @@
-"""Why was a request sent there, and what would another policy have done with yesterday's traffic?"""
+"""Replays recorded routing decisions with other policies, and explains single decisions: `penstock receipts`."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,17 +20,17 @@ from penstock.routing.replay import explain, replay
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ReceiptsAnswer(ApiAnswer):
-    """What each policy would have done with the decisions that were written down."""
+    """The outcome of each policy on the recorded decisions."""
 
     decisions: int
     replays: tuple[ReplayedPolicy, ...]
     explained: Explained | None
     cut_files: tuple[str, ...] = ()
-    """Whose last line was cut, and is left out."""
+    """Files whose last line was truncated and is left out."""
 
     @property
     def good(self) -> bool:
-        """Always: nothing is judged."""
+        """Always true: nothing is judged."""
         return True
 
     def document(self) -> Mapping[str, object]:
@@ -38,7 +38,7 @@ class ReceiptsAnswer(ApiAnswer):
         return receipts_document(self.decisions, self.replays, self.explained, self.cut_files)
 
     def rows(self) -> list[Row]:
-        """One row per policy."""
+        """Return one row per policy."""
         return [
             {
                 "policy": one.policy.name,
@@ -65,9 +65,9 @@ class ReceiptsAnswer(ApiAnswer):
 def receipts(
     files: Sequence[str | Path], *, policy: str = "penstock,round-robin,least-request", explained: int | None = None
 ) -> ReceiptsAnswer:
-    """What would another policy have done? As `penstock receipts`: `receipts(["receipts.0.jsonl"])`.
+    """Replay recorded decisions with other policies, as `penstock receipts`: `receipts(["receipts.0.jsonl"])`.
 
-    `explained` is the number of one decision, from 1, whose endpoints are all shown with what was predicted there.
+    `explained` is the number of one decision, counted from 1, that is shown with the predictions for all its endpoints.
     """
     policies = policies_choice(policy)
     if any(one.weighs == "file" for one in policies):
@@ -89,7 +89,7 @@ def receipts(
 
 
 def _check_once(files: Sequence[Path]) -> None:
-    """Refuse a file that is named twice, under whatever name: its decisions would count double."""
+    """Raise if two files hold the same decisions, whatever their names: they would count twice."""
     seen: dict[str, Path] = {}
     for path in files:
         line = first_line(path)

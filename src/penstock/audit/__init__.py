@@ -1,1 +1,1 @@
-"""Is a published claim possible, and does it follow from its own inputs?"""
+"""Checks whether published claims are possible and consistent with their own inputs."""

@@ -1,4 +1,4 @@
-"""What does an expression come to? Sums of plain numbers, redone from their text and nothing else."""
+"""Evaluates arithmetic expressions from their text; only numbers and given names are allowed."""
 
 import ast
 import operator
@@ -28,7 +28,7 @@ _COMPARED: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 
 
 def evaluated(expression: str, names: Mapping[str, float] | None = None) -> float:
-    """Work an expression out: + - * / and brackets of numbers, and of names that are given."""
+    """Evaluate an expression of + - * / and parentheses over numbers and the given names."""
     if len(expression) > _MAX_CHARACTERS:
         raise UsageError(f"a formula of {len(expression)} characters is too long; the limit is {_MAX_CHARACTERS}")
     try:
@@ -58,7 +58,7 @@ def _value(node: ast.expr, names: Mapping[str, float]) -> float:
 
 
 def holds(comparison: str) -> bool:
-    """Work out `a < b`, of expressions or of days."""
+    """Evaluate a comparison such as `a < b`, of expressions or of dates."""
     found = _BESIDE.fullmatch(comparison)
     if found is None:
         raise UsageError(f"'{comparison[:60]}' compares nothing")

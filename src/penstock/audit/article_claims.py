@@ -1,4 +1,4 @@
-"""What do the articles claim? Every checkable statement of five of them, in our words, shipped as data."""
+"""The checkable claims of five articles, paraphrased and shipped as data."""
 
 from functools import cache
 from importlib.resources import files
@@ -13,7 +13,7 @@ _ENDING: Final = ".claims.yaml"
 
 @cache
 def shipped_claims() -> tuple[Claim, ...]:
-    """Read the ledger, article by article; ids are `article/claim`."""
+    """Read the shipped claims by article; ids are `article/claim`."""
     folder = files("penstock.audit") / "data"
     found: list[Claim] = []
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
@@ -27,6 +27,6 @@ def shipped_claims() -> tuple[Claim, ...]:
 
 
 def contradictions(claims: tuple[Claim, ...]) -> tuple[tuple[str, str], ...]:
-    """List pairs that cannot both be true, each once."""
+    """List pairs of claims that cannot both be true, each pair once."""
     pairs = {tuple(sorted((claim.id, other))) for claim in claims for other in claim.contradicts}
     return tuple(sorted((first, second) for first, second in pairs))

@@ -1,4 +1,4 @@
-"""Which auditor answers? One claim in, one judgement out."""
+"""Dispatches each claim to the check for its kind."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -53,24 +53,24 @@ _BY_DAY: Final[Mapping[type, Callable[..., Judgement]]] = {
     PriceStatement: audit_price,
     PriceRatioStatement: audit_price_ratio,
 }
-"""What depends on the day it was said."""
+"""Checks that depend on the date of the claim."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audited:
-    """A claim and what came out."""
+    """A claim and its judgement."""
 
     claim: Claim
     judgement: Judgement
 
 
 def audit_claims(claims: Iterable[Claim], library: Library) -> tuple[Audited, ...]:
-    """Judge claims one by one; what two of them say of each other is theirs to state."""
+    """Judge claims one by one; contradictions between claims are as they state them."""
     return tuple(Audited(claim=claim, judgement=judge(claim, library)) for claim in claims)
 
 
 def judge(claim: Claim, library: Library) -> Judgement:
-    """Judge one claim; a part or model that cannot be looked up leaves it undetermined, and the others go on."""
+    """Judge one claim; an unknown accelerator or model makes it undetermined and does not stop the others."""
     statement, day = claim.statement, claim.said.said_on
     try:
         if type(statement) in _BY_DAY:
@@ -82,7 +82,7 @@ def judge(claim: Claim, library: Library) -> Judgement:
 
 
 def _dated(judgement: Judgement, part: str, library: Library, claim: Claim) -> Judgement:
-    """Add that a part was not there yet on the day of the claim."""
+    """Add to the reason that the accelerator was launched after the claim."""
     launched, day = library.accelerator_of(part).launched, claim.said.said_on
     if launched is None or day is None or f"{day:%Y-%m}" >= launched:
         return judgement

@@ -1,40 +1,40 @@
-"""What came out? A verdict, the reason, arithmetic a reader can redo, and what would make the claim true."""
+"""Judgements: verdict, reason, reproducible arithmetic, and the condition under which the claim would be true."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """What a claim is worth."""
+    """Verdict on a claim."""
 
     IMPOSSIBLE = "impossible"
-    """Breaks a bound of capacity, bandwidth or arithmetic however it is read."""
+    """Breaks a bound of capacity, bandwidth or arithmetic in every reading."""
     CONTRADICTED = "contradicted"
-    """By sourced facts or dates, or by its own stated inputs."""
+    """Contradicted by sourced facts or dates, or by its own stated inputs."""
     IMPLAUSIBLE = "implausible"
-    """Possible, far from all evidence."""
+    """Possible, but far from all evidence."""
     PLAUSIBLE = "plausible"
     CONFIRMED = "confirmed"
     UNDETERMINED = "undetermined"
-    """Nothing here can tell; the reason says what is missing."""
+    """Cannot be decided; the reason names the missing evidence."""
 
     @property
     def damning(self) -> bool:
-        """Whether a buyer should stop: `audit` exits 1."""
+        """Whether `audit` exits 1: a buyer should stop."""
         return self in {Verdict.IMPOSSIBLE, Verdict.CONTRADICTED}
 
     @property
     def caught(self) -> bool:
-        """Whether it says that something is wrong."""
+        """Whether the verdict says that something is wrong."""
         return self.damning or self is Verdict.IMPLAUSIBLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Working:
-    """One line of arithmetic: an expression of plain numbers, what it comes to, and what that is."""
+    """One line of arithmetic: an expression of plain numbers, its result, and the meaning of the result."""
 
     expression: str
-    """`192 / 80`, or a comparison: `2024-10 > 2023-10`."""
+    """An expression such as `192 / 80`, or a comparison such as `2024-10 > 2023-10`."""
     result: float | bool
     what: str
 
@@ -46,7 +46,7 @@ class Working:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cited:
-    """What was consulted: who says it and where."""
+    """A consulted source."""
 
     title: str
     url: str | None = None
@@ -54,7 +54,7 @@ class Cited:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What an auditor says of one statement."""
+    """The result of checking one statement."""
 
     verdict: Verdict
     reason: str
@@ -62,21 +62,21 @@ class Judgement:
     sources: tuple[Cited, ...] = ()
     true_if: str | None = None
     today: Verdict | None = None
-    """The verdict of today, where it is not that of the day of the claim."""
+    """Today's verdict, if it differs from that on the day of the claim."""
 
 
 def figure(value: float) -> str:
-    """Write a number as a reader would, to four digits and no fewer than its whole part has."""
+    """Format a number with four significant digits, and at least its whole part."""
     if value == int(value) and abs(value) < 1e15:  # noqa: PLR2004 - beyond, digits are noise
         return f"{int(value):,}"
     return f"{value:,.0f}" if abs(value) >= 1e4 else f"{float(f'{value:.4g}'):,g}"  # noqa: PLR2004 - four digits
 
 
 def plainly(value: float) -> str:
-    """Write a number for an expression, exactly enough to redo it."""
+    """Format a number for an expression, with six significant digits."""
     return f"{int(value)}" if value == int(value) and abs(value) < 1e15 else f"{value:.6g}"  # noqa: PLR2004 - as above
 
 
 def worked(expression: str, result: float | bool, what: str) -> Working:  # noqa: FBT001 - a result may be yes or no
-    """Write a line of arithmetic."""
+    """Create a line of arithmetic."""
     return Working(expression=expression, result=result, what=what)

@@ -1,4 +1,4 @@
-"""What may auditors consult? Catalog, models, prices, measurements and sourced facts, handed in by whoever asks."""
+"""Reference data for the checks: catalog, models, prices, measurements and sourced facts, passed in by the caller."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from penstock.reading.toml import STRICT, read_toml, strictly
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourcedFact:
-    """Something on record that no catalog holds: a release, a name, a result somebody published."""
+    """A sourced fact that no catalog holds: a release, a name, a published result."""
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
@@ -31,12 +31,12 @@ class SourcedFact:
     checked_on: date
     holds: bool | None = None
     text: str | None = None
-    """What it is called or says; alternatives are parted by bars, each of them words that must all appear."""
+    """Name or statement. `|` separates alternatives; all words of one must appear."""
     low: float | None = None
     high: float | None = None
     measure: str = "number"
     first: date | None = None
-    """The day it happened or began to hold, or the first of the days it may have been."""
+    """The day it happened or began to hold, or the first possible day."""
     last: date | None = None
     note: str = ""
 
@@ -46,13 +46,13 @@ class SourcedFact:
 
     @property
     def cited(self) -> Cited:
-        """Where it is written."""
+        """The source of the fact."""
         return Cited(title=self.title, url=self.url)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourcedLimit:
-    """A threshold of a rule: total processing performance is dense tera-operations a second times their bits."""
+    """A threshold of a rule, in total processing performance: dense TOPS times bits."""
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
@@ -67,14 +67,14 @@ class SourcedLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrintedFigure:
-    """Another figure that data sheets print for a quantity of a part: a vector rate, an earlier version's memory."""
+    """Another figure that data sheets print for an accelerator: a vector rate, an earlier version's memory."""
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
     part: str
     quantity: str
     value: float
-    """In plain units: bytes, bytes or operations a second, watts."""
+    """Value in base units: bytes, bytes or operations per second, watts."""
     says: str
     url: str
     title: str
@@ -85,7 +85,7 @@ class PrintedFigure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """Devices that are sold, and printed in data sheets, as one."""
+    """Devices that are sold, and listed in data sheets, as one product."""
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
@@ -99,42 +99,42 @@ class Package:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FactBook:
-    """All sourced facts, by subject and what they are about."""
+    """All sourced facts by subject and topic."""
 
     facts: tuple[SourcedFact, ...]
     limits: tuple[SourcedLimit, ...]
     printed: tuple[PrintedFigure, ...] = ()
     packages: tuple[Package, ...] = ()
     subjects: Mapping[str, str] = field(default_factory=dict)
-    """Other names of subjects."""
+    """Synonyms of subjects."""
 
     def find(self, subject: str, about: str) -> SourcedFact | None:
-        """Look something up; names are compared without case."""
+        """Return a fact, or None; names are compared without case."""
         wanted = self.name(subject), about.strip().lower()
         return next((fact for fact in self.facts if (fact.subject, fact.about.lower()) == wanted), None)
 
     def earliest(self, subject: str) -> SourcedFact | None:
-        """The first thing on record that happened to a subject."""
+        """Return the earliest dated fact of a subject, or None."""
         dated = [fact for fact in self.facts if fact.subject == self.name(subject) and fact.first is not None]
         return min(dated, key=lambda fact: fact.first or date.max, default=None)
 
     def limit(self, ident: str) -> SourcedLimit | None:
-        """Look a threshold up."""
+        """Return a threshold by its id, or None."""
         return next((limit for limit in self.limits if limit.id == ident), None)
 
     def package_of(self, part: str) -> Package | None:
-        """Look up what a part is sold in."""
+        """Return the package in which an accelerator is sold, or None."""
         return next((package for package in self.packages if package.part == part), None)
 
     def name(self, subject: str) -> str:
-        """The name facts have for a subject."""
+        """Return the canonical name of a subject."""
         spelled = " ".join(subject.lower().split())
         return self.subjects.get(spelled, spelled)
 
 
 @cache
 def shipped_facts() -> FactBook:
-    """Read the facts of the package."""
+    """Read the facts shipped with the package."""
     raw = read_toml(files("penstock.audit") / "data" / "facts.toml")
     return FactBook(
         facts=strictly(tuple[SourcedFact, ...], raw.get("fact", []), "facts.toml"),
@@ -146,21 +146,21 @@ def shipped_facts() -> FactBook:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Library:
-    """What auditors know; one library is one key of what was worked out with it."""
+    """Reference data for the checks. It is hashed by identity, as a cache key."""
 
     accelerator_of: Callable[[str], Accelerator]
     model_of: Callable[[str], ModelSpec]
     prices_of: Callable[[str], Sequence[Price]]
     measurements_of: Callable[[str], Sequence[Measurement]]
-    """Of one accelerator."""
+    """Measurements of one accelerator."""
     sources: Mapping[str, MeasurementSource]
     shape_of: Callable[[str], str]
-    """The shape of a catalog model: sizes of the same shape run alike."""
+    """Function that returns the shape of a catalog model; models of equal shape perform alike."""
     efficiencies: Efficiencies | None
-    """None judges by bounds alone."""
+    """Measured efficiencies; None judges by physical bounds alone."""
     facts: FactBook
     subject_of: Callable[[str], Subject]
-    """A model as preflight sees it."""
+    """Function that returns a model as preflight sees it."""
     knowledge: Callable[[], Knowledge]
-    """The rules of preflight, read when they are first asked for."""
+    """The preflight rules, loaded on first use."""
     today: date

@@ -1,17 +1,17 @@
-"""Does a published saving follow from its own inputs? Every reasonable reading of them, computed."""
+"""Checks whether a published saving follows from its own inputs, in every reasonable reading."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 _ROUNDING: Final = 0.005
-"""A claim in whole percent is reproduced by anything that rounds to it."""
+"""Half a percentage point: a claim in whole percent is reproduced by a value that rounds to it."""
 _VARIED: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavingClaim:
-    """A published saving with the inputs it states, to be recomputed."""
+    """A published saving with its stated inputs, to be recomputed."""
 
     title: str
     cheaper: str
@@ -23,40 +23,40 @@ class SavingClaim:
     cheaper_watts: float
     dearer_watts: float
     hardware_fraction: float
-    """Share of hardware depreciation in the whole; power and cooling are the rest."""
+    """Share of hardware depreciation in the total; power and cooling are the rest."""
     years: float
     engineers: float
     engineer_usd_per_year: float
     claimed_fraction: float
     claimed_with_engineers_fraction: float
     cheaper_throughput_fraction: float | None
-    """Tokens of the cheaper part over tokens of the dearer one, where the text states something."""
+    """Throughput of the cheaper accelerator relative to the dearer one; None if not stated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One way to understand the stated inputs, and what they then give."""
+    """One reading of the stated inputs, and its result."""
 
     name: str
     throughput: str
     saving_fraction: float
     with_engineers_fraction: float
     varied_fractions: tuple[float, float]
-    """The saving when the share of hardware is a fifth smaller or larger."""
+    """The saving with a hardware share 20% smaller or larger."""
     reproduces_claim: bool
     reproduces_claim_with_engineers: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimCheck:
-    """What the inputs give and what they would have to be."""
+    """The results of all readings, and the inputs that would reproduce the claim."""
 
     claim: SavingClaim
     readings: tuple[Reading, ...]
     engineers_for_the_drop: float
-    """Engineers that would take the first figure down to the second; the dearer bill is the same in every reading."""
+    """Number of engineers that explains the drop between both figures; the dearer bill is the same in every reading."""
     throughput_for_the_claim: float
-    """Tokens of the cheaper part over the dearer one that would give the first figure, in the first reading."""
+    """Relative throughput of the cheaper accelerator that gives the first figure, in the first reading."""
 
     @property
     def verdicts(self) -> tuple[str, ...]:
@@ -105,7 +105,7 @@ def check_claim(claim: SavingClaim) -> ClaimCheck:
 
 _Basis = Literal["own", "watts", "same"]
 _BASES: Final[tuple[_Basis, ...]] = ("own", "watts", "same")
-"""The stated share of hardware may be of each bill, or of the dearer one with the other's power to follow from it."""
+"""Readings of the hardware share: of each bill, or of the dearer bill with the other's power derived from it."""
 
 
 def _name(claim: SavingClaim, basis: _Basis) -> str:
@@ -139,7 +139,7 @@ def _readings(claim: SavingClaim) -> Iterator[Reading]:
 
 
 def _bills(claim: SavingClaim, basis: _Basis) -> tuple[float, float]:
-    """Both fleets over the whole time, people apart."""
+    """Return the bills of both fleets over the whole period, without people."""
     kept = 1 - claim.discount_fraction
     cheap, dear = (claim.devices * usd * kept for usd in (claim.cheaper_usd, claim.dearer_usd))
     whole = dear / claim.hardware_fraction

@@ -1,4 +1,4 @@
-"""What is in this checkpoint's files? Reads configs and tensor headers from disk or the hub; never the weights."""
+"""Reads configs and tensor headers of a checkpoint, from disk or the hub; never the weights."""
 
 from penstock.checkpoint.checkpoint_files import Checkpoint
 from penstock.checkpoint.crosscheck import CrossCheck, cross_check

@@ -1,4 +1,4 @@
-"""What is a checkpoint once its files are read?"""
+"""The Checkpoint type, and bounded reading of its small files."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,22 +11,22 @@ from penstock.model.config_json import MAX_CONFIG_BYTES, Config
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """A model and where it was read."""
+    """A model and its source."""
 
     spec: ModelSpec
     source: str
     repository: str | None = None
-    """Its name on the hub, where it has one: what an engine is told to load."""
+    """Hub repository, if it has one: the name that an engine loads."""
     tensors: tuple[StoredTensor, ...] | None = None
-    """Headers of the weight files, where they are at hand."""
+    """Headers of the weight files, if available."""
     config: Config | None = None
-    """config.json as it was parsed, for what a ModelSpec does not keep (activation schemes, KV scales)."""
+    """Parsed config.json, for properties that ModelSpec does not keep (activation schemes, KV scales)."""
     sidecar: Config | None = None
-    """hf_quant_config.json beside it."""
+    """Parsed hf_quant_config.json, if there is one."""
 
 
 def read_bounded(path: Path, limit: int = MAX_CONFIG_BYTES) -> bytes:
-    """Read a small file; one byte beyond the limit is enough for its parser to refuse it."""
+    """Read a small file; one byte more than the limit is read, so that its parser can refuse it."""
     try:
         with path.open("rb") as file:
             return file.read(limit + 1)

@@ -1,4 +1,4 @@
-"""Do the stored tensors agree with the config? Compares a ModelSpec with safetensors headers, name by name."""
+"""Compares a ModelSpec with safetensors headers, name by name."""
 
 import re
 from collections.abc import Iterable
@@ -22,17 +22,16 @@ _SUFFIX = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrossCheck:
-    """How far the files and the config agree."""
+    """The agreement between the files and the config."""
 
     stored_bytes: int
     expected_bytes: int
     wrong_shapes: tuple[str, ...]
-    """Unquantised tensors whose shape is not the one the config implies, and scales that cannot cover their weight
-    (the first few)."""
+    """Unquantised tensors with an unexpected shape, and scales that cannot cover their weight (the first few)."""
     missing: tuple[str, ...]
-    """Modules the config implies that no file holds under that name: fused, renamed or absent (the first few)."""
+    """Modules implied by the config that no file holds: fused, renamed or absent (the first few)."""
     unexpected: tuple[str, ...]
-    """Stored modules the config does not imply (the first few)."""
+    """Stored modules that the config does not imply (the first few)."""
 
     @property
     def difference_fraction(self) -> float:
@@ -41,14 +40,15 @@ class CrossCheck:
 
     @property
     def agrees(self) -> bool:
-        """Whether bytes agree within a percent, no shape contradicts the config and nothing is simply absent."""
-        # Beside unexpected modules, missing ones may be the same weights fused or renamed; alone they are not there.
+        """Whether bytes agree within 1%, no shape contradicts the config and no module is absent."""
+        # If there are unexpected modules, missing ones may be the same weights fused or renamed; otherwise they are
+        # absent.
         absent = self.missing and not self.unexpected
         return abs(self.difference_fraction) <= AGREES_WITHIN and not self.wrong_shapes and not absent
 
 
 def cross_check(model: ModelSpec, tensors: Iterable[StoredTensor]) -> CrossCheck:
-    """Compare every stored tensor with what the config implies."""
+    """Compare every stored tensor with the config."""
     expected: dict[str, list[Weight]] = {}
     for weight in model.weights:
         expected.setdefault(weight.module, []).append(weight)
@@ -74,7 +74,7 @@ def cross_check(model: ModelSpec, tensors: Iterable[StoredTensor]) -> CrossCheck
 
 
 def _declared_block(model: ModelSpec) -> Block | None:
-    """Return the block the config gives FP8 weights; None where it gives none."""
+    """Return the scale block that the config declares for FP8 weights, or None."""
     for weight in model.weights:
         stored = weight.format
         if stored.name == "fp8" and stored.scale_columns is not None and (stored.scale_rows or 0) > 1:
@@ -83,7 +83,7 @@ def _declared_block(model: ModelSpec) -> Block | None:
 
 
 def _wrong_scales(tensors: Iterable[StoredTensor], declared: Block | None) -> list[str]:
-    """Compare the shape of every scale with that of its FP8 weight, under the block declared, or the usual one."""
+    """Check the shape of every scale against its FP8 weight, with the declared block or the most common one."""
     named = {tensor.name: tensor for tensor in tensors}
     pairs = [
         (named[scale], weight)
@@ -101,7 +101,7 @@ def _wrong_scales(tensors: Iterable[StoredTensor], declared: Block | None) -> li
 
 
 def _wrong_shape(tensor: StoredTensor, weights: list[Weight]) -> str | None:
-    """Compare shapes of the same rank exactly, others (a convolution's kernel) by their elements."""
+    """Compare shapes of equal rank exactly, others (a convolution's kernel) by their number of elements."""
     if weights[0].format.bits < 16:  # noqa: PLR2004 - quantised weights are packed
         return None
     shape, elements = weights[0].shape, sum(prod(weight.shape) for weight in weights)
@@ -113,7 +113,7 @@ def _wrong_shape(tensor: StoredTensor, weights: list[Weight]) -> str | None:
 
 
 def _file_bytes(weight: Weight, model: ModelSpec) -> int:
-    """Bytes in the files, which may hold wider weights than engines load."""
+    """Return the bytes in the files, which may hold wider weights than engines load."""
     if model.stored_dtype is not None and weight.format is model.dtype:
         return model.stored_dtype.bytes_of(weight.shape) * weight.copies
     return weight.stored_bytes

@@ -1,4 +1,4 @@
-"""How is a checkpoint on the Hugging Face hub read? Its config and tensor headers, never its code or its weights."""
+"""Reads a checkpoint's config and tensor headers from the Hugging Face hub, never its code or weights."""
 
 import re
 from pathlib import Path
@@ -24,7 +24,7 @@ def open_hub(repository: str, *, headers: bool = False) -> Checkpoint:
         )
     name, _, revision = repository.partition("@")
     try:
-        from huggingface_hub import HfApi  # noqa: PLC0415 - an optional extra
+        from huggingface_hub import HfApi  # noqa: PLC0415 - optional extra
     except ImportError:
         raise MissingExtra("reading from the hub needs an extra: pip install 'penstock[hub]'") from None
     api = HfApi()
@@ -40,7 +40,7 @@ def open_hub(repository: str, *, headers: bool = False) -> Checkpoint:
 
 
 def _download(api: "HfApi", name: str, file: str, revision: str | None) -> bytes | None:
-    from huggingface_hub.errors import (  # noqa: PLC0415 - an optional extra
+    from huggingface_hub.errors import (  # noqa: PLC0415 - optional extra
         EntryNotFoundError,
         HfHubHTTPError,
         LocalEntryNotFoundError,
@@ -60,7 +60,7 @@ def _download(api: "HfApi", name: str, file: str, revision: str | None) -> bytes
 
 
 def _stored_tensors(api: "HfApi", name: str, revision: str | None) -> tuple[StoredTensor, ...]:
-    """Ask for the headers of every shard; the client fetches only those bytes."""
+    """Return the tensors in the headers of all shards; the client downloads only the headers."""
     metadata = api.get_safetensors_metadata(name, revision=revision)
     found = []
     for file in metadata.files_metadata.values():

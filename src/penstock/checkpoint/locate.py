@@ -1,4 +1,4 @@
-"""Where is the model? A config.json, a directory, a name the catalog knows, or a hub repository."""
+"""Locates a model: a config.json, a directory, a catalog name, or a hub repository."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ _SIDECAR: Final = "hf_quant_config.json"
 
 
 def open_checkpoint(name: str, *, headers: bool = False) -> Checkpoint:
-    """Resolve what a user typed: a path if it exists, else a catalog name, else `hf:org/name` on the hub."""
+    """Open the model that a user names: a path if it exists, else a catalog name, or `hf:org/name` on the hub."""
     if not name.strip():
         raise UsageError("no model is named; give a config.json, a directory, a catalog name or hf:org/name")
     if name.startswith("hf:"):
@@ -49,7 +49,7 @@ def _headers(folder: Path) -> tuple[StoredTensor, ...] | None:
 
 
 def _open_shadowed(path: Path) -> Checkpoint:
-    """A directory that holds no checkpoint may only share its name with a model people ask for."""
+    """Open the catalog model that a directory without a checkpoint shares its name with."""
     try:
         return _open_catalog(str(path))
     except UnknownName:

@@ -1,4 +1,4 @@
-"""Which files hold a checkpoint's weights? Those its index names, so that a second copy is not counted twice."""
+"""Lists a checkpoint's weight files: those in its index, so that a second copy is not counted."""
 
 import json
 import re
@@ -17,7 +17,7 @@ _MAX_SHARDS: Final = 4096
 
 
 def shards_of(folder: Path) -> tuple[Path, ...]:
-    """List the weight files: those the index names, else `model*.safetensors`, else all (Mistral has both kinds)."""
+    """List the weight files: those in the index, else `model*.safetensors`, else all (Mistral has both kinds)."""
     index = folder / _INDEX
     if index.is_file():
         return tuple(folder / name for name in _indexed(index))
@@ -29,13 +29,13 @@ def shards_of(folder: Path) -> tuple[Path, ...]:
 
 
 def indexed_tensors(folder: Path) -> Mapping[str, str]:
-    """Return which file the index says holds each tensor; empty where there is no index."""
+    """Map each tensor to its file according to the index; empty without an index."""
     index = folder / _INDEX
     return {str(name): str(file) for name, file in _weight_map(index).items()} if index.is_file() else {}
 
 
 def declared_block(folder: Path) -> tuple[int, int] | None:
-    """Return the block config.json says scales are shared among; None where it says none, or is not there."""
+    """Return the scale block that config.json declares; None if it declares none or is missing."""
     file = folder / "config.json"
     if not file.is_file():
         return None
@@ -50,7 +50,7 @@ def declared_block(folder: Path) -> tuple[int, int] | None:
 
 def _indexed(index: Path) -> tuple[str, ...]:
     names = sorted({str(name) for name in _weight_map(index).values()})
-    # The index is untrusted: a shard lies beside it, never elsewhere on this machine.
+    # The index is untrusted: a shard must be in the same directory.
     outside = next((name for name in names if not _SHARD.fullmatch(name)), None)
     if outside is not None or len(names) > _MAX_SHARDS:
         raise CheckpointError(

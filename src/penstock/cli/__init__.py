@@ -1,1 +1,1 @@
-"""The `penstock` command: parses, calls one library function, hands the result to `report`."""
+"""The `penstock` command: parses arguments, calls one library function, and renders the result with `report`."""

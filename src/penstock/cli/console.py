@@ -1,4 +1,4 @@
-"""Where does output go? Results to stdout; a pipe gets a fixed width, or what COLUMNS says, and no colour."""
+"""Console output: results go to stdout; a pipe gets a fixed width, or COLUMNS, and no colour."""
 
 import os
 import sys
@@ -22,8 +22,8 @@ PIPE_WIDTH = 132
 
 
 def stdout() -> Console:
-    """The console results are printed to."""
-    # Rich takes COLUMNS by itself; a pipe for which nobody sets it is as wide as a table wants.
+    """Return the console for results."""
+    # Rich reads COLUMNS by itself; a pipe without it gets the width that tables need.
     fixed = PIPE_WIDTH if not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdecimal() else None
     console = Console(width=fixed, highlight=False, soft_wrap=False)
     console.push_render_hook(_Trimming())
@@ -31,15 +31,15 @@ def stdout() -> Console:
 
 
 class _Trimming(RenderHook):
-    """Has every line end where its last letter does."""
+    """Render hook that removes trailing blanks."""
 
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
-        """Wrap what is about to be printed."""
+        """Wrap the renderables that are about to be printed."""
         return [_Trimmed(view) for view in renderables]
 
 
 class _Trimmed:
-    """A view without the blanks that tables pad their last column with."""
+    """A renderable without the blanks that tables pad their last column with."""
 
     def __init__(self, view: ConsoleRenderable) -> None:
         self._view = view
@@ -69,19 +69,19 @@ def _until_last_letter(line: list[Segment]) -> list[Segment]:
 
 
 def show(answer: "ApiAnswer", *, as_json: bool) -> None:
-    """Print an answer as a document or drawn, and exit 1 where the verdict is no."""
+    """Print an answer as JSON or drawn, and exit 1 if the verdict is negative."""
     if as_json:
         typer.echo(answer.to_json())
     else:
         console = stdout()
-        # A command that is printed to be pasted may be wider than the terminal.
+        # A command for copying may be wider than the terminal.
         console.print(answer.drawn(console.width), crop=False)
     if not answer.good:
         raise typer.Exit(1)
 
 
 class Watch:
-    """Says on stderr what is going on, while a person watches."""
+    """Progress display on stderr, if it is a terminal."""
 
     def __init__(self) -> None:
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -104,22 +104,22 @@ class Watch:
         self._bar.stop()
 
     def say(self, what: str) -> None:
-        """Show that something goes on whose end is not known."""
+        """Show an activity of unknown length."""
         self.tell(what, 0, 0)
 
     def tell(self, what: str, done: int, total: int) -> None:
-        """Show how much of something is done."""
+        """Show the progress of a task."""
         if self._task is None:
             self._task = self._bar.add_task(what, total=None)
         self._bar.update(self._task, description=what, completed=done, total=total or None)
 
     def note(self, text: str) -> None:
-        """Print a line beside the result; a pipe is told too."""
+        """Print a note on stderr, also if it is a pipe."""
         self._bar.console.print(text, style="dim", soft_wrap=True)
 
 
 def write_file(path: Path, content: str | bytes) -> None:
-    """Write a file the user named, and say so; a place that cannot be written is one line."""
+    """Write a file that the user named, and report it; raise a one-line error if it cannot be written."""
     try:
         path.write_bytes(content.encode() if isinstance(content, str) else content)
     except OSError as error:
@@ -128,7 +128,7 @@ def write_file(path: Path, content: str | bytes) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory the user named; one that is there already is used."""
+    """Create a directory that the user named, if it does not exist."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -137,7 +137,7 @@ def make_directory(path: Path) -> None:
 
 @contextmanager
 def byte_progress(total_bytes: int, label: str) -> Iterator[Callable[[int], None]]:
-    """Show bytes read and their rate on stderr while a person watches; yields what to call with each amount."""
+    """Show bytes read and their rate on stderr if it is a terminal; yield the function that adds bytes."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     columns = (TextColumn(label), BarColumn(), DownloadColumn(), TransferSpeedColumn())

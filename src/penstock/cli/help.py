@@ -1,4 +1,4 @@
-"""How is help printed? As Typer draws it; in a pipe, every line ends where its last letter does."""
+"""Prints help as Typer does, without trailing blanks in a pipe."""
 
 import io
 import sys
@@ -10,7 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 
 
 class HelpOfCommand(TyperCommand):
-    """A command whose help can be piped."""
+    """A command whose help has no trailing blanks in a pipe."""
 
     def format_help(self, ctx: typer.Context, formatter: object) -> None:  # type: ignore[override]
         """Print the help."""
@@ -18,7 +18,7 @@ class HelpOfCommand(TyperCommand):
 
 
 class HelpOfGroup(TyperGroup):
-    """A group of commands whose help can be piped."""
+    """A group of commands whose help has no trailing blanks in a pipe."""
 
     def format_help(self, ctx: typer.Context, formatter: object) -> None:  # type: ignore[override]
         """Print the help."""
@@ -26,7 +26,7 @@ class HelpOfGroup(TyperGroup):
 
 
 def trim_help(app: typer.Typer) -> None:
-    """Have every command below print its help so."""
+    """Apply the trimmed help to all commands of an app and its groups."""
     for command in app.registered_commands:
         command.cls = HelpOfCommand
     for group in app.registered_groups:
@@ -39,7 +39,7 @@ def _trimmed(draw: Callable[[], None]) -> None:
     if sys.stdout.isatty():
         draw()
         return
-    # The encoding decides which frames are drawn.
+    # The encoding decides which box characters are drawn.
     held = io.TextIOWrapper(io.BytesIO(), encoding=sys.stdout.encoding or "utf-8", errors="replace")
     with redirect_stdout(held):
         draw()

@@ -1,4 +1,4 @@
-"""What can be asked? The root command: groups, exit codes and one-line errors."""
+"""The root command: command groups, exit codes and one-line errors."""
 
 import io
 import logging
@@ -87,9 +87,12 @@ trim_help(app)
 
 
 def main() -> None:
-    """Run the command line: an expected failure is one line and exit code 2 or 3, a bug keeps its traceback and 70."""
+    """Run the command line.
+
+    Expected failures print one line and exit 2 or 3; a bug prints its traceback and exits 70.
+    """
     _prepare_streams()
-    # Matrices are small: threads of OpenBLAS would spin between them. A number the user states is left as it is.
+    # Matrices are small, so that OpenBLAS threads would only spin. A number set by the user is kept.
     if "OMP_NUM_THREADS" not in os.environ:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
@@ -99,7 +102,7 @@ def main() -> None:
         typer.echo(f"Error: {error}", err=True)
         sys.exit(EXIT_USAGE if isinstance(error, UsageError) else EXIT_EXPECTED_FAILURE)
     except BrokenPipeError:
-        # The reader of the pipe went away (`| head`); point stdout elsewhere so that exit does not write to it.
+        # The reader of the pipe has closed it (`| head`); redirect stdout so that exit does not write to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Exception:  # noqa: BLE001 - the outermost frame: all it adds is the exit code
         traceback.print_exc()
@@ -107,7 +110,7 @@ def main() -> None:
 
 
 def _prepare_streams() -> None:
-    """Let a reader that goes away end us quietly, and print what the terminal's encoding lacks as `?`."""
+    """Exit quietly if the reader of a pipe closes it, and print characters that the encoding lacks as `?`."""
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     for stream in (sys.stdout, sys.stderr):

@@ -1,4 +1,4 @@
-"""Will this checkpoint run here, will it be right, and with which flags? Rules, predictions and launch commands."""
+"""Preflight: checks whether a checkpoint runs correctly on an accelerator, and proposes launch commands."""
 
 from penstock.preflight.check import Preflight, PreflightQuestion, Readiness, check
 from penstock.preflight.facts.derive_facts import derive_facts

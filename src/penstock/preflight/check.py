@@ -1,4 +1,4 @@
-"""Will it run here, will it be right, how fast, with which flags? Everything preflight says about one deployment."""
+"""The preflight of one deployment: rules, obstacles, predicted kernels, memory and launch plan."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -60,26 +60,26 @@ _SEVERAL_MACHINES: Final = (
     "data-parallel-backend",
     "dist-init-addr",
 )
-"""Flags by which machines meet."""
+"""Flags that connect several nodes."""
 _LONGER: Final = ("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN")
 
 
 class Readiness(StrEnum):
-    """Whether it would serve: the worst that is known, in one word."""
+    """The overall verdict: the worst known problem, in one word."""
 
     SILENT_WRONG = "silent-wrong"
     BLOCKED = "blocked"
     RISK = "risk"
-    """It may fail, and often does not."""
+    """It may fail, but often does not."""
     SLOW = "slow"
     RUNS = "runs"
     UNDETERMINED = "undetermined"
-    """Nothing is known against it, but what decides is not known for this engine and chip."""
+    """No problem is known, but the deciding facts are not known for this engine and accelerator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartObstacle:
-    """What stops it besides the rules."""
+    """An obstacle to starting that is not a rule."""
 
     kind: ObstacleKind
     text: str
@@ -87,7 +87,7 @@ class StartObstacle:
 
 @dataclass(frozen=True, kw_only=True)
 class PreflightQuestion:
-    """What a user asks: this checkpoint, there, with that engine, perhaps with a launch of their own."""
+    """A preflight question: a checkpoint, an accelerator and an engine, optionally with the user's own launch."""
 
     subject: Subject
     accelerator: Accelerator
@@ -95,17 +95,17 @@ class PreflightQuestion:
     version: Release
     asked: LaunchChoices
     launch: Launch | None = None
-    """The user's own launch; None asks about the one preflight proposes."""
+    """The user's own launch; None checks the launch that preflight proposes."""
     host: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preflight:
-    """The whole answer."""
+    """The complete preflight result."""
 
     question: PreflightQuestion
     launch: Launch
-    """What was checked: the user's own launch, or the one proposed."""
+    """The launch that was checked: the user's own, or the proposed one."""
     facts: Facts
     assessment: Assessment
     architecture: ArchitectureSupport
@@ -116,33 +116,33 @@ class Preflight:
     aiter: AiterLookup | None
     memory: MemoryFit
     cut: CutContext | None
-    """Set where the model's own context does not fit; the plan then serves a shorter one."""
+    """The shortened context of the plan, if the model's full context does not fit."""
     flags: tuple[FlagFinding, ...]
     plan: LaunchPlan
     recipe: Recipe | None
     served: tuple[ServedBy, ...]
-    """Engines that were measured with this model on this part."""
+    """Engines measured with this model on this accelerator."""
 
     @property
     def obstacles(self) -> tuple[StartObstacle, ...]:
-        """What stops it besides the rules: an old release, no memory, no kernel, no backend, a flag that is gone."""
+        """Obstacles outside the rules: an old release, too little memory, no kernel, no backend, a removed flag."""
         return tuple(_obstacles(self))
 
     @property
     def narrow(self) -> StartObstacle | None:
-        """What stops it at one end of the range of what start-up takes, and not at the other."""
+        """The memory obstacle that occurs at only one end of the range of start-up memory."""
         return None if self.memory.certain else _short_of_room(self)
 
     @property
     def doubts(self) -> tuple[StartObstacle, ...]:
-        """What may stop it: memory at one end of its range, flags the release may or may not have."""
+        """Possible obstacles: memory at one end of its range, flags that the release may lack."""
         unread = (flag for flag in self.flags if flag.stops and not flag.certain)
         short = () if (narrow := self.narrow) is None else (narrow,)
         return (*short, *(StartObstacle(kind="flag", text=flag.message) for flag in unread))
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What of a line of the user's own was not checked."""
+        """Parts of the user's launch command that were not checked."""
         subject, served, config = self.question.subject, self.launch.flag("model-path"), self.launch.flag("config")
         found = [] if config is None else [f"--config {config} is not read: what it sets is not checked"]
         if served is not None and compare_served(subject, served) == "cannot_tell":
@@ -151,13 +151,13 @@ class Preflight:
 
     @property
     def passes(self) -> bool:
-        """Whether nothing is known that stops it or silently spoils its answers."""
+        """Whether no problem is known that stops the launch or makes answers silently wrong."""
         return self.assessment.passes and not self.obstacles
 
     @property
     def readiness(self) -> Readiness:
-        """The worst that is known."""
-        # What does not start cannot answer wrongly.
+        """The worst known problem."""
+        # A server that does not start cannot give wrong answers.
         if self.obstacles or self.assessment.of(Severity.BLOCKER):
             return Readiness.BLOCKED
         if self.assessment.of(Severity.SILENT_WRONG):
@@ -173,11 +173,11 @@ class Preflight:
 
     @property
     def unsupported_by_recipe(self) -> bool:
-        """Whether the model's own recipe calls this chip unsupported."""
+        """Whether the model's own recipe lists this accelerator as unsupported."""
         return self.recipe is not None and self.recipe.status == "unsupported"
 
     def lags(self, group: WeightGroup) -> bool:
-        """Whether the chip could multiply this faster: narrow weights on a chip without units for them could not."""
+        """Return whether the accelerator could multiply this group faster; False if it has no units for the format."""
         if group.kernel is KernelClass.WIDENED:
             units = self.facts["chip.fp4"]
             return isinstance(units, frozenset) and group.format in units
@@ -185,18 +185,18 @@ class Preflight:
 
     @property
     def newer_than_read(self) -> Release | None:
-        """The newest release that was read, where a later one is asked about."""
+        """The newest release that was read, if the question is about a later one."""
         read = NEWEST[self.question.engine]
         return read if self.question.version > read else None
 
     @property
     def executed_model(self) -> ModelSpec:
-        """The model with every format as it is multiplied: what a speed prediction must price."""
+        """The model with every format as executed, for speed predictions."""
         return as_executed(self.question.subject.model, self.kernels)
 
     @property
     def unknown_facts(self) -> tuple[str, ...]:
-        """Facts that are not known, whether or not a rule asks for them."""
+        """Names of unknown facts, whether or not a rule uses them."""
         return tuple(name for name, value in self.facts.items() if isinstance(value, Unknown))
 
 
@@ -224,7 +224,7 @@ def _obstacles(answer: Preflight) -> Iterator[StartObstacle]:
 
 
 def _of_the_line(answer: Preflight) -> Iterator[StartObstacle]:
-    """What a line of the user's own says that cannot be: it is torn, hides devices, names another method or image."""
+    """Yield obstacles in the user's own command: broken lines, hidden devices, a wrong quantisation method or image."""
     subject, launch = answer.question.subject, answer.launch
     yield from (StartObstacle(kind="line", text=text) for text in launch.torn)
     started = answer.question.asked.parallelism.devices
@@ -245,7 +245,7 @@ def _of_the_line(answer: Preflight) -> Iterator[StartObstacle]:
 
 
 def _short_of_room(answer: Preflight) -> StartObstacle | None:
-    """Memory, context or split that the start would stumble over."""
+    """Return the memory, context or split obstacle that would stop the launch."""
     if answer.memory.obstacle is None or _starts_all_the_same(answer):
         return None
     hint = f"; --max-model-len {answer.cut.tokens} fits" if answer.cut is not None else ""
@@ -254,7 +254,10 @@ def _short_of_room(answer: Preflight) -> StartObstacle | None:
 
 
 def _starts_all_the_same(answer: Preflight) -> bool:
-    """SGLang starts with a context that does not fit, and refuses the requests; a limit can be talked over."""
+    """Return whether the engine starts despite the obstacle.
+
+    SGLang starts with a context that does not fit and refuses long requests. A model's limit can be overridden.
+    """
     if answer.memory.obstacle_is("model_limit"):
         overridden = answer.launch.flag("hf-overrides", "json-model-override-args", "rope-scaling") is not None
         return overridden or any(answer.launch.environment.get(name) == "1" for name in _LONGER)
@@ -262,7 +265,7 @@ def _starts_all_the_same(answer: Preflight) -> bool:
 
 
 def _started_alone(answer: Preflight) -> StartObstacle | None:
-    """A replica of several machines needs a way for them to meet."""
+    """Return an obstacle if a replica spans several nodes and the launch does not connect them."""
     split, node = answer.question.asked.parallelism, answer.question.accelerator.node
     if split.devices <= node.largest or answer.launch.flag(*_SEVERAL_MACHINES) is not None:
         return None
@@ -272,7 +275,7 @@ def _started_alone(answer: Preflight) -> StartObstacle | None:
 
 
 def check(question: PreflightQuestion, knowledge: Knowledge) -> Preflight:
-    """Answer a question: propose a launch, derive facts, try every rule, predict what will serve."""
+    """Answer a question: propose a launch, derive facts, evaluate every rule, and predict kernels and memory."""
     question = _as_launched(question)
     recipe = _recipe(question, knowledge)
     followed = None if recipe is not None and recipe.status == "unsupported" else recipe
@@ -319,7 +322,7 @@ def check(question: PreflightQuestion, knowledge: Knowledge) -> Preflight:
 
 
 def _proposed(question: PreflightQuestion, knowledge: Knowledge, recipe: Recipe | None) -> LaunchPlan:
-    """Propose a launch: vLLM's with the model's recipe, SGLang's with what its cookbook passes for the family."""
+    """Propose a launch: for vLLM with the model's recipe, for SGLang with its cookbook's flags for the family."""
     engine, version = question.engine, question.version
     plan = plan_launch(question.subject, question.accelerator, engine, version, question.asked, recipe)
     if engine == "sglang":
@@ -329,7 +332,7 @@ def _proposed(question: PreflightQuestion, knowledge: Knowledge, recipe: Recipe 
 
 
 def _as_launched(question: PreflightQuestion) -> PreflightQuestion:
-    """Take the weights as the launch stores them, and propose to store them so."""
+    """Apply the launch's quantisation method to the weights, and to the proposed launch."""
     method = question.asked.quantization or (question.launch and question.launch.flag("quantization", "quant")) or None
     stored = as_launched(question.subject, method)
     if stored is question.subject:
@@ -338,7 +341,7 @@ def _as_launched(question: PreflightQuestion) -> PreflightQuestion:
 
 
 def _recipe(question: PreflightQuestion, knowledge: Knowledge) -> Recipe | None:
-    """Recipes are vLLM's."""
+    """Return the model's recipe; only vLLM has recipes."""
     if question.engine != "vllm":
         return None
     return find_recipe(

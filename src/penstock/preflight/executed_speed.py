@@ -1,4 +1,4 @@
-"""How fast will it be as it really runs? The performance model, fed with formats as they are multiplied here."""
+"""Predicts speed as executed: the performance model with formats as the kernels multiply them."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -10,27 +10,27 @@ from penstock.preflight.check import Preflight, Readiness
 from penstock.preflight.predictions.weight_kernels import KernelClass
 
 LOAD: Final = (1024, 1024, 32)
-"""Prompt tokens, answer tokens and requests in flight of the figure shown; `penstock predict` asks others."""
+"""Prompt tokens, answer tokens and concurrent requests of the shown figure; `penstock predict` takes other loads."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Speed:
-    """A prediction, and what it would be if every format ran on units of its own."""
+    """A prediction, and the prediction if every format had native kernels."""
 
     prediction: Prediction
     if_native: Prediction | None
-    """None where every format already does."""
+    """The prediction with native kernels; None if every format has them already."""
 
     @property
     def lost_fraction(self) -> float | None:
-        """Share of throughput that missing kernels cost."""
+        """Fraction of throughput lost to missing kernels."""
         if self.if_native is None:
             return None
         return 1 - self.prediction.output_tokens_per_s.value / self.if_native.output_tokens_per_s.value
 
 
 def predicted_speed(answer: Preflight, efficiencies: Efficiencies) -> Speed | None:
-    """Predict the standard load; None where it does not start, has no kernel, or nothing was measured on the device."""
+    """Predict the standard load; None if it does not start, lacks a kernel, or the accelerator has no measurements."""
     engine, part = answer.question.engine, answer.question.accelerator
     kernels = {group.kernel for group in answer.kernels}
     if answer.readiness is Readiness.BLOCKED or not answer.memory.fits:

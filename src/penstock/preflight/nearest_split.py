@@ -1,4 +1,4 @@
-"""Which split would run instead? The nearest one to what was asked, where that is what stands in the way."""
+"""Finds the nearest split that runs, if the split is the obstacle."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,9 +13,9 @@ _ANSWERED_BY_A_SPLIT: Final = {"split", "memory", "context", "nodes"}
 
 
 def nearest(answer: Preflight, knowledge: Knowledge) -> Preflight | None:
-    """Return the answer for the nearest split that passes; None where none is needed, or none would help.
+    """Return the result for the nearest split that passes; None if none is needed or none helps.
 
-    Nearest to a line of the user's own is the launch preflight proposes for the same devices.
+    For a user's own command, the nearest is the launch that preflight proposes for the same devices.
     """
     kinds = {obstacle.kind for obstacle in answer.obstacles}
     if answer.passes:
@@ -36,7 +36,7 @@ def nearest(answer: Preflight, knowledge: Knowledge) -> Preflight | None:
 
 
 def _candidates(answer: Preflight, *, grow: bool) -> Iterator[Parallelism]:
-    """Other ways for the same devices, then fewer or more: more first where memory is short."""
+    """Yield other splits of the same devices, then fewer or more devices; more first if memory is short."""
     asked, part = answer.question.asked.parallelism, answer.question.accelerator
     mixture = answer.question.subject.model.experts is not None
     if mixture and not asked.expert_parallel:
@@ -50,7 +50,7 @@ def _candidates(answer: Preflight, *, grow: bool) -> Iterator[Parallelism]:
 
 
 def _of(devices: int, node: int, *, mixture: bool) -> Iterator[Parallelism]:
-    """Tensor parallel within a node, machines in a pipeline; whole experts as the second choice."""
+    """Yield tensor parallelism within a node and nodes as pipeline stages; expert parallelism second."""
     within = min(devices, node)
     if devices % within:
         return

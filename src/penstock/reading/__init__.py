@@ -1,1 +1,1 @@
-"""How is a file read? Strictly: one line says what is wrong, where, and what to write instead."""
+"""Strict readers of files; an error names the problem, the place and the fix in one line."""

@@ -1,4 +1,4 @@
-"""What does a small text file say? Read whole, or refused in one line: how large, which text, and where to get one."""
+"""Reads small text files whole, or raises a one-line error."""
 
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from pathlib import Path
@@ -10,7 +10,7 @@ _MAX_BYTES: Final = 4 * 2**20
 
 
 def read_text(path: Path, remedy: str, *, most_bytes: int = _MAX_BYTES) -> str:
-    """Read a file that people write, as editors and spreadsheets save it; `remedy` says what to do without one."""
+    """Read a text file as editors and spreadsheets save it; `remedy` tells the user how to get one."""
     try:
         if path.is_dir():
             raise UnreadableFile(f"{path}: it is a folder; {remedy}")

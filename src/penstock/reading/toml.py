@@ -1,4 +1,4 @@
-"""How is shipped data read? TOML into frozen dataclasses: an unknown key or a number in quotes is an error."""
+"""Reads shipped TOML data into frozen dataclasses; an unknown key or a quoted number is an error."""
 
 import tomllib
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 STRICT: Final[Mapping[str, object]] = {"extra": "forbid"}
-"""The `__pydantic_config__` of a dataclass that refuses keys it does not have."""
+"""`__pydantic_config__` of a dataclass that rejects unknown keys."""
 
 _T = TypeVar("_T")
 
@@ -27,7 +27,7 @@ def read_toml(path: Traversable) -> dict[str, Any]:
 
 
 def parse_toml(text: str, where: str) -> dict[str, Any]:
-    """Read TOML; `where` is named in the complaint."""
+    """Parse TOML; errors name `where`."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -35,7 +35,7 @@ def parse_toml(text: str, where: str) -> dict[str, Any]:
 
 
 def strictly(kind: type[_T], raw: object, where: str) -> _T:
-    """Make a dataclass, or a tuple of them, of parsed values."""
+    """Validate parsed values as a dataclass, or a tuple of them."""
     import pydantic_core  # noqa: PLC0415 - a tenth of a second that `--help` must not pay
 
     try:

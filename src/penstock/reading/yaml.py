@@ -1,4 +1,4 @@
-"""How is a hand-written file read? Strictly, and every complaint names the line and the fix."""
+"""Reads hand-written YAML strictly; every error names the line and the fix."""
 
 import difflib
 import re
@@ -17,16 +17,19 @@ _NUMBER: Final = re.compile(r"(-?)\$?\s?(-?\d[\d_,]*(?:\.\d+)?(?:e[+-]?\d{1,3})?
 _THOUSANDS: Final = {"": 1.0, "k": 1e3, "m": 1e6}
 _WHOLE_PERCENT: Final = 100
 _MAX_TIMES: Final = 10
-"""What may be at most this is a fraction, or a growth of so many times."""
+"""Upper bound up to which a value is a fraction or a growth factor."""
 _MANY: Final = 10**9
-"""A bound above which nobody needs to be told of it."""
+"""Upper bound above which error messages do not mention it."""
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 _T = TypeVar("_T")
 
 
 def read_table(text: str, where: str, *, kind: str, written_by: str) -> "Table":
-    """Parse YAML into a table that remembers its lines; `kind` is what it is called, `written_by` what writes one."""
+    """Parse YAML into a table with line numbers.
+
+    `kind` names the type of file, `written_by` the command that writes one.
+    """
     if len(text) > _MAX_CHARACTERS:
         raise UsageError(f"{where}: {len(text):,} characters cannot be a {kind}; the limit is {_MAX_CHARACTERS:,}")
     try:
@@ -42,24 +45,24 @@ def read_table(text: str, where: str, *, kind: str, written_by: str) -> "Table":
 
 
 def empty_table(name: str) -> "Table":
-    """A table nobody wrote: every key of it takes its default."""
+    """Return an empty table, in which every key takes its default."""
     mark = yaml.Mark(name, 0, 0, 0, None, None)
     return Table(Value(yaml.MappingNode("tag:yaml.org,2002:map", [], start_mark=mark), name, name))
 
 
 class Value:
-    """One value of the file: where it stands and how it may be read."""
+    """One value of the file, with its place and its parsers."""
 
     def __init__(self, node: yaml.Node, where: str, name: str) -> None:
         self.node, self.where, self.name = node, where, name
 
     @property
     def line(self) -> int:
-        """Counted from one, as editors do."""
+        """Line number, counted from one."""
         return int(self.node.start_mark.line) + 1
 
     def refuse(self, problem: str) -> NoReturn:
-        """Complain about this value."""
+        """Raise an error about this value."""
         raise UsageError(f"{self.where}:{self.line}: {self.name}: {problem}")
 
     @property
@@ -73,24 +76,24 @@ class Value:
         return isinstance(self.node, yaml.SequenceNode)
 
     def table(self, *keys: str) -> "Table":
-        """Read keys and values; with `keys`, those and no others."""
+        """Parse a table; with `keys`, no others are allowed."""
         return Table(self).only(*keys) if keys else Table(self)
 
     def items(self) -> "Iterator[Value]":
-        """Read a list."""
+        """Yield the entries of a list."""
         if not isinstance(self.node, yaml.SequenceNode):
             self.refuse("must be a list; start each entry with a dash or write [a, b]")
         for number, node in enumerate(self.node.value, start=1):
             yield Value(node, self.where, f"{self.name} {number}")
 
     def text(self) -> str:
-        """Read a word or a sentence."""
+        """Parse a word or a sentence."""
         if not isinstance(self.node, yaml.ScalarNode) or not str(self.node.value).strip():
             self.refuse("must be a single word or sentence")
         return str(self.node.value).strip()
 
     def number(self, *, low: float = 0.0, high: float = float("inf")) -> float:
-        """Read 12, 1_000, 0.08, 8%, 25k or $25,000."""
+        """Parse 12, 1_000, 0.08, 8%, 25k or $25,000."""
         text = self.text()
         value = self._amount(text)
         if not low <= value <= high:
@@ -112,25 +115,25 @@ class Value:
         return float(f"{plain[1]}{digits}") * _THOUSANDS[plain[3].lower()]
 
     def whole(self, *, low: int = 0, high: int = 10**9) -> int:
-        """Read a count."""
+        """Parse an integer."""
         value = self.number(low=low, high=high)
         if value != int(value):
             self.refuse(f"{value:g} is not a whole number; write {round(value):,} without a fraction")
         return int(value)
 
     def tokens(self) -> int:
-        """Read 4096 or 4k."""
+        """Parse 4096 or 4k."""
         return self.parsed(lambda text: parse_tokens(text.replace("_", "").replace(",", "")))
 
     def parsed(self, read: "Callable[[str], _T]") -> "_T":
-        """Read a text that has a parser of its own, whose complaint then names this line."""
+        """Parse text with a given parser; its error gets this line."""
         try:
             return read(self.text())
         except UsageError as error:
             self.refuse(str(error))
 
     def made(self, read: "Callable[[Table], Callable[[], _T]]") -> "_T":
-        """Read a table and make what it says; what its own type refuses gets its line."""
+        """Parse a table and build its object; errors of the constructor get this line."""
         make = read(self.table())
         try:
             return make()
@@ -138,7 +141,7 @@ class Value:
             self.refuse(str(error))
 
     def date(self) -> date:
-        """Read 2027-06-01."""
+        """Parse 2027-06-01."""
         text = self.text()
         try:
             return date.fromisoformat(text if _DAY.fullmatch(text) else "")
@@ -146,11 +149,11 @@ class Value:
             self.refuse(f"'{text[:40]}' is not a date; write 2027-06-01")
 
     def flag(self) -> bool:
-        """Read true or false."""
+        """Parse true or false."""
         return self.choice(("true", "false")) == "true"
 
     def scalar(self) -> str | int | float | bool:
-        """Read one value of whatever kind it is written as."""
+        """Parse a scalar of any type."""
         try:
             found = yaml.SafeLoader("").construct_object(self.node, deep=True)
         except (yaml.YAMLError, ValueError, OverflowError):
@@ -160,7 +163,7 @@ class Value:
         return found
 
     def choice(self, known: tuple[str, ...]) -> str:
-        """Read one of a few words."""
+        """Parse one of a few words."""
         text = self.text().lower()
         if text not in known:
             self.refuse(f"'{text[:40]}' is not one of {', '.join(known)}")
@@ -168,7 +171,7 @@ class Value:
 
 
 class Table:
-    """Keys and values. A reader first says which keys there are, so a misspelt key is named before a missing one."""
+    """Keys and values. Callers declare the keys first, so that a misspelt key is reported before a missing one."""
 
     def __init__(self, value: Value) -> None:
         if not isinstance(value.node, yaml.MappingNode):
@@ -187,7 +190,7 @@ class Table:
             yield name, Value(entry, self.value.where, name)
 
     def only(self, *keys: str) -> Self:
-        """Say which keys there are; refuse every other, with the one that was probably meant."""
+        """Declare the allowed keys; raise for any other, with the closest allowed one."""
         self.known = keys
         for name, entry in self.entries.items():
             if name not in keys:
@@ -197,7 +200,7 @@ class Table:
         return self
 
     def get(self, key: str) -> Value | None:
-        """Return the value of a key, if it is there and not empty."""
+        """Return the value of a key; None if it is missing or empty."""
         if key not in self.known:
             raise LookupError(f"`{key}` is read from {self.value.name}, whose reader does not name it in only()")
         return self._found(key)
@@ -207,7 +210,7 @@ class Table:
         return None if found is None or found.node.tag == "tag:yaml.org,2002:null" else found
 
     def required(self, key: str) -> Value:
-        """Return the value of a key that must be there."""
+        """Return the value of a required key."""
         return self._there(key, self.get(key))
 
     def _there(self, key: str, found: Value | None) -> Value:
@@ -216,21 +219,21 @@ class Table:
         return found
 
     def version(self, known: int, *, written_by: str) -> None:
-        """Refuse a file of another version, before any key that this one does not have."""
+        """Raise for a file of another version, before its unknown keys are reported."""
         found = self._there("version", self._found("version"))
         if found.whole() != known:
             found.refuse(f"this penstock reads version {known}; write the file again with `{written_by}`")
 
     def section(self, key: str) -> "Table":
-        """Return a table that may be missing."""
+        """Return the table of an optional key; empty if missing."""
         found = self.get(key)
         return empty_table(key) if found is None else found.table()
 
     def optional(self, key: str, read: "Callable[[Value], _T]", otherwise: _T) -> _T:
-        """Read a key that may be missing."""
+        """Parse an optional key."""
         found = self.get(key)
         return otherwise if found is None else read(found)
 
     def every(self) -> Iterator[tuple[str, Value]]:
-        """Read every key, whatever it is called."""
+        """Yield every key with its value."""
         yield from self.entries.items()

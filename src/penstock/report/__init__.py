@@ -1,1 +1,1 @@
-"""How are results shown? Terminal tables and pictures, and JSON; nothing here computes a result."""
+"""Renders results as terminal tables, charts and JSON. Nothing here computes a result."""

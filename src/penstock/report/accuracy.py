@@ -1,4 +1,4 @@
-"""How is our error published? Tables of held-out error, for the terminal and for docs/accuracy.md."""
+"""Tables of held-out prediction error, for the terminal and for docs/accuracy.md."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,13 +27,13 @@ SPLITS: Mapping[str, str] = {
     "lengths": "new lengths",
     "load": "a load between measured ones",
 }
-"""What a row is predicted without, as a reader meets it."""
+"""Reader-facing name of each hold-out split: what the predictor has not seen."""
 _HEAD = ("rows", "median", "mean", "p90", "bias", "in P10-P90")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Published:
-    """One way of holding out."""
+    """The held-out errors of one split."""
 
     name: str
     errors: Errors
@@ -42,28 +42,28 @@ class Published:
 
     @staticmethod
     def of(name: str, errors: Errors, rows: Measured) -> "Published":
-        """Judge every row against the interval that other folds would have given it."""
+        """Build the split, checking each row against the interval calibrated on the other folds."""
         return Published(name=name, errors=errors, rows=rows, covered=covered(errors))
 
     def summary(self, kept: Kept | None = None) -> ErrorSummary:
-        """Summarise some of the rows, or all."""
+        """Summarise the errors of the selected rows, or of all rows if no mask is given."""
         chosen = np.ones(len(self.covered), np.bool_) if kept is None else kept
         errors = self.errors
         return summarise(errors.predicted_s[chosen], errors.measured_s[chosen], self.covered[chosen])
 
     def by(self, *words: str) -> list[tuple[str, ErrorSummary]]:
-        """Summarise each group of rows that share these words."""
+        """Summarise errors by group; a group is the rows with equal values of the given labels."""
         labels = np.array([" ".join(spelt) for spelt in zip(*(self.rows.texts[word] for word in words), strict=True)])
         return [(label, self.summary(labels == label)) for label in np.unique(labels).tolist()]
 
     @property
     def winners(self) -> Winners | None:
-        """How often the right vendor was named."""
+        """Accuracy of naming the faster vendor; None if there is nothing to compare."""
         return winners(self.rows, self.errors.predicted_s)
 
 
 def render_accuracy(published: Sequence[Published]) -> RenderableType:
-    """Draw one table over all ways of holding out, one per accelerator for the first, and who was named winner."""
+    """Draw the errors of all splits, the first split by accelerator, and how often the faster vendor was named."""
     pieces: list[RenderableType] = [
         _table("predicted without", [(SPLITS[each.name], each.summary()) for each in published]),
         Text(),
@@ -75,7 +75,7 @@ def render_accuracy(published: Sequence[Published]) -> RenderableType:
 
 
 def winner_line(published: Published) -> str | None:
-    """Say how often the right winner was named, and what naming without a model would have reached."""
+    """Describe how often the faster vendor was named correctly, next to two baselines without a model."""
     found = published.winners
     if found is None:
         return None
@@ -102,7 +102,7 @@ def _cells(summary: ErrorSummary) -> list[str]:
 
 
 def markdown_table(rows: Sequence[tuple[str, ErrorSummary]], head: str) -> str:
-    """Write the same table for a page."""
+    """Write error summaries as a Markdown table."""
     lines = [f"| {head} | {' | '.join(_HEAD)} |", "|---|---|---|---|---|---|---|"]
     lines += [f"| {label} | {' | '.join(_cells(summary))} |" for label, summary in rows]
     return "\n".join(lines) + "\n"

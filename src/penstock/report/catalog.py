@@ -1,4 +1,4 @@
-"""How are accelerators shown? A list, one part with its sources, and two parts side by side with the usual traps."""
+"""Renders accelerators: the list, one accelerator with its sources, and a comparison of two with common pitfalls."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ MARKS = "? unverified   ~ estimated   = derived   * measured   (no mark) vendor 
 
 
 _WIDE = 110
-"""Columns from which on every fact of a row has room beside the others."""
+"""Terminal width, in columns, from which every fact of a row fits on one line."""
 _COLUMNS = (
     ("id", ""),
     ("memory", "as sold"),
@@ -37,7 +37,7 @@ _LEFT_OUT_WHEN_NARROW = {"memory", "link", "TDP", "FP8"}
 
 
 def render_list(accelerators: Sequence[Accelerator], width: int) -> RenderableType:
-    """Draw the whole catalog, one line each; in a narrow terminal fewer columns, never half a number."""
+    """Draw the catalog, one line per accelerator. A narrow terminal gets fewer columns; no number is cut."""
     parts = sorted(accelerators, key=lambda part: (part.vendor, part.memory.hbm_bytes))
     table = _list_table(parts, frozenset())
     caption = (
@@ -84,7 +84,7 @@ def _list_row(part: Accelerator) -> list[str | Text]:
 
 
 def render_accelerator(part: Accelerator, prices: Sequence[Price]) -> RenderableType:
-    """Draw one part: every fact, what it rests on, and where that is written."""
+    """Draw one accelerator: every fact with its basis and source."""
     title = Text.assemble(
         (part.name, "bold"), f"  {part.vendor}, {part.architecture}, {part.form_factor}, {part.status}"
     )
@@ -136,7 +136,7 @@ def _price_summary(part: Accelerator, prices: Sequence[Price]) -> Text:
 
 
 def format_fact(name: str, value: object) -> str:
-    """Write a fact in the unit people read it in; the stored value is SI."""
+    """Format a fact in its customary unit; the stored value is SI."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         if "flops_per_s" in name:
             return f"{value / TERA:,.1f} TFLOPS"
@@ -155,7 +155,7 @@ def format_fact(name: str, value: object) -> str:
 
 
 def render_comparison(comparison: AcceleratorComparison) -> RenderableType:
-    """Draw two parts side by side, then where published comparisons go wrong."""
+    """Draw two accelerators side by side, then the pitfalls of published comparisons."""
     left, right = comparison.left, comparison.right
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("")
@@ -185,7 +185,7 @@ def _trap(trap: Trap) -> Text:
 
 
 def render_prices(name: str, prices: Sequence[Price], width: int) -> RenderableType:
-    """Draw every dated price."""
+    """Draw all dated prices of an accelerator, oldest first."""
     table = _wide_prices(prices) if width >= _WIDE else _narrow_prices(prices)
     return Group(Text(f"{name}: {len(prices)} prices, oldest first", style="bold"), table)
 
@@ -194,7 +194,7 @@ def _wide_prices(prices: Sequence[Price]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in ("from", "kind", "provider", "devices", "USD", "per device", "confidence", "region / SKU"):
         number = column in {"devices", "USD", "per device"}
-        # Words give way in a narrow terminal, so that no number and no date is cut short.
+        # Text columns wrap in a narrow terminal, so that no number or date is cut.
         whole = number or column == "from"
         table.add_column(column, justify="right" if number else "left", no_wrap=whole, overflow="fold")
     for price in prices:
@@ -213,7 +213,7 @@ def _wide_prices(prices: Sequence[Price]) -> Table:
 
 
 def _narrow_prices(prices: Sequence[Price]) -> RenderableType:
-    """What is said in words has a line of its own: a column would break them."""
+    """Draw prices for a narrow terminal: text goes on its own line, because a column would wrap it."""
     kinds, width = [_kind(price) for price in prices], 12
     wide = max(map(len, kinds), default=0)
     lines: list[RenderableType] = [
@@ -245,7 +245,7 @@ def _correction(price: Price) -> str:
 
 
 def render_models(models: Sequence[tuple[CatalogModel, int, int]], width: int) -> RenderableType:
-    """Draw the models known by name with their total and active parameters; a repository is never broken in two."""
+    """Draw the catalog's models with total and active parameters; a repository name is never wrapped."""
     below = width < _WIDE
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("name, repository" if below else "name", no_wrap=True)

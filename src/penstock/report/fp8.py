@@ -1,4 +1,4 @@
-"""How is an FP8 scan shown? Findings first, then every group of tensors and what the other dialect would read."""
+"""Renders an FP8 scan: findings first, then every tensor group and how the other FP8 dialect would read it."""
 
 from collections.abc import Sequence
 

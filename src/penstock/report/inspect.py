@@ -1,4 +1,4 @@
-"""How is a model shown? Its size, where its bytes sit, and what each kind of layer caches."""
+"""Renders a model: its size, its bytes by part, and the cache per kind of layer."""
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -47,7 +47,7 @@ def render_model(model: ModelSpec, source: str, check: CrossCheck | None) -> Ren
         f"quantisation: {model.quantisation}; KV cache `auto` is {model.cache_dtype}; from",
         style="dim",
     )
-    # An address is there to be pasted: it may be wider than the terminal.
+    # A source path or URL is copied by readers, so it may exceed the terminal's width.
     origin = Text(f"  {source}\n", style="dim", no_wrap=True, overflow="ignore")
     pieces: list[RenderableType] = [title, facts, origin, _parts(model), Text(), _caches(model)]
     pieces += [Text(f"note: {note}", style="yellow") for note in model.notes]

@@ -1,11 +1,11 @@
-"""How is a model named in a document? The few values every JSON output opens with."""
+"""The values that describe a model in every JSON document."""
 
 from penstock.model import CacheDtype, ModelSpec
 from penstock.report.drawing.plain_json import plain
 
 
 def model_document(model: ModelSpec, cache_dtype: CacheDtype | None = None) -> dict[str, object]:
-    """Describe the model in a few values, with the KV cache of a run where another than the checkpoint's was chosen."""
+    """Describe the model in a few values; `cache_dtype` overrides the KV cache type of the checkpoint."""
     return {
         "name": model.name,
         "architecture": model.architecture,

@@ -1,4 +1,4 @@
-"""How is a prediction shown? A table, where a step's time goes, and measurements to hold it against."""
+"""Renders a prediction: a table, the time per step by component, and nearby measurements."""
 
 from collections.abc import Mapping, Sequence
 from math import floor, log10
@@ -19,7 +19,7 @@ from penstock.report.drawing.plain_json import plain, plain_fields
 from penstock.report.model_heading import model_document
 
 SCHEMA: Final = "penstock.predict/1"
-"""Changes with any field that is renamed, removed or means something else; new fields leave it alone."""
+"""Schema version. It changes if a field is renamed, removed or redefined; new fields do not change it."""
 PARTS = {
     "weights": Use("weights", "█", "cyan"),
     "experts": Use("experts", "▓", "blue"),
@@ -31,7 +31,7 @@ PARTS = {
 }
 
 _WITH = {"exchange": "collectives", "widening": "compute"}
-"""What is drawn with another part; everything else that is not drawn is launched."""
+"""Components drawn as part of another one; every other component without a style is drawn as launches."""
 
 
 _COLUMNS = (
@@ -71,7 +71,7 @@ def render_predictions(
 
 
 def has_tpot(output_tokens: float) -> bool:
-    """Whether there is a time between tokens: the first is all of an answer that has one."""
+    """Return whether a time per output token exists: it needs at least two tokens."""
     return output_tokens > 1
 
 
@@ -157,7 +157,7 @@ def _drawn(predictions: Sequence[Prediction], energies: Sequence[Energy | None])
 
 
 def _significant(value: float) -> str:
-    """Three digits, without an exponent."""
+    """Format with three significant digits, without an exponent."""
     return f"{value:,.{max(0, 2 - floor(log10(value)))}f}"
 
 

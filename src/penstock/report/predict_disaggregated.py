@@ -1,4 +1,4 @@
-"""How is a prediction for prompts and answers apart shown? A table, which pool is full, and on what grounds."""
+"""Renders a prediction for disaggregated prefill and decode: a table, the saturated pool, and the evidence."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -15,7 +15,7 @@ from penstock.report.drawing.plain_json import plain
 from penstock.report.model_heading import model_document
 
 SCHEMA: Final = "penstock.predict-apart/1"
-"""Changes with any field that is renamed, removed or means something else; new fields leave it alone."""
+"""Schema version. It changes if a field is renamed, removed or redefined; new fields do not change it."""
 _FULL = {"prefill": "prefill full", "decode": "decode full", "users": "neither full"}
 
 

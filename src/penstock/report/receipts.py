@@ -1,4 +1,4 @@
-"""How are decisions of a gateway shown? A row per policy that was asked again; one decision, endpoint by endpoint."""
+"""Renders replayed gateway decisions: a row per policy, and one decision explained by endpoint."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,38 +31,38 @@ _ENDPOINTS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedPolicy:
-    """What a policy would have done with the decisions of another."""
+    """Result of replaying recorded decisions with another policy."""
 
     policy: RoutingPolicy
     agreed_fraction: float
     turned_away: int
     expected_miss_fraction: float
-    """Of all requests, by what was known at the time; one that is turned away has missed its promise."""
+    """Expected share of all requests that miss their SLO, by the state known then; shed requests count as missed."""
     sent_miss_fraction: float
-    """Of those it would have sent somewhere."""
+    """The same share over the requests that it would have sent."""
     engine_usd_per_1000_requests: float
-    """The seconds they add to the endpoints' steps, at the endpoints' prices: no bill, which has idle seconds too."""
+    """Price of the time that requests add to engine steps, in dollars. Not a bill, which includes idle time."""
     elastic_usd_per_1000_requests: float
-    """Of that, what could be given back; pools that are paid anyway cost the same under every policy."""
+    """The part of it in elastic pools, in dollars; other pools cost the same under every policy."""
     sent: Mapping[str, int]
-    """By address."""
+    """Requests by endpoint address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """One decision."""
+    """One explained decision."""
 
     number: int
     addresses: tuple[str, ...]
     order: tuple[int, ...]
-    """Whom the gateway was told to try, in this order."""
+    """Indices of the endpoints that the gateway tries, in order."""
     receipt: Receipt
 
 
 def receipts_document(
     decisions: int, replays: Sequence[ReplayedPolicy], explained: Explained | None, cut_files: Sequence[str] = ()
 ) -> dict[str, object]:
-    """Everything a program would want to read."""
+    """Collect the JSON document of `receipts --json`."""
     return {
         "schema": SCHEMA,
         "decisions": decisions,
@@ -148,7 +148,7 @@ def _policy(one: ReplayedPolicy) -> list[Figure]:
 
 
 def _dollars(usd: float) -> str:
-    """Write an amount with three digits that say something, however small it is."""
+    """Format dollars with three significant digits, at least three decimals and at most twelve."""
     decimals = 3 if usd <= 0 else min(12, max(3, 2 - floor(log10(usd))))
     return f"{usd:,.{decimals}f}"
 

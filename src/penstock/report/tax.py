@@ -1,4 +1,4 @@
-"""How is the software tax shown? One line per stack with a bar per month."""
+"""Renders the software tax: one line per stack with a bar per month."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -15,7 +15,7 @@ _FEWEST_CELLS: Final = 6
 
 
 def render_tax(points: Sequence[Delivered], width: int) -> RenderableType:
-    """Draw the share of the roofline delivered, month by month."""
+    """Draw the delivered fraction of the roofline by month."""
     believed = [point for point in points if point.median_fraction <= 1]
     empty = measured_width(_table(believed, 0))
     pieces: list[RenderableType] = [_table(believed, max(_FEWEST_CELLS, min(_MAX_CELLS, width - empty)))]
@@ -29,7 +29,7 @@ def render_tax(points: Sequence[Delivered], width: int) -> RenderableType:
 
 
 def _doubted(point: Delivered) -> Text:
-    """Say what is left out: nothing is faster than its data sheet, so such rows are labelled wrongly."""
+    """Describe rows above the roofline. Nothing exceeds its data sheet, so such rows are mislabelled."""
     where = f"{point.accelerator} {point.engine} {point.month}"
     rows = "1 row" if point.rows == 1 else f"{point.rows} rows"
     return Text(f"not shown: {where}, {rows} at {point.median_fraction:.0%} of the roofline, which nothing can be")

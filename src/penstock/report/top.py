@@ -1,4 +1,4 @@
-"""How is a running gateway shown? One line per endpoint, and what it all adds up to."""
+"""Renders a running gateway: one line per endpoint, and totals."""
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -8,7 +8,7 @@ from penstock.gateway.metrics_view import EndpointView, GatewayView
 
 
 def render_top(view: GatewayView, before: GatewayView | None, seconds: float) -> RenderableType:
-    """Draw a gateway; rates are those since the look before."""
+    """Draw a gateway; rates are per second since the previous view."""
     earlier = {} if before is None else {one.address: one for one in before.endpoints}
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("endpoint", "pool", "model"):
@@ -24,7 +24,7 @@ def render_top(view: GatewayView, before: GatewayView | None, seconds: float) ->
 
 
 def _envoy(view: GatewayView, before: GatewayView | None, seconds: float) -> Text:
-    """What Envoy counts is asked for once a second, so it may be of another second than the rest."""
+    """Draw Envoy's counters. They are scraped once a second, so they may be older than the rest."""
 
     def rate(name: str) -> str:
         if before is None:
@@ -41,7 +41,7 @@ def _envoy(view: GatewayView, before: GatewayView | None, seconds: float) -> Tex
 
 
 def _pickers(view: GatewayView, before: GatewayView | None, seconds: float) -> Text:
-    """What pickers count is of this moment, like the table."""
+    """Draw the pickers' counters, read at the same time as the table."""
     up = sum(values.get("picker_up", 0.0) for values in view.pickers.values())
     decisions = sum(values.get("decisions_total", 0.0) for values in view.pickers.values())
     spent_s = sum(values.get("decision_seconds_total", 0.0) for values in view.pickers.values())
@@ -77,7 +77,7 @@ def _cells(one: EndpointView, before: EndpointView | None, seconds: float) -> li
         f"{values.get('endpoint_running_requests', 0):,.0f}",
         f"{values.get('endpoint_waiting_requests', 0):,.0f}",
         f"{values.get('endpoint_kv_used_tokens', 0) / holds:.0%}" if holds else "?",
-        f"{age_s:.1f}s" if age_s < 1e6 else "never",  # noqa: PLR2004 - nothing was ever said
+        f"{age_s:.1f}s" if age_s < 1e6 else "never",  # noqa: PLR2004 - never reported
         f"{values.get('moved_answers_total', 0):,.0f}",
         f"{values.get('failed_answers_total', 0):,.0f}",
         f"{usd:,.2f}" if usd else "?",

@@ -1,1 +1,1 @@
-"""How is what people type read? Words and typed objects alike, for the command line and for Python."""
+"""Parses arguments, as text or as typed objects, for the command line and for Python."""

@@ -1,4 +1,4 @@
-"""What do the words stand for? The values people may type, and the library's own types taken as they are."""
+"""Parses argument values; objects of the library's own types are taken as they are."""
 
 from collections.abc import Sequence
 from os import PathLike, fspath
@@ -16,21 +16,21 @@ from penstock.model.weight import FORMATS, FP16
 from penstock.units import parse_tokens
 
 AskedModel: TypeAlias = str | PathLike[str] | ModelSpec
-"""A config.json, a checkpoint directory, a catalog name, hf:org/name, or a model that was read."""
+"""A config.json, a checkpoint directory, a catalog name, hf:org/name, or a loaded model."""
 Target: TypeAlias = str | Accelerator | tuple[str | Accelerator, int]
 Targets: TypeAlias = Target | Sequence[Target]
-"""`mi300x,h100:2,8xb200`, an accelerator, or several of either, with their count where it matters."""
+"""`mi300x,h100:2,8xb200`, an accelerator, or a sequence of them, each optionally with a device count."""
 Tokens: TypeAlias = int | str
-"""4096, `32k`, `1M`."""
+"""A token count: 4096, `32k` or `1M`."""
 
 
 def counted_targets(on: Targets) -> list[tuple[Accelerator, int | None]]:
-    """Read accelerators with the count that was typed, if any."""
+    """Parse accelerators with their device counts; None if no count is given."""
     if isinstance(on, str):
         return [_target(piece.strip(), on) for piece in on.split(",")]
     if isinstance(on, Accelerator):
         return [(on, None)]
-    if isinstance(on, tuple) and len(on) == 2 and isinstance(on[1], int):  # noqa: PLR2004 - a part and its count
+    if isinstance(on, tuple) and len(on) == 2 and isinstance(on[1], int):  # noqa: PLR2004 - accelerator and count
         part, devices = on
         return [(_part(part), _devices(f"{part if isinstance(part, str) else part.id}:{devices}", str(devices)))]
     found = [target for piece in on for target in counted_targets(piece)]
@@ -78,7 +78,7 @@ def _is_known(name: str) -> bool:
 
 
 def at_least(least: float, **given: float | None) -> None:
-    """Refuse what is less than can be meant, by the name it was given under."""
+    """Raise if an argument is below its minimum; the error names the argument."""
     for name, value in given.items():
         if value is not None and not isinstance(value, int | float):
             raise UsageError(f"{name} must be a number, not {value!r}")
@@ -87,12 +87,15 @@ def at_least(least: float, **given: float | None) -> None:
 
 
 def tokens_choice(given: Tokens) -> int:
-    """Read a token count."""
+    """Parse a token count."""
     return parse_tokens(str(given))
 
 
 def split_choice(part: Accelerator, devices: int | None, *, tp: int | None, pp: int, dp: int, ep: bool) -> Parallelism:
-    """Split a replica as asked; ranks nobody counted are tensor parallel, and a typed count must come out exactly."""
+    """Build the split of a replica.
+
+    Devices without a stated rank are tensor parallel; a given count must divide exactly.
+    """
     split = Parallelism(tp=tp or max(1, (devices or 1) // (pp * dp)), pp=pp, dp=dp, expert_parallel=ep)
     if devices is not None and split.devices != devices:
         ranks = " x ".join(
@@ -103,7 +106,7 @@ def split_choice(part: Accelerator, devices: int | None, *, tp: int | None, pp: 
 
 
 def ranks_choice(text: str) -> Parallelism:
-    """Read a split as `tp8` or `dp4,ep`; ranks nobody names are one."""
+    """Parse a split such as `tp8` or `dp4,ep`; unnamed ranks are one."""
     ranks, whole = {"tp": 1, "pp": 1, "dp": 1}, False
     for piece in text.lower().replace(",", " ").split():
         name, count = piece[:2], piece[2:]
@@ -117,7 +120,7 @@ def ranks_choice(text: str) -> Parallelism:
 
 
 def engine_choice(text: str) -> EngineName:
-    """Read an engine's name."""
+    """Parse an engine's name."""
     name = text.strip().lower()
     if name == "vllm":
         return "vllm"
@@ -127,7 +130,7 @@ def engine_choice(text: str) -> EngineName:
 
 
 def cache_choice(text: str) -> CacheDtype | None:
-    """Read a KV dtype; `auto` is the engine's own choice."""
+    """Parse a KV cache type; `auto` is the engine's own choice and returns None."""
     try:
         return None if text.strip().lower() == "auto" else cache_dtype(text)
     except ConfigError as error:
@@ -135,7 +138,7 @@ def cache_choice(text: str) -> CacheDtype | None:
 
 
 def model_choice(model: AskedModel, precision: str | None) -> ModelSpec:
-    """Open a model, stored as asked: a measured format the way measurements have it; None is as released."""
+    """Load a model in the requested weight format, as measurements store it; None keeps the released format."""
     name = None if precision is None else precision.strip().lower()
     if name is not None and name != FP16.name and name not in FORMATS:
         raise UsageError(f"'{precision}' is not a weight format; write one of {', '.join((*FORMATS, FP16.name))}")

@@ -1,4 +1,4 @@
-"""How does what was typed become a deployment? The model, its split, its engine and the stack that was measured."""
+"""Turns arguments into a deployment: model, split, engine and the measured stack."""
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
@@ -24,7 +24,7 @@ from penstock.performance.shipped.shipped_runs import shipped_efficiencies
 
 @dataclass(frozen=True)
 class RequestedDeployment:
-    """What was typed about the model and how it is run."""
+    """The arguments about a model and how it is deployed."""
 
     model: AskedModel
     _: KW_ONLY
@@ -37,27 +37,30 @@ class RequestedDeployment:
     drafted: int = 0
     accepted: float | None = None
     prefill_split: str | None = None
-    """Of replicas that only prefill; None is as the others."""
+    """Split of prefill replicas; None uses the split of the decode replicas."""
 
     @cached_property
     def spec(self) -> ModelSpec:
-        """The model, stored as asked."""
+        """The model in the requested weight format."""
         return model_choice(self.model, self.precision)
 
     @cached_property
     def cache_dtype(self) -> CacheDtype | None:
-        """How keys and values are stored, where it was said."""
+        """The requested KV cache type; None for the engine's default."""
         return cache_choice(self.kv)
 
     @property
     def measured_engine(self) -> str:
-        """Whose measurements speak."""
+        """Name of the engine whose measurements are used."""
         return self.engine.strip().lower()
 
     def predict(
         self, part: Accelerator, devices: int | None, load: tuple[int, int, int], *, light: bool = False
     ) -> Prediction:
-        """Predict a closed loop of prompts, answers and users on the engine that was measured best."""
+        """Predict a closed loop on the engine that was measured fastest.
+
+        `load` is (prompt tokens, answer tokens, users).
+        """
         return predict_on(
             self.spec,
             part,
@@ -72,7 +75,7 @@ class RequestedDeployment:
     def disaggregated_split(
         self, part: Accelerator, devices: int | None, replicas: tuple[int, int], kv_gbps: float | None
     ) -> DisaggregatedSplit:
-        """Split replicas that only prefill, and as many as said that only decode."""
+        """Build the split of prefill and decode replicas."""
         after = split_choice(part, devices, tp=None, pp=1, dp=self.dp, ep=self.ep)
         return DisaggregatedSplit(
             prefill=after if self.prefill_split is None else ranks_choice(self.prefill_split),
@@ -85,7 +88,7 @@ class RequestedDeployment:
     def predict_disaggregated_deployment(
         self, part: Accelerator, split: DisaggregatedSplit, tokens: tuple[int, int], users: int
     ) -> DisaggregatedPrediction:
-        """Predict a closed loop on the engine that was measured best."""
+        """Predict a closed loop on the engine that was measured fastest."""
         return predict_disaggregated_on(
             self.spec,
             part,
@@ -98,7 +101,7 @@ class RequestedDeployment:
         )
 
     def _speculate(self, part: Accelerator) -> Callable[[str], Speculation] | None:
-        """How tokens are drafted; what an engine makes of it depends on its name."""
+        """Return the speculative decoding per engine; None without drafts."""
         if self.mtp:
             return partial(self._own_drafts, part)
         if not self.drafted:

@@ -1,4 +1,4 @@
-"""How does a pool of a fleet file become what is simulated, emulated and routed to?"""
+"""Turns a pool of a fleet file into the replica that is simulated, emulated and routed to."""
 
 import os
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ _VENDORS: Final = frozenset(get_args(Accelerator.__annotations__["vendor"]))
 
 
 def fleet_choice(asked: AskedFleet) -> Fleet:
-    """Read a fleet file; a fleet passes."""
+    """Read a fleet file; a Fleet is returned as it is."""
     if isinstance(asked, Fleet):
         return asked
     path = Path(asked)
@@ -41,14 +41,14 @@ def fleet_choice(asked: AskedFleet) -> Fleet:
 
 
 def typical_tokens(fleet: Fleet, pool: Pool) -> tuple[int, int]:
-    """Mean prompt and answer of what a pool is sent, by the fleet's routes; of all of them where it has none."""
+    """Return the mean prompt and answer tokens of a pool's requests by its routes, or of all routes if it has none."""
     names = [pool.name, *(other.name for other in fleet.pools if other.feeds == pool.name)]
     mine = [route.peak_requests_per_s * sum(route.weights.get(name, 0.0) for name in names) for route in fleet.routes]
     return _mean_tokens(fleet, mine) if any(mine) else fleet_tokens(fleet)
 
 
 def fleet_tokens(fleet: Fleet) -> tuple[int, int]:
-    """Mean prompt and answer of all that a fleet is sent at its peak."""
+    """Return the mean prompt and answer tokens of the fleet's requests at peak."""
     return _mean_tokens(fleet, [route.peak_requests_per_s for route in fleet.routes])
 
 
@@ -62,7 +62,7 @@ def _mean_tokens(fleet: Fleet, rates: Sequence[float]) -> tuple[int, int]:
 
 
 def placed_pool(fleet: Fleet, pool: Pool) -> Replica:
-    """Lay out one replica of a pool on the stack that was measured; one that does not fit is refused."""
+    """Place one replica of a pool on the measured stack; raise if it does not fit."""
     drafts = _drafts(pool)
     work = ReplicaWork(deployed_pool(pool))
     stack = stack_of(work, pool.engine, shipped_efficiencies())
@@ -83,7 +83,7 @@ def placed_pool(fleet: Fleet, pool: Pool) -> Replica:
 
 
 def _misfit(pool: Pool, placement: Placement) -> str:
-    """Say why a pool does not fit, and how to ask for what would."""
+    """Explain why a pool does not fit, and give the `penstock fit` command to explore it."""
     obstacle = placement.memory.obstacle
     why = "" if obstacle is None else f" ({obstacle.reason})"
     flags = {"--precision": pool.weights, "--kv": pool.kv, "--tp": pool.tp, "--pp": pool.pp, "--dp": pool.dp}
@@ -93,7 +93,7 @@ def _misfit(pool: Pool, placement: Placement) -> str:
 
 
 def deployed_pool(pool: Pool) -> Deployment:
-    """Describe one replica of a pool."""
+    """Describe one replica of a pool as a deployment."""
     drafts, accelerator = _drafts(pool), load_accelerator(pool.accelerator)
     if pool.vendor.lower() in _VENDORS - {accelerator.vendor}:
         raise UsageError(
@@ -130,4 +130,4 @@ def _engine(pool: Pool) -> Engine:
     told: dict[str, EngineSetting] = {
         field: pool.settings[setting] for setting, field in ENGINE_FIELDS.items() if setting in pool.settings
     }
-    return replace(usual, **told)  # type: ignore[arg-type]  # checked by `Engine` itself
+    return replace(usual, **told)  # type: ignore[arg-type] # checked by `Engine` itself

@@ -1,4 +1,4 @@
-"""How is it typed what happens to a fleet? `death of h100/0 at 60s for 30s`, `slow mi300x/1 x3`, `crowd x3 at 60s`."""
+"""Parses events during a fleet simulation: `death of h100/0 at 60s for 30s`, `slow mi300x/1 x3`, `crowd x3 at 60s`."""
 
 import re
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ _EXAMPLES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class FleetEvents:
-    """What happens to a fleet during a run."""
+    """The events of a run: replica faults, load spikes, and the fraction of reports lost."""
 
     faults: tuple[Fault, ...] = ()
     crowds: tuple[LoadSpike, ...] = ()
@@ -38,7 +38,7 @@ class FleetEvents:
 
 
 def fleet_events_argument(lines: Sequence[str], pools: Sequence[ReplicaPool]) -> FleetEvents:
-    """Read what happens, line by line; of several losses the largest counts."""
+    """Parse events line by line; of several losses the largest applies."""
     faults: list[Fault] = []
     crowds: list[LoadSpike] = []
     loss = 0.0
@@ -71,7 +71,7 @@ def fleet_events_argument(lines: Sequence[str], pools: Sequence[ReplicaPool]) ->
 
 
 def _why_not(line: str) -> str:
-    """Say what is wrong with a line that is not read; its kind and its factor are the likeliest."""
+    """Explain why a line cannot be parsed: a factor out of range, or an unknown kind of event."""
     factor = _FACTOR.search(line)
     if factor is not None and not _FACTOR_READ.fullmatch(factor[1]):
         return f"has the factor {factor[1][:20]}, and one is above 0 and below 1,000, with at most three decimals"

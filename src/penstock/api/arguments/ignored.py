@@ -1,4 +1,4 @@
-"""Which options would be ignored? Each is refused before anything is computed, with the flag to drop."""
+"""Rejects options without effect before anything is computed, and names the flag to drop."""
 
 from penstock.errors import UsageError
 
@@ -14,9 +14,9 @@ def refuse_ignored(
     accepted: float | None = None,
     light: bool = False,
 ) -> None:
-    """Refuse the options that the rest of the question leaves without effect.
+    """Raise for options that have no effect in combination with the others.
 
-    `decode_replicas` is --replicas where it counts only replicas that decode.
+    `decode_replicas` is --replicas where it counts decode replicas only.
     """
     drafting = {"--mtp": mtp, "--drafted": bool(drafted), "--accepted": accepted is not None}
     if prefill:

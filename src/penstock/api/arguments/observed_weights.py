@@ -1,4 +1,4 @@
-"""Which weights would an operator have set for the traffic that receipts saw? As for a load in the simulator."""
+"""Computes static weights for the traffic recorded in receipts, as the simulator does for a load."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -31,11 +31,11 @@ _KIND: Final = [
     "first_token_ratio",
     "request_s",
 ]
-"""What replicas of one kind have in common."""
+"""Fields that define a kind of endpoint: replicas that agree in all of them are of one kind."""
 
 
 def weighed(seen: Sequence[ObservedSetups], policy: str) -> list[ObservedSetups]:
-    """Give each pick the weights of its endpoints' kinds; where whoever ran had set some, those stay."""
+    """Assign each pick the weights of its endpoints' kinds; weights set by the running gateway are kept."""
     loads, known, found = seen_loads(seen), dict[bytes, tuple[Records, Records]](), list[ObservedSetups]()
     for sample, parameters in seen:
         if parameters["tuning"].any():
@@ -55,7 +55,7 @@ def weighed(seen: Sequence[ObservedSetups], policy: str) -> list[ObservedSetups]
 def _kinds(
     endpoints: Records, fixed: Records, loads: Mapping[int, Sequence[LoadKind]], policy: str
 ) -> tuple[Records, Records]:
-    """Number the kinds of a fleet's endpoints, and weigh each by what comes for the models it serves."""
+    """Number the kinds of a fleet's endpoints, and compute each kind's weight from the load of the models it serves."""
     _, first, number = np.unique(fixed, axis=0, return_index=True, return_inverse=True)
     if len(first) > TUNING:
         raise UsageError(f"{policy} has weights for {TUNING} kinds of endpoints, not for {len(first)}; leave it out")
@@ -71,9 +71,9 @@ def _shared(kinds: Sequence[LoadKind]) -> list[LoadKind]:
 
 
 def seen_loads(seen: Sequence[ObservedSetups]) -> dict[int, list[LoadKind]]:
-    """The mean request of each class that asked for a model, and what it was promised.
+    """Return the mean request of each class per model, with its SLO.
 
-    How long answers are is learned as they come: what was expected in the later half counts.
+    The picker learns answer lengths over time, so only the expectations of the later half are used.
     """
     requests = np.concatenate([sample.request for sample, _ in seen])
     loads = dict[int, list[LoadKind]]()

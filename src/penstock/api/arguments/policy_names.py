@@ -1,11 +1,11 @@
-"""Which policies are meant? Names as they are typed, comma separated."""
+"""Parses policy names from a comma-separated list."""
 
 from penstock.errors import UsageError
 from penstock.routing.baselines.policies import RoutingPolicy, policy_of
 
 
 def policies_choice(text: str) -> list[RoutingPolicy]:
-    """Find them all; none twice."""
+    """Return the named policies; raise if one is named twice."""
     names = text.split(",")
     if not all(name.strip() for name in names):
         raise UsageError(f"'{text}' has a comma without a policy; write penstock,round-robin")

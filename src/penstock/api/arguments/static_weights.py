@@ -1,4 +1,4 @@
-"""Which static weight does a pool get? The fleet file's, or what one replica takes of this load within its promise."""
+"""Static weights per pool: from the fleet file, or by the rate that one replica sustains within the SLO."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -21,7 +21,7 @@ def weights_choice(
     blocks: Iterable[Requests],
     classes: Sequence[SloClass],
 ) -> Mapping[str, tuple[float, ...]]:
-    """Return a replica's weight in each pool for every policy that goes by weights."""
+    """Return the weight of a replica in each pool, for every policy that uses weights."""
     weighing = {policy.name: policy.weighs for policy in policies if policy.weighs is not None}
     if weighing and len(pools) > TUNING:
         raise UsageError(
@@ -35,7 +35,7 @@ def weights_choice(
 
 
 def _stated(fleet: Fleet, pools: Sequence[ReplicaPool]) -> tuple[float, ...] | None:
-    """What the routes say of each pool, by how much is sent of each, over its replicas; None where there are none."""
+    """Return the weights of the fleet's routes per replica, averaged by route rate; None if there are no routes."""
     shares = [
         sum(route.peak_requests_per_s * route.weights.get(pool.name, 0.0) for route in fleet.routes) for pool in pools
     ]
@@ -46,13 +46,16 @@ def _stated(fleet: Fleet, pools: Sequence[ReplicaPool]) -> tuple[float, ...] | N
 
 
 def capacities(pools: Sequence[ReplicaPool], kinds: Sequence[LoadKind]) -> tuple[float, ...]:
-    """Requests a second one replica of each pool takes; where one keeps the promise for nobody, whatever it is."""
+    """Return the requests per second that one replica of each pool sustains within its SLO.
+
+    If some pool sustains none, the rates of all pools are without SLOs.
+    """
     endpoints, first = endpoints_of(pools), np.cumsum([0, *(pool.replicas for pool in pools)])
     return weights_by_capacity([endpoints[index] for index in first[:-1]], [kinds] * len(pools))
 
 
 def load_kinds(block: Requests, classes: Sequence[SloClass]) -> tuple[LoadKind, ...]:
-    """The mean request of each class among the first that come, and what it is promised."""
+    """Return the mean request of each class in the first block, with its SLO."""
     kinds = []
     for number in np.unique(block.slo_class):
         mine, slo = block.slo_class == number, classes[number].slo if number < len(classes) else None

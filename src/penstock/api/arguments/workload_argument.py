@@ -1,4 +1,4 @@
-"""How is a workload typed? A trace or lengths, how requests arrive and are shared, what they are promised."""
+"""Parses a workload: a trace or lengths, arrivals, routing between replicas, and SLO."""
 
 from collections.abc import Mapping
 from os import PathLike
@@ -31,10 +31,10 @@ from penstock.workload import (
 )
 
 AskedTrace: TypeAlias = str | PathLike[str] | Trace
-"""A file, or a trace that was read."""
+"""A trace file, or a loaded trace."""
 _SYNTHETIC_REQUESTS: Final = 10_000
 _ROUNDS: Final = 5
-"""Requests of each user who thinks, at least."""
+"""Minimum requests per user of a closed loop with think time."""
 
 
 def workload_choice(
@@ -48,7 +48,7 @@ def workload_choice(
     system_prompts: str | None,
     slo: str | Slo | None,
 ) -> tuple[Workload, int]:
-    """Return the workload, and how many requests it has or is tried with."""
+    """Return the workload, and the number of requests to run."""
     if users is not None and (rate_per_s is not None or arrivals is not None):
         raise UsageError("the users of a closed loop decide its rate; leave out --rate and --arrivals, or --users")
     if users is None and recording is None and rate_per_s is None:
@@ -70,7 +70,7 @@ def workload_choice(
 
 
 def arrivals_choice(text: str | None, *, recorded: bool, users: int | None, think: str) -> Arrivals:
-    """Read how requests arrive."""
+    """Parse the arrival process."""
     if users is not None:
         return ClosedLoop(users=users, think_s=parse_duration(think))
     if parse_duration(think) > 0:
@@ -94,7 +94,7 @@ def arrivals_choice(text: str | None, *, recorded: bool, users: int | None, thin
 
 
 def trace_choice(trace: AskedTrace, columns: str | Mapping[str, str] | None, watch: ProgressListener) -> Trace:
-    """Read a trace to work with, say how many of its rows can be used, and refuse it where many cannot."""
+    """Load a trace for a run, report how many rows are usable, and raise if too many are not."""
     if isinstance(trace, Trace):
         return trace
     read = inspected_trace(trace, columns, watch)
@@ -106,7 +106,7 @@ def trace_choice(trace: AskedTrace, columns: str | Mapping[str, str] | None, wat
 def inspected_trace(
     trace: str | PathLike[str], columns: str | Mapping[str, str] | None, watch: ProgressListener
 ) -> Trace:
-    """Read a trace whatever it holds, and say which column was read as what where that was not plain."""
+    """Load a trace without judging it, and report the column mapping if it was guessed."""
     path = Path(trace)
     named = parse_columns(columns) if isinstance(columns, str) else columns or None
     read = read_trace(
@@ -118,7 +118,7 @@ def inspected_trace(
 
 
 def mapping_note(name: str, mapping: Mapping[str, str]) -> str:
-    """Say which column was read as what."""
+    """Describe which column was read as which field."""
     read = ", ".join(f"{column} as {meaning}" for meaning, column in mapping.items())
     return f"{name}: read {read}; to change it: columns arrival=NAME,input=NAME,output=NAME,unit=s"
 
@@ -140,7 +140,7 @@ def _system_prompts(text: str) -> SystemPrompts:
 
 
 def after_system_prompts(sharing: object) -> str:
-    """Say what every prompt begins with beyond its own tokens."""
+    """Describe the shared system prompts that precede each prompt."""
     if not isinstance(sharing, SystemPrompts):
         return ""
     which = f"one of {sharing.prompts:,} system prompts" if sharing.prompts > 1 else "a system prompt"
@@ -148,7 +148,7 @@ def after_system_prompts(sharing: object) -> str:
 
 
 def route_choice(text: str) -> Policy:
-    """Read how requests are shared between replicas."""
+    """Parse the policy that routes requests between replicas."""
     name = text.strip().lower()
     if name == "least-requests":
         return "least-requests"

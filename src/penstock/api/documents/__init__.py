@@ -1,1 +1,1 @@
-"""What does a document hold? The shape of what `--json` and `to_dict` give, from which its JSON schema is made."""
+"""Types of the documents that `--json` and `to_dict` return; their JSON schemas are generated from them."""

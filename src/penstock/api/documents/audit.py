@@ -1,4 +1,4 @@
-"""What does `audit` answer with?"""
+"""Document of `audit`."""
 
 from typing import Literal
 
@@ -16,14 +16,14 @@ class WorkingDocument(TypedDict):
 
 
 class CitedDocument(TypedDict):
-    """What was consulted."""
+    """A consulted source."""
 
     title: str
     url: str | None
 
 
 class AuditedClaim(TypedDict):
-    """One claim and what came out."""
+    """One claim with its verdict and evidence."""
 
     id: str
     kind: str

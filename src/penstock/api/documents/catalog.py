@@ -1,4 +1,4 @@
-"""What does `catalog` answer with?"""
+"""Documents of `catalog`."""
 
 from typing import Literal
 

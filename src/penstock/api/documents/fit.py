@@ -1,4 +1,4 @@
-"""What does `fit` answer with?"""
+"""Document of `fit`."""
 
 from typing import Literal
 
@@ -11,7 +11,7 @@ from penstock.performance.memory.minimum import Remedy
 
 
 class BudgetDocument(TypedDict):
-    """Where the bytes of one device go."""
+    """Memory of one device by use, in bytes."""
 
     device_bytes: int
     weight_bytes_by_part: dict[str, int]
@@ -25,7 +25,7 @@ class BudgetDocument(TypedDict):
 
 
 class FitDeployment(TypedDict):
-    """One accelerator."""
+    """The fit on one accelerator."""
 
     accelerator: str
     devices: int
@@ -47,7 +47,7 @@ class FitDeployment(TypedDict):
 
 
 class FitDocument(TypedDict):
-    """Whether a model fits, and what is left for the KV cache."""
+    """Whether a model fits, and the memory left for the KV cache."""
 
     schema: Literal["penstock.fit/1"]
     model: ModelDocument

@@ -1,4 +1,4 @@
-"""What does `plan` answer with?"""
+"""Document of `plan`."""
 
 from typing import Literal
 
@@ -22,7 +22,10 @@ from penstock.planning.verification.serving_fleet import Check
 
 
 class DisaggregatedDocument(TypedDict):
-    """A unit whose prompts and answers are computed apart; the candidate's `parallelism` is of those that decode."""
+    """A disaggregated unit: prefill and decode replicas.
+
+    The candidate's `parallelism` is that of the decode replicas.
+    """
 
     prefill_parallelism: Parallelism
     prefill_replicas: int
@@ -58,7 +61,7 @@ class AssumptionDocument(TypedDict):
 
 
 class ClaimDocument(TypedDict):
-    """A published claim, worked out again."""
+    """A published saving claim, recomputed."""
 
     claim: SavingClaim
     readings: list[Reading]
@@ -68,7 +71,7 @@ class ClaimDocument(TypedDict):
 
 
 class LoadDocument(TypedDict):
-    """What a kind of replica serves."""
+    """The share of a length bucket that a kind of replica serves."""
 
     replica: str
     workload: str
@@ -94,7 +97,7 @@ class PoolPeriodDocument(TypedDict):
 
 
 class CashDocument(TypedDict):
-    """Money as it is paid."""
+    """Payments and orders, in undiscounted dollars."""
 
     capex_usd: float
     first_order_usd: float
@@ -109,7 +112,7 @@ class CashDocument(TypedDict):
 
 
 class BillDocument(TypedDict):
-    """A fleet and what it costs."""
+    """A fleet and its cost."""
 
     label: str
     cost_usd: float
@@ -120,7 +123,7 @@ class BillDocument(TypedDict):
 
 
 class VerifiedDocument(TypedDict):
-    """A fleet after it was simulated."""
+    """A fleet after simulation."""
 
     met: bool
     checks: list[Check]
@@ -130,7 +133,7 @@ class VerifiedDocument(TypedDict):
 
 
 class SpanDocument(TypedDict):
-    """P10, median and P90 over the worlds in which the fleet keeps the limits; null where it does in none."""
+    """P10, median and P90 over the draws in which the fleet keeps the limits; null if there is none."""
 
     low: float | None
     median: float | None
@@ -138,7 +141,7 @@ class SpanDocument(TypedDict):
 
 
 class VerdictDocument(TypedDict):
-    """The answer."""
+    """The verdict: winner, margin and probability."""
 
     outcome: Outcome
     winner: str
@@ -152,7 +155,7 @@ class VerdictDocument(TypedDict):
 
 
 class ConfidenceDocument(TypedDict):
-    """What the draws say."""
+    """Results of the Monte Carlo draws."""
 
     draws: int
     seed: int
@@ -166,7 +169,10 @@ class ConfidenceDocument(TypedDict):
 
 
 class SwingDocument(TypedDict):
-    """What the winner costs and saves at both ends of an input's range; null where it, or all else, is impossible."""
+    """Cost and saving of the winner at both ends of an input's range.
+
+    Null if the winner, or every alternative, is infeasible.
+    """
 
     kind: KnobKind
     id: str
@@ -182,7 +188,7 @@ class SwingDocument(TypedDict):
 
 
 class FleetDocument(TypedDict):
-    """The cheapest fleet, those beside it, and how sure that is."""
+    """The cheapest fleet, the alternatives, and the confidence in the choice."""
 
     feasible: Literal[True]
     headline: str
@@ -202,14 +208,14 @@ class FleetDocument(TypedDict):
 
 
 class NoFleetDocument(TypedDict):
-    """Nothing keeps every rule."""
+    """No fleet keeps every rule."""
 
     feasible: Literal[False]
     reasons: list[str]
 
 
 class PlanDocument(TypedDict):
-    """Which fleet should be bought."""
+    """Answer of `plan`: the recommended fleet."""
 
     schema: Literal["penstock.plan/1"]
     plan: Plan

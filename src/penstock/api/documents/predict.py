@@ -1,4 +1,4 @@
-"""What does `predict` answer with?"""
+"""Documents of `predict`."""
 
 from typing import Literal
 
@@ -13,7 +13,7 @@ from penstock.performance.prediction.serving_stack import Tier
 
 
 class NearDocument(TypedDict):
-    """A public measurement to hold a prediction against, and where it is published."""
+    """A public measurement near the prediction, with its source."""
 
     id: str
     source: str
@@ -48,7 +48,7 @@ class NearDocument(TypedDict):
 
 
 class PredictDeployment(TypedDict):
-    """One accelerator."""
+    """The prediction for one accelerator."""
 
     accelerator: str
     devices: int
@@ -77,7 +77,7 @@ class PredictDeployment(TypedDict):
 
 
 class PredictDocument(TypedDict):
-    """How fast it will be."""
+    """Predicted throughput and latency."""
 
     schema: Literal["penstock.predict/1"]
     model: ModelDocument
@@ -85,7 +85,7 @@ class PredictDocument(TypedDict):
 
 
 class PredictDisaggregatedDeployment(TypedDict):
-    """Replicas that only prefill and replicas that only decode, on one accelerator."""
+    """The prediction for prefill and decode replicas on one accelerator."""
 
     accelerator: str
     devices: int
@@ -111,7 +111,7 @@ class PredictDisaggregatedDeployment(TypedDict):
 
 
 class PredictDisaggregatedDocument(TypedDict):
-    """How fast it will be with prompts computed apart."""
+    """Predicted throughput and latency with disaggregated prefill."""
 
     schema: Literal["penstock.predict-apart/1"]
     model: ModelDocument

@@ -1,4 +1,4 @@
-"""What does `preflight` answer with?"""
+"""Document of `preflight`."""
 
 from typing import Literal
 
@@ -21,7 +21,7 @@ from penstock.preflight.predictions.weight_kernels import WeightGroup
 
 
 class FindingDocument(TypedDict):
-    """A rule that applies, why, and what to do."""
+    """A rule that applies, with its reason and fix."""
 
     rule: str
     category: str
@@ -35,7 +35,7 @@ class FindingDocument(TypedDict):
 
 
 class UndeterminedDocument(TypedDict):
-    """A rule that cannot be decided, and what would settle it."""
+    """A rule that cannot be decided, and the missing information."""
 
     rule: str
     severity: str
@@ -53,7 +53,7 @@ class AttentionDocument(TypedDict):
 
 
 class MemoryDocument(TypedDict):
-    """Whether there is room."""
+    """Whether the model fits in memory."""
 
     fits: bool
     obstacle: DoesNotFit | None
@@ -63,7 +63,7 @@ class MemoryDocument(TypedDict):
 
 
 class ArchitectureDocument(TypedDict):
-    """Since when the engine knows the model."""
+    """The release from which the engine supports the architecture."""
 
     name: str
     since: str | None
@@ -71,7 +71,7 @@ class ArchitectureDocument(TypedDict):
 
 
 class PredictionsDocument(TypedDict):
-    """What will serve."""
+    """Predicted kernels, attention backend, graphs and memory."""
 
     fp8: list[DialectStep]
     kernels: list[WeightGroup]
@@ -83,7 +83,7 @@ class PredictionsDocument(TypedDict):
 
 
 class FlagDocument(TypedDict):
-    """What is wrong with a flag of the launch."""
+    """A problem with a flag of the launch command."""
 
     name: str
     problem: str
@@ -91,7 +91,7 @@ class FlagDocument(TypedDict):
 
 
 class LaunchDocument(TypedDict):
-    """How to start it."""
+    """The launch command."""
 
     bare: str
     docker: str | None
@@ -102,7 +102,7 @@ class LaunchDocument(TypedDict):
 
 
 class InsteadDocument(TypedDict):
-    """What does run: the launch proposed instead of a line of the user's own, or the nearest split."""
+    """A configuration that runs: the launch proposed instead of the user's command, or the nearest split."""
 
     parallelism: Parallelism
     devices: int
@@ -110,7 +110,7 @@ class InsteadDocument(TypedDict):
 
 
 class SpeedDocument(TypedDict):
-    """How fast it would be as executed."""
+    """Predicted throughput as executed."""
 
     output_tokens_per_s: Range
     tier: Tier
@@ -121,7 +121,7 @@ class SpeedDocument(TypedDict):
 
 
 class PreflightDeployment(TypedDict):
-    """One accelerator and engine."""
+    """The result for one accelerator and engine."""
 
     accelerator: str
     devices: int
@@ -150,7 +150,7 @@ class PreflightDeployment(TypedDict):
 
 
 class PreflightDocument(TypedDict):
-    """Whether a checkpoint runs here and is right."""
+    """Whether a checkpoint runs and gives correct answers."""
 
     schema: Literal["penstock.preflight/2"]
     model: ModelDocument

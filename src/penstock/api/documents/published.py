@@ -1,4 +1,4 @@
-"""How does a program check a document? By a JSON schema that is made from its type, never written by hand."""
+"""Generates the JSON schemas of all documents from their types."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -41,13 +41,13 @@ _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 def json_schema(name: str) -> dict[str, object]:
-    """Make the schema of a document, by what its `schema` says; fields that come later are allowed."""
+    """Generate the JSON schema of a document by its `schema` name; unknown fields are allowed."""
     made = TypeAdapter(DOCUMENTS[name]).json_schema(mode="serialization")
     return {"$schema": _DIALECT, "$id": f"urn:{name.replace('/', ':')}", **_opened(made)}
 
 
 def _opened(schema: dict[str, Any]) -> dict[str, Any]:
-    """Leave out that nothing may be added, as a reader of today understands a document of tomorrow, and all bytes."""
+    """Remove `additionalProperties: false`, so that documents with later fields validate, and all fields of bytes."""
     return {
         key: _opened(value)
         if isinstance(value, dict)

@@ -1,4 +1,4 @@
-"""What does `receipts` answer with?"""
+"""Document of `receipts`."""
 
 from typing import Literal
 
@@ -6,7 +6,7 @@ from typing_extensions import TypedDict
 
 
 class ReplayedPolicyDocument(TypedDict):
-    """What a policy would have done."""
+    """The result of replaying decisions with a policy."""
 
     policy: str
     source: str
@@ -20,7 +20,7 @@ class ReplayedPolicyDocument(TypedDict):
 
 
 class ReceiptLineDocument(TypedDict):
-    """One endpoint of a decision; figures are null where something ruled it out."""
+    """One endpoint of a decision; figures are null if the endpoint was ruled out."""
 
     address: str
     ruled_out: str | None
@@ -34,7 +34,7 @@ class ReceiptLineDocument(TypedDict):
 
 
 class ExplainedDocument(TypedDict):
-    """One decision."""
+    """One explained decision."""
 
     number: int
     input_tokens: int
@@ -44,7 +44,7 @@ class ExplainedDocument(TypedDict):
 
 
 class ReceiptsDocument(TypedDict):
-    """Decisions of a gateway, asked again."""
+    """Replayed decisions of a gateway."""
 
     schema: Literal["penstock.receipts/3"]
     decisions: int

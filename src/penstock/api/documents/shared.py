@@ -1,4 +1,4 @@
-"""What do documents share? The model they are about, and a value with its interval."""
+"""Types shared by documents."""
 
 from typing_extensions import TypedDict
 

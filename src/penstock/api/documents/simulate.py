@@ -1,4 +1,4 @@
-"""What does `simulate` answer with?"""
+"""Document of `simulate`."""
 
 from typing import Literal, NotRequired
 
@@ -16,7 +16,7 @@ from penstock.workload import Slo
 
 
 class WorkloadDocument(TypedDict):
-    """What was asked of every deployment."""
+    """The workload sent to every deployment."""
 
     name: str
     source: str
@@ -24,12 +24,12 @@ class WorkloadDocument(TypedDict):
     rate_per_s: float | None
     users: int | None
     think_s: float | None
-    """Of a closed loop: how long a user waits on average before asking again."""
+    """Mean think time in a closed loop, in seconds: the wait before a user's next request."""
     seed: int
     hours_of_day: HoursOfDay | None
-    """None where requests do not follow a day's curve."""
+    """Hours of the day that the run covers; None if arrivals do not follow a daily curve."""
     rows_left_out: dict[str, int] | None
-    """Of a trace, by reason; None where the workload is no trace."""
+    """Rows of the trace left out, by reason; None if the workload is not a trace."""
 
 
 class LatencyDocument(TypedDict):
@@ -44,7 +44,7 @@ class LatencyDocument(TypedDict):
 
 
 class LatenciesDocument(TypedDict):
-    """Over all classes."""
+    """Latencies over all classes."""
 
     ttft_s: LatencyDocument
     tpot_s: LatencyDocument
@@ -60,12 +60,12 @@ class MediansDocument(TypedDict):
 
 
 class ClassDocument(TypedDict):
-    """Requests that were promised the same.
+    """Requests with the same SLO.
 
-    `requests` is all that came: `served` ones, `rejected` ones that were sent nowhere, `refused` ones that fit
-    nowhere, and `lost` ones whose replica died when their answer had begun. `met_fraction` is of all of them: whoever
-    was not served to the end kept no promise. Not among them are the `unjudged`: of the beginning of a closed loop,
-    when not all users had begun.
+    `requests` counts all arrivals: `served`, `rejected` (sent nowhere), `refused` (fit in no pool), and `lost` (replica
+    died after the answer had begun). `met_fraction` is relative to all of them: a request that is not served to the end
+    misses its SLO. The `unjudged` requests are not among them: they belong to the start of a closed loop, before all
+    users had begun.
     """
 
     name: str
@@ -84,10 +84,10 @@ class ClassDocument(TypedDict):
 
 
 class PoolDocument(TypedDict):
-    """Replicas that are alike.
+    """A pool of identical replicas.
 
-    `busy_fraction`, `mean_running` and `mean_waiting` are over all replicas and the whole run, `mean_batch` and
-    `kv_mean_fraction` of one replica while it is busy.
+    `busy_fraction`, `mean_running` and `mean_waiting` are means over all replicas and the whole run. `mean_batch` and
+    `kv_mean_fraction` are means of one replica while it is busy.
     """
 
     name: str
@@ -111,7 +111,7 @@ class PoolDocument(TypedDict):
 
 
 class TimelineDocument(TypedDict):
-    """A pool over time, one value per so many seconds."""
+    """A pool over time, one value per `width_s` seconds."""
 
     width_s: float
     busy_fraction: list[float]
@@ -123,7 +123,7 @@ class TimelineDocument(TypedDict):
 
 
 class CapacityDocument(TypedDict):
-    """The highest rate that keeps the promise."""
+    """The highest rate that meets the SLO."""
 
     rate_per_s: Range | None
     saturated_rate_per_s: float
@@ -132,7 +132,7 @@ class CapacityDocument(TypedDict):
 
 
 class SimulateDeployment(TypedDict):
-    """One accelerator; what does not fit has an obstacle and no run."""
+    """The run on one accelerator; a deployment that does not fit has an obstacle and no run."""
 
     accelerator: str
     parallelism: Parallelism
@@ -149,13 +149,13 @@ class SimulateDeployment(TypedDict):
     replica: Replica | None
     obstacle: NotRequired[DoesNotFit | None]
     requests: NotRequired[int]
-    """All that came; `served` and `refused` ones are apart."""
+    """All arrivals; `served` and `refused` are counted separately."""
     served: NotRequired[int]
     refused: NotRequired[int]
     beyond_context: NotRequired[int]
     arrival_span_s: NotRequired[float]
     makespan_s: NotRequired[float]
-    """From the first arrival until a client sees the last token."""
+    """Seconds from the first arrival until a client receives the last token."""
     output_tokens_per_s: NotRequired[float]
     goodput_tokens_per_s: NotRequired[float]
     usd: NotRequired[float | None]
@@ -171,7 +171,7 @@ class SimulateDeployment(TypedDict):
 
 
 class SimulateDocument(TypedDict):
-    """How it behaves under load."""
+    """Behaviour under load."""
 
     schema: Literal["penstock.simulate/3"]
     model: ModelDocument

@@ -1,4 +1,4 @@
-"""What does `simulate --fleet` answer with?"""
+"""Document of `simulate --fleet`."""
 
 from typing import Literal
 
@@ -8,7 +8,7 @@ from penstock.api.documents.simulate import ClassDocument, LatencyDocument, Pool
 
 
 class FleetPoolDocument(TypedDict):
-    """Replicas that are alike, as they were routed to."""
+    """A pool of identical replicas, as routed to."""
 
     name: str
     vendor: str
@@ -21,22 +21,22 @@ class FleetPoolDocument(TypedDict):
 
 
 class RoutedPoolDocument(PoolDocument):
-    """What replicas that are alike did.
+    """The outcome of a pool of identical replicas.
 
-    `finished` counts prompts where a pool prefills and their answers where one decodes; `busy_fraction`,
-    `mean_running` and `mean_waiting` are over all replicas and the whole span, `mean_batch` and `kv_mean_fraction` of
-    one replica while it is busy; `usd` is all replicas for the whole span, of which they are without work for
-    `idle_fraction`.
+    `finished` counts prompts in a prefill pool and answers in a decode pool. `busy_fraction`, `mean_running` and
+    `mean_waiting` are means over all replicas and the whole span. `mean_batch` and `kv_mean_fraction` are means of one
+    replica while it is busy. `usd` covers all replicas for the whole span; `idle_fraction` is the share of it without
+    work.
     """
 
     idle_fraction: float
 
 
 class ReplicaDocument(TypedDict):
-    """What one replica did, all its ranks together.
+    """The outcome of one replica, summed over its ranks.
 
     `busy_fraction` and `mean_waiting` are over the whole span, `kv_mean_fraction` while it is busy. `met` and
-    `good_tokens` are of answers that ended here: none where a pool only prefills.
+    `good_tokens` count answers that ended here: none in a prefill pool.
     """
 
     pool: str
@@ -52,9 +52,9 @@ class ReplicaDocument(TypedDict):
 
 
 class DestinationsDocument(TypedDict):
-    """Where prompts of one class and length were sent, as shares by pool.
+    """Destinations of the prompts of one class and length, as shares by pool.
 
-    A pool that only decodes is sent none: no policy chooses among its replicas. Requests that fit nowhere are left out.
+    A decode pool has no share, because no policy chooses among its replicas. Requests that fit in no pool are left out.
     """
 
     slo_class: str
@@ -65,12 +65,13 @@ class DestinationsDocument(TypedDict):
 
 
 class PolicyDocument(TypedDict):
-    """One policy's run.
+    """The run of one policy.
 
-    Tokens a second, dollars and means over time are over the policy's own `span_s`, until a client sees its last token:
-    other policies change none of them. Policies are ranked by `good_tokens`. `requests` is all that came: `served`,
-    `rejected`, which were sent nowhere, `refused`, which fit nowhere, of which `beyond_context` are longer than any
-    engine takes, and `lost`, whose replica died when their answer had begun. `worst_met_fraction` is of all that came.
+    Tokens per second, dollars and means over time are relative to the policy's own `span_s`, which ends when a client
+    receives its last token; they do not depend on other policies. Policies are ranked by `good_tokens`. `requests`
+    counts all arrivals: `served`, `rejected` (sent nowhere), `refused` (fit in no pool; `beyond_context` of them exceed
+    every engine's context), and `lost` (replica died after the answer had begun). `worst_met_fraction` is relative to
+    all arrivals.
     """
 
     policy: str
@@ -99,7 +100,7 @@ class PolicyDocument(TypedDict):
 
 
 class SimulateFleetDocument(TypedDict):
-    """How policies route to a fleet."""
+    """Comparison of routing policies on a fleet."""
 
     schema: Literal["penstock.simulate-fleet/4"]
     fleet: str

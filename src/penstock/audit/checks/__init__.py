@@ -1,1 +1,1 @@
-"""Is it so? One pure function per kind of statement."""
+"""Checks of claims: one pure function per kind of statement."""

@@ -1,4 +1,4 @@
-"""Does it fit? Weights against physical memory first, then with a cache and what an engine takes for itself."""
+"""Checks claims about memory fit: weights against physical memory first, then with KV cache and engine reserves."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,36 +17,36 @@ from penstock.performance.memory.sharding import refusal
 from penstock.units import GB, GIB
 
 _SHORT_CONTEXT = 2048
-"""Tokens a request must at least have room for where nobody says."""
+"""Context in tokens that must fit if none is stated."""
 _OVER_LIMIT = 1.05
-"""How far lengths may add up beyond a model's limit and still mean it."""
+"""Factor by which lengths may exceed a model's context limit and still mean the full context."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitAttempt:
-    """A model in one format on the devices of a claim."""
+    """A model in one weight format on the devices of a claim."""
 
     precision: str
     weight_bytes: int
     memory_bytes: int
     best: MemoryFit | None
-    """The split that leaves most room; None where no engine splits it so."""
+    """The fit of the split with the most free memory; None if the engine supports no split."""
     requests: int = 1
-    """How many requests must have room together."""
+    """Number of requests that must fit together."""
 
     @property
     def holds_weights(self) -> bool:
-        """Whether the weights alone are no larger than the physical memory."""
+        """Whether the weights alone fit in physical memory."""
         return self.weight_bytes <= self.memory_bytes
 
     @property
     def fits(self) -> bool:
-        """Whether an engine can hold the requests together."""
+        """Whether an engine can hold all requests together."""
         return self.best is not None and self.best.fits and self._holds(_room(self.best))
 
     @property
     def certain(self) -> bool:
-        """Whether no doubt about reserves changes that."""
+        """Whether the result holds over the whole uncertainty of the reserves."""
         if not self.holds_weights:
             return True
         capacity = None if self.best is None else self.best.capacity
@@ -56,7 +56,7 @@ class FitAttempt:
 
     @property
     def lacks(self) -> str:
-        """What stands in the way where the weights have room."""
+        """The obstacle, if the weights alone fit."""
         if self.best is None:
             return "engines refuse the split"
         room = _room(self.best)
@@ -77,7 +77,7 @@ class FitAttempt:
 
     @property
     def line(self) -> Working:
-        """Weights beside memory."""
+        """The arithmetic of memory minus weights."""
         left = round(self.memory_bytes / GB, 1) - round(self.weight_bytes / GB, 1)
         return worked(
             f"{plainly(round(self.memory_bytes / GB, 1))} - {plainly(round(self.weight_bytes / GB, 1))}",
@@ -96,7 +96,7 @@ def tried(
     requests: int = 1,
     cache: CacheDtype | None = None,
 ) -> FitAttempt:
-    """Place a model in one format on so many devices, in the split that leaves most room."""
+    """Place a model in one format on a number of devices, with the split that leaves the most free memory."""
     held = stored(model, precision)
     found = [fit(replace(placed, cache_dtype=cache), context_tokens) for placed in placements(held, part, devices)]
     best = max(found, key=lambda result: (result.fits, _room(result)), default=None)
@@ -110,7 +110,7 @@ def tried(
 
 
 def placements(model: ModelSpec, part: Accelerator, devices: int) -> Iterator[Deployment]:
-    """List the splits of a replica over so many devices that no engine refuses, tensor parallel first."""
+    """Yield the supported splits of a replica over all devices, widest tensor parallelism first."""
     for tp in range(devices, 0, -1):
         if devices % tp:
             continue
@@ -130,7 +130,7 @@ def _room(result: MemoryFit) -> int:
 
 
 def audit_fit(statement: FitStatement, library: Library) -> Judgement:
-    """Place the model, in every format that may be meant."""
+    """Judge a fit claim by placing the model in every format that may be meant."""
     model, part = library.model_of(statement.model), library.accelerator_of(statement.part)
     if statement.fewest is not None:
         return _audit_fewest(statement, model, part)
@@ -158,7 +158,7 @@ def audit_fit(statement: FitStatement, library: Library) -> Judgement:
 
 
 def _within_limit(context_tokens: int, model: ModelSpec) -> int:
-    """Read a 128k prompt and its answer as a full context where the model ends at 128k."""
+    """Return the model's limit for a context up to 5% beyond it, such as a 128k prompt plus its answer."""
     limit = model.max_context_tokens or context_tokens
     return limit if limit < context_tokens <= _OVER_LIMIT * limit else context_tokens
 
@@ -235,7 +235,7 @@ def _remedy(attempts: list[FitAttempt], part: Accelerator) -> str | None:
 
 
 def _audit_fewest(statement: FitStatement, model: ModelSpec, part: Accelerator) -> Judgement:
-    """How few devices hold it, format by format."""
+    """Judge a claim about the fewest devices, by format."""
     amount = statement.fewest
     if amount is None:
         raise ValueError("no number of devices is claimed")
@@ -278,7 +278,7 @@ def _audit_fewest(statement: FitStatement, model: ModelSpec, part: Accelerator) 
 
 
 def _as_split(model: ModelSpec, part: Accelerator, count: int, context_tokens: int) -> int:
-    """How many it takes where a replica is split as engines are run: over 2, 4 or 8 of a node, or whole nodes."""
+    """Return the fewest devices with usual splits: 2, 4 or 8 devices of a node, or whole nodes."""
     for placed in placements(model, part, count):
         fewest = minimum_devices(placed, context_tokens)
         return fewest.deployment.parallelism.devices if fewest is not None else count
@@ -286,7 +286,7 @@ def _as_split(model: ModelSpec, part: Accelerator, count: int, context_tokens: i
 
 
 def _said_fewest(precision: str, count: int, usual: int) -> str:
-    """Both counts, where they differ."""
+    """Name the fewest devices, and the number with usual splits if it differs."""
     return f"{count} in {precision}" + ("" if usual == count else f" ({usual} as engines split it evenly)")
 
 
@@ -295,7 +295,7 @@ def _fits_on(model: ModelSpec, part: Accelerator, devices: int, context_tokens: 
 
 
 def audit_size(statement: SizeStatement, library: Library) -> Judgement:
-    """Add up what the config says; where no format is stated, every usual one is tried."""
+    """Judge a size claim by the config; without a stated format every usual one is tried."""
     amount, found = statement.amount, library.model_of(statement.model)
     source = Cited(title=f"config.json of {found.name}")
     held = [(stored(found, precision), precision) for precision in _sizes_meant(statement)]
@@ -331,12 +331,12 @@ def _sizes_meant(statement: SizeStatement) -> tuple[str | None, ...]:
 
 
 def _units(value: float, measure: str) -> list[tuple[float, str]]:
-    """A number of bytes is also read in GiB."""
+    """Return the readings of a value; bytes are also read in GiB."""
     return [(value, "")] + ([(value * GB / GIB, f", or {value / GIB:,.1f} GiB")] if measure == "bytes" else [])
 
 
 def _active(statement: SizeStatement, model: ModelSpec) -> str:
-    """Say where the figure is the parameters one token uses."""
+    """Note that the figure is the number of active parameters per token."""
     used = model.active_params
     if statement.sized != "params" or model.experts is None or not statement.amount.nearly(float(used)):
         return ""
@@ -378,7 +378,7 @@ def _size(
 def _left(
     statement: SizeStatement, model: ModelSpec, precision: str | None, library: Library, *, printed: bool
 ) -> tuple[float, Working, str]:
-    """What weights leave: of the GB printed on the box, or of the bytes there are (80 GB are 85.9 x 10^9)."""
+    """Compute memory minus weights, of the nominal GB or of the physical bytes (80 GB are 85.9 x 10^9)."""
     name = model.name + (f" in {precision}" if precision else "")
     part = library.accelerator_of(statement.part or "")
     each_gb = part.memory.nominal_gb if printed else round(part.memory.hbm_bytes / GB, 1)

@@ -1,4 +1,4 @@
-"""Does it run there, and right? What preflight knows of the checkpoint, the chip and the engine's release."""
+"""Checks claims that a checkpoint runs correctly, with the preflight rules for the accelerator and engine release."""
 
 from penstock.audit.claims.record_claims import RunsStatement
 from penstock.audit.judgement import Cited, Judgement, Verdict
@@ -10,11 +10,11 @@ from penstock.preflight import LaunchChoices, Preflight, PreflightQuestion, Seve
 
 _FATAL = (Severity.BLOCKER, Severity.SILENT_WRONG)
 _SERVES = {"runs": True, "slow": True, "blocked": False, "silent-wrong": False}
-"""What decides; a risk and what is not known do not."""
+"""Verdicts that decide a claim; risk and undetermined do not."""
 
 
 def audit_runs(statement: RunsStatement, library: Library) -> Judgement:
-    """Ask preflight, with the release stated or the newest that was read."""
+    """Run preflight with the stated engine release, or the newest known one."""
     part = library.accelerator_of(statement.part)
     engine: EngineName = "sglang" if statement.engine == "sglang" else "vllm"
     release = Release(statement.version) if statement.version else NEWEST[engine]
@@ -59,7 +59,7 @@ def _why(answer: Preflight) -> str:
 
 
 def _split(part: Accelerator, devices: int) -> Parallelism:
-    """Tensor parallelism within a machine, machines as stages of a pipeline."""
+    """Return tensor parallelism within a node, and nodes as pipeline stages."""
     within = part.node.devices
     if devices > within and devices % within == 0:
         return Parallelism(tp=within, pp=devices // within)

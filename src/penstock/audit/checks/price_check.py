@@ -1,4 +1,4 @@
-"""Is a price what the market asks, and does a cost follow from its own inputs?"""
+"""Checks prices against the market, and costs against their own inputs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ from penstock.catalog.price import Price
 _BOUGHT: Final = frozenset({"purchase_device", "purchase_node"})
 _RENTED: Final = frozenset({"rent_on_demand", "rent_spot", "rent_index", "rent_contract", "rent_block"})
 _SEASON: Final = timedelta(days=400)
-"""Prices further from the day of a claim are another market."""
+"""Maximum age difference: prices further from the day of a claim belong to another market."""
 _MTOK: Final = 3600 / 1e6
 
 
@@ -26,9 +26,9 @@ _Offers: TypeAlias = Mapping[tuple[str, str, int | None], Price]
 
 
 def _offers(part: str, library: Library, day: date, *, bought: bool) -> _Offers:
-    """Return the newest price of each provider, kind and term on a day; the first after it where none is older.
+    """Return the newest price of each provider, kind and term on a day, or the first later one if none is older.
 
-    Prices of low confidence do not count: they are list prices that nobody is known to pay, and estimates.
+    Prices of low confidence are left out: they are estimates, and list prices without known buyers.
     """
     kinds = _BOUGHT if bought else _RENTED
     counted = [
@@ -48,7 +48,7 @@ def _cite(price: Price) -> Cited:
 
 
 def audit_price(statement: PriceStatement, library: Library, said_on: date | None) -> Judgement:
-    """Judge a price by what was asked around that day, and by what is asked today."""
+    """Judge a price by the market around the day of the claim, and by today's market."""
     judged, today = (
         _priced(statement, list(_offers(statement.part, library, day, bought=statement.bought).values()))
         for day in (said_on or library.today, library.today)
@@ -79,7 +79,7 @@ def _priced(statement: PriceStatement, offers: Sequence[Price]) -> Judgement:
 
 
 def audit_price_ratio(statement: PriceRatioStatement, library: Library, said_on: date | None) -> Judgement:
-    """Divide prices that one provider asks for both parts; where none has both, divide the medians."""
+    """Judge a price ratio by providers that offer both accelerators, or by the medians if there is none."""
     day = said_on or library.today
     ours, theirs = (_offers(name, library, day, bought=statement.bought) for name in (statement.part, statement.over))
     if not ours or not theirs:
@@ -111,7 +111,7 @@ def _less(ratio: float) -> str:
 
 
 def audit_cost(statement: CostStatement) -> Judgement:
-    """Divide the rent by the tokens: dollars per million."""
+    """Compute dollars per million tokens from rent and token rate."""
     tokens = statement.tokens_per_s * statement.utilisation
     value = statement.usd_per_hour / (tokens * _MTOK)
     line = worked(
@@ -132,11 +132,11 @@ def audit_cost(statement: CostStatement) -> Judgement:
 def _usd(value: float) -> str:
     if value >= 1000:  # noqa: PLR2004 - beyond, cents are noise
         return f"${value:,.0f}"
-    return f"${value:,.2f}" if value >= 0.1 else f"${value:,.3g}"  # noqa: PLR2004 - below, cents say too little
+    return f"${value:,.2f}" if value >= 0.1 else f"${value:,.3g}"  # noqa: PLR2004 - below, cents are too coarse
 
 
 def audit_saving(statement: SavingClaim) -> Judgement:
-    """Recompute a published saving in every reasonable reading of its inputs."""
+    """Recompute a published saving for every reasonable reading of its inputs."""
     check = check_claim(statement)
     first = any(reading.reproduces_claim for reading in check.readings)
     both = any(reading.reproduces_claim and reading.reproduces_claim_with_engineers for reading in check.readings)

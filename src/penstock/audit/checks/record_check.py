@@ -1,4 +1,4 @@
-"""Is it on record? Facts, names, reported results, dates and sums, each against its source or its own inputs."""
+"""Checks facts, names, reported results, dates and sums, each against its source or its own inputs."""
 
 import calendar
 import re
@@ -22,7 +22,7 @@ from penstock.catalog.accelerator import Precision
 from penstock.errors import UnknownName
 
 _SAME = 1.1
-"""A rate within so much of what users and time per token give is that rate."""
+"""Factor within which a rate agrees with the one computed from users and time per token."""
 _FAR_BELOW = 0.1
 _EVENTS = {
     "launch": "launched",
@@ -34,11 +34,11 @@ _EVENTS = {
     "availability": "available",
     "publication": "published",
 }
-"""One event in other words: a false date must not pass because of how it is put."""
+"""Synonyms of events, so that a false date does not pass because of its wording."""
 
 
 def audit_fact(statement: FactStatement, library: Library, said_on: date | None) -> Judgement:
-    """Look something up, as of the day it was said and as of today."""
+    """Look up a fact as of the day of the claim and as of today."""
     fact = library.facts.find(statement.subject, statement.about) or _catalog_fact(statement, library)
     if fact is None:
         return Judgement(
@@ -53,7 +53,7 @@ def audit_fact(statement: FactStatement, library: Library, said_on: date | None)
 
 
 def _catalog_fact(statement: FactStatement, library: Library) -> SourcedFact | None:
-    """Look up what the catalog says of a part: the formats it multiplies, its dialect, target and architecture."""
+    """Look up an accelerator's catalog facts: supported formats, FP8 dialect, target and architecture."""
     try:
         part = library.accelerator_of(statement.subject)
     except UnknownName:
@@ -112,7 +112,7 @@ def _written(value: float, fact: SourcedFact) -> str:
 
 
 def _named(says: str, fact: SourcedFact) -> Judgement:
-    """Compare words: every word of one of the alternatives must appear."""
+    """Compare names: every word of one of the alternatives must appear."""
     if not fact.text:
         return Judgement(verdict=Verdict.UNDETERMINED, reason="what is on record has no name", sources=(fact.cited,))
     words = set(re.findall(r"[a-z0-9]+", says.lower()))
@@ -149,7 +149,7 @@ def _held(fact: SourcedFact, library: Library, said_on: date | None, *, says: bo
 
 
 def span_of_month(text: str) -> ClaimedSpan:
-    """Read the `2024-10` of a catalog as its days."""
+    """Parse a catalog month such as `2024-10` as a span of days."""
     year, month = (int(piece) for piece in text.split("-")[:2])
     return ClaimedSpan(
         first=date(year, month, 1), last=date(year, month, calendar.monthrange(year, month)[1]), written=text
@@ -157,7 +157,7 @@ def span_of_month(text: str) -> ClaimedSpan:
 
 
 def _happened(subject: str, event: str, library: Library) -> tuple[ClaimedSpan, Cited] | None:
-    """Find when something happened: among the facts, else the launch of a catalog part."""
+    """Return the date of an event, from the facts or from the accelerator's launch."""
     meant = _EVENTS.get(event.lower(), event)
     fact = library.facts.find(subject, meant)
     if fact is not None and fact.first is not None:
@@ -175,7 +175,7 @@ def _happened(subject: str, event: str, library: Library) -> tuple[ClaimedSpan, 
 
 
 def audit_date(statement: DateStatement, library: Library, said_on: date | None) -> Judgement:
-    """Hold a date against the record; a plan is judged by what became of it."""
+    """Check a date against the record; a plan is judged by its outcome."""
     found = _happened(statement.subject, statement.event, library)
     if found is None:
         return Judgement(
@@ -221,7 +221,7 @@ def _span(span: ClaimedSpan) -> str:
 
 
 def audit_mention(statement: MentionStatement, library: Library, said_on: date | None) -> Judgement:
-    """A text cannot speak of what was not there yet."""
+    """Check that a text does not mention a product before it existed."""
     fact = library.facts.earliest(statement.subject)
     found = (
         (ClaimedSpan(first=fact.first, last=fact.last or fact.first, written=f"{fact.first}"), fact.cited)
@@ -245,7 +245,7 @@ def audit_mention(statement: MentionStatement, library: Library, said_on: date |
 
 
 def audit_follows(statement: FollowsStatement) -> Judgement:
-    """Redo a sum from the inputs a text states."""
+    """Recompute a sum from the inputs that a text states."""
     names = dict(statement.inputs)
     value = evaluated(statement.formula, names)
     expression = _filled(statement.formula, names)
@@ -263,7 +263,7 @@ def audit_follows(statement: FollowsStatement) -> Judgement:
 
 
 def _bounded(statement: FollowsStatement, value: float, line: Working) -> Judgement:
-    """Judge a figure that is no more than its inputs allow: near it is what they give, far below something is amiss."""
+    """Judge a figure that its inputs bound from above: confirmed close to the bound, implausible below 10% of it."""
     share = statement.amount.high / value
     shown = figure(float(f"{value:.4g}"))
     if share >= 1 / _SAME:
@@ -289,5 +289,5 @@ def _bracketed(value: float) -> str:
 
 
 def audit_uncheckable(statement: UncheckableStatement) -> Judgement:
-    """Say what is missing."""
+    """Return undetermined, and name the missing evidence."""
     return Judgement(verdict=Verdict.UNDETERMINED, reason=f"nothing here can check it; it would take {statement.needs}")

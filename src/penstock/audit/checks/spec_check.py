@@ -1,4 +1,4 @@
-"""Does a figure agree with the data sheet? Held against every way to read it, then against what else bears the name."""
+"""Checks figures against the data sheet, in every reading, then against products with similar names."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ _SCALES = {"bytes": (GB, "GB"), "bytes/s": (TERA, "TB/s"), "flops/s": (TERA, "TF
 
 
 def audit_spec(statement: SpecStatement, library: Library) -> Judgement:
-    """Hold a figure against every reading of the data sheet."""
+    """Check a figure against every reading of the data sheet."""
     part = library.accelerator_of(statement.part)
     found = spec_readings(part, statement.quantity, statement.scope, statement.basis)
     if not found:
@@ -30,7 +30,7 @@ def audit_spec(statement: SpecStatement, library: Library) -> Judgement:
 
 
 def _without(statement: SpecStatement, part: Accelerator) -> Judgement:
-    """Say whether the part has none of it, or the catalog."""
+    """Judge a figure without a catalog value: unsupported by the accelerator, or missing from the catalog."""
     dialects = {"fp8": part.fp8_dialect, "fp4": part.fp4_formats}
     source = part.source_of(f"dense_flops_per_s.{next(iter(part.dense_flops_per_s))}")
     if statement.quantity not in dialects or dialects[statement.quantity] or source.basis is Basis.UNVERIFIED:
@@ -71,9 +71,9 @@ def _met(statement: SpecStatement, part: Accelerator, reading: SpecReading, foun
 
 
 def _apart(amount: Amount, reading: SpecReading) -> str:
-    """Say what the figure is where that is not what was written, and how far rounding was allowed to go."""
+    """Return the exact value if it differs from the claim, and the rounding error that was allowed."""
     off = abs(amount.middle / reading.value - 1)
-    if off < 0.005:  # noqa: PLR2004 - what nobody would call a difference
+    if off < 0.005:  # noqa: PLR2004 - too small to be called a difference
         return ""
     value = f", {shown(reading.value, amount.measure)}"
     rounded = not (amount.closely(reading.value) or amount.at_least or amount.at_most)
@@ -114,7 +114,7 @@ def _missed(statement: SpecStatement, part: Accelerator, found: Sequence[SpecRea
 
 
 def _sustained(statement: SpecStatement, part: Accelerator, found: Sequence[SpecReading]) -> Judgement:
-    """What is said to be delivered may be anything up to the dense peak."""
+    """Judge a sustained rate: anything up to the dense peak is possible."""
     amount, peak = statement.amount, found[0]
     share = amount.low / peak.value
     line = worked(
@@ -139,12 +139,12 @@ def _sustained(statement: SpecStatement, part: Accelerator, found: Sequence[Spec
 
 
 def cited(part: Accelerator, source: Source) -> Cited:
-    """Name where a fact of a part comes from."""
+    """Return the source of an accelerator's fact."""
     return Cited(title=source.title or f"{part.name}, {source.basis}", url=source.url)
 
 
 def shown(value: float, measure: str) -> str:
-    """Write a value in the unit people use."""
+    """Format a value in its customary unit."""
     size, unit = _SCALES.get(measure, (1.0, ""))
     return f"{float(f'{value / size:.4g}'):,g} {unit}".strip()
 

@@ -1,4 +1,4 @@
-"""Does a ratio between two parts follow from their data sheets, like over like?"""
+"""Checks ratios between two accelerators by their data sheets, like for like."""
 
 from penstock.audit.checks.spec_check import cited
 from penstock.audit.claims.hardware_claims import LimitStatement, RatioStatement
@@ -12,7 +12,7 @@ _BITS = {"fp64": 64, "fp32": 32, "tf32": 19, "bf16": 16, "fp16": 16, "fp8": 8, "
 
 
 def audit_ratio(statement: RatioStatement, library: Library) -> Judgement:
-    """Divide every reading of one part by the same reading of the other; mixed readings are named as such."""
+    """Divide each reading of one accelerator by the same reading of the other; name mixed readings as such."""
     part, other = library.accelerator_of(statement.part), library.accelerator_of(statement.over)
     ours = spec_readings(part, statement.quantity, statement.scope, statement.basis)
     theirs = spec_readings(other, statement.over_quantity or statement.quantity, statement.scope, statement.basis)
@@ -83,7 +83,7 @@ def _sides(mine: SpecReading, yours: SpecReading) -> str:
 
 
 def audit_limit(statement: LimitStatement, library: Library) -> Judgement:
-    """Count a part's operations as export rules do: dense tera-operations a second times their bits."""
+    """Compute total processing performance (dense TOPS times bits) as export rules do, and compare it with a limit."""
     part, limit = library.accelerator_of(statement.part), library.facts.limit(statement.limit)
     if limit is None:
         known = ", ".join(known.id for known in library.facts.limits)

@@ -1,4 +1,4 @@
-"""Can it be that fast, and is it likely? Bounds first, then published rows of the same cell, then the model."""
+"""Checks speeds: physical bounds first, then published rows of the same setup and load, then the performance model."""
 
 from collections.abc import Mapping
 from datetime import date
@@ -22,17 +22,17 @@ from penstock.performance.memory.budget import fit
 from penstock.units import GB
 
 _REPEAT: Final = 1.1
-"""Two runs of one setup under one load differ by up to this factor."""
+"""Factor by which two runs of one setup under one load may differ."""
 _DRAFTED: Final = 2.8
-"""Tokens a step yields where three drafts are mostly accepted, as published rows with draft layers have it."""
+"""Tokens per step with three mostly accepted drafts, as in published rows with draft layers."""
 _LATER: Final = 2.0
-"""The factor by which rows published after a claim may be faster: engines improve. An assumption."""
+"""Factor by which rows published after a claim may be faster, because engines improve. An assumption."""
 _FAR: Final = 1.25
-"""The factor outside the model's interval from which a figure is implausible."""
+"""Factor outside the model's interval from which a figure is implausible."""
 
 
 def audit_speed(statement: SpeedStatement, library: Library, said_on: date | None = None) -> Judgement:
-    """Judge a rate, a time or a number of requests, by rows published up to the day of the claim."""
+    """Judge a rate, a latency or a number of requests by rows published up to the day of the claim."""
     setup = statement.setup
     model, part = library.model_of(setup.model), library.accelerator_of(setup.part)
     found = _lights(statement, library)
@@ -51,7 +51,10 @@ def audit_speed(statement: SpeedStatement, library: Library, said_on: date | Non
 
 
 def _lights(statement: SpeedStatement, library: Library) -> tuple[PhysicalLimit, ...]:
-    """Lay the setup out in the widest split if that allows the claim, else in all: what one allows is possible."""
+    """Return the limits of the widest split if it allows the claim, else of all splits.
+
+    A claim is possible if one split allows it.
+    """
     widest = physical_limits(statement.setup, library, widest=True)
     if any(light.holds_weights for light in widest) and _by_bounds(statement, widest) is None:
         return widest
@@ -215,7 +218,7 @@ def _context(light: PhysicalLimit) -> float:
 
 
 def _least_context(light: PhysicalLimit) -> float:
-    """Tokens a request holds at the least: its prompt, for answers are at all stages and memory is paged."""
+    """Return the minimum tokens held per request: its prompt, because answers are at all stages and memory is paged."""
     return float(light.setup.input_tokens or 0) or 1.0
 
 
@@ -246,7 +249,7 @@ def _too_many_requests(statement: SpeedStatement, found: tuple[PhysicalLimit, ..
 
 
 def _too_many_for_engines(statement: SpeedStatement, light: PhysicalLimit) -> Judgement | None:
-    """Say where memory would hold them but for what engines reserve; the sparest of the reserves counts."""
+    """Judge requests that fit in memory only without engine reserves; the smallest estimate of the reserves applies."""
     context = max(1, round((_least_context(light) + _context(light)) / 2))
     capacity = fit(light.work.deployment, context).capacity
     if capacity is None or capacity.cached_requests is None:
@@ -277,7 +280,7 @@ def _requests_hold(found: tuple[PhysicalLimit, ...]) -> Judgement:
 def _by_rows(
     statement: SpeedStatement, rows: Mapping[Measurement, float], library: Library, said_on: date | None
 ) -> Judgement | None:
-    """Judge by published rows of the same cell; of the same setup under any load where none is stated."""
+    """Judge by published rows of the same setup and load, or of any load if none is stated."""
     setup, amount = statement.setup, statement.amount
     if not rows:
         return None
@@ -313,14 +316,14 @@ def _by_rows(
 
 
 def _beside(statement: SpeedStatement, value: float, what: str) -> Working:
-    """Set a claim beside a value, rates in tok/s and times in ms."""
+    """Divide a claim by a value, rates in tok/s and times in ms."""
     times = 1.0 if statement.metric == "throughput" else 1e3
     claimed, other = plainly(times * statement.amount.middle), plainly(times * value)
     return worked(f"{claimed} / {other}", float(claimed) / float(other), what + ("" if times == 1.0 else ", ms"))
 
 
 def _no_room(statement: SpeedStatement, library: Library) -> Judgement | None:
-    """Say where the weights have room and a cache has none: as a claim that it fits would be told."""
+    """Judge a setup whose weights fit without room for a KV cache, as a fit claim would be judged."""
     setup = statement.setup
     model, part = library.model_of(setup.model), library.accelerator_of(setup.part)
     if library.efficiencies is None or setup.replicas > 1 or setup.data_parallel > 1:
@@ -363,7 +366,7 @@ def _by_model(statement: SpeedStatement, rows: Mapping[Measurement, float], libr
 
 
 def _by_drafts(statement: SpeedStatement, low: float, high: float, library: Library) -> bool:
-    """Return whether drafts, if stated or if the model has draft layers, bring a claim near plain figures."""
+    """Return whether drafts, if stated or if the model has draft layers, bring a claim near figures without drafts."""
     drafted = statement.setup.drafted
     if drafted is None:
         drafted = Part.MTP in library.model_of(statement.setup.model).params_by_part

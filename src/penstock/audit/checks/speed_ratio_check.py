@@ -1,4 +1,4 @@
-"""Is one setup that much faster than another, or than itself a while ago? Published pairs, then the model."""
+"""Checks speed ratios between setups, or between dates of one setup: published pairs first, then the model."""
 
 from collections import defaultdict
 from datetime import date
@@ -15,13 +15,13 @@ from penstock.catalog.measurement import Measurement
 from penstock.performance.calibration.measured_runs import setup_of
 
 _REPEAT: Final = 1.1
-"""Two runs of one setup differ by up to this factor: a ratio further outside the published range is implausible."""
+"""Factor by which two runs of one setup may differ; ratios further outside the published range are implausible."""
 _FAR: Final = 1.25
 _MODEL: Final = Cited(title="Penstock's performance model, P10 to P90", url="docs/accuracy.md")
 
 
 def audit_speed_ratio(statement: SpeedRatioStatement, library: Library, said_on: date | None = None) -> Judgement:
-    """Divide rates of the same load: published ones under every load that may be meant, else the model's."""
+    """Divide rates under the same load: published ones for every load that may be meant, else the model's."""
     pairs = _published_pairs(statement, library, said_on)
     if pairs:
         return _by_pairs(statement, pairs, library)
@@ -70,7 +70,7 @@ def _times(ratio: float) -> str:
 def _published_pairs(
     statement: SpeedRatioStatement, library: Library, said_on: date | None
 ) -> list[tuple[Measurement, Measurement]]:
-    """Pair rows of both setups, load by load: the newest pair of one source, else the fastest of any two."""
+    """Pair rows of both setups by load: the newest pair of one source, else the fastest of any two."""
     ours, theirs = (_fastest(setup, library, said_on) for setup in (statement.setup, statement.over))
     pairs = []
     for load in ours.keys() & theirs.keys():
@@ -84,7 +84,7 @@ def _published_pairs(
 def _fastest(
     setup: ServedSetup, library: Library, said_on: date | None
 ) -> dict[tuple[object, ...], dict[str, Measurement]]:
-    """Return the fastest row of each load and source, over engines and splits; the fastest source first."""
+    """Return the fastest row of each load and source, over engines and splits; fastest source first."""
     rates = published(setup, "throughput", library, said_on, by_source=True)
     found: dict[tuple[object, ...], dict[str, Measurement]] = defaultdict(dict)
     for row in sorted(rates, key=lambda row: rates[row], reverse=True):
@@ -97,7 +97,7 @@ def _load_stated(setup: ServedSetup) -> bool:
 
 
 def audit_change(statement: ChangeStatement, library: Library) -> Judgement:
-    """Compare the oldest and the newest dated row of every cell that was measured twice."""
+    """Compare the oldest and the newest dated row of every setup and load that was measured twice."""
     part = library.accelerator_of(statement.part)
     runs: dict[tuple[object, ...], list[Measurement]] = defaultdict(list)
     for row in library.measurements_of(part.id):

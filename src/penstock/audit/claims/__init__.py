@@ -1,1 +1,1 @@
-"""What is claimed? One frozen class per kind of statement, and who said it."""
+"""Claim types: one frozen class per kind of statement, and its source."""

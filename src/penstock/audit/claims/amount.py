@@ -1,4 +1,4 @@
-"""How much is claimed? A figure as people write it: with its unit, its rounding and words such as `about`."""
+"""Parses claimed figures as written: with unit, rounding and words such as `about`."""
 
 import difflib
 import re
@@ -23,11 +23,11 @@ _LEAST: Final = {">", ">=", "≥", "over", "above", "more", "least"}
 _MOST: Final = {"<", "<=", "≤", "under", "below", "less", "most", "up"}
 _FILLERS: Final = {"at", "than", "to"}
 _LOOSE: Final = 0.10
-"""How far a figure called `about` may be from what it means."""
+"""Relative error allowed for a figure called `about`."""
 _TIGHT: Final = (0.02, 0.05)
-"""A figure is right within 2%, or within half of its last digit where that is more, up to 5%."""
+"""Allowed relative error: 2%, or half of the last digit if that is more, up to 5%."""
 _STRICT: Final = 0.005
-"""How far `over` and `under` may be passed."""
+"""Relative tolerance beyond the bound of `over` and `under`."""
 _THOUSANDS: Final = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?")
 
 UNITS: Final[Mapping[str, tuple[str, float]]] = {
@@ -96,19 +96,19 @@ UNITS: Final[Mapping[str, tuple[str, float]]] = {
     "params": ("count", 1.0),
     "": ("number", 1.0),
 }
-"""What units people write, what they measure, and how much of the plain unit they are."""
+"""Units as written, each with its measure and its size in the base unit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amount:
-    """A claimed figure in plain units (bytes, seconds, shares), from `low` to `high`; one figure is both."""
+    """A claimed figure in base units (bytes, seconds, shares), from `low` to `high`; equal for a single figure."""
 
     low: float
     high: float
     measure: str
     written: str
     rounding: float
-    """Half of the last digit that was written, in the plain unit."""
+    """Half of the last written digit, in the base unit."""
     about: bool = False
     at_least: bool = False
     at_most: bool = False
@@ -120,21 +120,21 @@ class Amount:
 
     @property
     def slack(self) -> float:
-        """How far from the figure a value may be to be what was meant."""
+        """Allowed distance between the figure and a matching value."""
         tight = min(max(self.rounding, _TIGHT[0] * self.middle), _TIGHT[1] * self.middle)
         return max(tight, _LOOSE * self.middle) if self.about else tight
 
     def meets(self, value: float) -> bool:
-        """Whether a value is what was claimed, within its rounding; `over` and `under` allow none."""
+        """Return whether a value matches the claim within its rounding; `over` and `under` allow 0.5%."""
         bounded = (self.at_least or self.at_most) and not self.about
         return self._within(value, _STRICT * self.middle if bounded else self.slack)
 
     def nearly(self, value: float) -> bool:
-        """Whether a value is so near that sources of one figure differ as much: within 5%, of `about` within 15%."""
+        """Return whether a value is as close as sources of one figure are to each other: 5%, or 15% with `about`."""
         return self._within(value, max(_TIGHT[1] * self.middle, 1.5 * self.slack))
 
     def closely(self, value: float) -> bool:
-        """Whether a value is the figure itself, rounding and `over` aside: within 2%, of `about` within 10%."""
+        """Return whether a value is the figure itself, without rounding or bounds: 2%, or 10% with `about`."""
         slack = (_LOOSE if self.about else _TIGHT[0]) * self.middle
         return self.low - slack <= value <= self.high + slack
 
@@ -144,30 +144,30 @@ class Amount:
         return low <= value <= high
 
     def overlaps(self, low: float, high: float) -> bool:
-        """Whether some value between two is what was claimed."""
+        """Return whether some value of a range matches the claim."""
         return self.meets(min(max(low, self.low), high)) or self.meets(low) or self.meets(high)
 
     def off_by(self, value: float) -> str:
-        """How far off a value is, in percent of it."""
+        """Return the distance to a value, in percent of it."""
         return f"{abs(self.middle / value - 1):.0%}" if value else "all"
 
     def factor_from(self, value: float) -> float:
-        """How many times too much is claimed; below one it is too little, and one where it is right."""
+        """Return the ratio of claim to value: above 1 the claim is too high, below 1 too low, 1 if it matches."""
         if self.meets(value) or value <= 0:
             return 1.0
         return self.low / value if value < self.low else self.high / value
 
     def rest(self) -> "Amount":
-        """Return what a share leaves of the whole: 30% less is 70% of it."""
+        """Return the remainder of a share: 30% less is 70%."""
         return replace(self, low=1 - self.high, high=1 - self.low, at_least=self.at_most, at_most=self.at_least)
 
     def scaled(self, by: float) -> "Amount":
-        """The same claim about so many times as much."""
+        """Return the claim multiplied by a factor."""
         return replace(self, low=self.low * by, high=self.high * by, rounding=self.rounding * by)
 
 
 def parse_amount(text: str, *measures: str) -> Amount:
-    """Read `3,958 TFLOPS`, `~15-20 tok/s`, `18 to 22%`, `>2.5x` or `$22,000`, in one of these measures if given."""
+    """Parse `3,958 TFLOPS`, `~15-20 tok/s`, `18 to 22%`, `>2.5x` or `$22,000`, in one of the given measures if any."""
     shown = " ".join(text.split())
     found = _AMOUNT.fullmatch(shown) if len(shown) <= _MAX_CHARACTERS else None
     if found is None:
@@ -196,12 +196,12 @@ def parse_amount(text: str, *measures: str) -> Amount:
 
 
 def exactly(value: float, measure: str = "number", written: str | None = None) -> Amount:
-    """An amount that was computed and not written."""
+    """Return an amount that was computed and not written."""
     return Amount(low=value, high=value, measure=measure, written=written or f"{value:,.4g}", rounding=0.0)
 
 
 def _plain(digits: str, scale: str) -> tuple[float, float]:
-    """Return a figure and half of its last digit; a comma that does not part thousands is a decimal one."""
+    """Return a figure and half of its last digit; a comma that does not separate thousands is a decimal comma."""
     clean = digits.replace("_", "")
     if re.fullmatch(r"\d{1,3}(?:\.\d{3})+,\d+", clean):
         clean = clean.replace(".", "").replace(",", ".")

@@ -1,4 +1,4 @@
-"""Who says what? A statement of one of the kinds, its source and the words to find it by."""
+"""A claim: a statement of one kind, its source, and words to find it by."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -43,29 +43,29 @@ Statement: TypeAlias = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """Who said it, where and when."""
+    """Source of a claim: author, place and date."""
 
     who: str = ""
     title: str = ""
     address: str | None = None
     said_on: date | None = None
-    """None where it is not dated: then it is judged as of today."""
+    """Date of the claim; None if undated, then it is judged as of today."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A statement somebody made."""
+    """A published statement."""
 
     id: str
     statement: Statement
     said: Said = Said()
     words: str = ""
-    """What is said, in our words."""
+    """The statement, paraphrased."""
     key: str = ""
-    """At most a dozen of their words, to find the place by."""
+    """At most twelve words of the original, to find the place."""
     topic: str = ""
     points_at: tuple[str, ...] = ()
-    """Claims it rests on or repeats."""
+    """Ids of claims that it relies on or repeats."""
     contradicts: tuple[str, ...] = ()
-    """Claims that cannot be true together with it."""
+    """Ids of claims that cannot be true together with it."""
     line: int | None = None

@@ -1,4 +1,4 @@
-"""What is said of a part? A figure of its data sheet, or a ratio between two parts."""
+"""Claims about an accelerator: a figure of its data sheet, or a ratio between two."""
 
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -7,7 +7,7 @@ from penstock.audit.claims.amount import Amount
 
 FlopsBasis = Literal["unstated", "dense", "sparse"]
 Scope = Literal["device", "node", "rack", "unit"]
-"""`unit` is one compute unit or streaming multiprocessor."""
+"""Scope of a figure; `unit` is one compute unit or streaming multiprocessor."""
 
 FORMATS_OF_FLOPS: Final = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp6", "fp4")
 QUANTITIES: Final = (
@@ -34,7 +34,7 @@ MEASURES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecStatement:
-    """A figure of a data sheet: `h100 fp8 3,958 TFLOPS`."""
+    """A data sheet figure: `h100 fp8 3,958 TFLOPS`."""
 
     part: str
     quantity: str
@@ -42,28 +42,28 @@ class SpecStatement:
     basis: FlopsBasis = "unstated"
     scope: Scope = "device"
     sustained: bool = False
-    """Whether it is said to be delivered, and not a peak."""
+    """Whether the figure is said to be sustained, not a peak."""
     variants: tuple[str, ...] = ()
-    """Parts that bear the name as well, where it was a bare generation."""
+    """Other accelerators with that name, if only the generation was named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatioStatement:
-    """One part's figure over another's: `mi300x memory 1.5x of h100`."""
+    """The ratio of one accelerator's figure to another's: `mi300x memory 1.5x of h100`."""
 
     part: str
     over: str
     quantity: str
     amount: Amount
     over_quantity: str | None = None
-    """What of the other part, where it is something else: FP4 of one over FP8 of the other."""
+    """Quantity of the other accelerator if it differs: FP4 of one over FP8 of the other."""
     basis: FlopsBasis = "unstated"
     scope: Scope = "device"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitStatement:
-    """A part lies below or above a threshold of a rule: export controls count its operations."""
+    """A claim that an accelerator is below or above the threshold of a rule, such as export controls."""
 
     part: str
     limit: str

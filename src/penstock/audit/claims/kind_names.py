@@ -1,4 +1,4 @@
-"""What is a statement written as? The key of each kind in a file, and the word for it in a table."""
+"""Names of the kinds of statement: the key in a file and the word in a table."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -42,5 +42,5 @@ _NAMES: Final[Mapping[type, str]] = {
 
 
 def kind_of(statement: Statement) -> str:
-    """The key a statement is written under."""
+    """Return the key under which a statement is written."""
     return _NAMES[type(statement)]

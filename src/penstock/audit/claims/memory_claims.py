@@ -1,4 +1,4 @@
-"""What is said to fit, and how large is it said to be?"""
+"""Claims about memory: fit and size."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,24 +10,24 @@ Sized = Literal["weights", "cache", "left", "params"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitStatement:
-    """A model fits on so many devices, or does not; or it takes so many of them at least."""
+    """A claim that a model fits or does not fit on a number of devices, or about the fewest devices."""
 
     model: str
     part: str
     devices: int = 1
     fits: bool = True
     precision: str | None = None
-    """None where nobody says: then every usual format is tried."""
+    """Weight format; None if not stated, then every usual format is tried."""
     context_tokens: int | None = None
     requests: int = 1
-    """How many of that context must have room together."""
+    """Number of requests of that context that must fit together."""
     fewest: Amount | None = None
-    """How many devices are said to be the fewest; `devices` and `fits` then say nothing."""
+    """Claimed minimum number of devices; `devices` and `fits` are ignored then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeStatement:
-    """How large the weights or the cache of a model are, or what is left beside them."""
+    """A claim about the size of a model's weights or KV cache, or about the remaining memory."""
 
     model: str
     sized: Sized

@@ -1,4 +1,4 @@
-"""What is it said to cost? A price, one price beside another, or a cost with the inputs it is made of."""
+"""Claims about cost: a price, a price ratio, or a cost with its inputs."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from penstock.audit.claims.amount import Amount
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceStatement:
-    """What one device costs to buy, or an hour of it to rent."""
+    """The purchase price of one device, or its rent per hour."""
 
     part: str
     bought: bool
@@ -16,7 +16,7 @@ class PriceStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceRatioStatement:
-    """How much less one device costs than another, as a share of the dearer."""
+    """The saving of one device relative to another, as a share of the more expensive one."""
 
     part: str
     over: str
@@ -26,10 +26,10 @@ class PriceRatioStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostStatement:
-    """Dollars per million tokens, with the rent and the rate they come from."""
+    """Dollars per million tokens, with the rent and token rate."""
 
     usd_per_hour: float
-    """Of all devices together."""
+    """Rent of all devices together, in dollars per hour."""
     tokens_per_s: float
     amount: Amount
     utilisation: float = 1.0

@@ -1,4 +1,4 @@
-"""What is said to be on record? Facts and releases, dates, changes over time, and sums of what is stated."""
+"""Claims about the record: facts, releases, dates, changes over time, and sums of stated figures."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -8,7 +8,7 @@ from penstock.audit.claims.amount import Amount
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactStatement:
-    """Something holds, is called so or has been reported: `mi300x wave32 yes`, `fnuz stands for ...`."""
+    """A claim that something holds, has a name or was reported: `mi300x wave32 yes`, `fnuz stands for ...`."""
 
     subject: str
     about: str
@@ -17,7 +17,7 @@ class FactStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedSpan:
-    """A day, or the first and the last day of a month, a quarter or a year."""
+    """A span of days: one day, or a month, quarter or year."""
 
     first: date
     last: date
@@ -26,7 +26,7 @@ class ClaimedSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DateStatement:
-    """Something happened, or will happen, then."""
+    """A claim that something happened or will happen at a time."""
 
     subject: str
     event: str
@@ -35,7 +35,7 @@ class DateStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunsStatement:
-    """A checkpoint runs, and answers rightly, on some devices with a release of an engine; or it does not."""
+    """A claim that a checkpoint runs correctly, or does not, on given devices with an engine release."""
 
     model: str
     part: str
@@ -47,14 +47,14 @@ class RunsStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MentionStatement:
-    """A text speaks of a product as there; it cannot be older than the product."""
+    """A mention of a product as existing; the text cannot be older than the product."""
 
     subject: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeStatement:
-    """A stack became so many times faster between two days on the same work."""
+    """A claim that a stack became faster by a factor between two dates on the same work."""
 
     part: str
     amount: Amount
@@ -66,18 +66,18 @@ class ChangeStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowsStatement:
-    """A figure that a text computes from others it states."""
+    """A figure that a text computes from other stated figures."""
 
     inputs: tuple[tuple[str, float], ...]
     formula: str
     amount: Amount
     at_most: bool = False
-    """Whether the inputs only bound the figure: what they give is the most it can be."""
+    """Whether the inputs only give an upper bound of the figure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UncheckableStatement:
-    """A figure nothing here can check; `needs` says what would."""
+    """A figure that cannot be checked; `needs` names the missing evidence."""
 
     amount: Amount
     needs: str

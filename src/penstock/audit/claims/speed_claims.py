@@ -1,4 +1,4 @@
-"""How fast is it said to be? A rate, a time or a number of requests, with as much of its setup as is stated."""
+"""Claims about speed: a rate, a latency or a number of requests, with the stated part of the setup."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,12 +6,12 @@ from typing import Literal
 from penstock.audit.claims.amount import Amount
 
 Metric = Literal["throughput", "tpot", "ttft", "requests"]
-"""Output tokens a second, seconds between two of them, seconds to the first, requests that run together."""
+"""Output tokens per second, seconds per output token, seconds to first token, or concurrent requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedSetup:
-    """What ran, as far as it is stated; None is not stated."""
+    """The stated setup of a run; None is not stated."""
 
     model: str
     part: str
@@ -23,18 +23,18 @@ class ServedSetup:
     input_tokens: int | None = None
     output_tokens: int | None = None
     drafted: bool | None = None
-    """Whether tokens are drafted, so that a step yields more than one."""
+    """Whether speculative decoding is used, so that a step yields more than one token."""
     replicas: int = 1
-    """Copies of the replica the figure is of: a rate of 32 devices may be that of four times eight."""
+    """Number of replicas that the figure covers: a rate of 32 devices may be of four replicas of eight."""
     data_parallel: int = 1
     expert_parallel: bool = False
     disaggregated: bool = False
-    """Whether prompts are processed on other devices, so that steps that decode carry none."""
+    """Whether prefill runs on other devices, so that decode steps contain no prompts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedStatement:
-    """A rate, a time or a number of requests of one setup."""
+    """A rate, a latency or a number of requests of one setup."""
 
     setup: ServedSetup
     metric: Metric
@@ -43,7 +43,7 @@ class SpeedStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedRatioStatement:
-    """One setup's rate over another's, on other devices or the same a while later."""
+    """The ratio of one setup's rate to another's, on other devices or at another time."""
 
     setup: ServedSetup
     over: ServedSetup

@@ -1,1 +1,1 @@
-"""On what grounds is a speed judged? Formats people name, the bounds of physics, published rows and the model."""
+"""Evidence for speed claims: weight formats, physical limits, published rows and the performance model."""

@@ -1,4 +1,4 @@
-"""What may a figure of a data sheet mean? Every reading: dense and sparse, GB and GiB, one way and both."""
+"""Readings of a data sheet figure: dense and sparse, GB and GiB, one way and both ways."""
 
 from dataclasses import dataclass
 
@@ -9,19 +9,19 @@ from penstock.units import GB, GIB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecReading:
-    """One value a figure may mean."""
+    """One value that a figure may mean."""
 
     name: str
     value: float
     source: Source
     plain: bool = True
-    """Whether it is what the words say; the sparse rate of a part is not what it computes."""
+    """Whether it is the literal reading; a sparse rate, for example, is not."""
 
 
 def spec_readings(
     part: Accelerator, quantity: str, scope: Scope = "device", basis: FlopsBasis = "unstated"
 ) -> tuple[SpecReading, ...]:
-    """List what a quantity of a part may mean, what the words say first."""
+    """List the possible values of an accelerator's quantity, literal reading first."""
     times = _devices(part, scope)
     found = _flops(part, quantity, basis) if quantity in FORMATS_OF_FLOPS else _others(part, quantity)
     where = {"device": "", "node": f" of {times:g} devices", "rack": f" of {times:g} devices", "unit": " of one unit"}[

@@ -1,4 +1,4 @@
-"""Where does a claim stand among comparable published figures? Their quartiles decide, not the nearest of them."""
+"""Places a claim in the distribution of comparable published figures; the quartiles decide, not the nearest figure."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from penstock.audit.judgement import Verdict, Working, plainly, worked
 
 _ENOUGH: Final = 4
 _NARROW: Final = 1.1
-"""The margin of a range that enough figures show."""
+"""Factor outside the range from which a claim is implausible, if there are enough figures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,21 +19,21 @@ class Distribution:
 
     values: Sequence[float]
     noun: tuple[str, str]
-    """What one figure is of, and several: `published load`, `published loads`."""
+    """Singular and plural of a figure: `published load`, `published loads`."""
     write: Callable[[float], str]
-    """Writes a figure with its unit."""
+    """Function that formats a figure with its unit."""
     repeat: float = 1.0
-    """The factor between two runs of one setup: the middle half is widened by it."""
+    """Factor between two runs of one setup; it widens the interquartile range."""
     margin: float = 1.25
-    """The factor outside the range from which a claim is implausible, where few figures show the range."""
+    """Factor outside the range from which a claim is implausible, if there are few figures."""
     modest: Literal["low", "high"] | None = "low"
-    """The side on which a claim promises less than was published; None for prices."""
+    """Side on which a claim promises less than published; None for prices."""
     sides: tuple[str, str] = ("above", "below")
-    """The words for a claim above and below the figures."""
+    """Words for a claim above and below the figures."""
 
     @property
     def quartiles(self) -> tuple[float, float, float]:
-        """The lower quartile, the median and the upper quartile."""
+        """Lower quartile, median and upper quartile."""
         if len(self.values) == 1:
             return (self.values[0],) * 3
         low, middle, high = quantiles(self.values, n=4, method="inclusive")
@@ -41,11 +41,11 @@ class Distribution:
 
     @property
     def median(self) -> float:
-        """The middle of the figures."""
+        """Median of the figures."""
         return self.quartiles[1]
 
     def judge(self, amount: Amount) -> tuple[Verdict, str]:
-        """Judge a claim by its position and say where it stands."""
+        """Judge a claim by its position, and describe the position."""
         if self._confirms(amount):
             return Verdict.CONFIRMED, self._position(amount, confirmed=True)
         inside = amount.overlaps(*self._range)
@@ -69,10 +69,10 @@ class Distribution:
         return worked(f"{claimed} / {middle}", float(claimed) / float(middle), f"claimed over {of}{unit}")
 
     def _confirms(self, amount: Amount) -> bool:
-        """Say whether a claim is near the middle.
+        """Return whether a claim is near the median.
 
-        A figure must be within the middle half, widened by `repeat` and by the claim's rounding. A range may also
-        contain the median, if its ends are not beyond the published range. `over` and `under` must be true of three
+        A figure must be within the interquartile range, widened by `repeat` and by the claim's rounding. A range may
+        also contain the median, if its ends are within the published range. `over` and `under` must hold for three
         quarters of the figures.
         """
         low, median, high = self.quartiles

@@ -1,4 +1,4 @@
-"""Whose figure is it then? A variant of the same name, a package of several devices, or another line of the sheet."""
+"""Finds what else matches a wrong figure: a variant, a package of devices, or another data sheet row."""
 
 from collections.abc import Iterator
 
@@ -8,11 +8,11 @@ from penstock.audit.reference_library import Library, Package, PrintedFigure
 from penstock.catalog.accelerator import Accelerator, Basis, Source
 
 _COUNTED_ALIKE = ("memory", "bandwidth", "compute_units", *FORMATS_OF_FLOPS)
-"""What two devices have twice of."""
+"""Quantities that add up over devices."""
 
 
 def matching_lookalikes(statement: SpecStatement, part: Accelerator, library: Library) -> SpecReading | None:
-    """Find what a figure that misses its part is right of; it may be meant, so the claim is not refuted."""
+    """Return the lookalike that a figure matches; it may be meant, so the claim is not refuted."""
     if statement.scope != "device":
         return None
     readings = (*_printed(statement, part, library), *_packaged(statement, part, library))
@@ -65,7 +65,7 @@ def _source(told: PrintedFigure | Package) -> Source:
 
 
 def mistaken_spec(statement: SpecStatement, part: Accelerator) -> str | None:
-    """Name another rate of the same part, or the same figure of its node, that is the one claimed."""
+    """Name another rate of the same accelerator, or the figure of its node, that matches the claim."""
     others = FORMATS_OF_FLOPS if statement.quantity in FORMATS_OF_FLOPS else ()
     scopes: tuple[Scope, ...] = ("device", "node")
     asked = [(quantity, statement.scope) for quantity in others if quantity != statement.quantity]

@@ -1,4 +1,4 @@
-"""What is the most that physics allows? Capacity, bandwidth and arithmetic of a setup, read kindly."""
+"""Physical limits of a setup by capacity, bandwidth and arithmetic, with unstated facts read in the claim's favour."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -21,14 +21,14 @@ from penstock.performance.step.step_work import PARTS, Array, Load, ReplicaWork,
 from penstock.units import GB, TERA
 
 MAX_TOKENS_A_STEP: Final = 4.0
-"""With drafts: the longest acceptance on record among the shipped measurements is below that of three drafts."""
+"""Maximum tokens per step with drafts: the highest acceptance in the shipped measurements is below three drafts."""
 _MAX_REQUESTS: Final = 65536.0
 _FULL_STEP: Final = 8192.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class PhysicalLimit:
-    """Bounds of one split of a setup; every figure is of the whole claim, all copies of the replica together."""
+    """Physical limits of one split of a setup; every figure covers all replicas of the claim."""
 
     setup: ServedSetup
     work: ReplicaWork
@@ -36,83 +36,83 @@ class PhysicalLimit:
 
     @property
     def part(self) -> Accelerator:
-        """What it runs on."""
+        """The accelerator."""
         return self.work.deployment.accelerator
 
     @property
     def ranks(self) -> int:
-        """Ranks that have requests of their own, in one copy."""
+        """Data parallel ranks of one replica, each with its own requests."""
         return self.work.deployment.parallelism.dp
 
     @cached_property
     def free_bytes(self) -> float:
-        """Physical memory of a device beside the weights it holds."""
+        """Physical memory of a device minus its weights, in bytes."""
         return float(self.part.memory.hbm_bytes) - self.work.dense_bytes - self.work.expert_bytes
 
     @property
     def holds_weights(self) -> bool:
-        """Whether the weights are no larger than the memory."""
+        """Whether the weights fit in physical memory."""
         return self.free_bytes > 0
 
     def cache_bytes(self, context_tokens: float) -> float:
-        """Bytes a device reads, and holds, for one request of its rank with so many tokens behind it."""
+        """Return the KV bytes that a device holds and reads for one request of its rank at a context length."""
         light = self._light(float(self.ranks), 0.0, max(1.0, context_tokens))
         return float(light[PARTS.index("cache")]) * self.work.bytes_per_s
 
     def most_requests(self, context_tokens: float) -> float:
-        """Requests that memory holds when nothing but weights and cache is in it."""
+        """Return the number of requests that fit if memory holds only weights and KV cache."""
         each = self.cache_bytes(context_tokens)
         room = max(0.0, self.free_bytes)
         return min(_MAX_REQUESTS, self.copies * self.ranks * room / each) if each else _MAX_REQUESTS
 
     @property
     def mean_context(self) -> float:
-        """Tokens a request has behind it on average; what nobody states is taken as nothing."""
+        """Mean context per request in tokens; unstated lengths are taken as minimal."""
         return (self.setup.input_tokens or 0) + (self.setup.output_tokens or 2) / 2
 
     @property
     def drafts(self) -> float:
-        """Tokens a step may yield per request; what nobody denies is granted."""
+        """Maximum tokens per step and request; drafts are assumed unless denied."""
         return 1.0 if self.setup.drafted is False else MAX_TOKENS_A_STEP
 
     @cached_property
     def least_weight_s(self) -> float:
-        """Seconds to stream what a step must read: of a mixture, the experts of one token."""
+        """Seconds to read the weights of a step; of a mixture of experts, those of one token."""
         experts = self.work.deployment.model.experts
         share = 0.0 if experts is None else experts.per_token / experts.routed
         return (self.work.dense_bytes + share * self.work.expert_bytes) / self.work.bytes_per_s
 
     @cached_property
     def token_s(self) -> float:
-        """Seconds of arithmetic one token takes of a copy, at the dense peak of its formats."""
+        """Seconds of arithmetic per token on one replica, at the dense peak of its formats."""
         return self.work.token_s / self.ranks + self.work.routed_token_s
 
     @cached_property
     def running(self) -> float:
-        """Requests that can run together: as many as stated, no more than memory holds."""
+        """Concurrent requests: the stated number, at most as many as fit in memory."""
         return max(1.0, min(self.setup.concurrency or _MAX_REQUESTS, self.most_requests(self.mean_context)))
 
     @cached_property
     def least_step_s(self) -> float:
-        """The shortest step of a copy, with its share of those that run."""
+        """Minimum step time of a replica with its share of the running requests, in seconds."""
         each = self.cache_bytes(self.mean_context) / self.work.bytes_per_s
         return self.least_weight_s + self.running / self.copies / self.ranks * each
 
     @cached_property
     def most_tokens_per_s(self) -> float:
-        """The bound of the rate."""
+        """Upper bound of the rate, in tokens per second."""
         by_memory = self.running * self.drafts / self.least_step_s
         return min(by_memory, self.copies / self.token_s)
 
     @cached_property
     def least_tpot_s(self) -> float:
-        """The bound of the time between two tokens, for a request that runs alone."""
+        """Lower bound of the time per output token, for a request that runs alone, in seconds."""
         each = self.cache_bytes(self.mean_context) / self.work.bytes_per_s
         return (self.least_weight_s + each) / self.drafts
 
     @cached_property
     def fair_step_s(self) -> float | None:
-        """The roofline of the stated load, prompts and a usual spread over experts included; None without a load."""
+        """Roofline step time of the stated load, with prompts and a usual spread over experts; None without a load."""
         setup = self.setup
         if setup.disaggregated or not (setup.input_tokens and setup.output_tokens and setup.concurrency):
             return None
@@ -124,7 +124,7 @@ class PhysicalLimit:
 
     @cached_property
     def least_prompt_s(self) -> float:
-        """Arithmetic of one prompt on a whole copy, where nothing of it is cached."""
+        """Lower bound of the arithmetic for one prompt on a whole replica without cached tokens, in seconds."""
         return (self.setup.input_tokens or 0) * self.token_s
 
     def _light(self, decodes: float, prefill: float, context_tokens: float) -> Array:
@@ -138,7 +138,7 @@ class PhysicalLimit:
         return light
 
     def capacity_line(self) -> Working:
-        """Memory less weights, of one device."""
+        """Return the arithmetic of memory minus weights of one device."""
         memory = round(self.part.memory.hbm_bytes / GB, 1)
         weights = round((self.work.dense_bytes + self.work.expert_bytes) / GB, 1)
         return worked(
@@ -146,7 +146,7 @@ class PhysicalLimit:
         )
 
     def rate_lines(self) -> tuple[Working, ...]:
-        """How the bound of the rate comes about."""
+        """Return the arithmetic of the rate's upper bound."""
         gb, rate = round(self.least_weight_s * self.work.bytes_per_s / GB, 2), self.work.bytes_per_s / TERA
         step_ms = self.least_step_s * 1e3
         lines = [
@@ -172,7 +172,7 @@ class PhysicalLimit:
 
 @lru_cache(maxsize=256)
 def physical_limits(setup: ServedSetup, library: Library, *, widest: bool = False) -> tuple[PhysicalLimit, ...]:
-    """Lay a setup out in every way it may be split, or in the first; the smallest cache where none is stated."""
+    """Return the limits of every possible split, or of the first; the smallest KV cache type if none is stated."""
     part = library.accelerator_of(setup.part)
     mixture = library.model_of(setup.model).experts is not None
     found = []
@@ -189,7 +189,7 @@ def physical_limits(setup: ServedSetup, library: Library, *, widest: bool = Fals
 def _work(
     model: str, part: str, precision: str | None, cache: str | None, split: Parallelism, library: Library
 ) -> ReplicaWork | None:
-    """Sum a split up once; None where engines refuse it."""
+    """Compute the work of a split, cached; None if engines do not support it."""
     accelerator = library.accelerator_of(part)
     placed = Deployment(
         model=stored(library.model_of(model), precision),
@@ -202,7 +202,7 @@ def _work(
 
 
 def _ways(setup: ServedSetup, part: Accelerator, *, mixture: bool) -> list[tuple[Parallelism, int]]:
-    """Add to the splits those of a mixture whose attention is data parallel, where nobody says."""
+    """Return the splits, for a mixture of experts also those with data parallel attention if none is stated."""
     found = list(splits(setup, part))
     if mixture and setup.data_parallel == setup.replicas == 1:
         found += [
@@ -212,7 +212,7 @@ def _ways(setup: ServedSetup, part: Accelerator, *, mixture: bool) -> list[tuple
 
 
 def splits(setup: ServedSetup, part: Accelerator) -> Iterator[tuple[Parallelism, int]]:
-    """List how so many devices may be used: one replica, or copies of smaller ones."""
+    """Yield the possible uses of the devices: one replica, or several smaller ones."""
     dp, whole = setup.data_parallel, setup.devices // max(1, setup.replicas)
     if dp > 1 or setup.replicas > 1:
         yield Parallelism(tp=max(1, whole // dp), dp=dp, expert_parallel=setup.expert_parallel), setup.replicas
@@ -224,15 +224,15 @@ def splits(setup: ServedSetup, part: Accelerator) -> Iterator[tuple[Parallelism,
 
 
 def without_drafts(light: PhysicalLimit) -> PhysicalLimit:
-    """The same bounds where no tokens are drafted."""
+    """Return the same limits without speculative decoding."""
     return PhysicalLimit(setup=replace(light.setup, drafted=False), work=light.work, copies=light.copies)
 
 
 def max_rate(found: tuple[PhysicalLimit, ...]) -> PhysicalLimit | None:
-    """The split that allows most tokens a second, of those that hold the weights."""
+    """Return the split with the highest token rate, of those that hold the weights."""
     return max((one for one in found if one.holds_weights), key=lambda one: one.most_tokens_per_s, default=None)
 
 
 def min_tpot(found: tuple[PhysicalLimit, ...]) -> PhysicalLimit | None:
-    """The split that allows the shortest time between two tokens."""
+    """Return the split with the shortest time per output token, of those that hold the weights."""
     return min((one for one in found if one.holds_weights), key=lambda one: one.least_tpot_s, default=None)

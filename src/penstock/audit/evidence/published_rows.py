@@ -1,4 +1,4 @@
-"""What do measurements and the model say of a claimed setup? Rows of the same cell, and predicted intervals."""
+"""Evidence about a claimed setup: published rows of the same setup and load, and predicted intervals."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,24 +21,24 @@ from penstock.performance.prediction.choose_engine import BEST, predict_on
 from penstock.performance.prediction.predict_deployment import Prediction, Range
 
 _SAME_LENGTHS: Final = 0.2
-"""Lengths are the same within so much of their logarithm: InferenceX draws 0.9 of its nominal ones."""
+"""Difference of logarithms within which lengths are equal; InferenceX draws 0.9 of its nominal lengths."""
 _SAME_USERS: Final = 0.06
 _LENGTHS: Final = ((1024, 1024), (128, 128), (128, 2048), (4096, 512))
 _MANY: Final = 1024
-"""What is tried where no load is stated: usual lengths with as many users as memory holds, and one user alone."""
+"""Users tried if no load is stated, with the usual lengths: as many as fit in memory, up to 1,024, and one user."""
 _BITS_ALIKE: Final = {"fp16": "bf16", "int8": "fp8", "q4_k_m": "int4", "nvfp4": "mxfp4"}
-"""Formats that read as many bytes and whose rows speak for them."""
+"""Formats that read as many bytes, so that their rows apply."""
 _UNSURE_PART: Final = ("gpu_ambiguous", "gpu_unnamed")
-"""Flags of rows that may be of another part."""
+"""Flags of rows that may be of another accelerator."""
 
 
 _Asked: TypeAlias = tuple[str | None, int, tuple[int, int, int]]
-"""A weight format, the number of a load and the load: input tokens, output tokens, users."""
+"""A weight format, the index of a load, and the load: input tokens, output tokens, users."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """What the model says a figure would be, from P10 to P90, over the loads that may be meant."""
+    """The predicted figure from P10 to P90, over the loads that may be meant."""
 
     low: float
     high: float
@@ -47,16 +47,16 @@ class Interval:
     engine: str
     loads: int
     stated: bool
-    """Whether the load was stated, so that there is one."""
+    """Whether the load was stated, so that there is only one."""
 
 
 def published(
     setup: ServedSetup, metric: Metric, library: Library, said_on: date | None = None, *, by_source: bool = False
 ) -> dict[Measurement, float]:
-    """Find published figures of the same model, format, part, devices and load; what is not stated may be anything.
+    """Find published figures of the same model, format, accelerator, devices and load.
 
-    Of each engine, split and load (and source, if `by_source`) the newest row on the day of the claim counts; later
-    rows count where none is older.
+    Unstated properties match anything. Of each engine, split and load (and source, if `by_source`) the newest row up to
+    the day of the claim is used; later rows only if none is older.
     """
     part = library.accelerator_of(setup.part)
     shape = library.shape_of(library.model_of(setup.model).name)
@@ -74,7 +74,7 @@ def published(
 
 
 def load_of(row: Measurement) -> tuple[object, ...]:
-    """Return what two rows must share to be compared: format, drafting, users and lengths."""
+    """Return the properties that comparable rows share: format, drafts, users and lengths."""
     weights = _BITS_ALIKE.get(row.weights, row.weights)
     lengths = round(row.input_tokens, -2), round(row.output_tokens, -2)
     return row.scenario, weights, row.drafted, row.concurrency, *lengths
@@ -97,7 +97,7 @@ def _same(row: Measurement, setup: ServedSetup) -> bool:
 
 
 def cited_rows(rows: Sequence[Measurement], library: Library) -> tuple[Cited, ...]:
-    """Name the sources of rows, each with its row or with how many there are."""
+    """List the sources of rows, each with its row id or number of rows."""
     found = []
     for name in dict.fromkeys(row.source for row in rows):
         here = sorted((row for row in rows if row.source == name), key=lambda row: row.date)
@@ -114,7 +114,7 @@ def _near(value: float | None, asked: float | None, within: float) -> bool:
 
 
 def figure_of(row: Measurement, metric: Metric) -> float | None:
-    """What a row says of a metric; a rate that is not printed follows from its times."""
+    """Return a row's value of a metric; a rate that is not published is computed from its latencies."""
     if metric == "tpot":
         return row.tpot_s
     if metric == "ttft":
@@ -129,7 +129,7 @@ def figure_of(row: Measurement, metric: Metric) -> float | None:
 
 @lru_cache(maxsize=1024)
 def predicted(setup: ServedSetup, metric: Metric, library: Library) -> Interval | None:
-    """Predict the figure over every load that may be meant; None where nothing can be predicted."""
+    """Predict the figure over every load that may be meant; None if nothing can be predicted."""
     found = list(_predictions(setup, library))
     ranges = [(_range(one, metric, copies), one) for one, copies, _ in found if one.memory.fits]
     kept = [(spread, one) for spread, one in ranges if spread is not None]
@@ -179,7 +179,7 @@ def predicted_pairs(setup: ServedSetup, over: ServedSetup, library: Library) -> 
 
 
 def _rates(setup: ServedSetup, library: Library) -> dict[tuple[str | None, int], tuple[Range, tuple[int, int, int]]]:
-    """Rates and loads by format and number of the load: lengths that nearly agree are one load."""
+    """Return rates and loads by format and load index; lengths that nearly agree are one load."""
     found: dict[tuple[str | None, int], tuple[Range, tuple[int, int, int]]] = {}
     for one, copies, (name, number, load) in _predictions(setup, library):
         if one.memory.fits:
@@ -217,7 +217,7 @@ def _predictions(setup: ServedSetup, library: Library) -> Iterator[tuple[Predict
 
 
 def _usual_splits(setup: ServedSetup, library: Library) -> list[tuple[Parallelism, int]]:
-    """The widest split, and the narrowest copies of a replica that might be meant instead."""
+    """Return the widest split, and the narrowest one if that may be meant instead."""
     found = list(splits(setup, library.accelerator_of(setup.part)))
     return [found[0]] if setup.concurrency is not None or len(found) == 1 else [found[0], found[-1]]
 

@@ -1,4 +1,4 @@
-"""In which format is a model meant? The names people write, and what a model then weighs."""
+"""Weight formats as people name them, and a model's size in each."""
 
 import difflib
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from penstock.model.model_spec import model_as_measured
 from penstock.model.weight import FORMATS, FP16, INT8_CHANNEL, WeightFormat
 
 Q4_K_M: Final = WeightFormat(name="int4", bits=4.85, widened_to="fp16")
-"""llama.cpp's mixture of four and six bits: 4.85 bits a weight over Llama models, scales included."""
+"""llama.cpp's mixture of four and six bits: 4.85 bits per weight over Llama models, scales included."""
 PRECISIONS: Final[Mapping[str, WeightFormat]] = {**FORMATS, "fp16": FP16, "int8": INT8_CHANNEL, "q4_k_m": Q4_K_M}
 _SPELLINGS: Final = {
     "bfloat16": "bf16",
@@ -22,11 +22,11 @@ _SPELLINGS: Final = {
 }
 _SPELLINGS_MORE: Final = {"awq": "int4", "gptq": "int4", "int8-w8a8": "int8", "w8a8": "int8", "8-bit": "int8"}
 USUAL: Final = ("fp16", "fp8", "int4")
-"""What is tried where no format is stated, the widest first."""
+"""Formats tried if none is stated, widest first."""
 
 
 def precision_name(text: str) -> str:
-    """Read a format as people write it."""
+    """Parse a weight format as people write it."""
     spelled = text.strip().lower()
     name = {**_SPELLINGS, **_SPELLINGS_MORE}.get(spelled, spelled)
     if name in PRECISIONS:
@@ -37,7 +37,7 @@ def precision_name(text: str) -> str:
 
 
 def stored(model: ModelSpec, precision: str | None) -> ModelSpec:
-    """Store a model in a format; None is as released."""
+    """Return a model in a weight format; None keeps the released one."""
     if precision is None:
         return model
     if precision in FORMATS:
@@ -46,10 +46,10 @@ def stored(model: ModelSpec, precision: str | None) -> ModelSpec:
 
 
 def formats_tried(precision: str | None) -> tuple[str | None, ...]:
-    """The formats a rate may be of: where none is stated, as released and any smaller one."""
+    """Return the formats that a rate may refer to: if none is stated, the released one and smaller ones."""
     return (None, "fp8", "int4") if precision is None else (precision,)
 
 
 def formats_meant(precision: str | None) -> tuple[str, ...]:
-    """The formats a statement may mean."""
+    """Return the formats that a statement may mean."""
     return USUAL if precision is None else (precision,)

@@ -1,1 +1,1 @@
-"""How are claims written? As a file, as the sheet of an answer to a tender, as one sentence."""
+"""Parses claims from a YAML file, a tender sheet or a sentence."""

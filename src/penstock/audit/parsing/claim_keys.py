@@ -1,4 +1,4 @@
-"""Which keys does a claim have? One table that the reader follows and the schema for editors is made of."""
+"""Keys of a claim: one table that the parser follows and from which the editor schema is generated."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ YES: Final[Shape] = {"type": "boolean"}
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key of a claim: how it is read, what an editor offers, and whether it must be there."""
+    """One key of a claim: its parser, its JSON schema, and whether it is required."""
 
     name: str
     read: Reader
@@ -35,7 +35,7 @@ class Key:
 
 
 def text(value: Value) -> str:
-    """Read words."""
+    """Parse text."""
     return value.text()
 
 
@@ -48,12 +48,12 @@ def _one_of(*words: str) -> Reader:
 
 
 def choice(name: str, *words: str, needed: bool = False) -> Key:
-    """A key that is one of a few words."""
+    """Return a key that takes one of a few words."""
     return Key(name, _one_of(*words), {"enum": list(words)}, needed)
 
 
 def says(value: Value) -> bool | str | Amount:
-    """A fact says yes or no, a figure with a unit, or words."""
+    """Parse the value of a fact: yes or no, a figure with a unit, or text."""
     written = value.text()
     if written.lower() in {"true", "yes"}:
         return True
@@ -66,7 +66,7 @@ def says(value: Value) -> bool | str | Amount:
 
 
 def inputs(value: Value) -> tuple[tuple[str, float], ...]:
-    """Read the named numbers of a formula."""
+    """Parse the named numbers of a formula."""
     found = tuple((name, entry.number(low=-1e15, high=1e15)) for name, entry in value.table().every())
     wrong = [name for name, _ in found if not name.isidentifier()]
     if wrong:
@@ -116,12 +116,12 @@ METRICS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def figure(*measures: str, name: str = "figure") -> Key:
-    """The figure that is claimed."""
+    """Return the key of the claimed figure."""
     return Key(name, _amount(*measures), AMOUNT, needed=True)
 
 
 def served_setup(found: Mapping[str, Any], on: tuple[str, int]) -> ServedSetup:
-    """Collect what ran; what nobody wrote is not stated."""
+    """Build the setup from parsed keys; missing keys are not stated."""
     part, devices = on
     replicas, dp = found.get("replicas", 1), found.get("dp", 1)
     if devices % replicas or devices // replicas % dp:
@@ -145,7 +145,7 @@ def served_setup(found: Mapping[str, Any], on: tuple[str, int]) -> ServedSetup:
 
 
 def speed_statement(setup: ServedSetup, metric: Metric, amount: Amount) -> SpeedStatement:
-    """Make rates of a device or a user those of the setup."""
+    """Build a speed statement; rates per device or per user become those of the setup."""
     if amount.measure not in METRICS[metric]:
         raise UsageError(f"'{amount.written}' is no {metric}; write {_example(metric)}")
     if amount.measure == "tokens/s/device":

@@ -1,4 +1,4 @@
-"""What kinds of claims are there? Each with its keys and what makes a statement of them."""
+"""Kinds of claims: the keys of each and the constructor of its statement."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ClaimKind:
-    """A kind of claim: its keys, what makes a statement of them, and what it is."""
+    """A kind of claim: its description, its keys, and the constructor of its statement."""
 
     words: str
     keys: tuple[Key, ...]
@@ -66,7 +66,7 @@ class ClaimKind:
 
 
 def read_kind(table: Table, kind: ClaimKind) -> Callable[[], Statement]:
-    """Read the keys of a kind, and no others; return what makes its statement."""
+    """Parse the keys of a kind, reject others, and return a function that builds the statement."""
     table.only(*(key.name for key in kind.keys))
     found: dict[str, Any] = {}
     for key in kind.keys:
@@ -225,7 +225,7 @@ def _saving(found: Mapping[str, Any]) -> SavingClaim:
 
 
 def read_saving(table: Table) -> SavingClaim:
-    """Read a saving with its inputs, as claims and plans state it."""
+    """Parse a saving claim with its inputs, as in claims and plans."""
     statement = read_kind(table, KINDS["saving"])()
     if not isinstance(statement, SavingClaim):
         raise TypeError(statement)

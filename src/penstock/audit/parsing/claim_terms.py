@@ -1,4 +1,4 @@
-"""How are the small things of a claim written? Parts with their counts, models and times, with a fix for each."""
+"""Parses the terms of a claim: accelerators with counts, models, engines and dates. Errors suggest a fix."""
 
 import calendar
 import re
@@ -22,7 +22,7 @@ _FORMS: Final = {"sxm4": "sxm", "sxm5": "sxm", "sxm6": "sxm"}
 _MONTHS: Final = {name.lower(): number for number, name in enumerate(calendar.month_abbr) if name}
 _YEARS: Final = (1990, 2100)
 ENGINES: Final = ("vllm", "sglang", "trtllm", "atom", "vllm-atom", "sglang-atom")
-"""Engines with published rows, as rows name them."""
+"""Engines with published rows, as the rows name them."""
 _ENGINE_SPELLINGS: Final = {
     **{re.sub(r"[^a-z]", "", name): name for name in ENGINES},
     "trt": "trtllm",
@@ -34,7 +34,7 @@ _ENGINE_SPELLINGS: Final = {
     "atomvllm": "vllm-atom",
     "atomsglang": "sglang-atom",
 }
-"""What people call engines, without case, spaces and signs."""
+"""Names of engines, without case, spaces and punctuation."""
 
 
 def _named(text: str) -> str:
@@ -44,7 +44,7 @@ def _named(text: str) -> str:
 
 
 def part_name(text: str) -> str:
-    """Read an accelerator of the catalog, with or without its vendor: `AMD Instinct MI300X`, `H100 SXM5 80GB`."""
+    """Parse an accelerator, with or without its vendor: `AMD Instinct MI300X`, `H100 SXM5 80GB`."""
     named = _named(text)
     for spelled, gb in _spellings(named):
         try:
@@ -60,7 +60,7 @@ def part_name(text: str) -> str:
 
 
 def _spellings(text: str) -> list[tuple[str, int | None]]:
-    """Write a part as the catalog may have it: without its vendor, or the memory it must then have."""
+    """Return possible catalog spellings without the vendor, each with the memory in GB that must match, if named."""
     words = [word for word in re.split(r"[\s_]+", text.strip().lower()) if word and word not in _VENDORS]
     plain = "_".join(_FORMS.get(word, word) for word in words)
     found: list[tuple[str, int | None]] = [(plain, None), (plain.replace("_", ""), None)]
@@ -72,7 +72,7 @@ def _spellings(text: str) -> list[tuple[str, int | None]]:
 
 
 def variants(text: str) -> tuple[str, ...]:
-    """List the parts a bare generation may mean: `h100` is sold as SXM, PCIe and NVL, `b200` also within GB200."""
+    """List the accelerators that a bare generation may mean: `h100` is SXM, PCIe and NVL, `b200` also within GB200."""
     bare = next((spelled for spelled, _ in _spellings(_named(text))), "")
     if not bare or bare in accelerator_ids():
         return ()
@@ -80,7 +80,7 @@ def variants(text: str) -> tuple[str, ...]:
 
 
 def model_name(text: str) -> str:
-    """Read a model of the catalog; a path or `hf:` name is left to whoever opens it."""
+    """Parse a model name of the catalog; a path or `hf:` name is returned as it is."""
     if "/" in _named(text) or text.endswith(".json") or text.startswith("hf:"):
         return text
     for spelled in (text, "-".join(text.split())):
@@ -103,7 +103,7 @@ def _letters(name: str) -> str:
 
 
 def engine_name(text: str) -> str:
-    """Read an engine as people write it: `vLLM`, `SGLang`, `TRT-LLM`, `TensorRT-LLM`."""
+    """Parse an engine as people write it: `vLLM`, `SGLang`, `TRT-LLM`, `TensorRT-LLM`."""
     name = _ENGINE_SPELLINGS.get(re.sub(r"[^a-z]", "", _named(text).lower()))
     if name is None:
         raise UsageError(f"'{text[:30]}' is not an engine with published rows; known: {', '.join(ENGINES)}")
@@ -111,7 +111,7 @@ def engine_name(text: str) -> str:
 
 
 def counted_part(text: str) -> tuple[str, int]:
-    """Read `mi300x`, `2x mi300x`, `2 mi300x` or `mi300x:2`."""
+    """Parse `mi300x`, `2x mi300x`, `2 mi300x` or `mi300x:2`."""
     found = _COUNTED.fullmatch(text.strip())
     if found is None or (found[1] and found[3]):
         raise UsageError(f"'{text[:40]}' names no devices; write mi300x, 2x mi300x or mi300x:2")
@@ -132,7 +132,7 @@ def _is_part(text: str) -> bool:
 
 
 def span(text: str) -> ClaimedSpan:
-    """Read 2024-10-10, 6 December 2023, 2024-10, Dec 2023, Q4 2023, H2 2024, mid-2025 or 2023."""
+    """Parse 2024-10-10, 6 December 2023, 2024-10, Dec 2023, Q4 2023, H2 2024, mid-2025 or 2023."""
     shown = " ".join(text.split())
     months = _months(shown.lower())
     if months is not None:
@@ -158,7 +158,7 @@ def _day(text: str) -> date | None:
 
 
 def _months(text: str) -> tuple[int, int, int] | None:
-    """Return a year with its first and last month."""
+    """Return a year with its first and last month; None if the text is no such period."""
     quarter, half = _QUARTER.fullmatch(text), _HALF.fullmatch(text)
     if quarter is not None:
         number, year = int(quarter[1] or quarter[4]), int(quarter[2] or quarter[3])

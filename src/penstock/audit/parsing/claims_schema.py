@@ -1,10 +1,10 @@
-"""What may an editor offer while claims are written? A JSON schema, made of the keys the reader follows."""
+"""JSON schema of claim files for editors, generated from the keys that the parser follows."""
 
 from penstock.audit.parsing.claim_kinds import KINDS, ClaimKind
 
 
 def claims_schema() -> dict[str, object]:
-    """Write the schema of a file of claims."""
+    """Generate the schema of a claim file."""
     said = {
         "type": "object",
         "properties": {

@@ -1,4 +1,4 @@
-"""What is claimed in a file? Claims in YAML, read strictly: every complaint names the line and the fix."""
+"""Parses claim files in YAML strictly; every error names the line and a fix."""
 
 import re
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ VERSION: Final = 1
 
 
 def parse_claims(text: str, where: str) -> tuple[Claim, ...]:
-    """Read a file of claims."""
+    """Parse a claim file."""
     return read_claims(read_table(text, where, kind="file of claims", written_by=_WRITTEN_BY))
 
 
 def read_claims(table: Table) -> tuple[Claim, ...]:
-    """Read the table of a file."""
+    """Parse the top-level table of a claim file."""
     table.version(VERSION, written_by=_WRITTEN_BY)
     table.only("version", "source", "claims")
     said = table.optional("source", _said, Said())
@@ -74,7 +74,7 @@ def _claim(value: Value, number: int, said: Said) -> Claim:
 
 
 def _statement(table: Table) -> Statement:
-    """Read the one kind a claim is of."""
+    """Parse the statement of a claim; a claim has exactly one kind."""
     found = [(name, entry) for name in KINDS if (entry := table.get(name)) is not None]
     if len(found) != 1:
         said = "says nothing" if not found else f"says {' and '.join(name for name, _ in found)} at once"
@@ -119,7 +119,7 @@ def _key(value: Value) -> str:
 
 
 def filed_under(prefix: str, claims: Sequence[Claim]) -> tuple[Claim, ...]:
-    """Give claims of one file ids that are theirs among many files."""
+    """Prefix the ids of one file's claims, so that they are unique across files."""
 
     def under(ident: str) -> str:
         return ident if "/" in ident else f"{prefix}/{ident}"
@@ -136,7 +136,7 @@ def filed_under(prefix: str, claims: Sequence[Claim]) -> tuple[Claim, ...]:
 
 
 def unknown_targets(claims: Sequence[Claim]) -> list[str]:
-    """List what claims point at and is not among them."""
+    """List the ids that claims refer to and that do not exist."""
     known = {claim.id for claim in claims}
     return sorted({other for claim in claims for other in (*claim.points_at, *claim.contradicts)} - known)
 

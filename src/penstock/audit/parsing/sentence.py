@@ -1,4 +1,4 @@
-"""What does one sentence claim? `llama-3.1-70b fp16 on 1x h100: 2800 tok/s`, with a grammar and errors that suggest.
+"""Parses a claim from one sentence, such as `llama-3.1-70b fp16 on 1x h100: 2800 tok/s`. Errors suggest a fix.
 
 SENTENCE  = SETUP ":" FIGURE | SETUP ":" ("fits" | "does not fit") | PART QUANTITY ":" FIGURE ["sparse" | "dense"]
             | PART QUANTITY ":" RATIO "of" PART
@@ -41,7 +41,7 @@ _DEVICES_END: Final = re.compile(
 )
 _RACK: Final = "nvl72"
 _OF_A_RACK: Final = ("link", "link_domain", "wavefront")
-"""What a rack has no more of than one of its devices."""
+"""Quantities that are the same for a rack as for one device."""
 _FIRST: Final = re.compile(r"\s*(?:to\s+(?:the\s+)?first\s+token|ttft)\s*$|^ttft(?:\s+of)?\s+", re.IGNORECASE)
 _EACH: Final = re.compile(
     r"\s*(?:per\s+(?:output\s+)?token|a\s+token|tpot|itl)\s*$|^(?:tpot|itl)(?:\s+of)?\s+", re.IGNORECASE
@@ -60,11 +60,11 @@ _QUANTITIES: Final = {
     "warp size": "wavefront",
     "link domain": "link_domain",
 }
-"""What else people call the quantities of a part."""
+"""Synonyms of an accelerator's quantities."""
 
 
 def parse_sentence(text: str) -> Claim:
-    """Read one claim."""
+    """Parse one claim."""
     shown = " ".join(text.split())
     if not shown or len(shown) > _MAX_CHARACTERS:
         raise UsageError(f"a claim is one sentence of up to {_MAX_CHARACTERS} characters; write {_SHAPES}")
@@ -86,12 +86,12 @@ def _of_setup(about: str, said: str) -> Statement:
         return _fit(found, (part, devices), fits=said.lower() in {"fits", "runs"})
     first = _FIRST.search(said) is not None
     amount = parse_amount(_EACH.sub("", _FIRST.sub("", said)))
-    metric: Metric = "ttft" if first else {"s": "tpot", "count": "requests"}.get(amount.measure, "throughput")  # type: ignore[assignment]  # three of its words
+    metric: Metric = "ttft" if first else {"s": "tpot", "count": "requests"}.get(amount.measure, "throughput")  # type: ignore[assignment] # three of its words
     return speed_statement(served_setup(found, (part, devices)), metric, amount)
 
 
 def _devices(text: str) -> tuple[tuple[str, int], str]:
-    """Read as many words as name devices, and return them."""
+    """Parse the longest prefix that names devices, and return it."""
     spaces = [at.start() for at in re.finditer(r"(?<=\S)\s", text)]
     for end in (len(text), *reversed(spaces)):
         try:
@@ -102,7 +102,7 @@ def _devices(text: str) -> tuple[tuple[str, int], str]:
 
 
 def _model_and_format(words: list[str]) -> dict[str, object]:
-    """Read `llama-3.1-70b fp16` and `Llama 3.1 70B FP16`: the last word is a format if it can be one."""
+    """Parse `llama-3.1-70b fp16` and `Llama 3.1 70B FP16`: the last word is a format if it can be one."""
     if not words:
         raise UsageError(f"no model is named before `on`; write {_SHAPES}")
     try:
@@ -119,7 +119,7 @@ def _model_and_format(words: list[str]) -> dict[str, object]:
 
 
 def _fit(found: dict[str, object], on: tuple[str, int], *, fits: bool) -> Statement:
-    """All that is said of the load must have room: the tokens of a request, for each of the users."""
+    """Build a fit statement in which the whole stated load must fit: the tokens of a request, for each user."""
     setup = served_setup(found, on)
     context = (setup.input_tokens or 0) + (setup.output_tokens or 0)
     if setup.concurrency is not None and not context:
@@ -166,10 +166,10 @@ def _option(option: "re.Match[str]") -> dict[str, object]:
 
 def _of_part(about: str, said: str) -> Statement:
     words = about.split()
-    if len(words) < 2:  # noqa: PLR2004 - a part and what of it
+    if len(words) < 2:  # noqa: PLR2004 - an accelerator and its quantity
         raise UsageError(f"'{about[:40]}' is not a part and a quantity; write {_SHAPES}")
     two = " ".join(words[-2:]).lower()
-    named = words[:-2] if two in _QUANTITIES and len(words) > 2 else words[:-1]  # noqa: PLR2004 - a part before both
+    named = words[:-2] if two in _QUANTITIES and len(words) > 2 else words[:-1]  # noqa: PLR2004 - a name before both
     quantity = " ".join(words[len(named) :]).lower()
     quantity = _QUANTITIES.get(quantity, quantity)
     rack = len(named) > 1 and named[-1].lower() == _RACK

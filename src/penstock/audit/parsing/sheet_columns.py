@@ -1,4 +1,4 @@
-"""How is a sheet laid out? Its delimiter, what its columns are called, and which of its commas are decimal."""
+"""Detects the layout of a sheet: delimiter, column names, and decimal commas."""
 
 import csv
 import difflib
@@ -38,11 +38,11 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "note": ("comment", "notes"),
 }
-"""The columns of a sheet and what else they may be called; only `model` and `on` must be there."""
+"""Columns of a sheet with their synonyms; only `model` and `on` are required."""
 _NEEDED: Final = ("model", "on")
 _WORDS: Final = {"model", "on", "precision", "kv", "engine", "note"}
 _COUNTS: Final = ("gpus", "devices")
-"""Names of `on` that are counts where another column names the part."""
+"""Synonyms of `on` that are counts if another column names the accelerator."""
 _UNITS: Final[Mapping[str, frozenset[str]]] = {
     "input": frozenset({"tokens"}),
     "output": frozenset({"tokens"}),
@@ -53,7 +53,7 @@ _UNITS: Final[Mapping[str, frozenset[str]]] = {
     "usd_per_hour": frozenset({"usd", "$", "us$"}),
     "usd_per_mtok": frozenset({"usd", "$", "us$"}),
 }
-"""What may stand in brackets behind the name of a column."""
+"""Units allowed in parentheses after a column's name."""
 _BLANK: Final = {"n/a", "na", "-", "\u2013", "tbd", "tba", "none"}
 _DECIMAL_COMMA: Final = re.compile(r"\D*\d{1,3}(?:\.\d{3})+,\d+\D*|\D*(?:0|\d{4,}),\d+\D*|\D*\d+,(?:\d{1,2}|\d{4,})\D*")
 _DOTTED: Final = re.compile(r"\D*[1-9]\d{0,2}(?:\.\d{3})+\D*")
@@ -61,24 +61,24 @@ _DOTTED: Final = re.compile(r"\D*[1-9]\d{0,2}(?:\.\d{3})+\D*")
 
 @dataclass(frozen=True, slots=True)
 class SheetRow:
-    """One row, to complain about by line and column."""
+    """One row with its file and line, for error messages."""
 
     where: str
     line: int
     cells: Mapping[str, str]
 
     def get(self, name: str) -> str | None:
-        """Return what a cell says; None where it says nothing."""
+        """Return the text of a cell; None if it is blank."""
         written = self.cells.get(name) or None
         return None if written is not None and written.lower() in _BLANK else written
 
     def refuse(self, name: str, problem: str) -> UsageError:
-        """Complain about a cell."""
+        """Return an error about a cell."""
         return UsageError(f"{self.where}:{self.line}: {name}: {problem}")
 
 
 def sheet_rows(text: str, where: str) -> Iterator[SheetRow]:
-    """Read the rows below the heading, figures written with a decimal point."""
+    """Yield the rows below the header, with figures in decimal-point notation."""
     if len(text) > _MAX_CHARACTERS:
         raise UsageError(f"{where}: {len(text):,} characters cannot be a sheet; the limit is {_MAX_CHARACTERS:,}")
     lines = text.removeprefix("\ufeff").splitlines()
@@ -103,7 +103,7 @@ def _figures(row: Mapping[str, str]) -> list[str]:
 
 
 def _with_points(row: Mapping[str, str]) -> dict[str, str]:
-    """Turn `6.000,5` into `6000.5`."""
+    """Convert `6.000,5` to `6000.5`."""
     return {
         name: cell if name in _WORDS else re.sub(r"(?<=\d)\.(?=\d{3})", "", cell).replace(",", ".")
         for name, cell in row.items()
@@ -132,7 +132,7 @@ def _header(names: list[str], place: str, where: str) -> list[str]:
     while names and not names[-1].strip():
         names = names[:-1]
     header = [_column(name, place) for name in names]
-    if header.count("on") == 2:  # noqa: PLR2004 - the part and how many of it
+    if header.count("on") == 2:  # noqa: PLR2004 - the accelerator and its count
         spelled = [name.strip().lower() for name in names]
         header = [
             "count" if name in _COUNTS and column == "on" else column

@@ -1,1 +1,1 @@
-"""Are the FP8 bytes what they should be? Dialects, scales and every defect that shows in them."""
+"""Checks FP8 bytes: dialects, scales and visible defects."""

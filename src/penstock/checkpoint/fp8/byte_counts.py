@@ -1,4 +1,4 @@
-"""What is in these bytes? Exact about damage, sampled about shape, at the speed bytes can be read."""
+"""Counts FP8 codes: exact for damage, sampled for the distribution, close to read speed."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,13 +12,16 @@ from penstock.checkpoint.safetensors.stream import CHUNK_BYTES, Codes
 
 SAMPLE_BYTES: Final = 1 << 16
 SAMPLE_EVERY: Final = 32
-"""Code by code, 64 KiB of a tensor that fits one chunk are counted, and of a larger one 16 KiB of one chunk in 32."""
+"""Sampling interval in chunks.
+
+Sampled are 64 KiB of a tensor that fits in one chunk, and 16 KiB of every 32nd chunk of a larger one.
+"""
 _BLOCK: Final = 128
 _MAGNITUDE: Final = 0x7F
 _LOWEST: Final = -0x80
-"""0x80 as a signed byte: nothing is below it."""
+"""0x80 as a signed byte: the minimum."""
 _FIRST_SPECIAL: Final = {Dialect.E4M3FN: 0x7F, Dialect.E5M2: 0x7C, Dialect.E8M0: 0x7F}
-"""The smallest magnitude that is NaN or infinite (E8M0 has one special code, 0xFF)."""
+"""Smallest magnitude that is NaN or infinite (E8M0 has one special code, 0xFF)."""
 
 
 def _empty() -> Histogram:
@@ -27,42 +30,42 @@ def _empty() -> Histogram:
 
 @dataclass(slots=True)
 class Tally:
-    """What was seen of one tensor, or of several alike."""
+    """Counts over the codes of one tensor, or of several alike."""
 
     codes: int = 0
     sampled: int = 0
     histogram: Histogram = field(default_factory=_empty)
-    """Of the sampled codes; damage below is counted in all of them."""
+    """Histogram of the sampled codes; the damage counters below cover all codes."""
     nan_codes: int = 0
-    """Codes that are not a number, or infinite."""
+    """Number of NaN or infinite codes."""
     has_negative_zero: bool = False
-    """Whether 0x80 occurs anywhere: OCP's negative zero, FNUZ's NaN."""
+    """Whether 0x80 occurs: OCP's negative zero, FNUZ's NaN."""
     zero_chunks: int = 0
-    """Whole chunks of zeros, as a file that was not written to its end has."""
+    """Number of chunks that are all zero, as in a file that was not written completely."""
     chunks: int = 0
     largest_code: int = 0
     """Magnitude bits of the largest code."""
     zero_blocks: int = 0
-    """Blocks of 128 x 128 codes that are all zero."""
+    """Number of all-zero blocks of 128 x 128 codes."""
     zero_rows: int = 0
-    """Rows that are all zero, of two blocks and more."""
+    """Number of all-zero rows, in tensors at least two blocks wide."""
     fingerprint: int = 0
-    """Of the first sample: equal in tensors that are copies of each other."""
+    """Checksum of the first sample, equal for copies of a tensor."""
 
     @property
     def scaled_histogram(self) -> Histogram:
-        """The sample, scaled to all codes."""
+        """The histogram, scaled to all codes."""
         if not self.sampled or self.sampled == self.codes:
             return self.histogram
         scaled: Histogram = np.rint(self.histogram * (self.codes / self.sampled)).astype(np.int64)
         return scaled
 
     def largest_value(self, dialect: Dialect) -> float:
-        """The largest magnitude, read in a dialect; NaN where the top code is one."""
+        """Return the largest magnitude in a dialect; NaN if the largest code is NaN."""
         return float(abs(decode_table(dialect)[self.largest_code]))
 
     def add(self, other: "Tally") -> None:
-        """Count another tensor in."""
+        """Add the counts of another tensor."""
         self.codes += other.codes
         self.sampled += other.sampled
         self.histogram += other.histogram
@@ -76,18 +79,18 @@ class Tally:
 
 
 class _ZeroBlocks:
-    """Finds blocks of zeros by looking at eight bytes of every 128: at the start of each row of each block."""
+    """Detector of all-zero blocks that reads eight bytes of every 128: the start of each row of each block."""
 
     def __init__(self, columns: int) -> None:
         self.across = columns // _BLOCK if columns % _BLOCK == 0 else 0
         self.seen = 0
         self.rows: dict[int, int] = {}
-        """Zero rows counted, by block."""
+        """Number of zero rows by block."""
         self.whole: dict[int, int] = {}
-        """Blocks that begin with zeros, by row."""
+        """Number of blocks that begin with zeros, by row."""
 
     def look(self, chunk: Codes) -> None:
-        # A tensor whose rows are not whole blocks, or a chunk that ends inside one, is not laid out in blocks.
+        # If rows are not whole blocks, or a chunk ends inside one, the tensor is not laid out in blocks.
         if not self.across or chunk.size % _BLOCK:
             self.across = 0
             return
@@ -102,21 +105,21 @@ class _ZeroBlocks:
 
     @property
     def count(self) -> int:
-        """Blocks all of whose rows begin with eight zeros: rare once, no chance 128 times."""
+        """Number of blocks whose rows all begin with eight zeros; 128 such rows are no coincidence."""
         last = self.seen // self.across if self.across else 0
         return sum(zeros >= min(_BLOCK, last - block // self.across * _BLOCK) for block, zeros in self.rows.items())
 
     @property
     def zero_rows(self) -> int:
-        """Rows all of whose blocks begin with eight zeros; one block alone would be too little to go by."""
+        """Number of rows whose blocks all begin with eight zeros; 0 if a row has one block, which proves little."""
         return sum(count == self.across for count in self.whole.values()) if self.across > 1 else 0
 
 
 def tally(chunks: Iterable[Codes], dialect: Dialect, columns: int = 0) -> Tally:
-    """Count a tensor's codes; with its columns, blocks of zeros too.
+    """Count a tensor's codes, and blocks of zeros if its number of columns is given.
 
-    Three reductions see every byte and find any NaN, any 0x80 and the largest code; only a chunk they find damaged is
-    counted code by code. That keeps the scan near the speed of reading.
+    Three reductions read every byte and find any NaN, any 0x80 and the largest code. Only a damaged chunk is counted
+    code by code. That keeps the scan near read speed.
     """
     found, blocks = Tally(), _ZeroBlocks(columns)
     for chunk in chunks:
@@ -144,7 +147,7 @@ def _screen(chunk: Codes, dialect: Dialect, found: Tally) -> None:
             found.has_negative_zero = True
             found.nan_codes += int(np.count_nonzero(chunk == 0x80))  # noqa: PLR2004 - FNUZ's only NaN
         return
-    # Once seen, whether a tensor has a negative zero is settled.
+    # One negative zero is enough to know.
     found.has_negative_zero = found.has_negative_zero or int(np.minimum.reduce(signed)) == _LOWEST
     if highest >= (special := _FIRST_SPECIAL[dialect]) or top >= special | 0x80:
         found.nan_codes += int(np.count_nonzero(~np.isfinite(decode_table(dialect))[chunk]))

@@ -1,4 +1,4 @@
-"""What does an FP8 byte mean? All 256 codes of each dialect, exactly, and what one dialect makes of another's bytes."""
+"""Exact values of all 256 codes of each FP8 dialect, and the error of reading one dialect as another."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,7 +14,7 @@ Histogram = NDArray[np.int64]
 
 
 class Dialect(StrEnum):
-    """How eight bits are split and biased; safetensors' names in comments."""
+    """FP8 dialect: the split and bias of eight bits; comments give the safetensors names."""
 
     E4M3FN = "e4m3fn"  # F8_E4M3, OCP
     E4M3FNUZ = "e4m3fnuz"  # F8_E4M3FNUZ, gfx940 to gfx942
@@ -37,7 +37,7 @@ class _Layout:
     mantissa_bits: int
     bias: int
     fnuz: bool
-    """One NaN at 0x80, no infinities, no negative zero."""
+    """Whether it has one NaN at 0x80, no infinities and no negative zero."""
 
 
 _LAYOUTS: Final = {
@@ -50,7 +50,7 @@ _LAYOUTS: Final = {
 
 @cache
 def decode_table(dialect: Dialect) -> Table:
-    """Return the value of each code, in float64, where all of them are exact."""
+    """Return the value of each code as float64, which is exact."""
     codes = np.arange(CODES)
     if dialect is Dialect.E8M0:
         values = np.ldexp(1.0, codes - 127)
@@ -74,24 +74,24 @@ def _floats(layout: _Layout, codes: NDArray[np.int64]) -> Table:
     elif layout.mantissa_bits == 3:  # noqa: PLR2004 - E4M3FN spends one code per sign on NaN and has no infinity
         values[[0x7F, 0xFF]] = np.nan
     else:
-        top = exponent == exponent.max()  # E5M2 keeps IEEE's top exponent for what is not finite
+        top = exponent == exponent.max()  # E5M2 keeps IEEE's top exponent for infinity and NaN
         values[top] = np.where(mantissa[top] == 0, np.copysign(np.inf, values[top]), np.nan)
     return values
 
 
 def nan_codes(dialect: Dialect) -> tuple[int, ...]:
-    """Codes that are not a number."""
+    """Return the NaN codes."""
     return tuple(int(code) for code in np.flatnonzero(np.isnan(decode_table(dialect))))
 
 
 def largest(dialect: Dialect) -> float:
-    """The largest finite value."""
+    """Return the largest finite value."""
     values = decode_table(dialect)
     return float(values[np.isfinite(values)].max())
 
 
 def unrepresentable_codes(source: Dialect, target: Dialect) -> tuple[int, ...]:
-    """Finite codes of one dialect whose value the other cannot hold: what a cast by value would lose."""
+    """Return the finite codes whose value the other dialect cannot represent: a cast by value would lose them."""
     values, held = decode_table(source), decode_table(target)
     finite = np.isfinite(values)
     exact = np.isin(values, held[np.isfinite(held)])
@@ -99,24 +99,24 @@ def unrepresentable_codes(source: Dialect, target: Dialect) -> tuple[int, ...]:
 
 
 def converted(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Do what engines do for FNUZ chips: keep the bytes, turn 0x80 into 0x00 (scales are doubled beside it)."""
+    """Convert codes as engines do for FNUZ chips: keep the bytes, 0x80 becomes 0x00; the caller doubles the scales."""
     return np.where(codes == 0x80, np.uint8(0), codes)  # noqa: PLR2004 - OCP's negative zero is FNUZ's NaN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Misreading:
-    """What happens to a layer's output, as a fraction of its size, for inputs of any direction."""
+    """Expected relative error of a layer's output, for inputs of random direction."""
 
     unconverted: float
-    """Bytes read in the other dialect with scales left alone."""
+    """Error if bytes are read in the other dialect without doubling scales."""
     cast_by_value: float
-    """Values beyond the other dialect's range clipped to its largest."""
+    """Error if values beyond the other dialect's range are clipped."""
     nan_as_finite: float
-    """NaN codes that the conversion turns into the other dialect's largest value."""
+    """Error of NaN codes that the conversion turns into the other dialect's largest value."""
 
 
 def misread(histogram: Histogram, source: Dialect, target: Dialect) -> Misreading:
-    """Compute the relative error of W x for random x: the size of the change in W over the size of W."""
+    """Compute the relative error of W x for random x: the norm of the change in W over the norm of W."""
     values = decode_table(source)
     other = decode_table(target)
     finite = np.isfinite(values)
@@ -129,7 +129,7 @@ def misread(histogram: Histogram, source: Dialect, target: Dialect) -> Misreadin
     clipped = np.clip(values[finite], -limit, limit)
     by_value = float(np.sum(histogram[finite] * (clipped - values[finite]) ** 2))
     stray = int(histogram[list(nan_codes(source))].sum())
-    # After the conversion such a byte is worth the target's largest value times a doubled scale.
+    # After the conversion such a byte is the target's largest value times a doubled scale.
     nan_error = stray * (2 * limit) ** 2
     return Misreading(
         unconverted=float(np.sqrt(unconverted / size)),

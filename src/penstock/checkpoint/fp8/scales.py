@@ -1,4 +1,4 @@
-"""Is this scale right? Which scale belongs to which tensor, and what is suspicious about its values."""
+"""Finds scale tensors by name, decodes them, and checks their values."""
 
 import re
 from dataclasses import dataclass
@@ -19,24 +19,24 @@ _SECOND: Final = ("weight_scale_2", "weight_global_scale")
 
 @dataclass(frozen=True, slots=True)
 class ScaleValues:
-    """One scale tensor, decoded."""
+    """One decoded scale tensor."""
 
     tensor: StoredTensor
     values: Values
 
 
 def is_cache_scale(name: str) -> bool:
-    """Whether a name is a scale of the KV cache."""
+    """Return whether a name is a scale of the KV cache."""
     return _CACHE.fullmatch(name) is not None
 
 
 def is_input_scale(name: str) -> bool:
-    """Whether a name is a static scale of activations."""
+    """Return whether a name is a static scale of activations."""
     return _INPUT.fullmatch(name) is not None
 
 
 def is_scale(name: str) -> bool:
-    """Whether a tensor holds scales, by its name."""
+    """Return whether a tensor holds scales, by its name."""
     last = name.rsplit(".", 1)[-1]
     return (
         last == "scale"
@@ -48,7 +48,7 @@ def is_scale(name: str) -> bool:
 
 
 def decode_scale(tensor: StoredTensor, raw: Codes) -> Values | None:
-    """Return a scale's values; None for a dtype no scale has. Plain bytes are read as powers of two."""
+    """Return a scale's values; None for a dtype that no scale has. U8 is read as powers of two (E8M0)."""
     if tensor.dtype == "U8":
         return decode_table(Dialect.E8M0)[raw]
     if tensor.dtype in DIALECT_OF:
@@ -63,7 +63,7 @@ def decode_scale(tensor: StoredTensor, raw: Codes) -> Values | None:
 
 
 def problems(values: Values) -> tuple[str, ...]:
-    """Name what no sound scale is: not a number, infinite, zero or negative."""
+    """Name the invalid values: NaN, infinite, zero or negative."""
     found = []
     if np.isnan(values).any():
         found.append("scale_nan")

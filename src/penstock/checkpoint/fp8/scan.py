@@ -1,4 +1,4 @@
-"""Are these FP8 weights sound, and what would each dialect make of them? Streams every FP8 tensor and every scale."""
+"""Scans all FP8 tensors and scales of a checkpoint for defects, and computes the effect of misread dialects."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -31,35 +31,35 @@ from penstock.checkpoint.shards import declared_block, indexed_tensors, shards_o
 from penstock.errors import CheckpointError
 
 _SCALE_LIMIT: Final = 1 << 26
-"""No published scale tensor is larger: 64 MiB of block scales cover 10^12 weights."""
+"""Size limit of a scale tensor: 64 MiB of block scales cover 10^12 weights, more than any published one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupScan:
-    """FP8 tensors that differ by layer and expert number only."""
+    """FP8 tensors that differ only in layer and expert number."""
 
     name: str
     dialect: Dialect
     tensors: int
     stored_bytes: int
     largest_value: float
-    """Before scales, in its own dialect."""
+    """Largest value before scaling, in its own dialect."""
     other_largest_value: float
-    """The same byte in the other E4M3 dialect."""
+    """The same code in the other E4M3 dialect."""
     nan_codes: int
     unrepresentable_fraction: float
-    """Share of codes whose value the other dialect cannot hold (sampled)."""
+    """Fraction of codes whose value the other dialect cannot represent (sampled)."""
     scales: str
-    """How far its scales reach: none, tensor, channel, block."""
+    """Granularity of its scales: none, tensor, channel, block."""
     misreading: Misreading
     tiny_negatives: int
-    """Codes of the smallest negative value, in the sample."""
+    """Number of sampled codes with the smallest negative value."""
     has_negative_zero: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fp8Scan:
-    """The whole checkpoint."""
+    """The scan of a whole checkpoint."""
 
     groups: tuple[GroupScan, ...]
     findings: tuple[ScanFinding, ...]
@@ -69,22 +69,22 @@ class Fp8Scan:
 
     @property
     def sound(self) -> bool:
-        """Whether nothing was found."""
+        """Whether there are no findings."""
         return not self.findings
 
     @property
     def has_nan_codes(self) -> bool:
-        """What preflight asks about FP8 bytes."""
+        """Whether FP8 weights hold NaN codes, for preflight."""
         return any(finding.kind == "nan_codes" for finding in self.findings)
 
     @property
     def has_e8m0_top(self) -> bool:
-        """What preflight asks about power-of-two scales."""
+        """Whether power-of-two scales hold 254 or 255, for preflight."""
         return any(finding.kind == "e8m0_top" for finding in self.findings)
 
 
 def scan_fp8(folder: Path, progress: Callable[[int], None] | None = None) -> Fp8Scan:
-    """Scan a checkpoint directory or one safetensors file; `progress` is told bytes as they are read."""
+    """Scan a checkpoint directory or one safetensors file; `progress` is called with the bytes read."""
     files = (folder,) if folder.is_file() else shards_of(folder)
     if not files:
         raise CheckpointError(f"{folder} has no safetensors files")
@@ -98,24 +98,24 @@ def scan_fp8(folder: Path, progress: Callable[[int], None] | None = None) -> Fp8
 
 
 def scan_bytes(folder: Path) -> int:
-    """Bytes a scan will read: FP8 tensors and scales."""
+    """Return the number of bytes that a scan will read: FP8 tensors and scales."""
     files = (folder,) if folder.is_file() else shards_of(folder)
     tensors = (tensor for path in files for tensor in open_shard(path).tensors)
     return sum(tensor.stored_bytes for tensor in tensors if _is_codes(tensor) or is_scale(tensor.name))
 
 
 def _is_codes(tensor: StoredTensor) -> bool:
-    """FP8 values that are not themselves scales (NVFP4 stores its block scales as FP8)."""
+    """Return whether a tensor holds FP8 values that are not scales (NVFP4 stores its block scales as FP8)."""
     return tensor.dtype in DIALECT_OF and tensor.dtype != "F8_E8M0" and not is_scale(tensor.name)
 
 
 @dataclass(slots=True)
 class _Scan:
-    """What is remembered between tensors: tallies and scale summaries, never weights."""
+    """State kept between tensors: counts and scale summaries, never weights."""
 
     progress: Callable[[int], None]
     declared: Block | None = None
-    """What config.json says scales are shared among."""
+    """The scale block that config.json declares."""
     codes: dict[str, tuple[StoredTensor, Tally]] = field(default_factory=dict)
     scales: dict[str, ScaleSummary] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
@@ -153,7 +153,7 @@ class _Scan:
         self.progress(raw.size)
         values = decode_scale(tensor, raw)
         if values is None:
-            # Packed formats name integer tensors `scales` too; only a scale of FP8 weights must be a float.
+            # Packed formats also name integer tensors `scales`; only a scale of FP8 weights must be a float.
             self.scales[tensor.name] = ScaleSummary(
                 tensor=tensor, kinds=("scale_dtype",), typical=None, top=False, ones=False, dead=0, constant=False
             )
@@ -161,7 +161,7 @@ class _Scan:
         self.scales[tensor.name] = summarise(ScaleValues(tensor, values), raw)
 
     def compare(self, indexed: Mapping[str, str]) -> None:
-        """Hold the index against what the shards store."""
+        """Check the index against the shards."""
         for name, file in indexed.items():
             if name not in self.names:
                 self.findings.append(ScanFinding(kind="not_stored", tensor=name, detail=f"{file} does not hold it"))

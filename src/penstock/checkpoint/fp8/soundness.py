@@ -1,4 +1,4 @@
-"""What is wrong with these FP8 tensors and scales? Each check, from what a scan remembers of them."""
+"""Checks of FP8 tensors and scales, on the summaries that a scan keeps."""
 
 import re
 from collections import Counter
@@ -66,15 +66,15 @@ _OUTLIER: Final = 12.0
 _PEAK: Final = 100.0
 _NEXT: Final = 10.0
 _ABSURD: Final = 1e4
-"""No trained weight is larger; the largest code alone is 448."""
+"""Magnitude above any trained weight; the largest code alone is 448."""
 _MX_BLOCK: Final = (1, 32)
-"""What MXFP8 shares a power of two among: its scales are bytes, labelled F8_E8M0 or U8."""
+"""Block of MXFP8, whose elements share a power of two; its scales are bytes, labelled F8_E8M0 or U8."""
 _SATURATED: Final = 0.01
 _DEAD: Final = 1e-3
 _BLOCK_CODES: Final = 128 * 128
 _ENOUGH_CODES: Final = 4096
 ENOUGH_TINY: Final = 24
-"""Where a quantiser rounded this many values to the smallest negative code, about half as many became 0x80."""
+"""Number of smallest negative codes for the FNUZ check: rounding would have produced about half as many 0x80."""
 _SMALLEST_GROUP: Final = 4
 _FEWEST_LAYERS: Final = 3
 _NUMBER: Final = re.compile(r"(?<=\.)\d+(?=\.)")
@@ -83,7 +83,7 @@ _CACHING: Final = re.compile(r"\.(k_proj|qkv_proj|qkv|kv_b_proj|wkv_b|c_attn)\."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanFinding:
-    """Something wrong or odd with one tensor."""
+    """A defect or anomaly of one tensor."""
 
     kind: str
     tensor: str
@@ -91,45 +91,45 @@ class ScanFinding:
 
     @property
     def level(self) -> Level:
-        """Damage, or only suspicious."""
+        """Level of the finding: damage, or suspicious."""
         return _KINDS[self.kind][0]
 
     @property
     def meaning(self) -> str:
-        """What the kind stands for."""
+        """Description of the kind of finding."""
         return _KINDS[self.kind][1]
 
 
 def group_of(name: str) -> str:
-    """Name a tensor's group: its path with layer and expert numbers replaced."""
+    """Return a tensor's group: its name with layer and expert numbers replaced."""
     return _NUMBER.sub("*", name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleSummary:
-    """What is kept of a scale."""
+    """Summary of a scale tensor."""
 
     tensor: StoredTensor
     kinds: tuple[str, ...]
     typical: float | None
     top: bool
-    """An e8m0 byte of 254 or 255."""
+    """Whether an e8m0 byte is 254 or 255."""
     ones: bool
     dead: int
-    """Values a thousand times below the median: what quantisers write for blocks of zeros."""
+    """Number of values below a thousandth of the median, which quantisers write for blocks of zeros."""
     constant: bool
-    """Several values, all the same."""
+    """Whether there are several values, all equal."""
     peak: float = 1.0
-    """The largest value over the median, where no other comes near it."""
+    """The largest value over the median, if no other value is close to it."""
 
     @property
     def powers(self) -> bool:
-        """Whether its bytes are powers of two, by their label or for want of one."""
+        """Whether its bytes are powers of two: labelled E8M0, or unlabelled."""
         return self.tensor.dtype in {"F8_E8M0", "U8"}
 
 
 def summarise(scale: ScaleValues, raw: Codes) -> ScaleSummary:
-    """Keep what the checks need of a scale, so that its values can go."""
+    """Summarise a scale for the checks, so that its values can be freed."""
     sound = np.sort(scale.values[np.isfinite(scale.values) & (scale.values > 0)])
     median = float(sound[(sound.size - 1) // 2] + sound[sound.size // 2]) / 2 if sound.size else 0.0
     top = scale.tensor.dtype in {"F8_E8M0", "U8"} and raw.size > 0 and int(raw.max()) >= 0xFE  # noqa: PLR2004 - 254 and 255
@@ -147,7 +147,7 @@ def summarise(scale: ScaleValues, raw: Codes) -> ScaleSummary:
 
 
 def _peak(ordered: Values, median: float) -> float:
-    """How far the largest of several scales stands above the others; 1 where it does not stand alone."""
+    """Return the largest scale over the median; 1 if another is within a factor of 10."""
     if ordered.size < _SMALLEST_GROUP:
         return 1.0
     following, largest = ordered[-2:]
@@ -155,7 +155,7 @@ def _peak(ordered: Values, median: float) -> float:
 
 
 def pair_scales(weights: Mapping[str, StoredTensor], scales: Mapping[str, ScaleSummary]) -> dict[str, str]:
-    """Map each weight to the name of its scale, where it has one."""
+    """Map each weight to the name of its scale, if it has one."""
     found = {}
     for name in weights:
         held = next((candidate for candidate in scale_names(name) if candidate in scales), None)
@@ -165,7 +165,7 @@ def pair_scales(weights: Mapping[str, StoredTensor], scales: Mapping[str, ScaleS
 
 
 def code_findings(codes: Mapping[str, tuple[StoredTensor, Tally]]) -> Iterable[ScanFinding]:
-    """Check what the codes alone show."""
+    """Check the codes alone."""
     for name, (tensor, seen) in codes.items():
         dialect = DIALECT_OF[tensor.dtype]
         if seen.nan_codes:
@@ -191,7 +191,7 @@ def code_findings(codes: Mapping[str, tuple[StoredTensor, Tally]]) -> Iterable[S
 def magnitude_findings(
     codes: Mapping[str, tuple[StoredTensor, Tally]], scales: Mapping[str, ScaleSummary], paired: Mapping[str, str]
 ) -> Iterable[ScanFinding]:
-    """Multiply the largest code with the typical scale: weights are small numbers."""
+    """Check the largest code times the typical scale: weights are small numbers."""
     for name, (tensor, seen) in codes.items():
         scale = scales.get(paired.get(name, ""))
         if scale is None or scale.typical is None:
@@ -207,7 +207,7 @@ def declared_findings(
     paired: Mapping[str, str],
     declared: Block | None,
 ) -> Iterable[ScanFinding]:
-    """Hold the grids that are stored against the block the config declares, which engines go by."""
+    """Check the stored scale grids against the block that the config declares, which engines use."""
     for name, held in paired.items() if declared is not None else ():
         blocks = covering_blocks(scales[held].tensor.shape, weights[name].shape)
         if blocks and declared not in blocks:
@@ -220,7 +220,7 @@ def declared_findings(
 def zero_block_findings(
     codes: Mapping[str, tuple[StoredTensor, Tally]], scales: Mapping[str, ScaleSummary], paired: Mapping[str, str]
 ) -> Iterable[ScanFinding]:
-    """Blocks of zeros are sound where their scales say so too: a quantiser writes next to nothing there."""
+    """Check blocks of zeros: they are sound only if their scales are near zero too, as quantisers write them."""
     for name, (tensor, seen) in codes.items():
         scale = scales.get(paired.get(name, ""))
         if seen.largest_code == 0:
@@ -241,7 +241,7 @@ def zero_block_findings(
 def twin_findings(
     codes: Mapping[str, tuple[StoredTensor, Tally]], names: Collection[str] = ()
 ) -> Iterable[ScanFinding]:
-    """Hold each tensor against the same one of other layers, and against all others: gaps, odd shapes, copies."""
+    """Compare each tensor with the same one of other layers, and with all others: gaps, shapes, copies."""
     groups: dict[str, dict[str, tuple[StoredTensor, Tally]]] = {}
     for name, held in codes.items():
         groups.setdefault(group_of(name), {})[name] = held
@@ -261,9 +261,9 @@ def twin_findings(
 
 
 def _gaps(group: str, members: Iterable[str], names: Collection[str]) -> Iterable[ScanFinding]:
-    """A layer is missing where nearly all between the first and the last are there; kinds that alternate have more.
+    """Find missing layers: at most a tenth absent between the first and the last.
 
-    A layer that keeps this tensor in another dtype misses nothing.
+    More gaps mean that kinds of layers alternate. A layer that stores this tensor in another dtype is not missing.
     """
     found = {name: int(match[0]) for name in members if (match := _NUMBER.search(name))}
     layers = set(found.values())
@@ -283,7 +283,7 @@ def _gaps(group: str, members: Iterable[str], names: Collection[str]) -> Iterabl
 def scale_findings(
     weights: Mapping[str, StoredTensor], scales: Mapping[str, ScaleSummary], paired: Mapping[str, str]
 ) -> Iterable[ScanFinding]:
-    """Check that every weight has a scale, and that every scale is one."""
+    """Check that every weight has a scale, and that every scale is valid."""
     block = usual_block((scales[held].tensor.shape, weights[name].shape) for name, held in paired.items())
     for name, tensor in weights.items():
         held = paired.get(name)
@@ -302,10 +302,10 @@ def scale_findings(
 
 
 def _of_scale(name: str, scale: ScaleSummary, weight: tuple[int, ...] | None) -> Iterable[ScanFinding]:
-    """Check the values of one scale; `weight` is the shape of the FP8 weight it belongs to, if it does."""
+    """Check the values of one scale; `weight` is the shape of its FP8 weight, or None."""
     unlabelled = scale.kinds == ("scale_dtype",) or scale.tensor.dtype == "U8"
     if unlabelled and weight is None:
-        # Packed formats name integer tensors `scales` too.
+        # Packed formats also name integer tensors `scales`.
         return
     if scale.tensor.dtype == "U8" and _MX_BLOCK not in (covering_blocks(scale.tensor.shape, weight or ()) or ()):
         yield ScanFinding(kind="scale_dtype", tensor=name)
@@ -324,7 +324,7 @@ def _of_scale(name: str, scale: ScaleSummary, weight: tuple[int, ...] | None) ->
 def _orphans(
     weights: Mapping[str, StoredTensor], scales: Mapping[str, ScaleSummary], of_weights: set[str]
 ) -> Iterable[ScanFinding]:
-    """Only `weight_scale_inv` belongs to FP8 weights alone; other names serve packed formats too."""
+    """Find scales without a weight; only `weight_scale_inv` is checked, because packed formats use the other names."""
     if not weights:
         return
     for name in scales:
@@ -333,7 +333,7 @@ def _orphans(
 
 
 def _outliers(scales: Mapping[str, ScaleSummary]) -> Iterable[ScanFinding]:
-    """Hold each scale against the same scale of other layers and experts."""
+    """Compare each scale with the same scale of other layers and experts."""
     groups: dict[str, list[tuple[str, float]]] = {}
     for name, scale in scales.items():
         if scale.typical is not None:
@@ -349,7 +349,7 @@ def _outliers(scales: Mapping[str, ScaleSummary]) -> Iterable[ScanFinding]:
 
 
 def input_findings(weights: Mapping[str, StoredTensor], scales: Mapping[str, ScaleSummary]) -> Iterable[ScanFinding]:
-    """Static activation scales are all there, or not at all."""
+    """Check that static activation scales exist for all weights or for none."""
     stems = {name.rsplit(".", 1)[0] for name in scales if is_input_scale(name)}
     if not stems:
         return
@@ -360,7 +360,7 @@ def input_findings(weights: Mapping[str, StoredTensor], scales: Mapping[str, Sca
 
 
 def cache_findings(scales: Mapping[str, ScaleSummary], names: Iterable[str]) -> Iterable[ScanFinding]:
-    """KV scales come in pairs, in every layer that caches, and are not all exactly one."""
+    """Check that KV scales come in pairs, in every layer with a KV cache, and are not all exactly 1."""
     held = {name: scale for name, scale in scales.items() if is_cache_scale(name)}
     keys = {_layer(name) for name in held if name.endswith("k_scale")}
     values = {_layer(name) for name in held if name.endswith("v_scale")}

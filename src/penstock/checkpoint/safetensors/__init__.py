@@ -1,1 +1,1 @@
-"""What do safetensors files say? Headers first, then tensors one at a time."""
+"""Reads safetensors files: headers first, then tensors one at a time."""

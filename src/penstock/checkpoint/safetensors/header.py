@@ -1,4 +1,4 @@
-"""Which tensors does a safetensors file hold? Reads the header only, with bounds, from an untrusted file."""
+"""Reads the header of an untrusted safetensors file, with limits."""
 
 import json
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from typing import Final, TypeGuard
 from penstock.errors import CheckpointError
 
 MAX_HEADER_BYTES: Final = 100_000_000
-"""The format's own limit."""
+"""The format's own limit on the header, in bytes."""
 _MAX_RANK: Final = 16
 _LENGTH_BYTES: Final = 8
 _SHORTEST_HEADER: Final = len("{}")
@@ -50,11 +50,11 @@ class StoredTensor:
     dtype: str
     shape: tuple[int, ...]
     begin: int | None = field(default=None, compare=False)
-    """Offset of its first byte after the header, where a file at hand says so."""
+    """Offset of its first byte after the header, if known."""
 
     @property
     def elements(self) -> int:
-        """Stored elements; packed formats store several weights in one."""
+        """Number of stored elements; packed formats store several weights in one."""
         return prod(self.shape)
 
     @property
@@ -64,7 +64,7 @@ class StoredTensor:
 
 
 def read_header(path: Path) -> tuple[StoredTensor, ...]:
-    """Read one file's header; the weights are not touched."""
+    """Read one file's header, without the weights."""
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
@@ -78,7 +78,7 @@ def read_header(path: Path) -> tuple[StoredTensor, ...]:
 
 
 def parse_header(header: bytes, *, data_bytes: int, where: str) -> tuple[StoredTensor, ...]:
-    """Check a header against the format: known dtypes, and byte ranges that fit their shapes and the file."""
+    """Validate a header: known dtypes, and byte ranges that match their shapes and the file."""
     try:
         raw = json.loads(header)
     except (ValueError, RecursionError):
@@ -91,7 +91,7 @@ def parse_header(header: bytes, *, data_bytes: int, where: str) -> tuple[StoredT
 
 
 def _refuse_overlaps(tensors: Sequence[StoredTensor], where: str) -> None:
-    """The format gives every tensor bytes of its own; two that share some are damage or an attack."""
+    """Raise if two tensors share bytes: the format forbids it, so it is damage or an attack."""
     held = sorted((tensor for tensor in tensors if tensor.stored_bytes), key=lambda tensor: tensor.begin or 0)
     for first, second in pairwise(held):
         if (first.begin or 0) + first.stored_bytes > (second.begin or 0):
@@ -100,7 +100,7 @@ def _refuse_overlaps(tensors: Sequence[StoredTensor], where: str) -> None:
 
 def _tensor(name: str, entry: object, data_bytes: int, where: str) -> StoredTensor:
     if not name.isprintable():
-        # Names are printed: control characters in one are meant for the terminal.
+        # Names are printed, so control characters could attack the terminal.
         raise CheckpointError(f"{where}: a tensor's name holds control characters")
     label = f"{where}: tensor '{name[:80]}'"
     if not isinstance(entry, dict):
@@ -118,7 +118,7 @@ def _tensor(name: str, entry: object, data_bytes: int, where: str) -> StoredTens
 
 
 def _sizes(value: object) -> TypeGuard[list[int]]:
-    """Whether this is a short list of sizes that no real file exceeds."""
+    """Return whether this is a short list of sizes within realistic limits."""
     return (
         isinstance(value, list)
         and len(value) <= _MAX_RANK

@@ -1,4 +1,4 @@
-"""Which scale belongs to which weight, and can it cover it? Names and shapes alone, as headers have them."""
+"""Pairs scales with weights, by the names and shapes in headers alone."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -15,17 +15,20 @@ KNOWN_BLOCKS: Final[tuple[Block, ...]] = (
     *((side, side) for side in _SQUARES),
     *((1, columns) for columns in _ROW_BLOCKS),
 )
-"""Blocks quantisers use: squares (DeepSeek, Qwen) and pieces of a row (MX, NVFP4, groups)."""
+"""Blocks that quantisers use: squares (DeepSeek, Qwen) and pieces of a row (MX, NVFP4, groups)."""
 
 
 def scale_names(weight: str) -> tuple[str, ...]:
-    """Names a weight's scale goes by: X.weight_scale, X.weight_scale_inv, X.scale, gate_up_proj_scale, ..."""
+    """Return possible names of a weight's scale: X.weight_scale, X.weight_scale_inv, X.scale, X_scale, ..."""
     stem = weight.removesuffix(".weight")
     return (*(f"{weight}{ending}" for ending in _WEIGHT_ENDINGS), f"{stem}.scale", f"{stem}_scale", f"{stem}_scales")
 
 
 def covering_blocks(scale: tuple[int, ...], weight: tuple[int, ...]) -> tuple[Block, ...] | None:
-    """Return the blocks under which a scale covers a weight; empty for one per tensor or channel, None if none do."""
+    """Return the blocks with which a scale covers a weight.
+
+    Empty for one scale per tensor or channel; None if the scale cannot cover the weight.
+    """
     if prod(scale) == 1:
         return ()
     if len(weight) > _MAX_RANK or not weight:
@@ -43,12 +46,12 @@ def covering_blocks(scale: tuple[int, ...], weight: tuple[int, ...]) -> tuple[Bl
 
 
 def blocks_of(shape: tuple[int, ...], block: Block) -> tuple[int, int]:
-    """Count the blocks of a matrix; the last in a row or column may be short."""
+    """Count the blocks of a matrix; the last in a row or column may be partial."""
     return ceil(shape[-2] / block[0]), ceil(shape[-1] / block[1])
 
 
 def usual_block(pairs: Iterable[tuple[tuple[int, ...], tuple[int, ...]]]) -> Block | None:
-    """Return the block most (scale, weight) pairs of a checkpoint agree on: a single one may fit several."""
+    """Return the most common block over all (scale, weight) pairs, because one pair may fit several blocks."""
     votes: Counter[Block] = Counter()
     for scale, weight in pairs:
         votes.update(covering_blocks(scale, weight) or ())
@@ -56,7 +59,7 @@ def usual_block(pairs: Iterable[tuple[tuple[int, ...], tuple[int, ...]]]) -> Blo
 
 
 def fits_shape(scale: tuple[int, ...], weight: tuple[int, ...], block: Block | None = None) -> bool:
-    """Whether a scale can cover a weight: one for all, per channel, or per block, of the usual block if known."""
+    """Return whether a scale can cover a weight: per tensor, per channel, or per block (the given one, if any)."""
     found = covering_blocks(scale, weight)
     if not found:
         return found is not None
@@ -64,7 +67,7 @@ def fits_shape(scale: tuple[int, ...], weight: tuple[int, ...], block: Block | N
 
 
 def _padded(scale: tuple[int, ...], weight: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Write a scale with as many dimensions as its weight: per channel or expert, the last are left out."""
+    """Pad a scale's shape to the rank of its weight; trailing dimensions are omitted per channel or expert."""
     if len(scale) > len(weight):
         return None
     return (*scale, *(1,) * (len(weight) - len(scale)))

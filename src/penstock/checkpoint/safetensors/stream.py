@@ -1,4 +1,4 @@
-"""How are tensors read in little memory? In chunks through one buffer, forward in the file."""
+"""Streams tensors in chunks through one buffer, in file order."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from penstock.checkpoint.safetensors.header import StoredTensor, read_header
 from penstock.errors import CheckpointError
 
 CHUNK_BYTES: Final = 1 << 19
-"""Fits a core's cache: what is read is looked at before it leaves."""
+"""Chunk size in bytes; it fits in a core's cache, so that data is processed while cached."""
 Codes = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One file and its tensors, in the order their bytes lie."""
+    """One file and its tensors, in file order."""
 
     path: Path
     data_begin: int
@@ -29,12 +29,12 @@ class Shard:
 
     @property
     def spare_bytes(self) -> int:
-        """Bytes no tensor claims; the format has none."""
+        """Bytes that no tensor claims; 0 in a valid file."""
         return self.data_bytes - sum(tensor.stored_bytes for tensor in self.tensors)
 
 
 def open_shard(path: Path) -> Shard:
-    """Read a shard's header; reading forward in the file is what disks do best."""
+    """Read a shard's header, and sort tensors by offset for sequential reads."""
     tensors = read_header(path)
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -43,7 +43,7 @@ def open_shard(path: Path) -> Shard:
 
 
 class ShardReader:
-    """Streams tensors of one shard through one buffer."""
+    """Reader that streams the tensors of one shard through one buffer."""
 
     def __init__(self, shard: Shard, chunk_bytes: int = CHUNK_BYTES) -> None:
         self.shard = shard
@@ -64,7 +64,7 @@ class ShardReader:
             self._file.close()
 
     def chunks(self, tensor: StoredTensor) -> Iterator[Codes]:
-        """Yield a tensor's bytes; each chunk is valid until the next is asked for."""
+        """Yield a tensor's bytes; each chunk is valid until the next one is requested."""
         if self._file is None:
             raise CheckpointError(f"{self.shard.path.name} is not open")
         left = tensor.stored_bytes
@@ -89,7 +89,7 @@ class ShardReader:
         target = view.data
         while got < view.size and self._file is not None:
             try:
-                count = self._file.readinto(target[got:])  # type: ignore[attr-defined]  # raw files have it
+                count = self._file.readinto(target[got:])  # type: ignore[attr-defined] # raw files have it
             except OSError as error:
                 raise CheckpointError(f"{self.shard.path.name}: {error.strerror or error}") from error
             if not count:

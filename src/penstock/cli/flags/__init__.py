@@ -1,1 +1,1 @@
-"""How are flags read? What people type, as the values commands need."""
+"""Flags of the command line."""

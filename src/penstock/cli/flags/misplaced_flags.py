@@ -1,4 +1,4 @@
-"""Which flags say nothing to a fleet, or to one deployment? Each is refused with where the same is said instead."""
+"""Rejects flags that do not apply to a fleet, or to a single deployment, and names the alternative."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -39,7 +39,7 @@ _ONLY_OF_A_FLEET: Final[Mapping[str, str]] = {
 
 
 def refuse_misplaced(context: typer.Context, *, of_a_fleet: bool) -> None:
-    """Refuse what was typed and would change nothing, in one line."""
+    """Raise a one-line error for given flags that would have no effect."""
     unread = _NOT_OF_A_FLEET if of_a_fleet else _ONLY_OF_A_FLEET
     typed = [
         parameter

@@ -1,4 +1,4 @@
-"""Which flags do commands share? Each declared once, with its help."""
+"""Flags that several commands share, each declared once with its help."""
 
 from typing import Annotated
 

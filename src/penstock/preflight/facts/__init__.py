@@ -1,1 +1,1 @@
-"""What is known about the case? The checkpoint, the launch and the host as facts that rules ask for."""
+"""Facts about the checkpoint, the launch and the host, as rules use them."""

@@ -1,4 +1,4 @@
-"""What is the case? One function derives every fact rules may ask for; what cannot be derived stays unknown."""
+"""Derives every fact that rules may use; facts that cannot be derived stay unknown."""
 
 from collections.abc import Callable, Mapping
 from math import ceil
@@ -30,7 +30,7 @@ _ASKED_VARIABLES = (
 
 
 def derive_facts(situation: Situation) -> Facts:
-    """Derive all facts; every name of the vocabulary is there, with its value or with why it is unknown."""
+    """Derive all facts; every name of the vocabulary has its value, or the reason why it is unknown."""
     facts: dict[str, Value | Unknown] = {}
     for group in (_device, _model, _quantisation, _stored, _parallel, _launch, _host):
         facts.update(group(situation))
@@ -42,7 +42,7 @@ def derive_facts(situation: Situation) -> Facts:
 
 
 def chip_of(compute_target: str | None) -> str | None:
-    """Return the family a compiler target belongs to: sm_90a and sm_90 run the same kernels."""
+    """Return the family of a compiler target: sm_90a and sm_90 run the same kernels."""
     if compute_target is None:
         return None
     return compute_target.rstrip("af") if compute_target.startswith("sm_") else compute_target
@@ -95,7 +95,7 @@ def _model(situation: Situation) -> Mapping[str, Value | Unknown]:
 
 
 def attention_kinds(model: ModelSpec) -> frozenset[str]:
-    """Name what the layers do, as attention backends tell them apart."""
+    """Return the kinds of attention layers, as attention backends distinguish them."""
     kinds = {trait for layer in model.layers if layer.mixer is not None for trait in layer.mixer.traits}
     if any("sink" in weight.module.rsplit(".", 1)[-1] for weight in model.weights):
         kinds.add("sinks")
@@ -112,7 +112,7 @@ def _latent_dim(model: ModelSpec) -> int:
 
 
 def expert_width(model: ModelSpec) -> int | None:
-    """Intermediate channels of one routed expert: the side of its matrices that is not the hidden size."""
+    """Return the intermediate width of one routed expert; None without routed experts."""
     for weight in model.weights:
         if weight.part is Part.ROUTED_EXPERTS and len(weight.shape) == 2:  # noqa: PLR2004 - a matrix
             name = weight.module.rsplit(".", 1)[-1]
@@ -163,7 +163,10 @@ def _scanned(relevant: bool, found: bool | None, name: str) -> Value | Unknown: 
 
 
 def _e8m0_scales(situation: Situation) -> Value | Unknown:
-    """A config's `ue8m0` says scales are powers of two; DeepSeek-V3.2 stores them as float32 all the same."""
+    """Return whether weight scales are stored as e8m0 powers of two.
+
+    A config's `ue8m0` only says that scales are powers of two; DeepSeek-V3.2 stores them as float32 anyway.
+    """
     subject = situation.subject
     if subject.stored is not None:
         return "F8_E8M0" in subject.stored.dtypes

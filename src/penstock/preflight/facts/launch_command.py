@@ -1,4 +1,4 @@
-"""What does a launch command say? Reads a pasted `vllm serve`, `sglang.launch_server` or `docker run` line."""
+"""Parses a pasted launch command: `vllm serve`, `sglang.launch_server` or `docker run`."""
 
 import json
 import re
@@ -36,16 +36,16 @@ _SAME: Final = {
     "expert-parallel-size": "ep-size",
     "model": "model-path",
 }
-"""Names engines accept for one setting; facts use the long one."""
+"""Short names of settings; facts use the long name."""
 _CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl"})
 _SWITCHES: Final = frozenset({"--rm", "--privileged", "--init", "--detach", "--interactive", "--tty", "--read-only"})
-"""Options of `docker run` that take no value; clusters of letters without one are -it, -d, -itd."""
+"""Options of `docker run` without a value; short ones without a value are combined, as in -it, -d, -itd."""
 _OTHER_VERBS: Final = frozenset({"bench", "chat", "complete", "collect-env", "run-batch"})
 _MAX_COMMAND: Final = 20_000
 
 
 def parse_command(text: str) -> tuple[EngineName | None, Launch]:
-    """Read a launch line; what it starts decides the engine, and None means that it does not say."""
+    """Parse a launch command; the engine is None if the command does not name it."""
     if len(text) > _MAX_COMMAND:
         raise UsageError(f"--command: a launch line of {len(text):,} characters is beyond reason")
     read = shell_words(text)
@@ -71,7 +71,7 @@ def parse_command(text: str) -> tuple[EngineName | None, Launch]:
 
 
 def _visible(tokens: Sequence[str], environment: Mapping[str, str]) -> int | None:
-    """Devices the line lets the engine see: those a variable lists, or docker's `--gpus`; None where all of them."""
+    """Return the number of devices that the engine can see, by environment variable or `--gpus`; None for all."""
     counts = [
         listed.count(",") + 1
         for name in _SHOWN_BY
@@ -87,7 +87,7 @@ def _visible(tokens: Sequence[str], environment: Mapping[str, str]) -> int | Non
 
 
 def _refuse_other_programs(tokens: Sequence[str]) -> None:
-    """A line that measures or asks a server starts none."""
+    """Raise for commands that benchmark or query a server instead of starting one."""
     programs = [token.rpartition("/")[2] for token in tokens]
     if (
         "vllm" in programs
@@ -108,7 +108,7 @@ def _engine(tokens: Sequence[str], image: str | None) -> EngineName | None:
 
 
 def _variables(tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Assignments before the program, and `-e NAME=VALUE` of docker."""
+    """Yield assignments before the program, and docker's `-e NAME=VALUE`."""
     leading = True
     for number, token in enumerate(tokens):
         match = _VARIABLE.fullmatch(token)
@@ -122,7 +122,7 @@ def _variables(tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _after_image(tokens: list[str]) -> tuple[str | None, list[str]]:
-    """Skip docker's own options: the engine's come after the image, perhaps in the line of a shell."""
+    """Return the image and the arguments after it, also those inside a shell command."""
     at = _image_at(tokens)
     if at is None:
         return None, tokens
@@ -133,7 +133,7 @@ def _after_image(tokens: list[str]) -> tuple[str | None, list[str]]:
 
 
 def _image_at(tokens: Sequence[str]) -> int | None:
-    """Walk the options of `docker run` to the first word that is none; elsewhere an image is known by its tag."""
+    """Return the position of the image: the first word after the options of `docker run`, else a word with a tag."""
     started = next((number for number, token in enumerate(tokens) if token in _CONTAINERS), None)
     if started is None or started + 1 >= len(tokens) or tokens[started + 1] != "run":
         return next((number for number, token in enumerate(tokens) if _IMAGE.fullmatch(token)), None)
@@ -146,7 +146,7 @@ def _image_at(tokens: Sequence[str]) -> int | None:
 
 
 def _flags(tokens: Sequence[str]) -> Iterator[tuple[str, str | None]]:
-    """Flags with the word after them; None where there is none."""
+    """Yield flags with the word that follows; None if there is none."""
     for number, token in enumerate(tokens):
         name, equals, value = token.partition("=")
         if name in _SHORT:
@@ -160,17 +160,17 @@ def _flags(tokens: Sequence[str]) -> Iterator[tuple[str, str | None]]:
 
 
 def _is_option(word: str) -> bool:
-    """Whether a word begins another option: a negative number is a value."""
+    """Return whether a word begins another option; a negative number is a value."""
     return word.startswith("-") and re.fullmatch(r"-\d+(\.\d+)?", word) is None
 
 
 def long_name(flag: str) -> str:
-    """Return the name facts use for a flag."""
+    """Return the name that facts use for a flag."""
     return _SAME.get(flag, flag)
 
 
 def _positional_model(arguments: Sequence[str]) -> str | None:
-    """The word after `serve`, or the first of an image that starts the server itself."""
+    """Return the word after `serve`, or the first argument of an image that starts the server itself."""
     if "serve" in arguments:
         follows = arguments[arguments.index("serve") + 1 :]
     elif not any(word.rpartition("/")[2] in {"vllm", "sglang", "python", "python3"} for word in arguments):
@@ -181,7 +181,7 @@ def _positional_model(arguments: Sequence[str]) -> str | None:
 
 
 def _speculation(flags: Mapping[str, str]) -> dict[str, str]:
-    """Spell out vLLM's JSON, or its dotted form, so that one fact covers both engines."""
+    """Expand vLLM's JSON, or its dotted form, so that one fact covers both engines."""
     raw = flags.get("speculative-config")
     if raw is None:
         dotted = {
@@ -193,7 +193,7 @@ def _speculation(flags: Mapping[str, str]) -> dict[str, str]:
     else:
         config = _json(raw)
     if not isinstance(config, dict):
-        # Its kind of value is checked with that of every other flag.
+        # The kind of its value is checked together with the other flags.
         return {}
     return {
         "speculative-num-draft-tokens": str(config.get("num_speculative_tokens", 0)),

@@ -1,4 +1,4 @@
-"""Does a launch line serve the model that was asked about? Decided by the names and repositories the catalog knows."""
+"""Compares the model of a launch command with the one in question, by the catalog's names and repositories."""
 
 from typing import Literal
 
@@ -10,7 +10,7 @@ Comparison = Literal["same", "other", "cannot_tell"]
 
 
 def compare_served(subject: Subject, served: str) -> Comparison:
-    """Compare the model a line serves with the one asked about; a path cannot be compared with a repository."""
+    """Compare the served model with the subject; a path cannot be compared with a repository."""
     if _plain(served) in {_plain(subject.name), _plain(subject.repository or subject.name)}:
         return "same"
     ours = None if subject.repository is None else catalog_id(subject.repository)
@@ -21,7 +21,7 @@ def compare_served(subject: Subject, served: str) -> Comparison:
 
 
 def catalog_id(name: str) -> str | None:
-    """Return the catalog's id of a repository or short name; None for a path, and for a name it does not know."""
+    """Return the catalog id of a repository or short name; None for a path or an unknown name."""
     try:
         return find_model(name).id
     except UnknownName:

@@ -1,4 +1,4 @@
-"""How is this checkpoint quantised? The parts of its config that kernels care about and weight bytes do not show."""
+"""Reads a checkpoint's quantisation scheme: the properties that select kernels and that weight bytes do not show."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ _WEIGHT_ONLY_BITS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheme:
-    """What kernels are chosen by; None where the config does not say."""
+    """The properties by which kernels are selected; None if the config does not state them."""
 
     method: str
     algo: str
@@ -38,7 +38,7 @@ UNQUANTISED = Scheme(
 
 
 def read_scheme(model: ModelSpec, config: Config | None, sidecar: Config | None) -> Scheme:
-    """Read the quantisation section; what only the weight list shows comes from the model."""
+    """Read the quantisation section; properties that only the weights show come from the model."""
     section = None if config is None else _section(config)
     if section is None and sidecar is not None:
         section = sidecar.optional("quantization") or sidecar
@@ -73,7 +73,7 @@ def _method(model: ModelSpec, section: Config | None) -> str:
 
 
 def _quantised(model: ModelSpec) -> dict[str, int]:
-    """Bytes per quantised format, without unquantised weights."""
+    """Return the bytes of each quantised format."""
     counts: dict[str, int] = {}
     for weight in model.weights:
         if weight.part is not Part.MTP and weight.format.bits < _WEIGHT_ONLY_BITS:
@@ -87,7 +87,7 @@ def _algorithm(model: ModelSpec) -> str:
 
 
 def _first_format(model: ModelSpec) -> tuple[int | None, int | None, int, float] | None:
-    """How far scales reach in the format most quantised weights have: rows, columns, scale bits, bits."""
+    """Return scale rows, scale columns, scale bits and bits of the most common quantised format."""
     wanted = _algorithm(model).lower()
     for weight in model.weights:
         stored = weight.format
@@ -121,7 +121,7 @@ def _group_size(model: ModelSpec) -> int | None:
 
 
 def _activation_group(section: Config | None) -> Config | None:
-    """Return the input scheme of the first compressed-tensors or ModelOpt group; they agree in published files."""
+    """Return the input scheme of the first compressed-tensors or ModelOpt group; published files have equal groups."""
     groups = None if section is None else section.optional("config_groups")
     for name in () if groups is None else groups.raw:
         group = groups.section(str(name)) if groups is not None else None
@@ -131,7 +131,7 @@ def _activation_group(section: Config | None) -> Config | None:
 
 
 def _quark_activation(section: Config | None) -> tuple[int, str] | None:
-    """Read AMD Quark's input scheme: none is weight-only."""
+    """Return bits and type of AMD Quark's input scheme; without one the scheme is weight-only."""
     scheme = None if section is None else section.optional("global_quant_config")
     if scheme is None:
         return None

@@ -1,4 +1,4 @@
-"""What would a shell make of a pasted text? Its words, and what got lost between a page and the terminal."""
+"""Splits pasted text into shell words, and reports damage from copying."""
 
 import re
 import shlex
@@ -17,21 +17,21 @@ _QUOTES: Final = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u
 _COMMAND: Final = re.compile(r"\$\([^()]*\)|`[^`]*`")
 _DEFAULT: Final = re.compile(r"\$\{([A-Za-z_]\w*):?-([^}]*)\}")
 _LONGEST_LETTERS: Final = 3
-"""Letters of the longest short option, -dcp."""
+"""Number of letters of the longest short option, -dcp."""
 FILLED_IN: Final = "$COMMAND"
-"""Stands for what a command in the line would print."""
+"""Placeholder for the output of a command substitution."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellWords:
-    """A text as words, and what of it a shell would not read as it was meant."""
+    """The words of a text, and the places that a shell would misread."""
 
     words: tuple[str, ...]
     torn: tuple[str, ...]
 
 
 def shell_words(text: str) -> ShellWords:
-    """Split as a shell does; where a line was torn in pasting, say so and read what was meant."""
+    """Split as a shell does; report lines broken by copying, and read them as intended."""
     torn: list[str] = []
     text = text.replace("\r\n", "\n").strip()
     if _BLANK_AFTER.search(text):
@@ -52,7 +52,7 @@ def shell_words(text: str) -> ShellWords:
 
 
 def filled_in(word: str, environment: Mapping[str, str]) -> str:
-    """Put in what the line itself sets, or falls back on: `$TP`, `${TP:-8}`."""
+    """Substitute variables that the command sets itself, and defaults: `$TP`, `${TP:-8}`."""
     if "$" not in word:
         return word
     word = _DEFAULT.sub(lambda match: environment.get(match[1], match[2]), word)

@@ -1,4 +1,4 @@
-"""What is asked about? A checkpoint on a device under an engine, started in a certain way on a certain host."""
+"""The subject of a preflight: a checkpoint, accelerator, engine, launch and host."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,16 +13,16 @@ from penstock.preflight.facts.quantisation_scheme import Scheme
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFacts:
-    """What the safetensors headers say, without their names."""
+    """Summary of the safetensors headers, without tensor names."""
 
     dtypes: frozenset[str]
     kinds: frozenset[str]
-    """Last words of the names: weight, weight_scale, k_scale, ..."""
+    """Last components of tensor names: weight, weight_scale, k_scale, ..."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScannedFacts:
-    """What `fp8 scan` found in the bytes."""
+    """Results of `fp8 scan` on the bytes."""
 
     fp8_nan: bool
     e8m0_top: bool
@@ -35,31 +35,31 @@ class Subject:
     model: ModelSpec
     scheme: Scheme
     name: str
-    """What a launch command calls it: a path or a repository."""
+    """Path or repository as a launch command names it."""
     repository: str | None = None
-    """The hub repository it is; None for a checkpoint on disk."""
+    """Hub repository; None for a checkpoint on disk."""
     rope: str | None = None
-    """How its config scales rotary positions; None where the config at hand does not say."""
+    """RoPE scaling of its config; None if the available config does not state it."""
     stored: StoredFacts | None = None
     scanned: ScannedFacts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """How the engine is started: flags without their dashes, environment variables, image."""
+    """A launch: flags without their dashes, environment variables and image."""
 
     flags: Mapping[str, str] = field(default_factory=dict)
-    """A flag that takes no value has the value `true`."""
+    """Values by flag; a flag without a value has the value `true`."""
     environment: Mapping[str, str] = field(default_factory=dict)
     image: str | None = None
     typed: tuple[str, ...] = ()
-    """The words of a line of the user's own; none of a launch preflight proposes."""
+    """Words of the user's own command; empty for a launch that preflight proposes."""
     bare: frozenset[str] = frozenset()
-    """Flags such a line gives no value."""
+    """Flags without a value in the user's command."""
     torn: tuple[str, ...] = ()
-    """What of it a shell would not read as it was meant."""
+    """Places that a shell would misread."""
     visible_devices: int | None = None
-    """How many devices it lets the engine see; None where it hides none."""
+    """Number of devices visible to the engine; None if none are hidden."""
 
     def flag(self, *names: str) -> str | None:
         """Return the value of the first of these flags that is set."""
@@ -68,7 +68,7 @@ class Launch:
 
 @dataclass(frozen=True, kw_only=True)
 class Situation:
-    """Everything facts are derived from."""
+    """Everything that facts are derived from."""
 
     subject: Subject
     accelerator: Accelerator
@@ -77,6 +77,6 @@ class Situation:
     parallelism: Parallelism
     launch: Launch
     host: Mapping[str, str] = field(default_factory=dict)
-    """What the user says about the machine: rocm, triton, python, mec_firmware, numa_balancing, install, ..."""
+    """Facts that the user states about the host: rocm, triton, python, mec_firmware, numa_balancing, install, ..."""
     attention_backend: str | None = None
-    """The backend the launch asks for, by its flag or by the variable of older releases."""
+    """The requested attention backend, by flag or by the variable of older releases."""

@@ -1,4 +1,4 @@
-"""How does a launch line split a replica? The same words mean different things to the two engines."""
+"""Reads the split of a launch command; the two engines define the ranks differently."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -14,17 +14,17 @@ class StatedSplit:
     """Ranks as preflight counts them: devices are tp x pp x dp."""
 
     tp: int | None
-    """None where the line does not say."""
+    """Tensor parallel ranks; None if not stated."""
     pp: int
     dp: int
     spreads_experts: bool
 
 
 def stated_split(launch: Launch, engine: EngineName) -> StatedSplit:
-    """Read the split of a launch.
+    """Return the split of a launch.
 
-    vLLM's ranks multiply. SGLang's tensor ranks are all the devices of a stage: with DP attention, data ranks are
-    groups of them, and without it they are replicas beside each other, of which one is looked at.
+    vLLM's ranks multiply. SGLang's tensor ranks are all devices of a stage. With DP attention its data ranks are groups
+    of them; without it they are separate replicas, of which one is checked.
     """
     tp, dp = _count(launch.flag("tensor-parallel-size")), _count(launch.flag("data-parallel-size")) or 1
     if engine == "sglang":

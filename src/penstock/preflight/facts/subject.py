@@ -1,4 +1,4 @@
-"""What is this checkpoint to preflight? Its scheme and what its headers say, and how many devices would hold it."""
+"""Builds the preflight subject of a checkpoint: its scheme, its headers, and the fewest devices that hold it."""
 
 from collections.abc import Iterable
 
@@ -15,7 +15,7 @@ from penstock.preflight.facts.situation import ScannedFacts, StoredFacts, Subjec
 
 
 def subject_of(checkpoint: Checkpoint, name: str) -> Subject:
-    """Collect what preflight needs; `name` is what a launch command should call it."""
+    """Collect what preflight needs; `name` is the model's name in a launch command."""
     return Subject(
         model=checkpoint.spec,
         scheme=read_scheme(checkpoint.spec, checkpoint.config, checkpoint.sidecar),
@@ -27,7 +27,7 @@ def subject_of(checkpoint: Checkpoint, name: str) -> Subject:
 
 
 def _rope(checkpoint: Checkpoint) -> str | None:
-    """Read `rope_scaling`, whose type has two names; the catalog's copies of configs leave it out."""
+    """Return the type of `rope_scaling`, which has two key names; the catalog's copies of configs omit it."""
     config = checkpoint.config
     if config is None:
         return None
@@ -40,7 +40,7 @@ def _rope(checkpoint: Checkpoint) -> str | None:
 
 
 def _callable_name(checkpoint: Checkpoint, name: str) -> str:
-    """Call a model by its repository, and one on disk by its directory: engines load directories, not configs."""
+    """Return the repository, or the directory of a model on disk: engines load directories, not configs."""
     if (repository := _repository(checkpoint, name)) is not None:
         return repository
     return name.removesuffix("config.json").rstrip("/") or "." if name.endswith("config.json") else name
@@ -53,7 +53,7 @@ def _repository(checkpoint: Checkpoint, name: str) -> str | None:
 
 
 def stored_facts(tensors: Iterable[StoredTensor]) -> StoredFacts:
-    """Summarise headers: which dtypes, and the last words of the names."""
+    """Summarise headers: dtypes, and the last components of names."""
     dtypes, kinds = set[str](), set[str]()
     for tensor in tensors:
         dtypes.add(tensor.dtype)
@@ -62,14 +62,14 @@ def stored_facts(tensors: Iterable[StoredTensor]) -> StoredFacts:
 
 
 def scanned_facts(scan: Fp8Scan) -> ScannedFacts:
-    """Keep of a scan what rules ask for."""
+    """Return the results of a scan that rules use."""
     return ScannedFacts(fp8_nan=scan.has_nan_codes, e8m0_top=scan.has_e8m0_top)
 
 
 def smallest_split(
     subject: Subject, part: Accelerator, context_tokens: int | None, engine: EngineName = "vllm"
 ) -> Parallelism:
-    """Return the smallest replica that holds it, within two machines or one link; else a whole machine."""
+    """Return the smallest split that fits within two nodes or one link domain; else a whole node."""
     placed = Deployment(model=subject.model, accelerator=part, engine=engine_defaults(engine, part))
     found = minimum_devices(placed, context_tokens or usual_context_tokens(subject.model))
     whole = Parallelism(tp=part.node.devices)

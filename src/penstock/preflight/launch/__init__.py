@@ -1,1 +1,1 @@
-"""With which command? Flags, variables, image and recipe."""
+"""Launch commands: flags, variables, image and recipe."""

@@ -1,4 +1,4 @@
-"""Does a flag's value mean something to this release? Its kind, numbers in range, choices it has."""
+"""Checks flag values against a release: kind, range and allowed choices."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,9 +30,9 @@ _WHOLE: Final[Mapping[str, tuple[int, int]]] = {
     "page-size": (1, 2**20),
     "max-model-len": (-1, 2**31),
 }
-"""Flags that take a whole number, and the range the engines' parsers or checks accept."""
+"""Flags with an integer value, and the range that the engines accept."""
 _SUFFIXED: Final = frozenset({"max-model-len", "max-num-batched-tokens"})
-"""vLLM reads `32k` (thousands) and `32K` (1,024) for these."""
+"""Flags for which vLLM accepts `32k` (thousands) and `32K` (1,024)."""
 _SHARES: Final = ("gpu-memory-utilization", "mem-fraction-static")
 _LISTED: Final[Mapping[str, Sequence[str]]] = {
     "dtype": ("auto", "half", "float16", "bfloat16", "float", "float32"),
@@ -43,11 +43,11 @@ _LISTED: Final[Mapping[str, Sequence[str]]] = {
     ),
     "uvicorn-log-level": ("critical", "error", "warning", "info", "debug", "trace"),
 }
-"""VLLM's, of any release that was read."""
+"""Choices of vLLM flags, over all releases that were read."""
 _PLUGINS: Final = {"tool-call-parser": "tool-parser-plugin", "reasoning-parser": "reasoning-parser-plugin"}
 _BACKEND: Final = "attention-backend"
 _BACKEND_VARIABLE: Final = "VLLM_ATTENTION_BACKEND"
-"""What named the backend before vLLM had the flag."""
+"""Variable that selected the backend before vLLM had the flag."""
 _SUFFIX: Final = re.compile(r"\d+(\.\d+)?[kmgtKMGT]")
 
 
@@ -58,7 +58,7 @@ def check_values(
     knowledge: Knowledge,
     context_tokens: int | None = None,
 ) -> tuple[FlagFinding, ...]:
-    """Hold what a launch sets its flags to against the release; what a shell fills in is left alone."""
+    """Check the flag values of a launch against the release; values with shell variables are skipped."""
     choices, kinds = knowledge.choices[engine], knowledge.kinds[engine]
     found = []
     for name, value in launch.flags.items():
@@ -72,7 +72,7 @@ def check_values(
 
 
 def asked_backend(launch: Launch, engine: str, version: Release, knowledge: Knowledge) -> str | None:
-    """Return the attention backend a launch asks for: its flag, else the variable in releases that read it."""
+    """Return the requested attention backend: the flag, else the variable in releases that read it."""
     variables = knowledge.flags[engine].variables
     read = variables is not None and variables.has(_BACKEND_VARIABLE, version)
     named = launch.environment.get(_BACKEND_VARIABLE) if read else None
@@ -80,7 +80,7 @@ def asked_backend(launch: Launch, engine: str, version: Release, knowledge: Know
 
 
 def _backend_variable(launch: Launch, engine: str, version: Release, knowledge: Knowledge) -> Iterator[FlagFinding]:
-    """Hold the variable's value against the release as that of the flag."""
+    """Check the variable's value like that of the flag."""
     value = asked_backend(launch, engine, version, knowledge)
     if value is None or launch.flag(_BACKEND) is not None or "$" in value:
         return
@@ -89,13 +89,13 @@ def _backend_variable(launch: Launch, engine: str, version: Release, knowledge: 
 
 
 def takes(name: str, value: str, version: Release, table: Mapping[str, History]) -> bool:
-    """Whether a release has this value of a flag; flags whose values were not read take any."""
+    """Return whether a release accepts this value; flags whose values were not read accept any."""
     known = table.get(name)
     return known is None or known.has(_listed(value, known), version)
 
 
 def _listed(value: str, known: History) -> str:
-    """Return a value as the table lists it: vLLM's backends are an enum, whose names it looks up in capitals."""
+    """Return a value as the table lists it: vLLM's backends are an enum with upper-case names."""
     return value if value in known.entries else value.upper()
 
 
@@ -105,7 +105,7 @@ def _number(name: str, value: str, engine: str) -> FlagFinding | None:
         share = _float(value)
         if share is None:
             return _wrong(flag, value, "is no number")
-        # vLLM takes the whole memory, SGLang less than that.
+        # vLLM accepts all of the memory, SGLang must keep some.
         fine = 0 < share <= 1 if engine == "vllm" else 0 < share < 1
         return None if fine else _wrong(flag, value, "is not a share of memory between 0 and 1")
     if name not in _WHOLE:
@@ -137,13 +137,13 @@ def _choice(
 
 
 def _unused(name: str, launch: Launch, table: Mapping[str, History]) -> bool:
-    """VLLM looks a parser for tools up only where it is to choose tools by itself."""
+    """Return whether vLLM ignores the tool parser: it is used only with automatic tool choice."""
     theirs = "tokenizer-mode" in table
     return name == "tool-call-parser" and theirs and launch.flag("enable-auto-tool-choice") is None
 
 
 def _together(launch: Launch, engine: str, context_tokens: int | None) -> Iterator[FlagFinding]:
-    """Pairs vLLM refuses: tools to choose and no parser; a step shorter than the context where prompts are not cut."""
+    """Yield pairs that vLLM refuses: tool choice without a parser, and a step shorter than an unchunked prompt."""
     if engine != "vllm":
         return
     if launch.flag("enable-auto-tool-choice") is not None and launch.flag("tool-call-parser") is None:

@@ -1,4 +1,4 @@
-"""Which image serves a device, and what does an image's name say? Its engine's release, platform and ROCm."""
+"""Official images by accelerator, and the release, platform and ROCm release in an image's name."""
 
 import re
 from collections.abc import Mapping
@@ -10,17 +10,17 @@ from penstock.fleet.release import Release
 _TAGGED: Final = re.compile(
     r"(?:lmsysorg/sglang|vllm/vllm-openai(?:-rocm)?):v?(\d+\.\d+\.\d+(?:\.?post\d+|rc\d+)?)(?:-.*)?"
 )
-"""Official images whose tag is a release, perhaps with the toolkit it is built for."""
+"""Official images with a release tag, optionally with the toolkit."""
 
 
 def image_release(image: str | None) -> Release | None:
-    """Return the release an official image holds; None for others, and for `latest` and nightlies."""
+    """Return the release of an official image; None for other images, `latest` and nightlies."""
     match = _TAGGED.fullmatch(image or "")
     return Release(match[1]) if match else None
 
 
 def image_platform(image: str | None) -> Literal["rocm", "cuda"] | None:
-    """Return what an image of the engines is built for; None for one nobody knows."""
+    """Return the platform of an engine's image; None for an unknown image."""
     name, _, tag = (image or "").partition(":")
     if name in {"vllm/vllm-openai-rocm", "rocm/vllm", "rocm/vllm-dev", "rocm/sgl-dev"}:
         return "rocm"
@@ -30,7 +30,7 @@ def image_platform(image: str | None) -> Literal["rocm", "cuda"] | None:
 
 
 def official_image(engine: EngineName, version: Release, vendor: str, chip: str) -> str | None:
-    """Name the image that serves this device; SGLang's ROCm images are per chip."""
+    """Return the official image for an accelerator; SGLang's ROCm images are per chip."""
     if engine == "vllm":
         names = {"nvidia": "vllm/vllm-openai", "amd": "vllm/vllm-openai-rocm"}
         # Before 0.14 vLLM published no image for ROCm.
@@ -44,7 +44,7 @@ def official_image(engine: EngineName, version: Release, vendor: str, chip: str)
 
 
 def rocm_of_image(image: str | None, version: Release, table: Mapping[str, Any]) -> str | None:
-    """Return the ROCm release inside an official image; a later image than was read has at least the last one's."""
+    """Return the ROCm release in an official image; an image later than those read has at least the last known."""
     if image is None:
         return None
     if image.startswith("vllm/vllm-openai-rocm:"):

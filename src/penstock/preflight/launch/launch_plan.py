@@ -1,4 +1,4 @@
-"""With which flags? The launch this checkpoint should get on this device, each flag with its reason."""
+"""Plans the launch of a checkpoint on an accelerator, with a reason for each flag."""
 
 import re
 from collections.abc import Sequence
@@ -21,12 +21,12 @@ _PORT: Final = {"vllm": 8000, "sglang": 30000}
 _LINE_BREAK: Final = " \\\n  "
 _FILLED_IN: Final = re.compile(r"[\w$%+=:,./{}-]*\$[\w$%+=:,./{}-]*")
 HEAD_NODE: Final = "HEAD_NODE"
-"""What stands for the address of the first node in a command for several."""
+"""Placeholder for the address of the first node in multi-node commands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPlan:
-    """A launch, ready to be printed bare or as a container."""
+    """A launch that can be printed as a bare command or as a container."""
 
     engine: EngineName
     version: Release
@@ -35,14 +35,14 @@ class LaunchPlan:
     flags: tuple[Setting, ...]
     variables: tuple[Setting, ...]
     image: str | None
-    """None where no official image serves this device."""
+    """Official image; None if there is none for this accelerator."""
     nodes: int = 1
-    """Machines it is started on; each runs the same line with its own rank."""
+    """Number of nodes; each runs the same command with its own rank."""
     unreleased: bool = False
-    """Whether no release of that number was found, and so no image either."""
+    """Whether no release with that number was found, and so no image."""
 
     def as_launch(self) -> Launch:
-        """Return what rules and flag checks look at."""
+        """Return the launch as rules and flag checks see it."""
         return Launch(
             flags={flag.name: flag.value or "true" for flag in self.flags},
             environment={variable.name: variable.value or "" for variable in self.variables},
@@ -50,15 +50,15 @@ class LaunchPlan:
         )
 
     def with_flags(self, *added: Setting) -> "LaunchPlan":
-        """Return the plan with flags it does not have yet."""
+        """Return the plan with the given flags added unless already set."""
         return replace(self, flags=first_of_each((*self.flags, *added)))
 
     def has(self, *names: str) -> bool:
-        """Whether one of these flags is set."""
+        """Return whether one of these flags is set."""
         return any(flag.name in names for flag in self.flags)
 
     def published(self, releases: Sequence[str]) -> "LaunchPlan":
-        """Return the plan with the image's tag as it was published; without one where no such release was found."""
+        """Return the plan with the image tag as published; without an image if no such release was found."""
         if self.image is None:
             return self
         tag = next((text for text in releases if Release(text) == self.version), None)
@@ -68,7 +68,7 @@ class LaunchPlan:
         return replace(self, image=image, unreleased=tag is None)
 
     def bare(self) -> str:
-        """Return the command for an installed engine, an argument a line."""
+        """Return the command for an installed engine, one argument per line."""
         program = f"vllm serve {quote(self.model)}"
         if self.engine == "sglang":
             program = f"python3 -m sglang.launch_server --model-path {quote(self.model)}"
@@ -76,7 +76,7 @@ class LaunchPlan:
         return _LINE_BREAK.join([*assigned, program, *self._typed()])
 
     def docker(self) -> str | None:
-        """Return the command for the official image, an argument a line."""
+        """Return the command for the official image, one argument per line."""
         if self.image is None:
             return None
         devices = ["--gpus all"]
@@ -95,7 +95,7 @@ class LaunchPlan:
         return _LINE_BREAK.join([*run, *self._typed()])
 
     def _mounted(self) -> tuple[str, str]:
-        """Show the container a local directory, or the cache hub models are downloaded to."""
+        """Return the model path in the container and the mount: a local directory, or the hub cache."""
         if self.model.startswith(("/", "./", "../")):
             return "/model", f"-v {quote(self.model)}:/model:ro"
         return self.model, "-v ~/.cache/huggingface:/root/.cache/huggingface"
@@ -105,7 +105,7 @@ class LaunchPlan:
 
 
 def typed_lines(words: Sequence[str]) -> str:
-    """Write a line of the user's own an option a line; what a shell fills in stays as it is."""
+    """Format the user's command with one option per line; shell variables stay as they are."""
     lines: list[str] = []
     for word in words:
         shown = word if _FILLED_IN.fullmatch(word) else quote(word)
@@ -118,15 +118,15 @@ def typed_lines(words: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchChoices:
-    """What the user decided."""
+    """Launch options that the user chose."""
 
     parallelism: Parallelism
     cache_dtype: str | None = None
     context_tokens: int | None = None
     drafted_tokens: int = 0
-    """What a step drafts with the checkpoint's own multi-token-prediction layers."""
+    """Tokens drafted per step with the checkpoint's own multi-token-prediction layers."""
     quantization: str | None = None
-    """How the engine is told to store the weights, where that is not as the checkpoint has them."""
+    """Requested quantisation at load, if it differs from the checkpoint's."""
 
 
 def plan_launch(
@@ -137,7 +137,7 @@ def plan_launch(
     asked: LaunchChoices,
     recipe: Recipe | None = None,
 ) -> LaunchPlan:
-    """Choose flags and variables: what was asked for, then what this model needs on this chip, then its recipe."""
+    """Choose flags and variables: the user's choices first, then what the model needs on this chip, then its recipe."""
     chip = chip_of(accelerator.compute_target) or ""
     build = _vllm if engine == "vllm" else _sglang
     flags, variables = build(subject, chip, version, asked)
@@ -173,7 +173,7 @@ def _split_flags(asked: LaunchChoices, names: Sequence[str]) -> list[Setting]:
 
 
 def _several_nodes(engine: EngineName, version: Release, nodes: int, split: Parallelism) -> list[Setting]:
-    """Say how the machines find each other: the same line on each, with its own rank."""
+    """Return the settings that connect several nodes: the same command on each, with its own rank."""
     if nodes == 1:
         return []
     if engine == "vllm" and version < Release("0.11.1"):
@@ -198,7 +198,7 @@ def _several_nodes(engine: EngineName, version: Release, nodes: int, split: Para
 
 
 def _drafting(engine: EngineName, drafted_tokens: int) -> list[Setting]:
-    """Draft with the checkpoint's own layers, one token after another."""
+    """Return the settings for drafting with the checkpoint's own layers, one token after another."""
     if not drafted_tokens:
         return []
     why = f"the checkpoint's own layers draft {drafted_tokens} tokens a step"
@@ -234,7 +234,7 @@ def _vllm(subject: Subject, chip: str, version: Release, asked: LaunchChoices) -
 def _sglang(subject: Subject, chip: str, version: Release, asked: LaunchChoices) -> tuple[list[Setting], list[Setting]]:
     del version  # the flags below exist in every release that was read
     split = asked.parallelism
-    # SGLang counts every rank of a replica as tensor parallel; attention ranks are a share of them.
+    # SGLang counts every rank of a replica as tensor parallel; attention ranks are a subset of them.
     whole = replace(asked, parallelism=replace(split, tp=split.tp * split.dp))
     flags = _split_flags(whole, ("tp-size", "pp-size", "dp-size"))
     if split.dp > 1:
@@ -255,7 +255,7 @@ def _sglang(subject: Subject, chip: str, version: Release, asked: LaunchChoices)
         variables.append(Setting(name="SGLANG_USE_AITER", value="1", why="AMD's kernels; the images set it too"))
         heads = subject.model.query_heads // split.tp
         kinds = attention_kinds(subject.model)
-        # Sparse attention is a backend of its own, which SGLang takes unless another is named.
+        # Sparse attention has its own backend, which SGLang selects unless another is named.
         if "mla" in kinds and "sparse" not in kinds and heads in {16, 128}:
             why = f"{heads} heads per device: AITER's MLA has kernels for 16 and 128"
             flags.append(Setting(name="attention-backend", value="aiter", why=why))

@@ -1,4 +1,4 @@
-"""What does `--quantization` make of a checkpoint? Weights narrowed while they load, or a method that is not theirs."""
+"""Applies `--quantization`: weights are quantised at load, or the method does not match the checkpoint."""
 
 from dataclasses import replace
 from typing import Final
@@ -21,7 +21,7 @@ _ONLINE: Final[dict[str, tuple[WeightFormat, str]]] = {
     "w8a8_int8": (INT8_CHANNEL, "w8a8_int8"),
     "int8_per_channel_weight_only": (INT8_CHANNEL, "int8"),
 }
-"""Methods that take a 16-bit checkpoint, and what they store."""
+"""Methods that quantise a 16-bit checkpoint at load, with the resulting format."""
 _EXPERTS: Final = {"experts_int8": INT8_CHANNEL}
 _STORED: Final = {
     "awq": "awq",
@@ -40,11 +40,11 @@ _STORED: Final = {
     "fbgemm_fp8": "fbgemm_fp8",
     "auto-round": "auto-round",
 }
-"""Methods that read scales a checkpoint brings, by the name its config has for them."""
+"""Methods that need a quantised checkpoint, with the name in its config."""
 
 
 def as_launched(subject: Subject, method: str | None) -> Subject:
-    """Return the checkpoint as the engine holds it: `--quantization fp8` halves one in bf16 while it loads."""
+    """Return the checkpoint as the engine stores it: `--quantization fp8` halves a bf16 checkpoint at load."""
     if method is None or subject.scheme.method != "none":
         return subject
     if method in _EXPERTS:
@@ -60,7 +60,7 @@ def as_launched(subject: Subject, method: str | None) -> Subject:
 
 
 def mismatch(subject: Subject, method: str | None) -> str | None:
-    """Say why the method cannot read the checkpoint; None where it can, or where that is not known."""
+    """Return why the method cannot read the checkpoint; None if it can, or if that is unknown."""
     needed = None if method is None else _STORED.get(method)
     if needed is None:
         return None

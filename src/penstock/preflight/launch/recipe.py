@@ -1,4 +1,4 @@
-"""Did somebody run this model here? What vLLM's published recipes say, and what they set for this chip."""
+"""vLLM's published recipes: whether a model was verified on an accelerator, and the flags it needs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from penstock.preflight.rules.history import EngineFlags, History
 
 SOURCE: Final = "https://github.com/vllm-project/recipes/tree/8959cf64189c"
 _BUILT_IN: Final = {"nano_v3": "nemotron_v3"}
-"""Parsers recipes bring as a file, by the name later releases have them under."""
+"""Parsers that recipes ship as a file, with their name in later releases."""
 _FILES: Final = ("reasoning-parser-plugin", "tool-parser-plugin")
 _SPREAD: Final = "enable-expert-parallel"
 _PARSE_TOOLS: Final = "tool-call-parser"
@@ -30,20 +30,20 @@ _REASONS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """One model's entry, for one device and release."""
+    """The recipe of one model for one accelerator and release."""
 
     model: str
     status: str
     """verified, unsupported, or not listed."""
     since: str | None
-    """The first vLLM release the recipe names."""
+    """The first vLLM release that the recipe names."""
     too_old: bool
-    """Whether the release asked about is older."""
+    """Whether the release in question is older."""
     flags: tuple[Setting, ...] = ()
-    """What it sets, as far as this release has the flag."""
+    """Its flags, as far as this release has them."""
     variables: tuple[Setting, ...] = ()
     spreads_experts: bool = False
-    """Whether it is served with expert parallelism; that is a split, and the user's to choose."""
+    """Whether it uses expert parallelism; the split is left to the user."""
 
 
 def find_recipe(
@@ -54,9 +54,9 @@ def find_recipe(
     known: EngineFlags,
     choices: Mapping[str, History],
 ) -> Recipe | None:
-    """Look a repository up; None where nobody published a recipe for it.
+    """Return the recipe of a repository; None if none is published.
 
-    `known` says which flags a release has, `choices` which values of them.
+    `known` lists the flags of each release, `choices` their values.
     """
     entry = table.get(name)
     if entry is None:
@@ -85,7 +85,7 @@ def find_recipe(
 def _kept(
     flags: Sequence[Setting], version: Release, known: EngineFlags, choices: Mapping[str, History]
 ) -> Iterator[Setting]:
-    """Keep what the release has: flags, and values of them; a parser that is a file of its own becomes the built-in."""
+    """Yield the flags and values that the release has; a parser shipped as a file becomes the built-in one."""
     if version < known.flags.first:
         # Which flags older releases had was not read; this one they always had.
         yield from (flag for flag in flags if flag.name == "trust-remote-code")
@@ -99,7 +99,7 @@ def _kept(
         and (flag.value is None or takes(flag.name, flag.value, version, choices))
     ]
     named = {flag.name for flag in kept}
-    # vLLM looks at neither without the other: tools to choose need a parser, and a parser is not used unless asked.
+    # vLLM needs both: tool choice requires a parser, and a parser is unused without tool choice.
     yield from (flag for flag in kept if flag.name != _CHOOSE_TOOLS or _PARSE_TOOLS in named)
     if _PARSE_TOOLS in named and _CHOOSE_TOOLS not in named and known.has(_CHOOSE_TOOLS, version):
         yield Setting(name=_CHOOSE_TOOLS, value=None, why="without it the parser for tool calls is not used")
@@ -108,7 +108,7 @@ def _kept(
 def cookbook_settings(
     name: str, version: Release, table: Mapping[str, Any], choices: Mapping[str, History]
 ) -> list[Setting]:
-    """Return what SGLang's cookbook passes for a family of models, as far as the release has it."""
+    """Return the flags of SGLang's cookbook for a family of models, as far as the release has them."""
     own = name.rpartition("/")[2]
     family = max((begin for begin in table if own.startswith(begin)), key=len, default=None)
     entry = {} if family is None else table[family]
@@ -126,9 +126,9 @@ def _older(version: Release, since: str) -> bool:
 
 
 def _generations(accelerator: Accelerator) -> tuple[str, ...]:
-    """Name the parts of a recipe that concern the chip, the most particular first."""
+    """Return the recipe sections that apply to the accelerator, most specific first."""
     if accelerator.vendor == "amd":
-        # Recipes write "AMD" for MI300 and later: AITER, which most of it is about, exists for no other.
+        # Recipes write "AMD" for MI300 and later: most of it concerns AITER, which exists for no other chip.
         return ("amd_",) if str(accelerator.compute_target).startswith(("gfx94", "gfx95")) else ()
     if accelerator.vendor != "nvidia":
         return ()

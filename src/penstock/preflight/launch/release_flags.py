@@ -1,4 +1,4 @@
-"""Does this release have these flags? Removed, renamed and not yet introduced ones, read from the engines' parsers."""
+"""Checks flags against a release: removed, renamed and not yet introduced ones, read from the engines' parsers."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -13,33 +13,33 @@ from penstock.preflight.rules.history import EngineFlags, History, turns_on
 
 FlagProblem = Literal["removed", "too_new", "not_known", "unknown", "misspelt", "unknown_value", "wrong_value"]
 _DERIVED = frozenset({"model-path", "speculative-method", "speculative-num-draft-tokens"})
-"""Not typed under this name: read out of another flag, or the model in another spelling."""
+"""Flags that are not typed under this name: derived from another flag, or a synonym of the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlagFinding:
-    """A flag or variable the release does not have."""
+    """A problem with a flag or variable in a release."""
 
     name: str
-    """As it is typed: `--swap-space`, `VLLM_USE_V1`."""
+    """Name as typed: `--swap-space`, `VLLM_USE_V1`."""
     problem: FlagProblem
     release: str | None
-    """The release in which it was gone, the first that has it, or the release that may have it."""
+    """The release that removed it, the first that has it, or the release that may have it."""
     instead: str | None
-    """What to write, what is wrong with the value, or which releases read have it."""
+    """The replacement, the problem with the value, or the releases known to have it."""
     value: str | None = None
-    """What it is set to, where that is what the release does not have."""
+    """The value, if the value is the problem."""
     certain: bool = True
     """Whether the release is known to refuse it."""
 
     @property
     def stops(self) -> bool:
-        """Whether start-up stops at it, if the release does not have it: an unknown variable is ignored."""
+        """Whether start-up fails if the release does not have it; an unknown variable is ignored."""
         return self.name.startswith("--") or self.value is not None
 
     @property
     def message(self) -> str:
-        """Say what is wrong and what to write."""
+        """Description of the problem and the fix."""
         use = f"; use {self.instead}" if self.instead else ""
         name = self.name if self.value is None else f"{self.name} {self.value}"
         if self.problem == "removed":
@@ -61,7 +61,7 @@ class FlagFinding:
 
 
 def check_flags(launch: Launch, version: Release, known: EngineFlags) -> tuple[FlagFinding, ...]:
-    """Hold every flag and engine variable of a launch against the release."""
+    """Check every flag and engine variable of a launch against the release."""
     return (*_flags(launch, version, known), *_variables(launch, version, known.variables))
 
 
@@ -103,7 +103,7 @@ def _variables(launch: Launch, version: Release, known: History | None) -> Itera
 def dated_finding(
     typed: str, listed: str, version: Release, known: History, value: str | None = None
 ) -> FlagFinding | None:
-    """Say what is wrong with a name or value that the table lists; None where the release has it."""
+    """Return the problem with a listed name or value; None if the release has it."""
     presence, entry = known.presence(listed, version), known.entries[listed]
     if presence == "removed":
         instead = entry[2] if len(entry) > 2 else None  # noqa: PLR2004 - since, gone, instead
@@ -121,12 +121,12 @@ def dated_finding(
 
 
 def was_read(version: Release, known: History) -> bool:
-    """Whether a release is among those read, or older: a later one may have what no table lists."""
+    """Return whether a release is among those read, or older; a later one may have flags that no table lists."""
     return version <= known.read[-1]
 
 
 def spelled_out(launch: Launch, known: EngineFlags, version: Release) -> Launch:
-    """Write flags in full, as the engines' parsers do: `--tensor-parallel` is the one flag it begins."""
+    """Expand abbreviated flags as the engines' parsers do: `--tensor-parallel` is the one flag with that prefix."""
     offered = known.flags.offered(version)
 
     def whole(name: str) -> str:
@@ -146,7 +146,7 @@ def spelled_out(launch: Launch, known: EngineFlags, version: Release) -> Launch:
 
 
 def one_edit_apart(one: str, other: str) -> bool:
-    """Whether one letter is left out, added, replaced or swapped with its neighbour."""
+    """Return whether two words differ by one letter: omitted, added, replaced or swapped with its neighbour."""
     begin = _shared(one, other)
     end = _shared(one[begin:][::-1], other[begin:][::-1])
     left, right = one[begin : len(one) - end], other[begin : len(other) - end]
@@ -154,12 +154,12 @@ def one_edit_apart(one: str, other: str) -> bool:
 
 
 def _shared(one: str, other: str) -> int:
-    """Count the letters with which both begin."""
+    """Return the length of the common prefix."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def _meant(name: str, known: EngineFlags, version: Release) -> str | None:
-    """Name the nearest flag this release has, never one that means the opposite."""
+    """Return the nearest flag of this release, never one that means the opposite."""
     if (negated := known.turned_off(name, version)) is not None:
         return negated
     offered = [other for other in known.flags.offered(version) if turns_on(other) == turns_on(name)]

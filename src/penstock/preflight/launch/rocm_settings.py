@@ -1,4 +1,4 @@
-"""What does vLLM need to be told on AMD Instinct? AITER, and what goes round its gaps in a release."""
+"""vLLM settings for AMD Instinct: AITER, and workarounds for its gaps by release."""
 
 from typing import Final
 
@@ -12,13 +12,13 @@ _AITER_CHIPS: Final = ("gfx942", "gfx950")
 _SPARSE_MLA: Final = ("DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM")
 _TILE: Final = 128
 _HEADS: Final = 16
-"""Heads of one tile of AITER's MLA kernels."""
+"""Heads per tile of AITER's MLA kernels."""
 
 
 def rocm_settings(
     subject: Subject, chip: str, version: Release, split: Parallelism
 ) -> tuple[list[Setting], list[Setting]]:
-    """Return flags and variables; none where AITER does not exist."""
+    """Return flags and variables; both empty if AITER does not support the chip."""
     if chip not in _AITER_CHIPS:
         return [], []
     variables = [Setting(name="VLLM_ROCM_USE_AITER", value="1", why="AMD's kernels; off unless asked for")]
@@ -44,12 +44,12 @@ def _flags(subject: Subject, chip: str, version: Release) -> list[Setting]:
 
 
 def _gaps(subject: Subject, chip: str, version: Release, split: Parallelism) -> list[Setting]:
-    """Turn off what the release would call and AITER does not have."""
+    """Return variables that turn off features which the release would call and AITER lacks."""
     found: list[Setting] = []
     kinds = attention_kinds(subject.model)
     mla = "mla" in kinds
     heads = subject.model.query_heads // split.tp
-    # Sparse MLA has a backend of its own since 0.18.
+    # Sparse MLA has its own backend since 0.18.
     dense = mla and ("sparse" not in kinds or version < Release("0.18.0"))
     if dense and (why := _refused_heads(heads, chip, version)) is not None:
         found.append(
@@ -74,7 +74,7 @@ def _gaps(subject: Subject, chip: str, version: Release, split: Parallelism) -> 
 
 
 def _refused_heads(heads: int, chip: str, version: Release) -> str | None:
-    """Say why AITER's MLA does not take this many heads in a release; None where it does."""
+    """Return why AITER's MLA does not support this number of heads in a release; None if it does."""
     if version < Release("0.18.0"):
         return None if heads in {16, 128} else "took 16 or 128 before 0.18"
     if heads < _HEADS and version < Release("0.27.0"):

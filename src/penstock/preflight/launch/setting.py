@@ -1,4 +1,4 @@
-"""What is set, and why? One flag or variable of a launch, with its reason."""
+"""A flag or variable of a launch, with its reason."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A flag or a variable, its value (None for a switch) and why it is there."""
+    """A flag or a variable, its value (None for a switch) and its reason."""
 
     name: str
     value: str | None
@@ -14,7 +14,7 @@ class Setting:
 
 
 def first_of_each(settings: Iterable[Setting]) -> tuple[Setting, ...]:
-    """Keep the first setting of every name: what was asked for stands before what a recipe or a chip suggests."""
+    """Keep the first setting of every name: the user's choices precede those of a recipe or chip."""
     kept: dict[str, Setting] = {}
     for setting in settings:
         kept.setdefault(setting.name, setting)

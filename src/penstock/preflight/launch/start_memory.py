@@ -1,4 +1,4 @@
-"""Is there room to start? What a start must hold, and the share of memory and the context that make it fit."""
+"""Computes the memory needed at start-up, and the memory fraction and context that fit."""
 
 import re
 from dataclasses import dataclass, replace
@@ -22,13 +22,13 @@ _FEWEST_TOKENS: Final = 1024
 _BYTE_SUFFIXES: Final = {"K": 2**10, "M": 2**20, "G": 2**30, "k": 10**3, "m": 10**6, "g": 10**9}
 _STEP: Final = "max-num-batched-tokens"
 _SMALL_STEP: Final = 2048
-"""Tokens of a step vLLM takes by itself on small devices, and its recipes where memory is short."""
+"""Tokens per step that vLLM uses on small devices, and its recipes if memory is short."""
 _FRACTION: Final = {"vllm": "gpu-memory-utilization", "sglang": "mem-fraction-static"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutContext:
-    """The context a start can hold where the model's own does not fit."""
+    """The context that fits if the model's full context does not."""
 
     model_tokens: int
     tokens: int
@@ -39,7 +39,7 @@ class CutContext:
 def deployment_of(
     launch: Launch, engine: EngineName, version: Release, part: Accelerator, split: Parallelism, executed: ModelSpec
 ) -> Deployment:
-    """Place the model as the launch says; what it leaves out is the engine's default."""
+    """Build the deployment of a launch; missing flags take the engine's defaults."""
     settings = engine_defaults(engine, part, version=str(version), tp=split.tp, pp=split.pp)
     fraction = launch.flag("gpu-memory-utilization", "mem-fraction-static")
     return Deployment(
@@ -63,9 +63,9 @@ def deployment_of(
 
 
 def start_context(launch: Launch, asked: int | None, deployment: Deployment) -> int:
-    """Tokens one request must fit for the engine to start: what the launch says, or all the model allows.
+    """Return the tokens that one request must hold for the engine to start: the launch's, or the model's limit.
 
-    vLLM refuses to start where they do not fit; SGLang starts and refuses the requests.
+    vLLM refuses to start if they do not fit; SGLang starts and refuses the requests.
     """
     model = deployment.model
     typed = launch.flag("max-model-len", "context-length")
@@ -82,7 +82,7 @@ def start_context(launch: Launch, asked: int | None, deployment: Deployment) -> 
 def fitted(
     plan: LaunchPlan, deployment: Deployment, asked: int | None
 ) -> tuple[LaunchPlan, CutContext | None, MemoryFit]:
-    """Add to a proposed launch what makes it fit: a larger share of memory, then a shorter context."""
+    """Add flags that make a proposed launch fit: a larger memory fraction, then a shorter context."""
     wanted = asked or usual_context_tokens(deployment.model)
     room = DeviceRoom(deployment)
     share = _share_that_fits(room.at(wanted))
@@ -108,7 +108,7 @@ def fitted(
 
 
 def _smaller_step(room: DeviceRoom, cut: CutContext) -> DeviceRoom | None:
-    """Steps of 2,048 tokens, where that leaves room for a context half as long again."""
+    """Return steps of 2,048 tokens if they allow a context at least 1.5 times as long; else None."""
     engine = room.deployment.engine
     if engine.max_batched_tokens <= _SMALL_STEP:
         return None
@@ -118,23 +118,23 @@ def _smaller_step(room: DeviceRoom, cut: CutContext) -> DeviceRoom | None:
 
 
 def step_bytes(room: DeviceRoom) -> int:
-    """Bytes a start sets aside for the tokens of a step, beside those of a request that long."""
+    """Return the KV bytes that start-up needs for the tokens of a step, beyond those of one request."""
     limit = room.deployment.model.max_context_tokens or usual_context_tokens(room.deployment.model)
     capacity = room.at(limit).capacity
     return 0 if capacity is None else capacity.start_bytes - capacity.request_bytes
 
 
 def cut_context(room: DeviceRoom) -> CutContext | None:
-    """Return the context that fits where the model's own does not; None where it does, or nothing would."""
+    """Return the context that fits if the model's own does not; None if it does, or if none fits."""
     limit = room.deployment.model.max_context_tokens
     if limit is None:
         return None
     full = room.at(limit)
     if not full.obstacle_is("context") or full.capacity is None or full.budget is None:
         return None
-    # Where only the median of the reserves leaves room, a quarter of it is kept back.
+    # If only the median of the reserves leaves room, a quarter of it is kept back.
     held = max(full.capacity.safe_context_tokens, (full.capacity.longest_context_tokens or 0) * 3 // 4)
-    # vLLM keeps one block for itself, the null block.
+    # vLLM reserves one block, the null block.
     held -= room.deployment.engine.block_tokens
     step = 1024 if held >= 8 * 1024 else 256
     tokens = held // step * step
@@ -149,7 +149,7 @@ def cut_context(room: DeviceRoom) -> CutContext | None:
 
 
 def keeps_whole_context(deployment: Deployment) -> tuple[str, ...]:
-    """Say what would hold the model's whole context: a larger share of memory, a narrower cache, more devices."""
+    """List changes that would hold the full context: a larger memory fraction, a narrower KV cache, more devices."""
     limit = deployment.model.max_context_tokens
     if limit is None:
         return ()
@@ -168,7 +168,7 @@ def keeps_whole_context(deployment: Deployment) -> tuple[str, ...]:
 
 
 def _share_that_fits(result: MemoryFit) -> float | None:
-    """Return the smallest larger share, in hundredths, that holds weights and one request; None if none is needed."""
+    """Return the smallest larger memory fraction, in hundredths, that fits; None if not needed or not possible."""
     if result.fits or result.obstacle_is("refused") or result.obstacle_is("model_limit"):
         return None
     deployment = result.deployment
@@ -181,7 +181,7 @@ def _share_that_fits(result: MemoryFit) -> float | None:
 
 
 def _redundant(launch: Launch) -> int:
-    """Read how many copies of experts a launch asks for; none where it does not say."""
+    """Return the number of redundant experts that a launch requests; 0 if not stated."""
     typed = launch.flag("ep-num-redundant-experts")
     if typed is not None:
         return _count(typed) or 0
@@ -198,7 +198,7 @@ def _fraction(text: str | None) -> float | None:
 
 
 def _gib(text: str | None) -> int:
-    """Read what engines call GB and count in GiB."""
+    """Parse a size that engines call GB and count in GiB."""
     return int(float(text) * GIB) if text is not None and re.fullmatch(r"\d{1,5}(\.\d{1,6})?", text) else 0
 
 
@@ -207,7 +207,7 @@ def _count(text: str | None) -> int | None:
 
 
 def _bytes(text: str | None) -> int | None:
-    """Read `4194304`, `4M` (binary) or `4m` (decimal), as vLLM does."""
+    """Parse `4194304`, `4M` (binary) or `4m` (decimal), as vLLM does."""
     if text is None or not text:
         return None
     scale = _BYTE_SUFFIXES.get(text[-1])
@@ -216,7 +216,7 @@ def _bytes(text: str | None) -> int | None:
 
 
 def _tokens(text: str) -> int | None:
-    """Read `32768` or `32k`; `auto` and -1 leave it to the engine."""
+    """Parse `32768` or `32k`; None for `auto` and -1, which leave it to the engine."""
     try:
         return parse_tokens(text)
     except UsageError:

@@ -1,4 +1,4 @@
-"""Is a flag's value of the kind its parser takes? Numbers, JSON, addresses, and switches that take none."""
+"""Checks that a flag's value is of the right kind: number, JSON, address, or none for a switch."""
 
 import ipaddress
 import json
@@ -17,17 +17,17 @@ _NUMERIC: Final = re.compile(r"[\d.]+")
 _PORTED: Final = re.compile(r"([\w.-]+):(\d+)")
 _ADDRESSES: Final = frozenset({"host", "master-addr", "data-parallel-address"})
 _PLAIN_SWITCHES: Final = Release("0.10.0")
-"""Before, some of vLLM's switches took True and False."""
+"""Before this release some of vLLM's switches took True and False."""
 _PLAIN_OBJECTS: Final = Release("0.14.0")
 _SUFFIXED: Final = re.compile(r"(?<=[:\[,\s])\d+(\.\d+)?[kmgtKMGT]\b")
-"""VLLM reads 32k in its JSON as well."""
+"""Numbers with a suffix, such as 32k, which vLLM accepts in JSON as well."""
 _WORDS: Final = {"json": "JSON value", "object": "JSON object", "number": "number", "whole": "whole number"}
 
 
 def wrong_kind(
     name: str, value: str, launch: Launch, engine: str, version: Release, kinds: Mapping[str, str]
 ) -> str | None:
-    """Say what is wrong with a value; None where its kind is right, or any text would do."""
+    """Return the problem with a value; None if its kind is right, or any text is accepted."""
     if name in _ADDRESSES and launch.typed and name not in launch.bare:
         return _address(value)
     kind = next((kind for flag, kind in kinds.items() if long_name(flag) == name), None)
@@ -40,7 +40,7 @@ def wrong_kind(
     if name in launch.bare:
         return f"needs a value, a {_WORDS[kind]}"
     if kind in {"json", "object"}:
-        # A level was a configuration of the compiler, before configurations became classes of their own.
+        # Before this release a bare level was a valid compilation config.
         whole = kind == "object" and version >= _PLAIN_OBJECTS
         return _json(value, whole=whole or name == "speculative-config")
     if kind == "number":
@@ -49,7 +49,7 @@ def wrong_kind(
 
 
 def _address(value: str) -> str | None:
-    """Hold an address a server listens on against what a resolver takes."""
+    """Return the problem with a listening address; None if a resolver accepts it."""
     if "://" in value:
         return "is a URL; write the address alone"
     if (ported := _PORTED.fullmatch(value)) is not None:

@@ -1,1 +1,1 @@
-"""What will serve? FP8 dialect, kernels, attention backend and AITER, as the engine would choose them."""
+"""Predicts FP8 dialect, kernels, attention backend and AITER kernels, as the engine would choose them."""

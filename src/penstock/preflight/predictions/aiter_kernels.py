@@ -1,4 +1,4 @@
-"""Does AITER ship a kernel for this? Its assembly kernels for MLA decode, by chip, heads and KV dtype."""
+"""Looks up AITER's assembly kernels for MLA decode by chip, heads and KV type."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,20 +14,20 @@ _PADS_FROM = Release("0.18.0")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AiterLookup:
-    """What was looked for, and what serves it."""
+    """The lookup of a kernel and its result."""
 
     heads: int
     padded_heads: int
-    """What vLLM pads the count to."""
+    """Number of heads after vLLM's padding."""
     kv: str
     query_tokens: int
     found: bool
     available_heads: tuple[int, ...]
-    """Head counts there is a kernel for, with this cache."""
+    """Numbers of heads that have a kernel with this KV type."""
 
 
 def lookup_mla(facts: Facts, table: Mapping[str, Any]) -> AiterLookup | None:
-    """Look for the decode kernel of an MLA model on a CDNA chip with AITER on; None where the question is moot."""
+    """Look up the decode kernel of an MLA model on a CDNA chip with AITER; None if it does not apply."""
     chip, heads, kinds = facts.get("chip"), facts.get("model.heads_per_rank"), facts.get("model.attention")
     if not isinstance(chip, str) or chip not in table or not isinstance(heads, int):
         return None

@@ -1,4 +1,4 @@
-"""Does this release know the architecture? The first release whose registry lists it."""
+"""Looks up the first release whose registry lists an architecture."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,25 +9,25 @@ from penstock.fleet.release import Release
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchitectureSupport:
-    """Since when the engine serves this kind of model."""
+    """The first release of an engine that supports an architecture."""
 
     architecture: str
-    """As the config names it."""
+    """Name in the config."""
     registered: str
-    """As the engines' registries name it."""
+    """Name in the engines' registries."""
     since: Release | None
-    """None where no registry that was read lists it: the engine would fall back on Transformers' code."""
+    """First release; None if no registry lists it, then the engine would fall back on Transformers."""
     too_new: bool
-    """Whether the release asked about is older."""
+    """Whether the release in question is older."""
 
 
 def architecture_support(
     architecture: str, engine: str, version: Release, table: Mapping[str, Any]
 ) -> ArchitectureSupport:
-    """Look the architecture up."""
+    """Return the support of an architecture."""
     written = table[engine].get(architecture)
     begins = min(Release(str(release)) for release in table[engine].values())
-    # What was in the first registry that was read is that old or older: before it nothing is known.
+    # Architectures of the first registry that was read may be older: nothing is known before that release.
     since = None if written is None or version < begins else Release(str(written))
     return ArchitectureSupport(
         architecture=architecture,

@@ -1,4 +1,4 @@
-"""Which attention backend will serve, what can it not do, and how are graphs captured?"""
+"""Predicts the attention backend, its limits, and the capture of CUDA or HIP graphs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from penstock.preflight.rules.condition import Facts
 
 
 class GraphSupport(IntEnum):
-    """What a backend can capture; the least of all backends in a model decides."""
+    """Graph capture that a backend supports; the minimum over a model's backends applies."""
 
     NEVER = 0
     SINGLE_TOKEN = 1
@@ -20,10 +20,10 @@ class GraphSupport(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
-    """The backend chosen, its limits, and why the ones before it were passed over."""
+    """The chosen backend, its limits, and why earlier candidates were rejected."""
 
     name: str | None
-    """None where no backend can serve, or the selection was not read."""
+    """Backend name; None if no backend works, or if the selection was not read."""
     determined: bool
     block: str
     graphs: GraphSupport | None
@@ -32,7 +32,7 @@ class Backend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphMode:
-    """What is captured for decode steps, for mixed steps, and why not more."""
+    """Graph capture for decode and mixed steps, and its reason."""
 
     decode: str
     mixed: str
@@ -41,11 +41,11 @@ class GraphMode:
 
 _UNREAD: Final = Backend(name=None, determined=False, block="", graphs=None, rejected={})
 _AITER_MLA_HEADS: Final = frozenset({16, 128})
-"""Heads per device SGLang gives to AITER's MLA; others get Triton."""
+"""Heads per device for which SGLang uses AITER's MLA; otherwise Triton."""
 
 
 def predict_backend(facts: Facts, table: Mapping[str, Any]) -> Backend:
-    """Walk the engine's order for this chip and model; the first backend without an obstacle serves."""
+    """Return the first backend without an obstacle, in the engine's order for this chip and model."""
     if facts.get("engine") == "sglang":
         return _sglang_backend(facts, table["sglang"])
     order = _order(facts, table["order"])
@@ -54,7 +54,7 @@ def predict_backend(facts: Facts, table: Mapping[str, Any]) -> Backend:
     rejected: dict[str, str] = {}
     asked = facts.get("launch.attention_backend")
     if isinstance(asked, str) and asked in table["backends"]:
-        # MLA and its sparse form are served by their own backends only; another that is named is refused.
+        # MLA and sparse MLA have their own backends; any other that is named is refused.
         if _kinds(facts) & {"mla"} and asked not in order:
             sparse = " sparse" if "sparse" in _kinds(facts) else ""
             return Backend(name=None, determined=True, block="", graphs=None, rejected={asked: f"no{sparse} MLA"})
@@ -74,20 +74,20 @@ def predict_backend(facts: Facts, table: Mapping[str, Any]) -> Backend:
 
 
 def _reads_cache(facts: Facts, backends: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Whether the table says which backends take this cache dtype."""
+    """Return whether the table lists backends for this KV type."""
     stored = facts.get("kv.stored")
     return any(stored in entry["kv"] for entry in backends.values())
 
 
 def _sglang_backend(facts: Facts, table: Mapping[str, Any]) -> Backend:
-    """Look up the one backend SGLang takes; one the launch names is taken as it is."""
+    """Return SGLang's default backend; one that the launch names is taken as it is."""
     asked, version, chip = facts.get("launch.attention_backend"), facts.get("version"), facts.get("chip")
     if isinstance(asked, str) and asked != "auto":
         return replace(_UNREAD, name=asked, determined=True)
     kind = _kind(_kinds(facts))
     if kind is None or not isinstance(version, Release) or version < Release(table["since"]) or chip is None:
         return _UNREAD
-    # Of what models may name, "else" is CUDA: on ROCm chips that are not listed nothing was read.
+    # In the tables "else" means CUDA; for unlisted ROCm chips nothing was read.
     keys = (chip, "else") if facts.get("platform") == "cuda" else (chip,)
     tables = (table["models"].get(facts.get("model.architecture"), {}), table["kinds"][kind])
     name = next((found[key] for found in tables for key in keys if key in found), "?")
@@ -102,7 +102,7 @@ def _heads_here(facts: Facts) -> int | None:
 
 
 def _kind(kinds: frozenset[str]) -> str | None:
-    """Name the kind of attention that decides a backend; None where a model has none."""
+    """Return the kind of attention that selects a backend; None if a model has none."""
     if not kinds - {"linear"}:
         return None
     if "compressed" in kinds:
@@ -160,7 +160,7 @@ def _aiter_obstacle(needed: str | None, facts: Facts) -> str | None:
 def _graph_support(name: str, entry: Mapping[str, Any], facts: Facts) -> GraphSupport:
     support = GraphSupport[str(entry["graphs"]).upper()]
     version = facts.get("version")
-    # TRITON_MLA claimed uniform batches before 0.26, lost the claim, and has it again in 0.32.
+    # TRITON_MLA supports uniform batches before 0.26 and from 0.32 on, not in between.
     outside = isinstance(version, Release) and not Release("0.26.0") <= version < Release("0.32.0")
     if name == "TRITON_MLA" and outside:
         support = GraphSupport.UNIFORM_BATCH
@@ -170,7 +170,7 @@ def _graph_support(name: str, entry: Mapping[str, Any], facts: Facts) -> GraphSu
 
 
 def predict_graphs(facts: Facts, backend: Backend) -> GraphMode | None:
-    """Resolve the default mode as vLLM's compilation config does; None where it was not read."""
+    """Return the default mode as vLLM's compilation config resolves it; None if it was not read."""
     version = facts.get("version")
     if facts.get("launch.graphs") is False:
         return GraphMode(decode="none", mixed="none", why="the launch turns graphs off")

@@ -1,4 +1,4 @@
-"""What will the engine do with each FP8 tensor? Per group: read as it is, converted exactly, left wrong, or refused."""
+"""Predicts the treatment of FP8 tensors at load: as stored, converted exactly, left wrong, or refused."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,7 +8,7 @@ from penstock.preflight.rules.condition import Facts
 
 
 class Treatment(StrEnum):
-    """What happens to a group of FP8 tensors at load."""
+    """Treatment of a group of FP8 tensors at load."""
 
     AS_STORED = "as stored"
     CONVERTED = "converted exactly"
@@ -33,7 +33,7 @@ _CONVERTS = {"fp8", "deepseek_v4_fp8", "compressed-tensors", "quark", "fbgemm_fp
 
 
 def predict_dialect(facts: Facts) -> tuple[DialectStep, ...]:
-    """Say it for weights with their scales, and for the KV cache; empty where nothing is FP8."""
+    """Return the treatment of weights with their scales, and of the KV cache; empty if nothing is FP8."""
     formats = facts.get("weights.formats")
     steps = []
     if isinstance(formats, frozenset) and formats & {"fp8", "mxfp8"}:

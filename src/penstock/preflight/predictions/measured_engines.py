@@ -1,4 +1,4 @@
-"""Who serves this model here? Engines that were measured doing it, with the newest image InferenceX used."""
+"""Engines measured with a model on an accelerator, with the newest image that InferenceX used."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedBy:
-    """One engine that was measured with this model on this part."""
+    """One engine measured with this model on this accelerator."""
 
     engine: str
     image: str
@@ -18,7 +18,7 @@ class ServedBy:
 
 
 def served_by(model: str, accelerator: str, table: Mapping[str, Any]) -> tuple[ServedBy, ...]:
-    """Look a model of the catalog up; empty where nobody published a measurement."""
+    """Return the engines measured with a catalog model; empty if no measurement is published."""
     found = table.get(model, {}).get(accelerator, {})
     return tuple(
         ServedBy(

@@ -1,4 +1,4 @@
-"""What multiplies the weights here? A kernel class per group of weights, and the model as it will be executed."""
+"""Predicts the kernel class per group of weights, and the model as it will be executed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,13 +17,13 @@ class KernelClass(StrEnum):
 
     NATIVE = "native"
     TRITON = "triton"
-    """Generic kernels on the chip's own units for the format."""
+    """Generic kernels on the chip's native units for the format."""
     WIDENED = "widened"
     """Narrow in memory, multiplied in 16 bits."""
     EMULATED = "emulated"
     """Dequantised to bf16 for every product."""
     EXPANDED = "expanded"
-    """Emulated, and stored as bf16 as well."""
+    """Emulated, and also stored as bf16."""
     NONE = "none"
     UNDETERMINED = "undetermined"
 
@@ -33,7 +33,7 @@ class WeightGroup:
     """Weights of one format that one kernel multiplies."""
 
     group: str
-    """linears or experts."""
+    """`linears` or `experts`."""
     format: str
     stored_bytes: int
     kernel: KernelClass
@@ -41,7 +41,7 @@ class WeightGroup:
 
 
 def predict_kernels(model: ModelSpec, facts: Facts, table: Mapping[str, Any]) -> tuple[WeightGroup, ...]:
-    """Look every group of weights up in the engine's kernel table, largest first."""
+    """Look up every group of weights in the engine's kernel table, largest first."""
     groups: dict[tuple[str, str, str], int] = {}
     for weight in model.weights:
         if weight.part in {Part.MTP, Part.NORM, Part.EMBEDDING} or len(weight.shape) < 2:  # noqa: PLR2004 - vectors
@@ -56,9 +56,9 @@ def predict_kernels(model: ModelSpec, facts: Facts, table: Mapping[str, Any]) ->
 
 
 def as_executed(model: ModelSpec, groups: tuple[WeightGroup, ...]) -> ModelSpec:
-    """Return the model with formats priced as they run: what is multiplied in bf16 is not fp4, or expanded is not fp8.
+    """Return the model with formats priced as executed: weights multiplied or expanded in bf16 are priced as bf16.
 
-    What is widened keeps its name, its bytes and how engines cut and pad it.
+    Widened weights keep their name, their bytes, and how engines shard and pad them.
     """
     kernels = {(entry.group, entry.format): entry.kernel for entry in groups}
     priced_otherwise = {KernelClass.EXPANDED, KernelClass.EMULATED, KernelClass.WIDENED}
@@ -81,7 +81,7 @@ def _group(weight: Weight) -> str:
 
 
 def _row(weight: Weight, facts: Facts) -> str:
-    """Name the table a weight is looked up in."""
+    """Return the name of the kernel table for a weight."""
     stored = weight.format
     experts = weight.part is Part.ROUTED_EXPERTS
     if stored.bits >= _NARROW_BITS:
@@ -116,6 +116,6 @@ def _lookup(row: str, architecture: str, facts: Facts, table: Mapping[str, Any])
 
 def _aiter_on(facts: Facts) -> bool:
     name = "env.VLLM_ROCM_USE_AITER" if facts.get("engine") == "vllm" else "env.SGLANG_USE_AITER"
-    # SGLang's images set the variable; a bare launch without it is Triton.
+    # SGLang's images set the variable; a bare launch without it uses Triton.
     image = facts.get("launch.install") == "docker" and facts.get("engine") == "sglang"
     return facts.get(name) in {"1", "true", "True"} or (image and facts.get(name) == "unset")

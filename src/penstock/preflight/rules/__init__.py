@@ -1,1 +1,1 @@
-"""What is known to go wrong? Conditions, rules and what they find."""
+"""Preflight rules: conditions, rules and findings."""

@@ -1,4 +1,4 @@
-"""How are the rules read? One TOML file per category, parsed strictly; the only file of this room that opens any."""
+"""Loads the rules, one TOML file per category, parsed strictly. The only module of this package that opens files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _Written = str | int | float | bool | list[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
-    """A rule as it is written."""
+    """A rule as written in the file."""
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
@@ -50,7 +50,7 @@ class _File:
 
 @cache
 def load_rules() -> tuple[Rule, ...]:
-    """Read every rule that ships, by category and in the order written."""
+    """Read all shipped rules, by category and in file order."""
     names = sorted(entry.name for entry in (_DATA / "rules").iterdir() if entry.name.endswith(".toml"))
     rules = [rule for name in names for rule in _rules(read_toml(_DATA / "rules" / name), name.removesuffix(".toml"))]
     seen: set[str] = set()
@@ -62,13 +62,13 @@ def load_rules() -> tuple[Rule, ...]:
 
 
 def parse_rules(text: str, category: str) -> tuple[Rule, ...]:
-    """Read one category's file; an unknown key, fact or source is an error that names its place."""
+    """Parse one category's file; an unknown key, fact or source raises an error that names its place."""
     return _rules(parse_toml(text, f"{category}.toml"), category)
 
 
 @cache
 def load_knowledge() -> Knowledge:
-    """Read the rules and every table."""
+    """Read the rules and all tables."""
     return Knowledge(
         rules=load_rules(),
         kernels=load_table("kernels"),
@@ -87,7 +87,7 @@ def load_knowledge() -> Knowledge:
 
 @cache
 def load_table(name: str) -> Mapping[str, Any]:
-    """Read one of the tables predictions use (kernels, attention backends, flags)."""
+    """Read one of the tables for predictions (kernels, attention backends, flags)."""
     return read_toml(_DATA / f"{name}.toml")
 
 
@@ -123,7 +123,7 @@ def _rule(entry: _Entry, category: str) -> Rule:
 
 
 def _value(name: str, written: _Written, where: str) -> Value:
-    """Turn a case's value into the fact's kind."""
+    """Convert a test case's value to the fact's kind."""
     kind = fact_kind(name, _KINDS)
     if kind is Kind.TEXTS and isinstance(written, list):
         return frozenset(written)

@@ -1,4 +1,4 @@
-"""When does a rule apply? Conditions over facts in three-valued logic: true, false, or not known."""
+"""Conditions over facts in three-valued logic: true, false, or unknown."""
 
 import ast
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ ENVIRONMENT: Final = "env."
 
 
 class Kind(StrEnum):
-    """What a fact's value is, which decides what may be asked of it."""
+    """Kind of a fact's value, which decides the allowed operators."""
 
     TEXT = "text"
     TEXTS = "texts"
@@ -26,7 +26,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A fact nobody stated and nothing implies; `why` says what would settle it."""
+    """A fact that is neither stated nor implied; `why` names the missing information."""
 
     why: str
 
@@ -34,7 +34,7 @@ class Unknown:
 Value = str | int | float | bool | frozenset[str] | Release
 Facts = Mapping[str, Value | Unknown]
 Truth = bool | None
-"""None is "not known", as in Kleene's logic: it never turns into a default."""
+"""Truth value; None is unknown, as in Kleene's logic, and never becomes a default."""
 
 _Operand = Value | tuple[Value, ...] | Unknown
 
@@ -46,11 +46,11 @@ class Condition:
     text: str
     tree: ast.expr
     names: tuple[str, ...]
-    """Facts it asks for, in order of appearance."""
+    """Facts that it uses, in order of appearance."""
 
     @staticmethod
     def parse(text: str, vocabulary: Mapping[str, Kind], where: str) -> "Condition":
-        """Read an expression; a name outside the vocabulary or a form outside the language is an error."""
+        """Parse an expression; a name outside the vocabulary or an unsupported form raises an error."""
         try:
             tree = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError) as error:
@@ -60,21 +60,21 @@ class Condition:
         return Condition(text, tree, tuple(dict.fromkeys(checker.names)))
 
     def holds(self, facts: Facts) -> Truth:
-        """Evaluate: None when the facts that are not known could change the answer."""
+        """Evaluate the condition; None if unknown facts could change the result."""
         return _truth(self.tree, facts)
 
     def missing(self, facts: Facts) -> tuple[str, ...]:
-        """Facts the condition asks for that are not known."""
+        """Return the unknown facts that the condition uses."""
         return tuple(name for name in self.names if isinstance(_fact(name, facts), Unknown))
 
 
 def fact_kind(name: str, vocabulary: Mapping[str, Kind]) -> Kind | None:
-    """Return what kind of value a fact has; every environment variable is text."""
+    """Return the kind of a fact; every environment variable is text."""
     return Kind.TEXT if name.startswith(ENVIRONMENT) else vocabulary.get(name)
 
 
 class _Checker:
-    """Refuses at load time what evaluation could not answer."""
+    """Checker that rejects at load time what could not be evaluated."""
 
     def __init__(self, vocabulary: Mapping[str, Kind], where: str) -> None:
         self.vocabulary = vocabulary
@@ -138,7 +138,7 @@ class _Checker:
 
 
 def _dotted(node: ast.expr) -> str:
-    """Spell a name: `model.attention` is an attribute of a name."""
+    """Return the dotted name of a node: `model.attention` is an attribute of a name."""
     if isinstance(node, ast.Attribute):
         return f"{_dotted(node.value)}.{node.attr}"
     return node.id if isinstance(node, ast.Name) else ast.unparse(node)
@@ -178,7 +178,7 @@ def _operand(node: ast.expr, facts: Facts) -> _Operand:
         case ast.Constant(value=bool() | int() | float() | str() as value):
             return value
         case ast.Tuple(elts=elements):
-            return tuple(element.value for element in elements if isinstance(element, ast.Constant))  # type: ignore[misc]  # checked at parse time
+            return tuple(element.value for element in elements if isinstance(element, ast.Constant))  # type: ignore[misc] # checked at parse time
         case ast.BinOp(op=operator, left=left, right=right):
             return _divide(operator, _operand(left, facts), _operand(right, facts))
         case _:
@@ -194,7 +194,7 @@ def _divide(operator: ast.operator, left: _Operand, right: _Operand) -> _Operand
 
 
 _ORDERED: Final[Mapping[type[ast.cmpop], Callable[[float | Release, float | Release], bool]]] = {
-    ast.Lt: lambda left, right: left < right,  # type: ignore[operator]  # both sides are of one kind, checked at parse time
+    ast.Lt: lambda left, right: left < right,  # type: ignore[operator] # both sides are of one kind, checked at parse time
     ast.LtE: lambda left, right: left <= right,  # type: ignore[operator]
     ast.Gt: lambda left, right: left > right,  # type: ignore[operator]
     ast.GtE: lambda left, right: left >= right,  # type: ignore[operator]
@@ -210,9 +210,9 @@ def _compare(left: _Operand, operator: ast.cmpop, right: _Operand) -> Truth:
     left, right = _same_kind(left, right), _same_kind(right, left)
     if isinstance(operator, ast.Eq | ast.NotEq):
         return (left == right) is isinstance(operator, ast.Eq)
-    return _ORDERED[type(operator)](left, right)  # type: ignore[arg-type]  # as above
+    return _ORDERED[type(operator)](left, right)  # type: ignore[arg-type] # as above
 
 
 def _same_kind(value: Value | tuple[Value, ...], other: Value | tuple[Value, ...]) -> Value | tuple[Value, ...]:
-    """Read a literal as a release where it meets one."""
+    """Convert a literal to a release if it is compared with one."""
     return Release(value) if isinstance(value, str) and isinstance(other, Release) else value

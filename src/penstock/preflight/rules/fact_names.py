@@ -1,4 +1,4 @@
-"""What may be asked? Every fact a rule can use, its kind, and the question it answers."""
+"""The vocabulary: every fact that a rule can use, with its kind and meaning."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from penstock.preflight.rules.condition import Kind
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One fact's kind and meaning."""
+    """Kind and meaning of one fact."""
 
     kind: Kind
     question: str
     settle: str = ""
-    """What a user can do when it is not known."""
+    """What a user can do if it is unknown."""
 
 
 _HEADERS: Final = "give the checkpoint's directory, so that its safetensors headers can be read"
@@ -89,4 +89,4 @@ VOCABULARY: Final[Mapping[str, Fact]] = {
     "host.numa_balancing": Fact(Kind.FLAG, "whether the kernel moves pages between sockets", _HOST),
     "host.custom_kernels": Fact(Kind.FLAG, "whether the engine runs kernels of your own", _HOST),
 }
-"""Environment variables are facts too: `env.NAME` is its value, or `unset`."""
+"""All facts by name. Environment variables are facts too: `env.NAME` is the value, or `unset`."""

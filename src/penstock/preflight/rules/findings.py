@@ -1,4 +1,4 @@
-"""What breaks, what is slow, and what could not be decided? Every rule against one set of facts."""
+"""Evaluates every rule against one set of facts."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,45 +15,45 @@ class Finding:
 
     rule: Rule
     because: Mapping[str, Value]
-    """The facts its condition asked for."""
+    """The facts that its condition used."""
     unchecked_since: Release | None
-    """Set where the engine is newer than the source the rule was read in, and the rule has no upper bound."""
+    """The newest release read, if the engine is newer and the rule has no upper bound."""
 
     @property
     def severity(self) -> Severity:
-        """How it fails."""
+        """The severity of the rule."""
         return self.rule.severity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undetermined:
-    """A rule the facts do not decide, and what would."""
+    """A rule that the facts do not decide, and the missing information."""
 
     rule: Rule
     missing: Mapping[str, str]
-    """Facts that are not known, with what would settle each."""
+    """Unknown facts, each with the information that would decide it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assessment:
-    """Every rule that applies, worst first, and every rule that could not be decided."""
+    """The rules that apply, worst first, and those that could not be decided."""
 
     findings: tuple[Finding, ...]
     undetermined: tuple[Undetermined, ...]
     rules_checked: int
 
     def of(self, severity: Severity) -> tuple[Finding, ...]:
-        """Findings of one severity."""
+        """Return the findings of one severity."""
         return tuple(finding for finding in self.findings if finding.severity is severity)
 
     @property
     def passes(self) -> bool:
-        """Whether nothing is known that stops it or silently spoils its answers."""
+        """Whether no finding stops the launch or makes answers silently wrong."""
         return not self.of(Severity.SILENT_WRONG) and not self.of(Severity.BLOCKER)
 
 
 def assess(rules: Iterable[Rule], facts: Facts) -> Assessment:
-    """Try every rule; one that cannot be decided is returned as such, never dropped."""
+    """Evaluate every rule; undecided ones are returned as such, never dropped."""
     findings, undetermined, checked = [], [], 0
     for rule in rules:
         checked += 1
@@ -78,7 +78,7 @@ def _finding(rule: Rule, facts: Facts) -> Finding:
 
 
 def _unchecked(rule: Rule, facts: Facts) -> Release | None:
-    """Return the newest release read, where a rule without an end is asked about a later one."""
+    """Return the newest release read, if an open-ended rule is applied to a later one."""
     version, engine = facts.get("version"), facts.get("engine")
     read = NEWEST.get(engine) if isinstance(engine, str) else None
     bounded = rule.engine is None or (rule.versions is not None and not rule.versions.open_ended)

@@ -1,4 +1,4 @@
-"""Does a release have a flag or value? The release each came in and was removed in, and the releases that were read."""
+"""History of flags and values: the releases that introduced and removed each, and the releases that were read."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,16 +17,16 @@ _INVERSE: Final = {"enable-": "disable-", "disable-": "enable-"}
 class History:
     """Names by release.
 
-    Only the releases in `read` were looked at. Between two of them a name that only one of them has is not known.
+    Only the releases in `read` were examined. Between two of them, the presence of a name that only one has is unknown.
     """
 
     entries: Mapping[str, Sequence[str]]
-    """First release, release in which it was gone, what to use instead. The first release of all means "or earlier"."""
+    """First release, release that removed it, and replacement. The first release of all means "or earlier"."""
     read: tuple[Release, ...]
-    """Oldest first."""
+    """Releases that were examined, oldest first."""
 
     def presence(self, name: str, version: Release) -> Presence | None:
-        """Say whether a release has a name; None for a name that no release read has."""
+        """Return whether a release has a name; None for a name that no examined release has."""
         entry = self.entries.get(name)
         if entry is None:
             return None
@@ -34,23 +34,23 @@ class History:
         return before if before == after else "not_known"
 
     def around(self, version: Release) -> tuple[Release, Release]:
-        """Return the releases read before and after one; twice the same where it was read or one side is missing."""
+        """Return the releases read before and after one; equal if it was read itself or one side is missing."""
         before, after = bisect_right(self.read, version), bisect_left(self.read, version)
         older = self.read[before - 1] if before else version
         newer = self.read[after] if before and after < len(self.read) else older
         return older, newer
 
     def has(self, name: str, version: Release) -> bool:
-        """Whether a release is known to have a name."""
+        """Return whether a release is known to have a name."""
         return self.presence(name, version) == "has"
 
     def offered(self, version: Release) -> list[str]:
-        """List the names a release is known to have."""
+        """List the names that a release is known to have."""
         return [name for name in self.entries if self.has(name, version)]
 
     @cached_property
     def first(self) -> Release:
-        """The release the table begins with: it stands for "that or earlier"."""
+        """The release with which the table begins; it stands for "that or earlier"."""
         return min(Release(entry[0]) for entry in self.entries.values())
 
     def _at(self, entry: Sequence[str], release: Release) -> Presence:
@@ -62,24 +62,24 @@ class History:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineFlags:
-    """An engine's flags and variables, and how its switches are turned off."""
+    """Flags and variables of an engine, and how its switches are negated."""
 
     flags: History
     variables: History | None
-    """None for an engine whose variables were not read."""
+    """Environment variables; None for an engine whose variables were not read."""
     negations: History
-    """`no-` where every switch has `--no-x`; `inverse` for `--disable-x` of `--enable-x`, and the other way round."""
+    """`no-` if every switch has `--no-x`; `inverse` if `--disable-x` negates `--enable-x`, and vice versa."""
 
     def listed(self, name: str) -> str:
-        """Return the name under which the table lists a flag: a switch that is turned off, without its `no-`."""
+        """Return the name under which the table lists a flag: a negated switch without its `no-`."""
         return name if name in self.flags.entries else name.removeprefix(_NO)
 
     def has(self, name: str, version: Release) -> bool:
-        """Whether a release is known to have a flag, negated or not."""
+        """Return whether a release is known to have a flag, negated or not."""
         return self.flags.has(self.listed(name), version)
 
     def turned_off(self, name: str, version: Release) -> str | None:
-        """Return `no-enable-x` for `disable-x`, and `no-disable-x` for `enable-x`, where the release has it."""
+        """Return `no-enable-x` for `disable-x`, and `no-disable-x` for `enable-x`, if the release has it; else None."""
         if not self.negations.has(_NO, version):
             return None
         for prefix, inverse in _INVERSE.items():
@@ -88,14 +88,14 @@ class EngineFlags:
         return None
 
     def whole_name(self, name: str, version: Release) -> str:
-        """Write `disable-x` as `no-enable-x` in releases that take it so."""
+        """Return `disable-x` as `no-enable-x` in releases that accept it."""
         if self.flags.has(name, version) or not self.negations.has("inverse", version):
             return name
         return self.turned_off(name, version) or name
 
 
 def turns_on(name: str) -> bool:
-    """Whether a flag by its name turns something on: `no-` and `disable-` turn it off, both together on."""
+    """Return whether a flag's name turns something on: `no-` and `disable-` negate, both together cancel out."""
     bare = name.removeprefix(_NO)
     return (bare == name) != bare.startswith("disable-")
 

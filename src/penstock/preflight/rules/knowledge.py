@@ -1,4 +1,4 @@
-"""What is known? The rules and tables every preflight looks things up in."""
+"""The rules and tables that a preflight uses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from penstock.preflight.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knowledge:
-    """Rules, and the tables predictions read."""
+    """Rules, and the tables for predictions."""
 
     rules: tuple[Rule, ...]
     kernels: Mapping[str, Any]
@@ -19,7 +19,7 @@ class Knowledge:
     flags: Mapping[str, EngineFlags]
     """Flags and variables of each engine, by release."""
     choices: Mapping[str, Mapping[str, History]]
-    """Values a flag takes, by engine, flag and release."""
+    """Values of a flag, by engine, flag and release."""
     kinds: Mapping[str, Any]
     images: Mapping[str, Any]
     recipes: Mapping[str, Any]

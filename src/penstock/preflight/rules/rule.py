@@ -1,4 +1,4 @@
-"""What is known to go wrong? One rule: when it applies, what happens, what to do, and who says so."""
+"""A rule: its condition, consequence, fix and sources."""
 
 import re
 from collections.abc import Mapping
@@ -15,24 +15,24 @@ class Severity(StrEnum):
     """How it fails, worst first."""
 
     SILENT_WRONG = "silent-wrong"
-    """Requests succeed and the numbers are wrong."""
+    """Requests succeed with wrong answers."""
     BLOCKER = "blocker"
     """It does not start, or it crashes."""
     WARNING = "warning"
-    """It may fail, and often does not."""
+    """It may fail, but often does not."""
     SLOW = "slow"
     INFO = "info"
 
 
 class Grounds(StrEnum):
-    """How a rule is known."""
+    """Evidence for a rule."""
 
     SOURCE = "source"
-    """Read in the engine's source at the release named."""
+    """Read in the engine's source at the named release."""
     DERIVED = "derived"
-    """Follows from that source; nobody ran it on the device."""
+    """Follows from that source, but was not run on the device."""
     ISSUE = "issue"
-    """Reported in the thread named by users or maintainers."""
+    """Reported in the named thread by users or maintainers."""
 
 
 REPOSITORIES: Final[Mapping[str, str]] = {
@@ -54,7 +54,7 @@ _URL = re.compile(r"https://[^\s]+")
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Who says so: `vllm#45681` (a thread), `vllm@v0.27.1:path#L10-L20` (a file at a tag), or a page."""
+    """A source: `vllm#45681` (a thread), `vllm@v0.27.1:path#L10-L20` (a file at a tag), or a URL."""
 
     text: str
 
@@ -64,7 +64,7 @@ class Reference:
 
     @property
     def url(self) -> str | None:
-        """Where it can be read."""
+        """The URL; None if the text is in none of these forms."""
         if _URL.fullmatch(self.text):
             return self.text
         if (thread := _THREAD.fullmatch(self.text)) and thread[1] in REPOSITORIES:
@@ -77,7 +77,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One thing that is known, with the two cases that test it."""
+    """One known problem, with two test cases."""
 
     id: str
     category: str
@@ -88,22 +88,22 @@ class Rule:
     fix: str
     sources: tuple[Reference, ...]
     engine: str | None
-    """None where it holds for any engine."""
+    """Engine; None if it applies to any."""
     versions: ReleaseRange | None
-    """Releases of that engine; None is all that were read."""
+    """Releases of that engine; None for all that were read."""
     fires: Mapping[str, Value]
     """Facts under which it applies."""
     quiet: Mapping[str, Value]
-    """What changes in them so that it must not: a near miss."""
+    """Changes to those facts under which it must not apply: a near miss."""
 
     def holds(self, facts: Facts) -> Truth:
-        """Whether it applies; None when the facts do not decide."""
+        """Return whether it applies; None if the facts do not decide."""
         placed = _all_of((self._engine(facts), self._version(facts)))
-        # Most rules are about another engine or release; their conditions need not be asked.
+        # Most rules are about another engine or release; their conditions need not be evaluated.
         return False if placed is False else _all_of((placed, self.when.holds(facts)))
 
     def missing(self, facts: Facts) -> tuple[str, ...]:
-        """Facts that would decide it."""
+        """Return the unknown facts that would decide it."""
         asked: tuple[str, ...] = ("engine",) if self.engine is not None else ()
         asked += ("version",) if self.versions is not None else ()
         absent = tuple(name for name in asked if isinstance(facts.get(name, Unknown("")), Unknown))

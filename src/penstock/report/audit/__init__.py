@@ -1,1 +1,1 @@
-"""How is an audit shown? In the terminal, as a page and as a document."""
+"""Renders an audit in the terminal, as an HTML page and as JSON."""

@@ -1,4 +1,4 @@
-"""What do all views of an audit say alike? Verdicts in their order, counts, and a claim in one line."""
+"""Text shared by all views of an audit: the order of verdicts, counts, and one line per claim."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ ORDER: Final = (
     Verdict.PLAUSIBLE,
     Verdict.CONFIRMED,
 )
-"""What a reader must see first, first."""
+"""Verdicts in display order, most serious first."""
 MEANINGS: Final[Mapping[Verdict, str]] = {
     Verdict.IMPOSSIBLE: "breaks a bound of capacity, bandwidth or arithmetic however it is read",
     Verdict.CONTRADICTED: "by a sourced fact or date, or by its own inputs",
@@ -30,22 +30,22 @@ MEANINGS: Final[Mapping[Verdict, str]] = {
 
 
 _ABOUT: Final = ("subject", "model", "part", "quantity", "event")
-"""What names the thing a statement is about, whatever its kind."""
+"""Attributes that may name the subject of a statement, whatever its kind."""
 
 
 def counts(audited: Sequence[Audited]) -> dict[Verdict, int]:
-    """Count verdicts, the worst first; those nobody got are left out."""
+    """Count claims by verdict, most serious first, without verdicts that no claim got."""
     found = Counter(entry.judgement.verdict for entry in audited)
     return {verdict: found[verdict] for verdict in ORDER if found[verdict]}
 
 
 def sorted_by_verdict(audited: Sequence[Audited]) -> list[Audited]:
-    """Put the worst first and leave the order alone otherwise."""
+    """Sort claims by verdict, most serious first; the sort is stable."""
     return sorted(audited, key=lambda entry: ORDER.index(entry.judgement.verdict))
 
 
 def said(claim: Claim) -> str:
-    """A claim in words: those given, or its kind and id, with what it is about and its figure."""
+    """Return the claim's own words, or its kind, id, subject and figure if it has none."""
     if claim.words:
         return claim.words
     statement = claim.statement
@@ -57,12 +57,12 @@ def said(claim: Claim) -> str:
 
 
 def sentence(text: str) -> str:
-    """A reason as a sentence: it begins large, unless a name that is written small comes first, and ends."""
+    """Turn a reason into a sentence: add a full stop, and a capital unless the first word is an identifier."""
     first = text.split(" ", maxsplit=1)[0]
     return f"{text[:1].upper()}{text[1:]}." if first.isalpha() else f"{text}."
 
 
 def summary(audited: Sequence[Audited]) -> str:
-    """How many claims, and how many of each verdict."""
+    """Return the number of claims and the count of each verdict as one line."""
     total = f"{len(audited)} claim{'' if len(audited) == 1 else 's'}"
     return f"{total}: " + ", ".join(f"{count} {verdict}" for verdict, count in counts(audited).items())

@@ -1,4 +1,4 @@
-"""What does `audit --json` print? Every claim with its verdict, reason, arithmetic and sources."""
+"""JSON document of `audit --json`: every claim with its verdict, reason, arithmetic and sources."""
 
 from collections.abc import Sequence
 from datetime import date
@@ -10,11 +10,11 @@ from penstock.report.audit.audit_sentences import counts
 from penstock.report.drawing.plain_json import plain
 
 SCHEMA: Final = "penstock.audit/1"
-"""Changes with any field that is renamed, removed or means something else; new fields leave it alone."""
+"""Schema version. It changes if a field is renamed, removed or redefined; new fields do not change it."""
 
 
 def audit_document(audited: Sequence[Audited], today: date) -> dict[str, object]:
-    """Collect the answer."""
+    """Collect the document that `audit --json` prints."""
     return {
         "schema": SCHEMA,
         "today": today.isoformat(),

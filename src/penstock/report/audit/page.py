@@ -1,4 +1,4 @@
-"""How is an audit kept? As a section of HTML, or a page of it: a bar of verdicts and a row for every claim."""
+"""Renders an audit as an HTML section or a full page: a bar of verdicts and one row per claim."""
 
 from collections.abc import Sequence
 from html import escape
@@ -36,12 +36,12 @@ _PAGE: Final = """<!doctype html>
 
 
 def audit_html(audited: Sequence[Audited], title: str) -> str:
-    """Write one self-contained page."""
+    """Write a self-contained HTML page."""
     return _PAGE.format(title=escape(title), section=audit_section(audited, title))
 
 
 def audit_section(audited: Sequence[Audited], title: str) -> str:
-    """Write the section a report may hold."""
+    """Write an HTML section that can be embedded in a report."""
     rows = "\n".join(_row(entry) for entry in sorted_by_verdict(audited))
     return (
         f'<section class="audit"><style>{_STYLE}</style><h1>{escape(title)}</h1><p>{escape(summary(audited))}.</p>'

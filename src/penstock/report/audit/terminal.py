@@ -1,4 +1,4 @@
-"""How is an audit printed? The worst first, each with its reason and arithmetic a reader can redo."""
+"""Prints an audit, most serious claims first, each with its reason and reproducible arithmetic."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -21,11 +21,14 @@ _STYLES: Final = {
 }
 _VERDICT_WIDTH: Final = 12
 _MANY: Final = 24
-"""Beyond so many claims, those nothing is wrong with are one line each; what is undetermined says what is missing."""
+"""Number of claims above which a claim without a problem takes one line.
+
+Undetermined claims still name the missing data.
+"""
 
 
 def render_audit(audited: Sequence[Audited]) -> RenderableType:
-    """Draw every claim."""
+    """Draw every claim of the audit."""
     brief = len(audited) > _MANY
     pieces: list[RenderableType] = [Text(summary(audited), style="bold")]
     for entry in sorted_by_verdict(audited):

@@ -1,1 +1,1 @@
-"""How is anything drawn? Bars, lines and charts, and values as JSON."""
+"""Drawing helpers: bars, sparklines, tables, chart files and JSON values."""

@@ -1,4 +1,4 @@
-"""Where do the bytes go? One stacked bar per device, each kind of use with its own colour and its own letter."""
+"""Stacked bars of memory use per device; each use has its own colour and glyph."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from rich.text import Text
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One kind of use of memory and how it is drawn; the glyph tells it apart where there is no colour."""
+    """A kind of memory use and its drawing style; the glyph distinguishes it without colour."""
 
     label: str
     glyph: str
@@ -25,7 +25,7 @@ OVER = Use("does not fit", "▚", "red")
 
 
 def stacked_bar(parts: Sequence[tuple[Use, float]], *, full: float, width: int) -> Text:
-    """Draw parts of a whole; every part that is not nothing gets at least one cell, taken from the widest."""
+    """Draw a stacked bar. Every part above 0.1% gets at least one cell, taken from the widest part."""
     if full <= 0:
         return Text()
     edges, total = [0], 0.0
@@ -35,14 +35,14 @@ def stacked_bar(parts: Sequence[tuple[Use, float]], *, full: float, width: int) 
     cells = [end - begin for begin, end in pairwise(edges)]
     for number, (_, amount) in enumerate(parts):
         widest = cells.index(max(cells))
-        if not cells[number] and amount / full > 1e-3 and cells[widest] > 1:  # noqa: PLR2004 - a thousandth still shows
+        if not cells[number] and amount / full > 1e-3 and cells[widest] > 1:  # noqa: PLR2004 - 0.1% still shows
             cells[number] = 1
             cells[widest] -= 1
     return Text().join(Text(use.glyph * count, style=use.style) for (use, _), count in zip(parts, cells, strict=True))
 
 
 def legend(uses: Sequence[Use]) -> Text:
-    """Name the glyphs."""
+    """Draw the legend of the glyphs."""
     text = Text()
     for use in uses:
         text.append(f"{use.glyph}{use.glyph} ", style=use.style)

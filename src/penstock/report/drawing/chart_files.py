@@ -1,4 +1,4 @@
-"""How is a chart kept? As SVG, PNG, or a page that holds the drawing itself: no script, no network."""
+"""Writes a chart as SVG, PNG, or a self-contained HTML page without scripts or network access."""
 
 from html import escape
 from importlib.util import find_spec
@@ -18,7 +18,7 @@ _SUFFIXES: Final = (".html", ".svg", ".png")
 
 
 def check_drawable(suffix: str) -> None:
-    """Refuse, before anything is computed, a chart that could not be drawn then: no such format, or no extra."""
+    """Raise before any computation if the chart's format is unknown or the report extra is missing."""
     if suffix not in _SUFFIXES:
         raise UsageError(f"'{suffix}': a chart is written as .html, .svg or .png")
     if any(find_spec(name) is None for name in _DRAWN_BY):
@@ -26,9 +26,9 @@ def check_drawable(suffix: str) -> None:
 
 
 def drawn(chart: dict[str, Any], suffix: str, title: str) -> str | bytes:
-    """Draw a Vega-Lite chart in the format a file name ends in."""
+    """Render a Vega-Lite chart in the format that the file suffix names."""
     try:
-        import vl_convert  # noqa: PLC0415 - an extra
+        import vl_convert  # noqa: PLC0415 - optional extra
     except ImportError:
         raise MissingExtra("charts need an extra: pip install 'penstock[report]'") from None
     if suffix == ".png":

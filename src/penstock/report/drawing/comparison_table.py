@@ -1,4 +1,4 @@
-"""How does a comparison stay whole in any terminal? As a table where there is room, else with its rows side by side."""
+"""Comparison tables that are never cut: transposed if they are too wide for the terminal."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ _UNBOUNDED: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A heading, which may have two lines, and whether figures stand below it."""
+    """A column heading, of one or two lines, and whether its cells are numbers."""
 
     head: str
     figures: bool = True
 
 
 def sheet(columns: Sequence[Column], rows: Sequence[Sequence[Figure]], width: int) -> RenderableType:
-    """Draw rows under headings; too wide for the terminal, the headings go to the side and no cell is cut."""
+    """Draw a table. If it is too wide for the terminal, transpose it and split it, so that no cell is cut."""
     table = plain_table()
     for column in columns:
         table.add_column(column.head, justify="right" if column.figures else "left", no_wrap=True)
@@ -43,12 +43,12 @@ def sheet(columns: Sequence[Column], rows: Sequence[Sequence[Figure]], width: in
 
 
 def plain_table() -> Table:
-    """Start a table without lines."""
+    """Create a table without borders."""
     return Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
 
 
 def measured_width(view: RenderableType) -> int:
-    """Columns a view takes where nothing has to give way."""
+    """Return the width in columns that a view takes without wrapping."""
     return Console(width=_UNBOUNDED).measure(view).maximum
 
 

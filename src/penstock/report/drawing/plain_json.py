@@ -1,4 +1,4 @@
-"""What does `--json` print? Any result as plain values: SI units and bytes, named as in the code."""
+"""Converts results to the JSON that `--json` prints: SI units and bytes, named as in the code."""
 
 import json
 from collections.abc import Mapping
@@ -9,18 +9,21 @@ from math import isinf
 
 
 def to_json(value: object) -> str:
-    """Write a result as JSON, keys as the fields are named; what JSON has no number for is an error, not `Infinity`."""
+    """Serialise a result as JSON, with field names as keys.
+
+    Raises on infinity and NaN instead of writing `Infinity`.
+    """
     return json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False)
 
 
 def plain_fields(value: object) -> dict[str, object]:
-    """Turn a dataclass into a dict of plain values, to be extended."""
+    """Convert a dataclass to a dict of plain values that the caller may extend."""
     document = plain(value)
     return document if isinstance(document, dict) else {}
 
 
 def without_infinity(document: object) -> object:
-    """Put null for what is infinite in plain values: no such fleet, no such cost."""
+    """Replace infinite values by null: they stand for a fleet that does not exist."""
     if isinstance(document, float):
         return None if isinf(document) else document
     if isinstance(document, dict):
@@ -29,7 +32,7 @@ def without_infinity(document: object) -> object:
 
 
 def plain(value: object) -> object:
-    """Turn dataclasses, enums, dates and mappings into what JSON knows; fields of bytes are left out."""
+    """Convert dataclasses, enums, dates and mappings to JSON types; fields of type bytes are left out."""
     if is_dataclass(value) and not isinstance(value, type):
         of = {field.name: getattr(value, field.name) for field in fields(value)}
         return {name: plain(entry) for name, entry in of.items() if not isinstance(entry, bytes)}

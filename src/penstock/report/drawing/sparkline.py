@@ -1,4 +1,4 @@
-"""How does a series fit into a line of text? One block character per column, as high as its mean."""
+"""Draws a series in one line of text: one block character per column, as high as its mean."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -7,7 +7,7 @@ _HEIGHTS = " ▁▂▃▄▅▆▇█"
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """Draw values from nothing to their greatest; what is not nothing shows."""
+    """Draw values scaled from zero to their maximum; a positive value is never blank."""
     if not values or width < 1:
         return ""
     count = min(width, len(values))

@@ -1,1 +1,1 @@
-"""How is a memory fit shown?"""
+"""Renders the answer of `fit`: whether a model fits in memory."""

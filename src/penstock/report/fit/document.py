@@ -1,4 +1,4 @@
-"""What does `fit --json` print? The same answer as the table, every number in bytes and tokens."""
+"""JSON document of `fit --json`: the values of the table, in bytes and tokens."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -9,11 +9,11 @@ from penstock.report.drawing.plain_json import plain, plain_fields
 from penstock.report.model_heading import model_document
 
 SCHEMA: Final = "penstock.fit/1"
-"""Changes with any field that is renamed, removed or means something else; new fields leave it alone."""
+"""Schema version. It changes if a field is renamed, removed or redefined; new fields do not change it."""
 
 
 def fit_document(model: ModelSpec, reports: Sequence[FitReport], context_tokens: int) -> dict[str, object]:
-    """Collect the answer for all accelerators."""
+    """Collect the fit of all accelerators."""
     return {
         "schema": SCHEMA,
         "model": model_document(model),

@@ -1,4 +1,4 @@
-"""How is "does it fit?" shown? One table across accelerators, a bar of each device, and what would help."""
+"""Renders the answer of `fit`: a table of accelerators, a memory bar per device, and remedies."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ NONE = "-"
 def render_fit(model: ModelSpec, reports: Sequence[FitReport], context_tokens: int, width: int) -> RenderableType:
     """Draw the whole answer."""
     table = _table(reports, context_tokens)
-    # A column that is too narrow would cut numbers short; fewer columns say less, but nothing false.
+    # A column that is too narrow would cut numbers; the narrow table has fewer columns instead.
     if measured_width(table) > width:
         table = _narrow_table(reports, context_tokens)
     pieces: list[RenderableType] = [_headline(model, reports), table, Text(), _bars(reports, width)]
@@ -32,7 +32,7 @@ def render_fit(model: ModelSpec, reports: Sequence[FitReport], context_tokens: i
 
 
 def print_fit(console: Console, model: ModelSpec, reports: Sequence[FitReport], context_tokens: int) -> None:
-    """Print to the terminal."""
+    """Print the answer to a console."""
     console.print(render_fit(model, reports, context_tokens, console.width))
 
 
@@ -97,7 +97,7 @@ def _narrow_table(reports: Sequence[FitReport], context_tokens: int) -> Table:
 
 
 class _Cells:
-    """One accelerator's row, each figure as it is written."""
+    """The formatted cells of one accelerator's row."""
 
     def __init__(self, report: FitReport) -> None:
         fit, budget, capacity = report.fit, report.fit.budget, report.fit.capacity
@@ -163,7 +163,7 @@ def _parts(budget: MemoryBudget) -> list[tuple[Use, float]]:
     over = max(0, budget.total_bytes - budget.device_bytes)
     if not over:
         return [*parts, (UNUSED, budget.unused_bytes)]
-    # What exceeds the device is drawn in red, taken off the end of what asked for it.
+    # Memory beyond the device is drawn in red and taken off the last uses.
     kept: list[tuple[Use, float]] = []
     left = float(budget.device_bytes)
     for use, amount in parts:
@@ -173,7 +173,7 @@ def _parts(budget: MemoryBudget) -> list[tuple[Use, float]]:
 
 
 def _verdict(report: FitReport) -> Text:
-    """Say why it does not fit, by how much, and what would help."""
+    """Describe why the model does not fit, the missing memory, and the remedies."""
     obstacle = report.fit.obstacle
     text = Text(f"{_name(report.fit)} does not fit: ", style="red")
     if obstacle is not None:
@@ -186,7 +186,7 @@ def _verdict(report: FitReport) -> Text:
 
 
 def _with_flags(report: FitReport) -> Text:
-    """Say which flags it fits with, and why it does not without them."""
+    """Name the flags with which the model fits, and why it does not fit without them."""
     text = Text(f"{_name(report.fit)} fits with {' '.join(report.flags)}", style="yellow")
     obstacle = report.with_defaults
     if obstacle is not None:

@@ -1,1 +1,1 @@
-"""How is a plan shown?"""
+"""Renders a plan."""

@@ -1,4 +1,4 @@
-"""What does who pays read first? The answer, the money, the options, how sure it is and what to ask; no jargon."""
+"""First page of the plan report, for budget owners: answer, cost, options, confidence and questions to vendors."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
@@ -57,7 +57,7 @@ def summary(result: PlanResult, answer: Answer) -> Iterator[str]:
 
 
 def plain_demand(result: PlanResult) -> str:
-    """Say what the fleet must do, in words of people who do not run it."""
+    """Describe the demand in plain words for readers who do not operate the fleet."""
     plan = result.plan
     jobs = "; ".join(_job(workload) for workload in plan.workloads)
     return f"For {counted(plan.horizon_years, 'year')} from {plan.start}: {jobs}."
@@ -80,7 +80,7 @@ def _job(workload: WorkloadPlan) -> str:
 
 
 def acquisition_plan(mix: Mix, resolved: Resolved) -> str:
-    """Say what to keep, buy and rent, part by part."""
+    """List the servers to keep, buy, rent and sell, by accelerator."""
     phrases = list(_sold(mix, resolved))
     for ident in sorted(mix.support):
         pools = [pool for pool in mix.pools if pool.offer.accelerator == ident]
@@ -106,7 +106,7 @@ def acquisition_plan(mix: Mix, resolved: Resolved) -> str:
 
 
 def _most(nodes: Iterable[tuple[int, int]]) -> int:
-    """The most at once: those of a period add up over sites."""
+    """Return the maximum nodes of any period, summed over sites."""
     had: dict[int, int] = {}
     for period, count in nodes:
         had[period] = had.get(period, 0) + count
@@ -114,7 +114,7 @@ def _most(nodes: Iterable[tuple[int, int]]) -> int:
 
 
 def _sold(mix: Mix, resolved: Resolved) -> Iterator[str]:
-    """Say which of the servers owned already are never used."""
+    """List owned servers that the fleet never uses."""
     for entry in resolved.plan.owned:
         kept = max((pool.kept_nodes for pool in mix.pools if pool.offer.key == (entry.id, entry.site)), default=0)
         if (entry.nodes or 0) > kept:
@@ -151,7 +151,7 @@ def _to_settle(blame: Blame, names: Mapping[str, str]) -> str:
 
 
 def capital_first(text: str) -> str:
-    """Start a sentence."""
+    """Capitalise the first letter."""
     return text[:1].upper() + text[1:]
 
 
@@ -162,7 +162,7 @@ def _money(result: PlanResult, answer: Answer) -> str:
 
 
 def paid_usd(bill: Bill) -> float:
-    """Everything that leaves the account within the plan, sales taken off."""
+    """Return undiscounted dollars paid within the plan, less sales."""
     return sum(paid.total_usd for paid in bill.cash.years)
 
 
@@ -181,14 +181,14 @@ def _how_sure(result: PlanResult, answer: Answer) -> str:
 
 
 def _gap(result: PlanResult, answer: Answer) -> str:
-    """Say what the next kind of fleet costs more with every input as estimated."""
+    """State the extra cost of the next kind of fleet, with every input as estimated."""
     for label, more in answer.verdict.others_usd.items():
         return f"The {_best_of(label, result, answer)} costs {usd(more)} more in today's money."
     return "As estimated nothing else can do the work."
 
 
 def _chances(result: PlanResult, answer: Answer) -> str:
-    """Say how often it is cheapest, after what is so more often."""
+    """State how often the winner is cheapest in the draws, after a kind that is cheapest more often."""
     verdict, names, named = answer.verdict, part_names(result), answer.family.named_by
     varied, winner = "With every uncertain input varied together", plain_label(named[verdict.winner], names)
     other = likelier(answer)
@@ -199,7 +199,7 @@ def _chances(result: PlanResult, answer: Answer) -> str:
 
 
 def _in_draws(answer: Answer) -> str:
-    """Say what it costs where the estimates do not hold."""
+    """State the cost over the draws (P10-P90, median) and whether the number of servers is enough."""
     span = answer.verdict.cost_usd
     if usd(span.low) == usd(span.high):
         return ""
@@ -214,7 +214,7 @@ def _in_draws(answer: Answer) -> str:
 
 
 def _only_kind(result: PlanResult, answer: Answer) -> str:
-    """Say what is left to choose from where every fleet is of one kind."""
+    """Describe the alternatives if every fleet is of one kind."""
     if not answer.runners_up:
         return "Nothing else can do the work under these rules, so there is no saving to be sure of."
     second = min(answer.runners_up, key=lambda bill: bill.cost.total_usd)
@@ -224,7 +224,7 @@ def _only_kind(result: PlanResult, answer: Answer) -> str:
 
 
 def _best_of(label: str, result: PlanResult, answer: Answer) -> str:
-    """Name a kind of fleet and what its best is made of; where kinds are parts, that is the same."""
+    """Name a kind of fleet and the accelerators of its best fleet. If kinds are accelerators, the two are the same."""
     parts = plain_fleet(answer.by_label[label].mix, result.resolved)
     if not answer.family.by_vendor:
         return f"best of {parts}"
@@ -275,13 +275,13 @@ def _counted_cases(answer: Answer) -> str:
 
 
 def tiles(entries: Sequence[tuple[str, str]]) -> str:
-    """Set figures side by side."""
+    """Draw key figures next to each other."""
     cells = "".join(f"<div><b>{escape(figure)}</b><span>{escape(what)}</span></div>" for figure, what in entries)
     return f'<div class="tiles">{cells}</div>'
 
 
 def cash_note(answer: Answer) -> str:
-    """Say the payments of each year."""
+    """List the payments of each year."""
     years = answer.winner.cash.years
     said = ", ".join(f"{usd(paid.total_usd)} in the year from {paid.start:%B %Y}" for paid in years)
     return f"{said}. Plain dollars on the day they are due."
@@ -325,12 +325,12 @@ def _options(result: PlanResult, answer: Answer) -> Iterator[str]:
 
 
 def chart_name(fleet: str) -> str:
-    """Leave out what every part of a vendor is called: a label beside a bar has little room."""
+    """Shorten a fleet's name by its vendor prefixes, to fit next to a bar."""
     return fleet.replace("AMD Instinct ", "").replace("NVIDIA ", "")
 
 
 def plain_fleet(mix: Mix, resolved: Resolved) -> str:
-    """Name a fleet by its parts."""
+    """Name a fleet by its accelerators."""
     return " + ".join(part_name(resolved.accelerators[part]) for part in sorted(mix.support))
 
 

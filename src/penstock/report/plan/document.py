@@ -1,4 +1,4 @@
-"""What does `plan --json` print? The whole answer as plain values, named as in the code."""
+"""JSON document of `plan --json`: the whole answer as plain values, named as in the code."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -11,7 +11,7 @@ from penstock.report.drawing.plain_json import plain, without_infinity
 from penstock.report.plan.sentences import NO_FLEET, headline
 
 SCHEMA: Final = "penstock.plan/1"
-"""Changes with any field that is renamed, removed or means something else; new fields leave it alone."""
+"""Schema version. It changes if a field is renamed, removed or redefined; new fields do not change it."""
 
 
 def plan_document(result: PlanResult) -> dict[str, object]:
@@ -106,7 +106,7 @@ def _bill(entry: Bill) -> dict[str, object]:
 
 
 def mix_document(mix: Mix) -> dict[str, object]:
-    """Write a fleet's pools, period by period."""
+    """Return a fleet's pools by period."""
     return {
         "cost_usd": mix.cost_usd,
         "gap_fraction": mix.gap_fraction,

@@ -1,4 +1,4 @@
-"""How is it said what would change the answer? At which value of an input another fleet is cheaper."""
+"""Sentences about flips: the value of an input at which another fleet becomes cheaper."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -12,7 +12,7 @@ _PEOPLE: Final = ("engineers", "engineers_by_size")
 
 
 def turns(flips: Sequence[Flip]) -> list[tuple[Flip, ...]]:
-    """Put the two ends of one input together, in the order of the nearer one: below first."""
+    """Group flips by input, in the given order of inputs; within a group the lower value comes first."""
     found: dict[str, list[Flip]] = {}
     for flip in flips:
         found.setdefault(flip.id, []).append(flip)
@@ -20,12 +20,12 @@ def turns(flips: Sequence[Flip]) -> list[tuple[Flip, ...]]:
 
 
 def within_reach(ends: Sequence[Flip]) -> bool:
-    """Whether the range of the input reaches a value that changes the answer."""
+    """Return whether the input's range contains a value that changes the answer."""
     return any(flip.within_range for flip in ends)
 
 
 def flip_sentence(*ends: Flip) -> str:
-    """Say at which value of an input the answer changes, or between which two it does not."""
+    """State the value of an input at which the answer changes, or the two values between which it holds."""
     flip, last = ends[0], ends[-1]
     inside = (", within its range" if within_reach(ends) else "") + _not_solved(ends)
     winner, now = capital(label_name(flip.winner)), f"(now {_plain(flip.current, flip)}{inside})"
@@ -36,17 +36,17 @@ def flip_sentence(*ends: Flip) -> str:
 
 
 def _again(ends: Sequence[Flip]) -> str:
-    """Say that nodes come in steps where the winner is the cheapest again farther away."""
+    """Add that the winner is cheapest again farther away; this happens because nodes are whole."""
     return " at first, farther on it wins again" if any(end.returns for end in ends) else ""
 
 
 def _fleet(flip: Flip) -> str:
-    """Name what is cheapest beyond a value."""
+    """Name the fleet that is cheapest beyond the flip."""
     return "nothing is enough" if flip.instead == NOTHING else label_name(flip.instead)
 
 
 def cheaper_then(flip: Flip, names: Mapping[str, str]) -> str:
-    """Say what is cheaper beyond a value, with the names that vendors use."""
+    """Name the fleet that is cheaper beyond the flip, with vendors' product names."""
     return "nothing is enough" if flip.instead == NOTHING else f"{plain_label(flip.instead_named, names)} is cheaper"
 
 
@@ -55,7 +55,7 @@ def _again_plainly(ends: Sequence[Flip]) -> str:
 
 
 def _not_solved(ends: Sequence[Flip]) -> str:
-    """Mark a value that is of the fleets compared: no other was looked for there."""
+    """Mark a flip that was located among the compared fleets only, without solving again."""
     return "" if all(flip.solved for flip in ends) else ", of these fleets alone"
 
 
@@ -74,7 +74,7 @@ def _between(low: Flip, high: Flip, subject: str | None = None) -> str:
 
 
 def plain_flip(ends: Sequence[Flip], names: Mapping[str, str]) -> str:
-    """Say the same to that reader."""
+    """Write a flip for budget owners."""
     flip, last = ends[0], ends[-1]
     subject, now, rough = names.get(flip.subject, flip.subject), _plain(flip.current, flip), _not_solved(ends)
     if flip is not last:
@@ -94,7 +94,7 @@ def plain_flip(ends: Sequence[Flip], names: Mapping[str, str]) -> str:
 
 
 def _term(flip: Flip) -> str:
-    """Say for how long a rent is signed."""
+    """Return the rental term in words."""
     return "by the hour" if flip.months is None else f"for {counted(flip.months, 'month')}"
 
 

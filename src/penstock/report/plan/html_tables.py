@@ -1,4 +1,4 @@
-"""What stands in the tables of the HTML report? Rows of escaped text; numbers to the right, labels kept for phones."""
+"""Tables of the HTML report: escaped text, numbers right-aligned, column labels repeated on phones."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
@@ -27,7 +27,7 @@ from penstock.report.plan.sentences import (
 from penstock.report.plan.sites import placed, placed_money
 
 Cell = str | tuple[str, str]
-"""Text, or text with a class."""
+"""Cell text, or a pair of text and CSS class."""
 
 
 def table(heads: Sequence[Cell], rows: Sequence[Sequence[Cell]], *, classes: Sequence[str] = ()) -> str:
@@ -52,12 +52,12 @@ def _split(cell: Cell) -> tuple[str, str]:
 
 
 def listed(entries: Sequence[str]) -> str:
-    """Write a list; what was wrapped in the source is one line."""
+    """Write a list, each entry's whitespace collapsed to one line."""
     return "<ul>" + "".join(f"<li>{escape(' '.join(entry.split()))}</li>" for entry in entries) + "</ul>"
 
 
 def fleet_table(mix: Mix, result: PlanResult) -> str:
-    """Say what to have, step by step."""
+    """Write the fleet's nodes, replicas and load by period."""
     several = len({pool.period for pool in mix.pools}) > 1
     rows = []
     for pool in sorted(mix.pools, key=lambda entry: (entry.period, entry.offer.key)):
@@ -85,7 +85,7 @@ def fleet_table(mix: Mix, result: PlanResult) -> str:
 
 
 def verification_section(answer: Answer) -> Iterator[str]:
-    """Say what the simulator found, or that nobody asked it."""
+    """Write the results of the simulation, or that the fleet was not simulated."""
     yield "<h3>Re-verified by simulation</h3>"
     if not answer.verified:
         yield '<p><span class="tag warn">not simulated</span> The SLO rests on predicted capacity alone.</p>'
@@ -110,7 +110,7 @@ def verification_section(answer: Answer) -> Iterator[str]:
 
 
 def token_table(rows: Sequence[tuple[str, Bill]]) -> str:
-    """Price tokens, per fleet and workload."""
+    """Write the price per million tokens, by fleet and workload."""
     lines = []
     for name, bill in rows:
         for entry in bill.cost.workloads:
@@ -131,7 +131,7 @@ def token_table(rows: Sequence[tuple[str, Bill]]) -> str:
 
 
 def disaggregated_sentences(mix: Mix, candidates: Sequence[Candidate]) -> Iterator[str]:
-    """Say of each kind of unit what it is made of, where KV goes and how well it is known."""
+    """Describe each disaggregated unit: its prefill and decode replicas, KV transfer bandwidth, and evidence."""
     used = {name for pool in mix.pools for name in pool.replicas}
     for entry in candidates:
         unit = entry.apart
@@ -148,7 +148,7 @@ def disaggregated_sentences(mix: Mix, candidates: Sequence[Candidate]) -> Iterat
 
 
 def capacity_table(result: PlanResult, answer: Answer) -> str:
-    """List deployments of the fleets compared and what they carry of each length; the chosen fleet's first."""
+    """List the deployments of the compared fleets with their capacity per length bucket, chosen fleet first."""
     chosen = _running([answer.winner])
     shown = chosen | _running([*answer.by_label.values(), *answer.runners_up])
     rows: list[list[Cell]] = []
@@ -183,7 +183,7 @@ def _running(bills: Sequence[Bill]) -> set[str]:
 
 
 def bill_table(cost: FleetCost) -> str:
-    """List every line with its formula and inputs."""
+    """List every line of the bill with its formula and inputs."""
     rows: list[list[Cell]] = []
     for line in cost.lines:
         if line.usd:
@@ -195,7 +195,7 @@ def bill_table(cost: FleetCost) -> str:
 
 
 def cash_table(cash: Cash, plan: Plan) -> Iterator[str]:
-    """Say what is ordered, what each quarter pays, and what is left at the end."""
+    """Write orders, payments by quarter and year, and residual values."""
     said = placed_money(cash, plan)
     yield "".join(f"<p><b>{escape(head)}</b> {escape(sentence)}</p>" for head, sentence in said)
     heads: list[Cell] = ["from", *((name, "n") for name in ("capex", "rent", "running", "people", "sales", "to pay"))]
@@ -208,7 +208,7 @@ def cash_table(cash: Cash, plan: Plan) -> Iterator[str]:
 
 
 def rules_table(answer: Answer) -> Iterator[str]:
-    """Say what each rule costs, and what becomes of what is owned."""
+    """Write the cost of each rule, and the use of owned hardware."""
     if answer.rules:
         heads: list[Cell] = ["rule", ("costs", "n"), ("without it", "n"), "then the fleet is of"]
         rows = [[rule.rule, rule_usd(rule), usd(rule.without_usd), rule.without] for rule in answer.rules]
@@ -226,7 +226,7 @@ _CONFIRMERS: Final[Mapping[Confirmer, str]] = {
 
 
 def assumptions_tables(entries: Sequence[Assumption]) -> Iterator[str]:
-    """List every input under who can confirm it, what is uncertain first; defaults are marked."""
+    """List inputs by the department that can confirm them: defaults before given values, then by uncertainty."""
     for whose, title in _CONFIRMERS.items():
         own = sorted(
             (e for e in entries if e.confirmed_by == whose), key=lambda e: (e.input.given, not e.input.uncertain)
@@ -246,12 +246,12 @@ def assumptions_tables(entries: Sequence[Assumption]) -> Iterator[str]:
 
 
 def left_out_table(entries: Sequence[LeftOut]) -> str:
-    """Say what is missing and why."""
+    """List the options left out, with the reason."""
     return table(["what", "why"], [[entry.what, (entry.why, "small")] for entry in entries])
 
 
 def claim_section(check: ClaimCheck) -> str:
-    """Show every reading beside the claim."""
+    """Write every reading of a saving claim next to the claimed value."""
     claim = check.claim
     rows = [
         [

@@ -1,4 +1,4 @@
-"""What does who runs it need? The fleet over time, what runs where, how it is started, and every line of the bill."""
+"""The operations part of the plan report: fleet over time, placement, launch commands, and the itemised bill."""
 
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -46,7 +46,7 @@ def operation(result: PlanResult, answer: Answer, launches: Sequence[PoolLaunch]
 
 
 def _over_time(mix: Mix, result: PlanResult) -> Iterator[str]:
-    """Draw servers by period; a fleet that stays as it is needs no picture."""
+    """Draw servers by period; nothing if there is only one period."""
     periods = result.terms.periods
     if len(periods) == 1:
         return
@@ -91,7 +91,7 @@ def _costs(answer: Answer) -> Iterator[str]:
 
 
 def _pair(answer: Answer) -> list[tuple[str, Bill]]:
-    """The winner, and the best fleet of the other vendor: the two bills a reader wants side by side."""
+    """Return the winner's bill, and the bill of the best fleet of another vendor if there is one."""
     other = next((bill for label, bill in answer.by_label.items() if label not in {answer.verdict.winner, "mix"}), None)
     pair = [(fleet_name(answer.winner.mix), answer.winner)]
     return pair if other is None else [*pair, (fleet_name(other.mix), other)]

@@ -1,4 +1,4 @@
-"""How is a plan read by those who pay and those who run it? One self-contained page, for a screen, a phone or paper."""
+"""Renders a plan as one self-contained HTML page for budget owners and operators, for screen, phone and print."""
 
 from collections.abc import Iterator, Sequence
 from html import escape

@@ -1,4 +1,4 @@
-"""What can a reader turn on the page? Knobs, and every bill as formulas for the browser to evaluate again."""
+"""The interactive inputs of the HTML report, and every bill as formulas that the browser evaluates again."""
 
 import json
 from base64 import b64encode
@@ -19,7 +19,7 @@ from penstock.report.plan.sentences import label_name, part_names
 from penstock.units import counted
 
 SCRIPT: Final = (files("penstock.report") / "templates" / "plan.js").read_text(encoding="utf-8")
-"""The only script of the page; the policy allows nothing else."""
+"""The only script of the page; the content security policy allows no other."""
 _DIGITS: Final = 12
 _WIDEST: Final = 2.0
 _ENGINEERS: Final = 6.0
@@ -28,7 +28,7 @@ _BY_SIZE: Final = 50.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageKnob:
-    """One number a reader may turn."""
+    """One adjustable input of the page."""
 
     id: str
     group: str
@@ -40,18 +40,18 @@ class PageKnob:
     unit: str
     before: str = ""
     one: str = ""
-    """The unit of exactly one, where it has another word."""
+    """The singular of the unit, if it differs."""
     stops: tuple[float, ...] = ()
-    """The only values there are, where it cannot be any."""
+    """The allowed values, if the input is not continuous."""
 
 
 def script_hash() -> str:
-    """What the page's policy calls its script."""
+    """Return the script's SHA-256 hash in Base64 for the content security policy."""
     return b64encode(sha256(SCRIPT.encode()).digest()).decode()
 
 
 def fleets_of(answer: Answer) -> list[Bill]:
-    """Every fleet of the report, each once, the winner first."""
+    """Return every fleet of the report once, winner first."""
     found: dict[tuple[object, ...], Bill] = {}
     for bill in (answer.winner, *answer.by_label.values(), *answer.runners_up):
         found.setdefault(bill.mix.identity, bill)
@@ -59,7 +59,7 @@ def fleets_of(answer: Answer) -> list[Bill]:
 
 
 def knobs_section(result: PlanResult, answer: Answer) -> Iterator[str]:
-    """Write the knobs, the table they move and the data they need."""
+    """Write the inputs, the table that they update, and its data."""
     bills = fleets_of(answer)
     bill = rebilled([entry.mix for entry in bills], result.resolved, result.problem)
     knobs = page_knobs(result, bill)
@@ -73,7 +73,7 @@ def knobs_section(result: PlanResult, answer: Answer) -> Iterator[str]:
         yield f"<fieldset><legend>{escape(group)}</legend>{rows}</fieldset>"
     yield f'<p class="small">{escape(_ASSUMES)}</p></section>'
     document = _document(result, answer, bills, bill, knobs)
-    # A closing tag inside a name would end the data; escaped, JSON reads it back the same.
+    # `</script>` inside a name would end the data. Escaped as \u003c, JSON parses it to the same text.
     data = json.dumps(document, separators=(",", ":")).replace("<", "\\u003c")
     yield f'<script type="application/json" id="bills">{data}</script><script>{SCRIPT}</script>'
 
@@ -110,7 +110,7 @@ def _knob(knob: PageKnob) -> str:
 
 
 def page_knobs(result: PlanResult, bill: Rebilled) -> list[PageKnob]:
-    """List what may be turned: people, prices, power, load, term; only what some fleet of the report pays."""
+    """List the adjustable inputs: people, prices, power, load, term. Inputs that no fleet pays for are left out."""
     return [*_people(result, bill), *_prices(result, bill), *_power(result, bill), *_stops(result, bill)]
 
 
@@ -145,7 +145,7 @@ def _people(result: PlanResult, bill: Rebilled) -> Iterator[PageKnob]:
 
 
 def _dollars(ident: str, group: str, name: str, value: float, unit: str) -> PageKnob:
-    """Half to twice what is planned, in steps that meet it."""
+    """Create an input from half to twice the planned dollars, with a step that hits the planned value."""
     step = float(f"{value / 200 or 0.01:.1g}")
     return PageKnob(
         id=ident,
@@ -207,7 +207,7 @@ def _stops(result: PlanResult, bill: Rebilled) -> Iterator[PageKnob]:
 def _stopped(
     ident: str, group: str, name: str, value: float, stops: tuple[float, ...], unit: str, *, one: str = ""
 ) -> PageKnob:
-    """A knob with a few places, each worked out before."""
+    """Create an input with a few discrete values, each billed in advance."""
     last = len(stops) - 1.0
     return PageKnob(
         id=ident, group=group, name=name, value=value, least=0.0, most=last, step=1.0, unit=unit, one=one, stops=stops
@@ -246,7 +246,7 @@ def _document(
 
 
 def _colours(answer: Answer, mixes: list[Mix]) -> list[str]:
-    """A vendor's own colour for its cheapest fleet, others for the rest: a strip must tell fleets apart."""
+    """Choose a distinct colour per fleet; a vendor's first fleet gets the vendor's colour."""
     spare = iter(PART_COLOURS * len(mixes))
     taken: set[str] = set()
     found = []
@@ -262,7 +262,7 @@ def _colours(answer: Answer, mixes: list[Mix]) -> list[str]:
 def _unit(
     unit: Unit, by_years: Mapping[float, tuple[Line, ...]], formulas: dict[str, int], known: set[str]
 ) -> list[list[object]]:
-    """A unit's bill at each term: for each line its formula, its inputs, and which knob each of them follows."""
+    """Return a unit's bill for each term: per line its formula, its inputs, and the knob that each input follows."""
     return [
         [_line(unit, line, formulas, known) for line in lines if line.usd or _follows(unit, line)]
         for lines in by_years.values()
@@ -277,7 +277,7 @@ def _line(unit: Unit, line: Line, formulas: dict[str, int], known: set[str]) -> 
 
 
 def _follows(unit: Unit, line: Line) -> dict[str, str]:
-    """Which knob an input of a line follows."""
+    """Map the inputs of a bill line to the knobs that they follow."""
     if line.item in {Item.POWER, Item.COOLING}:
         return {"usd_per_kwh": f"kwh.{unit.site}", "pue": f"pue.{unit.site}"}
     if line.item is Item.HOSTING:

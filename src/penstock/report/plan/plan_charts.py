@@ -1,4 +1,4 @@
-"""What does a plan look like? Charts as static SVG, each drawn for a page and for a phone; no script, no network."""
+"""Charts of a plan as static SVG, each drawn for a page and for a phone; no script, no network access."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ except ImportError:  # pragma: no cover - the extra is installed in CI
 
 Drawing = alt.Chart | alt.LayerChart
 Draw = Callable[[int], Drawing]
-"""Draws a chart for a width in pixels."""
+"""Function that draws a chart for a width in pixels."""
 WIDE, NARROW = 700, 330
 _FONT: Final = "Helvetica Neue, Helvetica, Arial, sans-serif"
 _INK, _FAINT, _RULE = "#1c2733", "#66727f", "#dfe4ea"
@@ -60,11 +60,11 @@ LABEL_COLOURS: Final = {"amd": "#c8401f", "nvidia": "#4c8c2b", "mix": "#5a5fc7"}
 PART_COLOURS: Final = ("#17405f", "#c8401f", "#4c8c2b", "#7b5ea7", "#d99a00", "#5b6f80")
 _BARS_SHOWN = 8
 _VISIBLE = 0.01
-"""A bar narrower than this share of the widest is a line nobody sees."""
+"""Width, as a fraction of the widest bar, below which a bar is not drawn."""
 
 
 def figure(title: str, note: str, draw: Draw) -> str:
-    """Render a chart at both widths under one caption; the note says in words what the chart shows."""
+    """Render a chart at both widths under one caption; the note describes the chart in words."""
     wide, narrow = (_svg(draw(width)) for width in (WIDE, NARROW))
     return (
         f"<figure><figcaption><b>{escape(title)}</b> {escape(note)}</figcaption>"
@@ -74,7 +74,7 @@ def figure(title: str, note: str, draw: Draw) -> str:
 
 
 def _svg(chart: Drawing) -> str:
-    """Convert, and make ids unique: several pictures share one document."""
+    """Convert a chart to SVG with the report's style."""
     configured = (
         chart.configure(font=_FONT, background="transparent")
         .configure_view(stroke=None)
@@ -104,7 +104,7 @@ def _ticks(width: int) -> alt.Axis:
 
 
 def unique_ids(html: str) -> str:
-    """Number the clip paths of every picture apart, in order, so that the same plan gives the same bytes."""
+    """Make the SVG ids unique within the page. Numbers are in order, so that the same plan gives the same bytes."""
     numbers = count()
     pieces = html.split("<svg")
     for index in range(1, len(pieces)):
@@ -115,7 +115,7 @@ def unique_ids(html: str) -> str:
 
 
 def cost_bars(rows: Sequence[tuple[str, Bill]]) -> Draw:
-    """Compare fleets, each a bar from silicon to engineers."""
+    """Draw fleets' costs as stacked bars, from silicon to engineers."""
     items = [item for item in Item if any(step.item is item for _, bill in rows for step in bill.cost.waterfall.steps)]
     data = [
         {"fleet": name, "item": ITEM_NAMES[step.item], "usd": step.usd / 1e6, "order": items.index(step.item)}
@@ -161,7 +161,7 @@ def cost_bars(rows: Sequence[tuple[str, Bill]]) -> Draw:
 
 
 def waterfall_bars(bill: Bill) -> Draw:
-    """Build the bill up, from silicon only to all in."""
+    """Draw the bill as a waterfall, from silicon only to all in."""
     steps = bill.cost.waterfall.steps
     data: list[dict[str, Any]] = []
     before = 0.0
@@ -214,7 +214,7 @@ _MAX_QUARTERS: Final = 16
 
 
 def cash_bars(cash: Cash) -> Draw:
-    """Stack what is paid in each quarter, or each year where quarters are too many to be read; sales point down."""
+    """Draw payments by quarter, or by year if there are too many quarters; sales point down."""
     uses = [use for use in _PAID if any(getattr(paid, use[1]) for paid in cash.years)]
     scale = alt.Scale(domain=[use[0] for use in uses], range=[use[2] for use in uses])
 
@@ -245,7 +245,7 @@ def _legend(*, small: bool) -> alt.Legend:
 
 
 def fleet_bars(nodes: Sequence[tuple[str, str, int]]) -> Draw:
-    """Stack servers of each part over time; `nodes` are (from, part, count)."""
+    """Draw servers per accelerator over time; `nodes` are (from, accelerator, count)."""
     parts = list(dict.fromkeys(part for _, part, _ in nodes))
     data = [{"from": start, "part": part, "nodes": count} for start, part, count in nodes]
     scale = alt.Scale(domain=parts, range=[PART_COLOURS[at % len(PART_COLOURS)] for at in range(len(parts))])
@@ -264,7 +264,7 @@ def fleet_bars(nodes: Sequence[tuple[str, str, int]]) -> Draw:
 
 
 def span_bars(answer: Answer, names: Mapping[str, str]) -> Draw:
-    """Show P10 to P90 of each label's cost, and how often it is cheapest; `names` are of accelerators."""
+    """Draw P10-P90 of each label's cost, and how often it is cheapest; `names` maps accelerators to product names."""
     named = answer.family.named_by
     spans = [(label, span) for label, span in answer.confidence.cost_usd.items() if isfinite(span.high)]
     data: list[dict[str, Any]] = [
@@ -305,7 +305,7 @@ def span_bars(answer: Answer, names: Mapping[str, str]) -> Draw:
 
 
 def tornado_bars(swings: Sequence[Swing], winner: str) -> Draw:
-    """Show what the winner saves at both ends of each input; left of zero another fleet is cheaper."""
+    """Draw the winner's saving at both ends of each input's range; left of zero another fleet is cheaper."""
     finite = [s for s in swings if isfinite(s.saving_at_low_usd) and isfinite(s.saving_at_high_usd)]
     widest = max((swing.width_usd for swing in finite), default=0.0)
     shown = [swing for swing in finite if swing.width_usd >= _VISIBLE * widest][:_BARS_SHOWN]
@@ -350,7 +350,7 @@ def tornado_bars(swings: Sequence[Swing], winner: str) -> Draw:
 
 
 def compared(answer: Answer) -> list[tuple[str, Bill]]:
-    """The winner, the best of every other label, and the first runner-up that is neither."""
+    """Return the winner, the best fleet of up to four other labels, and the first runner-up, without duplicates."""
     rows = [(fleet_name(answer.winner.mix), answer.winner)]
     others = [bill for label, bill in answer.by_label.items() if label != answer.verdict.winner][:4]
     for bill in sorted((*others, *answer.runners_up[:1]), key=lambda entry: entry.cost.total_usd):

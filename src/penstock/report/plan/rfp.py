@@ -1,4 +1,4 @@
-"""What is asked of vendors, and what are they handed? Questions with where the choice turns, and the pack of files."""
+"""Questions to vendors, with the values that would change the choice, and the files of a request for proposal."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,21 +34,21 @@ Topic = Literal["price", "term", "lead time", "delivery", "support", "power"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VendorQuestion:
-    """One thing to have in writing."""
+    """One question that a vendor answers in writing."""
 
     topic: Topic
     question: str
     counted_on: str
-    """What the plan assumes until it is answered."""
+    """The plan's assumption until the vendor answers."""
     turns: str = ""
-    """Where the answer changes the choice; empty where none is known."""
+    """The value at which the answer changes the choice; empty if none is known."""
     used: bool = True
-    """Whether the fleet has nodes in the way that is asked about."""
+    """Whether the fleet acquires nodes in this way (bought, rented, on contract)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class VendorSheet:
-    """Everything to ask about one part."""
+    """All questions about one accelerator."""
 
     accelerator: Accelerator
     role: str
@@ -57,12 +57,12 @@ class VendorSheet:
 
 
 def vendor_sheets(result: PlanResult, answer: Answer) -> tuple[VendorSheet, ...]:
-    """List what to ask about: accelerators of the chosen fleet, then those with which other vendors carry it all."""
+    """List the questions by accelerator: the chosen fleet's first, then those of other vendors' complete fleets."""
     return tuple(_sheet(result, answer, ident, nodes) for ident, nodes in asked_nodes(result, answer).items())
 
 
 def _ways(mix: Mix, ident: str) -> set[str]:
-    """Say how a fleet acquires its nodes of an accelerator."""
+    """Return the ways in which a fleet acquires its nodes of an accelerator."""
     pools = [pool for pool in mix.pools if pool.offer.accelerator == ident]
     return {
         *("buy" for pool in pools if pool.owned_nodes),
@@ -90,7 +90,7 @@ def _sheet(result: PlanResult, answer: Answer, ident: str, nodes: LotSizes) -> V
 
 
 def _terms(plan: Plan, part: AcceleratorPlan, ways: set[str]) -> Mapping[int, int | None]:
-    """List the terms to ask about, with the number of the contract the plan has for each.
+    """Map the contract terms to ask about, in months, to the number of the plan's contract for each.
 
     These are the plan's own term, and contracts that end within it or that the fleet signs.
     """
@@ -148,7 +148,7 @@ def _counted(price: Input) -> str:
 
 
 def _turns(flips: Sequence[Flip], names: Mapping[str, str], kind: str, price: Input, months: int | None = None) -> str:
-    """Say at which price, of a term where one is given, another fleet is cheaper."""
+    """State the price, for a term if one is given, at which another fleet becomes cheaper."""
     found = [flip for flip in flips if (flip.kind, flip.current, flip.months) == (kind, price.value, months)]
     return "; ".join(f"{flip.side} {amount(flip.at, flip.unit)} {cheaper_then(flip, names)}" for flip in found)
 
@@ -185,7 +185,7 @@ def _power(result: PlanResult, ident: str) -> VendorQuestion:
 
 
 def rfp_pack(result: PlanResult, answer: Answer, sustained: LoadJudge | None = None) -> Mapping[str, str]:
-    """Write every file of the pack by name: a letter and a benchmark for each vendor, the workload, internal notes."""
+    """Write the pack's files by name: a letter and a benchmark per vendor, the workload, and internal notes."""
     sheets = vendor_sheets(result, answer)
     asked = {sheet.accelerator.id for sheet in sheets}
     margins = [margin for margin in margins_of(result, answer, sustained) if margin.case.accelerator in asked]
@@ -250,7 +250,7 @@ def _replicas(case: AcceptanceCase) -> str:
 
 
 def _lots(share: float | None) -> Iterator[str]:
-    """Write what every vendor is asked to offer, in the same words for all."""
+    """Write the lots that every vendor is asked to offer, in the same words for all."""
     every = "Every vendor is asked for the same. Numbers of nodes are our estimate: offer as many as keep the limits."
     if share is None:
         yield f"Offer nodes that serve all of this, at the highest rates above. {every}"

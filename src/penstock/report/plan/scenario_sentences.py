@@ -1,4 +1,4 @@
-"""How are what-ifs put into words? Rules and demand as bounds where nothing was proven, a load too small for nodes."""
+"""Sentences about what-if cases: rules, demand, and loads too small for whole nodes. Unproven costs are bounds."""
 
 from math import ceil
 from typing import Final
@@ -12,25 +12,25 @@ _ROUNDING: Final = 1e-6
 
 
 def scenario_sentence(scenario: DemandScenario) -> str:
-    """Say what demand at one end of its range takes and costs."""
+    """State the fleet and its cost for demand at one end of its range."""
     fleet = " + ".join(f"{devices} {part}" for part, devices in scenario.parts.items())
     return f"{scenario.name}: {scenario_usd(scenario)}" + (f" ({fleet})" if fleet else "")
 
 
 def scenario_usd(scenario: DemandScenario) -> str:
-    """Dollars, or the most it can be where a cheaper fleet was not ruled out."""
+    """Return the cost in dollars, as an upper bound if a cheaper fleet was not ruled out."""
     if scenario.usd is None:
         return "no fleet keeps every rule"
     return usd(scenario.usd) if scenario.proven else f"{usd(scenario.usd)} at most"
 
 
 def rule_usd(rule: RulePrice) -> str:
-    """Dollars, or the least it can be where a cheaper fleet without the rule was not ruled out."""
+    """Return the rule's cost in dollars, as a lower bound if a cheaper fleet without the rule was not ruled out."""
     return usd(rule.usd) if rule.proven else f"{usd(rule.usd)} at least"
 
 
 def small_fleet(result: PlanResult, answer: Answer) -> str:
-    """Say where whole nodes are most of the bill: a load of a few devices is not what nodes are sold for."""
+    """Warn if at most half of a fleet of up to 16 devices is busy; empty otherwise."""
     mix, problem = answer.winner.mix, result.problem
     devices = {entry.id: entry.devices for entry in problem.replicas}
     most, needed = 0, 0

@@ -1,4 +1,4 @@
-"""How is a plan said in words? The sentences and amounts that the terminal and the HTML report share."""
+"""Sentences and amounts that the terminal and the HTML report of a plan share."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal
@@ -27,7 +27,7 @@ _MONEY: Final = {
     "USD/kW/month": " per kW and month",
     "USD/year": " a year",
 }
-"""What follows an amount of dollars, by the unit of the input."""
+"""Suffix of a dollar amount, by the unit of the input."""
 _FRACTIONS: Final = {
     "per year": "per year",
     "of price": "of price",
@@ -38,19 +38,19 @@ _FRACTIONS: Final = {
     "of capacity": "of capacity",
 }
 _COUNTED: Final = ("years", "months", "engineers", "users")
-"""Units that one of has no plural."""
+"""Units that lose their plural "s" after 1."""
 _ESTIMATE: Final = "x estimate"
 _CLOSE: Final = 0.02
-"""A factor so close to 1 is not it, and needs a digit more to say so."""
+"""Distance from 1 within which a factor needs one more digit to differ from 1."""
 _MILLION, _THOUSAND = 1e6, 1e3
 _EXACT_BELOW = 10_000.0
 _HALF: Final = 0.5
 _ALL = 0.995
-"""A share that rounds to the whole."""
+"""Share from which a value is shown as 100%."""
 
 
 def usd(amount_usd: float) -> str:
-    """Write dollars as people say them."""
+    """Format dollars: millions, thousands or whole dollars; "-" if not finite."""
     if amount_usd != amount_usd or amount_usd in {float("inf"), float("-inf")}:  # noqa: PLR0124 - not a number
         return "-"
     size, sign = abs(amount_usd), "-" if amount_usd < 0 else ""
@@ -62,18 +62,18 @@ def usd(amount_usd: float) -> str:
 
 
 def per_mtok(price: float | None) -> str:
-    """Write a price per million tokens."""
+    """Format a price per million tokens."""
     return "-" if price is None else f"${price:,.3f}" if price < 1 else f"${price:,.2f}"
 
 
 def amount(value: float, unit: str) -> str:
-    """Write an input with its unit."""
+    """Format an input with its unit."""
     number, after = _number(value, unit), _after(unit)
     return f"{number}{after.removesuffix('s')}" if number == "1" and unit in _COUNTED else f"{number}{after}"
 
 
 def spread(low: float, high: float, unit: str) -> str:
-    """Write a range, its unit once."""
+    """Format a range with its unit once."""
     return f"{_number(low, unit)} to {amount(high, unit)}"
 
 
@@ -104,28 +104,28 @@ def _dollars(value: float) -> str:
 
 
 def rate(requests_per_s: float) -> str:
-    """Write a rate."""
+    """Format a rate of requests per second."""
     return f"{requests_per_s:,.0f}" if requests_per_s >= 100 else f"{requests_per_s:,.3g}"  # noqa: PLR2004
 
 
 def label_name(label: str) -> str:
-    """Write a vendor, or a mix."""
+    """Return the display name of a vendor or of a mix."""
     return _NAMES.get(label, label)
 
 
 def part_name(accelerator: Accelerator) -> str:
-    """Name a part as its vendor does, without what tells variants apart."""
+    """Return the vendor's product name without memory size and variant."""
     words = accelerator.name.partition(" (")[0].split()
     return " ".join(word for word in words if not (word.endswith("GB") and word[0].isdigit()))
 
 
 def part_names(result: PlanResult) -> dict[str, str]:
-    """Name every part of the plan."""
+    """Map every accelerator of the plan to its product name."""
     return {ident: part_name(accelerator) for ident, accelerator in result.resolved.accelerators.items()}
 
 
 def swing_name(swing: Swing) -> str:
-    """Write what was turned, a vendor as it writes itself."""
+    """Name a varied input; vendors get their display names."""
     if swing.kind == "engineers":
         return f"extra {label_name(swing.subject)} engineers"
     if swing.kind == "engineers_by_size":
@@ -134,17 +134,17 @@ def swing_name(swing: Swing) -> str:
 
 
 def fleet_name(mix: Mix) -> str:
-    """Write whose fleet it is and what is in it."""
+    """Name a fleet by its vendor and accelerators."""
     return f"{label_name(mix.label)}: {' + '.join(sorted(mix.support))}"
 
 
 def capital(text: str) -> str:
-    """Start a sentence; the name of a part stays as the catalog writes it."""
+    """Capitalise a vendor's display name; an accelerator id stays as the catalog writes it."""
     return text[:1].upper() + text[1:] if text in _NAMES.values() else text
 
 
 def question(result: PlanResult) -> str:
-    """Say what was asked."""
+    """Describe the demand of the plan."""
     plan = result.plan
     workloads = "; ".join(
         f"{workload.model} at {rate(workload.peak_requests_per_s)} requests/s, {workload.slo}"
@@ -155,12 +155,12 @@ def question(result: PlanResult) -> str:
 
 
 def headline(answer: Answer) -> str:
-    """Say who wins, by how much and how surely, and whether people decide it."""
+    """State the winner, its margin and probability, and whether staffing decides."""
     return " ".join(filter(None, (_verdict(answer), people_sentence(answer))))
 
 
 def people_sentence(answer: Answer) -> str:
-    """Say up to how many extra engineers a vendor's fleet is the cheaper one; empty where people do not decide."""
+    """State below how many extra engineers a vendor's fleet is cheaper; empty if staffing is not decisive."""
     people = answer.people
     if people is None:
         return ""
@@ -173,12 +173,12 @@ def people_sentence(answer: Answer) -> str:
 
 
 def engineers(count: float) -> str:
-    """Write a number of engineers."""
+    """Format a number of engineers."""
     return f"{count:.2g}"
 
 
 def _verdict(answer: Answer) -> str:
-    """Say who wins; first what the draws say, where that is another than the estimate."""
+    """State the winner. If the draws favour another kind of fleet than the estimate, that one comes first."""
     verdict = answer.verdict
     winner = label_name(verdict.winner)
     cost = f"{usd(answer.winner.cost.total_usd)} all in{drawn_cost(verdict.cost_usd)}"
@@ -197,19 +197,19 @@ def _verdict(answer: Answer) -> str:
 
 
 def likelier(answer: Answer) -> str | None:
-    """Name the kind of fleet that is cheapest more often than the one that is so as estimated, if there is one."""
+    """Return the label that is cheapest in more draws than the winner as estimated, or None."""
     verdict = answer.verdict
     return verdict.likeliest if verdict.likeliest != verdict.winner else None
 
 
 def drawn_cost(span: Span) -> str:
-    """Set beside a cost what it is in the worlds drawn; nothing where they all agree."""
+    """Format P10-P90 and median of the cost over the draws; empty if all draws agree."""
     low, median, high = usd(span.low), usd(span.median), usd(span.high)
     return "" if low == high else f" (P10-P90 {low} to {high}, median {median})"
 
 
 def _cheapest_in(answer: Answer) -> str:
-    """Say how often the likeliest is cheapest, and what is in the other draws."""
+    """State how often the likeliest label is cheapest; if too close to call, add the other labels."""
     verdict, confidence = answer.verdict, answer.confidence
     first = f"cheapest in {verdict.likeliest_probability:.0%} of {confidence.draws:,} draws"
     unserved = _unserved_in(answer)
@@ -226,13 +226,13 @@ def _cheapest_in(answer: Answer) -> str:
 
 
 def _unserved_in(answer: Answer) -> str:
-    """Say in how many draws no fleet keeps every rule; nothing where there is hardly one."""
+    """State the share of draws in which no fleet keeps every rule; empty below 0.5%."""
     nothing = unserved_fraction(answer)
     return f"none compared is enough in {nothing:.0%} of draws" if nothing else ""
 
 
 def unserved_fraction(answer: Answer) -> float:
-    """Return the share of draws in which no fleet compared keeps every rule; 0 where there is hardly one."""
+    """Return the share of draws in which no compared fleet keeps every rule; 0 below 0.5%."""
     nothing = 1 - sum(answer.confidence.probability.values())
     return nothing if nothing >= 1 - _ALL else 0.0
 
@@ -240,11 +240,11 @@ def unserved_fraction(answer: Answer) -> float:
 Sureness = Literal["sure", "likely", "alone", "open", "unmet"]
 NO_FLEET: Final = "No fleet keeps every rule."
 _SURE: Final = 0.9
-"""A winner that stays the cheapest in fewer of the worlds drawn is likely, not sure."""
+"""Probability of being cheapest below which a winner is likely, not sure."""
 
 
 def sureness(answer: Answer) -> Sureness:
-    """Judge how far a reader may lean on the answer; only what was simulated and rarely loses is sure."""
+    """Grade confidence in the answer; only a simulated fleet that is cheapest in 90% of draws is sure."""
     verdict = answer.verdict
     if answer.verified and not answer.verified[0].met:
         return "unmet"
@@ -256,14 +256,17 @@ def sureness(answer: Answer) -> Sureness:
 
 
 def enough_sentence(answer: Answer, *, node: str = "node", draws: str = "draws") -> str:
-    """Say how sure the number of nodes is, which a sure vendor says nothing of; empty where nothing is uncertain."""
+    """State in which share of draws the number of nodes is enough; empty if the number is certain.
+
+    A winner may be certain while its size is not.
+    """
     confidence, mix = answer.confidence, answer.winner.mix
     periods = {pool.period for pool in mix.pools}
     most = max(sum(pool.nodes for pool in mix.pools if pool.period == period) for period in periods)
     if confidence.nodes.low == confidence.nodes.high:
         return ""
     these = f"{counted(most, node)} {'is' if most == 1 else 'are'}"
-    # In draws nodes are filled anew, or load is shared out anew, not both, and not in every way there is.
+    # Each draw either refills nodes or redistributes load, not both, so that the share is a lower bound.
     shared = len(mix.pools) > len(periods) or any(len(pool.replicas) > 1 for pool in mix.pools)
     share = f"{'at least ' if shared else ''}{confidence.enough_fraction:.0%}"
     said = f"{these} enough in {share} of {draws}"
@@ -271,7 +274,7 @@ def enough_sentence(answer: Answer, *, node: str = "node", draws: str = "draws")
 
 
 def mix_sentence(result: PlanResult, answer: Answer) -> str:
-    """Say what counts as a mix, or that the one shown is cheaper because its vendors do not always carry that."""
+    """Define a mix by its minimum share per vendor, or warn that the mix shown falls below it at times."""
     problem, mix = result.problem, answer.by_label["mix"].mix
     share = f"{problem.min_vendor_share:.0%}"
     if vendors_above_minimum_share(problem, mix) != mix.vendors:
@@ -280,18 +283,18 @@ def mix_sentence(result: PlanResult, answer: Answer) -> str:
 
 
 def near_sentence(answer: Answer) -> str:
-    """Say that the choice hangs on less than anybody knows; empty where it does not."""
+    """Warn that a change of 1% or less in an input changes the choice; empty otherwise."""
     near = ", ".join(label_name(name) for name in answer.verdict.near)
     return f"on a knife's edge: a change of 1% or less makes another answer ({near})" if near else ""
 
 
 def plain_label(named: Sequence[str], names: Mapping[str, str]) -> str:
-    """Write a vendor, a mix or accelerators; `names` are what vendors call accelerators."""
+    """Name a vendor, a mix or accelerators; `names` maps accelerators to product names."""
     return " + ".join(names.get(word, label_name(word)) for word in named)
 
 
 def not_compared_sentence(result: PlanResult) -> str:
-    """Name the current parts that did not compete; empty where all did."""
+    """Name current accelerators that were not compared, and why; empty if all were."""
     found = []
     if names := ", ".join(result.resolved.unmeasured):
         found.append(f"not compared, hardly measured serving: {names}; named under `accelerators:` it competes")
@@ -301,14 +304,14 @@ def not_compared_sentence(result: PlanResult) -> str:
 
 
 def nodes_by_acquisition(pool: PoolPeriod) -> tuple[tuple[str, int], ...]:
-    """Say how many nodes are had in which way."""
+    """Return the number of nodes by way of acquisition: kept, bought, on contract, by the hour."""
     contracts = zip(pool.offer.contracts, pool.contract_nodes, strict=False)
     terms = ((f"for {counted(contract.months, 'month')}", nodes) for contract, nodes in contracts)
     return (("kept", pool.kept_nodes), ("bought", pool.owned_nodes), *terms, ("by the hour", pool.rented_nodes))
 
 
 def order_sentence(order: Order) -> str:
-    """Say what to order or sign, and by when."""
+    """Describe an order or contract, with its deadline."""
     what = f"{counted(order.nodes, f'{order.accelerator} node')} ({counted(order.devices, 'device')})"
     price = "" if order.quoted else ", at the catalog's price"
     if order.months is not None:
@@ -318,7 +321,7 @@ def order_sentence(order: Order) -> str:
 
 
 def money_sentences(cash: Cash) -> Iterator[tuple[str, str]]:
-    """Say what is ordered, what is paid when, and what is left at the end."""
+    """Describe orders, payments by year, and residual values at the end."""
     if cash.orders:
         yield "order", "; ".join(order_sentence(order) for order in cash.orders)
     years = ", ".join(f"{paid.start:%Y-%m} {usd(paid.total_usd)}" for paid in cash.years)
@@ -335,7 +338,7 @@ def money_sentences(cash: Cash) -> Iterator[tuple[str, str]]:
 
 
 def owned_sentences(owned: Owned, names: Mapping[str, str] | None = None) -> Iterator[str]:
-    """Say what is kept of what is owned, why, and what the plan costs without; `names` are what parts are called."""
+    """Describe which owned nodes are kept, and the plan's cost without them; `names` maps ids to product names."""
     called = names or {}
     for entry in owned.nodes:
         kept = "all" if min(entry.kept) == entry.nodes else " then ".join(str(count) for count in entry.kept)
@@ -350,7 +353,7 @@ def owned_sentences(owned: Owned, names: Mapping[str, str] | None = None) -> Ite
 
 
 def runs(pool: PoolPeriod, candidates: Sequence[Candidate]) -> str:
-    """Say what runs on a pool."""
+    """Describe the replicas that run on a pool."""
     by_id = {entry.id: entry for entry in candidates}
     several = len({by_id[name].workload for name in pool.replicas}) > 1
     parts = []
@@ -363,7 +366,7 @@ def runs(pool: PoolPeriod, candidates: Sequence[Candidate]) -> str:
 
 
 def served(pool: PoolPeriod, workloads: Sequence[WorkloadPlan]) -> str:
-    """Say which requests a pool takes."""
+    """Describe the requests that a pool serves."""
     shares: dict[tuple[str, int], float] = {}
     for (_, demand), share in pool.load.items():
         shares[demand] = shares.get(demand, 0.0) + share

@@ -1,4 +1,4 @@
-"""Where does it stand? Sites named beside nodes and orders, in plans that have more than one."""
+"""Names sites next to nodes and orders, in plans with more than one site."""
 
 from collections.abc import Iterator
 
@@ -8,12 +8,12 @@ from penstock.report.plan.sentences import money_sentences, order_sentence
 
 
 def placed(what: str, site: str, plan: Plan) -> str:
-    """Name the site behind what stands there; a plan with one site need not be told which."""
+    """Append the site's name if the plan has more than one site."""
     return f"{what} at {_line(site)}" if _several(plan) else what
 
 
 def placed_money(cash: Cash, plan: Plan) -> Iterator[tuple[str, str]]:
-    """Say what is ordered for which site, what is paid when, and what is left at the end."""
+    """Describe orders, by site if there are several, then payments and residual values."""
     for head, sentence in money_sentences(cash):
         if head == "order" and _several(plan):
             yield head, "; ".join(f"for {_line(order.site)}: {order_sentence(order)}" for order in cash.orders)

@@ -1,4 +1,4 @@
-"""How is a plan shown on one screen? The verdict, the fleet, what it is compared with, and what would change it."""
+"""Renders a plan for the terminal: verdict, fleet, alternatives, and the inputs that would change it."""
 
 from collections.abc import Iterator
 
@@ -53,7 +53,7 @@ USES = {
     Item.SOFTWARE: Use("software engineers", "▚", "red"),
 }
 _STYLES = {"sure": "bold green", "likely": "bold", "alone": "bold", "open": "bold yellow", "unmet": "bold red"}
-"""Green is for what is sure."""
+"""Style per level of confidence; only "sure" is green."""
 _FLIPS_SHOWN = 5
 _OTHERS_SHOWN = 3
 _LEFT_OUT_SHOWN = 3
@@ -103,7 +103,7 @@ def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[Renderab
 
 
 def _likelier(result: PlanResult, answer: Answer) -> Iterator[RenderableType]:
-    """Show the fleet that is cheapest more often, where there is one as estimated."""
+    """Show the fleet that is cheapest in more draws than the winner as estimated, if there is one."""
     label = likelier(answer)
     bill = None if label is None else answer.by_label.get(label)
     if label is not None and bill is not None:
@@ -135,7 +135,7 @@ def _fleet(mix: Mix, result: PlanResult) -> Table:
 
 
 def _steps(periods: list[int]) -> str:
-    """Name the steps that are alike."""
+    """Name the periods in which the fleet is the same."""
     if len(periods) > 1 and periods == list(range(periods[0], periods[-1] + 1)):
         return f" (steps {periods[0] + 1} to {periods[-1] + 1})"
     return f" (step{'s' if len(periods) > 1 else ''} {', '.join(str(period + 1) for period in periods)})"
@@ -168,7 +168,7 @@ def _comparison(answer: Answer, width: int) -> Table:
 
 
 def _uses(answer: Answer) -> list[Use]:
-    """What the bars shown are made of, each name once."""
+    """Return the cost items drawn in the bars, each label once."""
     paid = {step.item for _, bill in _rows(answer) for step in bill.cost.waterfall.steps}
     named = {use.label: use for item, use in USES.items() if item in paid}
     both = {"silicon", "rent"} <= named.keys()
@@ -176,7 +176,7 @@ def _uses(answer: Answer) -> list[Use]:
 
 
 def _rows(answer: Answer) -> list[tuple[str, Bill]]:
-    """The winner, the best of each other label, and the runners-up that are neither."""
+    """Return the winner, the best fleet of other labels, and the first runner-up, without duplicates."""
     rows = [(fleet_name(answer.winner.mix), answer.winner)]
     others = [bill for label, bill in answer.by_label.items() if label != answer.verdict.winner][:_OTHERS_SHOWN]
     for bill in sorted((*others, *answer.runners_up[:1]), key=lambda entry: entry.cost.total_usd):
@@ -208,7 +208,7 @@ def _changes(answer: Answer) -> RenderableType:
 
 
 def _rules(answer: Answer) -> Iterator[Text]:
-    """What each rule costs, and what demand at either end of its range does."""
+    """State the cost of each rule, and the cost at both ends of the demand range."""
     prices = [f"{rule.rule} {rule_usd(rule)}" for rule in answer.rules]
     if prices:
         yield Text(f"what rules cost: {', '.join(prices)}")
@@ -237,7 +237,7 @@ def _verification(answer: Answer) -> Iterator[Text]:
 
 
 def _asked_for_a_mix(result: PlanResult, answer: Answer) -> bool:
-    """Whether a mix is here because it was asked for; one that is simply cheapest may have a little of a vendor."""
+    """Return whether a mix was required or only compared; a mix that is simply cheapest may break the minimum share."""
     return "mix" in answer.by_label and (answer.verdict.winner != "mix" or result.problem.min_vendors > 1)
 
 

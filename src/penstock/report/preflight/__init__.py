@@ -1,1 +1,1 @@
-"""How is a preflight shown?"""
+"""Renders a preflight."""

@@ -1,4 +1,4 @@
-"""What does `preflight --json` print? The same answer, every fact, finding and source by name."""
+"""JSON document of `preflight --json`: every fact, finding and source by name."""
 
 from collections.abc import Sequence
 from itertools import zip_longest
@@ -15,7 +15,7 @@ from penstock.report.drawing.plain_json import plain, plain_fields
 from penstock.report.model_heading import model_document
 
 SCHEMA: Final = "penstock.preflight/2"
-"""Changes with any field that is renamed, removed or means something else; new fields leave it alone."""
+"""Schema version. It changes if a field is renamed, removed or redefined; new fields do not change it."""
 
 
 def preflight_document(
@@ -23,7 +23,7 @@ def preflight_document(
     speeds: Sequence[Speed | None] = (),
     instead: Sequence[Preflight | None] = (),
 ) -> dict[str, object]:
-    """Collect the answers for one model, speeds where they were asked, and the nearest split where one does not run."""
+    """Collect the answers for one model, with speeds if requested and the nearest split that runs if one does not."""
     model, count = answers[0].question.subject.model, len(answers)
     return {
         "schema": SCHEMA,

@@ -1,4 +1,4 @@
-"""How is a preflight shown? Findings by severity, what will serve, what could not be decided, and the launch."""
+"""Renders a preflight: findings by severity, the serving configuration, undecided rules, and the launch command."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -48,7 +48,7 @@ _COUNTED: Mapping[Severity, str] = {
 _ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM", "atom": "ATOM"}
 _SHOWN_BYTES = GIB // 20
 _WORTH_ASKING = {Severity.SILENT_WRONG, Severity.BLOCKER, Severity.WARNING}
-"""What is left open of the rest would only be noted."""
+"""Severities whose undecided rules are listed; the others would only be noted."""
 _SHORT: Mapping[Readiness, str] = {
     Readiness.SILENT_WRONG: "WRONG",
     Readiness.BLOCKED: "no",
@@ -60,7 +60,7 @@ _SHORT: Mapping[Readiness, str] = {
 
 
 def render_preflight(answer: Preflight, speed: Speed | None = None, instead: Preflight | None = None) -> RenderableType:
-    """Draw one answer, with how fast it would be where that was asked, and the nearest split where it would not run."""
+    """Draw one answer, with its speed if requested, and the nearest split that runs if it does not."""
     pieces: list[RenderableType] = [_headline(answer)]
     for severity in Severity:
         stops = answer.obstacles if severity is Severity.BLOCKER else ()
@@ -83,7 +83,7 @@ def render_preflight(answer: Preflight, speed: Speed | None = None, instead: Pre
 
 
 def _open_questions(answer: Preflight) -> list[Undetermined]:
-    """Leave out what would only be noted, and bytes nobody scanned: that a file may be damaged goes without saying."""
+    """Return the undecided rules to list: not those of low severity, nor those that only need a scan of the bytes."""
     return [
         entry
         for entry in answer.assessment.undetermined
@@ -108,7 +108,7 @@ def _headline(answer: Preflight) -> Text:
 
 
 def _called(subject: Subject) -> str:
-    """Name the model; a repository answered with a known shape is named as well."""
+    """Name the model; for a repository matched to a known architecture, name both."""
     name = subject.model.name
     own = name not in model_ids() or subject.name.count("/") != 1 or find_model(name).repo == subject.name
     return name if own else f"{subject.name.rpartition('/')[2]} (shaped as {name})"
@@ -125,7 +125,7 @@ def _shortened(answer: Preflight) -> str:
 
 
 def _counts(answer: Preflight) -> str:
-    """Say what was found, by how it fails."""
+    """Count findings by severity."""
     found = {severity: len(answer.assessment.of(severity)) for severity in Severity}
     found[Severity.BLOCKER] += len(answer.obstacles)
     found[Severity.WARNING] += len(answer.doubts)
@@ -136,7 +136,7 @@ def _counts(answer: Preflight) -> str:
 
 
 def _ignored(answer: Preflight) -> list[FlagFinding]:
-    """Flags and variables that are wrong and yet stop nothing."""
+    """Return wrong flags and environment variables that do not stop the launch."""
     return [flag for flag in answer.flags if not flag.stops]
 
 
@@ -159,7 +159,7 @@ def _finding(finding: Finding) -> RenderableType:
 
 
 def shown_value(value: Value) -> str:
-    """Write a fact's value as people read it."""
+    """Format a fact's value."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, frozenset):
@@ -253,7 +253,7 @@ def _speed(speed: Speed) -> str:
 
 
 def _undetermined(entries: Sequence[Undetermined]) -> RenderableType:
-    """Group by what would settle it: one statement may decide several rules."""
+    """Group undecided rules by the information that would decide them."""
     by_deed: dict[str, list[str]] = {}
     for entry in entries:
         facts = ", ".join(name.removeprefix("host.") for name in entry.missing if name.startswith("host."))
@@ -317,12 +317,12 @@ def _plan(plan: LaunchPlan) -> RenderableType:
 
 
 def _pasted(command: str) -> Text:
-    """Show a command so that it can be pasted: no line wrapped or cut, and nothing after the backslash that goes on."""
+    """Show a command for copying: no line is wrapped or cut, and nothing follows a trailing backslash."""
     return Text(indent(command, "  "), style="green", no_wrap=True, overflow="ignore")
 
 
 def render_matrix(answers: Sequence[Preflight]) -> RenderableType:
-    """Draw one model over many devices: a row per device, verdict and reason per engine."""
+    """Draw a matrix for one model: a row per accelerator, verdict and reason per engine."""
     engines = list(dict.fromkeys((answer.question.engine, str(answer.question.version)) for answer in answers))
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("accelerator", no_wrap=True)
@@ -346,7 +346,7 @@ def _cell(answer: Preflight) -> Text:
 
 
 def _reason(answer: Preflight) -> str:
-    """Give the first thing that made the verdict what it is."""
+    """Return the first cause of the verdict."""
     if answer.obstacles:
         return answer.obstacles[0].text.split(";")[0][:70]
     worst = answer.assessment.of(Severity.BLOCKER) or answer.assessment.of(Severity.SILENT_WRONG)

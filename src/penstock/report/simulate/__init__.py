@@ -1,1 +1,1 @@
-"""How is a simulation shown?"""
+"""Renders a simulation."""

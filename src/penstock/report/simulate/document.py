@@ -1,4 +1,4 @@
-"""What does `simulate --json` print? The run as plain values: seconds, tokens, fractions."""
+"""JSON document of `simulate --json`: the run in seconds, tokens and fractions."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -11,12 +11,12 @@ from penstock.simulation.scenario import HoursOfDay, Scenario
 from penstock.workload import Trace, Workload
 
 SCHEMA: Final = "penstock.simulate/3"
-"""Changes with any field that is renamed, removed or means something else; new fields leave it alone."""
+"""Schema version. It changes if a field is renamed, removed or redefined; new fields do not change it."""
 _QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
 
 def simulation_document(scenarios: Sequence[Scenario]) -> dict[str, object]:
-    """Everything a program would want to read."""
+    """Collect the JSON document of a simulation."""
     question = scenarios[0].question
     workload, deployment = question.workload, scenarios[0].placement.deployment
     return {
@@ -36,7 +36,7 @@ def simulation_document(scenarios: Sequence[Scenario]) -> dict[str, object]:
 def workload_values(
     workload: Workload, *, requests: int, rate_per_s: float | None, seed: int, hours: HoursOfDay | None
 ) -> dict[str, object]:
-    """Say what was asked, so that it can be asked again."""
+    """Return the workload's parameters, sufficient to repeat the run."""
     return {
         "name": workload.name,
         "source": workload.source,
@@ -106,13 +106,13 @@ def _scenario(scenario: Scenario) -> dict[str, object]:
 
 
 def latency_values(latency: Latency) -> dict[str, float | None]:
-    """Quantiles of a latency."""
+    """Return quantiles, mean and maximum of a latency, in seconds."""
     document = {f"p{fraction * 100:g}": latency.quantile_s(fraction) for fraction in _QUANTILES}
     return document | {"mean": latency.mean_s, "max": latency.max_s if latency.count else None}
 
 
 def class_values(item: ClassOutcome) -> dict[str, object]:
-    """Say how one class fared."""
+    """Return the outcome of one request class."""
     return {
         "name": item.name,
         "slo": plain(item.slo),
@@ -131,7 +131,7 @@ def class_values(item: ClassOutcome) -> dict[str, object]:
 
 
 def pool_values(pool: PoolOutcome) -> dict[str, object]:
-    """Say what one pool did; who ran and who waited, both over all replicas and the whole run."""
+    """Return the outcome of one pool; running and waiting requests are means over all replicas and the whole run."""
     document = {name: value for name, value in vars(pool).items() if name != "itl"}
     document |= {"mean_running": pool.mean_in_batches, "mean_batch": pool.mean_running}
     return {**document, "hit_fraction": pool.hit_fraction, "itl_s": latency_values(pool.itl)}

@@ -1,4 +1,4 @@
-"""How is it said how requests came? How many at which rate, of which trace or day, and what share was kept."""
+"""Sentences about arrivals: number of requests, rate, time of day, part of the trace, and SLO attainment."""
 
 from math import floor
 from typing import Final
@@ -8,11 +8,11 @@ from penstock.workload import AsRecorded, Diurnal, Trace, Workload
 
 _ROUNDING: Final = 1e-9
 _FEW_DIGITS: Final = 1e5
-"""From so many requests a second on, the rate stands for all at once."""
+"""Requests per second above which all requests are said to arrive at once."""
 
 
 def arrivals_sentence(workload: Workload, *, requests: int, rate_per_s: float | None, span_s: float | None) -> str:
-    """Say how many requests came at which rate, and why that is not the rate that was asked for."""
+    """Describe the number of requests and their rate, and why the rate differs from the requested one."""
     mean = rate_per_s or workload.rate_per_s
     said = f"{requests:,} request{'' if requests == 1 else 's'}"
     if workload.users:
@@ -34,7 +34,7 @@ def _of_a_day(workload: Workload, mean_per_s: float, span_s: float | None) -> st
 
 
 def _of_a_trace(workload: Workload, requests: int, rate_per_s: float | None) -> str:
-    """Say that a rate was asked for of a whole trace, where only its beginning is run, as it was recorded."""
+    """State that only the beginning of a trace is run, although the requested rate holds for the whole trace."""
     lengths = workload.lengths
     if rate_per_s is None or not isinstance(lengths, Trace) or not isinstance(workload.arrivals, AsRecorded):
         return ""
@@ -44,12 +44,12 @@ def _of_a_trace(workload: Workload, requests: int, rate_per_s: float | None) -> 
 
 
 def clock(hour: float) -> str:
-    """Write an hour of a day, or of a later one."""
+    """Format an hour of the day, with the number of days if it is on a later day."""
     days, minutes = divmod(round(hour * 60), 24 * 60)
     later = f" {days} day{'s' if days > 1 else ''} later" if days else ""
     return f"{minutes // 60:02d}:{minutes % 60:02d}{later}"
 
 
 def share_kept(fraction: float) -> str:
-    """Write a share of kept promises, cut and not rounded: 94.95% must not read as the 95.0% it falls short of."""
+    """Format SLO attainment, truncated and not rounded: 94.95% must not read as 95.0%."""
     return f"{floor(fraction * 1000 + _ROUNDING) / 10:.1f}%"

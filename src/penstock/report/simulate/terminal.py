@@ -1,4 +1,4 @@
-"""How is a simulated run shown? Latencies with their intervals, what the cache did, and the run over time."""
+"""Renders a simulated run: latencies with intervals, KV cache use, and the run over time."""
 
 from collections.abc import Sequence
 
@@ -55,7 +55,7 @@ def _heading(scenario: Scenario) -> Text:
 
 
 def name_of(scenario: Scenario) -> str:
-    """Name a deployment as it was typed."""
+    """Name a deployment as in `--on`, with its number of replicas."""
     devices = scenario.placement.deployment.parallelism.devices
     replicas = scenario.question.replicas
     name = scenario.placement.deployment.accelerator.id + (f" x{devices}" if devices > 1 else "")
@@ -102,17 +102,17 @@ def _latency_row(scenario: Scenario) -> list[str | Text]:
 
 
 def ttft_of(outcome: Outcome) -> Latency:
-    """Time to first token over every class."""
+    """Return the time to first token over all classes."""
     return _together([item.ttft for item in outcome.classes])
 
 
 def tpot_of(outcome: Outcome) -> Latency:
-    """Time per output token over every class."""
+    """Return the time per output token over all classes."""
     return _together([item.tpot for item in outcome.classes])
 
 
 def e2e_of(outcome: Outcome) -> Latency:
-    """Time to the last token over every class."""
+    """Return the end-to-end latency over all classes."""
     return _together([item.e2e for item in outcome.classes])
 
 
@@ -168,7 +168,7 @@ def _engine(scenarios: Sequence[Scenario], width: int) -> RenderableType:
 
 
 def pool_label(scenario: Scenario, pool: str) -> str:
-    """Name a pool; where there is only one, as its deployment."""
+    """Name a pool; a single pool is named after its deployment."""
     return name_of(scenario) if scenario.outcome is None or len(scenario.outcome.pools) == 1 else pool
 
 
@@ -189,7 +189,7 @@ def _pool_row(label: str, pool: PoolOutcome, usd_per_mtok: float | None) -> list
 
 
 def _timelines(scenarios: Sequence[Scenario], width: int) -> Table:
-    """Queue, cache and throughput of each pool as one line each, from the first arrival to the last token."""
+    """Draw queue, KV cache and throughput of each pool as sparklines, from the first arrival to the last token."""
     lines = [
         (pool_label(scenario, name), line)
         for scenario in scenarios

@@ -1,4 +1,4 @@
-"""How does a run look over time? Queue, batch, cache and tokens of each pool, as one chart."""
+"""Chart of a run over time: queue, batch, KV cache and tokens per pool."""
 
 from collections.abc import Sequence
 
@@ -17,9 +17,9 @@ _SERIES = {
 
 
 def timeline(scenarios: Sequence[Scenario], suffix: str) -> str | bytes:
-    """Draw every pool that was simulated, in the format a file name ends in."""
+    """Draw every simulated pool in the format that the file suffix names."""
     try:
-        import altair as alt  # noqa: PLC0415 - an extra
+        import altair as alt  # noqa: PLC0415 - optional extra
     except ImportError:
         raise MissingExtra("charts need an extra: pip install 'penstock[report]'") from None
     rows = [

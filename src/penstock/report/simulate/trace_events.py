@@ -1,4 +1,4 @@
-"""How is a run looked at step by step? As trace events, which ui.perfetto.dev and chrome://tracing open."""
+"""Writes a run as trace events, step by step, for ui.perfetto.dev and chrome://tracing."""
 
 import json
 
@@ -8,7 +8,7 @@ _US = 1e6
 
 
 def trace_events(outcome: Outcome, replica: int = 0) -> str:
-    """Write the logged steps of one replica: what each did, how long it took, and counters of queue and cache."""
+    """Write the logged steps of one replica: kind, duration, and counters of queue and KV cache."""
     events: list[dict[str, object]] = [
         {"ph": "M", "pid": 1, "tid": 1, "name": "process_name", "args": {"name": f"replica {replica}"}},
         {"ph": "M", "pid": 1, "tid": 1, "name": "thread_name", "args": {"name": "engine steps"}},

@@ -1,1 +1,1 @@
-"""How are policies that route to a fleet compared?"""
+"""Renders a comparison of routing policies on a fleet."""

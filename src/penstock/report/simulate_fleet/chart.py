@@ -1,4 +1,4 @@
-"""How do policies look beside each other? What they attained, what it cost, and who was sent where, as one picture."""
+"""Chart that compares policies: SLO attainment, cost, and destination of requests."""
 
 from collections.abc import Sequence
 
@@ -13,9 +13,9 @@ from penstock.workload import Workload
 def policies_chart(
     fleet: Fleet, pools: Sequence[ReplicaPool], workload: Workload, runs: Sequence[PolicyRun], suffix: str
 ) -> str | bytes:
-    """Draw every policy's goodput and attainment, and where it sent prompts of which length."""
+    """Draw goodput and attainment per policy, and its destinations by prompt length."""
     try:
-        import altair as alt  # noqa: PLC0415 - an extra
+        import altair as alt  # noqa: PLC0415 - optional extra
     except ImportError:
         raise MissingExtra("charts need an extra: pip install 'penstock[report]'") from None
     names = [run.policy.name for run in runs]

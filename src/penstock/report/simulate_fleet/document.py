@@ -1,4 +1,4 @@
-"""What does `simulate --fleet --json` print? Every policy's run as plain values."""
+"""JSON document of `simulate --fleet --json`: every policy's run as plain values."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -18,7 +18,7 @@ SCHEMA: Final = "penstock.simulate-fleet/4"
 def fleet_document(
     fleet: Fleet, pools: Sequence[ReplicaPool], load: SharedLoad, events: Sequence[str], runs: Sequence[PolicyRun]
 ) -> dict[str, object]:
-    """Everything a program would want to read."""
+    """Collect the JSON document of a fleet simulation."""
     return {
         "schema": SCHEMA,
         "fleet": fleet.name,

@@ -1,4 +1,4 @@
-"""How is a fleet's run shown? One row per policy, and of the first where its requests went."""
+"""Renders a fleet simulation: one row per policy, and the destinations of the first policy's requests."""
 
 from collections.abc import Sequence
 
@@ -92,7 +92,7 @@ def _row(run: PolicyRun) -> list[str | Text]:
 
 
 def _where(pools: Sequence[ReplicaPool], run: PolicyRun, width: int) -> RenderableType:
-    """Say which requests a policy sent where."""
+    """Draw the pools to which a policy sent requests."""
     columns = [Column(f"{run.policy.name} sent", figures=False), Column("requests"), Column("SLO met")]
     picked = [place for place, pool in enumerate(pools) if pool.role != "decode"]
     columns += [Column(f"to {pools[place].name}") for place in picked]
@@ -106,7 +106,7 @@ def _destination(row: Destinations, picked: Sequence[int]) -> list[str | Text]:
 
 
 def _turned_away(pools: Sequence[ReplicaPool], runs: Sequence[PolicyRun]) -> list[Text]:
-    """Say why requests were not served."""
+    """Explain why requests were not served."""
     said, refused = [], runs[0].outcome.refused
     if refused:
         most = max(pool.replica.most_tokens for pool in pools)
@@ -126,7 +126,7 @@ def _turned_away(pools: Sequence[ReplicaPool], runs: Sequence[PolicyRun]) -> lis
 
 
 def _bill(pools: Sequence[ReplicaPool], runs: Sequence[PolicyRun]) -> list[Text]:
-    """Say what dollars are, and of elastic pools how much could be given back."""
+    """State the dollars per policy, and the idle share of elastic pools that could be released."""
     first = runs[0]
     if first.usd is None:
         return []

@@ -1,1 +1,1 @@
-"""How is a workload shown?"""
+"""Renders a workload."""

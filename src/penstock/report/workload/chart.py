@@ -1,4 +1,4 @@
-"""How does a trace look? Arrivals over time and the lengths of prompts and answers, as one chart."""
+"""Chart of a trace: arrivals over time, and the lengths of prompts and answers."""
 
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ _COLOURS: Final = {"prompts": "#17405f", "answers": "#d99a00"}
 
 
 def trace_chart(summary: TraceSummary, suffix: str) -> str | bytes:
-    """Draw it in the format a file name ends in."""
+    """Draw the trace in the format that the file suffix names."""
     requests = summary.requests
     subtitle = f"{requests.requests:,} requests; {summary.source}"
     chart = {

@@ -1,4 +1,4 @@
-"""How is a trace shown? What is in it, as tables and two small pictures, and how to use it."""
+"""Renders a trace: its contents as tables and two sparklines, and how to simulate it."""
 
 import shlex
 from typing import Final
@@ -16,7 +16,7 @@ from penstock.workload.summary.describe import SharingSummary, TokenSummary
 _LABEL: Final = 12
 _WIDEST: Final = 132
 _POISSON_CV: Final = (0.9, 1.1)
-"""Gaps that vary by about their mean: drawing them as Poisson changes nothing a run could show."""
+"""Range of the coefficient of variation of gaps that is treated as Poisson; a run would show no difference."""
 _EXAMPLE: Final = ("penstock", "simulate", "llama-3.1-8b", "--on mi300x:1,h100:1")
 
 
@@ -53,7 +53,7 @@ def _labelled() -> Table:
 
 
 def trace_document(summary: TraceSummary) -> dict[str, object]:
-    """Say the same for a program: seconds, tokens, fractions."""
+    """Collect the JSON document of a trace, in seconds, tokens and fractions."""
     fit, requests = summary.log_normal, summary.requests
     judged = {"critical_distance": fit.critical_distance, "close": fit.close}
     return {
@@ -65,7 +65,7 @@ def trace_document(summary: TraceSummary) -> dict[str, object]:
 
 
 def suggested_arrivals(gap_cv: float) -> str:
-    """Name the arrivals of `simulate --arrivals` whose gaps vary as these do."""
+    """Name the value of `simulate --arrivals` whose gaps vary as much as the trace's."""
     low, high = _POISSON_CV
     return "poisson" if low <= gap_cv <= high else f"gamma:{max(gap_cv, 0.01):.2g}"
 
@@ -128,7 +128,7 @@ def _lengths(requests: WorkloadSummary) -> Table:
 
 
 def _pictures(summary: TraceSummary, room: int) -> Table:
-    """Draw both lengths over the same doublings, so that they can be compared, and say what comes close to them."""
+    """Draw both length histograms over the same powers of two, and the log-normal fit."""
     requests = summary.requests
     both = (("prompts", requests.input_tokens), ("answers", requests.output_tokens))
     cells = max(len(tokens.by_length) for _, tokens in both)
@@ -147,7 +147,7 @@ def _pictures(summary: TraceSummary, room: int) -> Table:
 
 
 def _spread(cells: list[int], width: int) -> list[int]:
-    """Repeat cells as often as the width allows."""
+    """Repeat each cell as often as the width allows."""
     times = max(1, width // len(cells))
     return [count for count in cells for _ in range(times)]
 
@@ -181,7 +181,7 @@ def _use(requests: WorkloadSummary, path: str, room: int) -> Text:
 
 
 def _shell(words: tuple[str, ...], room: int) -> str:
-    """Write a command that can be copied: a line that would be too long continues after a backslash."""
+    """Write a command for copying; long lines continue after a backslash."""
     lines = ["  " + words[0]]
     for word in words[1:]:
         if len(lines[-1]) + len(word) + 3 > room:
