@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 pytest.importorskip("httptools", reason='the gateway is an extra: pip install "penstock[gateway]"')
@@ -65,6 +66,11 @@ def test_health_is_the_gateways_own_and_ready_that_an_endpoint_is_too(tmp_path: 
                 assert await asyncio.to_thread(status, stack, "/v1/chat/completions", chat(1)) == 200
                 assert both(stack) == (503, 503)
                 await asyncio.sleep(0.2)
+            async with httpx2.AsyncClient(http1=False, http2=True, timeout=30) as client:  # one connection
+                url, headers = f"http://{stack.stack.listen}/v1/chat/completions", {"x-api-key": KEY}
+                assert [(await client.post(url, content=chat(1), headers=headers)).status_code for _ in range(4)] == [
+                    200
+                ] * 4
             stream = asyncio.create_task(stack.ask(chat(150, stream=True), headers=f"x-api-key: {KEY}\r\n"))
             await asyncio.sleep(0.5)
             gateway.send_signal(signal.SIGTERM)  # no more grace

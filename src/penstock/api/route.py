@@ -2,13 +2,14 @@
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from penstock.gateway.envoy.envoy_config import EnvoySettings
     from penstock.gateway.state.routed_fleet import RoutedFleet
     from penstock.routing.records import Records
+
+_PREFIX: Final = "penstock-"
+"""Start of the name of a gateway's folder; the process id of its owner follows."""
 
 
 def routed_fleet(asked: AskedFleet, generation: int = 0, *, follow_names: bool = False) -> "RoutedFleet":
@@ -199,6 +203,14 @@ def _memory_folder() -> str | None:
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - a folder of our own is made in it
 
 
+def remove_leftovers(memory: Path) -> None:
+    """Remove the folders of gateways that were killed: they hold keys of clients and engines."""
+    for folder in memory.glob(f"{_PREFIX}*-*"):
+        owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 def route(
     fleet: AskedFleet,
     options: GatewayOptions | None = None,
@@ -218,7 +230,11 @@ def route(
     def read(made: int) -> "RoutedFleet":
         return routed_fleet(fleet, made, follow_names=told.follow_names)
 
-    with TemporaryDirectory(prefix="penstock-", dir=_memory_folder(), ignore_cleanup_errors=True) as folder:
+    memory = _memory_folder()
+    if memory is not None:
+        remove_leftovers(Path(memory))
+    prefix = f"{_PREFIX}{os.getpid()}-"
+    with TemporaryDirectory(prefix=prefix, dir=memory, ignore_cleanup_errors=True) as folder:
         settings = envoy_settings(told, Path(folder))  # first: reports a missing extra in one line
         from penstock.gateway.supervisor import Supervisor  # noqa: PLC0415 - needs the extra
 

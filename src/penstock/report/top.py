@@ -16,7 +16,7 @@ def render_top(view: GatewayView, before: GatewayView | None, seconds: float) ->
     for name in ("picks/s", "in flight", "running", "waiting", "KV", "report", "moved", "failed", "$/h"):
         table.add_column(name, justify="right")
     for one in view.endpoints:
-        table.add_row(*_cells(one, earlier.get(one.address), seconds))
+        table.add_row(*map(Text, _cells(one, earlier.get(one.address), seconds)))  # names are no markup
     heads = [_pickers(view, before, seconds)]
     if "requests_total" in view.totals:
         heads.insert(0, _envoy(view, before, seconds))

@@ -1,7 +1,10 @@
 """What a fleet file says is what pickers and Envoy are told."""
 
 import json
+import os
 import socket
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +14,7 @@ pytest.importorskip("httptools", reason='the gateway is an extra: pip install "p
 
 from penstock.api.arguments.fleet_argument import fleet_choice, placed_pool
 from penstock.api.emulate import emulated_fleet, emulated_replicas
-from penstock.api.route import GatewayOptions, envoy_document, envoy_settings, route, routed_fleet
+from penstock.api.route import GatewayOptions, envoy_document, envoy_settings, remove_leftovers, route, routed_fleet
 from penstock.errors import PenstockError, UsageError
 from penstock.fleet.pools import Fleet
 from penstock.gateway.envoy.config_files import envoy_files, static_document
@@ -186,3 +189,14 @@ def test_a_gateway_that_cannot_start_leaves_no_folder(tmp_path: Path, monkeypatc
     with pytest.raises(PenstockError, match="nowhere"):
         route(tmp_path / "nowhere.yaml")
     assert not list(tmp_path.iterdir())
+
+
+def test_folders_of_killed_gateways_are_removed_and_no_others(tmp_path: Path) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    for name in (f"penstock-{ended.pid}-a", f"penstock-{os.getpid()}-b", "penstock-other", "elsewhere"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "keys.json").write_text("{}")
+    remove_leftovers(tmp_path)
+    left = {folder.name for folder in tmp_path.iterdir()}
+    assert left == {f"penstock-{os.getpid()}-b", "penstock-other", "elsewhere"}

@@ -93,3 +93,11 @@ def test_what_envoy_counted_is_said_to_be_older_than_the_table() -> None:
     envoy, pickers, *_ = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert envoy.rstrip() == "Envoy, up to 1 s ago:  17 requests/s  0 active  0 5xx/s  3 by weight"
     assert pickers.startswith("Now:  0.0 picks/s  1 of 1 pickers")
+
+
+def test_a_pool_name_is_text_and_never_markup() -> None:
+    page = GATEWAY.replace('pool="h100"', 'pool="[/] [red]x"')
+    console = Console(file=StringIO(), width=200, color_system=None)
+    console.print(render_top(read_view(page), None, 1.0))
+    assert isinstance(console.file, StringIO)
+    assert "[/] [red]x" in console.file.getvalue()

@@ -159,6 +159,8 @@ def listeners(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None
         "name": "clients",
         "address": {"socket_address": {"address": host.strip("[]"), "port_value": int(port)}},
         "per_connection_buffer_limit_bytes": BUFFER_BYTES,
+        # Failing health checks must not send GOAWAY: OpenAI's Python client over HTTP/2 drops the whole connection then.
+        "drain_type": "MODIFY_ONLY",
         "filter_chains": [chain],
     }
     return {"version_info": "1", "resources": [listener]}
