@@ -24,7 +24,7 @@ class PeopleDecide:
     assumed_engineers: float
     """Those that the plan bills, on average over the time the vendor serves."""
     given: bool
-    """Whether the plan file states them."""
+    """Whether the plan file states how many there are, and not only how many per device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,8 @@ def people_decide(by_label: Mapping[str, Mix], terms: BillingTerms) -> PeopleDec
     """Find the vendor whose people decide; None where hardware does, or where only one vendor can be chosen.
 
     People decide where a vendor's fleet is cheaper without them and the number at which it is not is one that the plan
-    holds possible; where the plan states none, up to what the source of the default says a cluster takes.
+    holds possible. Where it states no number of engineers, that is up to what the source of the default says a cluster
+    takes: a share of an engineer per device says little of a small fleet.
     """
     for vendor, stack in terms.resolved.plan.stacks.items():
         own = [(label, mix) for label, mix in by_label.items() if vendor in mix.vendors]
@@ -64,7 +65,7 @@ def people_decide(by_label: Mapping[str, Mix], terms: BillingTerms) -> PeopleDec
             saved_usd=_without_people(other, terms) - _without_people(mix, terms),
             break_even_engineers=(other.cost_usd - free_usd) / (billed.years * year_usd),
             assumed_engineers=assumed,
-            given=flat.given or by_size.given,
+            given=flat.given,
         )
         possible = billed.engineers(flat.high, by_size.high)
         possible = possible if found.given else max(possible, CLUSTER_ENGINEERS)
