@@ -17,8 +17,8 @@ _ROUNDING: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """How many nodes of an accelerator a vendor is asked about; None where no fleet of it alone keeps every rule."""
+class LotNodes:
+    """Nodes of an accelerator that a vendor is asked about; None where no fleet of it alone keeps every rule."""
 
     whole_nodes: int | None
     """They carry the whole demand, with the vendor's other accelerators where its cheapest fleet has several."""
@@ -38,18 +38,18 @@ def shared_fraction(result: PlanResult, answer: Answer) -> float | None:
     return 1 / vendors if vendors > 1 else None
 
 
-def asked_nodes(result: PlanResult, answer: Answer) -> Mapping[str, Asked]:
+def asked_nodes(result: PlanResult, answer: Answer) -> Mapping[str, LotNodes]:
     """Say how many nodes to ask about, by accelerator: those of the recommended fleet first.
 
     Accelerators of which no new node is needed, because owned ones are enough, are left out.
     """
     share, chosen = shared_fraction(result, answer), answer.winner.mix.support
-    found: dict[str, Asked] = {}
+    found: dict[str, LotNodes] = {}
     for ident, mix in sorted(_whole_fleets(result, answer), key=lambda entry: entry[0] not in chosen):
         whole = None if mix is None else _most((pool, pool.nodes) for pool in _pools(mix, ident))
         shared = None if mix is None or share is None else _shared(mix, ident, result.problem, share)
         if whole != 0:
-            found[ident] = Asked(whole_nodes=whole, shared_nodes=shared)
+            found[ident] = LotNodes(whole_nodes=whole, shared_nodes=shared)
     return found
 
 

@@ -14,7 +14,7 @@ from penstock.planning.acceptance import Acceptance, AcceptanceCase, Margin, mar
 from penstock.planning.asked.inputs import Input
 from penstock.planning.asked.plan import PartPlan, Plan, WorkloadPlan
 from penstock.planning.doubt.sensitivity import Flip
-from penstock.planning.lots import Asked, asked_nodes, shared_fraction
+from penstock.planning.lots import LotNodes, asked_nodes, shared_fraction
 from penstock.planning.make import Answer, PlanResult
 from penstock.planning.optimum.billing import part_of
 from penstock.planning.optimum.build import peak_requests_per_s
@@ -52,7 +52,7 @@ class VendorSheet:
 
     accelerator: Accelerator
     role: str
-    nodes: Asked
+    nodes: LotNodes
     questions: tuple[VendorQuestion, ...]
 
 
@@ -71,7 +71,7 @@ def _ways(mix: Mix, ident: str) -> set[str]:
     }
 
 
-def _sheet(result: PlanResult, answer: Answer, ident: str, nodes: Asked) -> VendorSheet:
+def _sheet(result: PlanResult, answer: Answer, ident: str, nodes: LotNodes) -> VendorSheet:
     fleets = (answer.winner.mix, *(bill.mix for bill in answer.by_label.values()))
     ways = next((_ways(mix, ident) for mix in fleets if ident in mix.support), set[str]())
     part, accelerator = part_of(result.plan, ident), result.resolved.accelerators[ident]
