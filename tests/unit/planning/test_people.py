@@ -63,6 +63,8 @@ def test_people_who_grow_with_a_small_fleet_decide_nothing_by_themselves() -> No
     assert people.assumed_engineers == pytest.approx(devices * 2.5 / 1000)
     assert people.assumed_engineers < people.break_even_engineers <= 2
     assert "(assumed 0." in people_sentence(answer)
+    written = BY_SIZE + "stacks: {amd: {engineers_per_1000_devices: {value: 2.5, low: 0, high: 7.5}}}\n"
+    assert people_sentence(answer_of(written)) == people_sentence(answer), "a default that is written out is the same"
     stated = answer_of(TWO_PARTS)
     assert stated.people is not None
     assert people.break_even_engineers == pytest.approx(stated.people.break_even_engineers)

@@ -57,7 +57,7 @@ KNOBS = {
     "mi300x": "price.mi300x",
     "h200": "price.h200_sxm",
     "mi325x": "rent.mi325x",
-    "contract": "contract.mi325x.12",
+    "contract": "contract.mi325x.0",
     "kwh": "kwh.main",
     "pue": "pue.main",
     "hosting": "hosting.main",

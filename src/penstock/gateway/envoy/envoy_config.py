@@ -159,7 +159,7 @@ def listeners(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None
         "name": "clients",
         "address": {"socket_address": {"address": host.strip("[]"), "port_value": int(port)}},
         "per_connection_buffer_limit_bytes": BUFFER_BYTES,
-        # Failing health checks must not send GOAWAY: OpenAI's Python client over HTTP/2 drops the whole connection then.
+        # A failing health check must not send GOAWAY: Python's HTTP/2 client drops the whole connection then.
         "drain_type": "MODIFY_ONLY",
         "filter_chains": [chain],
     }

@@ -25,7 +25,7 @@ class PeopleDecide:
     assumed_engineers: float
     """Engineers billed in the plan, on average over the time the vendor serves."""
     given: bool
-    """Whether the plan file states the engineers."""
+    """Whether the plan file states a fixed number of engineers, not only a number per device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def people_decide(by_label: Mapping[str, Mix], terms: BillingTerms) -> PeopleDec
             saved_usd=_without_people(other, terms) - _without_people(mix, terms),
             break_even_engineers=(other.cost_usd - free_usd) / (billed.years * year_usd),
             assumed_engineers=assumed,
-            given=flat.given or by_size.given,
+            given=flat.given,
         )
         possible = billed.engineers(flat.high, by_size.high)
         possible = possible if found.given else max(possible, CLUSTER_ENGINEERS)
