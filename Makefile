@@ -8,17 +8,22 @@ WHEEL_VENV := build/wheel-venv
 WORKERS ?= 2
 RAW ?= ../shared/data
 TIMED := $(wildcard tests/integration/test_gateway*.py) tests/integration/test_fp8_scan_rate.py
+CORE := tests/unit tests/property tests/golden tests/reference
+SKIPPED ?=
+PLANS := tests/unit/planning/test_examples.py
+WHEEL_TESTS := $(shell grep -rl --include='*.py' 'pytest.mark.wheel' tests)
 # The workers fill the cores; threads of linear algebra beside them only wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help check format lint types imports machine-code test wheel wheel-test docs docs-check claims accuracy calibration disaggregation power drafts routing measurements ledger constraints fuzz fuzz-gateway soak bench-fleet bench bench-gateway optima engine clean
+.PHONY: help check format lint types imports machine-code test core plans thorough wheel wheel-venv wheel-test docs docs-check claims accuracy calibration disaggregation power drafts routing measurements ledger constraints fuzz fuzz-gateway soak bench-fleet bench bench-gateway optima engine clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
 
 check: $(VENV)/.installed ## everything CI runs
-	$(MAKE) -j 2 -O lint types imports machine-code
-	$(MAKE) test docs-check wheel-test
+	$(MAKE) -j 2 -O machine-code types lint imports wheel-venv docs-check
+	$(MAKE) test SKIPPED='-m "not wheel"'
+	$(MAKE) wheel-test
 
 $(VENV)/.installed: constraints/dev.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -44,24 +49,35 @@ machine-code: $(VENV)/.installed ## compile the simulator and the policy once, f
 	$(BIN)/python tools/build_machine_code.py
 
 test: machine-code ## unit, property, golden and integration tests
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(TIMED:%=--ignore %)
-	$(BIN)/pytest -n 0 $(TIMED)  # alone: what they time must not wait for others
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(TIMED:%=--ignore %) $(SKIPPED)
+	$(BIN)/pytest -n 0 $(TIMED)  # alone: they measure time, which other tests would stretch
+
+core: machine-code ## unit, property and golden tests without the shipped plans
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(CORE) --ignore $(PLANS)
+
+plans: machine-code ## the shipped plans alone, with every flip (eight minutes)
+	PENSTOCK_THOROUGH=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal $(PLANS)
+
+thorough: machine-code ## core and plans with every flip, property tests and fuzzing at full length
+	PENSTOCK_THOROUGH=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal $(CORE)
 
 wheel: machine-code ## build the wheel into dist/
 	rm -rf dist
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
 
-wheel-test: wheel ## install the wheel in a clean environment and run the command-line tests against it
+wheel-venv: wheel ## install the wheel in a clean environment
 	rm -rf $(WHEEL_VENV)
 	$(PYTHON) -m venv $(WHEEL_VENV)
 	$(WHEEL_VENV)/bin/python -m pip install --quiet --require-hashes --requirement constraints/base.txt
 	$(WHEEL_VENV)/bin/python -m pip install --quiet --no-deps dist/*.whl
-	cd build && PENSTOCK_COMMAND=$(abspath $(WHEEL_VENV))/bin/penstock $(abspath $(BIN))/pytest -m wheel -n $(WORKERS) --rootdir .. ../tests
+
+wheel-test: ## run the command-line tests against the wheel that `make wheel-venv` installed
+	cd build && PENSTOCK_COMMAND=$(abspath $(WHEEL_VENV))/bin/penstock $(abspath $(BIN))/pytest -m wheel -n $(WORKERS) --rootdir .. $(WHEEL_TESTS:%=../%)
 
 docs: $(VENV)/.installed ## regenerate docs/help.md and the pictures from the real command
 	$(BIN)/python tools/build_docs.py
 
-docs-check: $(VENV)/.installed ## fail when generated docs are out of date
+docs-check: machine-code ## fail when generated docs are out of date
 	$(BIN)/python tools/build_docs.py --check
 	$(BIN)/python tools/build_claims.py --check
 

@@ -16,6 +16,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files from what is printed now")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run long tests first: workers that end with short ones end together."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 @pytest.fixture
 def shared() -> Path:
     """Reference files kept beside the checkout; CI must have them, anyone else may not."""
