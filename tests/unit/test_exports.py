@@ -86,12 +86,12 @@ EXPORTS = {
     "penstock.fleet": ["Deployment", "Engine", "Parallelism", "Release", "engine_defaults"],
     "penstock.performance": ["MemoryFit", "fit", "minimum_devices"],
     "penstock.preflight": [
-        "LaunchChoices",
         "Assessment",
         "Facts",
         "Finding",
         "Grounds",
         "Launch",
+        "LaunchChoices",
         "LaunchPlan",
         "Preflight",
         "PreflightQuestion",
