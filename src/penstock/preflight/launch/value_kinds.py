@@ -11,7 +11,8 @@ from penstock.fleet.release import Release
 from penstock.preflight.facts.launch_command import long_name
 from penstock.preflight.facts.situation import Launch
 
-_YES_OR_NO: Final = frozenset({"true", "false", "yes", "no", "on", "off", "0", "1"})
+_NO: Final = frozenset({"false", "no", "off", "0"})
+_YES_OR_NO: Final = _NO | {"true", "yes", "on", "1"}
 _NAME: Final = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 _NUMERIC: Final = re.compile(r"[\d.]+")
 _PORTED: Final = re.compile(r"([\w.-]+):(\d+)")
@@ -36,7 +37,7 @@ def wrong_kind(
     if kind == "switch":
         given = name not in launch.bare and (value.casefold() in _YES_OR_NO or f"--{name}={value}" in launch.typed)
         plain = engine != "vllm" or version >= _PLAIN_SWITCHES
-        return f"takes no value; write --{name} alone, or leave it out" if given and plain else None
+        return f"takes no value; {_switch_fix(name, value, engine)}" if given and plain else None
     if name in launch.bare:
         return f"needs a value, a {_WORDS[kind]}"
     if kind in {"json", "object"}:
@@ -46,6 +47,13 @@ def wrong_kind(
     if kind == "number":
         return None if _is_number(value) else "is no number"
     return None if re.fullmatch(r"-?\d{1,19}", value) else "is no whole number"
+
+
+def _switch_fix(name: str, value: str, engine: str) -> str:
+    """Return how to write a switch as its value means it: off stays off."""
+    if value.casefold() not in _NO:
+        return f"write --{name} alone, or leave it out"
+    return f"write --no-{name} to turn it off" if engine == "vllm" else "leave it out to keep it off"
 
 
 def _address(value: str) -> str | None:
