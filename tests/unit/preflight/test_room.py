@@ -1,7 +1,10 @@
 """What a proposed launch does about room: a smaller step, a larger share, and only then a shorter context."""
 
+from typing import Any
+
 import pytest
 
+from penstock.api.fit import fit
 from penstock.api.preflight import preflight
 from penstock.preflight import Preflight
 from penstock.preflight.launch.start_memory import keeps_whole_context
@@ -34,3 +37,18 @@ def test_a_larger_share_of_memory_is_named_where_it_keeps_the_whole_context() ->
 def test_a_line_without_the_hybrid_manager_keeps_everything(flag: str, *, passes: bool) -> None:
     line = f"vllm serve google/gemma-4-31B-it --max-model-len 32768 --max-num-batched-tokens 2048 {flag}"
     assert answered(None, "h100", line).passes is passes
+
+
+@pytest.mark.parametrize(
+    ("model", "on", "engine", "ranks"),
+    [("deepseek-v4-pro", "h200:8", "vllm", 8), ("deepseek-r1", "b200:4", "sglang", None)],
+)
+def test_a_launch_has_the_settings_that_fit_names(model: str, on: str, engine: str, ranks: int | None) -> None:
+    """Attack: `fit` said that it fits with these settings, and preflight that it does not run."""
+    split: dict[str, Any] = {} if ranks is None else {"dp": ranks, "ep": True}
+    named: Any = fit(model, on, engine=engine, **split).to_dict()
+    found = preflight(model, on, engine=engine, **split).answers[0]
+    assert found.memory.fits
+    flags = named["deployments"][0]["flags"]
+    assert flags
+    assert {f"--{flag.name} {flag.value}" for flag in found.plan.flags} >= set(flags)

@@ -12,7 +12,7 @@ from penstock.fleet.release import Release
 from penstock.model import CacheDtype, ModelSpec, cache_dtype
 from penstock.performance import MemoryFit, fit, minimum_devices
 from penstock.performance.memory.budget import DeviceRoom, usual_context_tokens
-from penstock.performance.memory.tuning import MAX_HUNDREDTHS
+from penstock.performance.memory.tuning import MAX_HUNDREDTHS, TUNABLE, Tunable, with_room
 from penstock.preflight.facts.situation import Launch
 from penstock.preflight.launch.launch_plan import LaunchPlan
 from penstock.preflight.launch.setting import Setting
@@ -23,6 +23,8 @@ _BYTE_SUFFIXES: Final = {"K": 2**10, "M": 2**20, "G": 2**30, "k": 10**3, "m": 10
 _STEP: Final = "max-num-batched-tokens"
 _SMALL_STEP: Final = 2048
 """Tokens per step that vLLM uses on small devices, and its recipes if memory is short."""
+_FRACTION_ONLY: Final[frozenset[Tunable]] = frozenset({"memory_fraction"})
+_STEPS: Final = {"vllm": _STEP, "sglang": "chunked-prefill-size"}
 _FRACTION: Final = {"vllm": "gpu-memory-utilization", "sglang": "mem-fraction-static"}
 
 
@@ -84,12 +86,14 @@ def fitted(
 ) -> tuple[LaunchPlan, CutContext | None, MemoryFit]:
     """Add flags that make a proposed launch fit: a larger memory fraction, then a shorter context."""
     wanted = asked or usual_context_tokens(deployment.model)
-    room = DeviceRoom(deployment)
-    share = _share_that_fits(room.at(wanted))
-    if share is not None:
-        room = DeviceRoom(replace(deployment, engine=replace(deployment.engine, memory_fraction=share)))
-        why = f"the engine's default share of memory leaves no room for {wanted:,} tokens"
-        plan = plan.with_flags(Setting(name=_FRACTION[plan.engine], value=f"{share:.2f}", why=why))
+    tuned = with_room(deployment, wanted, free=_FRACTION_ONLY if plan.has(_STEPS[plan.engine]) else TUNABLE)
+    room, why = DeviceRoom(tuned), f"the engine's defaults leave no room for {wanted:,} tokens"
+    if tuned.engine.memory_fraction != deployment.engine.memory_fraction:
+        share = f"{tuned.engine.memory_fraction:.2f}"
+        plan = plan.with_flags(Setting(name=_FRACTION[plan.engine], value=share, why=why))
+    if tuned.engine.max_batched_tokens != deployment.engine.max_batched_tokens:
+        step = str(tuned.engine.max_batched_tokens)
+        plan = plan.with_flags(Setting(name=_STEPS[plan.engine], value=step, why=why))
     if asked is not None or plan.engine != "vllm":
         return plan, None, room.at(wanted)
     cut = cut_context(room)
