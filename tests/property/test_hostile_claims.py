@@ -231,7 +231,7 @@ def test_whatever_was_read_is_judged() -> None:
         ("version: 2\nclaims: []", "c.yaml:1: version: this penstock reads version 1"),
         ("version: 1\nclaims: []", "c.yaml:2: claims: is empty"),
         ("version: 1\nclaims:\n  - {spec: {part: h1000, quantity: fp8, figure: 1 TFLOPS}}", "did you mean h100"),
-        ("version: 1\nclaims:\n  - {spec: {part: h100, quantity: fp8, figur: 1 TFLOPS}}", "has no `figure`"),
+        ("version: 1\nclaims:\n  - {spec: {part: h100, quantity: fp8, figur: 1 TFLOPS}}", "did you mean `figure`?"),
         ("version: 1\nclaims:\n  - {spec: {part: h100, quantity: fp8, figure: 1 GB}}", "fp8 is measured in flops/s"),
         ("version: 1\nclaims:\n  - {specs: {}}", "did you mean `spec`?"),
         ("version: 1\nclaims:\n  - {says: x}", "a claim has one of spec"),
