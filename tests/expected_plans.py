@@ -73,7 +73,7 @@ def summary(result: PlanResult) -> ExpectedPlan:
     )
 
 
-def check_expected(name: str, result: PlanResult, *, update: bool, with_flips: bool = True) -> None:
+def check_expected(name: str, result: PlanResult, *, update: bool) -> None:
     """Compare a result with its entry of the table, which is rewritten first if `update` is set."""
     found = summary(result)
     if update:
@@ -81,8 +81,7 @@ def check_expected(name: str, result: PlanResult, *, update: bool, with_flips: b
     expected = ExpectedPlan(**json.loads(TABLE.read_text(encoding="utf-8"))[name])
     assert _exact(found) == _exact(expected), f"{name} changed; if that is intended, run pytest --update-golden"
     assert found.usd == pytest.approx(expected.usd, rel=COST_TOLERANCE)
-    if with_flips:
-        assert found.flips == pytest.approx(expected.flips, rel=COST_TOLERANCE)
+    assert found.flips == pytest.approx(expected.flips, rel=COST_TOLERANCE)
     assert found.probability == pytest.approx(expected.probability, abs=PROBABILITY_TOLERANCE)
 
 
