@@ -236,7 +236,7 @@ def started(command: Sequence[str], ready: str) -> Iterator[None]:
                 urllib.request.urlopen(ready, timeout=1).read()  # noqa: S310 - loopback
                 break
             except OSError:
-                if process.poll() is not None or time.monotonic() - begun_s > 120:  # noqa: PLR2004 - seconds
+                if process.poll() is not None or time.monotonic() - begun_s > 120:
                     sys.exit(f"{command[1:4]} does not answer")
                 time.sleep(0.1)
         yield

@@ -151,7 +151,7 @@ def floor_table() -> str:
         for (early, before_s), (late, after_s) in pairwise(ordered):
             gap = late - early
             if gap:
-                name = "within 31 days" if gap <= 31 else "31 to 92 days" if gap <= 92 else "later"  # noqa: PLR2004
+                name = "within 31 days" if gap <= 31 else "31 to 92 days" if gap <= 92 else "later"
                 apart[name].append(abs(before_s / after_s - 1))
     lines = ["| measured again | pairs | median | p90 |", "|---|---|---|---|"]
     lines += [

@@ -120,7 +120,7 @@ def _plain(text: str) -> str:
 def _planted() -> list[str]:
     true, false = true_outcomes(), false_outcomes()
     counts = missed(false)
-    lost, total = (sum(counts[factor][side] for factor in FACTORS if factor >= 1.5) for side in (0, 1))  # noqa: PLR2004
+    lost, total = (sum(counts[factor][side] for factor in FACTORS if factor >= 1.5) for side in (0, 1))
     confirmed = sum(outcome.verdict is Verdict.CONFIRMED for outcome in true)
     lines = [
         "## How often a lie is missed",

@@ -148,7 +148,7 @@ def memory_page() -> str:
     lines += ["", "| model | on | engine | logged tokens | predicted | error | |", "|---|---|---|---|---|---|---|"]
     for log in LOGS:
         off = error(log)
-        shown = f"**{off:+.1%}**" if abs(off) > 0.08 else f"{off:+.1%}"  # noqa: PLR2004 - the page says so above
+        shown = f"**{off:+.1%}**" if abs(off) > 0.08 else f"{off:+.1%}"
         split = f"tp{log['tp']}" + (f" pp{log['pp']}" if "pp" in log else "")
         memory = f" ({log['device_gib']:g} GiB)" if "device_gib" in log else ""
         weights = f" {log['weights']}" if "weights" in log else ""
@@ -171,7 +171,7 @@ def _error_row(name: str, logs: list[dict[str, Any]]) -> str:
         if result.capacity is not None and result.capacity.tokens:
             scale = tokens_as_logged(log, result) / result.capacity.tokens
             inside += result.capacity.low_tokens * scale <= log["kv_tokens"] <= result.capacity.high_tokens * scale
-    within = sum(1 for size in sizes if size <= 0.08)  # noqa: PLR2004 - the page says so above
+    within = sum(1 for size in sizes if size <= 0.08)
     return (
         f"| {name} | {len(logs)} | {statistics.median(sizes):.1%} | {statistics.fmean(sizes):.1%} "
         f"| {sizes[int(0.9 * len(sizes))]:.1%} | {within} | {statistics.median(off):+.1%} | {inside / len(logs):.0%} |"

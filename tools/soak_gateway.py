@@ -61,10 +61,10 @@ def parts(stack: Running) -> dict[str, int]:
 async def clients(stack: Running, until_s: float, seen: Counter[str], rng: random.Random) -> None:
     """Ask until the time is over: whole, streamed, long, and now and then without waiting for the end."""
     while time.monotonic() < until_s:
-        stream = rng.random() < 0.5  # noqa: PLR2004 - half
+        stream = rng.random() < 0.5
         prompt = "x" * rng.choice([20, 400, 4_000, 100_000])
         body = chat(rng.randrange(1, 40), stream=stream, prompt=prompt)
-        if rng.random() < 0.05:  # noqa: PLR2004 - one of twenty
+        if rng.random() < 0.05:
             reader, writer = await asyncio.open_connection("127.0.0.1", stack.port)
             head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
             writer.write(head.encode() + body)

@@ -171,5 +171,5 @@ def elasticity() -> Iterator[Row]:
                     "setting": setting,
                 }
                 yield row | {"usd": done.usd, "met": kept}
-                if kept >= 0.95:  # noqa: PLR2004 - the promise
+                if kept >= 0.95:
                     break

@@ -171,7 +171,7 @@ def envoy_settings(options: GatewayOptions, folder: Path) -> "EnvoySettings":
         host, _, port = address.rpartition(":")
         if not host or not port.isdigit() or not 0 < int(port) < 2**16:
             raise UsageError(f"'{address}' is not an address; write host:port, such as 127.0.0.1:8080")
-    if not 1 <= options.pickers <= 64:  # noqa: PLR2004 - beyond any machine's cores
+    if not 1 <= options.pickers <= 64:  # beyond any machine's cores
         raise UsageError(f"{options.pickers} pickers; write 1 to 64")
     return EnvoySettings(
         listen=options.listen,

@@ -195,7 +195,7 @@ def _tokens(fleet: Fleet, inputs: Tokens | None, outputs: Tokens | None) -> tupl
 
 def _of_routes(workload: Workload, fleet: Fleet) -> Workload:
     """Sample lengths from the fleet's routes in proportion to their rates, if there are several."""
-    if len(fleet.routes) < 2:  # noqa: PLR2004 - one length is no mix
+    if len(fleet.routes) < 2:  # one length is no mix
         return workload
     rates = np.array([route.peak_requests_per_s for route in fleet.routes])
     counts = np.maximum(1, np.rint(_PAIRS * rates / rates.sum()).astype(np.int64))

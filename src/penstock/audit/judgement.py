@@ -67,14 +67,14 @@ class Judgement:
 
 def figure(value: float) -> str:
     """Format a number with four significant digits, and at least its whole part."""
-    if value == int(value) and abs(value) < 1e15:  # noqa: PLR2004 - beyond, digits are noise
+    if value == int(value) and abs(value) < 1e15:  # beyond, digits are noise
         return f"{int(value):,}"
-    return f"{value:,.0f}" if abs(value) >= 1e4 else f"{float(f'{value:.4g}'):,g}"  # noqa: PLR2004 - four digits
+    return f"{value:,.0f}" if abs(value) >= 1e4 else f"{float(f'{value:.4g}'):,g}"
 
 
 def plainly(value: float) -> str:
     """Format a number for an expression, with six significant digits."""
-    return f"{int(value)}" if value == int(value) and abs(value) < 1e15 else f"{value:.6g}"  # noqa: PLR2004 - as above
+    return f"{int(value)}" if value == int(value) and abs(value) < 1e15 else f"{value:.6g}"
 
 
 def worked(expression: str, result: float | bool, what: str) -> Working:  # noqa: FBT001 - a result may be yes or no

@@ -102,7 +102,7 @@ def _wrong_scales(tensors: Iterable[StoredTensor], declared: Block | None) -> li
 
 def _wrong_shape(tensor: StoredTensor, weights: list[Weight]) -> str | None:
     """Compare shapes of equal rank exactly, others (a convolution's kernel) by their number of elements."""
-    if weights[0].format.bits < 16:  # noqa: PLR2004 - quantised weights are packed
+    if weights[0].format.bits < 16:  # quantised weights are packed
         return None
     shape, elements = weights[0].shape, sum(prod(weight.shape) for weight in weights)
     if len(weights) == 1 and len(tensor.shape) == len(shape) and tensor.shape != shape:

@@ -45,7 +45,7 @@ def declared_block(folder: Path) -> tuple[int, int] | None:
         block = () if section is None or not section.has("weight_block_size") else section.integers("weight_block_size")
     except ConfigError:
         return None
-    return (block[0], block[1]) if len(block) == 2 else None  # noqa: PLR2004 - rows and columns
+    return (block[0], block[1]) if len(block) == 2 else None
 
 
 def _indexed(index: Path) -> tuple[str, ...]:

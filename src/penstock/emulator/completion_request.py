@@ -22,12 +22,12 @@ _MAX_PROMPTS: Final = 1024
 _GREEDY_BELOW: Final = 1e-5
 """vLLM's threshold: sampling is greedy at a lower temperature."""
 _RANGES: Final[Mapping[str, tuple[Callable[[float], bool], str]]] = {
-    "temperature": (lambda value: 0 <= value <= 2, "in [0, 2]"),  # noqa: PLR2004 - as the message says
+    "temperature": (lambda value: 0 <= value <= 2, "in [0, 2]"),
     "top_p": (lambda value: 0 < value <= 1, "in (0, 1]"),
     "top_k": (lambda value: value >= -1, "0 (disable), or at least 1"),
     "min_p": (lambda value: 0 <= value <= 1, "in [0, 1]"),
-    "presence_penalty": (lambda value: -2 <= value <= 2, "in [-2, 2]"),  # noqa: PLR2004 - as the message says
-    "frequency_penalty": (lambda value: -2 <= value <= 2, "in [-2, 2]"),  # noqa: PLR2004 - as the message says
+    "presence_penalty": (lambda value: -2 <= value <= 2, "in [-2, 2]"),
+    "frequency_penalty": (lambda value: -2 <= value <= 2, "in [-2, 2]"),
     "repetition_penalty": (lambda value: value > 0, "greater than zero"),
 }
 _NOT_EMULATED: Final[Mapping[str, tuple[object, ...]]] = {
@@ -250,4 +250,4 @@ def _text_prompt(prompt: object) -> Prompt:
 
 def _short(value: object) -> str:
     shown = json.dumps(value)
-    return shown if len(shown) <= 80 else shown[:80] + "…"  # noqa: PLR2004 - maximum length in a message
+    return shown if len(shown) <= 80 else shown[:80] + "…"

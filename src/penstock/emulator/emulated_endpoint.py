@@ -207,7 +207,7 @@ class EmulatedEndpoint:
 
     def _later(self, seconds: float, call: Callable[[], None]) -> None:
         """Call a function after a delay in engine seconds."""
-        if seconds / self.speed < 1e-3:  # noqa: PLR2004 - below the loop's timer resolution
+        if seconds / self.speed < 1e-3:  # below the loop's timer resolution
             call()
         else:
             self._loop.call_later(seconds / self.speed, call)

@@ -20,7 +20,7 @@ class Parallelism:
 
     def __post_init__(self) -> None:
         for name, ranks in (("tp", self.tp), ("pp", self.pp), ("dp", self.dp)):
-            if not 1 <= ranks <= 4096:  # noqa: PLR2004 - larger than any replica
+            if not 1 <= ranks <= 4096:  # larger than any replica
                 raise DeploymentError(f"{name} must be between 1 and 4096, not {ranks}")
 
     @property

@@ -145,7 +145,7 @@ def _sglang(release: Release, accelerator: Accelerator, *, tp: int, pp: int) -> 
 
 
 def _sglang_sizes(memory: int, tp: int) -> tuple[int, int]:
-    wide = tp >= 4  # noqa: PLR2004 - the engine's own threshold
+    wide = tp >= 4  # the engine's own threshold
     tiers = ((20, 2048, 8, 8), (35, 2048, 24, 80), (60, 4096, 32, 160), (160, 8192, 256, 512))
     for below_gib, chunk, narrow_batch, wide_batch in tiers:
         if memory < below_gib * GIB:

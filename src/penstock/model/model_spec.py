@@ -145,7 +145,7 @@ def model_as_measured(model: ModelSpec, weights: str) -> ModelSpec:
     chosen = FORMATS[weights]
     if weights in model.quantisation or (weights == "bf16" and model.quantisation == "none"):
         return model
-    if chosen.bits < 8 and model.experts is not None:  # noqa: PLR2004 - four-bit formats
+    if chosen.bits < 8 and model.experts is not None:
         return model.stored_as(chosen, only=Part.ROUTED_EXPERTS)
     if chosen is FORMATS["fp8"] and model.experts is not None and model.architecture not in _FP8_BY_CHANNEL:
         return model.stored_as(FP8_BLOCK)

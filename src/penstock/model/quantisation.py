@@ -107,7 +107,7 @@ def _fp8(section: Config) -> Quantisation:
     block = section.integers("weight_block_size")
     if not block:
         stored = FP8_TENSOR
-    elif len(block) == 2 and min(block) >= 1:  # noqa: PLR2004 - rows and columns
+    elif len(block) == 2 and min(block) >= 1:
         scale_bits = 8 if section.text("scale_fmt", default="") == "ue8m0" else 32
         stored = WeightFormat(name="fp8", bits=8, scale_bits=scale_bits, scale_rows=block[0], scale_columns=block[1])
     else:
@@ -289,17 +289,17 @@ def _scheme_format(weights: Config) -> WeightFormat | None:
     strategy = weights.text("strategy", default="group" if weights.has("group_size") else "tensor")
     group = weights.integer("group_size", default=128, low=-1)
     block = weights.integers("block_structure")
-    if bits == 16:  # noqa: PLR2004 - sixteen bits is not quantised
+    if bits == 16:  # sixteen bits is not quantised
         return None
     name = f"{'fp' if kind == 'float' else 'int'}{bits}"
     if strategy in {"group", "tensor_group"} and group > 0:
         if name == "fp4":
-            return replace(MXFP4 if group == 32 else NVFP4, scale_columns=group)  # noqa: PLR2004 - the MX block
+            return replace(MXFP4 if group == 32 else NVFP4, scale_columns=group)
         symmetric = weights.flag("symmetric", default=True)
         return WeightFormat(
             name=name, bits=bits, scale_bits=16, scale_columns=group, zero_point_bits=0 if symmetric else bits
         )
-    if strategy == "block" and len(block) == 2 and min(block) >= 1:  # noqa: PLR2004 - rows and columns
+    if strategy == "block" and len(block) == 2 and min(block) >= 1:
         return WeightFormat(name=name, bits=bits, scale_bits=32, scale_rows=block[0], scale_columns=block[1])
     return WeightFormat(name=name, bits=bits, scale_bits=32, scale_rows=None if strategy == "tensor" else 1)
 
@@ -310,7 +310,7 @@ def _kv_scheme(section: Config) -> CacheDtype | None:
     if isinstance(algorithm, str) and algorithm.upper() in {"FP8", "FP8_CAST"}:
         return CacheDtype.FP8
     scheme = section.optional("kv_cache_scheme") if isinstance(section.raw.get("kv_cache_scheme"), dict) else None
-    if scheme is not None and scheme.integer("num_bits", default=16) == 8:  # noqa: PLR2004 - an fp8 cache
+    if scheme is not None and scheme.integer("num_bits", default=16) == 8:  # an fp8 cache
         return CacheDtype.FP8
     return None
 

@@ -166,7 +166,7 @@ def _flips(reference: Answers, other: Answers) -> tuple[int, int]:
     confident = flipped = 0
     for first, second in _places(reference, other):
         ranked = sorted(first.values(), reverse=True)
-        if len(ranked) < 2 or ranked[0] - ranked[1] < CONFIDENT_NATS or not second:  # noqa: PLR2004 - a lead needs two
+        if len(ranked) < 2 or ranked[0] - ranked[1] < CONFIDENT_NATS or not second:  # a lead needs two
             continue
         confident += 1
         flipped += max(first, key=lambda token: first[token]) != max(second, key=lambda token: second[token])

@@ -91,7 +91,7 @@ class AcceptanceCase:
     """Prefill replicas of a disaggregated case; `replicas` and the split are then those of the decode replicas."""
 
     def __post_init__(self) -> None:
-        if abs(sum(length.share_fraction for length in self.lengths) - 1) > 1e-6:  # noqa: PLR2004 - rounded in a file
+        if abs(sum(length.share_fraction for length in self.lengths) - 1) > 1e-6:  # rounded in a file
             raise UsageError("the shares of the lengths add up to 1")
 
 

@@ -57,5 +57,5 @@ def _of(devices: int, node: int, *, mixture: bool) -> Iterator[Parallelism]:
     yield Parallelism(tp=within, pp=devices // within)
     if mixture and within > 1:
         yield Parallelism(tp=within, pp=devices // within, expert_parallel=True)
-    if devices == within and within > 2:  # noqa: PLR2004 - two halves of two are single devices
+    if devices == within and within > 2:  # two halves of two are single devices
         yield Parallelism(tp=within // 2, pp=2)

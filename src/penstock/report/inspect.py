@@ -103,5 +103,5 @@ def _check(check: CrossCheck) -> Text:
         ("unexpected", check.unexpected),
     ):
         if names:
-            text.append(f"\n  {label}: {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}", style="dim not bold")  # noqa: PLR2004
+            text.append(f"\n  {label}: {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}", style="dim not bold")
     return text

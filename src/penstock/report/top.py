@@ -77,7 +77,7 @@ def _cells(one: EndpointView, before: EndpointView | None, seconds: float) -> li
         f"{values.get('endpoint_running_requests', 0):,.0f}",
         f"{values.get('endpoint_waiting_requests', 0):,.0f}",
         f"{values.get('endpoint_kv_used_tokens', 0) / holds:.0%}" if holds else "?",
-        f"{age_s:.1f}s" if age_s < 1e6 else "never",  # noqa: PLR2004 - never reported
+        f"{age_s:.1f}s" if age_s < 1e6 else "never",  # never reported
         f"{values.get('moved_answers_total', 0):,.0f}",
         f"{values.get('failed_answers_total', 0):,.0f}",
         f"{usd:,.2f}" if usd else "?",

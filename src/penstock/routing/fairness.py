@@ -32,7 +32,7 @@ class TenantShares:
         self._fade(now_s)
         total = sum(self._served.values())
         mine = self._served.get(tenant, 0.0)
-        if len(self._served) < 2 or not mine:  # noqa: PLR2004 - fairness needs at least two tenants
+        if len(self._served) < 2 or not mine:  # fairness needs at least two tenants
             return 1.0
         entitled = self.shares.get(tenant, 1.0) / sum(self.shares.get(other, 1.0) for other in self._served)
         return min(1.0, entitled * total / mine)

@@ -143,7 +143,7 @@ class Workload:
             )
 
     def _classes(self, seed: int, block: int) -> Uint8s:
-        if len(self.classes) < 2:  # noqa: PLR2004 - nothing to choose from
+        if len(self.classes) < 2:  # nothing to choose from
             return np.zeros(NATIVE_BLOCK, np.uint8)
         bounds = np.cumsum([item.share_fraction for item in self.classes[:-1]])
         drawn = generator(seed, RandomStream.CLASSES, block).random(NATIVE_BLOCK)

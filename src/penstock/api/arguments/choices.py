@@ -30,7 +30,7 @@ def counted_targets(on: Targets) -> list[tuple[Accelerator, int | None]]:
         return [_target(piece.strip(), on) for piece in on.split(",")]
     if isinstance(on, Accelerator):
         return [(on, None)]
-    if isinstance(on, tuple) and len(on) == 2 and isinstance(on[1], int):  # noqa: PLR2004 - accelerator and count
+    if isinstance(on, tuple) and len(on) == 2 and isinstance(on[1], int):  # accelerator and count
         part, devices = on
         return [(_part(part), _devices(f"{part if isinstance(part, str) else part.id}:{devices}", str(devices)))]
     found = [target for piece in on for target in counted_targets(piece)]
@@ -52,8 +52,8 @@ def _part(part: str | Accelerator) -> Accelerator:
 
 
 def _devices(piece: str, typed: str) -> int:
-    devices = int(typed) if typed.isdecimal() and len(typed) <= 5 else 0  # noqa: PLR2004 - no replica is larger
-    if not 1 <= devices <= 4096:  # noqa: PLR2004 - as above
+    devices = int(typed) if typed.isdecimal() and len(typed) <= 5 else 0  # no replica is larger
+    if not 1 <= devices <= 4096:
         raise UsageError(f"'{piece}': the count must be 1 to 4096, as in h100:8 or 8xh100")
     return devices
 
@@ -112,7 +112,7 @@ def ranks_choice(text: str) -> Parallelism:
         name, count = piece[:2], piece[2:]
         if piece == "ep":
             whole = True
-        elif name in ranks and count.isdecimal() and len(count) <= 4:  # noqa: PLR2004 - no replica is larger
+        elif name in ranks and count.isdecimal() and len(count) <= 4:  # no replica is larger
             ranks[name] = int(count)
         else:
             raise UsageError(f"'{piece}' is not a part of a split; write --prefill-split tp8 or dp4,ep")

@@ -81,7 +81,7 @@ def _why_not(line: str) -> str:
 def _percent(line: str, percent: str | None) -> float:
     if percent is None:
         raise UsageError(f"'{line[:60]}' lacks its share; write loss 5%")
-    if float(percent) > 100:  # noqa: PLR2004 - percent
+    if float(percent) > 100:
         raise UsageError(f"'{line[:60]}' is more than all; write at most loss 100%")
     return float(percent) / 100
 

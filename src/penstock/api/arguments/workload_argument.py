@@ -134,7 +134,7 @@ def _classes(recording: Trace | None, slo: str | Slo | None) -> tuple[SloClass, 
 
 def _system_prompts(text: str) -> SystemPrompts:
     count, _, tokens = text.partition(":")
-    if not (count.isdecimal() and tokens.isdecimal() and len(text) < 20):  # noqa: PLR2004 - no such prompts
+    if not (count.isdecimal() and tokens.isdecimal() and len(text) < 20):  # no such prompts
         raise UsageError(f"'{text}' is not COUNT:TOKENS; write --system-prompts 20:1000")
     return SystemPrompts(prompts=int(count), tokens=int(tokens))
 

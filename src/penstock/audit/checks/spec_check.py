@@ -73,7 +73,7 @@ def _met(statement: SpecStatement, part: Accelerator, reading: SpecReading, foun
 def _apart(amount: Amount, reading: SpecReading) -> str:
     """Return the exact value if it differs from the claim, and the rounding error that was allowed."""
     off = abs(amount.middle / reading.value - 1)
-    if off < 0.005:  # noqa: PLR2004 - too small to be called a difference
+    if off < 0.005:  # too small to be called a difference
         return ""
     value = f", {shown(reading.value, amount.measure)}"
     rounded = not (amount.closely(reading.value) or amount.at_least or amount.at_most)

@@ -158,7 +158,7 @@ def _too_fast(statement: SpeedStatement, found: tuple[PhysicalLimit, ...]) -> Ju
 
 
 def _times(ratio: float) -> str:
-    return f"{ratio:.2g} times" if ratio >= 1.1 else f"{ratio - 1:.1%} above"  # noqa: PLR2004 - else it reads 1 times
+    return f"{ratio:.2g} times" if ratio >= 1.1 else f"{ratio - 1:.1%} above"  # else it reads 1 times
 
 
 def _too_short(statement: SpeedStatement, found: tuple[PhysicalLimit, ...]) -> Judgement | None:

@@ -98,7 +98,7 @@ class Distribution:
             return f"{amount.written}: true of {met} of {count} {several}, median {median}"
         if beyond == count:
             least, most = self.write(min(self.values)), self.write(max(self.values))
-            number = "both" if count == 2 else f"all {count}"  # noqa: PLR2004 - two are both
+            number = "both" if count == 2 else f"all {count}"
             return f"{amount.written}: {side} {number} {several}, {least} to {most}, median {median}"
         where = "within the middle half" if confirmed else f"{side} {beyond}"
         return f"{amount.written}: {where} of {count} {several}, median {median}, middle half {low} to {high}"

@@ -166,10 +166,10 @@ def _option(option: "re.Match[str]") -> dict[str, object]:
 
 def _of_part(about: str, said: str) -> Statement:
     words = about.split()
-    if len(words) < 2:  # noqa: PLR2004 - an accelerator and its quantity
+    if len(words) < 2:  # an accelerator and its quantity
         raise UsageError(f"'{about[:40]}' is not a part and a quantity; write {_SHAPES}")
     two = " ".join(words[-2:]).lower()
-    named = words[:-2] if two in _QUANTITIES and len(words) > 2 else words[:-1]  # noqa: PLR2004 - a name before both
+    named = words[:-2] if two in _QUANTITIES and len(words) > 2 else words[:-1]  # a name before both
     quantity = " ".join(words[len(named) :]).lower()
     quantity = _QUANTITIES.get(quantity, quantity)
     rack = len(named) > 1 and named[-1].lower() == _RACK

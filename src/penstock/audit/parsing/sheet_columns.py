@@ -132,7 +132,7 @@ def _header(names: list[str], place: str, where: str) -> list[str]:
     while names and not names[-1].strip():
         names = names[:-1]
     header = [_column(name, place) for name in names]
-    if header.count("on") == 2:  # noqa: PLR2004 - the accelerator and its count
+    if header.count("on") == 2:  # the accelerator and its count
         spelled = [name.strip().lower() for name in names]
         header = [
             "count" if name in _COUNTS and column == "on" else column

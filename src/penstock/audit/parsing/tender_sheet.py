@@ -106,7 +106,7 @@ def _kv(text: str) -> str:
 
 def _count(text: str) -> int:
     clean = text.replace(",", "").replace("_", "")
-    if not (clean.isascii() and clean.isdecimal() and len(clean) <= 7 and int(clean) >= 1):  # noqa: PLR2004 - millions
+    if not (clean.isascii() and clean.isdecimal() and len(clean) <= 7 and int(clean) >= 1):
         raise UsageError(f"'{text[:40]}' is not a count; write 64")
     return int(clean)
 

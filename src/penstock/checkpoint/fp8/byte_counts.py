@@ -145,7 +145,7 @@ def _screen(chunk: Codes, dialect: Dialect, found: Tally) -> None:
     if dialect in {Dialect.E4M3FNUZ, Dialect.E5M2FNUZ}:
         if int(np.minimum.reduce(signed)) == _LOWEST:
             found.has_negative_zero = True
-            found.nan_codes += int(np.count_nonzero(chunk == 0x80))  # noqa: PLR2004 - FNUZ's only NaN
+            found.nan_codes += int(np.count_nonzero(chunk == 0x80))  # FNUZ's only NaN
         return
     # One negative zero is enough to know.
     found.has_negative_zero = found.has_negative_zero or int(np.minimum.reduce(signed)) == _LOWEST

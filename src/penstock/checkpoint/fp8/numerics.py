@@ -71,7 +71,7 @@ def _floats(layout: _Layout, codes: NDArray[np.int64]) -> Table:
     values = np.where(codes & 0x80, -values, values)
     if layout.fnuz:
         values[0x80] = np.nan
-    elif layout.mantissa_bits == 3:  # noqa: PLR2004 - E4M3FN spends one code per sign on NaN and has no infinity
+    elif layout.mantissa_bits == 3:  # E4M3FN spends one code per sign on NaN and has no infinity
         values[[0x7F, 0xFF]] = np.nan
     else:
         top = exponent == exponent.max()  # E5M2 keeps IEEE's top exponent for infinity and NaN
@@ -100,7 +100,7 @@ def unrepresentable_codes(source: Dialect, target: Dialect) -> tuple[int, ...]:
 
 def converted(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Convert codes as engines do for FNUZ chips: keep the bytes, 0x80 becomes 0x00; the caller doubles the scales."""
-    return np.where(codes == 0x80, np.uint8(0), codes)  # noqa: PLR2004 - OCP's negative zero is FNUZ's NaN
+    return np.where(codes == 0x80, np.uint8(0), codes)  # OCP's negative zero is FNUZ's NaN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -211,7 +211,7 @@ def _group(name: str, dialect: Dialect, seen: Tally, count: int, reach: str) -> 
     if seen.nan_codes:
         # Damage is counted in every byte; the sample only estimates it.
         special = 0x80 if dialect in {Dialect.E4M3FNUZ, Dialect.E5M2FNUZ} else 0x7F
-        histogram[0xFF if special == 0x7F else 0x80] = 0  # noqa: PLR2004 - the positive NaN of E4M3FN
+        histogram[0xFF if special == 0x7F else 0x80] = 0  # the positive NaN of E4M3FN
         histogram[special] = seen.nan_codes
     return GroupScan(
         name=name,

@@ -132,7 +132,7 @@ def summarise(scale: ScaleValues, raw: Codes) -> ScaleSummary:
     """Summarise a scale for the checks, so that its values can be freed."""
     sound = np.sort(scale.values[np.isfinite(scale.values) & (scale.values > 0)])
     median = float(sound[(sound.size - 1) // 2] + sound[sound.size // 2]) / 2 if sound.size else 0.0
-    top = scale.tensor.dtype in {"F8_E8M0", "U8"} and raw.size > 0 and int(raw.max()) >= 0xFE  # noqa: PLR2004 - 254 and 255
+    top = scale.tensor.dtype in {"F8_E8M0", "U8"} and raw.size > 0 and int(raw.max()) >= 0xFE
     kinds = problems(scale.values)
     return ScaleSummary(
         tensor=scale.tensor,

@@ -108,7 +108,7 @@ def _tensor(name: str, entry: object, data_bytes: int, where: str) -> StoredTens
     dtype, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
     if not isinstance(dtype, str) or dtype not in DTYPE_BITS:
         raise CheckpointError(f"{label} has an unknown dtype")
-    if not _sizes(shape) or not _sizes(offsets) or len(offsets) != 2:  # noqa: PLR2004 - begin and end
+    if not _sizes(shape) or not _sizes(offsets) or len(offsets) != 2:
         raise CheckpointError(f"{label} has a malformed shape or byte range")
     begin, end = offsets
     tensor = StoredTensor(name, dtype, tuple(shape), begin)

@@ -80,11 +80,11 @@ class Watched:
         begun_s = time.monotonic()
         try:
             status, page = await asyncio.wait_for(self._ask(b"/metrics"), _TIMEOUT_S)
-            report = read_page(page) if status == 200 else None  # noqa: PLR2004 - HTTP
+            report = read_page(page) if status == 200 else None
             if report is not None and self._served is not None and self._served.doubted(report.models, begun_s):
                 _, models = await asyncio.wait_for(self._ask(b"/v1/models"), _TIMEOUT_S)
                 self._served.listed(models, begun_s)
-            failed = status >= 500  # noqa: PLR2004 - HTTP
+            failed = status >= 500
         except ConnectionRefusedError:
             self._failed = _FAILURES
             report, failed = None, True

@@ -102,8 +102,8 @@ def _mixer(shape: _Shape, ratio: int) -> CompressedAttention:
         rope_dim=shape.rope_dim,
         window_tokens=shape.window,
         compress_ratio=ratio,
-        index_dim=shape.index_dim if ratio == 4 else 0,  # noqa: PLR2004 - only the fine ratio is indexed
-        index_topk=shape.index_topk if ratio == 4 else 0,  # noqa: PLR2004
+        index_dim=shape.index_dim if ratio == 4 else 0,  # only the fine ratio is indexed
+        index_topk=shape.index_topk if ratio == 4 else 0,
     )
 
 
@@ -129,7 +129,7 @@ def _attention(inv: Inventory, path: str, shape: _Shape) -> None:
 def _compressor(inv: Inventory, path: str, shape: _Shape, ratio: int) -> None:
     if not ratio:
         return
-    fine = ratio == 4  # noqa: PLR2004 - the fine ratio overlaps its windows, so it projects twice as wide
+    fine = ratio == 4  # the fine ratio overlaps its windows, so it projects twice as wide
     _compressor_weights(inv, f"{path}.compressor", shape.hidden, shape.head_dim, ratio, wide=2 if fine else 1)
     if fine:
         indexer = f"{path}.indexer"

@@ -139,7 +139,7 @@ def _nemotron_pattern(config: Config, text_key: str, list_key: str) -> str:
         raise ConfigError(f"{config.where}: {text_key} must be a string")
     names = config.texts(list_key)
     pattern = text or "".join(_NEMOTRON_KINDS.get(name, "?") for name in names)
-    if not set(pattern) <= set("M*-E") or len(pattern) > 1024:  # noqa: PLR2004 - layers of any known model
+    if not set(pattern) <= set("M*-E") or len(pattern) > 1024:  # layers of any known model
         raise ConfigError(f"{config.where}: {text_key} must be a string of M, *, - and E")
     return pattern
 

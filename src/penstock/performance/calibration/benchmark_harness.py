@@ -61,10 +61,10 @@ def _trtllm(row: Measurement) -> tuple[int, float]:
         if row.dp > 1:
             held = 60
         elif row.accelerator == "b200_sxm" and row.weights == "fp8" and short and row.date >= _DELAYED_FROM:
-            held = 40 if users >= 64 else 0  # noqa: PLR2004 - the script's own case
+            held = 40 if users >= 64 else 0  # the script's own case
         return max(8192, round(users + row.input_tokens / _NOMINAL) + 127), held
     if row.model.startswith("llama"):
-        return 16_384, 20 if short and row.tp < 8 else 0  # noqa: PLR2004 - the script's own case
+        return 16_384, 20 if short and row.tp < 8 else 0  # the script's own case
     return 20_000, 0
 
 
@@ -72,14 +72,14 @@ def _sglang(row: Measurement) -> tuple[int, float]:
     users = row.concurrency or 1
     if row.accelerator.startswith("mi"):
         # --num-continuous-decode-steps=4; all prompts at once, except for mxfp4 with long prompts and many users.
-        long = row.weights == "mxfp4" and row.input_tokens > _LONG_TOKENS and users > 32  # noqa: PLR2004
+        long = row.weights == "mxfp4" and row.input_tokens > _LONG_TOKENS and users > 32
         return (32_768 if long else 196_608), _polled(4)
     if row.accelerator == "h200_sxm":
         return (32_768 if row.model.startswith("deepseek") else 16_384), 0.0
     often = _polled(30 if users >= _MANY else 10)
     if row.model.startswith("deepseek"):
         if row.weights == "fp8":
-            return (8192, _polled(10)) if row.tp == 4 else (32_768, often)  # noqa: PLR2004 - the scripts' own cases
+            return (8192, _polled(10)) if row.tp == 4 else (32_768, often)  # the scripts' own cases
         return 16_384, often
     if row.model.startswith("glm"):
         return 32_768, _polled(10 if row.weights == "nvfp4" else 1)
@@ -110,7 +110,7 @@ def drafted_tokens(row: Measurement) -> int:
         return 0
     long = row.input_tokens > _LONG_TOKENS * _NOMINAL
     if row.model.startswith("deepseek-v4"):
-        many = long and (row.concurrency or 1) >= 128  # noqa: PLR2004 - the script's own case
+        many = long and (row.concurrency or 1) >= 128  # the script's own case
         return 2 if row.engine == "vllm" or (row.engine == "trtllm" and many) else _DRAFTED
     if row.model.startswith("deepseek"):
         if row.engine == "trtllm" and row.dp > 1:

@@ -186,7 +186,7 @@ def _counted(found: Mapping[tuple[Hashable, str, str], Sequence[tuple[bool, bool
     for (_, one, other), share in amd_won.items():
         rest = by_parts[one, other]
         others = (sum(rest) - share) / (len(rest) - 1) if len(rest) > 1 else 0.0
-        ranked.append(share if others > 0.5 else 1 - share)  # noqa: PLR2004 - more often than not
+        ranked.append(share if others > 0.5 else 1 - share)
     return Winners(
         comparisons=len(found),
         named=float(np.mean([np.mean([named == won for named, won in entries]) for entries in found.values()])),

@@ -207,6 +207,6 @@ def _bounded_ridge(design: Array, target: Array, kin: Array, spread: Array, leas
         for part in range(len(kin)):
             free = solution[part] + (aim[part] - gram[part] @ solution) / gram[part, part]
             solution[part] = max(least[part], free)
-        if np.max(np.abs(solution - before) / (np.abs(before) + 1e-12)) < 1e-6:  # noqa: PLR2004 - converged
+        if np.max(np.abs(solution - before) / (np.abs(before) + 1e-12)) < 1e-6:
             break
     return solution

@@ -117,7 +117,7 @@ def absorbed_bytes(deployment: Deployment, stage_layers: tuple[int, ...]) -> int
 def sglang_fraction(deployment: Deployment) -> float:
     """Return SGLang's static memory fraction. On AMD its attention backend reserves 15% of it for long contexts."""
     engine, limit = deployment.engine, deployment.model.max_context_tokens or 0
-    long_context_on_amd = deployment.accelerator.vendor == "amd" and limit > 8192  # noqa: PLR2004 - the engine's threshold
+    long_context_on_amd = deployment.accelerator.vendor == "amd" and limit > 8192  # the engine's threshold
     return engine.memory_fraction * (0.85 if long_context_on_amd and engine.keeps_decode_workspace else 1.0)
 
 

@@ -91,7 +91,7 @@ def _padded(weight: Weight, shape: tuple[int, ...], deployment: Deployment) -> t
 
     Hidden is rounded to 256, width per device to 128 (256 on AMD).
     """
-    if deployment.model.quantisation != "mxfp4" or deployment.engine.name != "vllm" or len(shape) != 2:  # noqa: PLR2004
+    if deployment.model.quantisation != "mxfp4" or deployment.engine.name != "vllm" or len(shape) != 2:
         return shape
     width_multiple = 256 if deployment.accelerator.vendor == "amd" else 128
     if weight.split is Split.ROW:

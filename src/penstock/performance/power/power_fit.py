@@ -144,7 +144,7 @@ def _fitted(rows: Sequence[DrawnRow], kin: Array, freedom: float) -> Draw:
         move = np.linalg.solve(gram, (slope * weight).T @ off + (kin - at) / freedom**2)
         at = at + np.clip(move, -0.5, 0.5)
         at[0] = min(at[0], log(_MAX_IDLE))
-        if np.max(np.abs(move)) < 1e-5:  # noqa: PLR2004 - converged
+        if np.max(np.abs(move)) < 1e-5:
             break
     return Draw(idle=float(np.exp(at[0])), memory=float(np.exp(at[1])), arithmetic=float(np.exp(at[2])))
 

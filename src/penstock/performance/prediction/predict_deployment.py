@@ -56,7 +56,7 @@ class Speculation:
     grounds: str = "as given"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.drafted_tokens <= 64 or not 1 <= self.accepted_tokens <= self.drafted_tokens + 1:  # noqa: PLR2004
+        if not 0 <= self.drafted_tokens <= 64 or not 1 <= self.accepted_tokens <= self.drafted_tokens + 1:
             raise DeploymentError(
                 f"a step that drafts {self.drafted_tokens} tokens yields 1 to {self.drafted_tokens + 1}, "
                 f"not {self.accepted_tokens:g}"

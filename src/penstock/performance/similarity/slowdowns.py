@@ -18,7 +18,7 @@ _USERS: Final = (1.0, 4.0, 16.0, 64.0, 256.0)
 _LENGTHS: Final = ((250.0, 250.0), (1000.0, 1000.0), (1000.0, 8000.0), (8000.0, 1000.0), (32000.0, 1000.0))
 GRID: Final = tuple((users, *lengths) for lengths in _LENGTHS for users in _USERS)
 """Users and lengths at which a deployment is predicted."""
-_WEIGHTS: Final = np.array([1.0 if 1000 <= inputs <= 8000 else 0.1 for _, inputs, _ in GRID])[:, None]  # noqa: PLR2004
+_WEIGHTS: Final = np.array([1.0 if 1000 <= inputs <= 8000 else 0.1 for _, inputs, _ in GRID])[:, None]
 """Weights of the grid. The shortest and the longest prompts only bound the slowdowns where measurements are rare; the
 others determine them."""
 CENTRE: Final = tuple(GRID.index(load) for load in ((4.0, *_LENGTHS[1]), (64.0, *_LENGTHS[1]), (16.0, *_LENGTHS[3])))

@@ -114,7 +114,7 @@ def _latent_dim(model: ModelSpec) -> int:
 def expert_width(model: ModelSpec) -> int | None:
     """Return the intermediate width of one routed expert; None without routed experts."""
     for weight in model.weights:
-        if weight.part is Part.ROUTED_EXPERTS and len(weight.shape) == 2:  # noqa: PLR2004 - a matrix
+        if weight.part is Part.ROUTED_EXPERTS and len(weight.shape) == 2:
             name = weight.module.rsplit(".", 1)[-1]
             if name in {"down_proj", "w2", "fc2"}:
                 return weight.shape[1]
@@ -172,7 +172,7 @@ def _e8m0_scales(situation: Situation) -> Value | Unknown:
         return "F8_E8M0" in subject.stored.dtypes
     if subject.model.architecture == "DeepseekV4ForCausalLM":
         return True
-    powers = any(weight.format.name == "fp8" and weight.format.scale_bits == 8 for weight in subject.model.weights)  # noqa: PLR2004 - one byte
+    powers = any(weight.format.name == "fp8" and weight.format.scale_bits == 8 for weight in subject.model.weights)
     return _unknown("weights.e8m0_scales") if powers else False
 
 
@@ -230,7 +230,7 @@ def image_words(image: str | None) -> frozenset[str]:
 
 def _number(launch: Launch, *names: str) -> int | None:
     text = launch.flag(*names)
-    return int(text) if text is not None and text.isdecimal() and len(text) < 12 else None  # noqa: PLR2004 - no flag is larger
+    return int(text) if text is not None and text.isdecimal() and len(text) < 12 else None  # no flag is larger
 
 
 _READ: Final[Mapping[Kind, Callable[[str], Value]]] = {

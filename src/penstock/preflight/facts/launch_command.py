@@ -127,7 +127,7 @@ def _after_image(tokens: list[str]) -> tuple[str | None, list[str]]:
     if at is None:
         return None, tokens
     arguments = tokens[at + 1 :]
-    if len(arguments) > 2 and arguments[0].rpartition("/")[2] in {"bash", "sh"} and arguments[1] in {"-c", "-lc"}:  # noqa: PLR2004 - shell, option, line
+    if len(arguments) > 2 and arguments[0].rpartition("/")[2] in {"bash", "sh"} and arguments[1] in {"-c", "-lc"}:
         arguments = list(shell_words(arguments[2]).words)
     return tokens[at], arguments
 
@@ -151,7 +151,7 @@ def _flags(tokens: Sequence[str]) -> Iterator[tuple[str, str | None]]:
         name, equals, value = token.partition("=")
         if name in _SHORT:
             key = _SHORT[name]
-        elif name.startswith("--") and len(name) > 2:  # noqa: PLR2004 - `--` alone ends options
+        elif name.startswith("--") and len(name) > 2:  # `--` alone ends options
             key = long_name(name[2:].replace("_", "-"))
         else:
             continue

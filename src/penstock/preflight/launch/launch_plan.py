@@ -179,7 +179,7 @@ def _several_nodes(engine: EngineName, version: Release, nodes: int, split: Para
     if engine == "vllm" and version < Release("0.11.1"):
         why = f"{nodes} machines: start Ray on each first"
         return [Setting(name="distributed-executor-backend", value="ray", why=why)]
-    others = "1 on the other" if nodes == 2 else f"1 to {nodes - 1} on the others"  # noqa: PLR2004 - this one and one more
+    others = "1 on the other" if nodes == 2 else f"1 to {nodes - 1} on the others"
     rank = Setting(name="node-rank", value="0", why=f"0 here, {others}")
     count = Setting(name="nnodes", value=str(nodes), why=f"{nodes} machines, the same line on each")
     if engine == "sglang":
@@ -189,7 +189,7 @@ def _several_nodes(engine: EngineName, version: Release, nodes: int, split: Para
     if split.dp == 1:
         return [count, replace(rank, why=f"{rank.why}, with --headless there"), where]
     here = max(1, split.dp // nodes)
-    others = f"{here} on the second" if nodes == 2 else f"{here}, {2 * here} and so on on the others"  # noqa: PLR2004 - this one and one more
+    others = f"{here} on the second" if nodes == 2 else f"{here}, {2 * here} and so on on the others"
     return [
         Setting(name="data-parallel-size-local", value=str(here), why="ranks on one machine"),
         Setting(name="data-parallel-start-rank", value="0", why=f"0 here, {others}, with --headless there"),

@@ -106,7 +106,7 @@ def dated_finding(
     """Return the problem with a listed name or value; None if the release has it."""
     presence, entry = known.presence(listed, version), known.entries[listed]
     if presence == "removed":
-        instead = entry[2] if len(entry) > 2 else None  # noqa: PLR2004 - since, gone, instead
+        instead = entry[2] if len(entry) > 2 else None  # since, gone, instead
         return FlagFinding(name=typed, value=value, problem="removed", release=entry[1], instead=instead)
     if presence == "too_new":
         return FlagFinding(name=typed, value=value, problem="too_new", release=entry[0], instead=None)
@@ -150,7 +150,7 @@ def one_edit_apart(one: str, other: str) -> bool:
     begin = _shared(one, other)
     end = _shared(one[begin:][::-1], other[begin:][::-1])
     left, right = one[begin : len(one) - end], other[begin : len(other) - end]
-    return max(len(left), len(right)) == 1 or (len(left) == 2 and left == right[::-1])  # noqa: PLR2004 - two neighbours
+    return max(len(left), len(right)) == 1 or (len(left) == 2 and left == right[::-1])  # two neighbours
 
 
 def _shared(one: str, other: str) -> int:

@@ -207,7 +207,7 @@ def _gib(text: str | None) -> int:
 
 
 def _count(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdecimal() and 0 < len(text) < 9 and int(text) else None  # noqa: PLR2004 - no step is larger
+    return int(text) if text is not None and text.isdecimal() and 0 < len(text) < 9 and int(text) else None
 
 
 def _bytes(text: str | None) -> int | None:
@@ -216,7 +216,7 @@ def _bytes(text: str | None) -> int | None:
         return None
     scale = _BYTE_SUFFIXES.get(text[-1])
     number = text if scale is None else text[:-1]
-    return int(number) * (scale or 1) if number.isdecimal() and len(number) < 16 else None  # noqa: PLR2004 - no memory is larger
+    return int(number) * (scale or 1) if number.isdecimal() and len(number) < 16 else None  # no memory is larger
 
 
 def _tokens(text: str) -> int | None:

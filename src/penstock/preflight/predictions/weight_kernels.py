@@ -44,7 +44,7 @@ def predict_kernels(model: ModelSpec, facts: Facts, table: Mapping[str, Any]) ->
     """Look up every group of weights in the engine's kernel table, largest first."""
     groups: dict[tuple[str, str, str], int] = {}
     for weight in model.weights:
-        if weight.part in {Part.MTP, Part.NORM, Part.EMBEDDING} or len(weight.shape) < 2:  # noqa: PLR2004 - vectors
+        if weight.part in {Part.MTP, Part.NORM, Part.EMBEDDING} or len(weight.shape) < 2:
             continue
         key = (_group(weight), weight.format.name, _row(weight, facts))
         groups[key] = groups.get(key, 0) + weight.stored_bytes

@@ -35,7 +35,7 @@ def stacked_bar(parts: Sequence[tuple[Use, float]], *, full: float, width: int) 
     cells = [end - begin for begin, end in pairwise(edges)]
     for number, (_, amount) in enumerate(parts):
         widest = cells.index(max(cells))
-        if not cells[number] and amount / full > 1e-3 and cells[widest] > 1:  # noqa: PLR2004 - 0.1% still shows
+        if not cells[number] and amount / full > 1e-3 and cells[widest] > 1:  # 0.1% still shows
             cells[number] = 1
             cells[widest] -= 1
     return Text().join(Text(use.glyph * count, style=use.style) for (use, _), count in zip(parts, cells, strict=True))

@@ -101,7 +101,7 @@ def acquisition_plan(mix: Mix, resolved: Resolved) -> str:
         for verb, nodes, how in ways:
             if nodes:
                 phrases.append(f"{verb} {counted(nodes, 'server')} of {devices} {name}{how}")
-    text = ", and ".join(phrases) if len(phrases) < 3 else ", ".join(phrases)  # noqa: PLR2004 - "and" joins two
+    text = ", and ".join(phrases) if len(phrases) < 3 else ", ".join(phrases)  # "and" joins two
     return text[:1].upper() + text[1:]
 
 

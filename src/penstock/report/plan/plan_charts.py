@@ -227,7 +227,7 @@ def cash_bars(cash: Cash) -> Draw:
             for order, (name, key, _, sign) in enumerate(uses)
         ]
         each = "year" if spans is cash.years else "quarter"
-        x = alt.X("from:O", title=f"{each} from", axis=alt.Axis(labelAngle=0 if len(spans) <= 4 else -45))  # noqa: PLR2004
+        x = alt.X("from:O", title=f"{each} from", axis=alt.Axis(labelAngle=0 if len(spans) <= 4 else -45))
         y = alt.Y("usd:Q", title="million dollars as paid", axis=alt.Axis(tickCount=4, grid=True, gridColor=_RULE))
         chart: Drawing = (
             alt.Chart(_data(data))
@@ -252,7 +252,7 @@ def fleet_bars(nodes: Sequence[tuple[str, str, int]]) -> Draw:
 
     def draw(width: int) -> Drawing:
         steps = len({start for start, _, _ in nodes})
-        x = alt.X("from:O", title="from", axis=alt.Axis(labelAngle=0 if steps <= 6 else -45))  # noqa: PLR2004
+        x = alt.X("from:O", title="from", axis=alt.Axis(labelAngle=0 if steps <= 6 else -45))
         y = alt.Y("nodes:Q", title="servers", axis=alt.Axis(tickCount=4, grid=True, gridColor=_RULE))
         colour = alt.Color("part:N", scale=scale, legend=_legend(small=width < WIDE))
         chart: Drawing = (

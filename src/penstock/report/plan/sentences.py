@@ -98,14 +98,14 @@ def _after(unit: str) -> str:
 
 
 def _dollars(value: float) -> str:
-    if value >= 100 or not value:  # noqa: PLR2004 - cents matter below
+    if value >= 100 or not value:  # cents matter below
         return f"${value:,.0f}"
     return f"${value:,.2f}" if value >= 1 else f"${value:,.3f}"
 
 
 def rate(requests_per_s: float) -> str:
     """Format a rate of requests per second."""
-    return f"{requests_per_s:,.0f}" if requests_per_s >= 100 else f"{requests_per_s:,.3g}"  # noqa: PLR2004
+    return f"{requests_per_s:,.0f}" if requests_per_s >= 100 else f"{requests_per_s:,.3g}"
 
 
 def label_name(label: str) -> str:

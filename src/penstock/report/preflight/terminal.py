@@ -248,7 +248,7 @@ def _speed(speed: Speed) -> str:
         f"requests of {prompt}/{output} tokens"
     )
     lost = speed.lost_fraction
-    small = lost is None or lost < 0.005  # noqa: PLR2004 - it would be shown as 0%
+    small = lost is None or lost < 0.005  # it would be shown as 0%
     return text if small else f"{text}; formats without their own kernels cost {lost:.0%} of it"
 
 

@@ -39,7 +39,7 @@ def expected_requests_per_s(seen: Sequence[ObservedRate], ahead_s: float, settle
 
 def rising_per_s2(seen: Sequence[ObservedRate]) -> float:
     """Return the rise of the rate per second; 0 if it falls or may be noise."""
-    if len(seen) < 2:  # noqa: PLR2004 - a slope is between two
+    if len(seen) < 2:  # a slope is between two
         return 0.0
     later = seen[len(seen) // 2 :]
     slope = min(_median_slope(seen), _median_slope(later)) if len(later) >= _FEW else _median_slope(seen)

@@ -47,7 +47,7 @@ class LoadKind:
 def sustained_requests_per_s(endpoint: Record, kinds: Sequence[LoadKind]) -> float:
     """Return the highest rate in requests per second at which an endpoint meets its SLOs; 0 if it cannot meet them."""
     low, high = 0.0, 1.0
-    while _keeps(endpoint, kinds, high) and high < 1e6:  # noqa: PLR2004 - beyond any device
+    while _keeps(endpoint, kinds, high) and high < 1e6:  # beyond any device
         low, high = high, 2.0 * high
     while high - low > _CLOSE * high:
         middle = 0.5 * (low + high)

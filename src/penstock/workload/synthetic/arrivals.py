@@ -67,7 +67,7 @@ class Diurnal:
         _require_cv(self.cv)
         if not self.weights or not all(0 < weight < np.inf for weight in self.weights):
             raise UsageError("a day's curve needs at least one slice, and every weight above 0")
-        if not 0 <= self.first_hour < 24:  # noqa: PLR2004 - hours of a day
+        if not 0 <= self.first_hour < 24:
             raise UsageError(f"a day has no hour {self.first_hour:g}; write 0 to 23.99")
 
     @property
@@ -174,5 +174,5 @@ def _require_rate(rate_per_s: float | None) -> None:
 
 
 def _require_cv(cv: float) -> None:
-    if not 0 <= cv <= 100:  # noqa: PLR2004 - beyond it nearly all gaps are zero
+    if not 0 <= cv <= 100:  # beyond it nearly all gaps are zero
         raise UsageError(f"a cv of {cv:g} cannot be meant; 1 is Poisson, production traffic is seldom above 10")
