@@ -30,7 +30,7 @@ def test_predict_compares_accelerators_with_intervals_and_grounds(penstock: Run)
         assert placed["tier"] == "measured"
         assert placed["rows_of_this_setup"] > 10
         assert placed["tpot_s"]["low"] < placed["tpot_s"]["value"] < placed["tpot_s"]["high"]
-        assert placed["light_s"] < placed["tpot_s"]["value"]
+        assert placed["roofline_s"] < placed["tpot_s"]["value"]
         assert placed["nearest"][0]["url"].startswith("https://")
         assert 0 < placed["software_tax_fraction"] < 1
         watts, joules = placed["energy"]["device_watts"], placed["energy"]["joules_per_output_token"]
@@ -79,11 +79,11 @@ def test_an_accelerator_nobody_measured_is_transferred_and_says_from_where(penst
     assert document["deployments"][0]["borrowed_from"] == ["amd"]
 
 
-def test_the_speed_of_light_is_a_bound(penstock: Run) -> None:
+def test_the_roofline_is_a_bound(penstock: Run) -> None:
     common = ("predict", "llama-3.1-70b", "--on", "mi300x", "--concurrency", "1", "--in", "1", "--json")
     bound = json.loads(penstock(*common, "--light").stdout)["deployments"][0]
     estimate = json.loads(penstock(*common).stdout)["deployments"][0]
-    assert bound["tier"] == "speed-of-light"
+    assert bound["tier"] == "roofline"
     # 5.3 TB/s over 140 GB of weights.
     assert bound["output_tokens_per_s"]["value"] == pytest.approx(37.9, rel=0.02)
     assert estimate["output_tokens_per_s"]["value"] < bound["output_tokens_per_s"]["value"]

@@ -1,4 +1,4 @@
-"""Which rows cannot be? Weights that do not fit the devices stated, and steps faster than the speed of light."""
+"""Which rows cannot be? Weights that do not fit the devices stated, and steps faster than the roofline."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

@@ -18,7 +18,7 @@ from penstock.report.drawing.comparison_table import Column, sheet
 from penstock.report.drawing.plain_json import plain, plain_fields
 from penstock.report.model_heading import model_document
 
-SCHEMA: Final = "penstock.predict/1"
+SCHEMA: Final = "penstock.predict/2"
 """Schema version. It changes if a field is renamed, removed or redefined; new fields do not change it."""
 PARTS = {
     "weights": Use("weights", "█", "cyan"),
@@ -42,7 +42,7 @@ _COLUMNS = (
     Column("TPOT ms\n(P10-P90)"),
     Column("TTFT ms\n(P10-P90)"),
     Column("bound by", figures=False),
-    Column("of light", figures=False),
+    Column("of roofline", figures=False),
     Column("tier", figures=False),
 )
 
@@ -92,7 +92,7 @@ def _row(prediction: Prediction, output_tokens: int) -> list[str | Text]:
         _ranged(prediction.tpot_s.scaled(1e3), 1) if has_tpot(output_tokens) else "-",
         "-" if prediction.ttft_s is None else _ranged(prediction.ttft_s.scaled(1e3), 0),
         PARTS[_shown(prediction.step.bound_by)].label,
-        f"{prediction.light_s / prediction.tpot_s.value:.0%}",
+        f"{prediction.roofline_s / prediction.tpot_s.value:.0%}",
         prediction.tier,
     ]
 
@@ -140,7 +140,7 @@ _UNSEEN = {
 def _drawn(predictions: Sequence[Prediction], energies: Sequence[Energy | None]) -> list[RenderableType]:
     grid = Table.grid(padding=(0, 1))
     for prediction, energy in zip(predictions, energies, strict=True):
-        if not prediction.memory.fits or prediction.tier == "speed-of-light":
+        if not prediction.memory.fits or prediction.tier == "roofline":
             continue
         name = _name(prediction)
         if energy is None:
@@ -238,7 +238,7 @@ def prediction_document(
                 "energy": plain(energies[number]),
                 "step_parts_s": plain(prediction.step.parts_s),
                 "bound_by": prediction.step.bound_by,
-                "light_s": prediction.light_s,
+                "roofline_s": prediction.roofline_s,
                 "software_tax_fraction": prediction.software_tax,
                 "tier": prediction.tier,
                 "novelty": prediction.novelty,

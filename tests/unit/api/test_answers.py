@@ -35,7 +35,7 @@ CASES: dict[str, Case] = {
         ("predict", LLAMA, "--on", "mi300x", "--out", "1"),
         lambda: penstock.predict(LLAMA, "mi300x", output_tokens=1),
     ),
-    "predict at the speed of light": (
+    "predict the roofline": (
         ("predict", LLAMA, "--on", "mi300x", "--light"),
         lambda: penstock.predict(LLAMA, "mi300x", light=True),
     ),

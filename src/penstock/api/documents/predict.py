@@ -66,7 +66,7 @@ class PredictDeployment(TypedDict):
     energy: Energy | None
     step_parts_s: dict[str, float]
     bound_by: str
-    light_s: float
+    roofline_s: float
     software_tax_fraction: float
     tier: Tier
     novelty: str
@@ -79,7 +79,7 @@ class PredictDeployment(TypedDict):
 class PredictDocument(TypedDict):
     """Predicted throughput and latency."""
 
-    schema: Literal["penstock.predict/1"]
+    schema: Literal["penstock.predict/2"]
     model: ModelDocument
     deployments: list[PredictDeployment]
 

@@ -31,7 +31,7 @@ DOCUMENTS: Final[Mapping[str, Any]] = {
     "penstock.fit/1": FitDocument,
     "penstock.plan/1": PlanDocument,
     "penstock.predict-apart/1": PredictDisaggregatedDocument,
-    "penstock.predict/1": PredictDocument,
+    "penstock.predict/2": PredictDocument,
     "penstock.preflight/2": PreflightDocument,
     "penstock.receipts/3": ReceiptsDocument,
     "penstock.simulate-fleet/4": SimulateFleetDocument,

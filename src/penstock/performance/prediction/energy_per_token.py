@@ -31,13 +31,13 @@ def energy_of(prediction: Prediction, power: PowerModel) -> Energy | None:
     Return None if the board power is unknown or the prediction is a roofline.
     """
     placed, engine = prediction.deployment, prediction.measured_engine
-    if prediction.tier == "speed-of-light":
+    if prediction.tier == "roofline":
         return None
     return energy_at(
         power,
         placed.accelerator,
         kernels_of(placed.accelerator.id, engine, shape_of(placed.model), weights_label(placed.model)),
-        light_parts_s=prediction.light_parts_s,
+        roofline_parts_s=prediction.roofline_parts_s,
         token_s=_token_s(prediction),
         device_seconds=placed.parallelism.devices / prediction.running,
         speed_tier=prediction.tier,
@@ -49,7 +49,7 @@ def energy_at(
     part: Accelerator,
     kernels: str,
     *,
-    light_parts_s: Mapping[str, float],
+    roofline_parts_s: Mapping[str, float],
     token_s: Range,
     device_seconds: float,
     speed_tier: Tier,
@@ -65,7 +65,7 @@ def energy_at(
         return None
     draw, factor, unseen = power.of(part, kernels)
     times = np.array(token_s.ends)
-    watts = part.tdp_watts * draw.shares(Utilisation.of_parts(light_parts_s, times), factor)
+    watts = part.tdp_watts * draw.shares(Utilisation.of_parts(roofline_parts_s, times), factor)
     value, fast, slow = (float(entry) for entry in watts)
     joules, least, most = (float(entry) * device_seconds for entry in watts * times)
     device = _range(value, (slow, fast), power.spreads[unseen])

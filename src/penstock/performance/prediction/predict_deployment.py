@@ -116,9 +116,9 @@ class Prediction:
     """Time to first token in seconds. None for a roofline."""
     output_tokens_per_s: Range
     step: StepTime
-    light_s: float
+    roofline_s: float
     """Seconds of the same step at the roofline."""
-    light_parts_s: Mapping[str, float]
+    roofline_parts_s: Mapping[str, float]
     """Seconds of its components at the roofline: memory traffic and arithmetic."""
     tier: Tier
     novelty: Novelty
@@ -139,7 +139,7 @@ class Prediction:
     @property
     def software_tax(self) -> float:
         """Return one minus the delivered fraction of the roofline."""
-        return 1 - self.light_s / self.tpot_s.value
+        return 1 - self.roofline_s / self.tpot_s.value
 
 
 def predict(
@@ -167,12 +167,12 @@ def predict(
         drafted_tokens=drafts.drafted_tokens,
     )
     light = drafts.light(work, loop)
-    light_s = roofline_s(light)
+    bound_s = roofline_s(light)
     if stack is None:
-        return _at_the_speed_of_light(deployment, measured_engine, concurrency, running, light, memory)
+        return _roofline_prediction(deployment, measured_engine, concurrency, running, light, memory)
     taken = light * stack.slowdowns * float(np.exp(drafts.log_factor))
     step = StepTime(parts_s={name: float(value) for name, value in zip(PARTS, taken, strict=True)})
-    tpot = _around(step.seconds, drafts.widened(stack.spread), least=light_s)
+    tpot = _around(step.seconds, drafts.widened(stack.spread), least=bound_s)
     served = _first_token(stack, work, loop)
     busy = _answered(served, tpot, output_tokens)
     throughput = _range(running * output_tokens / seconds for seconds in (busy.value, busy.high, busy.low))
@@ -185,8 +185,8 @@ def predict(
         ttft_s=_after_waiting(served, busy, (concurrency - running) / running),
         output_tokens_per_s=throughput,
         step=step,
-        light_s=light_s,
-        light_parts_s=_physical(light),
+        roofline_s=bound_s,
+        roofline_parts_s=_physical(light),
         tier=_tier(stack, *load) if speculation is None else drafts.tier_on(stack),
         novelty=stack.novelty,
         seen=stack.seen,
@@ -243,7 +243,7 @@ def _running(memory: MemoryFit, concurrency: float) -> float:
     return max(1.0, min(concurrency, limit)) if limit else concurrency
 
 
-def _at_the_speed_of_light(
+def _roofline_prediction(
     deployment: Deployment, measured_engine: str, concurrency: float, running: float, light: Array, memory: MemoryFit
 ) -> Prediction:
     seconds = roofline_s(light)
@@ -258,9 +258,9 @@ def _at_the_speed_of_light(
         ttft_s=None,
         output_tokens_per_s=rate,
         step=StepTime(parts_s=_physical(light)),
-        light_s=seconds,
-        light_parts_s=_physical(light),
-        tier="speed-of-light",
+        roofline_s=seconds,
+        roofline_parts_s=_physical(light),
+        tier="roofline",
         novelty="accelerator",
         borrowed_from=(),
         seen=ObservedSetups(),

@@ -15,7 +15,7 @@ from penstock.performance.similarity.threads import one_thread
 from penstock.performance.step.first_token import LoopLoad, served
 from penstock.performance.step.step_work import Array, ReplicaWork
 
-Tier = Literal["measured", "calibrated", "transferred", "speed-of-light"]
+Tier = Literal["measured", "calibrated", "transferred", "roofline"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -115,7 +115,7 @@ def _energy(power: PowerModel, row: DrawnRow, tpot: Range) -> Energy | None:
         power,
         load_accelerator(measured.accelerator),
         row.kernels,
-        light_parts_s=dict(zip(PARTS, row.light.tolist(), strict=True)),
+        roofline_parts_s=dict(zip(PARTS, row.light.tolist(), strict=True)),
         token_s=tpot,
         device_seconds=measured.devices / (measured.concurrency or 1.0),
         speed_tier="calibrated",
