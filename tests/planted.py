@@ -8,7 +8,7 @@ from functools import cache
 from itertools import pairwise
 
 from audits import library
-from penstock.audit.checks.fit_check import tried
+from penstock.audit.checks.fit_check import attempt_fit
 from penstock.audit.claims.amount import exactly
 from penstock.audit.claims.claim import Claim, Said, Statement
 from penstock.audit.claims.hardware_claims import (
@@ -157,7 +157,7 @@ def _fits(chance: random.Random) -> Iterator[Planted]:
     for _ in range(40):
         model, part = chance.choice(DENSE), library().accelerator_of(chance.choice(PARTS))
         precision, devices = chance.choice(("bf16", "fp8", "int4")), chance.choice((1, 2, 4, 8))
-        found = tried(library().model_of(model), precision, part, devices, 2048)
+        found = attempt_fit(library().model_of(model), precision, part, devices, 2048)
         if found.fits and not found.certain:
             continue
         margin = found.weight_bytes / found.memory_bytes
@@ -231,7 +231,7 @@ def _requests(chance: random.Random) -> Iterator[Planted]:
     while made < 15:
         model, part = chance.choice(DENSE), library().accelerator_of(chance.choice(PARTS))
         precision, tokens = chance.choice(("bf16", "fp8")), chance.choice((2048, 4096, 8192))
-        found = tried(library().model_of(model), precision, part, 1, tokens)
+        found = attempt_fit(library().model_of(model), precision, part, 1, tokens)
         capacity = found.best.capacity if found.best is not None and found.fits else None
         if capacity is None or not capacity.cached_requests or capacity.cached_requests < 20:
             continue

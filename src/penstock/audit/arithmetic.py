@@ -27,7 +27,7 @@ _COMPARED: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 }
 
 
-def evaluated(expression: str, names: Mapping[str, float] | None = None) -> float:
+def evaluate(expression: str, names: Mapping[str, float] | None = None) -> float:
     """Evaluate an expression of + - * / and parentheses over numbers and the given names."""
     if len(expression) > _MAX_CHARACTERS:
         raise UsageError(f"a formula of {len(expression)} characters is too long; the limit is {_MAX_CHARACTERS}")
@@ -65,4 +65,4 @@ def holds(comparison: str) -> bool:
     left, sign, right = found[1], found[2], found[3]
     if _DAY.fullmatch(left) and _DAY.fullmatch(right):
         return _COMPARED[sign](left, right)
-    return _COMPARED[sign](evaluated(left), evaluated(right))
+    return _COMPARED[sign](evaluate(left), evaluate(right))

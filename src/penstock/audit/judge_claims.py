@@ -78,10 +78,12 @@ def judge(claim: Claim, library: Library) -> Judgement:
         judged = _BY_LIBRARY[type(statement)](statement, library)
     except PenstockError as error:
         return Judgement(verdict=Verdict.UNDETERMINED, reason=str(error))
-    return _dated(judged, statement.part, library, claim) if isinstance(statement, SpecStatement) else judged
+    return (
+        _note_later_launch(judged, statement.part, library, claim) if isinstance(statement, SpecStatement) else judged
+    )
 
 
-def _dated(judgement: Judgement, part: str, library: Library, claim: Claim) -> Judgement:
+def _note_later_launch(judgement: Judgement, part: str, library: Library, claim: Claim) -> Judgement:
     """Add to the reason that the accelerator was launched after the claim."""
     launched, day = library.accelerator_of(part).launched, claim.said.said_on
     if launched is None or day is None or f"{day:%Y-%m}" >= launched:

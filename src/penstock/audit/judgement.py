@@ -77,6 +77,6 @@ def plainly(value: float) -> str:
     return f"{int(value)}" if value == int(value) and abs(value) < 1e15 else f"{value:.6g}"
 
 
-def worked(expression: str, result: float | bool, what: str) -> Working:  # noqa: FBT001 - a result may be yes or no
+def working_line(expression: str, result: float | bool, what: str) -> Working:  # noqa: FBT001 - a result may be yes or no
     """Create a line of arithmetic."""
     return Working(expression=expression, result=result, what=what)

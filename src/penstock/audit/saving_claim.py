@@ -132,7 +132,7 @@ def _readings(claim: SavingClaim) -> Iterator[Reading]:
                 throughput=label,
                 saving_fraction=saving,
                 with_engineers_fraction=taxed,
-                varied_fractions=_varied(claim, basis, ratio),
+                varied_fractions=_sensitivity_range(claim, basis, ratio),
                 reproduces_claim=abs(saving - claim.claimed_fraction) <= _ROUNDING,
                 reproduces_claim_with_engineers=abs(taxed - claim.claimed_with_engineers_fraction) <= _ROUNDING,
             )
@@ -149,7 +149,7 @@ def _bills(claim: SavingClaim, basis: _Basis) -> tuple[float, float]:
     return cheap + power * (claim.cheaper_watts / claim.dearer_watts if basis == "watts" else 1.0), whole
 
 
-def _varied(claim: SavingClaim, basis: _Basis, ratio: float) -> tuple[float, float]:
+def _sensitivity_range(claim: SavingClaim, basis: _Basis, ratio: float) -> tuple[float, float]:
     ends = []
     for factor in (1 - _VARIED, 1 + _VARIED):
         varied = replace(claim, hardware_fraction=min(0.99, claim.hardware_fraction * factor))

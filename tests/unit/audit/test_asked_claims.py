@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from penstock.audit.arithmetic import evaluated, holds
+from penstock.audit.arithmetic import evaluate, holds
 from penstock.audit.claims.amount import exactly, parse_amount
 from penstock.audit.claims.hardware_claims import RatioStatement, SpecStatement
 from penstock.audit.claims.kind_names import kind_of
@@ -138,7 +138,7 @@ def test_times_are_days_months_quarters_halves_and_years() -> None:
 
 @given(a=st.floats(0.1, 1e6), b=st.floats(0.1, 1e6))
 def test_formulas_are_worked_out_as_python_would(a: float, b: float) -> None:
-    assert evaluated("(a - b) / b", {"a": a, "b": b}) == pytest.approx((a - b) / b)
+    assert evaluate("(a - b) / b", {"a": a, "b": b}) == pytest.approx((a - b) / b)
     assert holds(f"{a} < {b}") is (a < b)
 
 
@@ -147,4 +147,4 @@ def test_formulas_are_worked_out_as_python_would(a: float, b: float) -> None:
 )
 def test_a_formula_is_numbers_names_and_four_signs(text: str) -> None:
     with pytest.raises(UsageError):
-        evaluated(text, {"a": 1.0})
+        evaluate(text, {"a": 1.0})

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from audits import library
-from penstock.audit.arithmetic import evaluated, holds
+from penstock.audit.arithmetic import evaluate, holds
 from penstock.audit.article_claims import contradictions, shipped_claims
 from penstock.audit.claims.kind_names import kind_of
 from penstock.audit.judge_claims import Audited, audit_claims
@@ -101,7 +101,7 @@ def test_every_line_of_arithmetic_can_be_redone() -> None:
         if isinstance(line.result, bool):
             assert holds(line.expression) is line.result, line
         else:
-            assert isclose(evaluated(line.expression), line.result, rel_tol=2e-3, abs_tol=1e-9), line
+            assert isclose(evaluate(line.expression), line.result, rel_tol=2e-3, abs_tol=1e-9), line
 
 
 def test_no_verdict_but_undetermined_comes_without_arithmetic_or_a_source() -> None:

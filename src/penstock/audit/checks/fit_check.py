@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from penstock.audit.checks.spec_check import cited
+from penstock.audit.checks.spec_check import citation
 from penstock.audit.claims.memory_claims import FitStatement, SizeStatement
-from penstock.audit.evidence.weight_formats import formats_meant, stored
-from penstock.audit.judgement import Cited, Judgement, Verdict, Working, plainly, worked
+from penstock.audit.evidence.weight_formats import in_format, possible_formats
+from penstock.audit.judgement import Cited, Judgement, Verdict, Working, plainly, working_line
 from penstock.audit.reference_library import Library
 from penstock.catalog.accelerator import Accelerator
 from penstock.fleet import Deployment, Parallelism, engine_defaults
@@ -79,14 +79,14 @@ class FitAttempt:
     def line(self) -> Working:
         """The arithmetic of memory minus weights."""
         left = round(self.memory_bytes / GB, 1) - round(self.weight_bytes / GB, 1)
-        return worked(
+        return working_line(
             f"{plainly(round(self.memory_bytes / GB, 1))} - {plainly(round(self.weight_bytes / GB, 1))}",
             left,
             f"10^9 bytes left beside {self.precision} weights, before any cache",
         )
 
 
-def tried(
+def attempt_fit(
     model: ModelSpec,
     precision: str,
     part: Accelerator,
@@ -97,7 +97,7 @@ def tried(
     cache: CacheDtype | None = None,
 ) -> FitAttempt:
     """Place a model in one format on a number of devices, with the split that leaves the most free memory."""
-    held = stored(model, precision)
+    held = in_format(model, precision)
     found = [fit(replace(placed, cache_dtype=cache), context_tokens) for placed in placements(held, part, devices)]
     best = max(found, key=lambda result: (result.fits, _room(result)), default=None)
     return FitAttempt(
@@ -137,17 +137,17 @@ def audit_fit(statement: FitStatement, library: Library) -> Judgement:
     context = _within_limit(statement.context_tokens or _SHORT_CONTEXT, model)
     attempts, small = (
         [
-            tried(model, precision, part, statement.devices, context, requests=statement.requests, cache=cache)
-            for precision in formats_meant(statement.precision)
+            attempt_fit(model, precision, part, statement.devices, context, requests=statement.requests, cache=cache)
+            for precision in possible_formats(statement.precision)
         ]
         for cache in (None, CacheDtype.FP8)
     )
-    judged = _said_to_fit if statement.fits else _said_not_to_fit
+    judged = _judge_fits if statement.fits else _judge_does_not_fit
     verdict, reason, true_if = judged(statement, part, attempts)
     if not any(attempt.fits for attempt in attempts) and any(attempt.fits for attempt in small):
         verdict, true_if = Verdict.PLAUSIBLE, "the cache is in fp8" if statement.fits else None
         reason += "; an fp8 cache has room" if statement.fits else " unless the cache is in fp8"
-    sources = [cited(part, part.source_of("memory.hbm_bytes")), Cited(title=f"config.json of {model.name}")]
+    sources = [citation(part, part.source_of("memory.hbm_bytes")), Cited(title=f"config.json of {model.name}")]
     return Judgement(
         verdict=verdict,
         reason=reason,
@@ -167,7 +167,7 @@ def _where(statement: FitStatement, part: Accelerator) -> str:
     return f"{statement.devices} x {part.name}" if statement.devices > 1 else f"one {part.name}"
 
 
-def _said_to_fit(
+def _judge_fits(
     statement: FitStatement, part: Accelerator, attempts: list[FitAttempt]
 ) -> tuple[Verdict, str, str | None]:
     where = _where(statement, part)
@@ -197,7 +197,7 @@ def _said_to_fit(
     )
 
 
-def _said_not_to_fit(
+def _judge_does_not_fit(
     statement: FitStatement, part: Accelerator, attempts: list[FitAttempt]
 ) -> tuple[Verdict, str, str | None]:
     where = _where(statement, part)
@@ -243,11 +243,11 @@ def _audit_fewest(statement: FitStatement, model: ModelSpec, part: Accelerator) 
     found: dict[str, int] = {}
     usual: dict[str, int] = {}
     lines = []
-    for precision in formats_meant(statement.precision):
-        held = stored(model, precision)
+    for precision in possible_formats(statement.precision):
+        held = in_format(model, precision)
         by_bytes = held.weight_bytes / part.memory.hbm_bytes
         lines.append(
-            worked(
+            working_line(
                 f"{plainly(round(held.weight_bytes / GB, 1))} / {plainly(round(part.memory.hbm_bytes / GB, 1))}",
                 round(held.weight_bytes / GB, 1) / round(part.memory.hbm_bytes / GB, 1),
                 f"devices that {precision} weights fill",
@@ -257,16 +257,16 @@ def _audit_fewest(statement: FitStatement, model: ModelSpec, part: Accelerator) 
         if count is not None:
             found[precision] = count
             usual[precision] = _as_split(held, part, count, context)
-    said = ", ".join(_said_fewest(precision, count, usual[precision]) for precision, count in found.items())
+    said = ", ".join(_minimum_phrase(precision, count, usual[precision]) for precision, count in found.items())
     hit = [name for name, count in found.items() if amount.meets(count) or amount.meets(usual[name])]
-    sources = (cited(part, part.source_of("memory.hbm_bytes")), Cited(title=f"config.json of {model.name}"))
+    sources = (citation(part, part.source_of("memory.hbm_bytes")), Cited(title=f"config.json of {model.name}"))
     if hit:
         sure = len(hit) == len(found) == 1 and found == usual
         verdict = Verdict.CONFIRMED if sure else Verdict.PLAUSIBLE
         return Judgement(
             verdict=verdict, reason=f"the fewest {part.name} are {said}", workings=tuple(lines), sources=sources
         )
-    few = min(held.weight_bytes for held in (stored(model, p) for p in formats_meant(statement.precision)))
+    few = min(held.weight_bytes for held in (in_format(model, p) for p in possible_formats(statement.precision)))
     verdict = Verdict.IMPOSSIBLE if few > amount.high * part.memory.hbm_bytes else Verdict.CONTRADICTED
     return Judgement(
         verdict=verdict,
@@ -285,7 +285,7 @@ def _as_split(model: ModelSpec, part: Accelerator, count: int, context_tokens: i
     return count
 
 
-def _said_fewest(precision: str, count: int, usual: int) -> str:
+def _minimum_phrase(precision: str, count: int, usual: int) -> str:
     """Name the fewest devices, and the number with usual splits if it differs."""
     return f"{count} in {precision}" + ("" if usual == count else f" ({usual} as engines split it evenly)")
 
@@ -298,17 +298,17 @@ def audit_size(statement: SizeStatement, library: Library) -> Judgement:
     """Judge a size claim by the config; without a stated format every usual one is tried."""
     amount, found = statement.amount, library.model_of(statement.model)
     source = Cited(title=f"config.json of {found.name}")
-    held = [(stored(found, precision), precision) for precision in _sizes_meant(statement)]
+    held = [(in_format(found, precision), precision) for precision in _possible_formats(statement)]
     tries = [_size(statement, model, precision, library) for model, precision in held]
     if statement.sized == "left":
-        tries += [_left(statement, model, precision, library, printed=False) for model, precision in held]
+        tries += [_free_memory(statement, model, precision, library, printed=False) for model, precision in held]
     for value, line, name in tries:
         for reading, unit in _units(value, amount.measure):
             if amount.meets(reading):
                 sure = len(tries) == 1 or (value, line, name) == tries[0]
                 return Judgement(
                     verdict=Verdict.CONFIRMED if sure else Verdict.PLAUSIBLE,
-                    reason=f"{name}: {_written(value, amount.measure)}{unit}",
+                    reason=f"{name}: {_size_text(value, amount.measure)}{unit}",
                     workings=(line,),
                     sources=(source,),
                 )
@@ -317,16 +317,16 @@ def audit_size(statement: SizeStatement, library: Library) -> Judgement:
     active = _active(statement, found)
     return Judgement(
         verdict=Verdict.PLAUSIBLE if near or active else Verdict.CONTRADICTED,
-        reason=f"{name}: {_written(value, amount.measure)}, {'near' if near else 'not'} {amount.written}{active}",
+        reason=f"{name}: {_size_text(value, amount.measure)}, {'near' if near else 'not'} {amount.written}{active}",
         workings=(line,),
         sources=(source,),
-        true_if=None if near else f"it said {_written(value, amount.measure)}",
+        true_if=None if near else f"it said {_size_text(value, amount.measure)}",
     )
 
 
-def _sizes_meant(statement: SizeStatement) -> tuple[str | None, ...]:
+def _possible_formats(statement: SizeStatement) -> tuple[str | None, ...]:
     if statement.precision is None and statement.sized in ("weights", "left"):
-        return (None, *formats_meant(None))
+        return (None, *possible_formats(None))
     return (statement.precision,)
 
 
@@ -343,7 +343,7 @@ def _active(statement: SizeStatement, model: ModelSpec) -> str:
     return f", which is what one token uses ({used / GB:,.4g} billion)"
 
 
-def _written(value: float, measure: str) -> str:
+def _size_text(value: float, measure: str) -> str:
     if measure != "bytes":
         return f"{value / GB:,.4g} billion" if value >= GB else f"{value:,.4g}"
     return f"{value / GB:,.1f} x 10^9 bytes" if value >= GB else f"{value / 1024:,.4g} KiB"
@@ -355,27 +355,29 @@ def _size(
     name = model.name + (f" in {precision}" if precision else "")
     if statement.sized == "params":
         total = float(model.total_params)
-        return total, worked(f"{plainly(total / GB)} * 1", total / GB, "10^9 parameters by its config"), name
+        return total, working_line(f"{plainly(total / GB)} * 1", total / GB, "10^9 parameters by its config"), name
     weights = float(model.weight_bytes)
     if statement.sized == "weights":
         each = round(8 * weights / model.total_params, 3)
         params = round(model.total_params / GB, 3)
-        line = worked(f"{plainly(params)} * {plainly(each)} / 8", params * each / 8, "10^9 parameters times bits each")
+        line = working_line(
+            f"{plainly(params)} * {plainly(each)} / 8", params * each / 8, "10^9 parameters times bits each"
+        )
         return weights, line, f"weights of {name}"
     context = statement.context_tokens or _SHORT_CONTEXT
     per_token = model.cache_bytes_per_token(CacheDtype.BF16)
     if statement.sized == "cache":
         value = per_token * context * statement.requests
-        line = worked(
+        line = working_line(
             f"{plainly(per_token)} * {context} * {statement.requests} / {GB}",
             value / GB,
             "bytes a token, tokens and requests, in 10^9",
         )
         return value, line, f"cache of {statement.requests} x {context:,} tokens of {name}"
-    return _left(statement, model, precision, library, printed=True)
+    return _free_memory(statement, model, precision, library, printed=True)
 
 
-def _left(
+def _free_memory(
     statement: SizeStatement, model: ModelSpec, precision: str | None, library: Library, *, printed: bool
 ) -> tuple[float, Working, str]:
     """Compute memory minus weights, of the nominal GB or of the physical bytes (80 GB are 85.9 x 10^9)."""
@@ -383,7 +385,7 @@ def _left(
     part = library.accelerator_of(statement.part or "")
     each_gb = part.memory.nominal_gb if printed else round(part.memory.hbm_bytes / GB, 1)
     memory_gb, weights_gb = statement.devices * each_gb, round(model.weight_bytes / GB, 1)
-    line = worked(
+    line = working_line(
         f"{plainly(memory_gb)} - {plainly(weights_gb)}",
         memory_gb - weights_gb,
         "GB on the box less weights" if printed else "10^9 bytes of memory less weights",

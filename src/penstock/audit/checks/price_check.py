@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from penstock.audit.claims.price_claims import CostStatement, PriceRatioStatement, PriceStatement
 from penstock.audit.evidence.distribution import Distribution
-from penstock.audit.judgement import Cited, Judgement, Verdict, plainly, worked
+from penstock.audit.judgement import Cited, Judgement, Verdict, plainly, working_line
 from penstock.audit.reference_library import Library
 from penstock.audit.saving_claim import SavingClaim, check_claim
 from penstock.catalog.price import Price
@@ -50,7 +50,7 @@ def _cite(price: Price) -> Cited:
 def audit_price(statement: PriceStatement, library: Library, said_on: date | None) -> Judgement:
     """Judge a price by the market around the day of the claim, and by today's market."""
     judged, today = (
-        _priced(statement, list(_offers(statement.part, library, day, bought=statement.bought).values()))
+        _judge_by_prices(statement, list(_offers(statement.part, library, day, bought=statement.bought).values()))
         for day in (said_on or library.today, library.today)
     )
     return replace(
@@ -60,7 +60,7 @@ def audit_price(statement: PriceStatement, library: Library, said_on: date | Non
     )
 
 
-def _priced(statement: PriceStatement, offers: Sequence[Price]) -> Judgement:
+def _judge_by_prices(statement: PriceStatement, offers: Sequence[Price]) -> Judgement:
     if not offers:
         what = "to buy one" if statement.bought else "for an hour of one"
         return Judgement(
@@ -101,7 +101,7 @@ def audit_price_ratio(statement: PriceRatioStatement, library: Library, said_on:
         sides=("a smaller discount than", "a larger discount than"),
     )
     verdict, reason = ratios.judge(statement.amount.rest())
-    line = worked(f"1 - {plainly(ratios.median)}", 1 - float(plainly(ratios.median)), "less, by the median ratio")
+    line = working_line(f"1 - {plainly(ratios.median)}", 1 - float(plainly(ratios.median)), "less, by the median ratio")
     cites = both[0] if both else (next(iter(ours.values())), next(iter(theirs.values())))
     return Judgement(verdict=verdict, reason=reason, workings=(line,), sources=tuple(_cite(offer) for offer in cites))
 
@@ -114,7 +114,7 @@ def audit_cost(statement: CostStatement) -> Judgement:
     """Compute dollars per million tokens from rent and token rate."""
     tokens = statement.tokens_per_s * statement.utilisation
     value = statement.usd_per_hour / (tokens * _MTOK)
-    line = worked(
+    line = working_line(
         f"{plainly(statement.usd_per_hour)} / ({plainly(tokens)} * 3600 / 1000000)",
         float(plainly(statement.usd_per_hour)) / (float(plainly(tokens)) * _MTOK),
         "dollars an hour over millions of tokens an hour",
@@ -143,19 +143,19 @@ def audit_saving(statement: SavingClaim) -> Judgement:
     people = statement.engineers * statement.engineer_usd_per_year * statement.years
     dearer = statement.devices * statement.dearer_usd * (1 - statement.discount_fraction) / statement.hardware_fraction
     lines = (
-        worked(
+        working_line(
             f"{plainly(statement.engineers)} * {plainly(statement.engineer_usd_per_year)} * {plainly(statement.years)}",
             people,
             "dollars of engineers over the whole time",
         ),
-        worked(
+        working_line(
             f"{statement.devices} * {plainly(statement.dearer_usd)} * (1 - {plainly(statement.discount_fraction)}) / "
             f"{plainly(statement.hardware_fraction)}",
             dearer,
             f"dollars of the {statement.dearer} fleet",
         ),
-        worked(f"{plainly(people)} / {plainly(dearer)}", people / dearer, "share of it that the engineers are"),
-        worked(
+        working_line(f"{plainly(people)} / {plainly(dearer)}", people / dearer, "share of it that the engineers are"),
+        working_line(
             f"1 - {plainly(statement.cheaper_usd)} / {plainly(statement.dearer_usd)}",
             1 - statement.cheaper_usd / statement.dearer_usd,
             "saving where both bills are in proportion to their hardware",

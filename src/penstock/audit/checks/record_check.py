@@ -4,8 +4,8 @@ import calendar
 import re
 from datetime import date
 
-from penstock.audit.arithmetic import evaluated
-from penstock.audit.checks.spec_check import cited
+from penstock.audit.arithmetic import evaluate
+from penstock.audit.checks.spec_check import citation
 from penstock.audit.claims.amount import Amount
 from penstock.audit.claims.hardware_claims import FORMATS_OF_FLOPS
 from penstock.audit.claims.record_claims import (
@@ -16,7 +16,7 @@ from penstock.audit.claims.record_claims import (
     MentionStatement,
     UncheckableStatement,
 )
-from penstock.audit.judgement import Cited, Judgement, Verdict, Working, figure, plainly, worked
+from penstock.audit.judgement import Cited, Judgement, Verdict, Working, figure, plainly, working_line
 from penstock.audit.reference_library import Library, SourcedFact
 from penstock.catalog.accelerator import Precision
 from penstock.errors import UnknownName
@@ -46,10 +46,10 @@ def audit_fact(statement: FactStatement, library: Library, said_on: date | None)
             reason=f"nothing sourced is on record about '{statement.subject}: {statement.about}'",
         )
     if isinstance(statement.says, Amount):
-        return _reported(statement.says, fact)
+        return _judge_figure(statement.says, fact)
     if isinstance(statement.says, str):
-        return _named(statement.says, fact)
-    return _held(fact, library, said_on, says=statement.says)
+        return _judge_name(statement.says, fact)
+    return _judge_state(fact, library, said_on, says=statement.says)
 
 
 def _catalog_fact(statement: FactStatement, library: Library) -> SourcedFact | None:
@@ -85,18 +85,22 @@ def _catalog_fact(statement: FactStatement, library: Library) -> SourcedFact | N
     )
 
 
-def _reported(amount: Amount, fact: SourcedFact) -> Judgement:
+def _judge_figure(amount: Amount, fact: SourcedFact) -> Judgement:
     if fact.low is None:
         return Judgement(verdict=Verdict.UNDETERMINED, reason="what is on record has no figure", sources=(fact.cited,))
     high = fact.low if fact.high is None else fact.high
-    line = worked(
+    line = working_line(
         f"{plainly(amount.middle)} / {plainly((fact.low + high) / 2)}",
         float(plainly(amount.middle)) / float(plainly((fact.low + high) / 2)),
         "claimed over what its source says",
     )
     met = amount.meets(fact.low) and amount.meets(high)
     near = met or (amount.overlaps(fact.low, high))
-    said = _written(fact.low, fact) if high == fact.low else f"{_written(fact.low, fact)} to {_written(high, fact)}"
+    said = (
+        _figure_text(fact.low, fact)
+        if high == fact.low
+        else f"{_figure_text(fact.low, fact)} to {_figure_text(high, fact)}"
+    )
     return Judgement(
         verdict=Verdict.CONFIRMED if near else Verdict.CONTRADICTED,
         reason=f"its source says {said}" + (f": {fact.note}" if fact.note else ""),
@@ -106,12 +110,12 @@ def _reported(amount: Amount, fact: SourcedFact) -> Judgement:
     )
 
 
-def _written(value: float, fact: SourcedFact) -> str:
+def _figure_text(value: float, fact: SourcedFact) -> str:
     unit = {"bytes": "KiB", "times": "x", "number": ""}.get(fact.measure, fact.measure)
     return f"{figure(value / 1024 if unit == 'KiB' else value)} {unit}".strip()
 
 
-def _named(says: str, fact: SourcedFact) -> Judgement:
+def _judge_name(says: str, fact: SourcedFact) -> Judgement:
     """Compare names: every word of one of the alternatives must appear."""
     if not fact.text:
         return Judgement(verdict=Verdict.UNDETERMINED, reason="what is on record has no name", sources=(fact.cited,))
@@ -127,7 +131,7 @@ def _named(says: str, fact: SourcedFact) -> Judgement:
     )
 
 
-def _held(fact: SourcedFact, library: Library, said_on: date | None, *, says: bool) -> Judgement:
+def _judge_state(fact: SourcedFact, library: Library, said_on: date | None, *, says: bool) -> Judgement:
     if fact.holds is None:
         return Judgement(verdict=Verdict.UNDETERMINED, reason="what is on record does not say", sources=(fact.cited,))
     day = said_on or library.today
@@ -135,7 +139,9 @@ def _held(fact: SourcedFact, library: Library, said_on: date | None, *, says: bo
     now = fact.holds
     lines: tuple[Working, ...] = ()
     if fact.first is not None:
-        lines = (worked(f"{day} >= {fact.first}", day >= fact.first, "the day of the claim is not before it was so"),)
+        lines = (
+            working_line(f"{day} >= {fact.first}", day >= fact.first, "the day of the claim is not before it was so"),
+        )
     since = "" if fact.first is None else f" since {fact.first}"
     verdict, today = (Verdict.CONFIRMED if says == state else Verdict.CONTRADICTED for state in (then, now))
     return Judgement(
@@ -156,7 +162,7 @@ def span_of_month(text: str) -> ClaimedSpan:
     )
 
 
-def _happened(subject: str, event: str, library: Library) -> tuple[ClaimedSpan, Cited] | None:
+def _event_date(subject: str, event: str, library: Library) -> tuple[ClaimedSpan, Cited] | None:
     """Return the date of an event, from the facts or from the accelerator's launch."""
     meant = _EVENTS.get(event.lower(), event)
     fact = library.facts.find(subject, meant)
@@ -171,12 +177,12 @@ def _happened(subject: str, event: str, library: Library) -> tuple[ClaimedSpan, 
         return None
     if part.launched is None:
         return None
-    return span_of_month(part.launched), cited(part, part.source_of("launched"))
+    return span_of_month(part.launched), citation(part, part.source_of("launched"))
 
 
 def audit_date(statement: DateStatement, library: Library, said_on: date | None) -> Judgement:
     """Check a date against the record; a plan is judged by its outcome."""
-    found = _happened(statement.subject, statement.event, library)
+    found = _event_date(statement.subject, statement.event, library)
     if found is None:
         return Judgement(
             verdict=Verdict.UNDETERMINED,
@@ -188,7 +194,7 @@ def audit_date(statement: DateStatement, library: Library, said_on: date | None)
     plan = said_on is not None and said.last > said_on
     overlap = said.first <= real.last and real.first <= said.last
     if overlap:
-        line = worked(
+        line = working_line(
             f"{real.first} <= {said.last}", real.first <= said.last, "it had happened by the end of that time"
         )
         return Judgement(
@@ -199,9 +205,9 @@ def audit_date(statement: DateStatement, library: Library, said_on: date | None)
         )
     early = said.last < real.first
     line = (
-        worked(f"{said.last} < {real.first}", said.last < real.first, "claimed before it happened")
+        working_line(f"{said.last} < {real.first}", said.last < real.first, "claimed before it happened")
         if early
-        else worked(f"{said.first} > {real.last}", said.first > real.last, "claimed after it happened")
+        else working_line(f"{said.first} > {real.last}", said.first > real.last, "claimed after it happened")
     )
     months = abs((said.first.year - real.first.year) * 12 + said.first.month - real.first.month)
     word = "a plan that slipped" if plan and early else "a plan that was beaten" if plan else "wrong"
@@ -226,14 +232,14 @@ def audit_mention(statement: MentionStatement, library: Library, said_on: date |
     found = (
         (ClaimedSpan(first=fact.first, last=fact.last or fact.first, written=f"{fact.first}"), fact.cited)
         if fact is not None and fact.first is not None
-        else _happened(statement.subject, "launched", library)
+        else _event_date(statement.subject, "launched", library)
     )
     if found is None or said_on is None:
         missing = "the day of the text" if found is not None else f"a sourced date of '{statement.subject}'"
         return Judgement(verdict=Verdict.UNDETERMINED, reason=f"{missing} is missing")
     real, source = found
     late = real.first > said_on
-    line = worked(f"{real.first} > {said_on}", late, "it came after the day of the text")
+    line = working_line(f"{real.first} > {said_on}", late, "it came after the day of the text")
     return Judgement(
         verdict=Verdict.CONTRADICTED if late else Verdict.CONFIRMED,
         reason=f"the first thing on record of {statement.subject} is of {real.first}; the text is dated {said_on}",
@@ -247,22 +253,22 @@ def audit_mention(statement: MentionStatement, library: Library, said_on: date |
 def audit_follows(statement: FollowsStatement) -> Judgement:
     """Recompute a sum from the inputs that a text states."""
     names = dict(statement.inputs)
-    value = evaluated(statement.formula, names)
-    expression = _filled(statement.formula, names)
+    value = evaluate(statement.formula, names)
+    expression = _substitute(statement.formula, names)
     if statement.at_most and statement.amount.high <= value * _SAME:
-        return _bounded(statement, value, worked(expression, evaluated(expression), f"{statement.formula}"))
+        return _judge_by_bound(statement, value, working_line(expression, evaluate(expression), f"{statement.formula}"))
     met, near = statement.amount.meets(value), statement.amount.nearly(value)
     shown = f"{value:.1%}" if statement.amount.measure == "share" else figure(float(f"{value:.4g}"))
     beside = "" if met else f", {'near' if near else 'not'} {statement.amount.written}"
     return Judgement(
         verdict=Verdict.CONFIRMED if met else Verdict.PLAUSIBLE if near else Verdict.CONTRADICTED,
         reason=f"its own inputs give {shown}{beside}",
-        workings=(worked(expression, evaluated(expression), f"{statement.formula}"),),
+        workings=(working_line(expression, evaluate(expression), f"{statement.formula}"),),
         true_if=None if near else f"it said {shown}",
     )
 
 
-def _bounded(statement: FollowsStatement, value: float, line: Working) -> Judgement:
+def _judge_by_bound(statement: FollowsStatement, value: float, line: Working) -> Judgement:
     """Judge a figure that its inputs bound from above: confirmed close to the bound, implausible below 10% of it."""
     share = statement.amount.high / value
     shown = figure(float(f"{value:.4g}"))
@@ -278,13 +284,11 @@ def _bounded(statement: FollowsStatement, value: float, line: Working) -> Judgem
     )
 
 
-def _filled(formula: str, names: dict[str, float]) -> str:
-    return re.sub(
-        r"[A-Za-z_]\w*", lambda found: _bracketed(names[found[0]]) if found[0] in names else found[0], formula
-    )
+def _substitute(formula: str, names: dict[str, float]) -> str:
+    return re.sub(r"[A-Za-z_]\w*", lambda found: _bracket(names[found[0]]) if found[0] in names else found[0], formula)
 
 
-def _bracketed(value: float) -> str:
+def _bracket(value: float) -> str:
     return f"({plainly(value)})" if value < 0 else plainly(value)
 
 

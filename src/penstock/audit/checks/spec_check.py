@@ -6,7 +6,7 @@ from penstock.audit.claims.amount import Amount
 from penstock.audit.claims.hardware_claims import SpecStatement
 from penstock.audit.evidence.data_sheet import SpecReading, spec_readings
 from penstock.audit.evidence.lookalikes import matching_lookalikes, mistaken_spec
-from penstock.audit.judgement import Cited, Judgement, Verdict, Working, plainly, worked
+from penstock.audit.judgement import Cited, Judgement, Verdict, Working, plainly, working_line
 from penstock.audit.reference_library import Library
 from penstock.catalog.accelerator import Accelerator, Basis, Source
 from penstock.units import GB, TERA
@@ -21,12 +21,12 @@ def audit_spec(statement: SpecStatement, library: Library) -> Judgement:
     if not found:
         return _without(statement, part)
     if statement.sustained:
-        return _sustained(statement, part, found)
+        return _judge_sustained(statement, part, found)
     amount = statement.amount
     for reading in found:
         if amount.meets(reading.value) if reading is found[0] or not reading.plain else amount.closely(reading.value):
-            return _met(statement, part, reading, found)
-    return _missed(statement, part, found, library)
+            return _judge_match(statement, part, reading, found)
+    return _judge_mismatch(statement, part, found, library)
 
 
 def _without(statement: SpecStatement, part: Accelerator) -> Judgement:
@@ -41,20 +41,22 @@ def _without(statement: SpecStatement, part: Accelerator) -> Judgement:
     return Judgement(
         verdict=Verdict.CONTRADICTED,
         reason=f"{part.name} does not multiply {statement.quantity}: its data sheet lists no such rate",
-        sources=(cited(part, source),),
+        sources=(citation(part, source),),
         true_if="it were said of a part that has the format",
     )
 
 
-def _met(statement: SpecStatement, part: Accelerator, reading: SpecReading, found: Sequence[SpecReading]) -> Judgement:
-    lines = (_beside(statement.amount, reading, statement.amount.measure),)
-    sources = (cited(part, reading.source),)
+def _judge_match(
+    statement: SpecStatement, part: Accelerator, reading: SpecReading, found: Sequence[SpecReading]
+) -> Judgement:
+    lines = (_claim_over_reading(statement.amount, reading, statement.amount.measure),)
+    sources = (citation(part, reading.source),)
     if reading.plain:
         sure = reading.source.basis is not Basis.UNVERIFIED
         return Judgement(
             verdict=Verdict.CONFIRMED if sure else Verdict.PLAUSIBLE,
             reason=f"it is {reading.name} of {part.name}"
-            + _apart(statement.amount, reading)
+            + _difference_text(statement.amount, reading)
             + ("" if sure else ", which no stored source confirms"),
             workings=lines,
             sources=sources,
@@ -63,31 +65,34 @@ def _met(statement: SpecStatement, part: Accelerator, reading: SpecReading, foun
     return Judgement(
         verdict=Verdict.CONTRADICTED,
         reason=f"{statement.amount.written} is {reading.name} of {part.name}, not {right.name}, which is "
-        f"{shown(right.value, statement.amount.measure)}; no LLM engine uses 2:4 sparsity",
-        workings=(*lines, _beside(statement.amount, right, statement.amount.measure)),
-        sources=(*sources, cited(part, right.source)),
+        f"{value_text(right.value, statement.amount.measure)}; no LLM engine uses 2:4 sparsity",
+        workings=(*lines, _claim_over_reading(statement.amount, right, statement.amount.measure)),
+        sources=(*sources, citation(part, right.source)),
         true_if=f"it were said to be {reading.name}",
     )
 
 
-def _apart(amount: Amount, reading: SpecReading) -> str:
+def _difference_text(amount: Amount, reading: SpecReading) -> str:
     """Return the exact value if it differs from the claim, and the rounding error that was allowed."""
     off = abs(amount.middle / reading.value - 1)
     if off < 0.005:  # too small to be called a difference
         return ""
-    value = f", {shown(reading.value, amount.measure)}"
+    value = f", {value_text(reading.value, amount.measure)}"
     rounded = not (amount.closely(reading.value) or amount.at_least or amount.at_most)
     return f"{value}: {off:.0%} off, within the rounding of {amount.written}" if rounded else value
 
 
-def _missed(statement: SpecStatement, part: Accelerator, found: Sequence[SpecReading], library: Library) -> Judgement:
+def _judge_mismatch(
+    statement: SpecStatement, part: Accelerator, found: Sequence[SpecReading], library: Library
+) -> Judgement:
     amount, right = statement.amount, found[0]
-    line = _beside(amount, right, amount.measure)
-    sources = (cited(part, right.source),)
+    line = _claim_over_reading(amount, right, amount.measure)
+    sources = (citation(part, right.source),)
     if amount.nearly(right.value):
         return Judgement(
             verdict=Verdict.PLAUSIBLE,
-            reason=f"{amount.off_by(right.value)} off {right.name} of {part.id}, {shown(right.value, amount.measure)}",
+            reason=f"{amount.off_by(right.value)} off {right.name} of {part.id}, "
+            f"{value_text(right.value, amount.measure)}",
             workings=(line,),
             sources=sources,
         )
@@ -96,28 +101,28 @@ def _missed(statement: SpecStatement, part: Accelerator, found: Sequence[SpecRea
         return Judgement(
             verdict=Verdict.PLAUSIBLE,
             reason=f"{amount.written} is {whose.name}; {right.name.rstrip(',')} of {part.name} is "
-            f"{shown(right.value, amount.measure)}",
-            workings=(_beside(amount, whose, amount.measure), line),
-            sources=(cited(part, whose.source), *sources),
+            f"{value_text(right.value, amount.measure)}",
+            workings=(_claim_over_reading(amount, whose, amount.measure), line),
+            sources=(citation(part, whose.source), *sources),
             true_if=f"it means {whose.name}",
         )
     other = whose.name if whose is not None else mistaken_spec(statement, part)
     sure = right.source.basis is not Basis.UNVERIFIED
     return Judgement(
         verdict=Verdict.CONTRADICTED if sure else Verdict.IMPLAUSIBLE,
-        reason=f"{right.name} of {part.name} is {shown(right.value, amount.measure)}, not {amount.written}"
+        reason=f"{right.name} of {part.name} is {value_text(right.value, amount.measure)}, not {amount.written}"
         + (f"; {amount.written} is {other}" if other else ""),
         workings=(line,),
         sources=sources,
-        true_if=f"it said {shown(right.value, amount.measure)}" + (f", or meant {other}" if other else ""),
+        true_if=f"it said {value_text(right.value, amount.measure)}" + (f", or meant {other}" if other else ""),
     )
 
 
-def _sustained(statement: SpecStatement, part: Accelerator, found: Sequence[SpecReading]) -> Judgement:
+def _judge_sustained(statement: SpecStatement, part: Accelerator, found: Sequence[SpecReading]) -> Judgement:
     """Judge a sustained rate: anything up to the dense peak is possible."""
     amount, peak = statement.amount, found[0]
     share = amount.low / peak.value
-    line = worked(
+    line = working_line(
         f"{plainly(amount.low / TERA)} / {plainly(peak.value / TERA)}", share, f"of {peak.name}, as delivered"
     )
     if share > 1 and not amount.meets(peak.value):
@@ -125,34 +130,34 @@ def _sustained(statement: SpecStatement, part: Accelerator, found: Sequence[Spec
         return Judgement(
             verdict=Verdict.CONTRADICTED if sparse else Verdict.IMPOSSIBLE,
             reason=f"nothing delivers more than its peak: {peak.name} of {part.name} is "
-            f"{shown(peak.value, amount.measure)}" + (f"; {amount.written} is {sparse.name}" if sparse else ""),
+            f"{value_text(peak.value, amount.measure)}" + (f"; {amount.written} is {sparse.name}" if sparse else ""),
             workings=(line,),
-            sources=(cited(part, peak.source),),
-            true_if=f"at most {shown(peak.value, amount.measure)} were said to be delivered",
+            sources=(citation(part, peak.source),),
+            true_if=f"at most {value_text(peak.value, amount.measure)} were said to be delivered",
         )
     return Judgement(
         verdict=Verdict.PLAUSIBLE,
         reason=f"{share:.0%} of {peak.name} of {part.name}, which matrix benchmarks reach; the benchmark is not here",
         workings=(line,),
-        sources=(cited(part, peak.source),),
+        sources=(citation(part, peak.source),),
     )
 
 
-def cited(part: Accelerator, source: Source) -> Cited:
+def citation(part: Accelerator, source: Source) -> Cited:
     """Return the source of an accelerator's fact."""
     return Cited(title=source.title or f"{part.name}, {source.basis}", url=source.url)
 
 
-def shown(value: float, measure: str) -> str:
+def value_text(value: float, measure: str) -> str:
     """Format a value in its customary unit."""
     size, unit = _SCALES.get(measure, (1.0, ""))
     return f"{float(f'{value / size:.4g}'):,g} {unit}".strip()
 
 
-def _beside(amount: Amount, reading: SpecReading, measure: str) -> Working:
+def _claim_over_reading(amount: Amount, reading: SpecReading, measure: str) -> Working:
     size, unit = _SCALES.get(measure, (1.0, ""))
     ratio = amount.middle / reading.value
-    return worked(
+    return working_line(
         f"{plainly(amount.middle / size)} / {plainly(reading.value / size)}",
         ratio,
         f"claimed over {reading.name.rstrip(',')}" + (f", {unit}" if unit else ""),

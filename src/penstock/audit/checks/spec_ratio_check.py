@@ -1,9 +1,9 @@
 """Checks ratios between two accelerators by their data sheets, like for like."""
 
-from penstock.audit.checks.spec_check import cited
+from penstock.audit.checks.spec_check import citation
 from penstock.audit.claims.hardware_claims import LimitStatement, RatioStatement
 from penstock.audit.evidence.data_sheet import SpecReading, spec_readings
-from penstock.audit.judgement import Cited, Judgement, Verdict, Working, figure, plainly, worked
+from penstock.audit.judgement import Cited, Judgement, Verdict, Working, figure, plainly, working_line
 from penstock.audit.reference_library import Library
 from penstock.catalog.accelerator import Basis
 from penstock.units import GB, TERA
@@ -23,7 +23,7 @@ def audit_ratio(statement: RatioStatement, library: Library) -> Judgement:
             reason=f"the catalog has no {statement.quantity} of {lacking}: a sourced data sheet is missing",
         )
     amount = statement.amount
-    sources = (cited(part, ours[0].source), cited(other, theirs[0].source))
+    sources = (citation(part, ours[0].source), citation(other, theirs[0].source))
     alike = [(mine, yours) for mine, yours in zip(ours, theirs, strict=False) if mine.plain and yours.plain]
     for mine, yours in alike:
         if amount.meets(mine.value / yours.value):
@@ -31,7 +31,7 @@ def audit_ratio(statement: RatioStatement, library: Library) -> Judgement:
             return Judgement(
                 verdict=Verdict.CONFIRMED if sure else Verdict.PLAUSIBLE,
                 reason=f"{part.name} over {other.name}, {_sides(mine, yours)}",
-                workings=(_divided(mine, yours),),
+                workings=(_ratio_line(mine, yours),),
                 sources=sources,
             )
     for mine, yours in alike:
@@ -39,14 +39,14 @@ def audit_ratio(statement: RatioStatement, library: Library) -> Judgement:
             return Judgement(
                 verdict=Verdict.PLAUSIBLE,
                 reason=f"{amount.off_by(mine.value / yours.value)} off {part.id}/{other.id}, {_sides(mine, yours)}",
-                workings=(_divided(mine, yours),),
+                workings=(_ratio_line(mine, yours),),
                 sources=sources,
             )
     mine, yours = alike[0] if alike else (ours[0], theirs[0])
-    lines = [_divided(mine, yours)]
-    mixed = _mixed(statement, ours, theirs)
+    lines = [_ratio_line(mine, yours)]
+    mixed = _mixed_readings(statement, ours, theirs)
     if mixed:
-        lines.append(_divided(*mixed))
+        lines.append(_ratio_line(*mixed))
     right = figure(float(f"{mine.value / yours.value:.3g}"))
     return Judgement(
         verdict=Verdict.CONTRADICTED,
@@ -58,7 +58,7 @@ def audit_ratio(statement: RatioStatement, library: Library) -> Judgement:
     )
 
 
-def _mixed(
+def _mixed_readings(
     statement: RatioStatement, ours: tuple[SpecReading, ...], theirs: tuple[SpecReading, ...]
 ) -> tuple[SpecReading, SpecReading] | None:
     for mine in ours:
@@ -68,9 +68,9 @@ def _mixed(
     return None
 
 
-def _divided(mine: SpecReading, yours: SpecReading) -> Working:
+def _ratio_line(mine: SpecReading, yours: SpecReading) -> Working:
     size = TERA if mine.value >= TERA else GB if mine.value >= GB else 1.0
-    return worked(
+    return working_line(
         f"{plainly(mine.value / size)} / {plainly(yours.value / size)}",
         mine.value / yours.value,
         _sides(mine, yours),
@@ -94,12 +94,12 @@ def audit_limit(statement: LimitStatement, library: Library) -> Judgement:
         (rate / TERA * _BITS[kind], rate / TERA, kind.value) for kind, rate in part.dense_flops_per_s.items()
     )
     below = tpp < limit.least_tpp
-    line = worked(
+    line = working_line(
         f"{plainly(rate)} * {_BITS[kind]}",
         float(plainly(rate)) * _BITS[kind],
         f"TPP of {part.name}: dense {kind} TOPS times bits",
     )
-    beside = worked(
+    beside = working_line(
         f"{plainly(round(tpp, 1))} < {plainly(limit.least_tpp)}", below, f"below the threshold of {limit.says}"
     )
     return Judgement(
@@ -107,6 +107,6 @@ def audit_limit(statement: LimitStatement, library: Library) -> Judgement:
         reason=f"{limit.says} controls a TPP of {limit.least_tpp:,.0f} and more; {part.name} has {tpp:,.0f}, "
         f"{tpp / limit.least_tpp:.1f} times that",
         workings=(line, beside),
-        sources=(Cited(title=limit.title, url=limit.url), cited(part, part.source_of(f"dense_flops_per_s.{kind}"))),
+        sources=(Cited(title=limit.title, url=limit.url), citation(part, part.source_of(f"dense_flops_per_s.{kind}"))),
         true_if=None if below == statement.below else f"it said {'below' if below else 'above'}",
     )

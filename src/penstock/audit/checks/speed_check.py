@@ -5,15 +5,15 @@ from datetime import date
 from functools import partial
 from typing import Final
 
-from penstock.audit.checks.fit_check import tried
-from penstock.audit.checks.spec_check import cited
+from penstock.audit.checks.fit_check import attempt_fit
+from penstock.audit.checks.spec_check import citation
 from penstock.audit.claims.amount import Amount
 from penstock.audit.claims.speed_claims import SpeedStatement
 from penstock.audit.evidence.distribution import Distribution
 from penstock.audit.evidence.physical_limits import PhysicalLimit, max_rate, min_tpot, physical_limits, without_drafts
-from penstock.audit.evidence.published_rows import Interval, cited_rows, predicted, published
-from penstock.audit.evidence.weight_formats import formats_meant
-from penstock.audit.judgement import Cited, Judgement, Verdict, Working, figure, plainly, worked
+from penstock.audit.evidence.published_rows import Interval, cite_rows, predict_figure, published_figures
+from penstock.audit.evidence.weight_formats import possible_formats
+from penstock.audit.judgement import Cited, Judgement, Verdict, Working, figure, plainly, working_line
 from penstock.audit.reference_library import Library
 from penstock.catalog.accelerator import Accelerator
 from penstock.catalog.measurement import Measurement
@@ -35,8 +35,8 @@ def audit_speed(statement: SpeedStatement, library: Library, said_on: date | Non
     """Judge a rate, a latency or a number of requests by rows published up to the day of the claim."""
     setup = statement.setup
     model, part = library.model_of(setup.model), library.accelerator_of(setup.part)
-    found = _lights(statement, library)
-    sources = [cited(part, part.source_of("memory.hbm_bytes_per_s")), Cited(title=f"config.json of {model.name}")]
+    found = _limits(statement, library)
+    sources = [citation(part, part.source_of("memory.hbm_bytes_per_s")), Cited(title=f"config.json of {model.name}")]
     if not any(light.holds_weights for light in found):
         return _does_not_fit(statement, model, part, found, tuple(sources))
     bound = _by_bounds(statement, found)
@@ -44,13 +44,13 @@ def audit_speed(statement: SpeedStatement, library: Library, said_on: date | Non
         return _with(bound, tuple(sources))
     if statement.metric == "requests":
         return _with(bound or _requests_hold(found), tuple(sources))
-    rows = published(setup, statement.metric, library, said_on)
+    rows = published_figures(setup, statement.metric, library, said_on)
     judged = _by_rows(statement, rows, library, said_on) or bound or _by_model(statement, rows, library)
     lines = () if judged.workings else (_lines(found)[-1:])
     return _with(judged, tuple(sources), lines)
 
 
-def _lights(statement: SpeedStatement, library: Library) -> tuple[PhysicalLimit, ...]:
+def _limits(statement: SpeedStatement, library: Library) -> tuple[PhysicalLimit, ...]:
     """Return the limits of the widest split if it allows the claim, else of all splits.
 
     A claim is possible if one split allows it.
@@ -80,7 +80,7 @@ def _does_not_fit(
 ) -> Judgement:
     setup = statement.setup
     where = f"{setup.devices} x {part.name}" if setup.devices > 1 else f"one {part.name}"
-    attempts = [tried(model, name, part, setup.devices, 1) for name in formats_meant(setup.precision)]
+    attempts = [attempt_fit(model, name, part, setup.devices, 1) for name in possible_formats(setup.precision)]
     smallest = min(attempts, key=lambda attempt: attempt.weight_bytes)
     if smallest.holds_weights:
         return Judgement(
@@ -97,7 +97,7 @@ def _does_not_fit(
         f"{smallest.precision} weights against {smallest.memory_bytes / GB:,.1f} of {where}",
         workings=(
             smallest.line,
-            worked(
+            working_line(
                 f"8 * {plainly(round(smallest.memory_bytes / GB, 1))} / {plainly(round(model.total_params / GB, 2))}",
                 8 * round(smallest.memory_bytes / GB, 1) / round(model.total_params / GB, 2),
                 "bits a weight may have to fit at all",
@@ -166,7 +166,7 @@ def _too_short(statement: SpeedStatement, found: tuple[PhysicalLimit, ...]) -> J
     if best is None:
         return None
     gb, rate = best.least_weight_s * best.work.bytes_per_s / GB, best.work.bytes_per_s / 1e12
-    line = worked(
+    line = working_line(
         f"{plainly(round(gb, 2))} / {plainly(rate)} / {plainly(best.drafts)}",
         round(gb, 2) / rate / best.drafts,
         "ms to stream the weights once, over the tokens of a step",
@@ -198,7 +198,7 @@ def _first_token_too_soon(statement: SpeedStatement, found: tuple[PhysicalLimit,
         return None
     micro = best.token_s * 1e6
     tokens = best.setup.input_tokens or 0
-    line = worked(
+    line = working_line(
         f"{tokens} * {plainly(micro)} / 1000",
         tokens * float(plainly(micro)) / 1000,
         "ms of arithmetic for the prompt at the dense peak",
@@ -217,7 +217,7 @@ def _context(light: PhysicalLimit) -> float:
     return float((setup.input_tokens or 0) + (setup.output_tokens or 0)) or 1.0
 
 
-def _least_context(light: PhysicalLimit) -> float:
+def _min_context_tokens(light: PhysicalLimit) -> float:
     """Return the minimum tokens held per request: its prompt, because answers are at all stages and memory is paged."""
     return float(light.setup.input_tokens or 0) or 1.0
 
@@ -226,7 +226,7 @@ def _requests_line(light: PhysicalLimit, context_tokens: float) -> Working:
     each = light.cache_bytes(context_tokens) / 1e6
     free = light.free_bytes / 1e6
     ranks = light.ranks * light.copies
-    return worked(
+    return working_line(
         f"{ranks} * {plainly(free)} / {plainly(each)}",
         ranks * float(plainly(free)) / float(plainly(each)),
         "requests: 10^6 bytes beside the weights over the cache of one",
@@ -235,8 +235,8 @@ def _requests_line(light: PhysicalLimit, context_tokens: float) -> Working:
 
 def _too_many_requests(statement: SpeedStatement, found: tuple[PhysicalLimit, ...]) -> Judgement | None:
     held = [light for light in found if light.holds_weights]
-    best = max(held, key=lambda light: light.most_requests(_least_context(light)))
-    least = _least_context(best)
+    best = max(held, key=lambda light: light.most_requests(_min_context_tokens(light)))
+    least = _min_context_tokens(best)
     most = best.most_requests(least)
     if not _exceeds(statement.amount, most):
         return _too_many_for_engines(statement, best)
@@ -250,7 +250,7 @@ def _too_many_requests(statement: SpeedStatement, found: tuple[PhysicalLimit, ..
 
 def _too_many_for_engines(statement: SpeedStatement, light: PhysicalLimit) -> Judgement | None:
     """Judge requests that fit in memory only without engine reserves; the smallest estimate of the reserves applies."""
-    context = max(1, round((_least_context(light) + _context(light)) / 2))
+    context = max(1, round((_min_context_tokens(light) + _context(light)) / 2))
     capacity = fit(light.work.deployment, context).capacity
     if capacity is None or capacity.cached_requests is None:
         return None
@@ -311,15 +311,15 @@ def _by_rows(
         verdict=verdict,
         reason=reason,
         workings=(cell.line(amount, times, unit),),
-        sources=cited_rows(list(rows), library),
+        sources=cite_rows(list(rows), library),
     )
 
 
-def _beside(statement: SpeedStatement, value: float, what: str) -> Working:
+def _claim_over_value(statement: SpeedStatement, value: float, what: str) -> Working:
     """Divide a claim by a value, rates in tok/s and times in ms."""
     times = 1.0 if statement.metric == "throughput" else 1e3
     claimed, other = plainly(times * statement.amount.middle), plainly(times * value)
-    return worked(f"{claimed} / {other}", float(claimed) / float(other), what + ("" if times == 1.0 else ", ms"))
+    return working_line(f"{claimed} / {other}", float(claimed) / float(other), what + ("" if times == 1.0 else ", ms"))
 
 
 def _no_room(statement: SpeedStatement, library: Library) -> Judgement | None:
@@ -329,7 +329,8 @@ def _no_room(statement: SpeedStatement, library: Library) -> Judgement | None:
     if library.efficiencies is None or setup.replicas > 1 or setup.data_parallel > 1:
         return None
     attempts = [
-        tried(model, name, part, setup.devices, 1, cache=CacheDtype.FP8) for name in formats_meant(setup.precision)
+        attempt_fit(model, name, part, setup.devices, 1, cache=CacheDtype.FP8)
+        for name in possible_formats(setup.precision)
     ]
     held = [attempt for attempt in attempts if attempt.holds_weights]
     if not held or any(attempt.fits or attempt.best is None for attempt in held):
@@ -344,13 +345,13 @@ def _no_room(statement: SpeedStatement, library: Library) -> Judgement | None:
 
 
 def _by_model(statement: SpeedStatement, rows: Mapping[Measurement, float], library: Library) -> Judgement:
-    found = None if library.efficiencies is None else predicted(statement.setup, statement.metric, library)
+    found = None if library.efficiencies is None else predict_figure(statement.setup, statement.metric, library)
     if found is None:
         return _no_room(statement, library) or Judgement(
             verdict=Verdict.UNDETERMINED,
             reason="within the bounds of physics; no measurement or model of this setup says more",
         )
-    line = _beside(statement, found.middle, "claimed over what the performance model says")
+    line = _claim_over_value(statement, found.middle, "claimed over what the performance model says")
     said = f"{_in_unit(found.low, statement)} to {_in_unit(found.high, statement)} ({found.tier}, {found.engine})"
     missing = "" if found.stated else f", over {found.loads} usual loads, for none is stated"
     verdict, where = _against(statement, found, list(rows.values()))

@@ -8,8 +8,8 @@ from typing import Final
 from penstock.audit.claims.record_claims import ChangeStatement
 from penstock.audit.claims.speed_claims import ServedSetup, SpeedRatioStatement
 from penstock.audit.evidence.distribution import Distribution
-from penstock.audit.evidence.published_rows import cited_rows, figure_of, load_of, predicted_pairs, published
-from penstock.audit.judgement import Cited, Judgement, Verdict, plainly, worked
+from penstock.audit.evidence.published_rows import cite_rows, figure_of, load_of, predict_pairs, published_figures
+from penstock.audit.judgement import Cited, Judgement, Verdict, plainly, working_line
 from penstock.audit.reference_library import Library
 from penstock.catalog.measurement import Measurement
 from penstock.performance.calibration.measured_runs import setup_of
@@ -25,7 +25,7 @@ def audit_speed_ratio(statement: SpeedRatioStatement, library: Library, said_on:
     pairs = _published_pairs(statement, library, said_on)
     if pairs:
         return _by_pairs(statement, pairs, library)
-    predicted = predicted_pairs(statement.setup, statement.over, library)
+    predicted = predict_pairs(statement.setup, statement.over, library)
     if not predicted:
         return Judgement(
             verdict=Verdict.UNDETERMINED,
@@ -33,7 +33,7 @@ def audit_speed_ratio(statement: SpeedRatioStatement, library: Library, said_on:
         )
     low, high = min(pair.low for pair in predicted), max(pair.high for pair in predicted)
     nearest = min(predicted, key=lambda pair: abs(log(pair.mine / pair.yours / max(statement.amount.middle, 1e-9))))
-    line = worked(
+    line = working_line(
         f"{plainly(nearest.mine)} / {plainly(nearest.yours)}",
         float(plainly(nearest.mine)) / float(plainly(nearest.yours)),
         f"tok/s by the performance model, both with {nearest.load}",
@@ -58,7 +58,7 @@ def _by_pairs(
         verdict=verdict,
         reason=reason,
         workings=(loads.line(statement.amount),),
-        sources=cited_rows([row for pair in pairs for row in pair], library),
+        sources=cite_rows([row for pair in pairs for row in pair], library),
         true_if=None if verdict is not Verdict.IMPLAUSIBLE else f"it said {_times(loads.median)}",
     )
 
@@ -85,7 +85,7 @@ def _fastest(
     setup: ServedSetup, library: Library, said_on: date | None
 ) -> dict[tuple[object, ...], dict[str, Measurement]]:
     """Return the fastest row of each load and source, over engines and splits; fastest source first."""
-    rates = published(setup, "throughput", library, said_on, by_source=True)
+    rates = published_figures(setup, "throughput", library, said_on, by_source=True)
     found: dict[tuple[object, ...], dict[str, Measurement]] = defaultdict(dict)
     for row in sorted(rates, key=lambda row: rates[row], reverse=True):
         found[load_of(row)].setdefault(row.source, row)
@@ -126,7 +126,7 @@ def audit_change(statement: ChangeStatement, library: Library) -> Judgement:
         verdict=verdict,
         reason=reason,
         workings=(cells.line(statement.amount),),
-        sources=cited_rows([row for first, last, _, _ in ratios for row in (first, last)], library),
+        sources=cite_rows([row for first, last, _, _ in ratios for row in (first, last)], library),
     )
 
 

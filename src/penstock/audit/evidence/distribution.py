@@ -6,7 +6,7 @@ from statistics import quantiles
 from typing import Final, Literal
 
 from penstock.audit.claims.amount import Amount
-from penstock.audit.judgement import Verdict, Working, plainly, worked
+from penstock.audit.judgement import Verdict, Working, plainly, working_line
 
 _ENOUGH: Final = 4
 _NARROW: Final = 1.1
@@ -66,7 +66,7 @@ class Distribution:
         """Divide the claim by the median, both multiplied by `times` to be in `unit`."""
         claimed, middle = plainly(times * amount.middle), plainly(times * self.median)
         of = f"the median of {len(self.values)} {self.noun[1]}" if len(self.values) > 1 else f"the one {self.noun[0]}"
-        return worked(f"{claimed} / {middle}", float(claimed) / float(middle), f"claimed over {of}{unit}")
+        return working_line(f"{claimed} / {middle}", float(claimed) / float(middle), f"claimed over {of}{unit}")
 
     def _confirms(self, amount: Amount) -> bool:
         """Return whether a claim is near the median.

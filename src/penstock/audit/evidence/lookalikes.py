@@ -15,7 +15,7 @@ def matching_lookalikes(statement: SpecStatement, part: Accelerator, library: Li
     """Return the lookalike that a figure matches; it may be meant, so the claim is not refuted."""
     if statement.scope != "device":
         return None
-    readings = (*_printed(statement, part, library), *_packaged(statement, part, library))
+    readings = (*_printed_readings(statement, part, library), *_package_readings(statement, part, library))
     found = (*readings, *_of_variants(statement, part, library))
     return min(
         (reading for reading in found if statement.amount.closely(reading.value)),
@@ -35,7 +35,7 @@ def _of_variants(statement: SpecStatement, part: Accelerator, library: Library) 
             )
 
 
-def _packaged(statement: SpecStatement, part: Accelerator, library: Library) -> Iterator[SpecReading]:
+def _package_readings(statement: SpecStatement, part: Accelerator, library: Library) -> Iterator[SpecReading]:
     package = library.facts.package_of(part.id)
     if package is None or statement.quantity not in _COUNTED_ALIKE:
         return
@@ -48,7 +48,7 @@ def _packaged(statement: SpecStatement, part: Accelerator, library: Library) -> 
         )
 
 
-def _printed(statement: SpecStatement, part: Accelerator, library: Library) -> Iterator[SpecReading]:
+def _printed_readings(statement: SpecStatement, part: Accelerator, library: Library) -> Iterator[SpecReading]:
     for printed in library.facts.printed:
         if printed.bare and not statement.variants:
             continue

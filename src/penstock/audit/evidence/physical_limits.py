@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 
 from penstock.audit.claims.speed_claims import ServedSetup
-from penstock.audit.evidence.weight_formats import formats_tried, stored
-from penstock.audit.judgement import Working, plainly, worked
+from penstock.audit.evidence.weight_formats import formats_tried, in_format
+from penstock.audit.judgement import Working, plainly, working_line
 from penstock.audit.reference_library import Library
 from penstock.catalog.accelerator import Accelerator
 from penstock.fleet import Deployment, Parallelism, engine_defaults
@@ -141,7 +141,7 @@ class PhysicalLimit:
         """Return the arithmetic of memory minus weights of one device."""
         memory = round(self.part.memory.hbm_bytes / GB, 1)
         weights = round((self.work.dense_bytes + self.work.expert_bytes) / GB, 1)
-        return worked(
+        return working_line(
             f"{plainly(memory)} - {plainly(weights)}", memory - weights, "10^9 bytes of a device beside weights"
         )
 
@@ -150,10 +150,10 @@ class PhysicalLimit:
         gb, rate = round(self.least_weight_s * self.work.bytes_per_s / GB, 2), self.work.bytes_per_s / TERA
         step_ms = self.least_step_s * 1e3
         lines = [
-            worked(
+            working_line(
                 f"{plainly(gb)} / {plainly(rate)}", gb / rate, "ms to stream the weights once: 10^9 bytes over TB/s"
             ),
-            worked(
+            working_line(
                 f"1000 * {plainly(self.running)} * {plainly(self.drafts)} / {plainly(step_ms)}",
                 1000 * float(plainly(self.running)) * self.drafts / float(plainly(step_ms)),
                 "tok/s of all that fit, tokens a step with drafts, over ms of weights and cache",
@@ -161,7 +161,7 @@ class PhysicalLimit:
         ]
         micro = self.token_s * 1e6
         lines.append(
-            worked(
+            working_line(
                 f"1000000 * {self.copies} / {plainly(micro)}",
                 1e6 * self.copies / float(plainly(micro)),
                 "tok/s by arithmetic: microseconds a token takes at the dense peak",
@@ -192,7 +192,7 @@ def _work(
     """Compute the work of a split, cached; None if engines do not support it."""
     accelerator = library.accelerator_of(part)
     placed = Deployment(
-        model=stored(library.model_of(model), precision),
+        model=in_format(library.model_of(model), precision),
         accelerator=accelerator,
         engine=engine_defaults("vllm", accelerator, tp=split.tp),
         parallelism=split,

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from penstock.audit.claims.speed_claims import Metric, ServedSetup
 from penstock.audit.evidence.physical_limits import splits
-from penstock.audit.evidence.weight_formats import formats_tried, stored
+from penstock.audit.evidence.weight_formats import formats_tried, in_format
 from penstock.audit.judgement import Cited
 from penstock.audit.reference_library import Library
 from penstock.catalog.measurement import Measurement
@@ -50,7 +50,7 @@ class Interval:
     """Whether the load was stated, so that there is only one."""
 
 
-def published(
+def published_figures(
     setup: ServedSetup, metric: Metric, library: Library, said_on: date | None = None, *, by_source: bool = False
 ) -> dict[Measurement, float]:
     """Find published figures of the same model, format, accelerator, devices and load.
@@ -96,7 +96,7 @@ def _same(row: Measurement, setup: ServedSetup) -> bool:
     )
 
 
-def cited_rows(rows: Sequence[Measurement], library: Library) -> tuple[Cited, ...]:
+def cite_rows(rows: Sequence[Measurement], library: Library) -> tuple[Cited, ...]:
     """List the sources of rows, each with its row id or number of rows."""
     found = []
     for name in dict.fromkeys(row.source for row in rows):
@@ -128,7 +128,7 @@ def figure_of(row: Measurement, metric: Metric) -> float | None:
 
 
 @lru_cache(maxsize=1024)
-def predicted(setup: ServedSetup, metric: Metric, library: Library) -> Interval | None:
+def predict_figure(setup: ServedSetup, metric: Metric, library: Library) -> Interval | None:
     """Predict the figure over every load that may be meant; None if nothing can be predicted."""
     found = list(_predictions(setup, library))
     ranges = [(_range(one, metric, copies), one) for one, copies, _ in found if one.memory.fits]
@@ -160,7 +160,7 @@ class RatePair:
 
 
 @lru_cache(maxsize=256)
-def predicted_pairs(setup: ServedSetup, over: ServedSetup, library: Library) -> tuple[RatePair, ...]:
+def predict_pairs(setup: ServedSetup, over: ServedSetup, library: Library) -> tuple[RatePair, ...]:
     """Predict both setups, each in its widest split, under every load that may be meant."""
     if library.efficiencies is None:
         return ()
@@ -202,7 +202,7 @@ def _predictions(setup: ServedSetup, library: Library) -> Iterator[tuple[Predict
             for number, load in enumerate(_loads(setup, copies)):
                 try:
                     found = predict_on(
-                        stored(model, name),
+                        in_format(model, name),
                         part,
                         split,
                         cache_dtype=None if setup.cache is None else cache_dtype(setup.cache),

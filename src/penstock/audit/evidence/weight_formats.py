@@ -36,7 +36,7 @@ def precision_name(text: str) -> str:
     raise UsageError(f"'{text[:30]}' is not a weight format; {hint}")
 
 
-def stored(model: ModelSpec, precision: str | None) -> ModelSpec:
+def in_format(model: ModelSpec, precision: str | None) -> ModelSpec:
     """Return a model in a weight format; None keeps the released one."""
     if precision is None:
         return model
@@ -50,6 +50,6 @@ def formats_tried(precision: str | None) -> tuple[str | None, ...]:
     return (None, "fp8", "int4") if precision is None else (precision,)
 
 
-def formats_meant(precision: str | None) -> tuple[str, ...]:
+def possible_formats(precision: str | None) -> tuple[str, ...]:
     """Return the formats that a statement may mean."""
     return USUAL if precision is None else (precision,)

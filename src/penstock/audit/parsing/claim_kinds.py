@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.audit.arithmetic import evaluated
+from penstock.audit.arithmetic import evaluate
 from penstock.audit.claims.claim import Statement
 from penstock.audit.claims.hardware_claims import MEASURES, QUANTITIES, LimitStatement, RatioStatement, SpecStatement
 from penstock.audit.claims.memory_claims import FitStatement, SizeStatement
@@ -199,7 +199,7 @@ def _change(found: Mapping[str, Any]) -> Statement:
 
 def _follows(found: Mapping[str, Any]) -> Statement:
     statement = FollowsStatement(inputs=found["inputs"], formula=found["formula"], amount=found["figure"])
-    evaluated(statement.formula, dict(statement.inputs))
+    evaluate(statement.formula, dict(statement.inputs))
     return statement
 
 
