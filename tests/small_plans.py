@@ -89,7 +89,7 @@ def capacities(
 
 def resolved(text: str) -> Resolved:
     plan = plan_of(text)
-    return resolve(plan, tuple(load_accelerator(part.id) for part in plan.parts), load_prices, named=True)
+    return resolve(plan, tuple(load_accelerator(part.id) for part in plan.accelerators), load_prices, named=True)
 
 
 @cache
@@ -114,7 +114,7 @@ def solved(
     plan = plan_of(text)
     made_up = capacities(per_device or {"mi300x": 4.0, "h200_sxm": 6.0}, spread=spread)
     sources = Sources(
-        accelerators=tuple(load_accelerator(part.id) for part in plan.parts),
+        accelerators=tuple(load_accelerator(part.id) for part in plan.accelerators),
         prices_of=load_prices,
         model_of=model,
         capacity_of=length_by_length(capacity_of or made_up),

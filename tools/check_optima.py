@@ -48,7 +48,7 @@ def scorecard() -> Problem:
     sources = sources_of(plan, PLAN.parent)
     resolved = resolve(plan, sources.accelerators, sources.prices_of, named=True, draw_of=sources.draw_of)
     (workload,) = plan.workloads
-    parts = [(resolved.accelerators[part.id], part) for part in resolved.plan.parts]
+    parts = [(resolved.accelerators[part.id], part) for part in resolved.plan.accelerators]
     found = find_candidates(
         workload,
         sources.model_of(workload.model),

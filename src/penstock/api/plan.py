@@ -110,7 +110,7 @@ def sources_of(asked: Plan, folder: Path, watch: ProgressListener = LOG) -> Sour
     screen = UnitScreen(QueuelessScreen(efficiencies), shipped_phase_factors())
     simulator = Simulator(screen.loop, seed=asked.seed, units=screen)
     return Sources(
-        accelerators=tuple(load_accelerator(part.id) for part in asked.parts) or load_accelerators(),
+        accelerators=tuple(load_accelerator(part.id) for part in asked.accelerators) or load_accelerators(),
         prices_of=load_prices,
         model_of=model_of,
         capacity_of=simulated_capacity(simulator.sketched, screen),

@@ -201,7 +201,7 @@ def _case(
     result: PlanResult, workload: WorkloadPlan, entry: Candidate, rates: Mapping[int, float], peak_requests_per_s: float
 ) -> AcceptanceCase:
     nodes, units = _system(entry)
-    split, apart = entry.deployment.parallelism, entry.apart
+    split, apart = entry.deployment.parallelism, entry.disaggregated
     return AcceptanceCase(
         name=entry.id.replace(" ", "-"),
         workload=workload.name,

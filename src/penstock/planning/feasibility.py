@@ -27,9 +27,9 @@ def _refuse_unknown_engines(resolved: Resolved, engines_of_vendor: Callable[[str
 def _refuse_impossible_shares(resolved: Resolved) -> None:
     """Refuse rules on vendors and sites that the plan's accelerators cannot satisfy in any number."""
     rules, plan = resolved.plan.constraints, resolved.plan
-    if all(denied(site, resolved.accelerators[part.id]) for site in plan.sites for part in plan.parts):
+    if all(denied(site, resolved.accelerators[part.id]) for site in plan.sites for part in plan.accelerators):
         raise UsageError("sites: `deny` leaves no part of the plan anywhere to stand; allow one at a site")
-    vendors = sorted({resolved.accelerators[part.id].vendor for part in resolved.plan.parts})
+    vendors = sorted({resolved.accelerators[part.id].vendor for part in resolved.plan.accelerators})
     there = f"the plan has parts of {', '.join(vendors)}"
     if vendors and rules.min_vendors > len(vendors):
         raise UsageError(f"constraints: min_vendors is {rules.min_vendors} and {there}; name parts of another vendor")
@@ -42,7 +42,7 @@ def _refuse_impossible_shares(resolved: Resolved) -> None:
 def unserved_lengths(resolved: Resolved, candidates: Sequence[Candidate]) -> tuple[str, ...]:
     """Return a sentence with the likely reason for every length that nothing can serve."""
     reasons = []
-    splits = ", allow other splits (`tp`)" if any(part.tp for part in resolved.plan.parts) else ""
+    splits = ", allow other splits (`tp`)" if any(part.tp for part in resolved.plan.accelerators) else ""
     for workload in resolved.plan.workloads:
         for number, share in enumerate(workload.shares):
             if not any(entry.rates[number] for entry in candidates if entry.workload == workload.name):

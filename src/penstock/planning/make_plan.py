@@ -158,7 +158,7 @@ def make_plan(plan: Plan, sources: Sources, progress: StageProgress = lambda *_:
         plan,
         sources.accelerators,
         sources.prices_of,
-        named=bool(plan.parts),
+        named=bool(plan.accelerators),
         draw_of=sources.draw_of,
         served=sources.served,
     )
@@ -200,7 +200,7 @@ def _place(
     resolved: Resolved, sources: Sources, progress: StageProgress
 ) -> tuple[tuple[Candidate, ...], int, tuple[LeftOut, ...]]:
     plan = resolved.plan
-    parts = [(resolved.accelerators[part.id], part) for part in plan.parts]
+    parts = [(resolved.accelerators[part.id], part) for part in plan.accelerators]
     total, done = len(parts) * len(plan.workloads), 0
 
     def step(name: str) -> None:
@@ -325,14 +325,14 @@ def _answer(
 def _competing(candidates: tuple[Candidate, ...], family: Family) -> tuple[Candidate, ...]:
     """Drop disaggregated units that no competing fleet runs: their error does not affect the others."""
     used = {name for mix in family.fleets for pool in mix.pools for name in pool.replicas}
-    return tuple(entry for entry in candidates if entry.apart is None or entry.id in used)
+    return tuple(entry for entry in candidates if entry.disaggregated is None or entry.id in used)
 
 
 def _of_parts(resolved: Resolved, support: AbstractSet[str]) -> Resolved:
     """Drop accelerators that no competing fleet uses, unless they come later or are owned."""
     owned = {entry.id for entry in resolved.plan.owned}
-    parts = (part for part in resolved.plan.parts if part.id in support or part.available or part.id in owned)
-    return replace(resolved, plan=replace(resolved.plan, parts=tuple(parts)))
+    kept = (part for part in resolved.plan.accelerators if part.id in support or part.available or part.id in owned)
+    return replace(resolved, plan=replace(resolved.plan, accelerators=tuple(kept)))
 
 
 _Simulated = Callable[[Mix, Problem], Verified]

@@ -62,7 +62,7 @@ def _note(result: PlanResult, last: int) -> str:
 
 def _pools(entry: Candidate, pool: PoolPeriod, count: int, *, model: str, node_hour_usd: float) -> list[Pool]:
     """Return one pool of replicas that do both, or a prefill and a decode pool."""
-    name, unit = _name(entry, pool.offer.site), entry.apart
+    name, unit = _name(entry, pool.offer.site), entry.disaggregated
     device_hour_usd = node_hour_usd / pool.offer.devices
     if unit is None:
         both = _pool(entry, entry.deployment, pool, name=name, replicas=count, model=model)

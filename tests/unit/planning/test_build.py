@@ -21,7 +21,7 @@ def terms() -> BillingTerms:
 
 
 def part(ident: str) -> AcceleratorPlan:
-    return next(entry for entry in terms().resolved.plan.parts if entry.id == ident)
+    return next(entry for entry in terms().resolved.plan.accelerators if entry.id == ident)
 
 
 def offer(text: str, accelerator: str) -> Offer:

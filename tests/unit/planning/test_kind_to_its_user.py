@@ -24,7 +24,7 @@ PLANS = sorted((REPOSITORY / "examples" / "plans").glob("*.yaml"))
 def test_money_is_read_as_people_write_it(written: str, meant: float) -> None:
     part = plan_of(
         TWO_PARTS.replace("buy_usd: {value: 15000, low: 12000, high: 18000}", f'buy_usd: "{written}"')
-    ).parts[0]
+    ).accelerators[0]
     assert part.buy is not None
     assert part.buy.value == pytest.approx(meant)
 
@@ -83,7 +83,7 @@ def test_no_shipped_plan_is_asked_about() -> None:
 
 def test_a_part_may_be_written_with_its_number() -> None:
     plan = plan_of(re.sub(r"accelerators:\n(.*\n)+?acquire", "accelerators: [8xh200, mi300x]\nacquire", TWO_PARTS))
-    assert [(part.id, part.node_devices) for part in plan.parts] == [("h200", 8), ("mi300x", None)]
+    assert [(part.id, part.node_devices) for part in plan.accelerators] == [("h200", 8), ("mi300x", None)]
 
 
 FULL = """

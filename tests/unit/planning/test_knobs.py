@@ -46,8 +46,8 @@ def figures(world: InputWorld) -> dict[str, object]:
     """Every figure of a world by name."""
     plan = world.resolved.plan
     found: dict[str, object] = {entry.name: entry.input.value for entry in assumptions(world.resolved)}
-    found |= {f"{part.id} carries": world.capacity.get(part.id, 1.0) for part in plan.parts}
-    return found | {f"{part.id} comes": part.available for part in plan.parts}
+    found |= {f"{part.id} carries": world.capacity.get(part.id, 1.0) for part in plan.accelerators}
+    return found | {f"{part.id} comes": part.available for part in plan.accelerators}
 
 
 def turned_far(knob: Knob) -> InputWorld:
@@ -87,7 +87,9 @@ def test_a_knob_can_be_turned_as_far_as_its_range_and_a_flip_is_looked_for() -> 
 
 
 def test_a_part_that_is_there_at_once_has_no_delivery_to_ask_about() -> None:
-    early = replace(WORLD.resolved.plan, start=WORLD.resolved.plan.parts[0].available or WORLD.resolved.plan.start)
+    early = replace(
+        WORLD.resolved.plan, start=WORLD.resolved.plan.accelerators[0].available or WORLD.resolved.plan.start
+    )
     assert "mi300x delivery" not in {knob.name for knob in knobs_of(replace(WORLD.resolved, plan=early), {})}
 
 

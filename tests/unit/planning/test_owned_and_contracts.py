@@ -272,7 +272,7 @@ def test_signing_binds_to_one_term_and_not_to_those_it_is_renewed_for() -> None:
 def test_stack_by_device_are_paid_for_the_plan_and_not_for_the_rest_of_a_contract() -> None:
     text = with_contracts(H200, (36, 1.6)).replace("horizon_years: 3", "horizon_years: 2")
     terms = terms_of(resolved(text.replace("nvidia: {engineers: 0}", "nvidia: {engineers_per_1000_devices: 10}")))
-    (part,), (site,) = terms.resolved.plan.parts, terms.resolved.plan.sites
+    (part,), (site,) = terms.resolved.plan.accelerators, terms.resolved.plan.sites
     lines = {line.item: line.usd for line in terms.contracted(part, site, 0, 0)}
     assert lines[Item.RENT] == pytest.approx(8 * HOURS * 3 * 1.6)
     assert lines[Item.SOFTWARE] == pytest.approx(8 * 0.01 * 300_000 * 2)

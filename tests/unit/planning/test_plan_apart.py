@@ -44,7 +44,7 @@ def unit(part: str, engine: EngineName = "sglang") -> Option:
         kv_bytes_per_s=NETWORK_BYTES_PER_S,
     )
     name = f"chat {replica.accelerator.id} 1 prefill tp1 to 3 decode tp1 bf16"
-    return Option(id=name, weights="bf16", deployment=replica, measured_engine=engine, apart=apart)
+    return Option(id=name, weights="bf16", deployment=replica, measured_engine=engine, disaggregated=apart)
 
 
 def planned(
@@ -54,12 +54,16 @@ def planned(
     plan = plan_of(text)
 
     def carried(option: Option, workload: WorkloadPlan) -> tuple[Capacity, ...]:
-        devices = option.deployment.parallelism.devices if option.apart is None else option.apart.devices * factor
+        devices = (
+            option.deployment.parallelism.devices
+            if option.disaggregated is None
+            else option.disaggregated.devices * factor
+        )
         rates = [6.0 * devices * 1000 / share.bucket.context_tokens for share in workload.shares]
         return tuple(
             Capacity(
                 requests_per_s=Range(value=rate, low=rate * 0.8, high=rate * 1.2),
-                tier="transferred" if option.apart else "calibrated",
+                tier="transferred" if option.disaggregated else "calibrated",
                 grounds="made up",
                 prefill_fraction=0.25,
                 measured_engine=option.measured_engine,
@@ -72,7 +76,7 @@ def planned(
         return (unit("h200", engine),) if placing.accelerator.id == "h200_sxm" else ()
 
     sources = Sources(
-        accelerators=tuple(load_accelerator(part.id) for part in plan.parts),
+        accelerators=tuple(load_accelerator(part.id) for part in plan.accelerators),
         prices_of=load_prices,
         model_of=model,
         capacity_of=carried,
@@ -128,7 +132,7 @@ def as_promised(units: float) -> VerifyOf:
     def verify(fleet: ServingFleet) -> tuple[Check, ...]:
         checks = []
         for pool in fleet.pools:
-            share = units if pool.option.apart is not None else 1.0
+            share = units if pool.option.disaggregated is not None else 1.0
             kept = 0.95 if share >= 1 else 0.5
             checks.append(
                 Check(

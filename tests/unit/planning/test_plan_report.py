@@ -112,7 +112,7 @@ def test_what_is_impossible_is_null_in_the_json_and_its_schema_says_so(result: P
     [shown_swing] = document["answer"]["tornado"]
     assert [shown_swing["saving_at_low_usd"], shown_swing["saving_at_high_usd"]] == [None, None]
     assert shown_swing["cost_at_low_usd"] == pytest.approx(swing.cost_at_low_usd)
-    Draft202012Validator(json_schema("penstock.plan/1")).validate(document)
+    Draft202012Validator(json_schema("penstock.plan/2")).validate(document)
 
 
 def test_the_only_choice_is_valid_json_too() -> None:

@@ -18,7 +18,7 @@ from small_plans import PEOPLE, TODAY, TWO_PARTS, plan_of
 def test_the_example_that_init_prints_is_a_plan_and_its_comments_name_every_section() -> None:
     plan = plan_of(EXAMPLE_PLAN)
     assert plan.workloads[0].users == 512
-    assert plan.parts == ()
+    assert plan.accelerators == ()
     for section in ("discounts", "available", "power_cap_kw", "deny", "max_vendor_share", "trace", "growth_per_year"):
         assert section in EXAMPLE_PLAN
 

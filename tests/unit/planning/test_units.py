@@ -53,8 +53,8 @@ def units(part: str, *lengths: Bucket, engines: tuple[str, ...] = (), rate: floa
 
 
 def of(option: Option) -> Disaggregated:
-    assert option.apart is not None
-    return option.apart
+    assert option.disaggregated is not None
+    return option.disaggregated
 
 
 def prefill_share(option: Option) -> float:
@@ -170,7 +170,7 @@ def test_units_that_are_offered_take_nothing_away() -> None:
     part = load_accelerator("b200")
 
     def rated(option: Option, plan: WorkloadPlan) -> tuple[Capacity, ...]:
-        value = 100.0 if option.apart is not None else 1.0
+        value = 100.0 if option.disaggregated is not None else 1.0
         range_ = Range(value=value, low=value, high=value)
         made_up = Capacity(requests_per_s=range_, tier="calibrated", grounds="made up", prefill_fraction=None)
         return (made_up,) * len(plan.shares)
@@ -194,7 +194,7 @@ def test_units_that_replicas_of_the_same_part_beat_are_not_kept() -> None:
 
     def rated(option: Option, plan: WorkloadPlan) -> tuple[Capacity, ...]:
         simulated.append(option.id)
-        value = 0.1 if option.apart is not None else 1.0
+        value = 0.1 if option.disaggregated is not None else 1.0
         range_ = Range(value=value, low=value, high=value)
         made_up = Capacity(requests_per_s=range_, tier="calibrated", grounds="made up", prefill_fraction=None)
         return (made_up,) * len(plan.shares)
@@ -207,7 +207,7 @@ def test_units_that_replicas_of_the_same_part_beat_are_not_kept() -> None:
         screen=lambda option, plan: tuple(replace(one, grounds="bound") for one in rated(option, plan)[:1]),
         units_of=lambda *_: units("b200", LONG),
     )
-    assert all(entry.apart is None for entry in choice.candidates)
+    assert all(entry.disaggregated is None for entry in choice.candidates)
     # Asked about by the screen, never by the simulator.
     assert all(simulated.count(option.id) == 1 for option in units("b200", LONG))
 
@@ -229,8 +229,8 @@ def test_units_stay_where_long_prompts_hold_up_answers_and_not_where_drafts_do_m
         drafts_of=own_drafts,
         units_of=lambda spec, placed: find_units(spec, placed, SCREEN),
     )
-    assert any(entry.apart is None for entry in choice.candidates)
-    assert any(entry.apart is not None for entry in choice.candidates) == kept
+    assert any(entry.disaggregated is None for entry in choice.candidates)
+    assert any(entry.disaggregated is not None for entry in choice.candidates) == kept
 
 
 def test_kv_goes_over_the_network_from_every_device() -> None:

@@ -42,7 +42,7 @@ class CandidateDocument(TypedDict):
     weights: str
     engine: str
     parallelism: Parallelism
-    apart: DisaggregatedDocument | None
+    disaggregated: DisaggregatedDocument | None
     devices: int
     capacities: list[Capacity]
 
@@ -217,7 +217,7 @@ class NoFleetDocument(TypedDict):
 class PlanDocument(TypedDict):
     """Answer of `plan`: the recommended fleet."""
 
-    schema: Literal["penstock.plan/1"]
+    schema: Literal["penstock.plan/2"]
     plan: Plan
     periods_years: JsonValue
     capacity: str

@@ -29,7 +29,7 @@ DOCUMENTS: Final[Mapping[str, Any]] = {
     "penstock.catalog.prices/1": CatalogPricesDocument,
     "penstock.catalog.show/1": CatalogShowDocument,
     "penstock.fit/1": FitDocument,
-    "penstock.plan/1": PlanDocument,
+    "penstock.plan/2": PlanDocument,
     "penstock.predict-apart/1": PredictDisaggregatedDocument,
     "penstock.predict/2": PredictDocument,
     "penstock.preflight/2": PreflightDocument,

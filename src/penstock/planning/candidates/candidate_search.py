@@ -35,13 +35,13 @@ class Candidate:
     """One per length bucket, in the workload's order."""
     speculation: Speculation | None = None
     """Speculative decoding with the checkpoint's own layers; None if it does not draft."""
-    apart: Disaggregated | None = None
+    disaggregated: Disaggregated | None = None
     """The prefill and decode replicas of a disaggregated unit, which counts as one replica; None otherwise."""
 
     @property
     def way(self) -> str:
         """Return how it is run: its split and the tokens drafted per step, or both kinds of a unit."""
-        return way_of(self.deployment, self.speculation, self.apart)
+        return way_of(self.deployment, self.speculation, self.disaggregated)
 
     @property
     def accelerator(self) -> Accelerator:
@@ -51,7 +51,7 @@ class Candidate:
     @property
     def devices(self) -> int:
         """Return the devices it takes from its nodes: a split that does not divide a node takes whole nodes."""
-        wanted = self.deployment.parallelism.devices if self.apart is None else self.apart.devices
+        wanted = self.deployment.parallelism.devices if self.disaggregated is None else self.disaggregated.devices
         node = self.accelerator.node.devices
         return wanted if wanted <= node and node % wanted == 0 else -(-wanted // node) * node
 
@@ -70,7 +70,7 @@ class Candidate:
             deployment=self.deployment,
             measured_engine=self.measured_engine,
             speculation=self.speculation,
-            apart=self.apart,
+            disaggregated=self.disaggregated,
         )
 
     @property
@@ -231,5 +231,5 @@ def _judged(workload: WorkloadPlan, option: Option, capacity_of: CapacityOf) -> 
         deployment=option.deployment,
         capacities=capacity_of(option, workload),
         speculation=option.speculation,
-        apart=option.apart,
+        disaggregated=option.disaggregated,
     )

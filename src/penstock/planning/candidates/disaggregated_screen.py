@@ -52,24 +52,24 @@ class PairRates:
 class UnitScreen:
     """Screen of disaggregated units by the steady state of two pools; it caches every engine placed."""
 
-    def __init__(self, loop: QueuelessScreen, apart: PhaseFactors) -> None:
+    def __init__(self, loop: QueuelessScreen, phase_factors: PhaseFactors) -> None:
         self.loop = loop
-        self.apart = apart
+        self.phase_factors = phase_factors
         self._engines: dict[tuple[int, Phase], PhaseEngine] = {}
         self._sending: dict[tuple[int, float | None], float] = {}
 
     def __call__(self, option: Option, workload: WorkloadPlan) -> tuple[Capacity, ...]:
         """Return the highest rate of each length within the SLO; other options are judged by the closed loop."""
-        if option.apart is None:
+        if option.disaggregated is None:
             return self.loop(option, workload)
-        return tuple(self._alone(option, option.apart, share.bucket, workload.slo) for share in workload.shares)
+        return tuple(self._alone(option, option.disaggregated, share.bucket, workload.slo) for share in workload.shares)
 
     def engine(self, deployment: Deployment, measured_engine: str, phase: Phase) -> PhaseEngine:
         """Place a replica of one kind, once."""
         both = self.loop.compiled_on(deployment, measured_engine)
         key = (id(both), phase)
         if key not in self._engines:
-            stack = stack_in_phase(both.stack, deployment, measured_engine, phase, self.apart)
+            stack = stack_in_phase(both.stack, deployment, measured_engine, phase, self.phase_factors)
             cost = step_cost(both.work, stack.slowdowns)
             self._engines[key] = PhaseEngine(work=both.work, stack=stack, cost=cost)
         return self._engines[key]
@@ -83,7 +83,7 @@ class UnitScreen:
 
     def spread(self, unit: Disaggregated, measured_engine: str) -> PhaseSpread:
         """Return the prediction error of such units: smaller if both kinds' setups were measured disaggregated."""
-        return self.apart.seen if self.measured(unit, measured_engine) else self.apart.unseen
+        return self.phase_factors.seen if self.measured(unit, measured_engine) else self.phase_factors.unseen
 
     def measured(self, unit: Disaggregated, measured_engine: str) -> bool:
         """Return whether both kinds were measured in a disaggregated deployment."""

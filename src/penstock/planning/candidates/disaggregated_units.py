@@ -72,7 +72,7 @@ def _pairs(model: ModelSpec, placing: WorkloadOnAccelerator, screen: UnitScreen)
 def _engines(spec: ModelSpec, placing: WorkloadOnAccelerator, screen: UnitScreen) -> list[str]:
     """Return the requested engines measured disaggregated on the accelerator: with this model format, or else any."""
     asked, part = placing.workload.engines, placing.accelerator.id
-    measured = screen.apart.engines(part, None if asked else spec) or screen.apart.engines(part)
+    measured = screen.phase_factors.engines(part, None if asked else spec) or screen.phase_factors.engines(part)
     return [name for name in measured if not asked or name in asked]
 
 
@@ -162,7 +162,7 @@ def _needs(placing: WorkloadOnAccelerator, option: Option, screen: UnitScreen) -
         for end in ("value", "low")
     )
     served = sum(part for part, seen in zip(fractions, capacities, strict=True) if seen.meets_slo)
-    unit = option.apart or _unit(option.deployment, 1, option.deployment, 1)
+    unit = option.disaggregated or _unit(option.deployment, 1, option.deployment, 1)
     return _devices(unit, rate, low, placing.workload.peak_requests_per_s * served, served)
 
 
@@ -173,5 +173,5 @@ def _option(unit: Disaggregated, pair: _Pair, placing: WorkloadOnAccelerator) ->
         weights=pair.weights,
         deployment=unit.decode,
         measured_engine=pair.engine,
-        apart=unit,
+        disaggregated=unit,
     )

@@ -41,7 +41,7 @@ class Option:
     """Engine whose measurements predict its speed."""
     speculation: Speculation | None = None
     """Speculative decoding with the checkpoint's own layers; None if it does not draft."""
-    apart: Disaggregated | None = None
+    disaggregated: Disaggregated | None = None
     """The prefill and decode replicas of a disaggregated unit; None if each replica does both."""
 
 

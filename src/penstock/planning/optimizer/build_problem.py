@@ -40,7 +40,7 @@ def build_problem(
     plan, terms = resolved.plan, terms_of(resolved)
     offers = tuple(
         _offer(terms, part, site)
-        for part in plan.parts
+        for part in plan.accelerators
         for site in plan.sites
         if not denied(site, resolved.accelerators[part.id])
     )
@@ -53,7 +53,7 @@ def build_problem(
         demands=tuple(demand for workload in plan.workloads for demand in demands_of(workload, terms.periods)),
         vendor_usd={vendor: tuple(total_usd(terms.people(vendor, period)) for period in periods) for vendor in vendors},
         site_watts={site.name: site.power_cap_watts for site in plan.sites if site.power_cap_watts is not None},
-        max_nodes={part.id: part.max_nodes for part in plan.parts if part.max_nodes is not None},
+        max_nodes={part.id: part.max_nodes for part in plan.accelerators if part.max_nodes is not None},
         spare_nodes=plan.constraints.spare_nodes,
         utilisation_fraction=plan.constraints.utilisation.value,
         min_vendors=plan.constraints.min_vendors,
@@ -154,7 +154,7 @@ def _replica(candidate: Candidate) -> ReplicaKind:
         workload=candidate.workload,
         devices=candidate.devices,
         requests_per_s={number: rate for number, rate in enumerate(candidate.rates) if rate > 0},
-        apart=candidate.apart is not None,
+        disaggregated=candidate.disaggregated is not None,
     )
 
 

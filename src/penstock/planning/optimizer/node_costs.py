@@ -32,11 +32,11 @@ def periods_of(plan: Plan) -> tuple[Period, ...]:
     There is one period unless the plan sets a step, demand may grow, or nodes arrive or end later.
     """
     moves = any(entry.growth_per_year.value or entry.growth_per_year.uncertain for entry in plan.workloads)
-    waits = any(part.available is not None and part.available > plan.start for part in plan.parts)
+    waits = any(part.available is not None and part.available > plan.start for part in plan.accelerators)
     step = (plan.step_months or 12) / MONTHS_PER_YEAR if plan.step_months or moves or waits else plan.horizon_years
     count = max(1, ceil(plan.horizon_years / step - EPSILON_YEARS))
     dates = {number * step for number in range(count)}
-    dates |= {years for part in plan.parts if 0 < (years := delivered_years(plan, part)) < plan.horizon_years}
+    dates |= {years for part in plan.accelerators if 0 < (years := delivered_years(plan, part)) < plan.horizon_years}
     ends = {years_until(plan, entry.until) for entry in plan.owned if entry.until is not None}
     cuts = sorted(dates | {years for years in ends if 0 < years < plan.horizon_years})
     return tuple(zip(cuts, (*cuts[1:], plan.horizon_years), strict=True))
@@ -47,7 +47,7 @@ def stepped(plan: Plan) -> Plan:
 
     This is decided once, with the prices of the plan: drawn worlds with other prices have the same periods.
     """
-    if plan.step_months is None and any(_best_in_turn(part, plan.horizon_years) for part in plan.parts):
+    if plan.step_months is None and any(_best_in_turn(part, plan.horizon_years) for part in plan.accelerators):
         return replace(plan, step_months=12)
     return plan
 
@@ -249,7 +249,7 @@ def terms_of(resolved: Resolved) -> BillingTerms:
 
 def part_of(plan: Plan, ident: str) -> AcceleratorPlan:
     """Return the plan's entry for an accelerator."""
-    return next(part for part in plan.parts if part.id == ident)
+    return next(part for part in plan.accelerators if part.id == ident)
 
 
 def site_of(plan: Plan, name: str | None) -> SitePlan:

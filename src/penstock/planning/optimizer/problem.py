@@ -98,7 +98,7 @@ class ReplicaKind:
     """Devices per replica: a divisor of a node's devices, or whole nodes, so that devices add up exactly."""
     requests_per_s: Mapping[int, float]
     """Rate within the SLO by length bucket; a bucket it cannot serve is absent."""
-    apart: bool = False
+    disaggregated: bool = False
     """Whether it is a disaggregated unit of prefill-only and decode-only replicas."""
 
 
@@ -145,12 +145,12 @@ class Problem:
     @property
     def whole(self) -> "Problem":
         """Return the problem without disaggregated units; itself if it has none."""
-        kinds = tuple(replica for replica in self.replicas if not replica.apart)
+        kinds = tuple(replica for replica in self.replicas if not replica.disaggregated)
         return self if len(kinds) == len(self.replicas) else replace(self, replicas=kinds)
 
     def of_its_kind(self, mix: "Mix") -> "Problem":
         """Return the problem to plan a fleet with again: without disaggregated units if the fleet has none."""
-        units = {replica.id for replica in self.replicas if replica.apart}
+        units = {replica.id for replica in self.replicas if replica.disaggregated}
         return self if any(name in units for pool in mix.pools for name in pool.replicas) else self.whole
 
     def each_carrying(self, factor: float) -> "Problem":

@@ -248,7 +248,7 @@ class Plan:
     """Months between changes of the fleet; None for a fixed fleet, or yearly if demand grows or an accelerator comes
     later."""
     workloads: tuple[WorkloadPlan, ...]
-    parts: tuple[AcceleratorPlan, ...]
+    accelerators: tuple[AcceleratorPlan, ...]
     """Accelerators to choose from; empty for every verified accelerator with a price."""
     owned: tuple[OwnedPlan, ...]
     orders_from: date | None

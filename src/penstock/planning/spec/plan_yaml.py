@@ -94,7 +94,7 @@ def parse_plan(text: str, where: str, *, today: date) -> Plan:
         horizon_years=table.optional("horizon_years", lambda entry: entry.number(low=0.25, high=15), 3.0),
         step_months=table.optional("step_months", lambda entry: entry.whole(low=1, high=180), None),
         workloads=workloads,
-        parts=_with_owned(table.optional("accelerators", read_accelerators, ()), owned),
+        accelerators=_with_owned(table.optional("accelerators", read_accelerators, ()), owned),
         owned=owned,
         orders_from=table.optional("orders_from", Value.date, None),
         acquire=table.optional("acquire", _acquire, ("buy", "rent", "contract")),

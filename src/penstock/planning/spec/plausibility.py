@@ -55,7 +55,7 @@ def _questions(plan: Plan) -> Iterator[str]:
     for workload in plan.workloads:
         yield from _slo(workload)
         yield _ask(f"{workload.name}: growth_per_year", workload.growth_per_year.value, _GROWTH)
-    for part in plan.parts:
+    for part in plan.accelerators:
         yield from _part(part)
     for site in plan.sites:
         yield from _site(site)

@@ -93,7 +93,7 @@ def resolve(
     return Resolved(
         plan=replace(
             plan,
-            parts=tuple(kept.values()),
+            accelerators=tuple(kept.values()),
             stacks=stacks,
             sites=_sites(plan, accelerators),
             owned=_owned(plan, accelerators),
@@ -109,7 +109,7 @@ def resolve(
 def _owned(plan: Plan, accelerators: Sequence[Accelerator]) -> tuple[OwnedPlan, ...]:
     """Set the catalog id, node count and site of everything owned."""
     known = {accelerator.id: accelerator for accelerator in accelerators}
-    known |= {part.id: accelerator for part, accelerator in zip(plan.parts, accelerators, strict=False)}
+    known |= {part.id: accelerator for part, accelerator in zip(plan.accelerators, accelerators, strict=False)}
     sites = [site.name for site in plan.sites]
     found = []
     for entry in plan.owned:
@@ -130,7 +130,7 @@ def _owned(plan: Plan, accelerators: Sequence[Accelerator]) -> tuple[OwnedPlan, 
 def _asked(plan: Plan, accelerators: Sequence[Accelerator]) -> dict[str, AcceleratorPlan]:
     """Set the catalog id of each accelerator: a plan may say h200 for h200_sxm."""
     asked: dict[str, AcceleratorPlan] = {}
-    for part, accelerator in zip(plan.parts, accelerators, strict=True):
+    for part, accelerator in zip(plan.accelerators, accelerators, strict=True):
         if accelerator.id in asked and part.owned_only:
             continue
         if accelerator.id in asked:
@@ -143,7 +143,7 @@ def _sites(plan: Plan, accelerators: Sequence[Accelerator]) -> tuple[SitePlan, .
     """Resolve each site's `deny` to catalog ids; refuse unknown names, which would silently deny nothing."""
     known = {accelerator.id: accelerator.id for accelerator in accelerators}
     known |= {vendor: vendor for vendor in VENDORS}
-    known |= {part.id: accelerator.id for part, accelerator in zip(plan.parts, accelerators, strict=False)}
+    known |= {part.id: accelerator.id for part, accelerator in zip(plan.accelerators, accelerators, strict=False)}
     for site in plan.sites:
         unknown = [name for name in site.deny if name not in known]
         if unknown:
@@ -224,7 +224,7 @@ def assumptions(resolved: Resolved) -> tuple[Assumption, ...]:
 def _bought_inputs(resolved: Resolved) -> _Named:
     plan = resolved.plan
     found: _Named = []
-    for part in plan.parts:
+    for part in plan.accelerators:
         price = f"{part.id}: price with its share of the server" if part.with_host else f"{part.id}: price"
         found += [(price, part.buy)] if part.buy else []
         found += [(f"{part.id}: rent by the hour", part.rent)] if part.rent else []
@@ -240,7 +240,7 @@ def _bought_inputs(resolved: Resolved) -> _Named:
 
 def _site_inputs(resolved: Resolved) -> _Named:
     found: _Named = []
-    for part in resolved.plan.parts:
+    for part in resolved.plan.accelerators:
         found += _power_inputs(part.id, resolved.power[part.id])
     for site in resolved.plan.sites:
         found += [

@@ -45,7 +45,7 @@ class DemandScenario:
     usd: float | None
     """Cost; None if no fleet satisfies every rule."""
     label: str
-    parts: Mapping[str, int]
+    accelerators: Mapping[str, int]
     """Devices by accelerator, in the largest period."""
     proven: bool = True
     """Whether no fleet is cheaper by more than 1%; otherwise it costs at most this."""
@@ -74,7 +74,7 @@ class Owned:
     without_usd: float | None
     """Cost of the cheapest fleet if nothing is owned; None if there is none."""
     without: str
-    without_parts: tuple[str, ...]
+    without_accelerators: tuple[str, ...]
     """Accelerators of that fleet."""
     saved_usd: float | None
     """Extra cost of that fleet, plus the proceeds of selling everything owned today, so that both fleets count them."""
@@ -92,13 +92,13 @@ def owned_worth(problem: Problem, family: Family, sized: Sized = as_solved) -> O
     bare = replace(problem, offers=tuple(replace(offer, kept=None) for offer in problem.offers))
     mix = _as_sized(_solved(family, bare), bare, sized)
     without = None if mix is None else mix.cost_usd
-    parts = () if mix is None else tuple(sorted(mix.support))
+    accelerators = () if mix is None else tuple(sorted(mix.support))
     sales = sum(offer.kept.nodes * offer.kept.sale_usd for offer in problem.offers if offer.kept)
     return Owned(
         nodes=tuple(_worth(problem, offer, family.winner) for offer in problem.offers if offer.kept),
         without_usd=without,
-        without=" + ".join(parts),
-        without_parts=parts,
+        without=" + ".join(accelerators),
+        without_accelerators=accelerators,
         saved_usd=None if without is None else without - family.winner.cost_usd + sales,
     )
 
@@ -237,12 +237,18 @@ def demand_scenarios(
 
 def _scenario(name: Literal["low", "base", "high"], family: Family, mix: Mix | None) -> DemandScenario:
     if mix is None:
-        return DemandScenario(name=name, usd=None, label=NOTHING, parts={})
+        return DemandScenario(name=name, usd=None, label=NOTHING, accelerators={})
     proven = name == "base" or mix.gap_fraction <= LOOSE
-    return DemandScenario(name=name, usd=mix.cost_usd, label=family.label(mix), parts=dict(_parts(mix)), proven=proven)
+    return DemandScenario(
+        name=name,
+        usd=mix.cost_usd,
+        label=family.label(mix),
+        accelerators=dict(_devices_by_accelerator(mix)),
+        proven=proven,
+    )
 
 
-def _parts(mix: Mix) -> Iterator[tuple[str, int]]:
+def _devices_by_accelerator(mix: Mix) -> Iterator[tuple[str, int]]:
     for accelerator in sorted(mix.support):
         periods = {pool.period for pool in mix.pools}
         devices = next(pool.offer.devices for pool in mix.pools if pool.offer.accelerator == accelerator)

@@ -71,8 +71,8 @@ def capacity_spreads(candidates: Sequence[Candidate]) -> Mapping[str, tuple[floa
 def knobs_of(resolved: Resolved, spreads: Mapping[str, tuple[float, float]]) -> tuple[Knob, ...]:
     """List every input that affects cost; `spreads` are P10 and P90 of capacity relative to the estimate."""
     return (
-        *_prices(resolved.plan.parts),
-        *_contracts(resolved.plan.parts),
+        *_prices(resolved.plan.accelerators),
+        *_contracts(resolved.plan.accelerators),
         *_capacities(spreads, resolved),
         *_stacks(resolved.plan.stacks),
         *_demands(resolved.plan.workloads),
@@ -106,10 +106,11 @@ def _prices(parts: Sequence[AcceleratorPlan]) -> Iterator[Knob]:
 def _part_turner(ident: str, kind: str) -> Callable[[InputWorld, float], InputWorld]:
     def turned(world: InputWorld, value: float) -> InputWorld:
         plan = world.resolved.plan
-        parts = tuple(
-            replace(part, **{kind: getattr(part, kind).at(value)}) if part.id == ident else part for part in plan.parts
+        accelerators = tuple(
+            replace(part, **{kind: getattr(part, kind).at(value)}) if part.id == ident else part
+            for part in plan.accelerators
         )
-        return replace(world, resolved=replace(world.resolved, plan=replace(plan, parts=parts)))
+        return replace(world, resolved=replace(world.resolved, plan=replace(plan, accelerators=accelerators)))
 
     return turned
 
@@ -120,8 +121,10 @@ def _contracts(parts: Sequence[AcceleratorPlan]) -> Iterator[Knob]:
 
             def turned(world: InputWorld, value: float, ident: str = part.id, number: int = number) -> InputWorld:
                 plan = world.resolved.plan
-                parts = tuple(_repriced(entry, number, value) if entry.id == ident else entry for entry in plan.parts)
-                return replace(world, resolved=replace(world.resolved, plan=replace(plan, parts=parts)))
+                accelerators = tuple(
+                    _repriced(entry, number, value) if entry.id == ident else entry for entry in plan.accelerators
+                )
+                return replace(world, resolved=replace(world.resolved, plan=replace(plan, accelerators=accelerators)))
 
             yield Knob(
                 kind="rent",
@@ -368,7 +371,7 @@ def _owned(owned: Sequence[OwnedPlan]) -> Iterator[Knob]:
 def _deliveries(resolved: Resolved) -> Iterator[Knob]:
     """Yield delivery dates as months from the start; accelerators available at once are left out."""
     plan = resolved.plan
-    for part in plan.parts:
+    for part in plan.accelerators:
         if part.available is None or part.available <= plan.start:
             continue
         months = (part.available - plan.start).days / DAYS_PER_MONTH
@@ -376,8 +379,10 @@ def _deliveries(resolved: Resolved) -> Iterator[Knob]:
         def turned(world: InputWorld, value: float, ident: str = part.id) -> InputWorld:
             plan = world.resolved.plan
             day = plan.start + timedelta(days=round(value * DAYS_PER_MONTH))
-            parts = tuple(replace(entry, available=day) if entry.id == ident else entry for entry in plan.parts)
-            return replace(world, resolved=replace(world.resolved, plan=replace(plan, parts=parts)))
+            accelerators = tuple(
+                replace(entry, available=day) if entry.id == ident else entry for entry in plan.accelerators
+            )
+            return replace(world, resolved=replace(world.resolved, plan=replace(plan, accelerators=accelerators)))
 
         late = Input(value=months, low=months, high=months + 6, unit="months", source="plan file; half a year late")
         yield Knob(

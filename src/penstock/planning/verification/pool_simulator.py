@@ -112,7 +112,7 @@ class Simulator:
 
     def pools(self, load: PoolLoad) -> tuple[ReplicaPool, ...]:
         """Return the pools to simulate: one, or two for disaggregated units; none if a replica does not fit."""
-        tokens, unit = round(load.mean_tokens), load.option.apart
+        tokens, unit = round(load.mean_tokens), load.option.disaggregated
         if unit is not None:
             ahead, after = (self.placed_disaggregated(load.option, phase, tokens).replica for phase in PHASES)
             if ahead is None or after is None:
@@ -123,9 +123,9 @@ class Simulator:
 
     def placed_disaggregated(self, option: Option, phase: Phase, typical_tokens: int) -> Placement:
         """Place one replica of a disaggregated unit, once per engine and length."""
-        if self.units is None or option.apart is None:
+        if self.units is None or option.disaggregated is None:
             raise ValueError("a unit is simulated by what knows of engines that only prefill or decode")
-        deployment = option.apart.prefill if phase == "prefill" else option.apart.decode
+        deployment = option.disaggregated.prefill if phase == "prefill" else option.disaggregated.decode
         engine = self.units.engine(deployment, option.measured_engine, phase)
         key = (id(engine), typical_tokens)
         if key not in self._placed:

@@ -169,7 +169,7 @@ def _load(fleet: ServingFleet, pool: ServingPool) -> PoolLoad | None:
 
 def _simulated(option: Option, replicas: int) -> int:
     """Return how many replicas are simulated in place of `replicas`."""
-    unit, ranks = option.apart, option.deployment.parallelism.dp
+    unit, ranks = option.disaggregated, option.deployment.parallelism.dp
     if unit is not None:
         ahead, after = unit.prefill_replicas * unit.prefill.parallelism.dp, unit.decode_replicas * ranks
         ranks = min(ahead, after)

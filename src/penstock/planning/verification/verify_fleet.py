@@ -107,7 +107,7 @@ def _other_kinds(pool: PoolPeriod, mix: Mix, problem: Problem) -> Iterator[str]:
     best: dict[tuple[str, int], ReplicaKind] = {}
     for kind in sorted(kinds, key=problem.replicas_alone):
         at, serves_all = (kind.workload, kind.devices), len(problem.demands_of(kind)) == lengths.count(kind.workload)
-        if serves_all and not kind.apart and at not in had and any(workload == at[0] for workload, _ in had):
+        if serves_all and not kind.disaggregated and at not in had and any(workload == at[0] for workload, _ in had):
             best.setdefault(at, kind)
     return (kind.id for kind in best.values())
 

@@ -365,7 +365,7 @@ def _watched(answer: Answer, names: Mapping[str, str]) -> str:
 
 
 def _scenario(scenario: DemandScenario, names: Mapping[str, str]) -> str:
-    fleet = " and ".join(f"{devices:,} {names.get(part, part)}" for part, devices in scenario.parts.items())
+    fleet = " and ".join(f"{devices:,} {names.get(part, part)}" for part, devices in scenario.accelerators.items())
     where = {"low": "At the low end of its range", "base": "As planned", "high": "At the high end of its range"}
     return f"{where[scenario.name]}: {scenario_usd(scenario)}" + (f" for {fleet}." if fleet else ".")
 

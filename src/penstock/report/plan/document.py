@@ -10,7 +10,7 @@ from penstock.planning.optimizer.problem import Mix
 from penstock.report.drawing.plain_json import plain, without_infinity
 from penstock.report.plan.sentences import NO_FLEET, headline
 
-SCHEMA: Final = "penstock.plan/1"
+SCHEMA: Final = "penstock.plan/2"
 """Schema version. It changes if a field is renamed, removed or redefined; new fields do not change it."""
 
 
@@ -51,13 +51,13 @@ def _candidate(entry: Candidate) -> dict[str, object]:
         "weights": entry.weights,
         "engine": entry.measured_engine,
         "parallelism": plain(entry.deployment.parallelism),
-        "apart": None if entry.apart is None else _apart(entry.apart),
+        "disaggregated": None if entry.disaggregated is None else _disaggregated(entry.disaggregated),
         "devices": entry.devices,
         "capacities": plain(entry.capacities),
     }
 
 
-def _apart(unit: Disaggregated) -> dict[str, object]:
+def _disaggregated(unit: Disaggregated) -> dict[str, object]:
     return {
         "prefill_parallelism": plain(unit.prefill.parallelism),
         "prefill_replicas": unit.prefill_replicas,

@@ -134,7 +134,7 @@ def disaggregated_sentences(mix: Mix, candidates: Sequence[Candidate]) -> Iterat
     """Describe each disaggregated unit: its prefill and decode replicas, KV transfer bandwidth, and evidence."""
     used = {name for pool in mix.pools for name in pool.replicas}
     for entry in candidates:
-        unit = entry.apart
+        unit = entry.disaggregated
         if unit is None or entry.id not in used:
             continue
         ahead, after = unit.prefill.parallelism, unit.decode.parallelism

@@ -163,7 +163,7 @@ def _dollars(ident: str, group: str, name: str, value: float, unit: str) -> Page
 def _prices(result: PlanResult, bill: Rebilled) -> Iterator[PageKnob]:
     names = part_names(result)
     ways = dict.fromkeys((unit.accelerator, unit.way, unit.number) for unit in bill.bills if unit.way != "people")
-    for part in result.plan.parts:
+    for part in result.plan.accelerators:
         name = names[part.id]
         held = {way for ident, way, _ in ways if ident == part.id}
         if part.buy is not None and held & {"bought", "kept"}:

@@ -13,7 +13,7 @@ _ROUNDING: Final = 1e-6
 
 def scenario_sentence(scenario: DemandScenario) -> str:
     """State the fleet and its cost for demand at one end of its range."""
-    fleet = " + ".join(f"{devices} {part}" for part, devices in scenario.parts.items())
+    fleet = " + ".join(f"{devices} {part}" for part, devices in scenario.accelerators.items())
     return f"{scenario.name}: {scenario_usd(scenario)}" + (f" ({fleet})" if fleet else "")
 
 

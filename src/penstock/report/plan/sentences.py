@@ -348,7 +348,7 @@ def owned_sentences(owned: Owned, names: Mapping[str, str] | None = None) -> Ite
         part = called.get(entry.accelerator, entry.accelerator)
         yield f"{kept} of {entry.nodes} {part} nodes kept: one costs {keeping}{new}"
     if owned.without_usd is not None and owned.saved_usd is not None:
-        instead = f"{usd(owned.without_usd)} ({plain_label(owned.without_parts, called)})"
+        instead = f"{usd(owned.without_usd)} ({plain_label(owned.without_accelerators, called)})"
         yield f"with nothing owned the plan costs {instead} and nothing can be sold: {usd(owned.saved_usd)} more in all"
 
 
@@ -360,7 +360,7 @@ def runs(pool: PoolPeriod, candidates: Sequence[Candidate]) -> str:
     for name, count in pool.replicas.items():
         entry = by_id[name]
         model = f"{entry.workload} " if several else ""
-        times = "x" if entry.apart is None else ("unit of" if count == 1 else "units of")
+        times = "x" if entry.disaggregated is None else ("unit of" if count == 1 else "units of")
         parts.append(f"{count} {times} {model}{entry.way} {entry.weights} {entry.measured_engine}")
     return ", ".join(parts) or "nothing"
 
